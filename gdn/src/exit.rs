@@ -47,13 +47,17 @@ pub enum Exit {
     PersonNeeded,
     /// The new version was unhealthy, and the upgrade was rolled back.
     TakenBack,
+    /// The watched task failed.
+    TaskFailed,
+    /// The watched task was canceled.
+    TaskCancelled,
     /// Ctrl-C; accepted work continues.
     Interrupted,
 }
 
 impl Exit {
     /// All exit codes, in ascending order.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -73,6 +77,8 @@ impl Exit {
         Self::Degraded,
         Self::PersonNeeded,
         Self::TakenBack,
+        Self::TaskFailed,
+        Self::TaskCancelled,
         Self::Interrupted,
     ];
 
@@ -99,6 +105,8 @@ impl Exit {
             Self::Degraded => 16,
             Self::PersonNeeded => 17,
             Self::TakenBack => 18,
+            Self::TaskFailed => 19,
+            Self::TaskCancelled => 20,
             // Shell convention: 128 plus the number of SIGINT.
             Self::Interrupted => 130,
         }
@@ -127,6 +135,8 @@ impl Exit {
             Self::Degraded => "degraded",
             Self::PersonNeeded => "personNeeded",
             Self::TakenBack => "takenBack",
+            Self::TaskFailed => "taskFailed",
+            Self::TaskCancelled => "taskCancelled",
             Self::Interrupted => "interrupted",
         }
     }

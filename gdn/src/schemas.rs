@@ -146,6 +146,8 @@ pub const TASK_LIST: &str = "gdn.task.list/v1";
 pub const TASK_SHOW: &str = "gdn.task.show/v1";
 /// Each part that `gdn task logs` prints.
 pub const TASK_LOGS: &str = "gdn.task.logs/v1";
+/// Each item that `gdn task watch` prints.
+pub const TASK_WATCH: &str = "gdn.task.watch/v1";
 /// `gdn task usage`.
 pub const TASK_USAGE: &str = "gdn.task.usage/v1";
 /// `gdn task checkpoint`.
@@ -320,6 +322,7 @@ pub const ALL: &[&str] = &[
     TASK_LIST,
     TASK_SHOW,
     TASK_LOGS,
+    TASK_WATCH,
     TASK_USAGE,
     TASK_CHECKPOINT,
     TASK_CHECKPOINTS,

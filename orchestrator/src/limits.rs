@@ -180,6 +180,11 @@ const _: () = assert!(WATCH_POLL_MS < WATCH_LOOK_MS);
 pub(crate) const TASK_AREAS_OPEN_MAX: usize = 64;
 /// Maximum size of a task's log, in bytes; further output is dropped, which the log reports.
 pub(crate) const TASK_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Maximum size of a file of a task's stream, in bytes. There are two: the older one is replaced when the current one is
+/// full.
+pub(crate) const TASK_STREAM_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of a task's stream that one answer holds.
+pub(crate) const TASK_STREAM_PART_BYTES: usize = 256 * 1024;
 /// Bytes of a log of a task that one answer holds.
 pub(crate) const TASK_LOG_PART_BYTES: usize = 64 * 1024;
 /// Backups of removed tasks of one id; with more, one is removed without only.

@@ -131,10 +131,11 @@ pub use task::{
     AnswerTask, ApproveTask, BLOCKED_BY_APPROVAL, CancelTask, CheckpointInfo, CheckpointTask,
     CheckpointsPage, CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask,
     ProvideTask, PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask,
-    ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail, TaskDisk,
-    TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskLog, TaskLogPart, TaskNotification,
-    TaskNotificationState, TaskPlace, TaskProposal, TaskProposalFile, TaskRemoved, TaskRestored,
-    TaskRun, TaskSandbox, TaskVerdict, TasksPage, TasksPruned,
+    ReworkTask, SendTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail,
+    TaskDisk, TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskLog, TaskLogPart,
+    TaskNotification, TaskNotificationState, TaskPlace, TaskProposal, TaskProposalFile,
+    TaskRemoved, TaskRestored, TaskRun, TaskSandbox, TaskStreamPart, TaskVerdict, TasksPage,
+    TasksPruned, WatchTask,
 };
 pub use trace::{PageTrace, TraceCursor, TracePage};
 pub use usage::{ReadUsage, UsageBy, UsageCursor, UsageReport, UsageRow};
@@ -365,10 +366,14 @@ methods! {
     ApproveTask = "task.approve" -> TaskInfo;
     /// Requests changes to a phase.
     ReworkTask = "task.rework" -> TaskInfo;
+    /// Sends a message to a task's agent; a task that has ended continues.
+    SendTask = "task.send" -> TaskInfo;
     /// Sets what a task may take.
     SetTaskBudget = "task.budget" -> TaskInfo;
     /// A part of one of its logs.
     ReadTaskLog = "task.logs" -> TaskLogPart;
+    /// A part of a task's stream: its agent's work and its own events.
+    WatchTask = "task.watch" -> TaskStreamPart;
     /// Makes a checkpoint of the work area.
     CheckpointTask = "task.checkpoint" -> CheckpointInfo;
     /// The checkpoints of a task.

@@ -153,7 +153,8 @@ async fn wait(
 }
 
 /// Reads the message from stdin, without its last newline.
-fn stdin_text() -> Result<String, Failure> {
+/// Reads a message from stdin, without a newline at its end.
+pub(super) fn stdin_text() -> Result<String, Failure> {
     let most = u64::try_from(MAX_INPUT_BYTES).unwrap_or(u64::MAX);
     let mut text = String::new();
     // One byte more than allowed, to detect a text that is too long.

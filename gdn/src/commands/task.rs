@@ -3,10 +3,10 @@
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
     AnswerTask, ApproveTask, CancelTask, CreateTask, ImportTask, Method, PauseTask, ProvideTask,
-    RemoveTask, ResumeTask, ReworkTask, SetTaskBudget, ShowTask, StartTask, TaskAskKind,
+    RemoveTask, ResumeTask, ReworkTask, SendTask, SetTaskBudget, ShowTask, StartTask, TaskAskKind,
     TaskDetail, TaskInfo,
 };
-use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::ids::{AgentName, EventId, WorkspaceId};
 use goondan_protocol::task::{TaskBudget, TaskId, TaskSource};
 use goondan_protocol::usage::MicroUsd;
 use serde_json::json;
@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use super::confirm::confirm;
 use super::secret::read_value;
+use super::send::stdin_text;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -27,11 +28,13 @@ mod list;
 mod logs;
 mod prune;
 mod show;
+mod watch;
 
 pub(crate) use checkpoints::{TaskCheckpointArgs, TaskRestoreArgs};
 pub(crate) use list::TaskListArgs;
 pub(crate) use logs::TaskLogsArgs;
 pub(crate) use prune::TaskPruneArgs;
+pub(crate) use watch::TaskWatchArgs;
 
 /// Manage tasks of command-line agents
 #[derive(Debug, Subcommand)]
@@ -113,6 +116,16 @@ fails, nothing is applied and the task stays in review.")]
 Examples:
   gdn task rework shop 'The price list lacks taxes'")]
     Rework(TaskReworkArgs),
+    /// Send a message to the agent of a task, while it works or after
+    #[command(after_help = "\
+Examples:
+  gdn task send shop 'Prices are in euros'
+  gdn task send shop - < review.md            the message from stdin
+  gdn task send shop --message-id ID '…'      the same id again: never delivered twice
+
+The agent receives it in its session after the current run. A completed or failed task continues, with its files as they
+are. A phase that waits for a review returns to its agent.")]
+    Send(TaskSendArgs),
     /// Set the budget of a task
     #[command(after_help = "\
 Examples:
@@ -124,6 +137,16 @@ Examples:
 Replaces the whole budget. Warns at 90 %; the task pauses before the run that could exceed the budget.
 A task over its disk quota is paused and gets no checkpoints; no file is removed.")]
     Budget(TaskBudgetArgs),
+    /// Show what a task's agent does, as it happens
+    #[command(after_help = "\
+Examples:
+  gdn task watch shop
+  gdn task watch shop --all        everything that is kept, from the first run on
+  gdn task watch shop --json | jq -r 'select(.type == \"command\") | .command'
+
+Starts with the latest run, continues across daemon restarts, and ends with the task: exit code 0 if it completed,
+19 if it failed, 20 if it was canceled.")]
+    Watch(TaskWatchArgs),
     /// Print a log of a task
     #[command(after_help = "\
 Examples:
@@ -318,6 +341,18 @@ pub(crate) struct TaskReworkArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct TaskSendArgs {
+    #[command(flatten)]
+    at: TaskAtArgs,
+    /// The message; `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// The message's id; a message is delivered once for each id [default: a new one]
+    #[arg(long, value_name = "ID")]
+    message_id: Option<EventId>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TaskBudgetArgs {
     #[command(flatten)]
     at: TaskAtArgs,
@@ -412,7 +447,9 @@ pub(crate) async fn run(command: TaskCommand, context: &Context) -> Result<(), F
             };
             change(at.task, make, context).await
         }
+        TaskCommand::Send(args) => send(args, context).await,
         TaskCommand::Budget(args) => budget(args, context).await,
+        TaskCommand::Watch(args) => watch::run(args, context).await,
         TaskCommand::Logs(args) => logs::run(args, context).await,
         TaskCommand::Usage(args) => usage(args, context).await,
         TaskCommand::Checkpoint(args) => checkpoints::make(args, context).await,
@@ -593,6 +630,25 @@ async fn provide(args: TaskProvideArgs, context: &Context) -> Result<(), Failure
     };
     let info = client.change(provide).await?;
     tell(&info, context)
+}
+
+async fn send(args: TaskSendArgs, context: &Context) -> Result<(), Failure> {
+    let TaskSendArgs {
+        at,
+        text,
+        message_id,
+    } = args;
+    let text = match text.as_str() {
+        "-" => stdin_text()?,
+        _ => text,
+    };
+    let make = |workspace_id, task_id| SendTask {
+        workspace_id,
+        task_id,
+        text,
+        message_id,
+    };
+    change(at.task, make, context).await
 }
 
 async fn budget(args: TaskBudgetArgs, context: &Context) -> Result<(), Failure> {

@@ -56,8 +56,8 @@ pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
 pub use exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
 pub use exchange::oauth::{OAuthDone, OAuthWork};
 pub use exchange::tasks::{
-    AtEnd, CheckpointAbout, Clear, FoundTask, LogText, LostSecrets, Measured, NotCreated,
-    RemovalFor, SecretsRead, TaskDone, TaskRef, TaskWork,
+    AtEnd, CheckpointAbout, Clear, FoundTask, LogPosition, LogText, LostSecrets, Measured,
+    NotCreated, RemovalFor, SecretsRead, TaskDone, TaskRef, TaskWork,
 };
 pub use exchange::{
     BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,

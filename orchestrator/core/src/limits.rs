@@ -129,6 +129,9 @@ pub(crate) const TASK_REQUESTS_MAX: usize = 64;
 /// Maximum number of bytes of output of a task's program that are not in its log yet; further
 /// output is dropped, which the log reports.
 pub(crate) const TASK_OUTPUT_WAITING_MAX: usize = 1024 * 1024;
+/// Maximum number of items of a task's stream that are not written yet; further items are dropped,
+/// which the stream reports.
+pub(crate) const TASK_ITEMS_WAITING_MAX: usize = 1000;
 /// Bytes of the work area of a task whose agent names no `diskMiB` (`TASK-9`).
 pub(crate) const TASK_DISK_BYTES_DEFAULT: u64 = 20 * 1024 * 1024 * 1024;
 /// Interval of disk usage checks of a work area during a run, in milliseconds.

@@ -341,9 +341,10 @@ impl Tasks {
             } => self.on_reloaded(fleet, &workspace_id, found),
             TaskDone::Created { at, result } => self.on_created(fleet, &at, result),
             TaskDone::Written { at, result } => self.on_written(fleet, &at, result),
-            TaskDone::Logged { at, bytes } => {
+            TaskDone::Logged { at, bytes, items } => {
                 if let Some(entry) = self.entry_mut(&at) {
                     entry.output_waiting = entry.output_waiting.saturating_sub(bytes);
+                    entry.items_waiting = entry.items_waiting.saturating_sub(items);
                 }
             }
             TaskDone::SecretKept {

@@ -32,6 +32,7 @@ mod handoffs;
 mod logs;
 mod moving;
 mod readers;
+mod stream;
 
 pub(super) use checkpoints::boot;
 
@@ -174,14 +175,15 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             ground.report(TaskDone::Written { at, result });
         }
         TaskWork::Log { at, text } => {
-            let bytes = match &text {
-                LogText::Output(_, text) => text.len(),
-                LogText::Block(..) => 0,
+            let (bytes, items) = match &text {
+                LogText::Output(_, text) => (text.len(), 0),
+                LogText::Items(items) => (0, items.len()),
+                LogText::Block(..) => (0, 0),
             };
             areas.log(&at, &text);
             readers.written(&at);
-            if bytes > 0 {
-                ground.report(TaskDone::Logged { at, bytes });
+            if bytes > 0 || items > 0 {
+                ground.report(TaskDone::Logged { at, bytes, items });
             }
         }
         TaskWork::KeepSecret {
@@ -214,15 +216,13 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
         TaskWork::ReadLog {
             token,
             at,
-            log,
-            offset,
+            position,
             at_end,
         } => {
             let reader = Reader {
                 token,
                 at,
-                log,
-                offset,
+                position,
             };
             readers.read(reader, at_end);
         }

@@ -321,6 +321,17 @@ pub enum Fact {
         phase: u32,
         text: String,
     },
+    /// A person's message to the agent. If the task had ended, it continues.
+    MessageSent {
+        /// Id of the message; a message with a known id is not accepted again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        text: String,
+    },
+    /// The agent receives a message before this phase is reviewed.
+    ReviewWithdrawn {
+        phase: u32,
+    },
     ErrorReported {
         #[serde(flatten)]
         error: AgentError,

@@ -56,13 +56,13 @@ pub const RUN_FACTS_MAX: usize = 10_000;
 /// Percentage of a budget at which people are warned (`TASK-6`).
 pub const BUDGET_WARN_PERCENT: u64 = 90;
 
-/// Maximum characters of an answer, a rework or a reason.
+/// Maximum characters of an answer, a rework, a message or a reason.
 pub const TEXT_CHARS_MAX: usize = 10_000;
 
 /// Maximum characters of an agent's last message.
 pub const LAST_WORDS_CHARS_MAX: usize = 1000;
 
-/// Maximum rework notes kept for runs without a session; the latest are kept.
+/// Maximum rework notes, and messages, kept for runs without a session; the latest are kept.
 pub const REWORKS_KEPT: usize = 20;
 
 /// Maximum bytes of a description: the same limit as for an input.

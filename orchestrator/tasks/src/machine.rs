@@ -17,6 +17,7 @@ use crate::state::{Asked, GIVE_UP, Note, State, Status};
 
 mod asks;
 mod exchange;
+mod messages;
 mod notices;
 mod output;
 mod proposing;
@@ -134,6 +135,7 @@ impl Task {
             Input::Approve { phase, delivery } => self.approve(phase, delivery, now)?,
             Input::ProposalMade { phase, result } => self.proposal_made(phase, result, now),
             Input::Rework { phase, text } => self.rework(phase, text, now)?,
+            Input::Say { id, text } => self.say(id, text, now)?,
             Input::SetBudget(budget) => {
                 self.live()?;
                 self.record(now, Fact::BudgetChanged { budget });
@@ -417,6 +419,9 @@ impl Task {
     /// it. If the task has a source, a stopped phase is proposed and reviewed first.
     fn approve(&mut self, phase: u32, delivery: Delivery, now: Timestamp) -> Result<(), Refused> {
         self.live()?;
+        if phase >= self.state.task.total_phases && self.state.has_message() {
+            return Err(Refused::MessagePending(phase));
+        }
         if self.state.review != Some(phase) {
             if self.state.stopped_phase() != Some(phase) {
                 return Err(Refused::NotUnderReview(phase));
@@ -625,9 +630,13 @@ impl Task {
         let is_approved = state
             .notes
             .contains(&Note::Approved(state.task.total_phases));
-        // A task without phases is done when its agent is, whatever the agent reports.
-        let is_done = state.is_work_completed
-            || (state.task.total_phases == 0 && state.status() == Status::Running && state.rests());
+        // A task without phases is done when its agent is, whatever the agent reports. So is a
+        // completed task whose agent has received a message.
+        let needs_no_phase =
+            state.task.total_phases == 0 || (state.was_completed && state.task.source.is_none());
+        let is_at_rest = state.status() == Status::Running && state.rests();
+        let is_done =
+            (state.is_work_completed && !state.has_message()) || (needs_no_phase && is_at_rest);
         if state.review.is_none() && (is_done || is_approved) {
             self.record(now, Fact::TaskCompleted {});
             if let Some(run) = self.run_number() {
@@ -641,6 +650,7 @@ impl Task {
         if self.propose(now) {
             return;
         }
+        self.withdraw_review(now);
         let state = &self.state;
         if state.status() != Status::Running || state.run.is_some() {
             return;

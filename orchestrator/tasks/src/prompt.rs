@@ -18,7 +18,7 @@ const BEGUN: &str = "Work on this has started, but you do not remember it. Check
 
 /// Prompt of the next run. A resumed session receives the changes since its last run; any other
 /// receives the whole task (`AGENT-3`): description, answers, provided dependencies, approved
-/// phases, and requested rework.
+/// phases, requested rework, and messages.
 pub(crate) fn prompt_of(state: &State, preamble: &Preamble, is_resumed: bool) -> String {
     let mut prompt = String::new();
     let is_retold = !is_resumed && state.has_begun;
@@ -85,7 +85,8 @@ fn settled_before(state: &State) -> Vec<Note> {
     let asked = asked.map(|id| Note::Asked(id.clone()));
     let reworks = state.reworks.iter();
     let reworks = reworks.map(|(phase, text)| Note::Rework(*phase, text.clone()));
-    let settled = asked.chain(reworks);
+    let messages = state.messages.iter().cloned().map(Note::Message);
+    let settled = asked.chain(reworks).chain(messages);
     settled.filter(|note| !state.notes.contains(note)).collect()
 }
 
@@ -124,6 +125,7 @@ fn note_text(state: &State, note: &Note) -> Option<String> {
         }
         Note::Approved(phase) => format!("Phase {phase} is approved."),
         Note::Rework(phase, text) => format!("Phase {phase} is not approved: {text}"),
+        Note::Message(text) => format!("Message from a person: {text}"),
         Note::Unverified(output) => {
             format!("The command that verifies your work failed. End of its output:\n{output}")
         }

@@ -1,8 +1,8 @@
 //! Simulates whole lives of tasks: an agent that reports falsehoods, hangs, floods and exits at any
 //! time, people who repeat every input, and a daemon that dies at any disk operation.
 //!
-//! Oracle: acknowledged facts are never lost or changed; an answer is accepted once and delivered
-//! once; two runs never live concurrently, and none outlives its task; every task ends eventually.
+//! Oracle: acknowledged facts are never lost or changed; an answer or message is accepted once and
+//! delivered once; two runs never live concurrently, and none outlives its task; every task ends eventually.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -45,6 +45,7 @@ struct World {
     /// Phase whose proposal is being created.
     proposing: Option<u32>,
     crashes: u32,
+    messages: u32,
 }
 
 fn notification() -> Notification {
@@ -107,6 +108,7 @@ impl World {
             sent: BTreeSet::new(),
             proposing: None,
             crashes: 0,
+            messages: 0,
         }
     }
 
@@ -381,7 +383,7 @@ impl World {
                 .crash_at(self.disk.calls() + self.random.u64(1..12));
         }
         let phase = self.random.u32(..PHASES + 2);
-        match self.random.u8(..20) {
+        match self.random.u8(..21) {
             0..=9 => {
                 let event = self.agent_event();
                 // Occasionally from a run that is over.
@@ -428,6 +430,21 @@ impl World {
             }
             18 if self.random.u8(..20) == 0 => self.feed(Input::Cancel),
             18 => self.tell_people(),
+            // A task that has ended is left alone, as a rule.
+            19 if self
+                .random
+                .u8(..if self.state().ended.is_none() { 4 } else { 16 })
+                == 0 =>
+            {
+                self.messages += 1;
+                let text = format!("m{}", self.messages);
+                let id = Some(text.clone());
+                for _ in 0..2 {
+                    let (id, text) = (id.clone(), text.clone());
+                    self.feed(Input::Say { id, text });
+                }
+            }
+            19 => {}
             _ => {
                 self.now += self.random.i64(0..2_000_000);
                 if self.random.u8(..8) == 0 {
@@ -504,7 +521,18 @@ impl World {
         }
     }
 
-    /// Number of times that each answer was delivered to an agent that accepted it.
+    /// Messages that were accepted.
+    fn messages(&self) -> Vec<String> {
+        let facts = self.facts.iter();
+        let messages = facts.filter_map(|entry| match &entry.fact {
+            Fact::MessageSent { text, .. } => Some(text.clone()),
+            _ => None,
+        });
+        messages.collect()
+    }
+
+    /// Number of times that each answer, and each message, was delivered to an agent that accepted
+    /// it.
     fn told(&self) -> BTreeMap<String, u32> {
         let mut told = BTreeMap::new();
         let mut state: Option<State> = None;
@@ -519,7 +547,7 @@ impl World {
             if matches!(entry.fact, Fact::PromptTaken { .. }) {
                 let taken = before.len() - state.notes.len();
                 for note in &before[..taken] {
-                    if let Note::Asked(id) = note {
+                    if let Note::Asked(id) | Note::Message(id) = note {
                         *told.entry(id.clone()).or_insert(0) += 1;
                     }
                 }
@@ -553,7 +581,8 @@ fn task_7_whole_lives_lose_nothing_and_do_nothing_twice() {
         Ok(seeds) => seeds.parse().unwrap(),
         Err(_) => 300,
     };
-    let (mut ends, mut crashes, mut answers, mut tellings) = (BTreeSet::new(), 0, 0, 0);
+    let (mut ends, mut crashes, mut answers) = (BTreeSet::new(), 0, 0);
+    let (mut tellings, mut sayings) = (0, 0);
     for seed in 0..seeds {
         let mut world = World::new(seed);
         for _ in 0..120 {
@@ -580,6 +609,14 @@ fn task_7_whole_lives_lose_nothing_and_do_nothing_twice() {
             told.values().all(|times| *times == 1),
             "seed {seed}: {told:?}"
         );
+        let messages = world.messages();
+        let distinct: BTreeSet<&String> = messages.iter().collect();
+        assert_eq!(distinct.len(), messages.len(), "seed {seed}: {messages:?}");
+        if state.status() == Status::Completed {
+            let lost = messages.iter().find(|text| !told.contains_key(*text));
+            assert_eq!(lost, None, "seed {seed}: {told:?}");
+        }
+        sayings += messages.len();
         let (_, again, _) = WorkArea::load(&world.disk, Path::new(ROOT)).unwrap();
         assert_eq!(again.state(), state, "seed {seed}");
         ends.insert(state.status());
@@ -590,7 +627,7 @@ fn task_7_whole_lives_lose_nothing_and_do_nothing_twice() {
     let all = [Status::Completed, Status::Failed, Status::Cancelled];
     assert_eq!(ends, all.into(), "not every end was met");
     assert!(
-        crashes > 100 && answers > 300 && tellings > 300,
-        "{crashes} crashes, {answers} answers, {tellings} tellings"
+        crashes > 100 && answers > 300 && tellings > 300 && sayings > 200,
+        "{crashes} crashes, {answers} answers, {tellings} tellings, {sayings} messages"
     );
 }

@@ -63,6 +63,8 @@ pub enum Note {
     Approved(u32),
     /// A phase was not approved, with the reason.
     Rework(u32, String),
+    /// A person's message.
+    Message(String),
     /// The verify command failed, with the end of its output.
     Unverified(String),
     /// The outcome of its last run is unknown.
@@ -167,6 +169,13 @@ pub struct State {
     pub(crate) has_begun: bool,
     /// Requested rework, with the phase.
     pub(crate) reworks: Vec<(u32, String)>,
+    /// A person's messages.
+    pub(crate) messages: Vec<String>,
+    /// Ids of all messages.
+    message_ids: BTreeSet<String>,
+    /// True if the task was completed and then received a message: all its phases were approved
+    /// once.
+    pub(crate) was_completed: bool,
     /// True if the last run succeeded.
     is_run_done: bool,
     pub(crate) step: Option<String>,
@@ -224,6 +233,9 @@ impl State {
             last_run: None,
             has_begun: false,
             reworks: Vec::new(),
+            messages: Vec::new(),
+            message_ids: BTreeSet::new(),
+            was_completed: false,
             is_run_done: false,
             step: None,
             plan: Vec::new(),
@@ -347,6 +359,8 @@ impl State {
                 });
                 self.runs = self.runs.max(*run);
                 if kind.is_agent() {
+                    // A message is pending, otherwise the task would be completed.
+                    self.is_work_completed = false;
                     self.not_before = None;
                     self.is_rate_limited = false;
                     self.is_run_done = false;
@@ -502,14 +516,10 @@ impl State {
                 }
                 self.notes.push(Note::Approved(*phase));
             }
+            Fact::MessageSent { id, text } => self.message_sent(id.as_ref(), text),
+            Fact::ReviewWithdrawn { .. } => self.back_to_work(),
             Fact::ReviewReworked { phase, text } => {
-                self.review = None;
-                self.progress = 0;
-                self.completed_documents.clear();
-                self.missing_documents.clear();
-                if let Some(failed) = self.proposing.failed_verdict() {
-                    self.notes.push(Note::Unverified(failed.output.clone()));
-                }
+                self.back_to_work();
                 self.notes.push(Note::Rework(*phase, text.clone()));
                 self.reworks.push((*phase, text.clone()));
                 let beyond = self.reworks.len().saturating_sub(REWORKS_KEPT);
@@ -585,6 +595,68 @@ impl State {
         }
     }
 
+    /// Ends a review without an approval.
+    fn back_to_work(&mut self) {
+        self.review = None;
+        self.progress = 0;
+        self.completed_documents.clear();
+        self.missing_documents.clear();
+        if let Some(failed) = self.proposing.failed_verdict() {
+            self.notes.push(Note::Unverified(failed.output.clone()));
+        }
+    }
+
+    /// True if a person's message is not in the prompt of any run yet.
+    pub(crate) fn has_message(&self) -> bool {
+        let carried = self.run.as_ref().map_or(0, |run| run.carried);
+        let mut waiting = self.notes.iter().skip(carried);
+        waiting.any(|note| matches!(note, Note::Message(_)))
+    }
+
+    /// Messages that no agent has received yet, the oldest first.
+    pub(crate) fn waiting_messages(&self) -> Vec<String> {
+        let messages = self.notes.iter().filter_map(|note| match note {
+            Note::Message(text) => Some(text.clone()),
+            _ => None,
+        });
+        messages.collect()
+    }
+
+    /// True if a message with this id was accepted.
+    pub(crate) fn is_message(&self, id: &str) -> bool {
+        self.message_ids.contains(id)
+    }
+
+    fn message_sent(&mut self, id: Option<&String>, text: &str) {
+        self.message_ids.extend(id.cloned());
+        if let Some((status, _)) = self.ended.take() {
+            self.continued(status);
+        }
+        // It does not wait for a retry delay.
+        self.forget_restarts();
+        if !self.is_rate_limited {
+            self.not_before = None;
+        }
+        self.notes.push(Note::Message(text.to_owned()));
+        self.messages.push(text.to_owned());
+        let beyond = self.messages.len().saturating_sub(REWORKS_KEPT);
+        self.messages.drain(..beyond);
+    }
+
+    /// Resets the end of a task, because a person continues it.
+    fn continued(&mut self, ended_as: Status) {
+        self.was_completed |= ended_as == Status::Completed;
+        self.is_work_completed = false;
+        self.failure = None;
+        self.progress = 0;
+        (self.is_paused, self.shared_budget) = (None, None);
+        (self.failures, self.unknown) = (0, 0);
+        self.blocked = None;
+        self.proposing.try_again();
+        let last = Note::Approved(self.task.total_phases);
+        self.notes.retain(|note| *note != last);
+    }
+
     /// Resets the counter of consecutive restarts.
     fn forget_restarts(&mut self) {
         (self.recoveries, self.fruitless, self.rate_limited) = (0, 0, 0);
@@ -650,6 +722,7 @@ impl State {
     /// a new one (`CKPT-6`). Outcomes of runs that it does not remember are not reported to it.
     fn restored(&mut self, checkpoint_id: &str) {
         self.session = None;
+        self.was_completed = false;
         // The completed work no longer exists.
         self.proposing.reviewed();
         self.is_session_lost = false;
@@ -660,8 +733,12 @@ impl State {
         if !self.is_rate_limited {
             self.not_before = None;
         }
-        self.notes
-            .retain(|note| matches!(note, Note::Asked(_) | Note::Approved(_) | Note::Rework(..)));
+        self.notes.retain(|note| {
+            matches!(
+                note,
+                Note::Asked(_) | Note::Approved(_) | Note::Rework(..) | Note::Message(_)
+            )
+        });
         self.notes.push(Note::Restored(checkpoint_id.to_owned()));
     }
 

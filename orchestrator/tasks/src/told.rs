@@ -42,7 +42,10 @@ impl State {
     /// phase.
     #[must_use]
     pub fn to_deliver(&self, phase: u32) -> Option<&TaskProposal> {
-        let is_last = self.review == Some(phase) && phase >= self.task.total_phases;
+        let is_last = self.review == Some(phase)
+            && phase >= self.task.total_phases
+            // Otherwise the approval is refused.
+            && !self.has_message();
         let proposal = self.proposing.proposal().filter(|_| is_last);
         proposal.filter(|proposal| !proposal.is_delivered)
     }
@@ -214,6 +217,7 @@ impl State {
             started_at: self.started_at,
             ended_at: self.ended.map(|(_, at)| at),
             failure: self.failure.clone(),
+            messages: self.waiting_messages(),
             asks,
             // These belong to its conversation, which is unknown here.
             approvals: Vec::new(),

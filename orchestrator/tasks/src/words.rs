@@ -2,7 +2,7 @@
 
 use goondan_cli_agents::blocks::ErrorKind;
 use goondan_protocol::control::{TaskHappening, TaskVerdict};
-use goondan_protocol::task::PlanStepState;
+use goondan_protocol::task::{PlanStepState, TaskItem, TaskItemContent};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 
@@ -11,18 +11,64 @@ use crate::fact::{Answer, Entry, Fact, Outcome, PauseReason, Provision, TaskId};
 /// Maximum characters of a fact's detail.
 const DETAIL_CHARS_MAX: usize = 200;
 
+/// Maximum characters of a fact's detail in the stream.
+const ITEM_DETAIL_CHARS_MAX: usize = 4000;
+
 /// Readable form of a fact.
 #[must_use]
 pub fn happening(entry: &Entry) -> TaskHappening {
-    let written = serde_json::to_value(&entry.fact).unwrap_or_default();
-    let event = written.get("event").and_then(serde_json::Value::as_str);
     let detail = detail(&entry.fact);
     let line: Vec<&str> = detail.split_whitespace().collect();
     TaskHappening {
         at: entry.timestamp,
-        event: event.unwrap_or_default().to_owned(),
+        event: event_name(&entry.fact),
         detail: line.join(" ").chars().take(DETAIL_CHARS_MAX).collect(),
     }
+}
+
+/// Item of a fact in the task's stream; none if the agent's own items cover it (`AGENT-7`).
+#[must_use]
+pub fn stream_item(entry: &Entry) -> Option<TaskItem> {
+    let content = match &entry.fact {
+        Fact::PlanTold { .. }
+        | Fact::PromptTaken { .. }
+        | Fact::NotificationRequested { .. }
+        | Fact::NotificationBegun { .. }
+        | Fact::Notified { .. } => return None,
+        Fact::DocumentsMissing { documents } if documents.is_empty() => return None,
+        Fact::UsageRecorded { usage, cost, .. } => TaskItemContent::Usage {
+            usage: *usage,
+            cost: *cost,
+        },
+        fact => {
+            let mut detail = detail(fact);
+            if let Some((at, _)) = detail.char_indices().nth(ITEM_DETAIL_CHARS_MAX) {
+                detail.truncate(at);
+            }
+            TaskItemContent::Event {
+                event: event_name(fact),
+                detail,
+            }
+        }
+    };
+    let run = match &entry.fact {
+        Fact::RunRequested { run, .. }
+        | Fact::AgentStarted { run, .. }
+        | Fact::SessionOpened { run, .. }
+        | Fact::SessionLost { run, .. }
+        | Fact::RunEnded { run, .. }
+        | Fact::WorkVerified { run, .. } => Some(*run),
+        _ => None,
+    };
+    let at = entry.timestamp;
+    Some(TaskItem { at, run, content })
+}
+
+/// The fact's `event` in the history.
+fn event_name(fact: &Fact) -> String {
+    let written = serde_json::to_value(fact).unwrap_or_default();
+    let event = written.get("event").and_then(serde_json::Value::as_str);
+    event.unwrap_or_default().to_owned()
 }
 
 /// A line of `agent.log` (`TASK-2`).
@@ -140,6 +186,7 @@ fn detail(fact: &Fact) -> String {
         Fact::PhaseStarted { phase }
         | Fact::PhaseCompleted { phase, .. }
         | Fact::ReviewRequested { phase }
+        | Fact::ReviewWithdrawn { phase }
         | Fact::ReviewApproved { phase } => format!("phase {phase}"),
         Fact::WorkVerified { verdict, .. } if verdict.passed => "it passed".to_owned(),
         Fact::WorkVerified { verdict, .. } => format!("it failed: {}", verdict.why),
@@ -188,6 +235,7 @@ fn detail(fact: &Fact) -> String {
             Answer::Withdrawn => format!("{id} is withdrawn"),
         },
         Fact::ReviewReworked { phase, text } => format!("phase {phase}: {text}"),
+        Fact::MessageSent { text, .. } => text.clone(),
         Fact::ErrorReported { error } => error.message.clone(),
         Fact::WorkHandedOff { text } => text.clone(),
         Fact::ProtocolRefused { protocol, problem } => format!("{protocol}: {problem}"),

@@ -175,9 +175,14 @@ pub enum Log {
     Stderr,
     /// The protocol blocks: `protocols.jsonl`.
     Protocols,
+    /// The stream: `stream.jsonl`.
+    Stream,
 }
 
-/// All logs. They exist from the start (`TASK-2`).
+/// Older part of the stream, below the work area.
+pub const OLDER_STREAM: &str = ".logs/stream.older.jsonl";
+
+/// Logs that exist from the start (`TASK-2`).
 const LOG_FILES: [Log; 4] = [Log::Agent, Log::Stdout, Log::Stderr, Log::Protocols];
 
 impl Log {
@@ -189,6 +194,7 @@ impl Log {
             Self::Stdout => ".logs/stdout.log",
             Self::Stderr => ".logs/stderr.log",
             Self::Protocols => ".logs/protocols.jsonl",
+            Self::Stream => ".logs/stream.jsonl",
         }
     }
 }
@@ -425,6 +431,18 @@ impl WorkArea {
         let path = self.root.join(log.path());
         let mut file = disk.open(&path).during("open", &path)?;
         Ok(append_all(file.as_mut(), bytes).during("append to", &path)?)
+    }
+
+    /// Begins a new part of the stream; the present one replaces the older one.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkAreaError::File`].
+    pub fn rotate_stream(&self, disk: &dyn Disk) -> Result<(), WorkAreaError> {
+        check_directory(disk, &self.root.join(LOGS))?;
+        let path = self.root.join(Log::Stream.path());
+        let older = self.root.join(OLDER_STREAM);
+        Ok(disk.rename(&path, &older).during("rename", &path)?)
     }
 
     /// Appends a protocol block to `protocols.jsonl` (`PROTO-1`).

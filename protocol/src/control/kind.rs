@@ -67,7 +67,8 @@ impl From<&Call> for CallKind {
             | Call::ProvideTask(_)
             | Call::AnswerTask(_)
             | Call::ApproveTask(_)
-            | Call::ReworkTask(_) => Self::Decides,
+            | Call::ReworkTask(_)
+            | Call::SendTask(_) => Self::Decides,
             _ => Self::Other,
         }
     }

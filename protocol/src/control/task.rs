@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentName, ApprovalId, ConnectionName, InstanceKey, WorkspaceId};
+use crate::ids::{AgentName, ApprovalId, ConnectionName, EventId, InstanceKey, WorkspaceId};
 use crate::limits::{MAX_CHECKPOINTS_PAGE, MAX_TASKS_PAGE};
 use crate::shell::shell_quoted;
-use crate::task::{NotifyOn, PlanStep, TaskBudget, TaskId, TaskSource, TaskStatus};
+use crate::task::{NotifyOn, PlanStep, TaskBudget, TaskId, TaskItem, TaskSource, TaskStatus};
 use crate::time::Timestamp;
 use crate::usage::{MicroUsd, Usage};
 
@@ -150,6 +150,14 @@ requests_about! {
         /// The requested changes.
         text: String,
     }
+    /// `task.send`: a person's message to the agent of a task (`AGENT-7`).
+    SendTask {
+        /// The message.
+        text: String,
+        /// Its id. A message with a known id is acknowledged, and not delivered again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message_id: Option<EventId>,
+    }
     /// `task.answer`.
     AnswerTask {
         /// The id of the question; the only one that waits if it is not said.
@@ -197,6 +205,15 @@ requests_about! {
         #[serde(default)]
         offset: i64,
         /// True to return only when there is data, or the log has ended.
+        #[serde(default)]
+        wait: bool,
+    }
+    /// `task.watch`: a part of a task's stream.
+    WatchTask {
+        /// Start of the part: `next` of the previous part. Absent: the start of the latest run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<u64>,
+        /// True to return only when there is an item, or the stream has ended.
         #[serde(default)]
         wait: bool,
     }
@@ -338,6 +355,24 @@ pub struct TaskLogPart {
     /// True if this is the current end of the log.
     pub is_end: bool,
     /// True if the log has ended permanently: the task has ended and has no process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_over: bool,
+}
+
+/// A part of a task's stream.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStreamPart {
+    /// The items.
+    pub items: Vec<TaskItem>,
+    /// Position of the next part.
+    pub next: u64,
+    /// Size of the items before these that the daemon no longer has, in bytes.
+    #[serde(default, skip_serializing_if = "is_zero_bytes")]
+    pub skipped_bytes: u64,
+    /// True if this is the current end of the stream.
+    pub is_end: bool,
+    /// True if the stream has ended: the task has ended and has no process. A message continues it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_over: bool,
 }
@@ -485,6 +520,9 @@ pub struct TaskDetail {
     /// Reason of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Messages that its agent has not received yet, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<String>,
     /// Decisions that it waits for, most urgent first.
     pub asks: Vec<TaskAsk>,
     /// Calls of its agent's that wait for a person's approval.
@@ -614,6 +652,10 @@ pub struct TaskProposalFile {
 
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+fn is_zero_bytes(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// Disk usage of a task's work area (`TASK-9`).

@@ -386,8 +386,10 @@ fn check_result(method: &str, result: &str) {
         control::AnswerTask::NAME => result_round_trip::<control::AnswerTask>(result),
         control::ApproveTask::NAME => result_round_trip::<control::ApproveTask>(result),
         control::ReworkTask::NAME => result_round_trip::<control::ReworkTask>(result),
+        control::SendTask::NAME => result_round_trip::<control::SendTask>(result),
         control::SetTaskBudget::NAME => result_round_trip::<control::SetTaskBudget>(result),
         control::ReadTaskLog::NAME => result_round_trip::<control::ReadTaskLog>(result),
+        control::WatchTask::NAME => result_round_trip::<control::WatchTask>(result),
         control::CheckpointTask::NAME => result_round_trip::<control::CheckpointTask>(result),
         control::CheckpointInstance::NAME => {
             result_round_trip::<control::CheckpointInstance>(result);

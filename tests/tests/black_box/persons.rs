@@ -69,6 +69,7 @@ const PERSON_ONLY: &[&str] = &[
     "task.restore",
     "task.resume",
     "task.rework",
+    "task.send",
     "task.start",
 ];
 

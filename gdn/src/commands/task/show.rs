@@ -40,6 +40,9 @@ pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> St
             &format!("  phase {phase} of {all}\n"),
         );
     }
+    let messages = detail.messages.iter();
+    let messages = messages.map(|message| text::quoted(message));
+    page.part("Waits for its agent", &messages.collect::<String>());
     page.part("Proposal", &proposal_text(detail, canvas));
     page.part("Description", &text::quoted(&detail.description));
     let documents = detail.documents.iter().map(|path| {
@@ -445,6 +448,7 @@ mod tests {
             started_at: Some(Timestamp::from_unix_millis(1_000)),
             ended_at: None,
             failure: None,
+            messages: Vec::new(),
             asks: Vec::new(),
             approvals: Vec::new(),
             review: None,

@@ -11,7 +11,7 @@ use goondan_protocol::control::{
     TaskRestored,
 };
 use goondan_protocol::ids::{AgentName, WorkspaceId};
-use goondan_protocol::task::{OutputStream, TaskId};
+use goondan_protocol::task::{OutputStream, TaskId, TaskItem};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry, NewTask};
 use goondan_tasks::plain_area::PlainWorker;
@@ -50,12 +50,31 @@ impl fmt::Debug for Clear {
 }
 
 /// An entry for a log of a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum LogText {
     /// Output of its program.
     Output(OutputStream, String),
     /// A protocol block, and when it came.
     Block(Timestamp, Block),
+    /// Items of its stream.
+    Items(Vec<TaskItem>),
+}
+
+/// Part of a task's logs that a client reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogPosition {
+    /// A log.
+    Log {
+        /// The log.
+        log: TaskLog,
+        /// From which byte on; from the end backwards if it is negative.
+        offset: i64,
+    },
+    /// The stream.
+    Stream {
+        /// Start of the part; absent: the start of the latest run.
+        after: Option<u64>,
+    },
 }
 
 /// Behavior of a request for a part of a log when the log ends.
@@ -137,10 +156,8 @@ pub enum TaskWork {
         token: RequestToken,
         /// The task.
         at: TaskRef,
-        /// The log.
-        log: TaskLog,
-        /// From which byte on; from the end backwards if it is negative.
-        offset: i64,
+        /// The part.
+        position: LogPosition,
         /// Behavior at the end of the log.
         at_end: AtEnd,
     },
@@ -370,6 +387,8 @@ pub enum TaskDone {
         at: TaskRef,
         /// Number of bytes of output.
         bytes: usize,
+        /// Number of items of the stream.
+        items: usize,
     },
     /// A value was stored, or the operation failed.
     SecretKept {

@@ -106,6 +106,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         Call::AnswerTask(_) => person("answering a task's question", WAITING_TASKS),
         Call::ApproveTask(_) => person("approving a phase", WAITING_TASKS),
         Call::ReworkTask(_) => person("sending a phase back for rework", WAITING_TASKS),
+        Call::SendTask(_) => person("sending a message to a task's agent", WAITING_TASKS),
         Call::SetTaskBudget(_) => person("setting a task's limits", WAITING_TASKS),
         Call::CheckpointTask(_) => person("creating a checkpoint", WAITING_TASKS),
         Call::RestoreTask(_) => person("restoring a task", WAITING_TASKS),
@@ -170,6 +171,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         | Call::ListTasks(_)
         | Call::ShowTask(_)
         | Call::ReadTaskLog(_)
+        | Call::WatchTask(_)
         | Call::ListCheckpoints(_)
         | Call::PruneTasks(_)
         | Call::ListSecrets(_)

@@ -19,7 +19,7 @@ use super::entry::{Asker, Decision, Entry};
 use super::workers::worker_for;
 use super::{Space, Tasks, not_found, reading, refused};
 use crate::RequestToken;
-use crate::exchange::tasks::{Clear, FoundTask, NotCreated, RemovalFor};
+use crate::exchange::tasks::{Clear, FoundTask, LogPosition, NotCreated, RemovalFor};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::workspaces::being_stopped;
 use crate::fleet::{Fleet, bundle_of};
@@ -38,6 +38,7 @@ fn subject_of(call: &Call) -> Option<(TaskRef, bool)> {
     match call {
         Call::ShowTask(call) => about!(call, false),
         Call::ReadTaskLog(call) => about!(call, false),
+        Call::WatchTask(call) => about!(call, false),
         Call::ListCheckpoints(call) => about!(call, false),
         Call::StartTask(call) => about!(call, true),
         Call::PauseTask(call) => about!(call, true),
@@ -47,6 +48,7 @@ fn subject_of(call: &Call) -> Option<(TaskRef, bool)> {
         Call::AnswerTask(call) => about!(call, true),
         Call::ApproveTask(call) => about!(call, true),
         Call::ReworkTask(call) => about!(call, true),
+        Call::SendTask(call) => about!(call, true),
         Call::SetTaskBudget(call) => about!(call, true),
         Call::CheckpointTask(call) => about!(call, true),
         Call::RestoreTask(call) => about!(call, true),
@@ -141,7 +143,15 @@ impl Tasks {
                 // A user may have freed disk space since the last measurement.
                 return self.look(fleet, at, Some(AfterLook::Resume(token)));
             }
-            Call::ReadTaskLog(read) => return self.read_log(fleet, token, at, &read),
+            Call::ReadTaskLog(read) => {
+                let (log, offset) = (read.log, read.offset);
+                let position = LogPosition::Log { log, offset };
+                return self.read_log(fleet, token, at, (position, read.wait));
+            }
+            Call::WatchTask(watch) => {
+                let position = LogPosition::Stream { after: watch.after };
+                return self.read_log(fleet, token, at, (position, watch.wait));
+            }
             Call::ProvideTask(provide) => return self.provide(fleet, token, at, provide),
             Call::RemoveTask(remove) => return self.remove(fleet, token, at, &remove),
             Call::CheckpointTask(make) => {
@@ -192,6 +202,14 @@ impl Tasks {
                 };
                 let (what, text) = (format!("rework phase {phase}"), rework.text);
                 (TaskInput::Rework { phase, text }, what)
+            }
+            Call::SendTask(send) => {
+                let id = send.message_id.map(|id| id.to_string());
+                let input = TaskInput::Say {
+                    id,
+                    text: send.text,
+                };
+                (input, "send a message".to_owned())
             }
             Call::SetTaskBudget(set) => {
                 fleet.set_task_budget(at, set.budget);

@@ -389,12 +389,14 @@ impl Tasks {
                 }
                 let mut inputs = Vec::new();
                 for event in events_of(&reply) {
+                    self.stream_event(fleet, at, run, &event);
                     if let Event::Block(block) = &event {
                         let text = LogText::Block(fleet.now().wall, block.clone());
                         Self::log(fleet, at, text);
                     }
                     inputs.push(told(event));
                 }
+                self.end_stream(fleet, at, run);
                 inputs.push(told(result_of(true, String::new())));
                 inputs.push(exited(Some(0)));
                 inputs

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use goondan_cli_agents::stream::Stream;
 use goondan_protocol::control::{TaskHappening, TaskInfo};
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::task::{TaskRunKind, TaskStatus};
@@ -187,6 +188,12 @@ pub(super) struct Entry {
     pub(super) output_waiting: usize,
     /// Bytes of output that were dropped and not reported yet.
     pub(super) output_dropped: usize,
+    /// The stream of the run in progress.
+    pub(super) stream: Stream,
+    /// Items that are on their way to its stream.
+    pub(super) items_waiting: usize,
+    /// Items that were dropped and not reported yet.
+    pub(super) items_dropped: u64,
 }
 
 impl Entry {
@@ -212,6 +219,9 @@ impl Entry {
             printed: String::new(),
             output_waiting: 0,
             output_dropped: 0,
+            stream: Stream::default(),
+            items_waiting: 0,
+            items_dropped: 0,
         }
     }
 
@@ -446,6 +456,8 @@ impl Entry {
         let Self {
             output_waiting,
             output_dropped,
+            items_waiting,
+            items_dropped,
             checkpoints,
             is_restoring,
             ..
@@ -453,6 +465,8 @@ impl Entry {
         *self = Self {
             output_waiting,
             output_dropped,
+            items_waiting,
+            items_dropped,
             checkpoints,
             is_restoring,
             conversing,

@@ -2,24 +2,25 @@
 
 use std::collections::HashSet;
 
-use goondan_protocol::control::ReadTaskLog;
+use goondan_protocol::task::{TaskItem, TaskItemContent};
 
 use super::Tasks;
 use crate::RequestToken;
-use crate::exchange::tasks::AtEnd;
+use crate::exchange::tasks::{AtEnd, LogPosition, LogText};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
+use crate::limits::TASK_ITEMS_WAITING_MAX;
 
 impl Tasks {
-    /// Reads a part of a log for a client, or waits for new lines.
+    /// Reads a part of a log or of the stream for a client, or waits for new lines.
     pub(super) fn read_log(
         &mut self,
         fleet: &mut Fleet,
         token: RequestToken,
         at: &TaskRef,
-        read: &ReadTaskLog,
+        (position, waits): (LogPosition, bool),
     ) {
-        let at_end = match (self.is_over(fleet, at), read.wait) {
+        let at_end = match (self.is_over(fleet, at), waits) {
             (true, _) => AtEnd::Over,
             (false, true) => AtEnd::Wait,
             (false, false) => AtEnd::Answer,
@@ -30,11 +31,40 @@ impl Tasks {
         let work = TaskWork::ReadLog {
             token,
             at: at.clone(),
-            log: read.log,
-            offset: read.offset,
+            position,
             at_end,
         };
         Self::work(fleet, work);
+    }
+
+    /// Adds contents to a task's stream. If too many are not written yet, they are dropped and
+    /// counted.
+    pub(super) fn add_to_stream(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        run: u64,
+        contents: Vec<TaskItemContent>,
+    ) {
+        let now = fleet.now().wall;
+        let Some(entry) = self.entry_mut(at).filter(|_| !contents.is_empty()) else {
+            return;
+        };
+        let count = contents.len();
+        if entry.items_waiting >= TASK_ITEMS_WAITING_MAX {
+            entry.items_dropped = entry.items_dropped.saturating_add(count as u64);
+            return;
+        }
+        let dropped = std::mem::take(&mut entry.items_dropped);
+        let gap = (dropped > 0).then_some(TaskItemContent::Gap { items: dropped });
+        let items = gap.into_iter().chain(contents).map(|content| TaskItem {
+            at: now,
+            run: Some(run),
+            content,
+        });
+        let items: Vec<TaskItem> = items.collect();
+        entry.items_waiting += items.len();
+        Self::log(fleet, at, LogText::Items(items));
     }
 
     /// True if the task has ended and none of its processes runs, so its logs are complete.

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use goondan_cli_agents::Event;
 use goondan_cli_agents::reply::Decision as Permission;
+use goondan_cli_agents::stream::Stream;
 use goondan_protocol::control::ControlError;
 use goondan_protocol::ipc::{ToOrchestrator, ToTask};
 use goondan_protocol::task::{
-    CliAgentDefinition, TASK_OUTPUT_BYTES_MAX, TaskAssignment, TaskOutput, TaskPermission, TaskTold,
+    CliAgentDefinition, TASK_OUTPUT_BYTES_MAX, TaskAssignment, TaskItemContent, TaskOutput,
+    TaskPermission, TaskTold,
 };
 use goondan_tasks::limits::CHECK_OUTPUT_CHARS_MAX;
 use goondan_tasks::machine::{AgentProfile, Input as TaskInput};
@@ -22,6 +24,18 @@ use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::runs::RunEnd;
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{ROOM_RETRY_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX};
+
+/// Items of a run. Text of a command beside the agent's program is output.
+fn of_kind(entry: &Entry, items: Vec<TaskItemContent>) -> Vec<TaskItemContent> {
+    if entry.run_kind().is_agent() {
+        return items;
+    }
+    let items = items.into_iter().map(|item| match item {
+        TaskItemContent::Text { text } => TaskItemContent::Output { text },
+        other => other,
+    });
+    items.collect()
+}
 
 /// Reason sent to a run's process to end its program.
 const ENDED: &str = "the run has ended";
@@ -179,6 +193,7 @@ impl Tasks {
                 let next = Self::next_checkpoint(fleet, &at.workspace_id);
                 if let Some(entry) = self.entry_mut(at) {
                     entry.printed.clear();
+                    entry.stream = Stream::default();
                     entry.checkpoint_at_ms = next;
                 }
             }
@@ -291,6 +306,7 @@ impl Tasks {
         let events: Vec<Event> = events.collect::<Result<_, _>>()?;
         let now = fleet.now().wall;
         for event in events {
+            self.stream_event(fleet, at, run, &event);
             if let Event::Block(block) | Event::ToolMessage(block) = &event {
                 let text = LogText::Block(now, block.clone());
                 Self::log(fleet, at, text);
@@ -299,6 +315,32 @@ impl Tasks {
         }
         self.flush(fleet, at);
         Ok(())
+    }
+
+    /// Adds an event of a run to the task's stream.
+    pub(super) fn stream_event(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        run: u64,
+        event: &Event,
+    ) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let items = entry.stream.items(event);
+        let items = of_kind(entry, items);
+        self.add_to_stream(fleet, at, run, items);
+    }
+
+    /// Ends the stream of a run.
+    pub(super) fn end_stream(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64) {
+        let Some(entry) = self.entry_mut(at) else {
+            return;
+        };
+        let items = std::mem::take(&mut entry.stream).end();
+        let items = of_kind(entry, items);
+        self.add_to_stream(fleet, at, run, items);
     }
 
     fn on_output(
@@ -361,6 +403,7 @@ impl Tasks {
                 RunEnd::Exited(code) => TaskInput::Exited { run, code },
             };
             self.tell_printed(fleet, at, run);
+            self.end_stream(fleet, at, run);
             self.input(fleet, at, input, None);
             self.begin_restore(fleet, at);
         }

@@ -280,6 +280,7 @@ fn task_7_only_a_person_changes_a_task() {
         ("task.answer", json!({"taskId": "t", "text": "x"})),
         ("task.approve", json!({"taskId": "t"})),
         ("task.rework", json!({"taskId": "t", "text": "x"})),
+        ("task.send", json!({"taskId": "t", "text": "x"})),
         ("task.budget", json!({"taskId": "t", "budget": {}})),
         ("task.checkpoint", json!({"taskId": "t"})),
         ("task.restore", json!({"taskId": "t"})),
@@ -517,6 +518,7 @@ fn task_2_output_that_comes_too_fast_is_dropped_and_that_is_said() {
         let done = TaskDone::Logged {
             at,
             bytes: text.len(),
+            items: 0,
         };
         world.step(Input::Tasks(Box::new(done)));
     }

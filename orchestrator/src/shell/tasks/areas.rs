@@ -8,13 +8,13 @@ use goondan_durable::disk::{EntryKind, Folder};
 use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
-use goondan_protocol::task::{SANDBOX_WORK, TaskId};
+use goondan_protocol::task::{SANDBOX_WORK, TaskId, TaskItem};
 use goondan_protocol::time::Timestamp;
 use goondan_store::naming::sandbox_dir;
 use goondan_tasks::fact::{Entry, NewTask};
 use goondan_tasks::state::State;
-use goondan_tasks::words::{LogLine, happening};
-use goondan_tasks::work_area::{CopyGuide, Guide, HISTORY, WorkArea, WorkAreaError};
+use goondan_tasks::words::{LogLine, happening, stream_item};
+use goondan_tasks::work_area::{CopyGuide, Guide, HISTORY, WorkArea, WorkAreaError, json_line};
 use goondan_trees::freeze::{Options, Unwanted, freeze};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, RealFolder};
@@ -23,6 +23,7 @@ use super::Ground;
 use super::SECRETS;
 use super::checkpoints::{self, RESTORING};
 use super::logs::{self, Sizes};
+use super::stream;
 use crate::limits::TASK_AREAS_OPEN_MAX;
 
 /// Prefix of the directory of an unfinished import.
@@ -343,12 +344,31 @@ impl Areas {
         self.append(at, |disk, open| {
             logs::append_line(disk, &open.area, &mut open.sizes, line)
         });
+        if let Some(item) = stream_item(entry) {
+            self.add_to_stream(at, &[item]);
+        }
+    }
+
+    /// Appends items to a task's stream, masked.
+    fn add_to_stream(&mut self, at: &TaskRef, items: &[TaskItem]) {
+        let masks = self.ground.masks.clone();
+        self.append(at, |disk, open| {
+            let mut lines = Vec::new();
+            for item in items {
+                lines.extend(masks.line(json_line(item)?));
+            }
+            stream::append(disk, &open.area, &mut open.sizes.stream, &lines)
+        });
     }
 
     /// Appends to a task's log. Failures are only logged by the daemon, because nothing depends on
     /// this log.
     pub(super) fn log(&mut self, at: &TaskRef, text: &LogText) {
+        if let LogText::Items(items) = text {
+            return self.add_to_stream(at, items);
+        }
         self.append(at, |disk, open| match text {
+            LogText::Items(_) => Ok(()),
             LogText::Output(stream, text) => {
                 let log = logs::of_stream(*stream);
                 logs::append(disk, &open.area, &mut open.sizes, log, text.as_bytes())

@@ -10,6 +10,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_tasks::words::{LogLevel, LogLine};
 use goondan_tasks::work_area::{HISTORY, Log, WorkArea, WorkAreaError, json_line};
 
+use super::stream;
 use crate::limits::{TASK_LOG_BYTES_MAX, TASK_LOG_PART_BYTES};
 
 /// Sizes of a work area's logs, as far as known.
@@ -19,6 +20,7 @@ pub(super) struct Sizes {
     stdout: Option<u64>,
     stderr: Option<u64>,
     protocols: Option<u64>,
+    pub(super) stream: Option<stream::Size>,
 }
 
 impl Sizes {
@@ -27,7 +29,8 @@ impl Sizes {
             Log::Agent => &mut self.agent,
             Log::Stdout => &mut self.stdout,
             Log::Stderr => &mut self.stderr,
-            Log::Protocols => &mut self.protocols,
+            // The stream has files of its own.
+            Log::Protocols | Log::Stream => &mut self.protocols,
         };
         known.get_or_insert_with(|| {
             let stat = disk.stat(&area.log_path(log));

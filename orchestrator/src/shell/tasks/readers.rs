@@ -1,19 +1,24 @@
 //! Clients that read task logs and wait for new lines.
 
-use goondan_core::{AtEnd, RequestToken, TaskRef};
-use goondan_protocol::control::{ControlError, ErrorCode, TaskLog, TaskLogPart};
+use goondan_core::{AtEnd, LogPosition, RequestToken, TaskRef};
+use goondan_protocol::control::{ControlError, ErrorCode, TaskLogPart, TaskStreamPart};
 use goondan_protocol::ids::WorkspaceId;
 
-use super::{Ground, logs};
+use super::{Ground, logs, stream};
 
 /// A client that reads a log.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) token: RequestToken,
     pub(super) at: TaskRef,
-    pub(super) log: TaskLog,
-    /// Start offset in bytes; relative to the end if negative.
-    pub(super) offset: i64,
+    pub(super) position: LogPosition,
+}
+
+/// Result of a read.
+enum Found {
+    /// Nothing yet. The client continues here.
+    Nothing(LogPosition),
+    Part(Result<serde_json::Value, serde_json::Error>),
 }
 
 /// Waiting clients.
@@ -32,17 +37,12 @@ impl Readers {
 
     /// Responds to a client, or makes it wait for new lines.
     pub(super) fn read(&mut self, mut reader: Reader, at_end: AtEnd) {
-        let work_area = self.ground.work_area(&reader.at);
-        let disk = self.ground.disk.as_ref();
-        match logs::read(disk, &work_area, reader.log, reader.offset) {
-            Ok(part) if part.text.is_empty() && at_end == AtEnd::Wait => {
-                // All new lines are wanted, whatever their number.
-                reader.offset = i64::try_from(part.next).unwrap_or(i64::MAX);
+        match self.find(&reader, at_end) {
+            Ok(Found::Nothing(position)) => {
+                reader.position = position;
                 self.waiting.push(reader);
             }
-            Ok(part) => {
-                let is_over = at_end == AtEnd::Over && part.is_end;
-                let part = serde_json::to_value(TaskLogPart { is_over, ..part });
+            Ok(Found::Part(part)) => {
                 let internal = |error: serde_json::Error| {
                     ControlError::new(ErrorCode::Internal, error.to_string())
                 };
@@ -50,6 +50,33 @@ impl Readers {
             }
             Err(error) => self.ground.answer(reader.token, Err(error)),
         }
+    }
+
+    fn find(&self, reader: &Reader, at_end: AtEnd) -> Result<Found, ControlError> {
+        let work_area = self.ground.work_area(&reader.at);
+        let disk = self.ground.disk.as_ref();
+        let (waits, is_over) = (at_end == AtEnd::Wait, at_end == AtEnd::Over);
+        Ok(match reader.position {
+            LogPosition::Log { log, offset } => {
+                let part = logs::read(disk, &work_area, log, offset)?;
+                if part.text.is_empty() && waits {
+                    // All new lines are wanted, whatever their number.
+                    let offset = i64::try_from(part.next).unwrap_or(i64::MAX);
+                    return Ok(Found::Nothing(LogPosition::Log { log, offset }));
+                }
+                let is_over = is_over && part.is_end;
+                Found::Part(serde_json::to_value(TaskLogPart { is_over, ..part }))
+            }
+            LogPosition::Stream { after } => {
+                let part = stream::read(disk, &work_area, after)?;
+                if part.items.is_empty() && part.skipped_bytes == 0 && waits {
+                    let after = Some(part.next);
+                    return Ok(Found::Nothing(LogPosition::Stream { after }));
+                }
+                let is_over = is_over && part.is_end;
+                Found::Part(serde_json::to_value(TaskStreamPart { is_over, ..part }))
+            }
+        })
     }
 
     /// Handles possible new lines of a task.

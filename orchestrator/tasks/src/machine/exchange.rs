@@ -90,6 +90,13 @@ pub enum Input {
         /// Requested changes.
         text: String,
     },
+    /// A person sends a message to the agent.
+    Say {
+        /// Id of the message: the same id again has no effect.
+        id: Option<String>,
+        /// Message text.
+        text: String,
+    },
     /// A person sets its budget.
     SetBudget(Budget),
     /// The disk use of the work area was measured.
@@ -312,6 +319,10 @@ pub enum Refused {
          or approve it without delivery: `gdn task approve TASK --without-delivery`"
     )]
     NoProposal(u32),
+    #[error("the task has ended, and its proposal is in the project; create a task for further changes")]
+    Delivered,
+    #[error("the agent has not received your message yet; phase {0} is reviewed after that")]
+    MessagePending(u32),
     #[error("the text is empty or longer than {TEXT_CHARS_MAX} characters")]
     BadText,
     #[error("the next call might exceed the budget ({percent} % used); raise it first")]

@@ -57,14 +57,16 @@ impl Task {
     pub(super) fn propose(&mut self, now: Timestamp) -> bool {
         let state = &self.state;
         // The only phase of a task is complete when its agent is done, whatever the agent reports.
+        // So is the last phase of a completed task whose agent has received a message.
         let is_done = !state.task.source.is_none()
-            && state.task.total_phases == 1
+            && (state.task.total_phases == 1 || state.was_completed)
             && state.status() == Status::Running
             && state.run.is_none()
             && state.proposing.phase().is_none()
             && state.rests();
         if is_done {
-            self.complete_phase(1, Vec::new(), now);
+            let phase = state.current_phase;
+            self.complete_phase(phase, Vec::new(), now);
         }
         let state = &self.state;
         let Some(phase) = state.proposing.phase() else {

@@ -18,6 +18,7 @@ use crate::limits::{
 };
 
 mod agents;
+mod messages;
 mod nodes;
 mod proposals;
 

@@ -1,0 +1,50 @@
+//! A person's messages to the agent of a task (`AGENT-7`).
+//!
+//! A message travels as rework notes do: it is a note in the prompt of the next run, which resumes
+//! the agent's session. A run that has not shown progress on its prompt has not received it.
+
+use goondan_protocol::time::Timestamp;
+
+use super::{Refused, Task, check_text};
+use crate::fact::Fact;
+use crate::state::Status;
+
+impl Task {
+    /// Accepts a message, once for each id. A task that was completed or failed continues.
+    pub(super) fn say(
+        &mut self,
+        id: Option<String>,
+        text: String,
+        now: Timestamp,
+    ) -> Result<(), Refused> {
+        if id.as_ref().is_some_and(|id| self.state.is_message(id)) {
+            return Ok(());
+        }
+        check_text(&text)?;
+        match self.state.status() {
+            Status::Cancelled => return Err(Refused::Final(Status::Cancelled)),
+            // Its sandbox is based on the files before the delivery.
+            Status::Completed if self.state.proposal().is_some_and(|it| it.is_delivered) => {
+                return Err(Refused::Delivered);
+            }
+            _ => {}
+        }
+        self.withdraw_own_questions(now);
+        self.record(now, Fact::MessageSent { id, text });
+        Ok(())
+    }
+
+    /// Withdraws a pending review if a message must reach the agent first: the agent may change
+    /// what was to be reviewed.
+    pub(super) fn withdraw_review(&mut self, now: Timestamp) {
+        let state = &self.state;
+        let is_free =
+            state.run.is_none() && state.is_paused.is_none() && state.open_asks().next().is_none();
+        if let Some(phase) = state.review
+            && is_free
+            && state.has_message()
+        {
+            self.record(now, Fact::ReviewWithdrawn { phase });
+        }
+    }
+}
