@@ -319,7 +319,9 @@ pub enum Refused {
          or approve it without delivery: `gdn task approve TASK --without-delivery`"
     )]
     NoProposal(u32),
-    #[error("the task has ended, and its proposal is in the project; create a task for further changes")]
+    #[error(
+        "the task has ended, and its proposal is in the project; create a task for further changes"
+    )]
     Delivered,
     #[error("the agent has not received your message yet; phase {0} is reviewed after that")]
     MessagePending(u32),
