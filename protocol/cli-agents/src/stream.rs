@@ -79,6 +79,7 @@ impl Stream {
             | Event::SessionRefused(_)
             | Event::Stderr(_)
             | Event::Block(_)
+            | Event::ToolMessage(_)
             | Event::Refused(_)
             | Event::Progress(_)
             | Event::Usage(_)
