@@ -6,12 +6,15 @@
 //! for the answer, a space and the call. Each server creates the pipes for its answers.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
 use goondan_cli_agents::limits::MCP_LINE_BYTES_MAX;
 use goondan_cli_agents::lines::{Line, Lines};
+use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tokio::io::AsyncReadExt as _;
@@ -154,8 +157,13 @@ impl Calls {
         let Some(path) = self.waiting.remove(&call) else {
             return;
         };
-        if let Ok(pipe) = pipe::OpenOptions::new().open_sender(path) {
-            pipe.try_write(format!("{answer}\n").as_bytes()).ok();
+        // A pipe without a reader cannot be opened, and an answer fits any pipe that is read.
+        let pipe = OpenOptions::new()
+            .write(true)
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(path);
+        if let Ok(mut pipe) = pipe {
+            pipe.write_all(format!("{answer}\n").as_bytes()).ok();
         }
     }
 }
