@@ -38,6 +38,7 @@ pub mod log;
 pub mod mcp;
 pub mod mcp_login;
 pub mod misbehaviour;
+pub mod model_server;
 pub mod needs;
 pub mod network;
 pub mod node;

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -48,6 +48,32 @@ pub enum Ending {
     Silent,
 }
 
+/// Delays responses until a test opens it.
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    /// Lets all responses through, from now on.
+    pub fn open(&self) {
+        let (is_open, changed) = &*self.0;
+        *is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+    }
+
+    /// True if responses are not delayed any longer.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self) {
+        let (is_open, changed) = &*self.0;
+        let is_open = is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = changed.wait_while(is_open, |is_open| !*is_open);
+        drop(passed.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
 /// Creates a part of a body by its number; none after the last.
 pub type MakePart = fn(usize) -> Option<Vec<u8>>;
 
@@ -68,6 +94,8 @@ pub struct Answer {
     pub made: Option<MakePart>,
     /// Pause before each repetition and each generated part.
     pub pause: Duration,
+    /// Gate that the whole response waits for.
+    pub gate: Option<Gate>,
 }
 
 impl Answer {
@@ -82,6 +110,7 @@ impl Answer {
             repeated: Vec::new(),
             made: None,
             pause: Duration::ZERO,
+            gate: None,
         }
     }
 
@@ -102,6 +131,7 @@ impl Answer {
             repeated: Vec::new(),
             made: None,
             pause: Duration::ZERO,
+            gate: None,
         }
     }
 
@@ -142,6 +172,15 @@ impl Answer {
         self.made = Some(part);
         self.pause = Duration::from_millis(5);
         self
+    }
+
+    /// Delays the response until the gate opens.
+    #[must_use]
+    pub fn behind(self, gate: Gate) -> Self {
+        Self {
+            gate: Some(gate),
+            ..self
+        }
     }
 
     /// Sets a different ending.
@@ -199,6 +238,12 @@ impl Provider {
         format!("http://{}/v1", self.address)
     }
 
+    /// Its root, without a path.
+    #[must_use]
+    pub fn root(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Requests received so far.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
@@ -232,6 +277,9 @@ fn serve(
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer(&received)
     };
+    if let Some(gate) = &answer.gate {
+        gate.pass();
+    }
     let mut head = format!("HTTP/1.1 {} -\r\nconnection: close\r\n", answer.status);
     if answer.ending != Ending::Closed {
         head.push_str("transfer-encoding: chunked\r\n");

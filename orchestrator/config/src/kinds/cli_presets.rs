@@ -251,9 +251,18 @@ impl Preset {
 /// The variables that goondan sets for any program, at a level of confinement.
 pub(crate) fn environment(level: Level) -> BTreeMap<String, String> {
     // Otherwise `claude` and its derivatives refuse the mode without approvals when run as root.
-    let is_confined = level != Level::Off;
-    let confined = is_confined.then(|| ("IS_SANDBOX".to_owned(), "1".to_owned()));
-    confined.into_iter().collect()
+    let confined = ("IS_SANDBOX", "1");
+    // Landlock has no terminals of its own, and the user's are denied: `gemini` must run commands
+    // without one ("forkpty(3) failed").
+    let without_terminal = ("GEMINI_PTY_INFO", "child_process");
+    let variables: &[(&str, &str)] = match level {
+        Level::Off => &[],
+        Level::Landlock => &[confined, without_terminal],
+        Level::Full | Level::Seatbelt => &[confined],
+    };
+    let owned = variables.iter();
+    let owned = owned.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    owned.collect()
 }
 
 /// The variable of the provider that a model's name names.

@@ -6,6 +6,7 @@ mod formats;
 mod hostile;
 mod pieces;
 mod recorded;
+mod replays;
 mod stream;
 
 use goondan_cli_agents::{Event, Format, Parser, Setup};
