@@ -4,12 +4,18 @@
 //! its copy of the project: files that programs leave in their home (settings, sessions, caches)
 //! must not be part of a proposal, so the home is in the work area then, excluded from checkpoints.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use goondan_confinement::{Allowed, Ground};
 use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{SANDBOX_INPUT, SANDBOX_PROPOSAL, TaskAssignment, TaskRunKind};
 use goondan_protocol::working_directory::{Purpose, working_directory};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 
 use crate::tools::rooted::Root;
 use crate::tools::work_area::keep_directories;
@@ -20,6 +26,14 @@ const TEMPORARY_DIRECTORY: &str = ".cache/tmp";
 
 /// The home of a program that works in a copy of the project, within the work area.
 const HOME_DIRECTORY: &str = ".cache/home";
+
+/// Program that gets settings in its home: when it resumes a session, `gemini` also creates an empty
+/// file for it. At its next start, it takes that for a damaged session and removes all files of the
+/// session, unless it keeps sessions forever.
+const GEMINI: &str = "gemini";
+const GEMINI_DIRECTORY: &str = ".gemini";
+const GEMINI_SETTINGS_FILE: &str = "settings.json";
+const GEMINI_SETTINGS: &str = "{\"general\": {\"sessionRetention\": {\"enabled\": false}}}\n";
 
 /// The directories of a run.
 #[derive(Debug)]
@@ -59,7 +73,7 @@ impl<'a> Places<'a> {
         &self.temporary
     }
 
-    /// Creates missing directories for a program.
+    /// Creates missing directories, and settings, for a program.
     ///
     /// # Errors
     ///
@@ -78,7 +92,31 @@ impl<'a> Places<'a> {
             root.make_directory(Path::new(HOME_DIRECTORY))?;
         }
         // Otherwise, a later step that needs the directory reports its absence.
+        if level != Level::Off
+            && let Err(error) = self.write_settings(&root)
+        {
+            tracing::warn!(error = %error, "failed to write the program's settings");
+        }
         Ok(())
+    }
+
+    /// Writes the settings of a program that would lose its session without them, unless it has
+    /// settings already.
+    fn write_settings(&self, root: &Root) -> std::io::Result<()> {
+        let program = self.assignment.agent.command.first().map(Path::new);
+        if program.and_then(Path::file_name) != Some(OsStr::new(GEMINI)) {
+            return Ok(());
+        }
+        let home = self.home.strip_prefix(&self.assignment.work_area);
+        let directory = home.unwrap_or(Path::new("")).join(GEMINI_DIRECTORY);
+        root.make_directory(&directory)?;
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        match root.open_beneath(&directory.join(GEMINI_SETTINGS_FILE), flags, mode) {
+            Ok(file) => File::from(file).write_all(GEMINI_SETTINGS.as_bytes()),
+            Err(Errno::EEXIST) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Access rights of the program.
@@ -110,5 +148,32 @@ impl<'a> Places<'a> {
         }
         policy.write.extend(path(self.temporary.clone()));
         allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the program's own settings")]
+
+    use goondan_protocol::task::{AgentFormat, PromptBy};
+
+    use super::super::launch::tests::assignment;
+    use super::*;
+
+    #[test]
+    fn agent_3_gemini_keeps_its_sessions_unless_it_has_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut it = assignment(AgentFormat::Acp, PromptBy::Stdin);
+        it.work_area = dir.path().to_owned();
+        it.agent.sandbox.require = Level::Full;
+        let settings = dir.path().join(".gemini/settings.json");
+        Places::of(&it).make().unwrap();
+        assert!(!settings.exists(), "another program");
+        it.agent.command = vec!["/opt/gemini".to_owned(), "--acp".to_owned()];
+        Places::of(&it).make().unwrap();
+        assert_eq!(std::fs::read_to_string(&settings).unwrap(), GEMINI_SETTINGS);
+        std::fs::write(&settings, "{}").unwrap();
+        Places::of(&it).make().unwrap();
+        assert_eq!(std::fs::read_to_string(&settings).unwrap(), "{}");
     }
 }

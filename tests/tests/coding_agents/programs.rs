@@ -110,7 +110,7 @@ impl Program {
             }
             Self::Gemini => {
                 json!({"preset": "gemini", "key": key, "mode": if asks { "default" } else { "yolo" },
-                                   "environment": {"GOOGLE_GEMINI_BASE_URL": url}})
+                       "environment": {"GOOGLE_GEMINI_BASE_URL": url}})
             }
             Self::Opencode => {
                 let permission = if asks { "ask" } else { "allow" };
@@ -120,6 +120,7 @@ impl Program {
                                       "options": {"baseURL": openai, "apiKey": "sk-test"}});
                 let config = json!({"autoupdate": false, "share": "disabled", "model": "fake/fake-model",
                                     "small_model": "fake/fake-model", "provider": {"fake": provider},
+                                    "agent": {"title": {"disable": true}},
                                     "permission": {"bash": permission, "edit": permission}});
                 let environment = json!({"OPENCODE_CONFIG_CONTENT": config.to_string(),
                                          "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"});
@@ -139,6 +140,9 @@ impl Program {
                     "--no-show-model-warnings",
                     "--no-check-update",
                     "--analytics-disable",
+                    // It would store the map of the repository in the copy, and so in the proposal.
+                    "--map-tokens",
+                    "0",
                 ];
                 if scene == Scene::Phases {
                     args.extend([
@@ -153,11 +157,8 @@ impl Program {
             Self::ClaudeAgentAcp => {
                 let mut environment = anthropic;
                 environment["ANTHROPIC_API_KEY"] = key;
-                let mut runtime = json!({"command": ["claude-agent-acp"], "format": "acp", "environment": environment});
-                if !asks {
-                    runtime["mode"] = json!("acceptEdits");
-                }
-                runtime
+                let mode = if asks { "default" } else { "acceptEdits" };
+                json!({"command": ["claude-agent-acp"], "format": "acp", "mode": mode, "environment": environment})
             }
             Self::CodexAcp => {
                 let directory = codex_home(home, scene);
@@ -168,9 +169,11 @@ impl Program {
                 home.write(&format!("codex/{}/config.toml", scene.name()), &provider);
                 let mut runtime = json!({"command": ["codex-acp"], "format": "acp",
                     "environment": {"CODEX_HOME": directory, "OPENAI_API_KEY": key}});
-                if !asks {
-                    runtime["mode"] = json!("agent-full-access");
-                }
+                runtime["mode"] = json!(if asks {
+                    "workspace-write"
+                } else {
+                    "agent-full-access"
+                });
                 runtime
             }
         }
@@ -185,7 +188,12 @@ impl Program {
         } else {
             runtime["source"] = json!("none");
         }
-        let level = scene.level();
+        let level = match self {
+            // `opencode acp` calls its own server at 127.0.0.1, which is the machine's at the level
+            // `full`, because the model server is listed there.
+            Self::Opencode if scene.asks_permission() => "landlock",
+            _ => scene.level(),
+        };
         let mut sandbox = json!({"require": level});
         if level != "off" {
             sandbox["read"] = json!(installed());

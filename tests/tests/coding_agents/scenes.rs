@@ -2,8 +2,6 @@
 
 use goondan_tests::model_server::{Conversation, Decision, Part, Reply};
 
-use crate::programs::Program;
-
 /// File that the agent writes.
 pub(crate) const FILE: &str = "hello.txt";
 
@@ -122,8 +120,8 @@ impl Scene {
     }
 }
 
-/// Reply of the model.
-pub(crate) fn decide(program: Program, scene: &str, it: &Conversation) -> Decision {
+/// Reply of the model. Without tools, it writes the file as text.
+pub(crate) fn decide(has_tools: bool, scene: &str, it: &Conversation) -> Decision {
     let Some(scene) = Scene::of(scene) else {
         return says("There is no such scene.");
     };
@@ -138,7 +136,7 @@ pub(crate) fn decide(program: Program, scene: &str, it: &Conversation) -> Decisi
             r#"{"reasoning": "simple", "next_speaker": "user", "model_choice": "flash", "complexity_score": 10}"#,
         );
     }
-    if program.has_tools() && it.tools.is_empty() {
+    if has_tools && it.tools.is_empty() {
         return says("A title");
     }
     let said = it.user_text();
@@ -161,7 +159,7 @@ pub(crate) fn decide(program: Program, scene: &str, it: &Conversation) -> Decisi
     } else {
         "hello"
     };
-    if program.has_tools() && it.results() == 0 {
+    if has_tools && it.results() == 0 {
         let key = if phase == 2 {
             "; echo key: $PRICE_API_KEY"
         } else {
@@ -176,7 +174,7 @@ pub(crate) fn decide(program: Program, scene: &str, it: &Conversation) -> Decisi
         }
     }
     let mut text = String::new();
-    if !program.has_tools() {
+    if !has_tools {
         text = format!("{FILE}\n```\n{word}\n```\n\n");
     }
     text += &match phase {

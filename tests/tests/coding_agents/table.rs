@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use crate::programs::Program;
 use crate::scenes::Scene;
-use crate::trials::Results;
+
+/// Results of the capabilities: `Err` has the reason.
+pub(crate) type Results = BTreeMap<Capability, Result<(), String>>;
 
 /// Capability of a program that works for tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,11 +111,21 @@ impl Scene {
 }
 
 /// Limitations of programs, with the program's own words.
-const KNOWN: [(Program, Capability, &str); 5] = [
+const KNOWN: [(Program, Capability, &str); 7] = [
     (Program::Codex, Capability::Allow, NEVER_ASKS_CODEX),
     (Program::Codex, Capability::Deny, NEVER_ASKS_CODEX),
     (Program::Aider, Capability::Allow, NEVER_ASKS_AIDER),
     (Program::Aider, Capability::Deny, NEVER_ASKS_AIDER),
+    (
+        Program::Gemini,
+        Capability::Usage,
+        "its `_meta.quota.token_count` leaves out thoughts, and the requests that choose a model",
+    ),
+    (
+        Program::ClaudeAgentAcp,
+        Capability::Usage,
+        "it \"asks a small model for a title\", and its `usage` leaves these requests out",
+    ),
     (
         Program::Aider,
         Capability::Usage,
@@ -155,7 +167,8 @@ fn measured() -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Records the results of a program, and writes the table of the page.
+/// Records the results of a program, in addition to earlier ones of the same version, and writes the
+/// table of the page.
 pub(crate) fn record(program: Program, version: &str, day: &str, results: &Results) {
     // Programs may be measured by several processes at a time.
     let lock = File::open(measured_file()).unwrap();
@@ -171,8 +184,14 @@ pub(crate) fn record(program: Program, version: &str, day: &str, results: &Resul
         };
         (format!("{capability:?}"), reason)
     });
-    let cells: serde_json::Map<String, Value> = cells.collect();
-    all[program.name()] = json!({"version": version, "day": day, "cells": cells});
+    let entry = &mut all[program.name()];
+    if entry["version"] != version {
+        *entry = json!({"version": version, "cells": {}});
+    }
+    entry["day"] = json!(day);
+    for (name, reason) in cells {
+        entry["cells"][name] = reason;
+    }
     fs::write(measured_file(), format!("{all:#}\n")).unwrap();
     let page = fs::read_to_string(page_file()).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();

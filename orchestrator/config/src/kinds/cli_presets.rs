@@ -157,7 +157,18 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         key: Key::Variables(&["OPENAI_API_KEY"]),
     },
     Preset {
-        head: &["aider", "--yes-always", "--no-pretty", "--no-stream"],
+        // Its own files must not be part of a proposal.
+        head: &[
+            "aider",
+            "--yes-always",
+            "--no-pretty",
+            "--no-stream",
+            "--no-gitignore",
+            "--input-history-file",
+            "/dev/null",
+            "--chat-history-file",
+            "/dev/null",
+        ],
         unconfined: &[],
         confined: &[],
         tail: &["--message", PROMPT_PLACE],

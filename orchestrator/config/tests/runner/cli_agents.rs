@@ -167,6 +167,23 @@ fn agent_1_the_inner_sandbox_of_codex_is_off_where_ours_holds() {
 }
 
 #[test]
+fn agent_1_gemini_runs_commands_without_a_terminal_where_there_is_none() {
+    let variable = |of_agent: &str| {
+        let document =
+            agent_of("preset: gemini").replace("spec: {", &format!("spec: {{{of_agent}"));
+        let bundle = Project::with(&document).load();
+        let agent = bundle.cli_agents().next().unwrap().clone();
+        agent.environment.get("GEMINI_PTY_INFO").cloned()
+    };
+    assert_eq!(variable(""), None);
+    assert_eq!(
+        variable("sandbox: {require: landlock}, ").as_deref(),
+        Some("child_process")
+    );
+    assert_eq!(variable("sandbox: {require: off}, "), None);
+}
+
+#[test]
 fn repo_1_a_coding_agent_works_on_the_project_unless_it_says_otherwise() {
     for (runtime, source, deliver) in [
         ("preset: claude", TaskSource::Project, TaskDelivery::Apply),
