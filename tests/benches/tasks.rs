@@ -1,9 +1,7 @@
-//! Cost of 200 tasks, 20 of which run, and of one run, with the real binaries. See
-//! `docs/performance.md`.
+//! Cost of 200 tasks, 20 of which run, with the real binaries. See `docs/performance.md`.
 //!
 //! `cargo bench -p goondan-tests --bench tasks`. `GOONDAN_BENCH_TASKS` is the number of tasks
-//! (default 200), `GOONDAN_BENCH_LISTS` the number of times that they are listed (default 15), and
-//! `GOONDAN_BENCH_RUNS` the number of runs next to the program alone (default 21).
+//! (default 200), and `GOONDAN_BENCH_LISTS` the number of times that they are listed (default 15).
 
 #![expect(
     clippy::print_stdout,
@@ -13,11 +11,8 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use goondan_protocol::time::Timestamp;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
@@ -38,11 +33,6 @@ spec: {runtime: {kind: cli, command: [./asker.sh]}}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
-metadata: {name: coder}
-spec: {runtime: {kind: cli, command: [./coder.sh], format: claude-stream-json}}
----
-apiVersion: goondan.ai/v1
-kind: Agent
 metadata: {name: worker}
 spec: {runtime: {kind: cli, command: [./worker.sh]}}
 "#;
@@ -50,16 +40,6 @@ spec: {runtime: {kind: cli, command: [./worker.sh]}}
 const ASKER: &str = "#!/bin/sh\ncat > /dev/null\nprintf '[USER_QUESTION]\\nquestion: Which?\\n[/USER_QUESTION]\\n'\n";
 
 const WORKER: &str = "#!/bin/sh\ncat > /dev/null\nwhile :; do echo 'I work.'; sleep 1; done\n";
-
-/// A program that calls one tool, and reports it and its result like `claude`.
-const CODER: &str = r#"#!/bin/sh
-read -r prompt
-echo '{"type":"system","subtype":"init","session_id":"s-1","model":"m"}'
-echo '{"type":"assistant","message":{"id":"m-1","role":"assistant","content":[{"type":"tool_use","id":"t-1","name":"Bash","input":{"command":"date > made.txt"}}]}}'
-date > made.txt
-echo '{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t-1","content":""}]}}'
-echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s-1","result":"Done."}'
-"#;
 
 /// Result of a measurement.
 type Outcome = Result<(), Box<dyn Error>>;
@@ -114,69 +94,8 @@ fn median(home: &Home, args: &[&str], times: usize) -> Duration {
         home.gdn(args).exits(0);
         taken.push(start.elapsed());
     }
-    middle(taken)
-}
-
-/// The middle one.
-fn middle(mut taken: Vec<Duration>) -> Duration {
     taken.sort_unstable();
-    taken.get(taken.len() / 2).copied().unwrap_or_default()
-}
-
-/// Time of an event in a task's history.
-fn time_of(history: &str, event: &str) -> Result<i64, Box<dyn Error>> {
-    let lines = history.lines().map(serde_json::from_str::<Value>);
-    let events: Vec<Value> = lines.collect::<Result<_, _>>()?;
-    let found = events
-        .iter()
-        .find(|it| it.get("event").is_some_and(|it| it == event));
-    let at = found.and_then(|it| it.get("timestamp")?.as_str());
-    let at: Timestamp = at.ok_or("the history lacks an event")?.parse()?;
-    Ok(at.as_unix_millis())
-}
-
-/// Compares the program alone, from its start to its end, with a run of it by the daemon, from the
-/// decision to start it to its recorded result. The client is not included.
-fn overhead(home: &Home, runs: usize) -> Outcome {
-    let (mut alone, mut with, mut more) = (Vec::new(), Vec::new(), Vec::new());
-    for n in 0..runs {
-        let program = home.project().join("coder.sh");
-        let dir = home.path().join(format!("alone-{n}"));
-        fs::create_dir(&dir)?;
-        let start = Instant::now();
-        let mut child = Command::new(program)
-            .current_dir(&dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut stdin = child.stdin.take().ok_or("no input")?;
-        stdin.write_all(b"{}\n")?;
-        drop(stdin);
-        child.wait_with_output()?;
-        let by_itself = start.elapsed();
-        let id = format!("coder-{n}");
-        let new = ["task", "new", &id, "--id", &id, "--agent", "coder"];
-        let rest = ["--description", "Build a shop.", "--start"];
-        home.gdn(&[&new[..], &rest[..]].concat()).exits(0);
-        let history = home.workspace_dir().join("tasks").join(&id);
-        let history = history.join(".metadata/history.jsonl");
-        let read = || fs::read_to_string(&history).unwrap_or_default();
-        wait_until("the run is over", || read().contains("\"run_ended\""));
-        let history = read();
-        let millis = time_of(&history, "task_completed")? - time_of(&history, "run_requested")?;
-        let by_daemon = Duration::from_millis(u64::try_from(millis)?);
-        alone.push(by_itself);
-        with.push(by_daemon);
-        more.push(by_daemon.saturating_sub(by_itself));
-    }
-    let millis = |taken: Vec<Duration>| middle(taken).as_secs_f64() * 1_000.0;
-    println!(
-        "one run with a tool call: alone {:.1} ms, with goondan {:.1} ms, {:.1} ms more, medians of {runs}",
-        millis(alone),
-        millis(with),
-        millis(more),
-    );
-    Ok(())
+    taken.get(times / 2).copied().unwrap_or_default()
 }
 
 fn main() -> Outcome {
@@ -185,9 +104,7 @@ fn main() -> Outcome {
     let home = Home::new(PROJECT);
     home.write_program("project/asker.sh", ASKER);
     home.write_program("project/worker.sh", WORKER);
-    home.write_program("project/coder.sh", CODER);
     let daemon = Daemon::serving(&home).measured();
-    overhead(&home, knob("GOONDAN_BENCH_RUNS", 21))?;
     let bare = median(&home, &["task", "list"], lists);
     let before = kilobytes(daemon.pid(), "VmRSS:")?;
     hire(&home, "asker", tasks - RUNNING);
