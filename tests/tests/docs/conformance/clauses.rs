@@ -1450,9 +1450,12 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-7",
                 level: "MUST",
                 text: "One live stream for all programs; a person can speak to a running or finished agent.",
-                met: Met::NotYet,
-                tests: &[],
-                note: "only `gdn task logs --follow`, in the format of the program",
+                met: Met::Partly,
+                tests: &[
+                    "agent_7_commands_and_changes_of_each_program_look_alike",
+                    "agent_7_a_slow_watcher_is_told_what_it_missed",
+                ],
+                note: "the stream in Studio; a test that runs the real programs",
             },
             Row {
                 name: "AGENT-8",
