@@ -49,7 +49,7 @@ pub(crate) struct ApprovalsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-gdn approvals a-7f3a9c21                     review it first
+  gdn approvals a-7f3a9c21                     review it first
   gdn approve a-7f3a9c21
 
 The first decision wins: a second one is refused with exit code 10.")]

@@ -526,7 +526,7 @@ mod tests {
         let now = "2026-01-01T00:00:23.500Z".parse().unwrap();
         let rendered = turns.render(now, Palette::new(false));
         let lines: Vec<&str> = rendered.lines().map(str::trim_end).collect();
-        assert_eq!(lines[0], "(1 earlier turn left out)");
+        assert_eq!(lines[0], "(1 earlier turn omitted)");
         for (line, texts) in [
             (
                 3,

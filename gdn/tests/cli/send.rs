@@ -305,7 +305,7 @@ fn what_was_accepted_before_is_said_to_be() {
     });
     let ran = home.gdn(&["send", "--event-id", "e1", "x"]).exits(0);
     assert_eq!(ran.stdout, "same\n");
-    ran.tells(&["accepted before"]);
+    ran.tells(&["already accepted"]);
 }
 
 #[test]
