@@ -150,7 +150,7 @@ fn try_modules(waits: Waits) -> u8 {
 
 /// Serves goondan's tools to the program of a task.
 fn serve_tools(directory: &OsString, proposal: Option<&OsString>) -> u8 {
-    match task::serve_tools(Path::new(directory), proposal.map(PathBuf::from)) {
+    match task::serve_tools(Path::new(directory), proposal.map(Path::new)) {
         Ok(()) => EXIT_DONE,
         Err(error) => {
             let at = directory.display();

@@ -390,7 +390,9 @@ mod tests {
             let error = ControlError::new(ErrorCode::Storage, message);
             Failure::from(error).hint
         };
-        assert!(hint("cannot write `x`: No space left on device (os error 28)").contains("disk space"));
+        assert!(
+            hint("cannot write `x`: No space left on device (os error 28)").contains("disk space")
+        );
         assert!(hint("cannot list `x`: Permission denied (os error 13)").contains("user read"));
         for other in ["Not a directory", "Too many levels of symbolic links"] {
             assert!(!hint(other).contains("disk space"), "{other}");

@@ -1,6 +1,6 @@
 //! A stand-in for the providers of models that coding agents call.
 //!
-//! It serves Anthropic's Messages, OpenAI's Responses and Chat Completions, and Gemini's
+//! It serves Anthropic's Messages, `OpenAI`'s Responses and Chat Completions, and Gemini's
 //! `generateContent`, streamed or not. The first part of a request's path is a scene, so that each
 //! agent of a test has its own conversation and its own count of tokens; the test's script decides
 //! each reply from the scene and the conversation.

@@ -38,7 +38,7 @@ const SUMMARY: &str = "summary.md";
 /// # Errors
 ///
 /// The input or output fails.
-pub(crate) fn serve(directory: &Path, proposal: Option<PathBuf>) -> io::Result<()> {
+pub(crate) fn serve(directory: &Path, proposal: Option<&Path>) -> io::Result<()> {
     let offered = |tool: &Tool| *tool != Tool::SubmitProposal || proposal.is_some();
     let tools = Tool::ALL.into_iter().filter(offered).collect();
     let server = Server::new(tools, Version::current().to_string());
@@ -58,7 +58,7 @@ pub(crate) fn serve(directory: &Path, proposal: Option<PathBuf>) -> io::Result<(
                 Outcome::Reply(reply) => reply,
                 Outcome::Call(request) => {
                     let id = request.id.clone();
-                    mcp::answer(&id, &call(request, directory, proposal.as_deref()))
+                    mcp::answer(&id, &call(request, directory, proposal))
                 }
             };
             if written.is_ok() {

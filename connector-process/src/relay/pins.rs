@@ -295,6 +295,6 @@ mod tests {
         assert!(client_config((certificate, key), Fingerprint([0; 32])).is_ok());
         let other = include_str!("../../tests/fixtures/authority.pem");
         let error = server_config((other, key), vec![client()]).unwrap_err();
-        assert!(error.contains("cannot be used"), "{error}");
+        assert!(error.contains("failed to load"), "{error}");
     }
 }

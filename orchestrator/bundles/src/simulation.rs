@@ -517,7 +517,7 @@ fn bundle_7_whatever_of_the_store_is_damaged_the_best_that_is_left_is_active_and
     assert_ne!(active(&world), promoted);
     world.disk.remove_file(&blob_of(&world, "three")).unwrap();
     let problem = world.status().unwrap().problem.unwrap();
-    assert!(problem.contains("cannot be used"), "{problem}");
+    assert!(problem.contains("failed to use the files"), "{problem}");
     let armed = world.arm().unwrap();
     assert_eq!(active(&world), promoted);
     assert_eq!(armed.loaded.unwrap()[PROMPT].as_deref(), Some("two"));

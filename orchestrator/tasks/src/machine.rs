@@ -8,8 +8,8 @@ use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Entry, Fact, NewTask, Origin, Outcome, PauseReason};
 use crate::limits::{
-    DESCRIPTION_BYTES_MAX, EXIT_GRACE_MS, LONG_PAUSE_MS, PHASES_MAX, RATE_LIMITED_RUNS_MAX,
-    RETRIES_MAX, RETRY_MS, STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX,
+    DESCRIPTION_BYTES_MAX, LONG_PAUSE_MS, PHASES_MAX, RATE_LIMITED_RUNS_MAX, RETRIES_MAX, RETRY_MS,
+    STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX,
 };
 use crate::preamble::Preamble;
 use crate::prompt::prompt_of;

@@ -395,7 +395,7 @@ fn parse<T: DeserializeOwned>(arguments: &JsonObject) -> Result<T, String> {
     serde_json::from_value(Value::Object(arguments.clone())).map_err(|error| error.to_string())
 }
 
-fn bounded(field: &str, text: String) -> Result<String, String> {
+fn bounded(field: &str, text: &str) -> Result<String, String> {
     if text.chars().nth(FIELD_CHARS_MAX).is_some() {
         return Err(format!(
             "`{field}` is over {FIELD_CHARS_MAX} characters long; shorten it"
@@ -405,7 +405,7 @@ fn bounded(field: &str, text: String) -> Result<String, String> {
 }
 
 fn needed(field: &str, text: String) -> Result<String, String> {
-    let text = bounded(field, text)?;
+    let text = bounded(field, &text)?;
     if text.is_empty() {
         return Err(format!("`{field}` is empty"));
     }
@@ -414,7 +414,7 @@ fn needed(field: &str, text: String) -> Result<String, String> {
 
 /// Optional text; an empty one counts as absent.
 fn optional(field: &str, text: Option<String>) -> Result<Option<String>, String> {
-    let text = text.map(|text| bounded(field, text)).transpose()?;
+    let text = text.map(|text| bounded(field, &text)).transpose()?;
     Ok(text.filter(|text| !text.is_empty()))
 }
 

@@ -466,7 +466,7 @@ fn task_8_a_notification_that_could_never_be_made_is_told_with_its_place() {
         "`send` has no argument `texts`",
     );
     says(&send("{chat: 1, text: 5}"), "args.text");
-    says(&send("{text: x}"), "say which `chat`");
+    says(&send("{text: x}"), "pass `chat`");
     says(
         &send("{chat: 1, text: \"${comand}\"}"),
         "did you mean `command`?",

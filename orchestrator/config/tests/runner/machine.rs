@@ -200,7 +200,7 @@ fn sec_3_the_sandbox_of_another_system_is_a_problem_that_names_the_word_for_this
     assert_eq!(sandbox_problems(seatbelt, &PROFILE), Vec::<String>::new());
     let problem = only(sandbox_problems(seatbelt, &Right::ALL));
     for said in [
-        "the level `seatbelt`",
+        "of level `seatbelt`",
         "available on macOS only",
         "{require: full}",
     ] {

@@ -173,7 +173,7 @@ fn pkg_3_modules_of_packages_may_do_what_those_ask_for_within_what_their_agent_m
     assert!(
         warnings
             .iter()
-            .any(|it| it.message.contains("package `a` reaches z.org"))
+            .any(|it| it.message.contains("package `a` needs z.org"))
     );
 
     let (agent, ..) = uses("network: any");

@@ -452,7 +452,7 @@ fn settings_are_those_the_built_in_connector_takes() {
     );
     let said = events
         .iter()
-        .any(|problem| problem.contains("brings no event `mesage`"));
+        .any(|problem| problem.contains("has no event `mesage`"));
     assert!(said, "{events:?}");
 }
 
@@ -581,7 +581,7 @@ fn a_script_says_calls_or_fails() {
 
     let two = Project::new(&SMALLEST.replace("rules: [{say: Hello}]", "script: s.yaml"))
         .file("s.yaml", "rules: [{say: a}]\n---\nrules: [{say: b}]\n");
-    assert!(only_problem_of(&two).contains("`s.yaml` holds 2"));
+    assert!(only_problem_of(&two).contains("in the script `s.yaml`, found 2"));
 }
 
 #[test]
@@ -819,9 +819,7 @@ fn each_further_kind_and_field_is_checked() {
         only_problem_with(&format!("{connector}---\n{connection}"))
     };
     let push = "{name: push, properties: {branch: the branch}}";
-    assert!(
-        hook(push, "{match: {event: psuh}}").contains("brings no event `psuh`; there is `push`")
-    );
+    assert!(hook(push, "{match: {event: psuh}}").contains("has no event `psuh`; expected `push`"));
     assert!(
         hook(push, "{match: {properties: {brnach: a}}}")
             .contains("has no property `brnach`; expected `branch`")
@@ -948,7 +946,7 @@ fn an_extension_names_tools_that_its_agent_has() {
     );
     let guard = "name: required-tools-guard, package: '@goondan/base'}, config: {tools: [exec]}";
     let missing = only_problem_of(&with("bash", guard));
-    assert!(missing.contains("names `exec`, but Agent"), "{missing}");
+    assert!(missing.contains("lists `exec`, but Agent"), "{missing}");
 
     let taken = SMALLEST.replace(
         "Model/main}",

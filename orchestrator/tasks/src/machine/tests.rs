@@ -13,7 +13,7 @@ use super::*;
 use crate::fact::{Budget, Provision};
 use crate::fact::{Runtime, TaskId};
 use crate::limits::{
-    DESCRIPTION_BYTES_MAX, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS, PERMISSION_WAIT_MS,
+    DESCRIPTION_BYTES_MAX, EXIT_GRACE_MS, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS, PERMISSION_WAIT_MS,
     RATE_LIMIT_JITTER_MS,
 };
 
