@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    fn request(method: &str, params: Value) -> String {
+    fn request(method: &str, params: &Value) -> String {
         json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string()
     }
 
@@ -217,7 +217,7 @@ mod tests {
             ("2026-07-28", VERSIONS[0]),
             ("x", VERSIONS[0]),
         ] {
-            let told = reply(&request("initialize", json!({"protocolVersion": asked})));
+            let told = reply(&request("initialize", &json!({"protocolVersion": asked})));
             assert_eq!(told["id"], 7);
             assert_eq!(told["result"]["protocolVersion"], given);
             assert_eq!(told["result"]["serverInfo"]["name"], SERVER);
@@ -229,7 +229,7 @@ mod tests {
     fn agent_2_tools_are_listed_and_called() {
         let told = reply(&request(
             "tools/list",
-            json!({"_meta": {"progressToken": 0}}),
+            &json!({"_meta": {"progressToken": 0}}),
         ));
         let tools = told["result"]["tools"].as_array().unwrap();
         assert_eq!(tools.len(), Tool::ALL.len());
@@ -237,9 +237,9 @@ mod tests {
             assert_eq!(entry["name"], tool.name());
             assert_eq!(entry["inputSchema"]["type"], "object");
         }
-        assert_eq!(reply(&request("ping", json!({})))["result"], json!({}));
+        assert_eq!(reply(&request("ping", &json!({})))["result"], json!({}));
         let call = json!({"name": "complete_phase", "arguments": {"phase": 1}});
-        let called = server().line(Some(request("tools/call", call).as_bytes()));
+        let called = server().line(Some(request("tools/call", &call).as_bytes()));
         let Outcome::Call(called) = called else {
             panic!("{called:?}");
         };
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(told["result"]["content"][0]["text"], "no");
         let few = Server::new(vec![Tool::Finish], String::new());
         let call = json!({"name": "ask_person"});
-        let told = few.line(Some(request("tools/call", call).as_bytes()));
+        let told = few.line(Some(request("tools/call", &call).as_bytes()));
         let Outcome::Reply(told) = told else {
             panic!("{told:?}");
         };
