@@ -507,9 +507,9 @@ mod tests {
         match read(tool, arguments).unwrap() {
             Call::Events(events) => match &events[..] {
                 [CallEvent::Message(block)] => block.clone(),
-                other => panic!("{other:?}"),
+                other @ Call::Summary(_) => panic!("{other:?}"),
             },
-            other => panic!("{other:?}"),
+            other @ Call::Summary(_) => panic!("{other:?}"),
         }
     }
 

@@ -50,7 +50,7 @@ fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is
     let refused = world.get("task.resume", &json!({"taskId": "t"}));
     let refused = refused.unwrap_err();
     assert_eq!(refused.code, ErrorCode::TaskRefused);
-    assert!(refused.message.contains("takes 5000 bytes"), "{refused:?}");
+    assert!(refused.message.contains("uses 5000 bytes"), "{refused:?}");
     // A user frees space and does not have to wait for the next check.
     world.disk_use.bytes = 3_000;
     let resumed = world.get("task.resume", &json!({"taskId": "t"})).unwrap();

@@ -444,7 +444,7 @@ fn task_8_an_agent_that_left_the_configuration_is_named_and_asked_about() {
     }
     assert_eq!(world.status("t"), "waiting_question");
     let text = format!("{:?}", world.disk);
-    assert!(text.contains("agent `coder` does not exist"), "{text}");
+    assert!(text.contains("no longer has an agent `coder`"), "{text}");
     world.configure(true);
     world
         .get("task.answer", &json!({"taskId": "t", "text": "go on"}))
