@@ -124,10 +124,10 @@ mod tests {
             let told = of(&json!([bad])).unwrap_err();
             assert!(told.starts_with("image 1 is neither"), "{told}");
         }
-        assert!(of(&json!("x")).unwrap_err().contains("no list"));
+        assert!(of(&json!("x")).unwrap_err().contains("expected a list"));
         let one = json!({"image": "https://a.example"});
         let many = vec![one; MAX_IMAGES + 1];
-        assert!(of(&json!(many)).unwrap_err().contains("there are 17"));
+        assert!(of(&json!(many)).unwrap_err().contains("17 images"));
         let long = "A".repeat(MAX_IMAGES_BYTES + 1);
         let long = json!([{"image": long, "mediaType": "image/png"}]);
         assert!(of(&long).unwrap_err().contains("4194305 bytes"));

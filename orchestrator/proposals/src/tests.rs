@@ -67,7 +67,7 @@ fn box_2_what_leads_out_or_is_guarded_is_refused_unless_allowed() {
         ("dist/out.js", "dist/"),
         (".env", "secrets"),
         (".goondan/x", ".goondan*"),
-        ("nowhere.rs", "no `nowhere.rs`"),
+        ("nowhere.rs", "`nowhere.rs` does not exist"),
         ("", "empty"),
     ] {
         let refused = world.prepared(&[path]).unwrap_err().to_string();

@@ -507,7 +507,7 @@ mod tests {
         match read(tool, arguments).unwrap() {
             Call::Events(events) => match &events[..] {
                 [CallEvent::Message(block)] => block.clone(),
-                other @ Call::Summary(_) => panic!("{other:?}"),
+                other => panic!("{other:?}"),
             },
             other @ Call::Summary(_) => panic!("{other:?}"),
         }

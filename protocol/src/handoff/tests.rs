@@ -99,7 +99,7 @@ fn prop_6_what_is_missing_too_much_or_leads_elsewhere_is_refused() {
         missing.starts_with("the field `ProposalJson` is missing"),
         "{missing}"
     );
-    assert!(of(&format!("{GOLDEN}\nGoal: again")).contains("`Goal` comes twice"));
+    assert!(of(&format!("{GOLDEN}\nGoal: again")).contains("`Goal` is set twice"));
     for (from, to) in [
         ("- src/date.rs", "- ../date.rs"),
         ("- src/date.rs", "- /etc/passwd"),
