@@ -334,7 +334,7 @@ fn pkg_3_what_cannot_be_met_is_explained_and_names_are_not_guessed() {
         .tells(&["`nobody` does not exist"]);
     home.gdn(&["package", "add", "d@none"])
         .exits(5)
-        .tells(&["has no `d@none`"]);
+        .tells(&["has no suitable version of `d@none`"]);
     assert_eq!(all(&home), before);
     home.write("project/e/goondan.yaml", "");
     home.gdn(&["package", "add", "e"])
