@@ -127,7 +127,7 @@ fn telegram_says_why_it_does_not_take_a_message() {
         assert!(said.contains(code) && said.contains(why), "{said}");
     }
     let said = home.ask("desk", "say Hello.");
-    assert!(said.contains("say which `chat`"), "{said}");
+    assert!(said.contains("pass `chat`"), "{said}");
     assert!(telegram.deeds().is_empty());
     // A server may have executed a request despite its error: there is no retry.
     telegram.have_deeds([Mishap::Answer(

@@ -440,7 +440,7 @@ fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
     home.write("project/goondan.yaml", "{");
     home.gdn(&["secret", "deny", "hook"])
         .exits(0)
-        .prints(&["Revoked Secret/hook"]);
+        .prints(&["Denied Secret/hook"]);
     wait_until("the webhook is gone", || home.running(CONNECTOR).is_empty());
     home.write("project/goondan.yaml", &before);
     home.gdn(&["reload"])

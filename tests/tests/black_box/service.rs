@@ -282,7 +282,7 @@ fn rel_1_a_second_service_and_a_daemon_outside_of_one_are_refused() {
 #[test]
 fn rel_1_a_service_that_does_not_come_up_is_told_with_where_to_look() {
     let home = home();
-    let look = ["hint: see why: `journalctl --user -u goondan -n 50 --no-pager`"];
+    let look = ["hint: for the reason: `journalctl --user -u goondan -n 50 --no-pager`"];
     home.write("manager/refuses", "");
     let refused = gdn(&home, &["service", "install"]).exits(13);
     refused

@@ -172,7 +172,7 @@ fn task_8_an_agent_with_a_model_works_for_a_task_in_one_conversation() {
     // Other clients cannot send to it, and the key is not shown.
     home.gdn(&["send", "--instance", "task:book.1", "Hello."])
         .exits(2)
-        .tells(&["conversations named `task:…` are of tasks"]);
+        .tells(&["conversations named `task:…` belong to tasks"]);
     assert!(!texts.contains("sk-never-to-be-seen"), "{texts}");
     let_go(&home);
     wait_for_status(&home, "waiting_review");
