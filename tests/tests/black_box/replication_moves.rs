@@ -125,7 +125,11 @@ fn rep_1_a_node_that_cannot_load_a_workspace_hands_it_on() {
         let listed = a.gdn(&["node", "list"]).exits(0).stderr;
         listed.contains("a has it and cannot run it") && listed.contains("HOOK_KEY")
     });
-    a.gdn(&["status"]).exits(DEGRADED).tells(&["HOOK_KEY"]);
+    // Nodes hear that it is unfit before it owns the workspace.
+    wait_until("its status says why", || {
+        let status = a.gdn(&["status"]);
+        status.code == DEGRADED && status.stderr.contains("HOOK_KEY")
+    });
     let daemon_b = with_key(&b);
     b.waits_until_it_runs();
     assert_eq!(b.ask("x", "echo 2"), "2");

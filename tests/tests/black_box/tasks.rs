@@ -460,7 +460,7 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
     });
     let refused = home.gdn(&["task", "checkpoint", "shop"]);
     assert_ne!(refused.code, 0, "{refused:?}");
-    for said in ["may take 2 MiB", "--max-disk-mib"] {
+    for said in ["the limit is 2 MiB", "--max-disk-mib"] {
         assert!(refused.stderr.contains(said), "{refused:?}");
     }
     wait_for(&home, "paused");
