@@ -334,7 +334,7 @@ fn rel_1_an_upgrade_killed_at_every_step_is_finished_or_taken_back_and_loses_not
             assert!(doctor.contains("gdn upgrade --resume"), "{doctor}");
             let refused = place.upgrade(build).exits(10);
             refused.tells(&[
-                "was cut off",
+                "was interrupted",
                 "`gdn upgrade --resume`",
                 "`gdn upgrade --rollback`",
             ]);

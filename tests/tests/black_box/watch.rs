@@ -272,7 +272,7 @@ fn sup_8_reload_and_sighup_tell_what_changed_or_why_nothing_did() {
     let home = Home::new(&lab("one"));
     home.write("project/prompts/helper.md", "Be kind.\n");
     let daemon = Daemon::serving(&home);
-    home.gdn(&["reload"]).exits(0).prints(&["nothing changed"]);
+    home.gdn(&["reload"]).exits(0).prints(&["unchanged"]);
     save_by_rename(&home, &lab("two").replace("provider:", "provier:"));
     let refused = home.gdn(&["reload"]).exits(6);
     let refused = refused.tells(&["provier", "goondan.yaml", "gdn reload"]);
