@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 use std::fs::DirBuilder;
-use std::io::Write as _;
+use std::future::pending;
+use std::io::{Stdin, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::panic;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ use reedline::{
     PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, Signal,
     default_emacs_keybindings,
 };
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use crate::exit::Exit;
@@ -50,6 +53,8 @@ pub(super) struct Editor {
     shown: SyncSender<String>,
     /// True if a line was requested and has not arrived yet.
     is_reading: bool,
+    /// The terminal, watched for its end; `None` if the system cannot watch it.
+    terminal: Option<AsyncFd<Stdin>>,
 }
 
 impl Editor {
@@ -77,6 +82,7 @@ impl Editor {
             edited,
             shown,
             is_reading: false,
+            terminal: AsyncFd::with_interest(std::io::stdin(), Interest::READABLE).ok(),
         }
     }
 
@@ -85,7 +91,11 @@ impl Editor {
         if !self.is_reading {
             self.is_reading = self.wanted.send(()).is_ok();
         }
-        let edited = self.edited.recv().await;
+        let edited = tokio::select! {
+            biased;
+            edited = self.edited.recv() => edited,
+            () = closed(self.terminal.as_ref()) => return Ok(Said::End),
+        };
         self.is_reading = false;
         match edited {
             Some(Ok(Signal::Success(line) | Signal::HostCommand(line))) => Ok(Said::Line(line)),
@@ -109,6 +119,21 @@ impl Drop for Editor {
         if self.is_reading {
             give_back();
         }
+    }
+}
+
+/// Waits until the terminal is closed. The editor does not end then: its library reads the closed
+/// terminal in a loop.
+async fn closed(terminal: Option<&AsyncFd<Stdin>>) {
+    let Some(terminal) = terminal else {
+        return pending().await;
+    };
+    while let Ok(mut guard) = terminal.readable().await {
+        if guard.ready().is_read_closed() {
+            return;
+        }
+        // A key, which the editor reads.
+        guard.clear_ready();
     }
 }
 
