@@ -115,7 +115,7 @@ pub struct ToolActivity {
     pub name: String,
     /// Its state.
     pub state: ToolState,
-    /// What it does. Hostile text: shown, never executed.
+    /// Details of the call. Hostile text: shown, never executed.
     #[serde(default, skip_serializing_if = "ToolDetail::is_empty")]
     pub detail: ToolDetail,
 }

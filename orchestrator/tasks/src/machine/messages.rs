@@ -34,8 +34,8 @@ impl Task {
         Ok(())
     }
 
-    /// Withdraws a pending review if a message must reach the agent first: the agent may change
-    /// what was to be reviewed.
+    /// Withdraws a pending review if a message must reach the agent first, because the agent may
+    /// change the files under review.
     pub(super) fn withdraw_review(&mut self, now: Timestamp) {
         let state = &self.state;
         let is_free =
