@@ -219,7 +219,7 @@ fn sec_3_the_sandbox_of_another_system_is_a_problem_that_names_the_word_for_this
     let listed = "sandbox: {require: seatbelt, network: {allow: [a.org]}}";
     let problem = only(sandbox_problems(listed, &PROFILE));
     assert!(
-        problem.contains("which the level `seatbelt` cannot give"),
+        problem.contains("which the level `seatbelt` cannot enforce"),
         "{problem}"
     );
 }
