@@ -288,7 +288,7 @@ impl Tool {
             Self::ReportProgress => progress(parse(arguments)?),
             Self::SubmitProposal => {
                 let SubmitProposal { summary } = parse(arguments)?;
-                Ok(Call::Summary(needed("summary", summary)?))
+                Ok(Call::Summary(needed("summary", &summary)?))
             }
             Self::CompletePhase => {
                 let CompletePhase { phase, documents } = parse(arguments)?;
@@ -305,7 +305,7 @@ impl Tool {
                     None => Block::CustomTaskComplete(CustomTaskComplete { documents }),
                     Some(why) => Block::Error(AgentError {
                         kind: ErrorKind::Fatal,
-                        message: needed("failure", why)?,
+                        message: needed("failure", &why)?,
                         recovery: None,
                     }),
                 })
@@ -404,8 +404,8 @@ fn bounded(field: &str, text: &str) -> Result<String, String> {
     Ok(text.trim().to_owned())
 }
 
-fn needed(field: &str, text: String) -> Result<String, String> {
-    let text = bounded(field, &text)?;
+fn needed(field: &str, text: &str) -> Result<String, String> {
+    let text = bounded(field, text)?;
     if text.is_empty() {
         return Err(format!("`{field}` is empty"));
     }
@@ -423,7 +423,7 @@ fn question(asked: AskPerson) -> Result<UserQuestion, String> {
     if options.len() > OPTIONS_MAX {
         return Err(format!("`options` lists more than {OPTIONS_MAX}"));
     }
-    let options = options.into_iter().map(|option| needed("options", option));
+    let options = options.iter().map(|option| needed("options", option));
     let options: Vec<String> = options.collect::<Result<_, _>>()?;
     let usual = if options.is_empty() {
         QuestionCategory::Clarification
@@ -432,7 +432,7 @@ fn question(asked: AskPerson) -> Result<UserQuestion, String> {
     };
     Ok(UserQuestion {
         category: asked.category.unwrap_or(usual),
-        question: needed("question", asked.question)?,
+        question: needed("question", &asked.question)?,
         options,
         default: optional("default", asked.default)?,
         required: asked.required.unwrap_or(true),
@@ -440,7 +440,7 @@ fn question(asked: AskPerson) -> Result<UserQuestion, String> {
 }
 
 fn dependency(asked: RequestDependency) -> Result<DependencyRequest, String> {
-    let name = needed("name", asked.name)?;
+    let name = needed("name", &asked.name)?;
     if asked.kind.is_environment() && !is_environment_name(&name) {
         return Err(format!(
             "`name` is `{name}`; it must be a name of the environment: letters, digits and `_`"

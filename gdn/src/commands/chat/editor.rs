@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 use std::fs::DirBuilder;
-use std::future::pending;
-use std::io::{Stdin, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::panic;
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 
+use futures_util::future::OptionFuture;
 use ratatui::crossterm::event::DisableBracketedPaste;
 use ratatui::crossterm::{ExecutableCommand as _, terminal};
 use reedline::{
@@ -19,9 +19,9 @@ use reedline::{
     PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, Signal,
     default_emacs_keybindings,
 };
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::mpsc;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -53,8 +53,8 @@ pub(super) struct Editor {
     shown: SyncSender<String>,
     /// True if a line was requested and has not arrived yet.
     is_reading: bool,
-    /// The terminal, watched for its end; `None` if the system cannot watch it.
-    terminal: Option<AsyncFd<Stdin>>,
+    /// Fires when the terminal is closed; `None` after that, and if the system cannot watch it.
+    hang_up: Option<oneshot::Receiver<()>>,
 }
 
 impl Editor {
@@ -82,7 +82,7 @@ impl Editor {
             edited,
             shown,
             is_reading: false,
-            terminal: AsyncFd::with_interest(std::io::stdin(), Interest::READABLE).ok(),
+            hang_up: Some(hang_up()),
         }
     }
 
@@ -94,7 +94,13 @@ impl Editor {
         let edited = tokio::select! {
             biased;
             edited = self.edited.recv() => edited,
-            () = closed(self.terminal.as_ref()) => return Ok(Said::End),
+            Some(watched) = OptionFuture::from(self.hang_up.as_mut()) => {
+                self.hang_up = None;
+                if watched.is_ok() {
+                    return Ok(Said::End);
+                }
+                self.edited.recv().await
+            }
         };
         self.is_reading = false;
         match edited {
@@ -122,19 +128,26 @@ impl Drop for Editor {
     }
 }
 
-/// Waits until the terminal is closed. The editor does not end then: its library reads the closed
-/// terminal in a loop.
-async fn closed(terminal: Option<&AsyncFd<Stdin>>) {
-    let Some(terminal) = terminal else {
-        return pending().await;
-    };
-    while let Ok(mut guard) = terminal.readable().await {
-        if guard.ready().is_read_closed() {
-            return;
+/// Watches the terminal until it is closed. The editor does not end then, because its library reads
+/// the closed terminal in a loop.
+fn hang_up() -> oneshot::Receiver<()> {
+    let (closed, hang_up) = oneshot::channel();
+    // The thread ends with the process. Without flags, only a hang-up or an error ends the wait.
+    std::thread::spawn(move || {
+        let stdin = std::io::stdin();
+        let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
+        loop {
+            match poll(&mut terminal, None) {
+                Err(Errno::INTR) => {}
+                Ok(_) => {
+                    closed.send(()).ok();
+                    return;
+                }
+                Err(_) => return,
+            }
         }
-        // A key, which the editor reads.
-        guard.clear_ready();
-    }
+    });
+    hang_up
 }
 
 fn cannot_read() -> Failure {
