@@ -51,7 +51,8 @@ fn format_of(name: &str) -> Format {
         ("acp", Format::Acp),
     ];
     let found = formats.into_iter().find(|(known, _)| *known == name);
-    found.unwrap_or_else(|| panic!("{name}")).1
+    assert!(found.is_some(), "no format is named {name}");
+    found.unwrap().1
 }
 
 fn replay(name: &str, format: Format) -> Counts {
