@@ -292,7 +292,7 @@ fn rel_1_a_service_that_does_not_come_up_is_told_with_where_to_look() {
     home.write("manager/dies", "");
     gdn(&home, &["service", "install"])
         .exits(13)
-        .tells(&["it is `failed`"])
+        .tells(&["does not run: `failed`"])
         .tells(&look);
     gdn(&home, &["service", "status"])
         .exits(16)

@@ -240,7 +240,7 @@ impl Sender {
             let args = ["task", "new", "A task", "--id", &task, "--agent", "worker"];
             let made = self.gdn(&[&args[..], &["--description", "Wait."]].concat())?;
             // An earlier attempt may have created it without a reply.
-            if made.code != 0 && !made.stderr.contains("has a task") {
+            if made.code != 0 && !made.stderr.contains("already exists") {
                 return Some(made);
             }
         }
