@@ -193,7 +193,7 @@ fn close_terminal(home: &Home, way: &str, text: &str, arguments: &[&str]) -> i32
 const FOLLOWING: [(&str, &[&str]); 7] = [
     ("Overview", &["top"]),
     ("you>", &["chat"]),
-    ("echo one", &["watch"]),
+    ("Now:", &["watch"]),
     ("turn", &["logs", "--follow"]),
     ("turn", &["logs", "--follow", "--all"]),
     ("worker", &["ps", "--watch"]),
@@ -232,6 +232,11 @@ fn obs_4_every_following_command_ends_quietly_with_its_pipe() {
             // Without a terminal they print one snapshot, and process stdin.
             continue;
         }
+        // Its first line is a note on stderr, but data with `--json`.
+        let (text, arguments) = match arguments[0] {
+            "watch" => ("snapshot", &["--json", "watch"][..]),
+            _ => (text, arguments),
+        };
         let mut command = home.command(&bin(GDN), arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = command.spawn().unwrap();
