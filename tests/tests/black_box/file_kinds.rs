@@ -148,7 +148,7 @@ fn sec_7_logs_exchanged_for_a_link_are_written_nowhere_else() {
     let home = example();
     home.write_program(
         "project/agent.sh",
-        "#!/bin/sh\ncat > /dev/null\ni=0\nwhile [ $i -lt 10000 ]; do i=$((i+1)); echo line $i; done\n\
+        "#!/bin/sh\ncat > /dev/null\ni=0\nwhile [ $i -lt 30000 ]; do i=$((i+1)); echo line $i; done\n\
          touch finished\nsleep 4321\n",
     );
     let _daemon = Daemon::serving(&home);
@@ -157,7 +157,9 @@ fn sec_7_logs_exchanged_for_a_link_are_written_nowhere_else() {
     new_shop(&home, &["--start"]);
     let logs = area(&home).join(".logs");
     let link = area(&home).join("link");
-    wait_until("there are logs", || logs.join("stdout.log").exists());
+    // The log files exist before the program, and its sandbox needs their directory.
+    let written = || fs::read_to_string(logs.join("stdout.log")).unwrap_or_default();
+    wait_until("the program writes", || written().contains("line 1\n"));
     symlink(&outside, &link).unwrap();
     let (is_over, exchanges) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
