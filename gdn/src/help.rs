@@ -82,9 +82,14 @@ pub(crate) fn grouped(command: Command) -> Command {
     ))
 }
 
+/// Width of the terminal, or the value of `COLUMNS` without one, because clap wraps by the same rules.
 fn columns() -> usize {
-    let columns = terminal_size().map_or(COLUMNS_MAX, |(Width(columns), _)| columns.into());
-    columns.min(COLUMNS_MAX)
+    let terminal: Option<usize> = terminal_size().map(|(Width(columns), _)| columns.into());
+    let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
+    terminal
+        .or_else(named)
+        .unwrap_or(COLUMNS_MAX)
+        .min(COLUMNS_MAX)
 }
 
 /// Wraps the text after the options of every command to this terminal. Clap does not wrap it again, because it is

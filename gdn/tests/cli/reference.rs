@@ -135,3 +135,27 @@ fn colour_is_only_where_it_was_asked_for() {
     let ran = home.gdn(&["--color", "always", "ps"]).exits(3);
     assert!(ran.stderr.contains("\u{1b}["), "{ran:?}");
 }
+
+#[test]
+fn ctl_1_help_is_wrapped_once_at_the_width_of_the_environment() {
+    let home = Home::new();
+    let shown = |columns: &str| {
+        let mut command = home.command(&["chat", "--help"]);
+        let output = command.env("COLUMNS", columns).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let narrow = shown("80");
+    let (_, end) = narrow.split_once("\nIn the chat: ").unwrap();
+    let lines: Vec<&str> = end.trim_end().lines().collect();
+    for pair in lines.windows(2) {
+        let word = pair[1].split(' ').next().unwrap();
+        let is_full = pair[0].len() + 1 + word.len() > 80;
+        // The first line lacks its beginning.
+        assert!(is_full || pair[0] == lines[0], "too early: {pair:?}");
+    }
+    assert!(
+        shown("1000")
+            .lines()
+            .all(|line| line.chars().count() <= 100)
+    );
+}
