@@ -33,16 +33,19 @@ pub(super) fn table_of(
         Column::new("NAME").below(5, ""),
     ]);
     for one in listed {
+        // Only the id is known of a checkpoint without a readable description.
+        let is_unknown = one.damaged.is_some() && one.made_at == Timestamp::from_unix_millis(0);
+        let known = |text: String| Cell::from(if is_unknown { "-".to_owned() } else { text });
         let name = match (one.damaged, one.name) {
             (Some(problem), _) => Cell::styled(text::one_line(problem), style::BAD),
             (None, name) => text::one_line(name.unwrap_or_default()).into(),
         };
         table.row([
             one.id.to_owned().into(),
-            text::one_line(&one.why).into(),
-            one.amount.into(),
-            text::bytes(one.size_bytes).into(),
-            format!("{} ago", text::age(one.made_at, now)).into(),
+            known(text::one_line(&one.why)),
+            known(one.amount),
+            known(text::bytes(one.size_bytes)),
+            known(format!("{} ago", text::age(one.made_at, now))),
             name,
         ]);
     }
@@ -70,6 +73,33 @@ pub(super) fn push_files(
         for path in paths {
             let mark = palette.paint(style, mark);
             out.push_str(&format!("  {mark} {}\n", text::one_line(path)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::at_three_widths;
+
+    #[test]
+    fn ckpt_4_a_checkpoint_without_a_description_has_no_age() {
+        let unreadable = || Listed {
+            id: "checkpoint_001",
+            why: String::new(),
+            amount: "0".to_owned(),
+            size_bytes: 0,
+            made_at: Timestamp::from_unix_millis(0),
+            name: None,
+            damaged: Some("`metadata.json` is missing"),
+        };
+        let now = Timestamp::from_unix_millis(120_000);
+        let shown = at_three_widths(|canvas| {
+            table_of(("PHASE", "phase"), vec![unreadable()], now).render(canvas)
+        });
+        assert!(shown.contains("`metadata.json` is missing"), "{shown}");
+        for unknown in ["ago", "0 B"] {
+            assert!(!shown.contains(unknown), "{unknown}:\n{shown}");
         }
     }
 }
