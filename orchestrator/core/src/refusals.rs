@@ -66,6 +66,12 @@ pub fn control_error(error: &StoreError) -> ControlError {
         StoreError::KeyTaken { .. } => ControlError::new(ErrorCode::InstanceKeyTaken, text),
         StoreError::RootsOverlap { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text)
             .suggest("move the project, or choose another state directory with `--state-root`"),
+        StoreError::TasksRootOverlaps { .. } => {
+            ControlError::new(ErrorCode::WorkspaceConflict, text).suggest(
+                "move the project, or choose another tasks directory: `tasksRoot` in config.json, \
+                 or GOONDAN_TASKS_ROOT",
+            )
+        }
         StoreError::WorkspaceTaken { .. } => ControlError::new(ErrorCode::WorkspaceConflict, text),
         StoreError::File(FileError::Damaged { .. }) | StoreError::BadArchive { .. } => {
             ControlError::new(ErrorCode::Damaged, text)

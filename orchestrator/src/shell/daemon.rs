@@ -170,6 +170,11 @@ fn not_taken(error: &StoreError) -> StartFailure {
             );
             (failure.code, hint)
         }
+        StoreError::TasksRoot { .. } => {
+            let hint =
+                "choose another directory: `tasksRoot` in config.json, or GOONDAN_TASKS_ROOT";
+            (failure.code, hint.to_owned())
+        }
         _ => return failure,
     };
     StartFailure { code, ..failure }.hint(hint)

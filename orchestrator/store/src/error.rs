@@ -48,7 +48,19 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
         /// The reason.
-        problem: &'static str,
+        problem: String,
+    },
+    /// Project Root and the directory of work areas contain one another (`ROOT-1`).
+    #[error(
+        "the project `{}` and the tasks directory `{}` must not contain one another",
+        project_root.display(),
+        tasks_root.display()
+    )]
+    TasksRootOverlaps {
+        /// The Project Root.
+        project_root: PathBuf,
+        /// The directory of work areas.
+        tasks_root: PathBuf,
     },
     /// Project Root and System Root contain one another (`ROOT-1`).
     #[error(

@@ -3,7 +3,9 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::state_format::STATE_FORMAT_FILE;
+use goondan_protocol::state_root;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -335,9 +338,9 @@ fn renew_egress(egress: &Path) -> Result<(), FileError> {
 
 /// Creates the directory of work areas and returns its canonical path.
 fn make_tasks_root(path: &Path, root: &Path, config: &SystemConfig) -> Result<PathBuf, StoreError> {
-    let refused = |problem: &'static str| StoreError::TasksRoot {
+    let refused = |problem: &str| StoreError::TasksRoot {
         path: path.to_owned(),
-        problem,
+        problem: problem.to_owned(),
     };
     if !path.is_absolute() {
         return Err(refused("expected an absolute path"));
@@ -354,6 +357,11 @@ fn make_tasks_root(path: &Path, root: &Path, config: &SystemConfig) -> Result<Pa
             "it must neither contain the state directory nor be in it",
         ));
     }
+    // The daemon has checked that the state root belongs to its user.
+    let user = fs::metadata(root).during("inspect", root)?.uid();
+    let found = fs::metadata(&path).during("inspect", &path)?;
+    state_root::check(path.clone(), found.uid(), found.mode(), user)
+        .map_err(|exposed| refused(&exposed.to_string()))?;
     Ok(path)
 }
 
@@ -496,7 +504,7 @@ fn parse_config(path: &Path) -> Result<SystemConfig, FileError> {
 ///
 /// [`StoreError::RootsOverlap`].
 pub fn check_separate(project_root: &Path, state_root: &Path) -> Result<(), StoreError> {
-    if project_root.starts_with(state_root) || state_root.starts_with(project_root) {
+    if overlaps(project_root, state_root) {
         return Err(StoreError::RootsOverlap {
             project_root: project_root.to_owned(),
             state_root: state_root.to_owned(),
@@ -505,18 +513,27 @@ pub fn check_separate(project_root: &Path, state_root: &Path) -> Result<(), Stor
     Ok(())
 }
 
+fn overlaps(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
 impl Layout {
     /// Checks that a project neither contains goondan's state nor is inside it (`ROOT-1`).
     /// `project_root` must be canonical.
     ///
     /// # Errors
     ///
-    /// [`StoreError::RootsOverlap`].
+    /// [`StoreError::RootsOverlap`] and [`StoreError::TasksRootOverlaps`].
     pub fn check_apart(&self, project_root: &Path) -> Result<(), StoreError> {
         check_separate(project_root, &self.root)?;
         match &self.tasks_root {
-            Some(tasks_root) => check_separate(project_root, tasks_root),
-            None => Ok(()),
+            Some(tasks_root) if overlaps(project_root, tasks_root) => {
+                Err(StoreError::TasksRootOverlaps {
+                    project_root: project_root.to_owned(),
+                    tasks_root: tasks_root.clone(),
+                })
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -635,10 +652,13 @@ mod tests {
         assert_eq!(layout.backups(), tasks.join("_backups"));
         let mode = fs::metadata(&tasks).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o700);
-        for project in [&tasks.join("project"), &base.join("deep"), &root.join("p")] {
+        for project in [&tasks.join("project"), &base.join("deep")] {
             let error = layout.check_apart(project).unwrap_err();
-            assert!(matches!(error, StoreError::RootsOverlap { .. }), "{error}");
+            let named = matches!(error, StoreError::TasksRootOverlaps { .. });
+            assert!(named, "{error}");
         }
+        let error = layout.check_apart(&root.join("p")).unwrap_err();
+        assert!(matches!(error, StoreError::RootsOverlap { .. }), "{error}");
         layout.check_apart(&base.join("project")).unwrap();
         // Another System Root must not own the same work areas.
         let other = base.join("other");
@@ -655,6 +675,22 @@ mod tests {
             let error = SystemRoot::take_with(&root, Some(wrong.to_owned())).unwrap_err();
             assert!(matches!(error, StoreError::TasksRoot { .. }), "{error}");
         }
+    }
+
+    #[test]
+    fn sec_4_work_areas_that_others_can_write_are_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let (root, tasks) = (temp.path().join("state"), temp.path().join("tasks"));
+        fs::create_dir(&tasks).unwrap();
+        let take = || SystemRoot::take_with(&root, Some(tasks.clone()));
+        let set_mode = |mode| fs::set_permissions(&tasks, fs::Permissions::from_mode(mode));
+        for mode in [0o770, 0o777] {
+            set_mode(mode).unwrap();
+            let error = take().unwrap_err().to_string();
+            assert!(error.contains("can be written by other users"), "{error}");
+        }
+        set_mode(0o755).unwrap();
+        drop(take().unwrap());
     }
 
     #[test]

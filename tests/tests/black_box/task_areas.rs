@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use goondan_tests::{Daemon, Home, wait_until};
@@ -304,4 +305,52 @@ fn task_1_work_areas_lie_in_the_tasks_root() {
     // Verification data exists for the imported task, too.
     fs::write(area.join(".metadata/history.jsonl"), "{\"damaged\n").unwrap();
     home.gdn(&["verify"]).exits(15);
+}
+
+#[test]
+fn task_1_the_environment_names_the_tasks_root() {
+    let home = example();
+    let configured = home.path().join("configured");
+    home.write(
+        "state/config.json",
+        &format!("{{\"tasksRoot\": \"{}\"}}", configured.display()),
+    );
+    let gdn = goondan_tests::binaries::bin(goondan_tests::home::GDN);
+    let run_with = |tasks: &Path| {
+        let mut run = home.command(&gdn, &["run"]);
+        let output = run.env("GOONDAN_TASKS_ROOT", tasks).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), told)
+    };
+    let tasks = home.path().join("named");
+    fs::create_dir(&tasks).unwrap();
+    let set_mode = |mode| fs::set_permissions(&tasks, fs::Permissions::from_mode(mode));
+    set_mode(0o777).unwrap();
+    let (code, told) = run_with(&tasks);
+    assert_eq!(code, Some(13), "{told}");
+    for part in [
+        "can be written by other users",
+        "`tasksRoot` in config.json",
+    ] {
+        assert!(told.contains(part), "no {part:?} in {told}");
+    }
+    set_mode(0o700).unwrap();
+    let (code, told) = run_with(&tasks);
+    assert_eq!(code, Some(0), "{told}");
+    new_shop(&home, &[]);
+    let task = shown(&home, "shop");
+    let id = task["info"]["workspaceId"].as_str().unwrap();
+    let area = tasks.join(id).join("shop");
+    assert!(area.join(".metadata/history.jsonl").is_file());
+    assert!(!configured.exists());
+    home.gdn(&["shutdown"]).exits(0);
+    // The hint for a directory that contains the project names the right setting.
+    let (code, told) = run_with(&home.project());
+    assert_ne!(code, Some(0), "{told}");
+    assert!(told.contains("the tasks directory `"), "{told}");
+    assert!(
+        told.contains("`tasksRoot`") && !told.contains("--state-root"),
+        "{told}"
+    );
+    home.gdn(&["shutdown"]).exits(0);
 }
