@@ -183,7 +183,9 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
             Cell::styled(format!("{}: {words}", last.number), style),
         );
     }
+    // A task that waits for a person runs after the decision.
     if detail.run.is_none()
+        && info.status == TaskStatus::Running
         && let Some(at) = detail.not_before.filter(|at| *at > now)
     {
         let wait = text::age(now, at);
@@ -549,6 +551,21 @@ mod tests {
         let next = next_commands(&asking);
         assert_eq!(next[0].command, "task answer shop --id q-0001 SQLite");
         assert_eq!(next[1].command, "task provide shop d-0002");
+    }
+
+    #[test]
+    fn task_8_a_task_that_waits_for_a_person_has_no_next_run() {
+        let now = Timestamp::from_unix_millis(60_000);
+        for (status, is_shown) in [
+            (TaskStatus::Running, true),
+            (TaskStatus::WaitingQuestion, false),
+            (TaskStatus::Paused, false),
+        ] {
+            let mut task = detail(status);
+            task.not_before = Some(Timestamp::from_unix_millis(90_000));
+            let shown = page_of(&task, Palette::new(false).into(), now);
+            assert_eq!(shown.contains("Next run"), is_shown, "{status}:\n{shown}");
+        }
     }
 
     #[test]
