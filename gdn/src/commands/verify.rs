@@ -1,5 +1,7 @@
 //! `gdn verify`.
 
+use std::path::Path;
+
 use clap::Args;
 use goondan_protocol::control::{
     Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances, VerifyReplica,
@@ -113,7 +115,7 @@ fn tell(
     if found.findings.is_empty() {
         return output.data(format!("{checked}: all files are intact."));
     }
-    output.data(table_of(&found.findings).render(output.canvas()))?;
+    output.data(table_of(&found.findings, &context.state_root).render(output.canvas()))?;
     output.data(format!(
         "{checked}: {}.",
         text::count(found.findings.len(), "finding")
@@ -164,6 +166,26 @@ fn plural(count: u64, one: &str, more: &str) -> String {
     }
 }
 
+/// File name in a conversation; otherwise the path in its workspace or the state directory, because every task has a
+/// `history.jsonl`.
+fn place_of<'a>(finding: &'a Finding, state_root: &Path) -> &'a Path {
+    if finding.instance_key.is_some() {
+        return finding
+            .path
+            .file_name()
+            .map_or(finding.path.as_path(), Path::new);
+    }
+    let below = finding.path.strip_prefix(state_root);
+    let below = below.unwrap_or(&finding.path);
+    let Ok(in_workspaces) = below.strip_prefix("workspaces") else {
+        return below;
+    };
+    let mut parts = in_workspaces.components();
+    // The id of the workspace.
+    parts.next();
+    parts.as_path()
+}
+
 /// Merges a partial result; findings in both are kept once.
 fn add(found: &mut Verification, part: Verification) {
     found.instances += part.instances;
@@ -178,7 +200,7 @@ fn add(found: &mut Verification, part: Verification) {
     found.kept.extend(part.kept);
 }
 
-fn table_of(findings: &[Finding]) -> Table {
+fn table_of(findings: &[Finding], state_root: &Path) -> Table {
     let mut table = Table::new([
         Column::new(""),
         Column::new("CONVERSATION").cut(),
@@ -193,7 +215,7 @@ fn table_of(findings: &[Finding]) -> Table {
             FindingSeverity::Warning => style::WARN,
             FindingSeverity::Error => style::BAD,
         };
-        let file = finding.path.file_name().unwrap_or(finding.path.as_os_str());
+        let file = place_of(finding, state_root);
         let line = finding.line.map(|line| line.to_string());
         table.row([
             Cell::styled(finding.severity.as_str(), look),
@@ -208,4 +230,54 @@ fn table_of(findings: &[Finding]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(path: &str, instance_key: Option<&str>) -> String {
+        let finding = Finding {
+            instance_key: instance_key.map(|key| key.parse().unwrap()),
+            severity: FindingSeverity::Error,
+            kind: "damaged-record".to_owned(),
+            path: path.into(),
+            line: None,
+            bytes: None,
+            problem: String::new(),
+            advice: String::new(),
+            kept_in: None,
+        };
+        let place = place_of(&finding, Path::new("/state"));
+        place.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn msg_11_a_finding_names_the_task_of_its_file() {
+        for (path, key, shown) in [
+            (
+                "/state/workspaces/w/instances/main/messages/inbox.jsonl",
+                Some("main"),
+                "inbox.jsonl",
+            ),
+            (
+                "/state/workspaces/w/tasks/shop/.metadata/history.jsonl",
+                None,
+                "tasks/shop/.metadata/history.jsonl",
+            ),
+            ("/state/workspaces/w/audit.jsonl", None, "audit.jsonl"),
+            (
+                "/state/system/secrets/github.sops.yaml",
+                None,
+                "system/secrets/github.sops.yaml",
+            ),
+            (
+                "/tasks/w/shop/.metadata/history.jsonl",
+                None,
+                "/tasks/w/shop/.metadata/history.jsonl",
+            ),
+        ] {
+            assert_eq!(place(path, key), shown);
+        }
+    }
 }

@@ -97,7 +97,7 @@ impl SecretKeeper {
             }
             ["secrets", name] => {
                 let name = name.trim_end_matches(".sops.yaml");
-                format!("restore it from a backup, or set it again: `gdn secret set {name}`")
+                format!("restore it from a backup, or set it again: `gdn secret set {name} KEY`")
             }
             _ => "nothing to do: the token is renewed again when due".to_owned(),
         };
