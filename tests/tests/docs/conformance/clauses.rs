@@ -520,7 +520,9 @@ pub(super) const GROUPS: &[Group] = &[
                 met: Met::Yes,
                 tests: &[
                     "sec_4_another_user_is_turned_away_without_an_answer",
-                    "sec_4_what_others_own_or_can_write_is_refused",
+                    "sec_4_only_the_owner_may_look_in",
+                    "sec_4_no_daemon_starts_on_files_that_others_can_write",
+                    "sec_4_work_areas_that_others_can_write_are_refused",
                 ],
                 note: "",
             },
@@ -623,6 +625,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Identity and trace on every line; nothing lost silently; a slow reader blocks no process.",
                 met: Met::Yes,
                 tests: &[
+                    "log_3_no_program_loses_a_character_on_its_way_to_the_log",
                     "log_3_half_a_line_and_death_is_told_and_the_event_is_answered",
                     "log_3_a_servers_call_belongs_to_the_trace_of_its_turn",
                 ],
@@ -801,7 +804,8 @@ pub(super) const GROUPS: &[Group] = &[
             met: Met::Yes,
             tests: &[
                 "ctl_1_a_client_of_another_version_is_refused_loudly",
-                "ctl_1_help_is_wrapped_once_at_any_width",
+                "ctl_1_unknown_names_are_refused_with_those_there_are",
+                "the_table_of_exit_codes_is_the_programs",
             ],
             note: "",
         }],
@@ -962,7 +966,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Authorization Code with PKCE; single-flight refresh.",
                 met: Met::Yes,
                 tests: &[
-                    "sys_4_a_login_is_used_once_and_by_its_own_callback_alone",
+                    "sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_nowhere_in_plain_text",
+                    "sys_4_only_the_logins_own_state_ends_the_wait",
                     "sys_4_a_thousand_who_want_a_token_renewed_make_one_request",
                 ],
                 note: "",
@@ -1141,6 +1146,7 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area",
                     "task_1_work_areas_lie_in_the_tasks_root",
+                    "task_1_the_environment_names_the_tasks_root",
                 ],
                 note: "",
             },
