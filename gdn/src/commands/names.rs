@@ -1,8 +1,12 @@
 //! Checks names given by the user; the error for an unknown name lists the existing ones.
 
+use std::collections::BTreeSet;
+
 use goondan_config::nearest_name;
-use goondan_protocol::control::{ErrorCode, ListInstances, ShowInstance, WorkspaceInfo};
-use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
+use goondan_protocol::control::{
+    ErrorCode, ListInstances, ListSandboxes, ShowInstance, WorkspaceInfo,
+};
+use goondan_protocol::ids::{AgentName, InstanceKey, RunId, WorkspaceId};
 
 use crate::client::{CallError, Client};
 use crate::context::Context;
@@ -65,6 +69,30 @@ pub(super) async fn check_conversation(
         ),
         false => hint_of(key.as_str(), &known, "conversations"),
     };
+    Err(Failure::new(Exit::NotFound, message, hint))
+}
+
+/// Fails if a run is named that has no sandbox.
+pub(super) async fn check_run(
+    run: Option<&RunId>,
+    client: &mut Client,
+    workspace_id: &WorkspaceId,
+) -> Result<(), Failure> {
+    let Some(run) = run else { return Ok(()) };
+    let list = ListSandboxes {
+        workspace_id: workspace_id.clone(),
+        run_id: None,
+        after: None,
+        limit: None,
+    };
+    let sandboxes = client.all(list).await?;
+    let known: BTreeSet<&str> = sandboxes.iter().map(|it| it.at.run_id.as_str()).collect();
+    if known.contains(run.as_str()) {
+        return Ok(());
+    }
+    let known: Vec<&str> = known.into_iter().collect();
+    let message = format!("no run `{}`", text::one_line(run.as_str()));
+    let hint = hint_of(run.as_str(), &known, "runs");
     Err(Failure::new(Exit::NotFound, message, hint))
 }
 

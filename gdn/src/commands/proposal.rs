@@ -13,6 +13,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
 use super::confirm::confirm;
+use super::names;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -213,12 +214,15 @@ async fn create(args: ProposalCreateArgs, context: &Context) -> Result<(), Failu
 async fn list(args: ProposalListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let list = ListProposals {
-        workspace_id: workspace.workspace_id,
-        run_id: args.run,
+        workspace_id: workspace.workspace_id.clone(),
+        run_id: args.run.clone(),
         after: None,
         limit: None,
     };
     let mut proposals = client.all(list).await?;
+    if proposals.is_empty() {
+        names::check_run(args.run.as_ref(), &mut client, &workspace.workspace_id).await?;
+    }
     proposals.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
     let output = context.output;
     output.object(schemas::PROPOSAL_LIST, &json!({ "proposals": proposals }))?;

@@ -9,6 +9,7 @@ use goondan_protocol::ids::{RunId, WorkerId};
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
+use super::names;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -150,12 +151,15 @@ async fn prepare(args: SandboxPrepareArgs, context: &Context) -> Result<(), Fail
 async fn list(args: SandboxListArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let list = ListSandboxes {
-        workspace_id: workspace.workspace_id,
-        run_id: args.run,
+        workspace_id: workspace.workspace_id.clone(),
+        run_id: args.run.clone(),
         after: None,
         limit: None,
     };
     let mut sandboxes = client.all(list).await?;
+    if sandboxes.is_empty() {
+        names::check_run(args.run.as_ref(), &mut client, &workspace.workspace_id).await?;
+    }
     sandboxes.sort_by(|one, other| (one.created_at, &one.at).cmp(&(other.created_at, &other.at)));
     let output = context.output;
     output.object(schemas::SANDBOX_LIST, &json!({ "sandboxes": sandboxes }))?;

@@ -131,6 +131,8 @@ fn ctl_1_the_name_that_was_meant_is_named_whatever_it_is_of() {
         (&["instance", "export", "mian"], "main"),
         (&["rewind", "main", "--to", "bfore", "--yes"], "before"),
         (&["send", "--agent", "wroker", "hello"], "worker"),
+        (&["sandbox", "list", "--run", "r2"], "r1"),
+        (&["proposal", "list", "--run", "r2"], "r1"),
         (&["sandbox", "show", "r1", "codr"], "r1 coder"),
         (&["sandbox", "remove", "r1", "codr"], "r1 coder"),
         (&["proposal", "create", "r", "coder"], "r1 coder"),
