@@ -1107,7 +1107,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: Met::Yes,
                 tests: &[
                     "prop_6_two_workers_hand_in_and_a_person_applies_in_a_repository",
-                    "prop_6_every_handoff_is_read_back",
+                    "prop_6_every_path_in_a_handoff_exists",
                 ],
                 note: "",
             },
