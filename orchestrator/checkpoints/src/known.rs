@@ -170,6 +170,9 @@ impl Store {
         if !self.has_checkpoints()? {
             return Ok(());
         }
+        // The outermost directory, because extraction creates each directory above the file.
+        let above = file.ancestors();
+        let top = above.first().unwrap_or(file);
         for id in self.ids()?.into_iter().rev() {
             let Ok(whole) = self.whole(id)? else {
                 continue;
@@ -179,7 +182,7 @@ impl Store {
             }
             let archive = folder_of(id).join(SNAPSHOT);
             let packed = self.root.read(&archive).during("open", &archive)?;
-            remove_all(into, file.as_path()).map_err(CheckpointError::from)?;
+            remove_all(into, top.as_path()).map_err(CheckpointError::from)?;
             let is_wanted = |path: &RelativePath| path == file;
             match extract_listed(Stream::new(packed), &whole.manifest, into, &is_wanted) {
                 Ok(()) => {}

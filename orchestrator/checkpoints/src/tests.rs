@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use goondan_durable::disk::{Crash, Disk as _, Fault};
+use goondan_trees::RelativePath;
 
 use super::*;
 use crate::world::{World, at, request};
@@ -165,6 +166,27 @@ fn ckpt_4_a_damaged_newest_falls_back_to_the_one_before_with_a_warning() {
     );
     let unknown = world.restore("checkpoint_009").unwrap_err();
     assert!(matches!(unknown, CheckpointError::Unknown { .. }));
+}
+
+#[test]
+fn msg_11_a_file_is_unpacked_from_each_checkpoint() {
+    const FILE: &str = "docs/planning/01_idea.md";
+    let world = World::new();
+    world.make("periodic").unwrap();
+    world.write(FILE, "another idea\n");
+    world.make("periodic").unwrap();
+    let (file, into) = (RelativePath::new(FILE.as_bytes()).unwrap(), World::empty());
+    let mut found = Vec::new();
+    let take = || -> Result<bool, CheckpointError> {
+        found.push(into.read(FILE).unwrap());
+        Ok(false)
+    };
+    let folder = into.folder();
+    world
+        .store()
+        .find_file(&file, folder.as_ref(), take)
+        .unwrap();
+    assert_eq!(found, [&b"another idea\n"[..], b"an idea\n"]);
 }
 
 #[test]

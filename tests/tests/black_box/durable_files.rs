@@ -304,6 +304,27 @@ fn msg_11_a_damaged_history_is_repaired_from_a_checkpoint() {
 }
 
 #[test]
+fn msg_11_a_removed_history_is_repaired_from_all_checkpoints() {
+    let home = example();
+    let daemon = Daemon::serving(&home);
+    tasks::new_task(&home);
+    tasks::wait_for(&home, "waiting_question");
+    home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+    drop(daemon.stop());
+    // No checkpoint has the record of its own creation, so that each of the two is searched.
+    fs::remove_dir_all(tasks::area(&home).join(".metadata")).unwrap();
+    let _daemon = Daemon::serving(&home);
+    home.gdn(&["verify"]).exits(15);
+    home.gdn(&["verify", "--repair"])
+        .exits(0)
+        .prints(&["the task is paused"]);
+    home.gdn(&["verify"]).exits(0);
+    wait_until("the task is read again", || {
+        home.gdn_json(&["task", "show", "shop"])["info"]["status"] == "paused"
+    });
+}
+
+#[test]
 fn msg_11_a_history_nobody_has_whole_pauses_its_task() {
     let home = example();
     let daemon = Daemon::serving(&home);
