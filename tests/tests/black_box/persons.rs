@@ -33,9 +33,11 @@ const PERSON_ONLY: &[&str] = &[
     "bundle.revert",
     "call.settle",
     "event.cancel",
+    "event.drop",
     "event.move",
     "event.pause",
     "event.resume",
+    "event.retry",
     "instance.checkpoint",
     "instance.rewind",
     "oauth.finish",
@@ -215,6 +217,8 @@ fn sec_4_every_method_for_persons_refuses_agents() {
         })
         .collect();
     for (method, field, value) in [
+        ("instance.verify", "repair", json!(true)),
+        ("root.verify", "repair", json!(true)),
         ("sandbox.prepare", "allow", json!([".env"])),
         ("sandbox.remove", "force", json!(true)),
         ("task.prune", "dryRun", json!(false)),

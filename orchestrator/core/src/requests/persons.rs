@@ -43,6 +43,8 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
     // Long: one arm for each method.
     match call {
         Call::CancelEvent(_) => person("canceling an event", "gdn cancel"),
+        Call::DropEvent(_) => person("dropping an event", "gdn event drop"),
+        Call::RetryEvent(_) => person("retrying a parked event", "gdn event retry"),
         Call::PauseEvent(_) => person("pausing an event", "gdn event pause"),
         Call::ResumeEvent(_) => person("resuming an event", "gdn event resume"),
         Call::MoveEvent(_) => person("moving an event", "gdn event move"),
@@ -70,6 +72,10 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         Call::RejectProposal(_) => person("rejecting a proposal", PROPOSALS),
         Call::RevertProposal(_) => person("reverting a proposal", PROPOSALS),
         Call::MergeProposal(_) => person("merging a proposal", PROPOSALS),
+
+        // Acknowledges losses, which are not reported again.
+        Call::VerifyInstances(call) if call.repair => repair(),
+        Call::VerifyRoot(call) if call.repair => repair(),
 
         // New modules start for it.
         Call::RehearseBundle(call) => {
@@ -193,8 +199,6 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
         | Call::Restart(_)
         | Call::Reload(_)
         | Call::SendEvent(_)
-        | Call::RetryEvent(_)
-        | Call::DropEvent(_)
         | Call::VerifyInstances(_)
         | Call::VerifyRoot(_)
         | Call::ImportInstance(_)
@@ -208,6 +212,10 @@ fn question(id: &impl std::fmt::Display) -> Option<PersonOnly> {
         format!("answering question `{id}`"),
         format!("gdn question show {id}"),
     )
+}
+
+fn repair() -> Option<PersonOnly> {
+    person("repairing stored files", "gdn verify --repair")
 }
 
 fn oauth(what: &str, app: &impl std::fmt::Display, command: &str) -> Option<PersonOnly> {
@@ -272,6 +280,15 @@ mod tests {
         ] {
             let only = person_only(&call(method, &more));
             assert_eq!(only.is_some(), is_for_a_person, "{method} {more}");
+        }
+        for repair in [false, true] {
+            for call in [
+                json!({"method": "instance.verify", "params": {"workspaceId": "w", "repair": repair}}),
+                json!({"method": "root.verify", "params": {"repair": repair}}),
+            ] {
+                let parsed: Call = serde_json::from_value(call.clone()).unwrap();
+                assert_eq!(person_only(&parsed).is_some(), repair, "{call}");
+            }
         }
     }
 
