@@ -34,8 +34,8 @@ const SYSTEM: [(&str, &str); 9] = [
     ),
     ("PrivateUsers=yes\n", ""),
     (
-        "InaccessiblePaths=-%t/bus -%t/systemd/private",
-        "InaccessiblePaths=-/run/user",
+        "InaccessiblePaths=-%t/bus -%t/systemd/private ",
+        "InaccessiblePaths=-/run/user ",
     ),
     ("WantedBy=default.target", "WantedBy=multi-user.target"),
 ];
@@ -252,6 +252,7 @@ mod tests {
             "ExecStart=/home/ada/.cargo/bin/goondan-orchestrator --state-root /home/ada/.goondan",
             "EnvironmentFile=-/etc/goondan/environment",
             "ReadWritePaths=-/home/ada/.goondan",
+            "InaccessiblePaths=-/run/user -/run/systemd/private -/run/dbus/system_bus_socket",
             "WantedBy=multi-user.target",
         ] {
             assert!(unit.lines().any(|it| it == line), "no {line:?} in {unit}");
