@@ -32,6 +32,9 @@ const EMPTY: [(&str, &std::ffi::CStr); 3] = [
     ("dev/shm", c"mode=1777,size=256m"),
 ];
 
+/// Empty home directory of module hosts.
+const HOME: &str = "run/home";
+
 /// Links of `/dev`.
 const LINKS: [(&str, &str); 5] = [
     ("/proc/self/fd", "dev/fd"),
@@ -91,6 +94,7 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
             for (directory, options) in EMPTY {
                 empty(directory, options).map_err(step("failed to mount an empty directory"))?;
             }
+            make_directory(Path::new(HOME)).map_err(step("failed to create an empty directory"))?;
         }
         // Mount point for assembling the roots of programs.
         RootOf::Process => make_directory(&beneath_root(Path::new(BASE)))

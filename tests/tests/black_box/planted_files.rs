@@ -209,7 +209,8 @@ const AGENT: &str = "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {nam
 /// A tool that performs the actions of the controls, and returns its location.
 const LAB_JS: &str = "export const handlers = { async look({ workDir }) {\n\
     if (process.env.PLANTED) (await import('node:fs')).writeFileSync(`${workDir}/planted-ran`, '');\nIMPORTS\
-    return JSON.stringify({ work: workDir, cwd: process.cwd(), home: process.env.HOME });\n} };\n";
+    const hasHome = (await import('node:fs')).existsSync(process.env.HOME);\n\
+    return JSON.stringify({ work: workDir, cwd: process.cwd(), home: process.env.HOME, hasHome });\n} };\n";
 
 const GUARD_JS: &str = "import { writeFileSync } from 'node:fs';\n\
     export async function register() {\n\
@@ -222,7 +223,7 @@ const LAB_PY: &str = "import json, os, sys\n\
         call = json.loads(line)\n    \
         if call['type'] != 'call': continue\n    \
         said = json.dumps({'work': call['context']['workDir'], 'cwd': os.getcwd(), 'home': os.environ.get('HOME'),
-                           'beside': beside.word})\n    \
+                           'beside': beside.word, 'hasHome': os.path.isdir(os.environ.get('HOME'))})\n    \
         print(json.dumps({'type': 'result', 'id': call['id'], 'output': said}), flush=True)\n";
 
 const GUARD: &str = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: guard}\nspec: {entry: extensions/guard.mjs}\n";
@@ -367,6 +368,9 @@ fn check(case: &Case) {
             if *level != "off" {
                 let own = Path::new(said["home"].as_str().unwrap());
                 assert!(!own.starts_with(home.path()), "{place}: {said}");
+            }
+            if *level == "full" {
+                assert_eq!(said["hasHome"], true, "{place}");
             }
             if case.runtime == "python3" {
                 assert_eq!(said["beside"], "beside", "{place}");
