@@ -41,6 +41,15 @@ def own(text="own"):
     return os.path.abspath(OWN)
 
 
+def below(name):
+    """A free name in a directory beneath the current one."""
+    os.makedirs("below", exist_ok=True)
+    path = f"below/{name}"
+    if os.path.lexists(path):
+        os.unlink(path)
+    return path
+
+
 def append(path, text="x"):
     with open(path, "a") as file:
         file.write(text)
@@ -360,8 +369,8 @@ case("creates a file beside those of the user", lambda: append(f"{HOME}/.ssh/new
 case("deletes a file of the user", lambda: os.unlink(f"{HOME}/decoys/deleted"), lambda: os.unlink(own()))
 case("empties a file of the user", lambda: os.truncate(f"{HOME}/decoys/emptied", 0), lambda: os.truncate(own(), 0))
 case("moves a file of the user in", lambda: os.rename(f"{HOME}/decoys/moved", "moved"), lambda: os.rename(own(), "m"))
-case("moves a file out", lambda: os.rename(own(), f"{HOME}/decoys/out"), lambda: os.rename(own(), "n"))
-case("links a file of the user in", lambda: os.link(KEY, f"{OWN}-l"), lambda: os.link(own(), f"{OWN}-h"))
+case("moves a file out", lambda: os.rename(own(), f"{HOME}/decoys/out"), lambda: os.rename(own(), below("n")))
+case("links a file of the user in", lambda: os.link(KEY, f"{OWN}-l"), lambda: os.link(own(), below("h")))
 case("follows a link out", lambda: loot(read(link(KEY, "out"))), lambda: read(link(own(), "in")))
 case("races a link out", lambda: flipped(KEY), lambda: read(link(own(), "in")))
 case("climbs by `..`", lambda: loot(read("../" * 40 + KEY[1:])), lambda: read("../" * 40 + own()[1:]))
