@@ -91,7 +91,7 @@ fn confinement(held: &Facts) -> Finding {
         let found = format!(
             "the level `landlock` is available: the kernel confines {held}, but not {missing}"
         );
-        let hint = "see `user namespaces`, or write `require: landlock`";
+        let hint = "see `user namespaces` and `paths`, or write `require: landlock`";
         return Finding::warn(CONFINEMENT, found, hint);
     }
     let held = listed(Level::Full, true);
