@@ -131,14 +131,14 @@ pub use task::{
     AnswerTask, ApproveTask, BLOCKED_BY_APPROVAL, CancelTask, CheckpointInfo, CheckpointTask,
     CheckpointsPage, CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask,
     ProvideTask, PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask,
-    ReworkTask, SendTask, SetTaskBudget, ShowTask, StartTask, TaskAsk, TaskAskKind, TaskDetail,
-    TaskDisk, TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskLog, TaskLogPart,
+    ReworkTask, SendTask, SetTaskBudget, ShowTask, StartTask, TaskAgent, TaskAsk, TaskAskKind,
+    TaskDetail, TaskDisk, TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskLog, TaskLogPart,
     TaskNotification, TaskNotificationState, TaskPlace, TaskProposal, TaskProposalFile,
     TaskRemoved, TaskRestored, TaskRun, TaskSandbox, TaskStreamPart, TaskVerdict, TasksPage,
     TasksPruned, WatchTask,
 };
 pub use trace::{PageTrace, TraceCursor, TracePage};
-pub use usage::{ReadUsage, UsageBy, UsageCursor, UsageReport, UsageRow};
+pub use usage::{AccountUsage, ReadUsage, UsageBy, UsageCursor, UsageReport, UsageRow};
 pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot};
 pub use watch::{
     FollowTurns, InvalidCursor, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange,

@@ -166,6 +166,9 @@ pub const MAX_APPROVE_RULES: usize = 64;
 /// Longest reason for a restart that an agent requests, in characters.
 pub const MAX_RESTART_REASON_CHARS: usize = 500;
 
+/// Most agents that continue a task after its first agent.
+pub const MAX_FALLBACK_AGENTS: usize = 8;
+
 /// Default number of steps per turn (`maxStepsPerTurn` of the swarm's policy).
 pub const DEFAULT_MAX_STEPS_PER_TURN: u32 = 32;
 

@@ -333,6 +333,13 @@ pub struct CliAgentDefinition {
     /// Delivery of a task's proposal to the project.
     #[serde(default, skip_serializing_if = "TaskDelivery::is_usual")]
     pub deliver: TaskDelivery,
+    /// Agents that continue its tasks while its provider's usage limit is reached, in order
+    /// (`AGENT-8`); `gdn task new --fallback` overrides it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<AgentName>,
+    /// Account that its runs use.
+    #[serde(default)]
+    pub account: AgentAccount,
     /// The command that prepares a task's copy of the project; empty if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup: Vec<String>,
@@ -341,6 +348,30 @@ pub struct CliAgentDefinition {
     pub verify: Vec<String>,
     /// Confinement of the program, and rights in addition to its work area.
     pub sandbox: SandboxPolicy,
+}
+
+/// Account of a program at its provider, whose usage limit all agents with this account share
+/// (`AGENT-8`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AgentAccount {
+    /// The program's name.
+    pub program: String,
+    /// Its login directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub login: Option<PathBuf>,
+    /// Names of its secrets, never their values. Empty if it has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+}
+
+impl AgentAccount {
+    /// True if it identifies an account. The account of a program without a configured login or
+    /// secret is unknown, and counts as the agent's own.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.login.is_some() || !self.secrets.is_empty()
+    }
 }
 
 /// Variables that are secret: their type's `Debug` shows their names alone.

@@ -292,6 +292,8 @@ impl Agent {
                 .and_then(|rest| rest.split_once(": "))
             {
                 note(&format!("heard {id} provided"));
+            } else if line.starts_with("Another agent, ") {
+                note("heard hand-over");
             } else if let Some(rest) = line.strip_prefix("Your error ") {
                 note(&format!("heard error {rest}"));
             }
@@ -439,6 +441,23 @@ impl Agent {
                 self.say("[ERROR]\ntype: recoverable\nmessage: the shop is closed\nrecovery: Try the back door.\n[/ERROR]");
                 self.result();
                 return ExitCode::SUCCESS;
+            }
+            Manner::Limit => {
+                self.say("Progress: 40%\nThe shelves stand.");
+                let words = "You've hit your usage limit. Try again in 1 hour";
+                let error = json!({"message": words});
+                match self.format {
+                    Format::Claude => print(
+                        &json!({"type": "result", "subtype": "success", "is_error": true,
+                                "result": words, "session_id": self.session}),
+                    ),
+                    Format::Codex => print(&json!({"type": "turn.failed", "error": error})),
+                    Format::Acp => {
+                        print(&json!({"jsonrpc": "2.0", "id": 2, "error": error}));
+                    }
+                    Format::Plain => println!("{words}"),
+                }
+                return ExitCode::FAILURE;
             }
             Manner::Work => self.say("I work."),
             Manner::Honest | Manner::Hang | Manner::Stall | Manner::Forget | Manner::Tools => {}

@@ -94,6 +94,8 @@ words! {
         Forget = "forget",
         /// It reports an error with a recovery hint; its second run is honest.
         Recover = "recover",
+        /// It reaches its usage limit, which is reset in an hour; its second run is honest.
+        Limit = "limit",
         /// As honest, and each message is also a call of goondan's tools.
         Tools = "tools",
     }

@@ -125,6 +125,8 @@ pub(super) mod tests {
                 deliver: Default::default(),
                 setup: Vec::new(),
                 verify: Vec::new(),
+                fallbacks: Vec::new(),
+                account: Default::default(),
                 sandbox: SandboxPolicy::off(),
             },
             work_area: "/work".into(),

@@ -44,6 +44,7 @@ pub(crate) enum TaskCommand {
 Examples:
   gdn task new 'Shop' --description 'Build a small web shop' --phases 3 --start
   gdn task new 'Shop' --agent claude --max-usd 5 < brief.md
+  gdn task new 'Shop' --agent claude --fallback codex --start < brief.md
   gdn task new 'Research' --agent claude --source none --description 'Compare the two libraries'
   gdn task new 'Fix the parser' --id parser --type bugfix --description \"$(cat BUG.md)\"
 
@@ -234,6 +235,10 @@ pub(crate) struct TaskNewArgs {
     /// The agent; optional if only one runs a program, or if there is only one
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentName>,
+    /// An agent that continues while the usage limit of those before it is reached; repeatable [default: the agent's
+    /// `runtime.fallbacks`]
+    #[arg(long = "fallback", value_name = "AGENT")]
+    fallbacks: Vec<AgentName>,
     /// Type of the task
     #[arg(long = "type", value_name = "TYPE", default_value = "custom")]
     kind: String,
@@ -478,6 +483,7 @@ async fn new(args: TaskNewArgs, context: &Context) -> Result<(), Failure> {
         total_phases: args.phases,
         budget: args.budget.wanted(),
         source: args.source,
+        fallbacks: (!args.fallbacks.is_empty()).then_some(args.fallbacks),
         start: args.start,
     };
     let info = client.change(create).await?;

@@ -2,7 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use goondan_protocol::budget::{Amount, BudgetPeriod, BudgetState};
-use goondan_protocol::control::{ReadUsage, UsageBy, UsageReport};
+use goondan_protocol::control::{AccountUsage, ReadUsage, UsageBy, UsageReport};
+use goondan_protocol::ids::AgentName;
 use goondan_protocol::time::{Day, Timestamp};
 use goondan_protocol::usage::{MicroUsd, Spending};
 use serde_json::json;
@@ -99,6 +100,7 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
             "total": report.total,
             "unreadable": report.unreadable,
             "budgets": report.budgets,
+            "accounts": report.accounts,
         }),
     )?;
     if report.rows.is_empty() {
@@ -109,6 +111,10 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     if !report.budgets.is_empty() {
         output.data("")?;
         output.data(budgets(&report.budgets, args.all).render(output.canvas()))?;
+    }
+    if !report.accounts.is_empty() {
+        output.data("")?;
+        output.data(accounts(&report.accounts, text::now()).render(output.canvas()))?;
     }
     if report.total.unpriced > 0 {
         let replies = match report.total.unpriced {
@@ -161,6 +167,40 @@ fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
         let workspace = workspace.map(blank).into_iter();
         let begin = workspace.chain([Cell::styled("total", style::TITLE)]);
         table.row(begin.chain(agent.map(blank)).chain(numbers(&report.total)));
+    }
+    table
+}
+
+/// Usage windows of the accounts of coding agents.
+fn accounts(accounts: &[AccountUsage], now: Timestamp) -> Table {
+    let titles = ["ACCOUNT", "AGENTS"].map(|title| Column::new(title).cut());
+    let rest = ["LIMIT", "SINCE", "IN", "CACHED", "OUT", "COST"].map(Column::new);
+    let mut table = Table::new(titles.into_iter().chain(rest));
+    for window in accounts {
+        let account = &window.account;
+        let mut name = text::one_line(&account.program);
+        if let Some(login) = &account.login {
+            name.push_str(&format!(" {}", text::one_line(&login.to_string_lossy())));
+        }
+        for secret in &account.secrets {
+            name.push_str(&format!(" {}", text::one_line(secret)));
+        }
+        let agents: Vec<&str> = window.agents.iter().map(AgentName::as_str).collect();
+        let limit = match window.limited_until.filter(|until| *until > now) {
+            Some(until) => Cell::styled(format!("until {until}"), style::WARN),
+            None => Cell::from("open"),
+        };
+        let since = window.since.map(|since| since.to_string());
+        table.row([
+            Cell::from(name),
+            Cell::from(agents.join(", ")),
+            limit,
+            Cell::from(since.unwrap_or_default()),
+            Cell::from(window.usage.read().to_string()),
+            Cell::from(window.usage.cache_read_tokens.to_string()),
+            Cell::from(window.usage.output_tokens.to_string()),
+            Cell::from(window.cost_micro_usd.to_string()),
+        ]);
     }
     table
 }
@@ -230,6 +270,7 @@ fn numbers(spending: &Spending) -> [Cell; 5] {
 mod tests {
     use goondan_protocol::budget::BudgetScope;
     use goondan_protocol::control::UsageRow;
+    use goondan_protocol::task::AgentAccount;
     use goondan_protocol::usage::Usage;
 
     use super::*;
@@ -268,6 +309,7 @@ mod tests {
             total: spending(3, 1_500_000, 1),
             unreadable: 0,
             budgets: Vec::new(),
+            accounts: Vec::new(),
         };
         let shown = table(&report, UsageBy::Instance, false).render(Palette::new(false));
         assert_eq!(
@@ -310,6 +352,37 @@ mod tests {
             "BUDGET             PER  LIMIT       SPENT              RESERVED  LEFT\n\
              workspace          day  $5.00       $4.60       92 %   $0.30     $0.10\n\
              conversation main  day  100 tokens  120 tokens  120 %  0 tokens  0 tokens\n"
+        );
+    }
+
+    #[test]
+    fn agent_8_an_account_has_a_limit_or_is_open() {
+        let window = |program: &str, limited_until: Option<i64>| AccountUsage {
+            account: AgentAccount {
+                program: program.to_owned(),
+                login: Some("/home/ada/.codex".into()),
+                secrets: vec!["Secret/openai KEY".to_owned()],
+            },
+            agents: vec!["coder".parse().unwrap(), "tester".parse().unwrap()],
+            limited_until: limited_until.map(Timestamp::from_unix_millis),
+            since: Some(Timestamp::from_unix_millis(0)),
+            usage: Usage {
+                input_tokens: 100,
+                output_tokens: 7,
+                ..Usage::default()
+            },
+            cost_micro_usd: MicroUsd(1_500_000),
+        };
+        let now = Timestamp::from_unix_millis(5_000);
+        let rows = [window("codex", Some(60_000)), window("codex", Some(5_000))];
+        assert_eq!(
+            accounts(&rows, now).render(Palette::new(false)),
+            "ACCOUNT                                   AGENTS         LIMIT                           \
+             SINCE                     IN   CACHED  OUT  COST\n\
+             codex /home/ada/.codex Secret/openai KEY  coder, tester  until 1970-01-01T00:01:00.000Z  \
+             1970-01-01T00:00:00.000Z  100  0       7    $1.50\n\
+             codex /home/ada/.codex Secret/openai KEY  coder, tester  open                            \
+             1970-01-01T00:00:00.000Z  100  0       7    $1.50\n"
         );
     }
 

@@ -165,6 +165,9 @@ pub const MAX_ENVIRONMENT_VARIABLES: usize = 256;
 /// Most models that are asked after the first.
 pub const MAX_FALLBACK_MODELS: usize = 8;
 
+/// Most agents that continue a task after the first.
+pub const MAX_FALLBACK_AGENTS: usize = goondan_protocol::limits::MAX_FALLBACK_AGENTS;
+
 /// Most entries of the `notify` of such an Agent.
 pub const MAX_NOTIFY_ENTRIES: usize = 16;
 

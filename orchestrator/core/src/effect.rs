@@ -9,8 +9,8 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::budget::BudgetState;
 use goondan_protocol::call::CallPlace;
 use goondan_protocol::control::{
-    ControlError, ListInstances, ListWaitingChangesets, PageTrace, PrunePackages, ReadAudit,
-    ReadUsage, StorePackage,
+    AccountUsage, ControlError, ListInstances, ListWaitingChangesets, PageTrace, PrunePackages,
+    ReadAudit, ReadUsage, StorePackage,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::{ChildRole, Head, ToChild};
@@ -240,6 +240,8 @@ pub enum Read {
         page: ReadUsage,
         /// Current budget states, for the response.
         budgets: Vec<BudgetState>,
+        /// Accounts of coding agents, for the response.
+        accounts: Vec<AccountUsage>,
     },
     /// A page of the events of an instance's turns.
     Turns {

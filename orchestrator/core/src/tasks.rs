@@ -11,6 +11,7 @@
 //! * `proposing`: the sandboxes and proposals of tasks with a source.
 //! * `checkpoints`: making and restoring checkpoints of tasks.
 //! * `disk`: disk usage and quotas of work areas.
+//! * `accounts`: usage limits of the accounts that the agents of tasks use.
 //! * `budgets`: spending of tasks, and their shared budgets.
 //! * `drills`: restore drills.
 //! * `retention`: removal of tasks that ended long ago.
@@ -36,6 +37,7 @@ use crate::fleet::Fleet;
 use crate::fleet::answers::waiting::Requester;
 use crate::{Effect, RequestToken};
 
+mod accounts;
 mod asking;
 mod budgets;
 #[cfg(test)]
@@ -184,13 +186,18 @@ impl Tasks {
         decision: Option<Decision>,
     ) {
         let now = fleet.now().wall;
+        // A report of a run in progress does not start a run.
+        let is_told = matches!(input, TaskInput::Told { .. } | TaskInput::Alive { .. });
+        let agents = if is_told {
+            None
+        } else {
+            self.profiles_of(fleet, at)
+        };
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
-        // A report of a run in progress does not start a run.
-        let is_told = matches!(input, TaskInput::Told { .. } | TaskInput::Alive { .. });
-        if !is_told && let Some(agent) = runs::profile_of(fleet, at, entry) {
-            entry.set_agent(agent);
+        if let Some(agents) = agents {
+            entry.set_agents(agents);
         }
         let asker = decision.as_ref().map(|decision| decision.asker.clone());
         let told = |state: &State, fact: &Fact| notifying::wanted(fleet, at, state, fact);

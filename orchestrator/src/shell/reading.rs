@@ -39,9 +39,14 @@ pub(super) fn read(
             workspaces,
             page,
             budgets,
+            accounts,
         } => {
             let report = usage::report(disk, layout, &workspaces, &page)?;
-            answer(&UsageReport { budgets, ..report })
+            answer(&UsageReport {
+                budgets,
+                accounts,
+                ..report
+            })
         }
         Read::Trace(page) => trace(disk, layout, index, &page),
         Read::WaitingChangesets(list) => {

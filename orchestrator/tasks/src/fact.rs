@@ -46,6 +46,19 @@ pub struct NewTask {
     /// Commands that the task runs in addition to the agent's program.
     #[serde(default, skip_serializing_if = "TaskChecks::is_none")]
     pub checks: TaskChecks,
+    /// Agents that continue while the usage limit of those before them is reached (`AGENT-8`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<FallbackAgent>,
+}
+
+/// An agent that continues a task of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FallbackAgent {
+    /// Its name.
+    pub agent: AgentName,
+    /// True if its output contains a result; if not, the exit code decides.
+    pub tells_result: bool,
 }
 
 /// Kind of worker of a task (`TASK-8`): the `runtime.kind` of its agent.
@@ -188,6 +201,16 @@ pub enum Fact {
         /// Kind of run.
         #[serde(default, skip_serializing_if = "TaskRunKind::is_agent")]
         kind: TaskRunKind,
+        /// Its agent, for a task with several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentName>,
+    },
+    /// Another agent continues the task, because the usage limit of the current one is reached
+    /// until then. Its first prompt describes the work so far.
+    AgentChanged {
+        from: AgentName,
+        to: AgentName,
+        until: Timestamp,
     },
     /// The agent has started the run, in a separate process if it is a program.
     AgentStarted {
@@ -222,10 +245,16 @@ pub enum Fact {
         /// The last lines of its standard error.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         stderr: String,
+        /// Files that it changed, as its program reports them; for a task with several agents.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<String>,
     },
     /// The next run is scheduled.
     RetryPlanned {
         at: Timestamp,
+        /// True if the usage limits of all its agents are reached until then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_limited: bool,
     },
     PhaseStarted {
         phase: u32,

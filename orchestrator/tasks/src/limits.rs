@@ -62,6 +62,18 @@ pub const TEXT_CHARS_MAX: usize = 10_000;
 /// Maximum characters of an agent's last message.
 pub const LAST_WORDS_CHARS_MAX: usize = 1000;
 
+/// Maximum changed files that are listed for the agent that continues a task.
+pub const CHANGED_FILES_MAX: usize = 200;
+
+/// Maximum characters of the path of a changed file that is listed.
+pub const CHANGED_FILE_CHARS_MAX: usize = 400;
+
+/// Span within which an agent's usage is recorded as one amount, in milliseconds.
+pub const USAGE_SLOT_MS: i64 = 300_000;
+
+/// Maximum such amounts per agent of a task: eight days, the longest wait at a limit.
+pub const USAGE_SLOTS_MAX: usize = 2_304;
+
 /// Maximum rework notes, and messages, kept for runs without a session; the latest are kept.
 pub const REWORKS_KEPT: usize = 20;
 

@@ -1,8 +1,12 @@
 //! Task state machine (`TASK-7`, `TASK-8`): a pure function of the state, the input and the time.
 
+use std::collections::BTreeMap;
+
 use goondan_cli_agents::blocks::{QuestionCategory, UserQuestion};
 use goondan_cli_agents::failure::is_permanent;
 use goondan_cli_agents::telling_line;
+use goondan_protocol::ids::AgentName;
+use goondan_protocol::limits::MAX_FALLBACK_AGENTS;
 use goondan_protocol::task::TaskRunKind;
 use goondan_protocol::time::Timestamp;
 
@@ -16,6 +20,7 @@ use crate::prompt::prompt_of;
 use crate::state::{Asked, GIVE_UP, Note, State, Status};
 
 mod asks;
+mod choice;
 mod exchange;
 mod messages;
 mod notices;
@@ -35,6 +40,10 @@ pub struct AgentProfile {
     pub resumes: bool,
     /// Protocol instructions for runs that receive the whole task.
     pub preamble: Preamble,
+    /// Its account. Agents with the same account reach their usage limit together.
+    pub account: String,
+    /// Reset time of the last usage limit that its account reached in any task.
+    pub limited_until: Option<Timestamp>,
 }
 
 impl Default for AgentProfile {
@@ -42,6 +51,8 @@ impl Default for AgentProfile {
         Self {
             resumes: true,
             preamble: Preamble::None,
+            account: String::new(),
+            limited_until: None,
         }
     }
 }
@@ -51,7 +62,8 @@ impl Default for AgentProfile {
 pub struct Task {
     state: State,
     watch: Watch,
-    agent: AgentProfile,
+    /// Configuration of its agents, as far as it exists.
+    agents: BTreeMap<AgentName, AgentProfile>,
     /// Disk use of its work area at the last measurement.
     disk: Option<DiskUse>,
     /// Shared budget that is exhausted, if one is.
@@ -75,7 +87,9 @@ impl Task {
             .all(|text| text.chars().nth(TITLE_CHARS_MAX).is_none())
             && task.description.len() <= DESCRIPTION_BYTES_MAX;
         let is_complete = !task.title.trim().is_empty() && !task.description.trim().is_empty();
-        if !is_short || !is_complete || task.total_phases > PHASES_MAX {
+        let is_bounded =
+            task.total_phases <= PHASES_MAX && task.fallbacks.len() <= MAX_FALLBACK_AGENTS;
+        if !is_short || !is_complete || !is_bounded {
             return Err(Refused::BadTask);
         }
         let created = Entry {
@@ -92,7 +106,7 @@ impl Task {
         Self {
             state,
             watch: Watch::default(),
-            agent: AgentProfile::default(),
+            agents: BTreeMap::new(),
             disk: None,
             shortage: None,
             has_ticked: false,
@@ -107,15 +121,16 @@ impl Task {
         &self.state
     }
 
-    /// Sets the agent's current configuration.
-    pub fn set_agent(&mut self, agent: AgentProfile) {
-        self.agent = agent;
+    /// Sets the current configuration of its agents.
+    pub fn set_agents(&mut self, agents: BTreeMap<AgentName, AgentProfile>) {
+        self.agents = agents;
     }
 
     /// The session that the next run resumes, if there is one and its agent can.
     fn session(&self) -> Option<&String> {
         let session = self.state.session.as_ref();
-        session.filter(|_| self.agent.resumes)
+        let agent = self.agents.get(&self.state.agent);
+        session.filter(|_| agent.is_none_or(|agent| agent.resumes))
     }
 
     /// Handles an input. A refused input changes nothing.
@@ -478,7 +493,7 @@ impl Task {
 
     fn exited(&mut self, run: u64, code: Option<i32>, now: Timestamp) {
         let watch = &self.watch;
-        let tells_code = !self.state.task.tells_result || !self.run_kind().is_agent();
+        let tells_code = !self.state.tells_result() || !self.run_kind().is_agent();
         let outcome = match (&watch.result, watch.rate_limit, code) {
             (Some(Ok(())), _, _) => Outcome::Done,
             (_, Some(until), _) => Outcome::RateLimited(until),
@@ -524,6 +539,7 @@ impl Task {
             outcome,
             last_words: self.watch.last_words.take(),
             stderr: std::mem::take(&mut self.watch.stderr),
+            files: std::mem::take(&mut self.watch.files),
         };
         self.record(now, ended);
         self.watch = Watch::default();
@@ -544,7 +560,8 @@ impl Task {
         if let Some(times) = times {
             let wait = RETRY_MS.saturating_mul(4_i64.saturating_pow(times));
             let at = plus(now, wait);
-            self.record(now, Fact::RetryPlanned { at });
+            let is_limited = false;
+            self.record(now, Fact::RetryPlanned { at, is_limited });
         }
     }
 
@@ -662,6 +679,9 @@ impl Task {
             self.ask_person(&doubt, now);
             return;
         }
+        if !self.choose_agent(now) {
+            return;
+        }
         let is_early = self.state.not_before.is_some_and(|at| now < at);
         if !is_early && !self.is_short(now) {
             self.request_run(now);
@@ -688,7 +708,11 @@ impl Task {
     fn request_run(&mut self, now: Timestamp) {
         let state = &self.state;
         let (run, session) = (state.runs + 1, self.session().cloned());
-        let prompt = prompt_of(state, &self.agent.preamble, session.is_some());
+        let profile = self.agents.get(&state.agent);
+        let preamble = profile.map_or(&Preamble::None, |agent| &agent.preamble);
+        let prompt = prompt_of(state, preamble, session.is_some());
+        let has_choice = !state.task.fallbacks.is_empty();
+        let agent = has_choice.then(|| state.agent.clone());
         let environment = state.environment().into_iter().collect();
         let carried = state.notes.len();
         self.watch = Watch {
@@ -703,6 +727,7 @@ impl Task {
                 session: requested,
                 carried,
                 kind: TaskRunKind::Agent,
+                agent,
             },
         );
         self.effect(Effect::StartRun {

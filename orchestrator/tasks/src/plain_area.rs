@@ -216,6 +216,7 @@ impl PlainArea {
             created_by: None,
             source: TaskSource::None,
             checks: TaskChecks::default(),
+            fallbacks: Vec::new(),
         };
         let mut to = Translation {
             entries: Vec::new(),
@@ -357,6 +358,7 @@ impl Translation {
                 outcome,
                 last_words: String::new(),
                 stderr: String::new(),
+                files: Vec::new(),
             };
             self.push(at, ended);
         }
@@ -380,6 +382,7 @@ impl Translation {
                         session,
                         carried,
                         kind: TaskRunKind::Agent,
+                        agent: None,
                     },
                 );
                 let pid = line.data.get("pid").and_then(Value::as_u64);

@@ -1,8 +1,10 @@
 //! Prompts of runs.
 
+use goondan_protocol::task::PlanStepState;
+
 use crate::fact::{Answer, Origin, Provision};
 use crate::preamble::Preamble;
-use crate::state::{Asked, Note, State};
+use crate::state::{Asked, HandOver, Note, State};
 
 /// Prompt text after a run was lost.
 const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Check the current state \
@@ -15,6 +17,9 @@ const SESSION_LOST: &str = "Work on this has started, in a session that no longe
 /// Prompt text for an agent without memory of earlier work.
 const BEGUN: &str = "Work on this has started, but you do not remember it. Check the contents of \
     this directory and continue from there.";
+
+/// Indentation of quoted text, because a tag of a block counts only at the start of a line.
+const QUOTED: &str = "    ";
 
 /// Prompt of the next run. A resumed session receives the changes since its last run; any other
 /// receives the whole task (`AGENT-3`): description, answers, provided dependencies, approved
@@ -53,12 +58,15 @@ pub(crate) fn prompt_of(state: &State, preamble: &Preamble, is_resumed: bool) ->
 
 /// Progress of the task, for an agent without memory of it.
 fn progress_so_far(state: &State) -> String {
-    let begun = if state.is_session_lost {
-        SESSION_LOST
-    } else {
-        BEGUN
+    let mut text = match &state.hand_over {
+        _ if state.is_session_lost => format!("{SESSION_LOST}\n"),
+        None => format!("{BEGUN}\n"),
+        Some(before) => format!(
+            "Another agent, `{}`, worked on this until it reached its usage limit. You continue \
+             its work. Check the contents of this directory and continue from there.\n",
+            before.from
+        ),
     };
-    let mut text = format!("{begun}\n");
     if state.current_phase > 1 {
         let approved = state.current_phase - 1;
         text.push_str(&format!("Phases approved so far: {approved}.\n"));
@@ -67,6 +75,45 @@ fn progress_so_far(state: &State) -> String {
         text.push_str("Documents so far:\n");
         for document in &state.documents {
             text.push_str(&format!("- {document}\n"));
+        }
+    }
+    if let Some(before) = &state.hand_over {
+        text.push_str(&work_before(state, before));
+    }
+    text
+}
+
+/// Work of the agent before, for the agent that continues it (`AGENT-8`).
+fn work_before(state: &State, before: &HandOver) -> String {
+    let mut text = String::new();
+    if !state.changed_files.is_empty() {
+        text.push_str("Files changed so far:\n");
+        for file in &state.changed_files {
+            text.push_str(&format!("- {file}\n"));
+        }
+    }
+    if !state.plan.is_empty() {
+        text.push_str("The plan so far:\n");
+        for step in &state.plan {
+            let done = match step.state {
+                PlanStepState::Completed => "done",
+                PlanStepState::InProgress => "in progress",
+                PlanStepState::Pending => "pending",
+            };
+            text.push_str(&format!("- {} ({done})\n", step.title));
+        }
+    }
+    let said = [
+        ("Its HANDOFF", state.handed_off.as_deref()),
+        ("Its last message", Some(before.last_words.as_str())),
+    ];
+    for (what, said) in said {
+        let said = said.filter(|said| !said.trim().is_empty());
+        if let Some(said) = said {
+            text.push_str(&format!("{what}:\n"));
+            for line in said.lines() {
+                text.push_str(&format!("{QUOTED}{line}\n"));
+            }
         }
     }
     text

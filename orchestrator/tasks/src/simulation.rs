@@ -16,12 +16,16 @@ use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_cli_agents::{Event, PermissionRequest, RefusedBlock, Reset, RunResult};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, read_all};
 use goondan_protocol::control::TaskProposal;
+use goondan_protocol::ids::AgentName;
 use goondan_protocol::task::{NotifyOn, PlanStep, PlanStepState, TaskChecks, TaskSource};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Usage;
 
-use crate::fact::{Answer, Budget, Entry, Fact, NewTask, Notification, Provision, Runtime, TaskId};
-use crate::machine::{Delivery, Effect, Input, Task};
+use crate::fact::{
+    Answer, Budget, Entry, Fact, FallbackAgent, NewTask, Notification, Outcome, Provision, Runtime,
+    TaskId,
+};
+use crate::machine::{AgentProfile, Delivery, Effect, Input, Task};
 use crate::state::{Asked, Note, Stage, State, Status};
 use crate::work_area::WorkArea;
 
@@ -89,11 +93,21 @@ impl World {
                 setup: seed % 8 == 2,
                 verify: !seed.is_multiple_of(3) && seed % 8 >= 2,
             },
+            fallbacks: if seed % 8 < 5 {
+                let others = AGENTS.iter().skip(1).map(|name| FallbackAgent {
+                    agent: name.parse().unwrap(),
+                    tells_result: true,
+                });
+                others.collect()
+            } else {
+                Vec::new()
+            },
         };
         let (root, now) = (Path::new(ROOT), Timestamp::from_unix_millis(0));
         let folder = disk.folder(root);
         let made = WorkArea::create(&disk, folder.as_ref(), root, new, None, now);
-        let (area, task) = made.unwrap();
+        let (area, mut task) = made.unwrap();
+        task.set_agents(agents());
         let facts = history(&disk);
         Self {
             random: fastrand::Rng::with_seed(seed),
@@ -153,8 +167,23 @@ impl World {
 
     fn carry_out(&mut self, effect: &Effect) {
         match *effect {
-            Effect::StartRun { run, .. } => {
+            Effect::StartRun {
+                run,
+                ref session,
+                ref prompt,
+                kind,
+                ..
+            } => {
                 assert_eq!(self.process, None, "two runs at a time");
+                let state = self.state();
+                if let Some(before) = &state.hand_over
+                    && state.has_begun
+                    && kind.is_agent()
+                {
+                    let is_told = prompt.contains(&format!("Another agent, `{}`", before.from));
+                    let is_new = session.is_none() && !state.is_session_lost;
+                    assert_eq!(is_told, is_new, "{prompt}");
+                }
                 assert!(self.runs.insert(run), "run {run} is started twice");
                 assert!(!self.state().status().is_final(), "a run after the end");
                 self.process = Some((run, false));
@@ -250,6 +279,7 @@ impl World {
         self.disk = self.disk.after_crash(crash);
         let (area, task, _) = WorkArea::load(&self.disk, Path::new(ROOT)).unwrap();
         (self.area, self.task) = (area, task);
+        self.task.set_agents(agents());
         let found = history(&self.disk);
         assert!(found.starts_with(&self.facts), "acknowledged data is lost");
         self.facts = found;
@@ -381,6 +411,16 @@ impl World {
         if self.random.u8(..12) == 0 {
             self.disk
                 .crash_at(self.disk.calls() + self.random.u64(1..12));
+        }
+        // A program whose limit is reached usually exits before anything else happens.
+        let has_choice = !self.state().task.fallbacks.is_empty();
+        if let Some((run, _)) = self.process.filter(|_| has_choice)
+            && self.random.u8(..8) == 0
+        {
+            let reset = Reset::After(Duration::from_secs(self.random.u64(..9999)));
+            let event = Event::RateLimit(reset);
+            self.feed(Input::Told { run, event });
+            return self.exit();
         }
         let phase = self.random.u32(..PHASES + 2);
         match self.random.u8(..21) {
@@ -557,6 +597,51 @@ impl World {
     }
 }
 
+/// Agents of a task with several.
+const AGENTS: [&str; 3] = ["coder", "codex", "gemini"];
+
+fn agents() -> BTreeMap<AgentName, AgentProfile> {
+    let names = AGENTS.iter().map(|name| name.parse().unwrap());
+    names.map(|name| (name, AgentProfile::default())).collect()
+}
+
+/// Checks that each change of the agent follows a limit of the one before that is still reached,
+/// and that the first run after it begins a session. Returns the number of changes.
+fn check_changes(facts: &[Entry], seed: u64) -> usize {
+    let mut changes = 0;
+    let mut agent = AGENTS[0].to_owned();
+    let mut limits: BTreeMap<String, Timestamp> = BTreeMap::new();
+    let mut is_new = false;
+    for entry in facts {
+        match &entry.fact {
+            Fact::RunEnded {
+                outcome: Outcome::RateLimited(until),
+                ..
+            } => {
+                limits.insert(agent.clone(), *until);
+            }
+            Fact::AgentChanged { from, to, until } => {
+                assert_eq!(from.as_str(), agent, "seed {seed}");
+                assert_eq!(limits.get(&agent), Some(until), "seed {seed}");
+                assert_ne!(from, to, "seed {seed}");
+                agent = to.as_str().to_owned();
+                (is_new, changes) = (true, changes + 1);
+            }
+            Fact::RunRequested {
+                agent: Some(of),
+                session,
+                ..
+            } => {
+                assert_eq!(of.as_str(), agent, "seed {seed}");
+                assert!(!is_new || session.is_none(), "seed {seed}: {session:?}");
+                is_new = false;
+            }
+            _ => {}
+        }
+    }
+    changes
+}
+
 fn complete(phase: u32) -> Event {
     let documents = Vec::new();
     Event::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
@@ -582,7 +667,7 @@ fn task_7_whole_lives_lose_nothing_and_do_nothing_twice() {
         Err(_) => 300,
     };
     let (mut ends, mut crashes, mut answers) = (BTreeSet::new(), 0, 0);
-    let (mut tellings, mut sayings) = (0, 0);
+    let (mut tellings, mut sayings, mut changes) = (0, 0, 0);
     for seed in 0..seeds {
         let mut world = World::new(seed);
         for _ in 0..120 {
@@ -617,6 +702,7 @@ fn task_7_whole_lives_lose_nothing_and_do_nothing_twice() {
             assert_eq!(lost, None, "seed {seed}: {told:?}");
         }
         sayings += messages.len();
+        changes += check_changes(&world.facts, seed);
         let (_, again, _) = WorkArea::load(&world.disk, Path::new(ROOT)).unwrap();
         assert_eq!(again.state(), state, "seed {seed}");
         ends.insert(state.status());
@@ -627,7 +713,7 @@ fn task_7_whole_lives_lose_nothing_and_do_nothing_twice() {
     let all = [Status::Completed, Status::Failed, Status::Cancelled];
     assert_eq!(ends, all.into(), "not every end was met");
     assert!(
-        crashes > 100 && answers > 200 && tellings > 300 && sayings > 200,
-        "{crashes} crashes, {answers} answers, {tellings} tellings, {sayings} messages"
+        crashes > 100 && answers > 200 && tellings > 300 && sayings > 200 && changes > 50,
+        "{crashes} crashes, {answers} answers, {tellings} tellings, {sayings} messages, {changes} changes of the agent"
     );
 }

@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_cli_agents::blocks::{DependencyRequest, ErrorKind, UserQuestion};
 use goondan_protocol::control::TaskDrill;
+use goondan_protocol::ids::AgentName;
 use goondan_protocol::task::{PlanStep, TaskRunKind};
 use goondan_protocol::time::Timestamp;
 
 use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
 use crate::limits::REWORKS_KEPT;
 
+mod agents;
 mod notifications;
 mod plan;
 mod proposal;
 mod tokens;
 
+pub use agents::{AgentUsage, HandOver, UsageSlot};
 pub use goondan_protocol::task::TaskStatus as Status;
 pub use notifications::{Stage, Told};
 pub use tokens::{Taken, TokenEntry, Tokens};
@@ -138,6 +141,18 @@ pub struct State {
     /// The current run.
     pub run: Option<Run>,
     pub(crate) runs: u64,
+    /// Agent of its runs.
+    pub(crate) agent: AgentName,
+    /// The work of the agent before, for the current one.
+    pub(crate) hand_over: Option<HandOver>,
+    /// Limits and usage of its agents.
+    pub(crate) agents: BTreeMap<AgentName, AgentUsage>,
+    /// Agent of the last recorded usage, with its model.
+    charged: Option<(AgentName, Option<String>)>,
+    /// Files that its agents changed, as their programs report them.
+    pub(crate) changed_files: BTreeSet<String>,
+    /// Last HANDOFF of its agent.
+    pub(crate) handed_off: Option<String>,
     /// Session that the next run resumes.
     pub session: Option<String>,
     sessions: BTreeSet<String>,
@@ -200,6 +215,12 @@ impl State {
     #[must_use]
     pub fn new(task: NewTask, at: Timestamp) -> Self {
         Self {
+            agent: task.agent.clone(),
+            hand_over: None,
+            agents: BTreeMap::new(),
+            charged: None,
+            changed_files: BTreeSet::new(),
+            handed_off: None,
             task,
             created_at: at,
             started_at: None,
@@ -326,7 +347,8 @@ impl State {
         let at = entry.timestamp;
         self.updated_at = self.updated_at.max(at);
         match &entry.fact {
-            Fact::TaskCreated(_) | Fact::WorkHandedOff { .. } => {}
+            Fact::TaskCreated(_) => {}
+            Fact::WorkHandedOff { text } => self.handed_off = Some(text.clone()),
             Fact::NodeEntered { node } => {
                 if let Some(before) = self.node.replace(node.clone()) {
                     self.notes.push(Note::Moved(before));
@@ -347,6 +369,7 @@ impl State {
                 session,
                 carried,
                 kind,
+                ..
             } => {
                 self.run = Some(Run {
                     number: *run,
@@ -400,16 +423,22 @@ impl State {
                 outcome,
                 last_words,
                 stderr,
+                files,
             } => {
+                self.note_changed(files);
                 self.last_run = Some(LastRun {
                     number: *run,
                     outcome: outcome.clone(),
                     last_words: last_words.clone(),
                     stderr: stderr.clone(),
                 });
-                self.run_ended(outcome);
+                self.run_ended(outcome, at);
             }
-            Fact::RetryPlanned { at } => self.not_before = Some(*at),
+            Fact::AgentChanged { from, to, .. } => self.agent_changed(from, to),
+            Fact::RetryPlanned { at, is_limited } => {
+                self.not_before = Some(*at);
+                self.is_rate_limited |= is_limited;
+            }
             Fact::PhaseStarted { phase } => {
                 self.current_phase = *phase;
                 self.started_at.get_or_insert(at);
@@ -538,7 +567,9 @@ impl State {
                 session,
             } => {
                 let phase = phase.unwrap_or(self.current_phase);
+                let before = self.tokens.total();
                 self.tokens.record(at, phase, counter, usage, *cost);
+                self.charge(at, &self.tokens.total().beyond(&before));
                 if let Some(session) = session {
                     self.tokens.record_session(counter, session);
                 }
@@ -673,7 +704,7 @@ impl State {
         matches!(ask, Some(Asked::Question(Origin::Supervisor, _, Some(Answer::Person(text)))) if text == GIVE_UP)
     }
 
-    fn run_ended(&mut self, outcome: &Outcome) {
+    fn run_ended(&mut self, outcome: &Outcome, at: Timestamp) {
         let run = self.run.take();
         let kind = run.as_ref().map(|run| run.kind).unwrap_or_default();
         if !kind.is_agent() {
@@ -703,6 +734,8 @@ impl State {
                 self.notes.push(Note::OutcomeUnknown);
             }
             Outcome::RateLimited(until) => {
+                let agent = self.agents.entry(self.agent.clone()).or_default();
+                agent.limited(at, *until);
                 self.not_before = Some(*until);
                 self.is_rate_limited = true;
                 self.rate_limited += 1;

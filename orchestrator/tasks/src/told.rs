@@ -239,6 +239,7 @@ impl State {
                 stderr: run.stderr.clone(),
             }),
             not_before: self.not_before,
+            agents: self.told_agents(),
             session: self.session.clone(),
             model: self.model.clone(),
             budget: self.task.budget,

@@ -135,6 +135,7 @@ fn level(fact: &Fact) -> LogLevel {
         | Fact::ProtocolRefused { .. }
         | Fact::DocumentsMissing { .. }
         | Fact::SessionLost { .. }
+        | Fact::AgentChanged { .. }
         | Fact::RunEnded { .. }
         | Fact::ProposalMade {
             problem: Some(_), ..
@@ -160,10 +161,23 @@ fn detail(fact: &Fact) -> String {
         Fact::RunRequested { run, kind, .. } if !kind.is_agent() => {
             format!("run {run}, {}", kind.as_str())
         }
-        Fact::RunRequested { run, session, .. } => match session {
-            Some(session) => format!("run {run}, resumes session {session}"),
-            None => format!("run {run}"),
-        },
+        Fact::RunRequested {
+            run,
+            session,
+            agent,
+            ..
+        } => {
+            let agent = agent
+                .as_ref()
+                .map_or_else(String::new, |agent| format!(" of {agent}"));
+            match session {
+                Some(session) => format!("run {run}{agent}, resumes session {session}"),
+                None => format!("run {run}{agent}"),
+            }
+        }
+        Fact::AgentChanged { from, to, until } => {
+            format!("{to} continues, because the usage limit of {from} is reached until {until}")
+        }
         Fact::AgentStarted { run, pid, .. } => match pid {
             Some(pid) => format!("run {run}, process {pid}"),
             None => format!("run {run}"),
@@ -181,7 +195,10 @@ fn detail(fact: &Fact) -> String {
             None => session.clone(),
         },
         Fact::RunEnded { run, outcome, .. } => format!("run {run}: {}", outcome_words(outcome)),
-        Fact::RetryPlanned { at } => format!("not before {at}"),
+        Fact::RetryPlanned { at, is_limited } if *is_limited => {
+            format!("not before {at}: the usage limits of all agents are reached")
+        }
+        Fact::RetryPlanned { at, .. } => format!("not before {at}"),
         Fact::PhaseStarted { phase } if *phase == 0 => String::new(),
         Fact::PhaseStarted { phase }
         | Fact::PhaseCompleted { phase, .. }

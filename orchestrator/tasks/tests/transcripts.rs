@@ -28,6 +28,7 @@ fn new_task(description: String, format: Format, total_phases: u32) -> NewTask {
         created_by: None,
         source: Default::default(),
         checks: Default::default(),
+        fallbacks: Vec::new(),
     }
 }
 

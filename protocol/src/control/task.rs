@@ -43,6 +43,10 @@ pub struct CreateTask {
     /// Source of its files; by default its agent's `runtime.source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<TaskSource>,
+    /// Agents that continue while its agent's usage limit is reached, in order; by default its
+    /// agent's `runtime.fallbacks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallbacks: Option<Vec<AgentName>>,
     /// True to start it immediately.
     #[serde(default)]
     pub start: bool,
@@ -553,6 +557,9 @@ pub struct TaskDetail {
     /// Earliest start of the next run, if it is delayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
+    /// Its agents in order of preference, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<TaskAgent>,
     /// The session of its program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
@@ -577,6 +584,20 @@ pub struct TaskDetail {
     pub notifications: Vec<TaskNotification>,
     /// The last lines of its history, in words, the newest last.
     pub recent: Vec<TaskHappening>,
+}
+
+/// One of several agents of a task (`AGENT-8`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskAgent {
+    /// Its name.
+    pub name: AgentName,
+    /// True if the task's runs use it now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_current: bool,
+    /// Reset time of the last usage limit that it reached in this task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_until: Option<Timestamp>,
 }
 
 /// Result of a run, with the last words of its program (`AGENT-6`).

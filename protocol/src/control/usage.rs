@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::budget::BudgetState;
 use crate::ids::{AgentName, WorkspaceId};
 use crate::limits::MAX_USAGE_PAGE;
-use crate::time::Day;
-use crate::usage::{MicroUsd, Spending};
+use crate::task::AgentAccount;
+use crate::time::{Day, Timestamp};
+use crate::usage::{MicroUsd, Spending, Usage};
 
 use super::paging::page_of;
 
@@ -98,6 +99,30 @@ pub struct UsageReport {
     /// Current state of the budgets: those of whole workspaces first, then those closest to their
     /// limits.
     pub budgets: Vec<BudgetState>,
+    /// Accounts of the coding agents, by program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accounts: Vec<AccountUsage>,
+}
+
+/// Current usage window of a coding agent's account (`AGENT-8`). It begins when the account's last
+/// known limit was reset, and counts the tasks of all workspaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccountUsage {
+    /// The account.
+    pub account: AgentAccount,
+    /// Agents that use it.
+    pub agents: Vec<AgentName>,
+    /// Reset time of its limit; absent if no limit is reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_until: Option<Timestamp>,
+    /// Start of the window; absent if no limit was reset yet. Usage is known for eight days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Tokens in the window.
+    pub usage: Usage,
+    /// Cost in the window, as far as the program reports it.
+    pub cost_micro_usd: MicroUsd,
 }
 
 /// One sum.
@@ -195,6 +220,7 @@ impl ReadUsage {
             total,
             unreadable: 0,
             budgets: Vec::new(),
+            accounts: Vec::new(),
         }
     }
 }

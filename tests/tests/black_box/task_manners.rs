@@ -257,6 +257,90 @@ fn agent_2_calls_of_goondans_tools_count_once_beside_the_same_blocks() {
     });
 }
 
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of the test need not be durable"
+)]
+fn agent_8_at_a_limit_another_program_continues_with_a_hand_over() {
+    let home = cli_agents::home(&[Manner::Limit, Manner::Honest]);
+    let daemon = Daemon::serving(&home);
+    let first = agent_name(Format::Claude, Manner::Limit);
+    let second = agent_name(Format::Codex, Manner::Honest);
+    let new = |task: &str, phases: &str| {
+        let new = ["task", "new", task, "--id", task, "--phases", phases];
+        let agents = ["--agent", &first, "--fallback", &second];
+        let more = ["--description", "Build a shop."];
+        home.gdn(&[&new[..], &agents[..], &more[..]].concat())
+            .exits(0);
+    };
+    new("shop", "1");
+    // The first program never gets there.
+    let area = work_area(&home, "shop");
+    fs::write(area.join("hold-told"), "").unwrap();
+    home.gdn(&["task", "start", "shop"]).exits(0);
+    wait_until("the second program asks", || {
+        diary(&area).contains(&"held told".to_owned())
+            && listed(&home)["shop"]["status"] == "waiting_question"
+    });
+    drop(daemon.kill());
+    fs::remove_file(area.join("hold-told")).unwrap();
+    let _daemon = Daemon::start(&home);
+    let is = |task: &str, status: &str| listed(&home)[task]["status"] == status;
+    wait_until("the run is lost", || {
+        outcomes(&home, "shop").len() == 2 && is("shop", "waiting_question")
+    });
+    home.gdn(&["task", "answer", "shop", READERS[0]]).exits(0);
+    wait_until("it is done", || is("shop", "waiting_review"));
+    let runs = events(&home, "shop", "run_requested");
+    let agents: Vec<&Value> = runs.iter().map(|run| &run["agent"]).collect();
+    assert_eq!(agents, [&first, &second, &second]);
+    let sessions: Vec<bool> = runs.iter().map(|run| run["session"].is_string()).collect();
+    assert_eq!(sessions, [false, false, true], "{runs:?}");
+    assert_eq!(events(&home, "shop", "agent_changed").len(), 1);
+    let diary = diary(&area);
+    let heard = diary.iter().filter(|line| *line == "heard hand-over");
+    assert_eq!(heard.count(), 1, "{diary:?}");
+    let why = format!("{second} continues, because the usage limit of {first} is reached until");
+    home.gdn(&["task", "logs", "shop"])
+        .exits(0)
+        .prints(&[&why, &format!("run 2 of {second}")]);
+    let shown = home.gdn(&["task", "show", "shop"]).exits(0);
+    shown.prints(&[&second, &format!("{first} (limit until ")]);
+    home.gdn(&["task", "approve", "shop"]).exits(0);
+    // Another task does not try the first program.
+    new("stall", "0");
+    home.gdn(&["task", "start", "stall"]).exits(0);
+    wait_until("both are completed", || {
+        is("shop", "completed") && is("stall", "completed")
+    });
+    let runs = events(&home, "stall", "run_requested");
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert_eq!(runs[0]["agent"], second);
+    let usage = home.gdn_json(&["usage"]);
+    let account = |agent: &str| {
+        let accounts = usage["accounts"].as_array().unwrap().iter();
+        let mut of_agent = accounts.filter(|account| account["agents"][0] == agent);
+        of_agent.next().unwrap().clone()
+    };
+    let (limited, open) = (account(&first), account(&second));
+    assert!(limited["limitedUntil"].is_string(), "{limited}");
+    assert_eq!(limited["usage"]["inputTokens"], 10, "{limited}");
+    assert!(open["limitedUntil"].is_null(), "{open}");
+    // Two of its three runs had a result.
+    assert_eq!(open["usage"]["inputTokens"], 20, "{open}");
+    assert_eq!(open["usage"]["outputTokens"], 10, "{open}");
+    let by_agent = usage["rows"].as_array().unwrap().iter();
+    let by_agent: Vec<&Value> = by_agent.map(|row| &row["key"]).collect();
+    assert!(
+        by_agent.contains(&&Value::from(first.clone()))
+            && by_agent.contains(&&Value::from(second.clone())),
+        "{by_agent:?}"
+    );
+    let shown = home.gdn(&["usage"]).exits(0);
+    shown.prints(&["ACCOUNT", "until 2", "open"]);
+}
+
 /// A program that cannot resume a session, and whose key is invalid at first.
 const PROGRAM_WITHOUT_SESSION: &str = "#!/bin/sh
 runs=$(ls prompt-* 2>/dev/null | wc -l)

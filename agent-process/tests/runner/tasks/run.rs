@@ -55,6 +55,8 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
             deliver: Default::default(),
             setup: Vec::new(),
             verify: Vec::new(),
+            fallbacks: Vec::new(),
+            account: Default::default(),
             sandbox: SandboxPolicy::off(),
         },
         work_area: site.work.clone(),

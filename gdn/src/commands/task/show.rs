@@ -157,11 +157,22 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
     if !detail.plan.is_empty() {
         table.field("Plan", plan_of(&detail.plan));
     }
+    let current = detail.agents.iter().find(|agent| agent.is_current);
+    let agent = current.map_or(&info.agent, |agent| &agent.name);
     let agent = match &detail.model {
-        Some(model) => format!("{} ({})", info.agent, text::one_line(model)),
-        None => info.agent.to_string(),
+        Some(model) => format!("{agent} ({})", text::one_line(model)),
+        None => agent.to_string(),
     };
     table.field("Agent", agent);
+    if !detail.agents.is_empty() {
+        let agents = detail.agents.iter().map(|agent| {
+            let limit = agent.limited_until.filter(|until| *until > now);
+            let limit = limit.map(|until| format!(" (limit until {})", text::clock(until)));
+            format!("{}{}", agent.name, limit.unwrap_or_default())
+        });
+        let agents: Vec<String> = agents.collect();
+        table.field("Agents", agents.join(", "));
+    }
     if let Some(key) = &info.created_by {
         table.field("Made", format!("by the agent of {key}"));
     }
@@ -459,6 +470,7 @@ mod tests {
             step: Some("Writing".to_owned()),
             plan: plan(),
             run: None,
+            agents: Vec::new(),
             runs: 1,
             last_run: Some(TaskLastRun {
                 number: 1,

@@ -1,6 +1,6 @@
 //! The agents that are programs, and work for tasks (`TASK-8`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use goondan_protocol::ids::AgentName;
@@ -33,7 +33,45 @@ pub(super) fn resolve(
             agents.insert(definition.name.clone(), definition);
         }
     }
+    for written in &resources.cli_agents {
+        if agents.contains_key(&written.value.name) {
+            check_fallbacks(&written.value, &agents, membership, resources, report);
+        }
+    }
     agents
+}
+
+/// Checks that the agents that continue a task are other programs of the swarm.
+fn check_fallbacks(
+    written: &CliAgentSpec,
+    agents: &BTreeMap<AgentName, CliAgentDefinition>,
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut Report,
+) {
+    let mut known = BTreeSet::from([written.name.as_str()]);
+    for reference in &written.fallbacks {
+        if resources.names.check(reference, report).is_none() {
+            continue;
+        }
+        let name = reference.name.as_str();
+        let is_program = agents.keys().any(|agent| agent.as_str() == name);
+        let (message, help) = if !known.insert(name) {
+            (
+                format!("Agent `{name}` already works on these tasks"),
+                "remove it from `fallbacks`",
+            )
+        } else if !is_program && membership.is_complete() {
+            (
+                format!("Agent `{name}` is not an agent of the swarm with `runtime.kind: cli`"),
+                "write an Agent that is a program, and add it to the Swarm's `agents`",
+            )
+        } else {
+            continue;
+        };
+        let problem = Problem::new(codes::INVALID_VALUE, reference.place, message);
+        report.add(problem.help(help));
+    }
 }
 
 fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDefinition {
@@ -44,6 +82,8 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
     }
     let mut environment = cli_presets::environment(level);
     environment.extend(written.environment.clone());
+    let fallbacks = written.fallbacks.iter();
+    let fallbacks = fallbacks.map(|reference| AgentName::new(&reference.name).ok());
     let (session_model, session_mode) = written.program.session_settings();
     CliAgentDefinition {
         name: written.name.clone(),
@@ -65,6 +105,8 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
         deliver: written.of_project.deliver,
         setup: written.of_project.setup.clone(),
         verify: written.of_project.verify.clone(),
+        fallbacks: fallbacks.flatten().collect(),
+        account: written.account.clone(),
         sandbox,
     }
 }

@@ -1,6 +1,6 @@
 //! An Agent of `runtime.kind: cli`: a program that works for tasks (`TASK-8`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::budget::Budget;
@@ -9,8 +9,8 @@ use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{
-    AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, SecretVariables, TaskDelivery, TaskSource,
-    ToolsBy,
+    AgentAccount, AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, SecretVariables,
+    TaskDelivery, TaskSource, ToolsBy,
 };
 
 use super::cli_presets::{Choices, PRESET_NAMES, Preset, find_preset};
@@ -19,11 +19,13 @@ use super::process_limits::BYTES_PER_MIB;
 use super::{Context, budgets, notify, process_limits, sandbox, value};
 use crate::codes;
 use crate::fields::{Fields, Located, text};
+use crate::kind::Kind;
 use crate::limits::{
-    DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES, MAX_PREAMBLE_BYTES,
-    MAX_TASK_DISK_MIB,
+    DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES, MAX_FALLBACK_AGENTS,
+    MAX_PREAMBLE_BYTES, MAX_TASK_DISK_MIB,
 };
 use crate::project_files::ProjectFiles;
+use crate::reference::Reference;
 use crate::report::{Place, Problem};
 use crate::shape::{Content, Default, Field, Rule, Shape};
 use crate::tree::Value;
@@ -176,6 +178,12 @@ static RUNTIME: Shape = Shape::of(
         )
         .or(Default::Text(APPLY)),
         Field::optional(
+            "fallbacks",
+            Content::List(&Content::Reference(Kind::AGENT)),
+            "Agents that are programs, and that continue a task, in order, while this agent's usage \
+             limit is reached; `gdn task new --fallback` overrides it for one task.",
+        ),
+        Field::optional(
             "setup",
             Content::List(&Content::Text),
             "A command, with arguments, that prepares a task's copy of the project once, before the agent starts.",
@@ -221,6 +229,9 @@ pub(crate) struct CliAgentSpec {
     pub(crate) limits: ProcessLimits,
     pub(crate) disk_bytes: Option<u64>,
     pub(crate) of_project: OfProject,
+    /// Agents that continue its tasks.
+    pub(crate) fallbacks: Vec<Reference>,
+    pub(crate) account: AgentAccount,
     /// Budgets of its tasks.
     pub(crate) budgets: Vec<Located<Budget>>,
     pub(crate) sandbox: sandbox::Written,
@@ -253,6 +264,8 @@ pub(crate) fn read(
         limits,
         disk_bytes,
         of_project,
+        fallbacks,
+        account,
     } = runtime?;
     Some(CliAgentSpec {
         name: name?,
@@ -267,6 +280,8 @@ pub(crate) fn read(
         limits,
         disk_bytes,
         of_project,
+        fallbacks,
+        account,
         budgets,
         sandbox,
         notify,
@@ -284,6 +299,8 @@ struct Runtime {
     limits: ProcessLimits,
     disk_bytes: Option<u64>,
     of_project: OfProject,
+    fallbacks: Vec<Reference>,
+    account: AgentAccount,
 }
 
 /// Settings for the project's files in its tasks.
@@ -402,9 +419,11 @@ fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> R
         Program::Preset(known, _) => Some(known.program().to_owned()),
         Program::Written(written) => written.command.first().cloned(),
     });
-    if let Some(name) = name {
-        check_is_there(&name, place_of_program, cx);
+    if let Some(name) = &name {
+        check_is_there(name, place_of_program, cx);
     }
+    let account = account_of(name.as_deref(), login.as_ref(), &mut runtime);
+    let fallbacks = read_fallbacks(&mut runtime, cx);
     let preamble = runtime.text("preamble", &mut cx.report);
     let preamble = preamble.and_then(|path| read_preamble(&path, cx));
     let guide = runtime.text("guide", &mut cx.report);
@@ -425,7 +444,78 @@ fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> R
         limits,
         disk_bytes,
         of_project,
+        fallbacks,
+        account,
     }
+}
+
+/// The account of a program: its login directory, and the names of its secrets.
+fn account_of(
+    program: Option<&str>,
+    login: Option<&SandboxPath>,
+    runtime: &mut Fields<'_>,
+) -> AgentAccount {
+    let mut secrets: BTreeSet<String> = BTreeSet::new();
+    let key = runtime.get("key");
+    secrets.extend(key.and_then(|key| source_name(&key.node.value)));
+    if let Some(Value::Mapping(variables)) =
+        runtime.get("environment").map(|entry| &entry.node.value)
+    {
+        let names = variables.iter();
+        secrets.extend(names.filter_map(|variable| source_name(&variable.node.value)));
+    }
+    let program = Path::new(program.unwrap_or_default());
+    let program = program.file_name().unwrap_or_default();
+    AgentAccount {
+        program: program.to_string_lossy().into_owned(),
+        login: login.map(|login| login.as_path().to_owned()),
+        secrets: secrets.into_iter().collect(),
+    }
+}
+
+/// Name of the secret or variable that a `valueFrom` reads; `None` for a literal value.
+fn source_name(value: &Value) -> Option<String> {
+    let member = |value: &Value, name: &str| match value {
+        Value::Mapping(entries) => {
+            let mut entries = entries.iter();
+            let found = entries.find(|entry| entry.key == name);
+            found.map(|entry| entry.node.value.clone())
+        }
+        _ => None,
+    };
+    let text = |value: &Value, name: &str| match member(value, name)? {
+        Value::Text(text) => Some(text),
+        Value::Mapping(_) => match member(&member(value, name)?, "name")? {
+            Value::Text(text) => Some(format!("Secret/{text}")),
+            _ => None,
+        },
+        _ => None,
+    };
+    let source = member(value, "valueFrom")?;
+    if let Some(variable) = text(&source, "env") {
+        return Some(variable);
+    }
+    let secret = member(&source, "secretRef")?;
+    let (of, key) = (text(&secret, "ref")?, text(&secret, "key")?);
+    Some(format!("{of} {key}"))
+}
+
+/// Reads the agents that continue this agent's tasks; unreadable ones are skipped.
+fn read_fallbacks(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<Reference> {
+    let place = runtime.place_of("fallbacks");
+    let items = runtime.items("fallbacks", &mut cx.report);
+    if let Some(place) = place.filter(|_| items.len() > MAX_FALLBACK_AGENTS) {
+        let message = format!(
+            "`fallbacks` has {} entries; at most {MAX_FALLBACK_AGENTS} are allowed",
+            items.len()
+        );
+        cx.report
+            .add(Problem::new(codes::INVALID_VALUE, place, message).help("remove some"));
+    }
+    let items = items.into_iter();
+    let references = items
+        .filter_map(|(node, label, _)| Reference::read(node, &label, Kind::AGENT, &mut cx.report));
+    references.collect()
 }
 
 fn read_choice(

@@ -225,7 +225,7 @@ fn corpus() -> Vec<Value> {
             &json!({
                 "runtime": {
                     "kind": "cli", "command": ["x", "{prompt}"], "resume": ["x", "{session}", "{prompt}"],
-                    "format": "codex-json", "prompt": "argument",
+                    "format": "codex-json", "prompt": "argument", "fallbacks": ["Agent/known-program"],
                 },
             }),
         ),

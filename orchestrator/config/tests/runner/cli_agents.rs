@@ -371,6 +371,43 @@ fn task_8_a_project_of_programs_alone_has_nobody_who_answers() {
 }
 
 #[test]
+fn agent_8_an_account_is_a_login_directory_or_the_name_of_a_secret() {
+    let account = |runtime: &str| definition(runtime).account;
+    let unknown = account("preset: claude, environment: {A: b}");
+    assert_eq!(unknown.program, "claude");
+    assert!(!unknown.is_known());
+    let key = Project::with(&agent(
+        "preset: aider, key: {valueFrom: {env: KEY}}, environment: {B: {valueFrom: {env: OTHER}}}",
+    ));
+    let bundle = key.variable("KEY", "sk-1").variable("OTHER", "sk-2").load();
+    let account = &bundle.cli_agents().next().unwrap().account;
+    assert_eq!(account.secrets, ["KEY", "OTHER"]);
+    assert!(account.is_known());
+}
+
+#[test]
+fn agent_8_other_programs_continue_the_tasks_of_an_agent() {
+    let two =
+        |first: &str| agent(first) + "---\n" + &agent("preset: codex").replace("coder", "second");
+    let bundle = Project::new(&two("preset: claude, fallbacks: [Agent/second]")).load();
+    let first = bundle.cli_agent(&"coder".parse().unwrap()).unwrap();
+    assert_eq!(first.fallbacks, ["second".parse().unwrap()]);
+    for (fallbacks, problem) in [
+        ("Agent/coder", "`coder` already works on these tasks"),
+        ("Agent/second, Agent/second", "`second` already works"),
+        ("Agent/third", "`third`"),
+    ] {
+        let runtime = format!("preset: claude, fallbacks: [{fallbacks}]");
+        let told = only_problem(&Project::new(&two(&runtime)));
+        assert!(told.contains(problem), "{told}");
+    }
+    // An agent with a model cannot continue.
+    let model = Project::with(&agent("preset: claude, fallbacks: [Agent/helper]"));
+    let told = only_problem(&model);
+    assert!(told.contains("`helper`"), "{told}");
+}
+
+#[test]
 fn task_8_a_guide_stays_as_it_is() {
     let document = agent("preset: claude, guide: guides")
         .replace("spec: {", "spec: {sandbox: {write: [guides]}, ");

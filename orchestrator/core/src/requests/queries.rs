@@ -136,8 +136,11 @@ impl Core {
                 let budgets = workspaces
                     .iter()
                     .flat_map(|id| self.calls.budget_states(&self.fleet, id));
+                let budgets = budgets.collect();
+                let accounts = self.tasks.account_usage(&self.fleet, &workspaces);
                 let read = Read::Usage {
-                    budgets: budgets.collect(),
+                    budgets,
+                    accounts,
                     workspaces,
                     page: request,
                 };

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::disk::AfterLook;
 use super::entry::{Asker, Decision, Entry};
-use super::workers::worker_for;
+use super::workers::{fallbacks_for, worker_for};
 use super::{Space, Tasks, not_found, reading, refused};
 use crate::RequestToken;
 use crate::exchange::tasks::{Clear, FoundTask, LogPosition, NotCreated, RemovalFor};
@@ -351,6 +351,7 @@ impl Tasks {
     ) -> Result<TaskWork, ControlError> {
         let id = create.workspace_id;
         let worker = worker_for(fleet, &id, create.agent.as_ref())?;
+        let fallbacks = fallbacks_for(fleet, &id, &worker, create.fallbacks)?;
         let random = fleet.uuid();
         let space = self.spaces.entry(id.clone()).or_default();
         has_room(&id, space)?;
@@ -385,6 +386,7 @@ impl Tasks {
             budget: create.budget,
             tells_result: worker.tells_result,
             created_by: created_by.cloned(),
+            fallbacks,
         };
         let now = fleet.now().wall;
         let (task, created) = Task::create(new.clone(), now).map_err(|why| refused(&at, &why))?;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
 use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::state::State;
 
 use super::Tasks;
 use super::entry::Entry;
@@ -48,7 +49,15 @@ impl Tasks {
     pub(crate) fn take_spending(&mut self) -> Vec<TaskSpending> {
         let untold = std::mem::take(&mut self.accounting.untold);
         let spending = untold.iter().filter_map(|at| self.spending_of(at));
-        spending.collect()
+        let charged = spending.map(|mut spending| {
+            let state = self.entry(&spending.at).and_then(Entry::durable);
+            if let Some((agent, model)) = state.map(State::charged) {
+                spending.agent = agent.clone();
+                spending.model = model.map(ToOwned::to_owned);
+            }
+            spending
+        });
+        charged.collect()
     }
 
     /// Takes the tasks whose run waits for a budget decision.
@@ -71,7 +80,7 @@ impl Tasks {
         Some(TaskSpending {
             at: at.clone(),
             created_at: state.created_at(),
-            agent: state.task.agent.clone(),
+            agent: state.agent().clone(),
             created_by: state.task.created_by.clone(),
             model: state.model.clone(),
             total: state.tokens.total(),
@@ -99,7 +108,7 @@ impl Tasks {
 }
 
 /// True if the task is running or held by a budget.
-fn is_bound(state: &goondan_tasks::state::State) -> bool {
+fn is_bound(state: &State) -> bool {
     let is_held = state.status() == TaskStatus::Paused && state.waits_for().is_some();
     state.run.is_some() || is_held
 }

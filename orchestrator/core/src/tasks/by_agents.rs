@@ -93,6 +93,7 @@ impl Tasks {
                         ..TaskBudget::default()
                     },
                     source: None,
+                    fallbacks: None,
                     start: true,
                 };
                 self.create_for_agent(fleet, requester, create)

@@ -1,11 +1,11 @@
 //! One task, and its pending writes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use goondan_cli_agents::stream::Stream;
 use goondan_protocol::control::{TaskHappening, TaskInfo};
-use goondan_protocol::ids::{InstanceKey, WorkspaceId};
+use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use goondan_protocol::task::{TaskRunKind, TaskStatus};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Entry as Happened, Fact, Notification};
@@ -319,10 +319,10 @@ impl Entry {
         !is_written || matches!(self.body, Body::New(..))
     }
 
-    /// Updates its agent's configuration.
-    pub(super) fn set_agent(&mut self, agent: AgentProfile) {
+    /// Updates the configuration of its agents.
+    pub(super) fn set_agents(&mut self, agents: BTreeMap<AgentName, AgentProfile>) {
         if let Body::Open(task) = &mut self.body {
-            task.set_agent(agent);
+            task.set_agents(agents);
         }
     }
 

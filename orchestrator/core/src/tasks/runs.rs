@@ -9,11 +9,10 @@ use goondan_protocol::control::ControlError;
 use goondan_protocol::ipc::{ToOrchestrator, ToTask};
 use goondan_protocol::task::{
     CliAgentDefinition, TASK_OUTPUT_BYTES_MAX, TaskAssignment, TaskItemContent, TaskOutput,
-    TaskPermission, TaskTold,
+    TaskPermission, TaskRunKind, TaskTold,
 };
 use goondan_tasks::limits::CHECK_OUTPUT_CHARS_MAX;
-use goondan_tasks::machine::{AgentProfile, Input as TaskInput};
-use goondan_tasks::preamble::Preamble;
+use goondan_tasks::machine::Input as TaskInput;
 
 use super::Tasks;
 use super::conversing::converses;
@@ -162,9 +161,14 @@ impl Tasks {
         let Some(state) = entry.state() else {
             return;
         };
-        let name = state.task.agent.clone();
-        let tells_result = state.task.tells_result;
         let converses = converses(state);
+        let kind = entry.pending.as_ref().map(|pending| pending.order.kind);
+        // Its first agent's configuration has the commands that prepare and verify.
+        let name = match kind {
+            Some(TaskRunKind::Agent) => state.agent().clone(),
+            _ => state.task.agent.clone(),
+        };
+        let tells_result = state.tells_result();
         let Some(Pending { order, is_held, .. }) = entry.pending.take() else {
             return;
         };
@@ -173,9 +177,9 @@ impl Tasks {
         }
         let run = order.run;
         let agent = agent_of(fleet, at, &name).and_then(|agent| {
+            let kind = order.kind;
             // The result protocol was fixed when the task was created.
-            if agent.format.tells_result() == tells_result {
-                let kind = order.kind;
+            if !kind.is_agent() || agent.format.tells_result() == tells_result {
                 agent.for_run(kind).ok_or_else(|| {
                     let setting = kind.as_str();
                     format!("agent `{name}` no longer has `runtime.{setting}` in `goondan.yaml`")
@@ -466,22 +470,6 @@ impl Tasks {
 pub(super) fn is_ending(fleet: &Fleet, at: &TaskRef) -> bool {
     let workspace = fleet.workspace(&at.workspace_id);
     fleet.is_stopping() || workspace.map_or(true, |workspace| workspace.closing.is_some())
-}
-
-/// Configuration of a task's program; `None` if it is unknown, or the agent is of another kind.
-pub(super) fn profile_of(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<AgentProfile> {
-    let state = entry.state().filter(|state| !converses(state))?;
-    let workspace = fleet.workspace(&at.workspace_id).ok()?;
-    let agent = bundle_of(workspace).ok()?.cli_agent(&state.task.agent)?;
-    Some(AgentProfile {
-        resumes: !agent.resume.is_empty(),
-        preamble: match &agent.preamble {
-            None if agent.tools.is_certain() => Preamble::Tools,
-            None => Preamble::Usual,
-            Some(text) if text.trim().is_empty() => Preamble::None,
-            Some(text) => Preamble::Own(text.clone()),
-        },
-    })
 }
 
 /// The agent that works for a task, as the configuration has it now.

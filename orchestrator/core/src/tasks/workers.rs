@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use goondan_config::Bundle;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
+use goondan_protocol::limits::MAX_FALLBACK_AGENTS;
 use goondan_protocol::task::{CliAgentDefinition, TaskChecks, TaskSource};
-use goondan_tasks::fact::Runtime;
+use goondan_tasks::fact::{FallbackAgent, Runtime};
 use goondan_tasks::plain_area::PlainWorker;
 
 use crate::fleet::{Fleet, bundle_of};
@@ -81,6 +82,49 @@ impl From<Worker> for PlainWorker {
             tells_result: worker.tells_result,
         }
     }
+}
+
+/// The agents that continue a new task after its first agent: the named ones, or those of the
+/// first agent's configuration.
+pub(super) fn fallbacks_for(
+    fleet: &Fleet,
+    id: &WorkspaceId,
+    first: &Worker,
+    named: Option<Vec<AgentName>>,
+) -> Result<Vec<FallbackAgent>, ControlError> {
+    let bundle = bundle_of(fleet.workspace(id)?)?;
+    let own = bundle.cli_agent(&first.name);
+    let names = named.unwrap_or_else(|| own.map(|own| own.fallbacks.clone()).unwrap_or_default());
+    let refusal = |text: String, hint: &str| {
+        Err(ControlError::new(ErrorCode::TaskRefused, text).suggest(hint))
+    };
+    if own.is_none() && !names.is_empty() {
+        let text = format!("agent `{}` is not a program", first.name);
+        return refusal(text, "only programs can continue a task; omit `--fallback`");
+    }
+    if names.len() > MAX_FALLBACK_AGENTS {
+        let text = format!("more than {MAX_FALLBACK_AGENTS} agents to continue the task");
+        return refusal(text, "name fewer agents with `--fallback`");
+    }
+    let mut agents: Vec<FallbackAgent> = Vec::new();
+    for name in names {
+        if name == first.name || agents.iter().any(|known| known.agent == name) {
+            let text = format!("agent `{name}` is named twice");
+            return refusal(text, "name each agent of the task once");
+        }
+        let Some(agent) = bundle.cli_agent(&name) else {
+            let text = format!("agent `{name}` does not exist, or is not a program");
+            let programs = bundle.cli_agents().map(|agent| agent.name.as_str());
+            let programs: Vec<&str> = programs.collect();
+            let hint = format!("choose from: {}", programs.join(", "));
+            return Err(ControlError::new(ErrorCode::AgentNotFound, text).suggest(hint));
+        };
+        agents.push(FallbackAgent {
+            agent: name,
+            tells_result: agent.format.tells_result(),
+        });
+    }
+    Ok(agents)
 }
 
 /// The agent for a new task.

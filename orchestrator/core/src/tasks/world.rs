@@ -131,6 +131,8 @@ fn agent() -> CliAgentDefinition {
         deliver: Default::default(),
         setup: Vec::new(),
         verify: Vec::new(),
+        fallbacks: Vec::new(),
+        account: Default::default(),
         sandbox: SandboxPolicy::off(),
     }
 }

@@ -231,6 +231,7 @@ mod tests {
             created_by: None,
             source: Default::default(),
             checks: Default::default(),
+            fallbacks: Vec::new(),
         };
         Task::create(new, at()).unwrap().0
     }

@@ -55,6 +55,7 @@ impl Task {
         if !is_taken && is_sign {
             self.record(now, Fact::PromptTaken { run });
         }
+        self.note_files(&event);
         match event {
             // The next run cannot use it.
             Event::PassingSession { .. } => {}

@@ -141,6 +141,7 @@ impl Task {
                 session,
                 carried,
                 kind,
+                agent: None,
             },
         );
         self.effect(Effect::StartRun {
@@ -189,13 +190,15 @@ impl Task {
             outcome,
             last_words: String::new(),
             stderr: std::mem::take(&mut self.watch.stderr),
+            files: Vec::new(),
         };
         self.record(now, ended);
         self.watch = Watch::default();
         // The first lost attempt is repeated immediately.
         if is_lost && self.state.ended.is_none() && lost > 0 {
             let at = plus(now, RETRY_MS.saturating_mul(i64::from(lost)));
-            self.record(now, Fact::RetryPlanned { at });
+            let is_limited = false;
+            self.record(now, Fact::RetryPlanned { at, is_limited });
         }
     }
 

@@ -18,6 +18,7 @@ use crate::limits::{
 };
 
 mod agents;
+mod hand_over;
 mod messages;
 mod nodes;
 mod proposals;
@@ -42,6 +43,7 @@ fn new_task(phases: u32) -> NewTask {
         created_by: None,
         source: Default::default(),
         checks: Default::default(),
+        fallbacks: Vec::new(),
     }
 }
 
@@ -67,6 +69,12 @@ impl Driven {
             model: None,
         });
         driven
+    }
+
+    /// Configures its only agent.
+    fn with_agent(&mut self, agent: AgentProfile) {
+        let name = self.task.state().task.agent.clone();
+        self.task.set_agents([(name, agent)].into());
     }
 
     fn tries(&mut self, input: Input) -> Result<Vec<Effect>, Refused> {

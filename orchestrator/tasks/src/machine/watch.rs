@@ -42,6 +42,8 @@ pub(super) struct Watch {
     pub(super) last_words: LastWords,
     /// The last lines of its standard error.
     pub(super) stderr: String,
+    /// Files that it changed, for a task with several agents.
+    pub(super) files: Vec<String>,
     /// Requests of its program to its user, by request id. Requests that are not listed are
     /// permissions.
     pub(super) program_asks: BTreeMap<String, ProgramAsk>,
@@ -66,6 +68,7 @@ impl Default for Watch {
             is_answered: false,
             last_words: LastWords::default(),
             stderr: String::new(),
+            files: Vec::new(),
             program_asks: BTreeMap::new(),
         }
     }

@@ -19,7 +19,8 @@ pub struct Taken {
 }
 
 impl Taken {
-    fn add(&mut self, other: &Self) {
+    /// Adds an amount.
+    pub fn add(&mut self, other: &Self) {
         self.usage.add(&other.usage);
         self.cost = self.cost.plus(other.cost);
     }

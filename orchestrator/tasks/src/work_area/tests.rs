@@ -38,6 +38,7 @@ fn new_task() -> NewTask {
         created_by: None,
         source: Default::default(),
         checks: Default::default(),
+        fallbacks: Vec::new(),
     }
 }
 

@@ -27,7 +27,7 @@ fn work_complete() -> Event {
 #[test]
 fn agent_3_a_run_without_a_session_gets_the_whole_task() {
     let mut task = Driven::idle(2);
-    task.task.set_agent(AgentProfile {
+    task.with_agent(AgentProfile {
         resumes: false,
         ..AgentProfile::default()
     });
@@ -86,7 +86,7 @@ fn agent_3_a_run_without_a_session_gets_the_whole_task() {
 #[test]
 fn agent_2_the_first_prompt_explains_the_protocol() {
     let mut task = Driven::idle(3);
-    task.task.set_agent(AgentProfile {
+    task.with_agent(AgentProfile {
         preamble: Preamble::Usual,
         ..AgentProfile::default()
     });
