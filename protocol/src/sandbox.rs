@@ -3,7 +3,6 @@
 //!
 //! These types are data. The crate `goondan-confinement` makes the kernel enforce them.
 
-mod network;
 mod own;
 mod reachable_host;
 mod right;
@@ -13,10 +12,22 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use network::Network;
 pub use own::OwnSandbox;
 pub use reachable_host::{Host, InvalidHost, ReachableHost};
 pub use right::{Facts, Right};
+
+/// Network access (`SEC-3`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// No network.
+    #[default]
+    None,
+    /// Everything the machine can reach, including its own services.
+    Any,
+    /// Only these hosts, through a proxy. Requires the level `full`.
+    Allow(Vec<ReachableHost>),
+}
 
 /// Confinement level of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,6 @@
 //! open calls, so a crash or hang of a module only fails its calls.
 
 pub(crate) mod process;
-mod program;
 pub(crate) mod wire;
 
 use std::collections::BTreeMap;
@@ -30,7 +29,7 @@ use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use super::pipe::Surroundings;
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
-pub(crate) use program::HostProgram;
+pub(crate) use process::HostProgram;
 
 use process::{Happened, Process, happening, log};
 use wire::{Context, FromHost, HostLine, LogLevel, Thrown, ToHost};

@@ -4,11 +4,11 @@ use goondan_protocol::task::{PlanStep, PlanStepState};
 
 use crate::blocks::{Found, Scanner};
 use crate::event::{Event, RefusedBlock};
-use crate::format::Format;
 use crate::limits::{JSON_LINE_BYTES_MAX, NOISE_CHARS_MAX, TEXT_LINE_BYTES_MAX};
 use crate::lines::{Line, Lines, text_of};
 use crate::stderr::Stderr;
 use crate::tool::Calls;
+use goondan_protocol::task::AgentFormat as Format;
 
 mod acp;
 mod acp_tool;

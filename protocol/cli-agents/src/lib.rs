@@ -29,7 +29,6 @@
 pub mod blocks;
 mod event;
 pub mod failure;
-mod format;
 pub mod formats;
 pub mod limits;
 pub mod lines;
@@ -46,7 +45,6 @@ pub use event::{
     AskedChoice, Consent, Event, PermissionOption, PermissionRequest, RefusedBlock, Reset,
     RunResult, ToolActivity, ToolDetail, ToolKind,
 };
-pub use format::Format;
 pub use formats::{Parser, Setup};
-pub use goondan_protocol::task::ToolState;
+pub use goondan_protocol::task::{AgentFormat as Format, ToolState};
 pub use stderr::telling_line;

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::event::PermissionRequest;
-use crate::format::Format;
 use crate::tools::{SERVER, ToolServer};
+use goondan_protocol::task::AgentFormat as Format;
 
 /// Id of the request that initializes an `acp` connection.
 pub const ACP_INITIALIZE: i64 = 0;

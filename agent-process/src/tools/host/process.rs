@@ -1,15 +1,16 @@
 //! The process of a host: started under a tool supervisor, with a line-based protocol.
 
+use std::ffi::OsString;
 use std::process::Stdio;
 
 use bytes::{Buf as _, BytesMut};
 use goondan_clock::timeout;
 use goondan_log::text_parts;
+use goondan_protocol::process_limits::ProcessLimits;
 use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use super::program::HostProgram;
 use super::wire::{HostLine, Lines, LogLevel};
 use crate::tools::pipe::{Pipe, SUPERVISOR_GRACE, Surroundings, host_supervisor};
 use crate::tools::residents::Resident;
@@ -19,6 +20,17 @@ use crate::tools::tool_supervisor;
 const LAST_WORD_BYTES_MAX: usize = 8 * 1024;
 /// Lines of standard error that are reported after a host has ended.
 const LAST_WORDS: usize = 5;
+
+/// The program that a host runs, with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HostProgram {
+    /// The host's display name.
+    pub(crate) name: String,
+    /// The program and its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// Resource limits of each of its processes.
+    pub(crate) limits: ProcessLimits,
+}
 
 /// A running host process. Dropping it closes its input, which ends it.
 #[derive(Debug)]

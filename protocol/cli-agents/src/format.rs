@@ -1,3 +1,0 @@
-//! Supported output formats.
-
-pub use goondan_protocol::task::AgentFormat as Format;
