@@ -20,7 +20,7 @@ use crate::process::{self, Ended, ProcessError};
 use crate::rehearsal;
 use crate::task;
 use crate::tools::orphan_reaper;
-use crate::tools::starting::{Waits, start_modules};
+use crate::tools::startup_check::{Waits, start_modules};
 use crate::tools::tool_supervisor::task::calls::TOOL_SERVER;
 use crate::tools::tool_supervisor::{self, Supervision};
 

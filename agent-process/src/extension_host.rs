@@ -7,7 +7,7 @@
 //! out as [`HostEvent`].
 
 mod calls;
-mod hearing;
+mod host_output;
 mod invocation;
 mod looked_at;
 mod wire;

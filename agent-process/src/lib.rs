@@ -9,7 +9,7 @@
 //! * [`turn`] decides: a turn as a pure state machine, without I/O.
 //! * [`model`] answers a step; [`model::scripted`] plays a script, any other model is asked through
 //!   the orchestrator.
-//! * `outgoing` sends calls that need the network or a key to the orchestrator.
+//! * `outgoing_calls` sends calls that need the network or a key to the orchestrator.
 //! * [`tools`] acts: the tools of `@goondan/base`.
 //! * [`tool_call`] holds the types of calls that turns, tools and extensions share; [`middleware`]
 //!   the messages between an engine and the modules of extensions.
@@ -39,7 +39,7 @@ mod history;
 mod link;
 pub mod middleware;
 pub mod model;
-mod outgoing;
+mod outgoing_calls;
 mod process;
 mod recorder;
 mod rehearsal;

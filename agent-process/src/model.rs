@@ -8,7 +8,7 @@ mod template;
 
 use goondan_protocol::definition::{ModelDefinition, ModelProvider};
 
-use crate::outgoing::Outgoing;
+use crate::outgoing_calls::Outgoing;
 
 pub use request::{Answer, Model, ModelError, ModelPlace, ModelReply, ModelRequest};
 

@@ -5,12 +5,12 @@
 //! between two inputs, so it answers `ping` while models and tools work.
 
 mod agent;
-mod approving;
+mod conversation_load;
 mod effects;
 mod fault;
-mod loading;
 mod modules;
 pub(crate) mod own_sandbox;
+mod tool_approvals;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,13 +34,13 @@ use crate::extensions::Extensions;
 use crate::history::History;
 use crate::link::{Incoming, Link};
 use crate::model::{self, Answer, ModelPlace};
-use crate::outgoing::{OutboundFrame, Outgoing};
+use crate::outgoing_calls::{OutboundFrame, Outgoing};
 use crate::recorder::Recorder;
 use crate::tools::{Origin, Toolbox, changesets_of, own_files, runs_of};
 use crate::turn::{Engine, Input, TurnLimits};
 
 use agent::{Agent, Done, now};
-use loading::{Loading, load};
+use conversation_load::{Loading, load};
 
 pub(crate) use fault::{Ended, ProcessError};
 

@@ -25,9 +25,9 @@ use goondan_protocol::rehearsal::{Played, RehearsalScript, ToolsDiffer};
 use crate::tool_call::ToolRules;
 use crate::tools::Toolbox;
 
-mod comparing;
-mod playing;
-mod recording;
+mod comparison;
+mod playback;
+mod recorded_turns;
 #[cfg(test)]
 mod tests;
 
@@ -108,11 +108,11 @@ fn rehearse<T: Tools>(
     messages: &[Message],
     turns: u32,
 ) -> Played {
-    let recorded = recording::latest_turns(messages, turns);
+    let recorded = recorded_turns::latest_turns(messages, turns);
     let turns = recorded.iter().map(|turn| {
-        let was = playing::play(before, turn);
-        let is = playing::play(after, turn);
-        comparing::compare((before, &was), (after, &is), turn)
+        let was = playback::play(before, turn);
+        let is = playback::play(after, turn);
+        comparison::compare((before, &was), (after, &is), turn)
     });
     Played {
         problems: Vec::new(),

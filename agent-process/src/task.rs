@@ -7,13 +7,13 @@
 //!
 //! * [`launch`] decides what is started, with which variables.
 //! * [`dialogue`] decides what the program is to read next.
-//! * [`telling`] makes messages of what it writes, and [`liveness`] of what it does in silence.
+//! * [`messages`] makes messages of what it writes, and [`liveness`] of what it does in silence.
 //! * [`tool_offer`] decides how the program is given goondan's tools, [`tool_server`] is the process
 //!   that offers them, and [`tool_calls`] are its calls.
 //! * [`places`] decides where the program works, and what it may touch.
 //! * [`program`] is the program behind its supervisor.
 //! * [`freezer`] is the control group that pauses it, where available.
-//! * [`running`] executes: one loop over the link and the program.
+//! * [`run_loop`] executes: one loop over the link and the program.
 //!
 //! # Invariants
 //!
@@ -27,13 +27,13 @@ mod dialogue;
 mod freezer;
 mod launch;
 mod liveness;
+mod messages;
 mod places;
 mod program;
-mod running;
-mod telling;
+mod run_loop;
 mod tool_calls;
 mod tool_offer;
 mod tool_server;
 
-pub(crate) use running::run;
+pub(crate) use run_loop::run;
 pub(crate) use tool_server::serve as serve_tools;

@@ -10,6 +10,7 @@ mod approval;
 mod bash;
 mod bundle_answers;
 mod capture;
+pub(crate) mod connection_tools;
 mod export;
 mod fault;
 mod file_system;
@@ -21,7 +22,6 @@ mod module;
 mod older;
 mod origin;
 pub(crate) mod orphan_reaper;
-pub(crate) mod outside;
 pub(crate) mod pipe;
 mod places;
 mod proposal;
@@ -37,7 +37,7 @@ mod secret_files;
 mod self_restart;
 mod session;
 mod setup;
-pub(crate) mod starting;
+pub(crate) mod startup_check;
 mod swarm_bundle;
 mod tasks;
 mod text_transform;
@@ -583,7 +583,7 @@ fn exports_of(
         (BASE_PACKAGE, "text-transform") => text_transform::exports(),
         (BASE_PACKAGE, "wait") => wait::exports(),
         (BASE_PACKAGE, name) if let Some(service) = service_of(name) => {
-            outside::exports(service, &definition.connections)
+            connection_tools::exports(service, &definition.connections)
         }
         _ => {
             return Err(ToolboxError::UnknownTool {

@@ -20,16 +20,16 @@
 //!   after every layer inside it has left, and inserts no message between a call and its result.
 
 mod answers;
-mod around;
 mod calls;
+mod context;
 mod effect;
 mod engine;
 mod fault;
 mod limits;
 mod loop_breaker;
+mod machine;
 mod placed;
 mod recorded;
-mod running;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

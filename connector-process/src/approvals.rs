@@ -5,8 +5,8 @@
 //! the service. An unavailable service blocks nothing: posting is retried, and a call that has been
 //! decided elsewhere in the meantime is never posted.
 //!
-//! * `desk`: tracks the posted messages and decides the next action. Pure.
-//! * `wording`: texts of the messages. Pure.
+//! * `poller`: tracks the posted messages and decides the next action. Pure.
+//! * `texts`: texts of the messages. Pure.
 //!
 //! # Invariants
 //!
@@ -15,8 +15,8 @@
 //! * The location of a message is stored before the next one is posted. A process killed in between
 //!   posts one call twice, and the buttons of both messages count.
 
-mod desk;
-mod wording;
+mod poller;
+mod texts;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use serde_json::value::to_raw_value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::desk::{Desk, Work};
+use self::poller::{Desk, Work};
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{
@@ -163,8 +163,8 @@ impl Presses {
             approval_id,
             place,
             to,
-            told: wording::verdict(&verdict),
-            how: wording::settled(&verdict),
+            told: texts::verdict(&verdict),
+            how: texts::settled(&verdict),
         };
         // If the queue is full, the notice is dropped, and only the message itself shows the
         // result.

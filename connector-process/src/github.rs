@@ -2,7 +2,7 @@
 
 mod actions;
 mod own_mark;
-mod wording;
+mod texts;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -135,7 +135,7 @@ impl GitHub {
         Ok(Meaning::Event(Box::new(ConnectorEvent {
             id: Some(event_id(delivery)?),
             name: name.to_owned(),
-            input: wording::of(name, body),
+            input: texts::of(name, body),
             instance_key: key.as_deref().map(instance_key).transpose()?,
             properties,
             auth: text(body, "/sender/login").map(|login| {

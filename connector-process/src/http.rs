@@ -10,11 +10,11 @@ use goondan_log::error_chain;
 use reqwest::dns::Resolve;
 use reqwest::redirect::Policy;
 
-use self::connecting::ConnectTimeout;
+use self::connect_timeout::ConnectTimeout;
 use crate::certificates;
 use crate::limits::SERVICE_CONNECT_TIMEOUT_MS;
 
-mod connecting;
+mod connect_timeout;
 mod reach;
 
 pub(crate) use reach::{Forbidden, Resolver, may_reach};

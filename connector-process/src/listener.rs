@@ -7,11 +7,11 @@
 //! * `malformed`, `answer`, `reply_body`, `response`: from an outcome to a status code and a body.
 //!   Pure.
 //! * `callback`: users who return from an authorization server.
-//! * `replying`: returns the agent's reply to the sender of an event. `callbacks`: posts it to an
+//! * `reply_wait`: returns the agent's reply to the sender of an event. `callbacks`: posts it to an
 //!   address.
 //! * `request`: one request from its head to its log line.
 //! * `outbox`: actions at a service for agents.
-//! * `opening`: the listening socket, also used without HTTP.
+//! * `bind`: the listening socket, also used without HTTP.
 //! * `server`: sockets, timeouts and limits; `connection_limiter`: evicts connections beyond the
 //!   limit.
 //!
@@ -21,15 +21,15 @@
 //! durable (`MSG-13`).
 
 mod answer;
+mod bind;
 mod callback;
 mod callbacks;
 mod connection_limiter;
 mod http_endpoint;
 mod malformed;
-mod opening;
 mod outbox;
 mod reply_body;
-mod replying;
+mod reply_wait;
 mod request;
 mod response;
 mod server;
@@ -37,11 +37,11 @@ mod service;
 mod signature;
 
 pub(crate) use answer::{Answer, Refusal, refused};
+pub(crate) use bind::{Listening, open};
 pub(crate) use callbacks::{CallbackWorker, Callbacks, ReplyTarget};
 pub(crate) use connection_limiter::{ConnectionLimiter, ConnectionPermit};
 pub(crate) use http_endpoint::HttpEndpoint;
 pub(crate) use malformed::Malformed;
-pub(crate) use opening::{Listening, open};
 pub(crate) use outbox::Outbox;
 pub(crate) use request::shortened;
 pub(crate) use server::run;

@@ -34,13 +34,13 @@ mod actions;
 )]
 mod client;
 mod content;
+mod error_texts;
 mod http_client;
 mod own;
 mod questions;
 mod requests;
 mod rounds;
 mod session;
-mod wording;
 
 use actions::{Actions, Serving};
 use client::Client;

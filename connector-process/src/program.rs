@@ -7,7 +7,7 @@
 //! * `messages`: the messages in both directions. Pure.
 //! * `command`: selects the program that runs the file.
 //! * `launch`: the program to start, and its first input.
-//! * `running`: one process from start to end.
+//! * `process`: one process from start to end.
 //!
 //! # Invariants
 //!
@@ -18,7 +18,7 @@
 mod command;
 mod launch;
 mod messages;
-mod running;
+mod process;
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::launch::Launch;
-use self::running::{End, Running};
+use self::process::{End, Running};
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{

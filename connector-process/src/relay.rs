@@ -7,7 +7,7 @@
 //! acts as its orchestrator.
 //!
 //! * `pins`: identifies peers by listed certificate fingerprints.
-//! * `wire`: frames over TLS. `greeting`: the handshake between the two ends.
+//! * `wire`: frames over TLS. `handshake`: the handshake between the two ends.
 //! * `near`: one link on the daemon's side. `calls`: outgoing calls of agents to the other machine.
 //! * `far`: the other machine's side.
 //!
@@ -20,7 +20,7 @@
 
 mod calls;
 pub(crate) mod far;
-mod greeting;
+mod handshake;
 mod near;
 mod pins;
 mod wire;
@@ -45,7 +45,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::calls::RelayedCalls;
-use self::greeting::{decline, hear_hello, say_welcome};
+use self::handshake::{decline, hear_hello, say_welcome};
 use self::near::Near;
 use self::pins::{Client, Fingerprint, client_of, server_config};
 use self::wire::{Wire, WireError};

@@ -9,7 +9,7 @@
 mod actions;
 mod buttons;
 mod forms;
-mod reading;
+mod message_format;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::actions::Api;
 use self::buttons::Channel;
-use self::reading::unescaped;
+use self::message_format::unescaped;
 use crate::approvals::{self, Presses};
 use crate::gateway::Gateway;
 use crate::http;

@@ -4,7 +4,7 @@
 //! only after the event of the current one is on disk. A process killed in between receives the
 //! update again, as the same event (`MSG-13`).
 //!
-//! * `mapping`: from an update to an event. Pure.
+//! * `updates`: from an update to an event. Pure.
 //! * `answer`: parses answers of the Bot API. Pure.
 //! * `api`: its methods.
 //! * `actions`: actions of agents through the bot.
@@ -14,7 +14,7 @@ mod actions;
 mod answer;
 mod api;
 mod buttons;
-mod mapping;
+mod updates;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use self::actions::Actions;
 use self::answer::ApiError;
 use self::api::Api;
 use self::buttons::Chat;
-use self::mapping::{UPDATES, Update, to_update};
+use self::updates::{UPDATES, Update, to_update};
 use crate::approvals::{self, Presses};
 use crate::gateway::{Gateway, span_within};
 use crate::http;

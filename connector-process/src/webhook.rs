@@ -1,9 +1,9 @@
 //! The webhook: a `POST` sends a text to an agent as an event.
 //!
 //! * `settings`: its settings in `goondan.yaml`.
-//! * `mapping`: from a request to an event. Pure.
+//! * `event_input`: from a request to an event. Pure.
 
-mod mapping;
+mod event_input;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl Service for Webhook {
         if let Some(check) = &self.settings.signature {
             check.check(received.headers, received.body)?;
         }
-        let event = mapping::to_event(&self.settings, received)?;
+        let event = event_input::to_event(&self.settings, received)?;
         Ok(Meaning::Event(Box::new(event)))
     }
 

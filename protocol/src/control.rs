@@ -44,7 +44,7 @@ mod logs;
 mod node;
 mod oauth;
 mod package;
-mod paging;
+mod pages;
 mod process;
 mod proposal;
 mod question;

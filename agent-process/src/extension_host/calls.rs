@@ -8,7 +8,7 @@ use goondan_clock::Instant;
 use goondan_protocol::ids::StepId;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::hearing::MAX_ASKS;
+use super::host_output::MAX_ASKS;
 use super::wire::{Asked, ToHost};
 use super::{Ask, ExtensionHost, HostEvent};
 use crate::tool_call::ToolOutcome;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::request::{Answer, Model, ModelError, ModelPlace, ModelRequest};
-use crate::outgoing::{Ask, Outgoing};
+use crate::outgoing_calls::{Ask, Outgoing};
 
 /// Time limit for a step's reply, in milliseconds, including queueing and retries. The connector's
 /// own timeouts are shorter; this limit is the last resort.

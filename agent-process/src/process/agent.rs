@@ -14,7 +14,7 @@ use crate::extension_host::ExtensionHost;
 use crate::link::Link;
 use crate::middleware::Enter;
 use crate::model::{Answer, Model, ModelError};
-use crate::outgoing::{CallReceiver, Outgoing};
+use crate::outgoing_calls::{CallReceiver, Outgoing};
 use crate::recorder::Recorder;
 use crate::tool_call::{CallKey, ToolOutcome};
 use crate::tools::host::HostProgram;

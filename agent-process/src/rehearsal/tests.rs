@@ -311,9 +311,9 @@ fn bundle_7_answers_that_a_turn_took_in_are_there_at_the_step_they_came_to() {
         key: &key,
         tools: Few(vec![LOOK]),
     };
-    let turns = super::recording::latest_turns(&messages, 1);
-    let part = super::playing::play(&side, &turns[0]);
-    assert_eq!(part.end, super::playing::End::Replied(2));
+    let turns = super::recorded_turns::latest_turns(&messages, 1);
+    let part = super::playback::play(&side, &turns[0]);
+    assert_eq!(part.end, super::playback::End::Replied(2));
     let counts: Vec<usize> = part.requests.iter().map(|it| it.messages.len()).collect();
     assert_eq!(counts, [2, 5]);
 }

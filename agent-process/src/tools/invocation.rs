@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::fault::ToolFault;
 use super::origin::Origin;
 use crate::agent_client::AgentClient;
-use crate::outgoing::Outgoing;
+use crate::outgoing_calls::Outgoing;
 use crate::tool_call::CallKey;
 
 /// A call to run.

@@ -17,11 +17,11 @@ use goondan_protocol::service::{Mcp, McpResult, McpTool, McpTools, Request};
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
+use super::connection_tools::{ConnectionRoute, fault_of};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use super::outside::{ConnectionRoute, fault_of};
 use super::schema::ArgumentSchema;
-use crate::outgoing::{Ask, Outgoing};
+use crate::outgoing_calls::{Ask, Outgoing};
 use crate::tool_call::{Misfit, ToolOutcome};
 
 /// Time limit for a server's list within a step, in milliseconds. It includes the start of the

@@ -28,11 +28,11 @@
 //! signal to the agent's group, or a command that signals its own group, does not kill the
 //! supervisor before the tree.
 
-mod ending;
 mod limits;
 mod program;
 pub(super) mod session;
 pub(crate) mod task;
+mod termination;
 
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
@@ -48,7 +48,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(super) use limits::in_words;
 
 use super::orphan_reaper;
-use ending::{code_at_end, end_group};
+use termination::{code_at_end, end_group};
 
 /// The argument before a bash command.
 pub const COMMAND: &str = "--enclose";

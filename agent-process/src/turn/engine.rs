@@ -9,13 +9,13 @@ use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_protocol::time::Timestamp;
 
 use super::answers::{Answers, message_of};
-use super::around::Around;
+use super::context::Around;
 use super::effect::{Effect, Input, Scope};
 use super::fault::EngineFault;
 use super::limits::{MAX_TURN_ID_BYTES, TurnLimits};
+use super::machine::Turn;
 use super::placed;
 use super::recorded::{OpenTurn, Progress};
-use super::running::Turn;
 use crate::extensions::Extensions;
 use crate::tool_call::ToolRules;
 

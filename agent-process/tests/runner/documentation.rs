@@ -254,7 +254,7 @@ fn the_page_about_tools_names_all_there_is() {
         include_str!("../../src/tools/json_query.rs"),
         include_str!("../../src/tools/mcp.rs"),
         include_str!("../../src/tools/module.rs"),
-        include_str!("../../src/tools/outside.rs"),
+        include_str!("../../src/tools/connection_tools.rs"),
         include_str!("../../src/tools/search.rs"),
         include_str!("../../src/tools/session.rs"),
         include_str!("../../src/tools/text_transform.rs"),

@@ -17,9 +17,9 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::bind::{self, Listening};
 use super::connection_limiter::ConnectionLimiter;
 use super::http_endpoint::HttpEndpoint;
-use super::opening::{self, Listening};
 use super::outbox::Watched;
 use super::request::{BodyTimeout, Listener, Remote, receive};
 use super::service::Service;
@@ -63,7 +63,7 @@ impl ConnectionTimeouts {
 /// Serves requests until `stop`, then finishes those in progress.
 pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: CancellationToken) {
     let HttpEndpoint { host, port, .. } = service.http_endpoint();
-    let opened = opening::open(host, *port, &gateway, &stop).await;
+    let opened = bind::open(host, *port, &gateway, &stop).await;
     let Some(Listening { listener, address }) = opened else {
         return;
     };

@@ -23,7 +23,7 @@ use super::client::Client;
 use super::own::{Capabilities, Failed, OwnTool};
 use super::questions::OpenCalls;
 use super::requests::{self, LeftOut};
-use super::{content, rounds, wording};
+use super::{content, error_texts, rounds};
 use crate::call_clock::TimeIsUp;
 use crate::calls::{CallHandler, Outcome, Pieces};
 use crate::gateway::Gateway;
@@ -267,22 +267,22 @@ fn to_error(error: &ServiceError) -> CallError {
                 said.message, said.code.0
             ),
         ),
-        unsent if wording::is_unsent(unsent) => {
-            let reason = wording::of_request(unsent);
+        unsent if error_texts::is_unsent(unsent) => {
+            let reason = error_texts::of_request(unsent);
             let message = format!("failed to connect to the MCP server: {reason}");
             CallError::new(CallErrorCode::Unavailable, message).later(None)
         }
-        declined if wording::verdict_of(declined).is_some() => {
-            let reason = wording::of_request(declined);
+        declined if error_texts::verdict_of(declined).is_some() => {
+            let reason = error_texts::of_request(declined);
             let message = format!("the MCP server rejected the token: {reason}");
             CallError::new(CallErrorCode::Unauthorized, message)
-                .of_token(wording::verdict_of(declined))
+                .of_token(error_texts::verdict_of(declined))
         }
         ServiceError::TransportSend(_) | ServiceError::TransportClosed => CallError::new(
             CallErrorCode::Interrupted,
             format!(
                 "the connection to the MCP server broke: {}; outcome unknown",
-                wording::of_request(error)
+                error_texts::of_request(error)
             ),
         ),
         other => CallError::new(

@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use super::error_texts;
 use super::http_client::McpHttpClient;
-use super::wording;
 use crate::guarded::{self, Group};
 use crate::http;
 use crate::limits::{
@@ -80,8 +80,8 @@ impl Session {
         let running = running.map_err(|error| {
             let token = error
                 .auth_challenge()
-                .and_then(wording::verdict_of_challenge);
-            let error = wording::of_start(&error);
+                .and_then(error_texts::verdict_of_challenge);
+            let error = error_texts::of_start(&error);
             let reason = format!("failed to connect to `{}`: {error}", config.uri);
             NotStarted::new(reason, token)
         })?;
@@ -151,7 +151,7 @@ impl Session {
                     Ok(Ok(status)) => guarded::ended(status),
                     Ok(Err(_)) | Err(_) => "does not end".to_owned(),
                 };
-                let error = wording::of_start(&error);
+                let error = error_texts::of_start(&error);
                 let reason = format!("`{shown}` is not an MCP server: {error}; it {how}");
                 Err(NotStarted::new(reason, None))
             }

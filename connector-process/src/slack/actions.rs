@@ -5,7 +5,7 @@ use goondan_protocol::service::{SLACK, SLACK_MESSAGES_MAX, Service, Slack as Act
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 
-use super::reading::LastMessages;
+use super::message_format::LastMessages;
 use crate::download;
 use crate::payload::text;
 use crate::service::{Answered, Failed, check_place};

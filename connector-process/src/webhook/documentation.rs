@@ -8,7 +8,7 @@ use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ipc::{EventRefused, RefusalCode};
 
 use super::Settings;
-use super::mapping::{ID_HEADERS, INPUT_FIELDS, KEY_HEADER};
+use super::event_input::{ID_HEADERS, INPUT_FIELDS, KEY_HEADER};
 use crate::limits::{
     BODY_BYTES_HELD_MAX, BODY_RATE_GRACE_MS, BODY_RATE_MIN_BYTES_S, BODY_READ_TIMEOUT_MS,
     CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS, PROPERTIES_MAX, PROPERTY_BYTES_MAX,

@@ -47,7 +47,7 @@ impl std::fmt::Display for FieldPath {
 pub(crate) struct Settings {
     /// Its HTTP endpoint.
     pub(crate) http_endpoint: HttpEndpoint,
-    /// Location of the input in a JSON body. `None` selects the rule of [`super::mapping`].
+    /// Location of the input in a JSON body. `None` selects the rule of [`super::event_input`].
     pub(crate) input_field: Option<FieldPath>,
     /// Location of the instance key in a JSON body.
     pub(crate) key_field: Option<FieldPath>,

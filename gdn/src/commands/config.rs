@@ -6,7 +6,7 @@ use std::path::Path;
 use goondan_config::{Loader, Origin, Setting, SettingValue};
 use serde_json::{Value, json};
 
-use super::reading::ReadArgs;
+use super::offline_project::ReadArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -3,19 +3,19 @@
 //! It is read-only. If a daemon runs, the daemon tests what its processes can do, because a service manager or a
 //! container can remove rights that this shell has.
 
+mod check_result;
+mod daemon_probe;
 mod endpoints;
-mod finding;
 mod kernel;
 mod machine;
 mod own;
 mod project;
-mod seen;
 
 use clap::Args;
 use serde::Serialize;
 
-use self::finding::{Finding, Verdict};
-use self::seen::Seen;
+use self::check_result::{Finding, Verdict};
+use self::daemon_probe::Seen;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! `gdn event …`: queued, delayed and parked events.
 
-mod arranging;
+mod queue_control;
 
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
@@ -11,7 +11,7 @@ use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::shell::shell_quoted;
 use serde_json::json;
 
-use self::arranging::{EventMoveArgs, EventPauseArgs, EventResumeArgs};
+use self::queue_control::{EventMoveArgs, EventPauseArgs, EventResumeArgs};
 use super::confirm::confirm;
 use super::names;
 use crate::client::Client;
@@ -104,9 +104,9 @@ pub(crate) async fn run(command: EventCommand, context: &Context) -> Result<(), 
         EventCommand::List(args) => list(args, context).await,
         EventCommand::Retry(args) => retry(args, context).await,
         EventCommand::Drop(args) => give_up(args, context).await,
-        EventCommand::Pause(args) => arranging::pause(args, context).await,
-        EventCommand::Resume(args) => arranging::resume(args, context).await,
-        EventCommand::Move(args) => arranging::move_to(args, context).await,
+        EventCommand::Pause(args) => queue_control::pause(args, context).await,
+        EventCommand::Resume(args) => queue_control::resume(args, context).await,
+        EventCommand::Move(args) => queue_control::move_to(args, context).await,
     }
 }
 

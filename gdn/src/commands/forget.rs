@@ -12,9 +12,9 @@ use goondan_protocol::ids::{SecretName, WorkspaceId};
 use serde::Serialize;
 
 use super::attach::attach_or_start;
+use super::completion_values::{self, Known};
 use super::confirm::confirm;
-use super::draining::while_draining;
-use super::known::{self, Known};
+use super::drain_progress::while_draining;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -59,7 +59,7 @@ struct Forgotten {
 pub(crate) async fn run(args: &ForgetArgs, context: &Context) -> Result<(), Failure> {
     // Only the daemon writes state.
     let (mut client, _) = attach_or_start(context, false).await?;
-    let known = known::of(context)?;
+    let known = completion_values::of(context)?;
     let running = match context.find(&mut client).await {
         Ok(running) => Some(running),
         Err(failure) if failure.exit == Exit::NotFound && !known.is_empty() => None,

@@ -6,7 +6,7 @@ use goondan_protocol::control::{
 use goondan_protocol::shell::shell_quoted;
 use goondan_protocol::time::Timestamp;
 
-use super::running::{self, Running};
+use super::active_configuration::{self, Running};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub(super) fn state_of(workspace: &WorkspaceInfo) -> Cell {
 pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
     let id = &workspace.workspace_id;
     if let Some(problem) = &workspace.problem {
-        running::warn(id, problem, &Running::of(workspace), context);
+        active_configuration::warn(id, problem, &Running::of(workspace), context);
     }
     let output = context.output;
     for remark in remarks(workspace, context) {

@@ -28,7 +28,7 @@ mod files;
 mod filter;
 pub(super) mod render;
 
-use super::known;
+use super::completion_values;
 use super::names;
 use files::{Follower, LogFiles};
 use filter::Filter;
@@ -242,7 +242,10 @@ async fn of_project(
     // A workspace named by its id may have logged even if all its other data was deleted.
     let known: Vec<WorkspaceId> = match context.workspace_id() {
         Some(id) => vec![id],
-        None => known::of(context)?.into_iter().map(|it| it.id).collect(),
+        None => completion_values::of(context)?
+            .into_iter()
+            .map(|it| it.id)
+            .collect(),
     };
     match (not_running.exit, known.is_empty()) {
         (Exit::NotFound | Exit::DaemonNotRunning, false) => Ok(known),

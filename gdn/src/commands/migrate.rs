@@ -6,7 +6,7 @@ use clap::Args;
 use goondan_config::{Loader, MigratedFile};
 use serde_json::json;
 
-use super::reading::ReadArgs;
+use super::offline_project::ReadArgs;
 use super::rewrite::rewrite;
 use crate::context::Context;
 use crate::exit::Exit;

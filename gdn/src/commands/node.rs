@@ -11,7 +11,7 @@ use goondan_protocol::ids::WorkspaceId;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::draining::while_draining;
+use super::drain_progress::while_draining;
 use super::{health, shutdown};
 use crate::client::Client;
 use crate::context::Context;

@@ -3,7 +3,7 @@
 use clap::Args;
 use goondan_protocol::control::{Reload, WorkspaceReload};
 
-use super::running::{self, Running};
+use super::active_configuration::{self, Running};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Fail
 pub(super) fn warn(workspace: &WorkspaceReload, context: &Context) {
     if let Some(problem) = &workspace.problem {
         let running = Running::of_reload(workspace);
-        running::warn(&workspace.workspace_id, problem, &running, context);
+        active_configuration::warn(&workspace.workspace_id, problem, &running, context);
     }
 }
 

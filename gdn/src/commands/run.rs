@@ -15,12 +15,12 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
+use super::active_configuration::{self, Running};
 use super::attach::attach_or_start;
 use super::chat::{self, ChatArgs};
 use super::consent;
-use super::following::Processes;
+use super::follow::Processes;
 use super::health;
-use super::running::{self, Running};
 use super::send::{self, SendArgs};
 use super::status;
 use crate::client::{Client, Notice, RequestTimeout};
@@ -459,7 +459,7 @@ fn summary(info: &WorkspaceInfo) -> Table {
     if let Some(digest) = &info.config_digest
         && info.last_known_good
     {
-        let told = format!("last known good, {}", running::short(digest));
+        let told = format!("last known good, {}", active_configuration::short(digest));
         table.field("Configuration", Cell::styled(told, style::WARN));
     }
     table.field("Watch", status::watch(info));

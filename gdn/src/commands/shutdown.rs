@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::draining::while_draining;
+use super::drain_progress::while_draining;
 use crate::client::{CallError, Client, ConnectError, Reached};
 use crate::context::Context;
 use crate::exit::Exit;

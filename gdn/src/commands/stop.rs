@@ -4,7 +4,7 @@ use clap::Args;
 use goondan_protocol::control::CloseWorkspace;
 use serde_json::json;
 
-use super::draining::while_draining;
+use super::drain_progress::while_draining;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::schemas;

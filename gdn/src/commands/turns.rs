@@ -12,7 +12,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use serde::Serialize;
 
-use super::running;
+use super::active_configuration;
 use crate::client::{CallError, Client};
 use crate::context::Context;
 use crate::output::style;
@@ -392,7 +392,7 @@ fn dash(text: Option<String>) -> Cell {
 fn configs(digests: &[String]) -> String {
     let heads: Vec<String> = digests
         .iter()
-        .map(|digest| running::short(digest))
+        .map(|digest| active_configuration::short(digest))
         .collect();
     heads.join(" ")
 }

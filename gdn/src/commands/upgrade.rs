@@ -1,29 +1,29 @@
 //! `gdn upgrade`: replaces the running version with another one, and rolls back if the new version is unhealthy
 //! (`REL-1`).
 //!
-//! * `incoming` — a version from an archive or a directory; `asking` — queries its programs.
-//! * `decide` — chooses the next step, without I/O; `journal` — state that survives a kill; `observing` — current
+//! * `staging` — a version from an archive or a directory; `probe` — queries its programs.
+//! * `decide` — chooses the next step, without I/O; `journal` — state that survives a kill; `daemon_probe` — current
 //!   state of the machine.
-//! * `carrying` — carries out the steps.
+//! * `executor` — carries out the steps.
 
-mod asking;
-mod carrying;
+mod daemon_probe;
 mod decide;
-mod incoming;
+mod executor;
 mod journal;
 mod limits;
-mod observing;
+mod probe;
+mod staging;
 
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args};
 use serde_json::json;
 
-use self::asking::Reads;
-use self::carrying::{Carrying, Ended};
-use self::incoming::{Incoming, clear_away};
+use self::daemon_probe::Daemon;
+use self::executor::{Carrying, Ended};
 use self::journal::{Journal, Ran, Way};
-use self::observing::Daemon;
+use self::probe::Reads;
+use self::staging::{Incoming, clear_away};
 use super::{service, shutdown};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -253,12 +253,12 @@ async fn take_in(
     context: &Context,
 ) -> Result<(), Failure> {
     let incoming = Incoming::take(from, args.sha256.as_deref(), installation)?;
-    let number = asking::number_of(incoming.dir())?;
+    let number = probe::number_of(incoming.dir())?;
     let name = incoming.name(&number).map_err(|error| {
         let hint = "nothing was changed; get a complete, unmodified version of goondan";
         Failure::of(Exit::Damaged, &error, hint)
     })?;
-    asking::reads(&incoming.dir().join(GDN), &context.state_root)
+    probe::reads(&incoming.dir().join(GDN), &context.state_root)
         .map_err(|error| unreadable(&error))?;
     if args.dry_run && installation.linked(Link::Current)?.as_ref() != Some(&name) {
         return told(installation, context, &name, "planned", None, &[]);
@@ -270,7 +270,7 @@ async fn take_in(
     go_to(&name, args, installation, context).await
 }
 
-fn unreadable(error: &asking::AskError) -> Failure {
+fn unreadable(error: &probe::AskError) -> Failure {
     let hint = "nothing was changed; choose a version that can read the state directory: `gdn doctor` shows its format";
     Failure::of(Exit::VersionMismatch, error, hint)
 }
@@ -316,8 +316,8 @@ async fn go_to(
         installation.program(&from, GDN),
         installation.program(to, GDN),
     );
-    let new = asking::reads(&new_gdn, &context.state_root).map_err(|error| unreadable(&error))?;
-    let old = asking::reads(&old_gdn, &context.state_root);
+    let new = probe::reads(&new_gdn, &context.state_root).map_err(|error| unreadable(&error))?;
+    let old = probe::reads(&old_gdn, &context.state_root);
     let has_way_back = old.is_ok_and(|old| new.can_be_read_by(&old));
     if !has_way_back && !args.one_way {
         return Err(Failure::new(
@@ -329,7 +329,7 @@ async fn go_to(
     let ran = how_it_runs(installation, context).await?;
     let mut journal = Journal::new(from.clone(), to.clone(), &context.state_root, ran);
     if ran != Ran::Not {
-        let look = asking::look(&old_gdn, &context.state_root);
+        let look = probe::look(&old_gdn, &context.state_root);
         journal.ill_before = look.ok().flatten().map(|look| look.ill).unwrap_or_default();
     }
     if args.dry_run {

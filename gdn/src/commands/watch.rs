@@ -11,7 +11,7 @@ use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::following;
+use super::follow;
 use super::happened::{subject, told};
 use super::names;
 use crate::client::{CallError, Client, Notice, RequestTimeout};
@@ -55,8 +55,8 @@ pub(crate) async fn run(args: WatchArgs, context: &Context) -> Result<(), Failur
             context.output.note("The project is stopped.");
             return Ok(());
         }
-        context.output.note(following::LOST);
-        let (next, workspace) = following::reopened(context).await;
+        context.output.note(follow::LOST);
+        let (next, workspace) = follow::reopened(context).await;
         (client, workspace_id) = (next, workspace.workspace_id);
     }
 }

@@ -7,7 +7,7 @@
 //! # Map
 //!
 //! * `guard` — filters requests; `sessions` — authentication; `methods` — permitted methods.
-//! * `serving` — connections; `server` — responses; `assets` — the files of the page, built from
+//! * `connections` — connections; `server` — responses; `assets` — the files of the page, built from
 //!   `web/`.
 //! * `daemon` — requests to the daemon, and event streams.
 //! * `limits` — all limits.
@@ -30,12 +30,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 mod assets;
+mod connections;
 mod daemon;
 mod guard;
 mod limits;
 mod methods;
 mod server;
-mod serving;
 mod sessions;
 
 use daemon::Daemon;
@@ -138,7 +138,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         Ok(())
     };
     tokio::select! {
-        never = serving::serve(listener, server::router(Arc::clone(&studio))) => match never {},
+        never = connections::serve(listener, server::router(Arc::clone(&studio))) => match never {},
         outcome = more_addresses => outcome,
         () = told_to_end() => Ok(()),
     }

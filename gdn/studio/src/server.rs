@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::assets::{self, Asset};
+use crate::connections::{Seat, Work};
 use crate::daemon::{Daemon, Failed, Told};
 use crate::guard::Guard;
 use crate::limits::{BODY_READ_TIMEOUT_MS, REQUEST_BYTES_MAX};
 use crate::methods::{self, Access};
-use crate::serving::{Seat, Work};
 use crate::sessions::{Secret, Sessions};
 
 /// The page runs only its own scripts, uses only its inline style sheet, connects only to us, and

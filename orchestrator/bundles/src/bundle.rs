@@ -17,11 +17,11 @@ use crate::machine::{Outcome, State, Stepped};
 use crate::store::Store;
 use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
 
-mod asking;
-mod checking;
-mod rehearsing;
+mod agent_operations;
+mod head_checks;
+mod replay;
 
-pub use rehearsing::Staged;
+pub use replay::Staged;
 
 /// Loader of complete configurations.
 pub trait Gate {

@@ -6,10 +6,10 @@ use goondan_protocol::base_package::BaseContract;
 
 use crate::compat;
 use crate::document::Document;
+use crate::file_list::{FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name};
 use crate::kind::Kind;
 use crate::kinds::{self, Context, Resources};
 use crate::limits::MAX_YAML_BYTES;
-use crate::listing::{FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name};
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Report};
 use crate::skill;

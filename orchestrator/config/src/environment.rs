@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Environment;
 use crate::codes;
-use crate::listing::FileFailure;
+use crate::file_list::FileFailure;
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, Place, Problem, Report};
 

@@ -8,12 +8,12 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::file_list::{
+    FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml, list_resource_files,
+};
 use crate::imports;
 use crate::kept::KeptFiles;
 use crate::limits::{MAX_ENV_FILE_BYTES, MAX_IMPORT_PLACES, MAX_IMPORTING_BYTES};
-use crate::listing::{
-    FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml, list_resource_files,
-};
 use crate::sources::{FileState, Sources};
 
 /// The files of one Project Root.

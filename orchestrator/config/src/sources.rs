@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::kept::KeptFiles;
-use crate::limits::MAX_COMPARED_BYTES;
-use crate::listing::{
+use crate::file_list::{
     Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_foreign, list_resource_files,
 };
+use crate::kept::KeptFiles;
+use crate::limits::MAX_COMPARED_BYTES;
 
 /// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

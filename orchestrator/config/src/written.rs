@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::diagnostic::Diagnostics;
-use crate::listing::{PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml};
+use crate::file_list::{PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml};
 use crate::report::Report;
 use crate::tree;
 

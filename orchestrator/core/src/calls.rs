@@ -35,16 +35,16 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use self::accounts::{Accounts, Payer};
 use self::budgets::Verdict;
-use self::charges::Charges;
-use self::declined::{Declined, runs_with_declined};
+use self::call_metrics::{count_request, count_unknown};
 use self::lane::{Lane, Who};
+use self::last_reply::Replied;
 use self::messages::{
     answer_call, check_call, credential_of, send_provider, tell_of_fallback, tell_watchers,
 };
-use self::metering::{count_request, count_unknown};
+use self::model_replies::step_to_record;
 use self::open_questions::Questions;
-use self::recording::step_to_record;
-use self::replied::Replied;
+use self::pending_charges::Charges;
+use self::token_rejection::{Declined, runs_with_declined};
 use crate::exchange::oauth_calls::{OAuthCalled, SaidOfTokens};
 use crate::exchange::task_calls::{NotificationRef, TaskCalled};
 use crate::fleet::Fleet;
@@ -59,21 +59,21 @@ use crate::{LogEvent, ProcessId};
 
 pub(super) mod accounts;
 mod budgets;
-mod charges;
+mod call_metrics;
+mod cancellation;
 mod consent;
-mod declined;
-mod ends;
-mod for_oauth;
-mod for_tasks;
+mod internal_calls;
 mod lane;
+mod last_reply;
 mod messages;
-mod metering;
-mod of_daemon;
+mod model_replies;
+mod oauth_calls;
 mod open_questions;
+mod pending_charges;
 mod questions;
-mod recording;
-mod replied;
 mod task_budgets;
+mod task_calls;
+mod token_rejection;
 
 /// Group of calls that share a bill and rate limits: those of one connection, or of all models with
 /// the same key. The group of models is named after the first model.

@@ -32,7 +32,7 @@ use crate::exchange::{
     TaskWork,
 };
 use crate::fleet::watchers::Told;
-use crate::listing::ListPurpose;
+use crate::instance_list::ListPurpose;
 
 /// An operation requested by the core. The shell executes it and makes no decisions.
 #[derive(Debug)]

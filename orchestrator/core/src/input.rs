@@ -22,7 +22,7 @@ use crate::exchange::{
     BundleDone, Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply,
     TaskDone,
 };
-use crate::listing::{ListPurpose, ListedInstances};
+use crate::instance_list::{ListPurpose, ListedInstances};
 
 /// Something that happened.
 #[derive(Debug)]

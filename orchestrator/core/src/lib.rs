@@ -14,7 +14,7 @@
 //! * `routing`: messages between these modules.
 //! * `router`: maps events to instances.
 //! * `jobs`: continuations of jobs of the store.
-//! * `exchange`: data in inputs and effects. `listing`: lists of instances, and their purposes.
+//! * `exchange`: data in inputs and effects. `instance_list`: lists of instances, and their purposes.
 //! * `refusals`: texts of refusals.
 //!
 //! Each owns its fields. `docs/architecture.md` has their submodules.
@@ -38,9 +38,9 @@ mod exchange;
 mod fleet;
 mod groups;
 mod input;
+mod instance_list;
 mod jobs;
 pub mod limits;
-mod listing;
 mod oauth;
 mod refusals;
 mod requests;
@@ -65,11 +65,11 @@ pub use exchange::{
     ProposeForTask, RequestToken, SecretWork, SecretsDone, Share, Standing, StateDone, StateWork,
     Supply, VerifySandboxes,
 };
-pub use fleet::parking::parked_among;
+pub use fleet::parked_events::parked_among;
 pub use fleet::watchers::Told;
 pub use groups::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, child_group, program_group};
 pub use input::{Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Settings};
-pub use listing::{ListPurpose, ListedInstances};
+pub use instance_list::{ListPurpose, ListedInstances};
 pub use refusals::control_error;
 pub use requests::verification::finding_told;
 pub use unknown_calls::UnknownCalls;

@@ -21,25 +21,25 @@ use serde_json::json;
 
 use crate::exchange::{BundleCall, MetricsReader, ProposalWork, SecretWork};
 use crate::fleet::bundle_of;
+use crate::fleet::event_queue::AcceptReply;
 use crate::fleet::instance::DeleteReply;
-use crate::fleet::mailbox::AcceptReply;
-use crate::fleet::parking::Decision;
+use crate::fleet::parked_events::Decision;
 use crate::jobs::{Asked, Continuation, continuation};
 use crate::refusals::{no_other_nodes, no_workspace, stopping_error};
 use crate::router::{SENT_EVENT, Unroutable};
 use crate::{Core, Effect, LoadPurpose, Peer, RequestToken, control_error, router};
 
 pub(crate) mod archives;
+pub(crate) mod configuration_load;
 pub(crate) mod conversations;
 pub(crate) mod deletion;
 pub(crate) mod events;
-pub(crate) mod loading;
 pub(crate) mod persons;
 pub(crate) mod proposals;
 pub(crate) mod queries;
-pub(crate) mod reloading;
+pub(crate) mod reload;
 pub(crate) mod retention;
-pub(crate) mod rewinding;
+pub(crate) mod rewind;
 #[cfg(test)]
 mod rewinding_tests;
 pub(crate) mod secrets;
@@ -49,7 +49,7 @@ use self::deletion::Sweep;
 use self::events::EventListing;
 use self::persons::check_person;
 use self::proposals::{Asker, Lines};
-use self::reloading::Reloading;
+use self::reload::Reloading;
 use self::retention::Retention;
 use self::verification::Verifying;
 

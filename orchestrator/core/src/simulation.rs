@@ -26,9 +26,7 @@
 use std::collections::BTreeMap;
 
 mod agent;
-mod approving;
-mod arranging;
-mod awaiting;
+mod approvals;
 mod budgets;
 mod chat;
 mod config;
@@ -36,7 +34,9 @@ mod decisions;
 mod invariants;
 mod oracle;
 mod places;
+mod queue_control;
 mod replies;
+mod reply_wait;
 mod watcher;
 mod world;
 
@@ -67,7 +67,7 @@ const CONVERSATIONS: [&str; 4] = ["ann", "bob", "웹훅", "../../x"];
 
 fn workspace_id(world: &World) -> WorkspaceId {
     let project = std::path::Path::new(config::PROJECT);
-    let id = goondan_store::naming::workspace_id(project, None).unwrap();
+    let id = goondan_store::file_names::workspace_id(project, None).unwrap();
     assert!(world.layout.workspace(&id).starts_with("/root"));
     id
 }
@@ -104,7 +104,7 @@ fn work(world: &mut World) {
         return;
     }
     answer_questions(world);
-    approving::decide_some(world);
+    approvals::decide_some(world);
     world.press_some();
     let id = workspace_id(world);
     world.come_or_go(id);
@@ -200,7 +200,7 @@ fn meddle(world: &mut World) {
             world.ask(Asked::Other, Call::Status(Status {}));
         }
         9 => cancel(world),
-        10 | 11 => arranging::arrange(world),
+        10 | 11 => queue_control::arrange(world),
         8 => {
             list_parked(world);
             for event in world.parked.take().into_iter().flatten() {
@@ -380,8 +380,8 @@ fn heal(world: &mut World, edit: Edit) {
             for event in world.parked.take().into_iter().flatten() {
                 decide(world, &event, false);
             }
-            arranging::resume_all(world);
-            approving::decide_all(world);
+            queue_control::resume_all(world);
+            approvals::decide_all(world);
             list_parked(world);
             next_look_ms = world.mono_ms + 10_000;
         }

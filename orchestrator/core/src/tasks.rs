@@ -8,18 +8,18 @@
 //!   only after the fact is durable.
 //! * `runs`: the processes that work for tasks: a limited number at a time, the others wait.
 //! * `conversations`: the same for agents of `runtime.kind: llm`, whose runs are turns.
-//! * `proposing`: the sandboxes and proposals of tasks with a source.
+//! * `proposals`: the sandboxes and proposals of tasks with a source.
 //! * `checkpoints`: making and restoring checkpoints of tasks.
 //! * `disk`: disk usage and quotas of work areas.
 //! * `accounts`: usage limits of the accounts that the agents of tasks use.
 //! * `budgets`: spending of tasks, and their shared budgets.
 //! * `drills`: restore drills.
 //! * `retention`: removal of tasks that ended long ago.
-//! * `notifying`: notifications through connections about tasks that wait for a person.
-//! * `asking`, `reading`, `logs`: requests of clients. Only a person changes anything.
+//! * `notifications`: notifications through connections about tasks that wait for a person.
+//! * `requests`, `views`, `logs`: requests of clients. Only a person changes anything.
 //! * `workers`: selection of the agent for a new task.
 //! * `by_agents`: requests of agents: tasks of their own conversation, and their status.
-//! * `opening`: tasks of a workspace that is opened or closed, and of a daemon that stops.
+//! * `lifecycle`: tasks of a workspace that is opened or closed, and of a daemon that stops.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
@@ -34,42 +34,42 @@ use goondan_tasks::state::State;
 
 use crate::exchange::{ProposalWork, TaskDone, TaskRef, TaskWork};
 use crate::fleet::Fleet;
-use crate::fleet::answers::waiting::Requester;
+use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::{Effect, RequestToken};
 
 mod accounts;
-mod asking;
 mod budgets;
 #[cfg(test)]
 mod budgets_tests;
 mod by_agents;
 mod checkpoints;
+mod conversation_runs;
 mod conversations;
-mod conversing;
 mod disk;
 mod drills;
 mod entry;
 #[cfg(test)]
 mod keeping_tests;
+mod lifecycle;
 mod logs;
-mod notifying;
+mod notifications;
 #[cfg(test)]
 mod notifying_tests;
-mod opening;
-pub(crate) mod proposing;
+pub(crate) mod proposals;
 #[cfg(test)]
 mod proposing_tests;
-mod reading;
+mod requests;
 mod retention;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod views;
 mod workers;
 #[cfg(test)]
 mod world;
 
 use entry::{Asker, Batch, Decision, Entry, Written};
-use notifying::Notifying;
+use notifications::Notifying;
 
 /// The tasks of all open workspaces.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ pub(crate) struct Tasks {
     /// Tasks for whose run a sandbox is being prepared.
     preparing: BTreeSet<TaskRef>,
     /// Pending operations on sandboxes, and their purposes.
-    sandbox_works: Vec<(proposing::SandboxStep, ProposalWork)>,
+    sandbox_works: Vec<(proposals::SandboxStep, ProposalWork)>,
     /// Work areas that are being measured, and the actions that wait for the result.
     looks: BTreeMap<TaskRef, Vec<disk::AfterLook>>,
     /// Removals of many tasks.
@@ -200,7 +200,7 @@ impl Tasks {
             entry.set_agents(agents);
         }
         let asker = decision.as_ref().map(|decision| decision.asker.clone());
-        let told = |state: &State, fact: &Fact| notifying::wanted(fleet, at, state, fact);
+        let told = |state: &State, fact: &Fact| notifications::wanted(fleet, at, state, fact);
         let error = match entry.handle(input, decision, now, told) {
             Ok(()) => return,
             Err(entry::NotTaken::Refused(why)) => refused(at, &why),

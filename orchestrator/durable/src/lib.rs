@@ -24,7 +24,7 @@ pub mod checksum;
 pub mod disk;
 mod error;
 pub mod files;
-mod finding;
+mod findings;
 pub mod journal;
 pub mod limits;
 pub mod manifest;
@@ -33,4 +33,4 @@ pub mod register;
 pub mod sealed;
 
 pub use error::{FileError, IoContext};
-pub use finding::{ByteRange, Finding, FindingKind, Severity, Verified};
+pub use findings::{ByteRange, Finding, FindingKind, Severity, Verified};

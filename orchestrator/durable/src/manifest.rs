@@ -23,7 +23,7 @@ use crate::checksum::{Place, Seal, seal, seal_of};
 use crate::disk::{Disk, EntryKind};
 use crate::error::{FileError, IoContext as _};
 use crate::files;
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::findings::{Finding, FindingKind, Severity};
 use crate::journal::Journal;
 use crate::limits::{MANIFEST_COMPACT_BYTES, MANIFEST_FINDINGS_MAX, READ_CHUNK_BYTES};
 

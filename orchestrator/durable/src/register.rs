@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::{Disk, EntryKind};
 use crate::error::{FileError, IoContext as _};
 use crate::files;
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::findings::{Finding, FindingKind, Severity};
 use crate::journal::Journal;
 use crate::manifest::{
     Claim, Content, Manifest, Running, Standing, State, is_same, standing, standing_of_missing,

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::checksum::{self, Place, Seal, crc32, seal, seal_of, sealed_prefixes};
 use crate::disk::Disk;
 use crate::error::FileError;
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::findings::{Finding, FindingKind, Severity};
 use crate::journal::{Journal, TornTail};
 use crate::manifest::{self, Claim, Running, Standing};
 

@@ -6,7 +6,7 @@
 //! * `renewal`: the next token, requested once for all callers.
 //! * `revocation`: revocation of tokens.
 //! * `servers`: endpoints of servers.
-//! * `reading`: initial load of an application's documents.
+//! * `initial_load`: initial load of an application's documents.
 //! * `verdicts`: acceptance and rejection of tokens by servers.
 //! * `views`: displayed state.
 
@@ -31,8 +31,8 @@ use crate::documents::{Binding, Fields, Grant};
 use crate::key::{GrantKey, Place, fingerprint};
 
 mod clients;
+mod initial_load;
 mod logins;
-mod reading;
 mod registration;
 mod renewal;
 mod revocation;

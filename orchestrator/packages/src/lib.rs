@@ -14,13 +14,13 @@ mod integrity;
 pub mod limits;
 mod lock;
 mod name;
+mod npm_ranges;
 mod packument;
 #[cfg(test)]
 mod ranges;
 mod registries;
 mod requirement;
 mod resolve;
-mod spelling;
 mod store;
 mod tree;
 mod versions;

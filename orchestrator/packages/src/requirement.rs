@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::REQUIREMENT_BYTES_MAX;
 use crate::name::PackageName;
-use crate::spelling::as_known;
+use crate::npm_ranges::as_known;
 
 /// Requirements of a package or project, by name.
 pub type Requires = BTreeMap<PackageName, Requirement>;

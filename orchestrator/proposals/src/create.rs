@@ -30,7 +30,7 @@ use crate::place::{
 };
 use crate::record::{Details, read_end, read_file, read_record, write_file, written};
 use crate::sandboxes::{Open, Sandboxes};
-use crate::wording::made_summary;
+use crate::texts::made_summary;
 
 /// Reason for rejecting a task's proposal after the agent has reverted all of its changes.
 const TAKEN_BACK: &str = "the agent has reverted all its changes";

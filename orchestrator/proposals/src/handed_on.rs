@@ -31,7 +31,7 @@ use crate::guards::options;
 use crate::limits::{
     HANDED_ON_SYNC_BYTES, RECORD_BYTES_MAX, SANDBOX_BYTES_MAX, SANDBOX_ENTRIES_MAX,
 };
-use crate::listing::visible;
+use crate::list::visible;
 use crate::place::{
     AFTER, HANDED_ON, INPUT, KEPT, PARTIAL, PROPOSAL, RECORD, SANDBOX, SUPERSEDED, WORK, run_dir,
     sandbox_name,

@@ -39,7 +39,7 @@ mod guards;
 mod handed_on;
 mod ignored;
 pub mod limits;
-mod listing;
+mod list;
 mod merge;
 mod place;
 mod prepare;
@@ -49,8 +49,8 @@ mod repository;
 mod review;
 mod run_log;
 mod sandboxes;
+mod texts;
 mod verify;
-mod wording;
 
 pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;

@@ -32,7 +32,7 @@ use crate::place::{
 };
 use crate::record::{RECORD_VERSION, SandboxRecord, read_file, write_file, written};
 use crate::sandboxes::{Kept, Open, Sandboxes};
-use crate::wording::{contradiction, made_summary};
+use crate::texts::{contradiction, made_summary};
 
 /// Result of a merge, in a directory that does not have its final name yet.
 enum Built {

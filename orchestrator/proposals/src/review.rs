@@ -27,7 +27,7 @@ use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX, SUMMARY_BYTES_MAX, TEST_LO
 use crate::place::{PATCH, PROPOSAL, RECORD, STAGING, SUMMARY, TEST_LOG};
 use crate::record::read_file;
 use crate::sandboxes::{Kept, Open, Sandboxes};
-use crate::wording::verdict;
+use crate::texts::verdict;
 
 impl Sandboxes<'_> {
     /// Checks if a proposal can be applied, and returns every obstacle. Writes nothing.

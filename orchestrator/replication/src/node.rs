@@ -29,13 +29,13 @@ use crate::standby::{self, Files, RecordChanges, Trouble, Unfit};
 use crate::wire::{Answer, Ask, Beat, Finding, Request};
 
 mod answers;
-mod hearing;
+mod liveness;
 mod places;
+mod snapshot_schedule;
 mod snapshots;
-mod snapshotting;
 
-use hearing::Hearing;
-pub use hearing::Successors;
+use liveness::Hearing;
+pub use liveness::Successors;
 use places::{Place, Role};
 
 /// Input of a node.

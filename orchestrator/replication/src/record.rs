@@ -26,8 +26,8 @@ use crate::names::{Epoch, Hash, Life, NodeId, Position};
 use crate::operation::FileOperation;
 
 mod bytes;
-mod decoding;
-mod encoding;
+mod decode;
+mod encode;
 pub mod parts;
 
 /// Format version of records.

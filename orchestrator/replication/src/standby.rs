@@ -35,8 +35,8 @@ use crate::operation::FileOperation;
 use crate::record::SnapshotReference;
 use crate::tree::{DoesNotFit, MemoryTree};
 
-mod following;
-mod rebuilding;
+mod apply;
+mod rebuild;
 mod taking_over;
 
 /// Input of a standby.

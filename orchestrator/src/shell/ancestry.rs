@@ -2,7 +2,7 @@
 //!
 //! For a process and each of its ancestors, three facts are read from `/proc`:
 //!
-//! * **Ancestry.** The daemon is a child subreaper ([`super::strays`]), so an orphaned descendant
+//! * **Ancestry.** The daemon is a child subreaper ([`super::orphans_of_agents`]), so an orphaned descendant
 //!   is re-parented to the daemon. While the daemon runs, the parent chain of each descendant leads
 //!   to it, whatever the process does to its session, limits or parents. Any other chain belongs to
 //!   a user.

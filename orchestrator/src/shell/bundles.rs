@@ -19,14 +19,14 @@ use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::limits::{MAX_CHANGESETS_PAGE, MAX_INSTANCES_PAGE};
 use goondan_protocol::rehearsal::Rehearsal;
 use goondan_protocol::sandbox::Network;
+use goondan_store::file_names::instance_dir_name;
 use goondan_store::instance::Metadata;
-use goondan_store::naming::instance_dir_name;
 use goondan_trees::{GuardedDisk, RealFiles};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::loading::{OverlayOf, Projects};
-use super::rehearsing::{self, Stage};
+use super::replay::{self, Stage};
+use super::workspace_load::{OverlayOf, Projects};
 
 /// Working directory of modules and rehearsals, in the directory of the bundle. Removed afterwards.
 const GROUND: &str = "gate";
@@ -95,7 +95,7 @@ impl FullLoad<'_> {
             turns,
         };
         let rehearsed = self.on_ground(|ground| {
-            rehearsing::rehearse(&stage, staged, |agent| self.apart(agent, ground))
+            replay::rehearse(&stage, staged, |agent| self.apart(agent, ground))
         });
         rehearsed.map_err(BundleError::Invalid)?
     }
@@ -253,7 +253,7 @@ fn act(
                 BundleCall::Log => answer(&bundle.logs()?),
                 BundleCall::Changeset(id) => answer(&bundle.show(&id)?),
                 BundleCall::Rehearse(subject, turns) => {
-                    rehearsing::check_turns(turns)?;
+                    replay::check_turns(turns)?;
                     answer(&gate.rehearse(bundle.stage(&subject)?, turns)?)
                 }
                 BundleCall::Approve(id, reason) => answer(&bundle.approve(&id, &reason)?),

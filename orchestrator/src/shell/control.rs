@@ -31,7 +31,7 @@ use tokio::time::{Instant, MissedTickBehavior, timeout_at};
 use tokio_util::codec::{FramedRead, FramedWrite};
 use tokio_util::sync::CancellationToken;
 
-use accepting::Accepting;
+use accept_backoff::Accepting;
 use client::Client;
 use places::{InUse, NoPlace, Place, Places};
 use socket::Socket;
@@ -44,7 +44,7 @@ use super::logs::LogHub;
 use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS, SOCKET_LOOK_MS};
 use goondan_core::{Input, Peer, RequestToken};
 
-mod accepting;
+mod accept_backoff;
 pub(super) mod client;
 mod places;
 pub(super) mod socket;

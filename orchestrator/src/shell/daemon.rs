@@ -35,25 +35,25 @@ use super::cgroups::Cgroups;
 use super::child::Reports;
 use super::control::Server;
 use super::control::socket::Socket;
+use super::conversation_snapshots::JointThread;
 use super::descriptors;
 use super::event::Event;
 use super::frame_memory::FrameMemory;
-use super::joint::JointThread;
 use super::launcher::Launcher;
-use super::loading::{Known, Projects, Read, Wanted};
 use super::logs::{LogHub, journal};
 use super::masking::Masks;
 use super::oauth::OAuthThread;
 use super::orphans::{self, Mark};
+use super::orphans_of_agents;
 use super::programs::Programs;
 use super::proposals;
 use super::replication::handle::Replication;
 use super::replication::{self, Prepared, Surroundings};
 use super::self_check;
-use super::strays;
 use super::supervisor::Supervisor;
 use super::tasks::{Ground, TaskThread};
 use super::timed_disk::TimedDisk;
+use super::workspace_load::{Known, Projects, Read, Wanted};
 use crate::args::Args;
 use crate::limits::{
     CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, STORE_DESCRIPTORS_PART,
@@ -505,7 +505,7 @@ fn listen(layout: &Layout) -> Result<Socket, StartFailure> {
 
 /// Makes orphans of children the daemon's own; false if that cannot be.
 fn adopt_orphans() -> bool {
-    let adopted = strays::adopt_orphans();
+    let adopted = orphans_of_agents::adopt_orphans();
     if let Err(error) = &adopted {
         tracing::warn!(
             error = error as &dyn std::error::Error,

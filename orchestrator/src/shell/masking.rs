@@ -43,9 +43,9 @@ use crate::limits::{
     MASKED_BEGINNING_BYTES_MAX, MASKED_LINE_BYTES_MIN, MASKED_PIECE_BYTES, MASKED_VALUE_BYTES_MIN,
 };
 
-mod undoing;
+mod unescape;
 
-use undoing::{ESCAPED_BYTES_MAX, before_escape, may_hide, undone};
+use unescape::{ESCAPED_BYTES_MAX, before_escape, may_hide, undone};
 
 /// Replacement for a value.
 const MASK: &str = "[masked]";

@@ -6,7 +6,7 @@ use std::fs;
 use goondan_protocol::control::ProcessInfo;
 
 use super::cgroups::Cgroup;
-use super::strays::parent_of;
+use super::orphans_of_agents::parent_of;
 
 /// Parent-child relations of processes at one moment.
 #[derive(Debug, Default)]

@@ -80,7 +80,7 @@ mod linux {
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
     use super::{Mark, Marked};
-    use crate::shell::strays::parent_of;
+    use crate::shell::orphans_of_agents::parent_of;
 
     /// Minimum value of a mark; no machine has this much memory.
     const MARK_MIN: u64 = 1 << 62;

@@ -33,9 +33,9 @@ use uuid::Uuid;
 
 use super::event::Event;
 use super::launcher::Launcher;
-use super::loading::Projects;
 use super::logs::LogHub;
 use super::programs::{self, ProgramMissing};
+use super::workspace_load::Projects;
 use files::FilesThread;
 use handle::Replication;
 use link::Link;
@@ -44,12 +44,12 @@ use messages::Message;
 
 mod files;
 pub(super) mod handle;
-mod importing;
+mod import;
 mod link;
 mod machine;
 pub(super) mod messages;
 mod snapshots;
-mod verifying;
+mod verification;
 
 /// The program that speaks to the log's server.
 const REPLICA: &str = "goondan-replica";

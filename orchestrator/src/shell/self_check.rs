@@ -10,7 +10,7 @@ use goondan_store::workspace;
 use goondan_trees::RealFolder;
 use serde_json::Value;
 
-use super::loading::Projects;
+use super::workspace_load::Projects;
 
 /// The response to `daemon.check`. Blocks.
 pub(super) fn answer(projects: &Projects) -> Result<Value, ControlError> {

@@ -29,22 +29,22 @@ use tokio::task::JoinSet;
 use super::cgroups::Cgroups;
 use super::child::{self, Reports, RunningChild};
 use super::control::client::Client;
+use super::conversation_snapshots::JointThread;
 use super::event::Event;
-use super::joint::JointThread;
+use super::file_watcher::Watches;
 use super::launcher::Launcher;
-use super::loading::Projects;
 use super::logs::LogHub;
 use super::memory::{self, Families};
 use super::oauth::OAuthThread;
+use super::orphans_of_agents;
 use super::packages::PackageKeeper;
 use super::process_watches::{self, Groups, ProcessWatches};
 use super::replication::handle::{Replication, UnacknowledgedWorkspaces};
 use super::self_check;
-use super::strays;
 use super::supply;
 use super::tasks::TaskThread;
 use super::timed_disk::SyncTimes;
-use super::watching::Watches;
+use super::workspace_load::Projects;
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
 use crate::metrics::{Metrics, Own};
 use goondan_core::limits::TICK_MS;
@@ -449,7 +449,7 @@ impl Supervisor {
             let children = self.children.values().map(|child| child.pid);
             children.chain(replica).collect()
         };
-        let ended = strays::end_all(started);
+        let ended = orphans_of_agents::end_all(started);
         if ended > 0 {
             tracing::warn!(count = ended, "ended processes left over from a child");
         }

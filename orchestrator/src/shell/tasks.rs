@@ -30,9 +30,9 @@ mod disk;
 mod documents;
 mod handoffs;
 mod logs;
-mod moving;
 mod readers;
 mod stream;
+mod transfer;
 
 pub(super) use checkpoints::boot;
 
@@ -237,7 +237,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
         } => {
             let with = ground.clone();
             in_background(move || {
-                let result = moving::import(&with, &workspace_id, &path, &guides, worker);
+                let result = transfer::import(&with, &workspace_id, &path, &guides, worker);
                 with.report(TaskDone::Imported {
                     workspace_id,
                     token,
@@ -254,7 +254,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             readers.over(&at);
             let with = ground.clone();
             in_background(move || {
-                let result = moving::remove(&with, &at, with_backup);
+                let result = transfer::remove(&with, &at, with_backup);
                 with.report(TaskDone::Removed { at, reply, result });
             });
         }

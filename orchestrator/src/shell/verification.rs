@@ -70,7 +70,7 @@ impl Verification<'_> {
         let instances = self.layout.instances(self.workspace_id);
         let (instances, _) = workspace::list_instances(self.disk, &instances)?;
         for metadata in instances {
-            let name = goondan_store::naming::instance_dir_name(&metadata.instance_key);
+            let name = goondan_store::file_names::instance_dir_name(&metadata.instance_key);
             let dir = self.layout.instances(self.workspace_id).join(name);
             self.check_checkpoints(Group::Instances, &dir, &mut out)?;
         }

@@ -11,7 +11,7 @@ use goondan_protocol::limits::MAX_CONNECTION_STATE_BYTES;
 use serde_json::value::RawValue;
 
 use crate::error::StoreError;
-use crate::naming::connection_file_name;
+use crate::file_names::connection_file_name;
 use crate::root::Layout;
 
 /// Folder name in the workspace's folder.

@@ -16,10 +16,10 @@ use goondan_protocol::task::{self, TaskId};
 
 use crate::configuration;
 use crate::error::StoreError;
+use crate::file_names::instance_key_of;
 use crate::instance::{self, Metadata};
 use crate::ledger::LEDGER_FILE;
 use crate::limits::CONFIGURATION_BYTES_MAX;
-use crate::naming::instance_key_of;
 use crate::own_files::{self, OWN_MANIFEST};
 use crate::root::{AUDIT_FILE, CONFIGURATION_FILE, Layout, TASKS_GROUP};
 use crate::workspace::{self, RecordCopy, Unusable, WORKSPACE_FILE};

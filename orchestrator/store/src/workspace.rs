@@ -10,11 +10,11 @@ use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::file_names::{instance_dir_name, instance_key_of, workspace_id};
 use crate::instance::{self, Metadata};
 use crate::ledger::{self, LEDGER_FILE, Ledger};
-use crate::naming::{instance_dir_name, instance_key_of, workspace_id};
+use crate::legacy_names::rename_directories;
 use crate::own_files::OwnFiles;
-use crate::renamed::rename_directories;
 use crate::root::{AUDIT_FILE, Layout};
 
 pub(crate) mod record_copy;

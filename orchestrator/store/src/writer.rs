@@ -26,18 +26,18 @@ use goondan_durable::register::Register;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 
 use crate::error::StoreError;
+use crate::file_names::instance_dir_name;
 use crate::index::InstanceIndex;
 use crate::instance::InstanceStore;
 use crate::limits::{INSTANCE_DESCRIPTORS, WRITER_OPEN_INSTANCES_MAX};
-use crate::naming::instance_dir_name;
 use crate::root::Layout;
 
 mod batch;
+mod execute;
 mod fold_schedule;
 mod handle_cache;
 pub mod operation;
 mod outcome;
-mod performing;
 mod workspace_files;
 
 use fold_schedule::Unfolded;

@@ -25,7 +25,7 @@ mod exchange;
 mod messages;
 mod notices;
 mod output;
-mod proposing;
+mod proposals;
 mod watch;
 
 use watch::Watch;
@@ -71,7 +71,7 @@ pub struct Task {
     /// True if [`Input::Tick`] was received since the task was restored.
     has_ticked: bool,
     /// Proposal in progress, and its inputs.
-    proposing: proposing::Making,
+    proposing: proposals::Making,
     output: Output,
 }
 
@@ -110,7 +110,7 @@ impl Task {
             disk: None,
             shortage: None,
             has_ticked: false,
-            proposing: proposing::Making::default(),
+            proposing: proposals::Making::default(),
             output: Output::default(),
         }
     }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use goondan_durable::disk::{Disk, DiskFile, Entry, EntryKind, RealDisk, Stat};
 
-use crate::{beneath, removal};
+use crate::{open_beneath, removal};
 
 /// Files are accessible to their owner only (`SEC-4`).
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -68,7 +68,7 @@ impl GuardedDisk {
         let parent = match self.guarded(path) {
             Some((anchor, rest)) => {
                 let above = rest.parent().unwrap_or(Path::new(""));
-                beneath::open_directory(directory(&anchor)?, above, OFlags::PATH)?
+                open_beneath::open_directory(directory(&anchor)?, above, OFlags::PATH)?
             }
             None => directory(path.parent().unwrap_or(Path::new("/")))?,
         };
@@ -90,7 +90,7 @@ impl GuardedDisk {
 
     /// Opens a guarded directory to list or sync it.
     fn open_dir(anchor: &Path, rest: &Path) -> io::Result<OwnedFd> {
-        Ok(beneath::open_directory(
+        Ok(open_beneath::open_directory(
             directory(anchor)?,
             rest,
             OFlags::RDONLY,

@@ -19,7 +19,6 @@
 //! * External input (patches, archives, manifests) is rejected as a whole if any part is invalid.
 
 pub mod apply;
-mod beneath;
 mod binary;
 mod changes;
 mod compare;
@@ -34,6 +33,7 @@ mod guarded_disk;
 pub mod limits;
 mod manifest;
 pub mod merge;
+mod open_beneath;
 pub mod pack;
 pub mod patch;
 mod path;

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use goondan_durable::disk::{DiskFile, Folder, NodeKind, NodeStat};
 
-use crate::beneath;
 use crate::limits::SYNC_THREADS;
+use crate::open_beneath;
 use crate::removal;
 
 const PERMISSIONS: u32 = 0o777;
@@ -43,13 +43,13 @@ impl RealFolder {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = path.parent().unwrap_or(Path::new(""));
         Ok((
-            beneath::open_directory(&self.root, parent, OFlags::PATH)?,
+            open_beneath::open_directory(&self.root, parent, OFlags::PATH)?,
             name,
         ))
     }
 
     fn directory(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        beneath::open_directory(&self.root, path, OFlags::RDONLY)
+        open_beneath::open_directory(&self.root, path, OFlags::RDONLY)
     }
 
     fn rename(&self, from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
@@ -144,7 +144,7 @@ impl Folder for RealFolder {
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
-        let file = beneath::open(&self.root, path, flags, Mode::from_raw_mode(0o600))?;
+        let file = open_beneath::open(&self.root, path, flags, Mode::from_raw_mode(0o600))?;
         // The umask does not apply to this call.
         fs::fchmod(&file, mode_of(mode))?;
         Ok(Box::new(FolderFile(File::from(file))))
@@ -163,7 +163,7 @@ impl Folder for RealFolder {
 
     fn set_dir_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         // Such a handle also works for a directory that its owner cannot read.
-        let directory = beneath::open_directory(&self.root, path, OFlags::PATH)?;
+        let directory = open_beneath::open_directory(&self.root, path, OFlags::PATH)?;
         Ok(removal::set_mode(directory, mode_of(mode))?)
     }
 
@@ -199,7 +199,7 @@ impl Folder for RealFolder {
     }
 
     fn check_writable(&self, path: &Path) -> io::Result<()> {
-        let directory = beneath::open_directory(&self.root, path, OFlags::PATH)?;
+        let directory = open_beneath::open_directory(&self.root, path, OFlags::PATH)?;
         let access = Access::WRITE_OK | Access::EXEC_OK;
         Ok(fs::accessat(directory, ".", access, AtFlags::EACCESS)?)
     }

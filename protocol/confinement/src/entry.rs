@@ -22,6 +22,8 @@ use std::process::Command;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
 
 #[cfg(target_os = "linux")]
+use crate::egress_bridge::WayOut;
+#[cfg(target_os = "linux")]
 use crate::enforcement::enforce;
 #[cfg(target_os = "linux")]
 use crate::error::EnforceError;
@@ -30,8 +32,6 @@ use crate::inherited::close_inherited_files;
 #[cfg(target_os = "linux")]
 use crate::namespaces::{NamespaceError, die_with, own_number, unshare_all};
 use crate::plan::{Unmet, plan};
-#[cfg(target_os = "linux")]
-use crate::way_out::WayOut;
 
 /// Argument that precedes the policy in JSON.
 const SANDBOX: &str = "--sandbox";

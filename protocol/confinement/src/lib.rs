@@ -14,7 +14,7 @@
 //! * `allowed`: files that almost every program needs, in addition to the user's settings.
 //! * `denial`: reports denied accesses, and the settings that would allow them.
 //! * `entry`: entry into the sandbox, for callers that start programs.
-//! * `own`: restrictions of agent and connector processes.
+//! * `self_confinement`: restrictions of agent and connector processes.
 //! * `plan`: a decision about data (`goondan_protocol::sandbox`). `layout`: the paths in a new
 //!   root; `outside_sockets`: the sockets that are hidden in them.
 //! * `namespaces`, `mounts`, `capabilities`, `files`, `system_calls`: each changes one property of
@@ -76,13 +76,13 @@ pub use self::namespace_probe::{probe_namespaces, try_as_asked};
 #[cfg(target_os = "linux")]
 pub use self::namespaces::{NamespaceError, die_with, own_number, unshare_all};
 #[cfg(target_os = "linux")]
-pub use self::own::{Held, OwnPolicy};
-#[cfg(target_os = "linux")]
 pub use self::probe::{open_beneath, probe, probe_all};
 #[cfg(any(target_os = "macos", test))]
 pub use self::seatbelt::UnfitPath;
 #[cfg(target_os = "macos")]
 pub use self::seatbelt_entry::SeatbeltError;
+#[cfg(target_os = "linux")]
+pub use self::self_confinement::{Held, OwnPolicy};
 
 /// Rights that macOS enforces, found by trying.
 #[cfg(target_os = "macos")]
@@ -116,6 +116,8 @@ mod allowed;
 mod capabilities;
 mod denial;
 #[cfg(target_os = "linux")]
+mod egress_bridge;
+#[cfg(target_os = "linux")]
 mod enforcement;
 mod entry;
 #[cfg(target_os = "linux")]
@@ -136,8 +138,6 @@ mod namespace_probe;
 mod namespaces;
 #[cfg(target_os = "linux")]
 mod outside_sockets;
-#[cfg(target_os = "linux")]
-mod own;
 mod plan;
 #[cfg(target_os = "linux")]
 mod probe;
@@ -146,6 +146,6 @@ mod seatbelt;
 #[cfg(target_os = "macos")]
 mod seatbelt_entry;
 #[cfg(target_os = "linux")]
-mod system_calls;
+mod self_confinement;
 #[cfg(target_os = "linux")]
-mod way_out;
+mod system_calls;

@@ -8,7 +8,7 @@ use crate::ids::{AgentName, ApprovalId, InstanceKey, StepId, ToolCallId, TurnId,
 use crate::limits::MAX_APPROVALS_PAGE;
 use crate::time::Timestamp;
 
-use super::paging::page_of;
+use super::pages::page_of;
 
 /// `approval.list`: one page of the pending approvals, oldest first (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use crate::ids::{AgentName, InstanceKey, ToolCallId, TurnId, WorkspaceId};
 use crate::limits::MAX_UNKNOWN_CALLS_PAGE;
 use crate::time::Timestamp;
 
-use super::paging::page_of;
+use super::pages::page_of;
 
 /// `call.unknown`: one page of the unresolved calls (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

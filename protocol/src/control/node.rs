@@ -6,7 +6,7 @@ use crate::ids::WorkspaceId;
 use crate::limits::MAX_NODES_PAGE;
 
 use super::Unacknowledged;
-use super::paging::page_of;
+use super::pages::page_of;
 
 /// `node.list`: the nodes, and one page of the workspaces with who has them, by their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

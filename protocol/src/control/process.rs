@@ -12,7 +12,7 @@ use crate::sandbox::{Facts, Level};
 use crate::time::Timestamp;
 use crate::trace::TraceId;
 
-use super::paging::page_of;
+use super::pages::page_of;
 
 /// Largest difference between two due times of the same start, in milliseconds. Due times vary
 /// because they are converted from the monotonic clock.

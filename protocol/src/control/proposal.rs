@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::paging::try_page_of;
+use super::pages::try_page_of;
 use super::sandbox::{NotGiven, ProposalBase, ProposalState, SandboxRef};
 use crate::ids::{RunId, WorkerId, WorkspaceId};
 use crate::limits::MAX_PROPOSALS_PAGE;

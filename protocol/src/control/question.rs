@@ -10,7 +10,7 @@ use crate::limits::MAX_QUESTIONS_PAGE;
 use crate::question::{QuestionAction, QuestionForm};
 use crate::time::Timestamp;
 
-use super::paging::page_of;
+use super::pages::page_of;
 
 /// `question.list`: one page of the pending questions, oldest first (`OBS-1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

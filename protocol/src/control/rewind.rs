@@ -7,7 +7,7 @@ use crate::limits::MAX_CHECKPOINTS_PAGE;
 use crate::time::Timestamp;
 use crate::usage::Charge;
 
-use super::paging::try_page_of;
+use super::pages::try_page_of;
 
 /// State of a conversation that a joint checkpoint pins, besides the files of its working
 /// directory.

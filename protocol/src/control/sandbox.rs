@@ -11,7 +11,7 @@ use crate::ids::{RunId, WorkerId, WorkspaceId};
 use crate::limits::MAX_SANDBOXES_PAGE;
 use crate::time::Timestamp;
 
-use super::paging::try_page_of;
+use super::pages::try_page_of;
 
 /// Identifies a sandbox within its workspace: one worker in one run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

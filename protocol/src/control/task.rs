@@ -12,7 +12,7 @@ use crate::task::{NotifyOn, PlanStep, TaskBudget, TaskId, TaskItem, TaskSource, 
 use crate::time::Timestamp;
 use crate::usage::{MicroUsd, Usage};
 
-use super::paging::{page_of, try_page_of};
+use super::pages::{page_of, try_page_of};
 use super::{FileStatus, SandboxRef};
 
 /// `task.new`.

@@ -11,7 +11,7 @@ use crate::task::AgentAccount;
 use crate::time::{Day, Timestamp};
 use crate::usage::{MicroUsd, Spending, Usage};
 
-use super::paging::page_of;
+use super::pages::page_of;
 
 /// `workspace.usage`: one page of the usage of models (`OBS-1`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

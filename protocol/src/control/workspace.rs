@@ -12,7 +12,7 @@ use crate::limits::MAX_WORKSPACES_PAGE;
 use crate::task::TaskId;
 use crate::time::Timestamp;
 
-use super::paging::page_of;
+use super::pages::page_of;
 use super::process::{ProcessState, Readiness};
 
 /// `workspace.open`.

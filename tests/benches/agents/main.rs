@@ -18,10 +18,10 @@ use std::error::Error;
 use std::time::Duration;
 
 mod answer;
-mod beside;
 mod bytes;
 mod client;
 mod idle;
+mod isolation;
 mod replicated;
 mod routing;
 mod scrape;
@@ -40,7 +40,7 @@ const MEASURES: [(&str, Measure); 12] = [
     ("latency", answer::latency),
     ("turns", answer::turns_per_second),
     ("tools", tools::turns_with_tools),
-    ("beside", beside::misbehaviour),
+    ("beside", isolation::misbehaviour),
     ("bytes", bytes::per_turn),
     ("idle", idle::many),
     ("scrape", scrape::scrapes),

@@ -160,8 +160,8 @@ fn every_crate_of_the_workspace_is_known() {
 fn tests_are_found_wherever_they_stand() {
     let tests = all_tests();
     for known in [
-        "goondan_store::naming::tests::root_9_the_example_of_the_clause",
-        "goondan_store::naming::tests::inst_1_names_are_reversible",
+        "goondan_store::file_names::tests::root_9_the_example_of_the_clause",
+        "goondan_store::file_names::tests::inst_1_names_are_reversible",
         "goondan_store::writer::tests::inst_3_a_key_of_another_agent_is_refused",
         "goondan_protocol::ipc::golden::every_message_has_golden_bytes",
         "goondan_config::runner::files::loading_writes_nothing",
@@ -170,7 +170,7 @@ fn tests_are_found_wherever_they_stand() {
         assert!(tests.contains(known), "{known} is not found");
     }
     assert!(
-        !tests.contains("goondan_store::naming::tests::id"),
+        !tests.contains("goondan_store::file_names::tests::id"),
         "a helper is no test"
     );
 }

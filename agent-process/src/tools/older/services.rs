@@ -10,10 +10,10 @@ use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
 use super::{Told, export, invalid, outcome};
+use crate::tools::connection_tools::ConnectionRoute;
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 use crate::tools::invocation::ToolInvocation;
-use crate::tools::outside::ConnectionRoute;
 use crate::tools::places::Places;
 
 /// Time limit of a call, in milliseconds, including its wait in the queue.

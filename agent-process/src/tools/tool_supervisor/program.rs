@@ -10,7 +10,7 @@ use tokio::net::unix::pipe;
 use tokio::process::{ChildStdin, Command};
 
 use super::super::orphan_reaper;
-use super::ending::{code_at_end, end_group};
+use super::termination::{code_at_end, end_group};
 
 /// Bytes forwarded per read.
 const CHUNK_BYTES: usize = 16 * 1024;

@@ -24,7 +24,7 @@ use tokio::net::UnixStream;
 use tokio::process::Command;
 
 use super::super::orphan_reaper;
-use super::ending::{code_at_end, end_group};
+use super::termination::{code_at_end, end_group};
 
 /// Terminator of each record.
 pub(in super::super) const RECORD_END: u8 = 0;

@@ -6,7 +6,7 @@
 //! entered it.
 
 pub(crate) mod calls;
-mod stopping;
+mod process_tree;
 pub(crate) mod wire;
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::codec::Framed;
 
 use super::super::orphan_reaper;
-use super::ending::{code_at_end, end_group};
+use super::termination::{code_at_end, end_group};
 use calls::{Calls, is_tool_server};
 use wire::{Launch, Order, Report};
 
@@ -154,14 +154,14 @@ impl Supervised {
             Order::EndInput {} => self.input.end(),
             Order::CallAnswer { call, answer } => self.calls.answer(call, &answer),
             Order::Pause {} => {
-                let running = stopping::stop_tree().await;
+                let running = process_tree::stop_tree().await;
                 tell(agent, &Report::Paused { running }).await;
             }
-            Order::Continue {} => stopping::continue_tree(),
+            Order::Continue {} => process_tree::continue_tree(),
             Order::Terminate {} => {
-                stopping::signal_tree(Signal::SIGTERM);
+                process_tree::signal_tree(Signal::SIGTERM);
                 // Stopped processes do not receive the signal.
-                stopping::continue_tree();
+                process_tree::continue_tree();
             }
             Order::Look {} => {
                 let vitals = self.vitals();

@@ -15,7 +15,7 @@ use crate::middleware::{
     Notes,
 };
 use crate::tool_call::{CallKey, ToolOutcome, ToolRules};
-use crate::turn::around::Around;
+use crate::turn::context::Around;
 use crate::turn::effect::Effect;
 
 /// Error code of a call that a middleware failed without giving a code.

@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use super::settings::Settings;
 use crate::back_off::back_off;
 use crate::limits::{RELAY_BACK_OFF_FIRST_MS, RELAY_BACK_OFF_MAX_MS, RELAY_HANDSHAKE_TIMEOUT_MS};
-use crate::relay::greeting::shake_hands;
+use crate::relay::handshake::shake_hands;
 use crate::relay::wire::{Incoming, LastHeard, Queue, Wire, WireError, next_frame, write_all};
 
 /// A link to the relay, with the assignment that it expects.

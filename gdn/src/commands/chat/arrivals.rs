@@ -11,7 +11,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{Spending, Spent};
 use tokio::sync::mpsc;
 
-use crate::commands::following::{self, Followed};
+use crate::commands::follow::{self, Followed};
 use crate::commands::happened;
 use crate::commands::turns::Unanswered;
 use crate::context::Context;
@@ -54,7 +54,7 @@ pub(super) async fn watch(
             drop(arrival.map(|arrival| arrivals.send(arrival)));
         }
     };
-    following::follow(context, take).await;
+    follow::follow(context, take).await;
 }
 
 /// Converts an update to an arrival in the conversation. `event_id` is that of the turn in progress.

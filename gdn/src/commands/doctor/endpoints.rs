@@ -7,7 +7,7 @@ use goondan_config::Bundle;
 use goondan_protocol::definition::HostedModel;
 use tokio::net::TcpStream;
 
-use super::finding::Finding;
+use super::check_result::Finding;
 use crate::output::text;
 
 /// Timeout of a connection, in milliseconds.

@@ -6,8 +6,8 @@ use std::path::Path;
 use goondan_confinement::Level;
 use goondan_confinement::{Facts, Right};
 
-use super::finding::Finding;
-use super::seen::Seen;
+use super::check_result::Finding;
+use super::daemon_probe::Seen;
 
 const CONFINEMENT: &str = "confinement";
 
@@ -145,7 +145,7 @@ fn control_groups(root: &Path) -> Finding {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::super::finding::Verdict;
+    use super::super::check_result::Verdict;
     use super::*;
 
     #[test]

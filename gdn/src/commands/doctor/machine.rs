@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
 
-use super::finding::Finding;
+use super::check_result::Finding;
 use crate::output::text;
 
 /// Free disk space below which doctor warns, in bytes.
@@ -134,7 +134,7 @@ fn watches() -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict;
+    use super::super::check_result::Verdict;
     use super::*;
 
     #[test]

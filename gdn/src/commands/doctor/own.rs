@@ -12,7 +12,7 @@ use goondan_protocol::control::{
 use goondan_protocol::state_root;
 use nix::unistd::Uid;
 
-use super::finding::Finding;
+use super::check_result::Finding;
 use crate::client::{Client, ConnectError};
 use crate::commands::service::service_differences;
 use crate::commands::upgrade::cut_off;
@@ -250,7 +250,7 @@ fn of_server(finding: ServerFinding) -> Finding {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::finding::Verdict;
+    use super::super::check_result::Verdict;
     use super::*;
 
     #[test]

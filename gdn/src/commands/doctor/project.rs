@@ -3,7 +3,7 @@
 use goondan_config::{Bundle, Checked, Loader, ProcessEnvironment, Severity};
 use goondan_vault::Reader;
 
-use super::finding::Finding;
+use super::check_result::Finding;
 use crate::commands::consent;
 use crate::context::Context;
 use crate::output::text;

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::table::{detail, state_words, table};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
-use crate::commands::following;
+use crate::commands::follow;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::screen::Screen;
@@ -44,7 +44,7 @@ pub(super) async fn run(
         context,
         all,
         screen: Screen::of(context.output),
-        told: following::Processes::default(),
+        told: follow::Processes::default(),
         before: Processes::new(),
         is_whole: false,
         is_lost: false,
@@ -62,7 +62,7 @@ pub(super) async fn run(
 /// Waits for the next daemon that runs the project.
 async fn reconnected(all: bool, context: &Context) -> (Client, Option<WorkspaceId>) {
     loop {
-        following::rest().await;
+        follow::rest().await;
         if let Ok(open) = context.open_scope(all).await {
             return open;
         }
@@ -75,7 +75,7 @@ struct Shown<'a> {
     all: bool,
     screen: Option<Screen>,
     /// Processes reported by the current daemon.
-    told: following::Processes,
+    told: follow::Processes,
     /// Processes as last printed.
     before: Processes,
     /// True once the list is complete.
@@ -90,7 +90,7 @@ impl Shown<'_> {
         mut client: Client,
         workspace_id: Option<WorkspaceId>,
     ) -> Result<Ended, Failure> {
-        self.told = following::Processes::default();
+        self.told = follow::Processes::default();
         let (told, mut changes) = mpsc::unbounded_channel();
         let request = WatchProcesses {
             workspace_id,
@@ -149,7 +149,7 @@ impl Shown<'_> {
         if self.screen.is_some() {
             return self.draw();
         }
-        self.context.output.note(following::LOST);
+        self.context.output.note(follow::LOST);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Shown<'_> {
         let mut head = text::clock(now);
         if self.is_lost {
             head.push_str("  ");
-            head.push_str(following::LOST);
+            head.push_str(follow::LOST);
         }
         let head = output.out.paint(style::FAINT, &head);
         let processes = table(&self.told.all(), self.all, now).render(output.canvas());

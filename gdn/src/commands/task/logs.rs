@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::TaskAtArgs;
 use crate::client::{CallError, RequestTimeout};
-use crate::commands::following;
+use crate::commands::follow;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::schemas;
@@ -79,8 +79,8 @@ pub(super) async fn run(args: TaskLogsArgs, context: &Context) -> Result<(), Fai
         let part = match client.watch(read, timeout, &mut |_| {}).await {
             Ok(part) => part,
             Err(CallError::Lost { .. }) if args.follow => {
-                context.output.note(following::LOST);
-                (client, workspace) = following::reopened(context).await;
+                context.output.note(follow::LOST);
+                (client, workspace) = follow::reopened(context).await;
                 continue;
             }
             Err(CallError::Refused(refused))

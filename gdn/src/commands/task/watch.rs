@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::TaskAtArgs;
 use crate::client::{CallError, RequestTimeout};
-use crate::commands::following;
+use crate::commands::follow;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -59,8 +59,8 @@ pub(super) async fn run(args: TaskWatchArgs, context: &Context) -> Result<(), Fa
         {
             Ok(part) => part,
             Err(CallError::Lost { .. }) => {
-                context.output.note(following::LOST);
-                (client, workspace) = following::reopened(context).await;
+                context.output.note(follow::LOST);
+                (client, workspace) = follow::reopened(context).await;
                 continue;
             }
             Err(CallError::Refused(refused))

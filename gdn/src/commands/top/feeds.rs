@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
 use super::input::{Act, Input, LogsOf, PageAbout, Wanted};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
-use crate::commands::following::{self, Followed};
+use crate::commands::follow::{self, Followed};
 use crate::commands::{trace, transcript};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -39,7 +39,7 @@ pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
         };
         send(inputs, input);
     };
-    following::follow(context, take).await;
+    follow::follow(context, take).await;
 }
 
 /// Follows the currently requested log across daemon restarts.
@@ -51,7 +51,7 @@ pub(super) async fn follow_logs(
     loop {
         let wanted = of.borrow_and_update().clone();
         tokio::select! {
-            () = follow_log(context, wanted, inputs) => following::rest().await,
+            () = follow_log(context, wanted, inputs) => follow::rest().await,
             changed = of.changed() => if changed.is_err() {
                 return;
             },

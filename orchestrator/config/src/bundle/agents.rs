@@ -15,10 +15,10 @@ use crate::fields::one_of;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::swarm::Policy;
 use crate::kinds::{Resources, extension, thinking, tool};
-use crate::outgoing;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
 use crate::similar::nearest;
+use crate::tool_connections;
 
 /// Built-in extension that implements `requiredTools`.
 const REQUIRED_TOOLS_GUARD: &str = "required-tools-guard";
@@ -316,7 +316,7 @@ fn resolve_tool(
         resources.tools.get(reference.key().as_ref()).cloned()
     }?;
     permissions::check_tool(&tool, reference, resources, report);
-    outgoing::connect(&mut tool, reference, resources, report);
+    tool_connections::connect(&mut tool, reference, resources, report);
     check_approved_exports(&tool, reference, report);
     tool.approve = reference
         .approve

@@ -16,9 +16,9 @@ use crate::kinds::Resources;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::notify::NotifySpec;
 use crate::node::entries_to_json;
-use crate::outgoing::{check_secret, is_of};
 use crate::report::{Place, Problem, Report};
 use crate::similar::nearest;
+use crate::tool_connections::{check_secret, is_of};
 
 /// Value of placeholders while arguments are checked.
 const SAMPLE: &str = "1";

@@ -30,8 +30,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::accounts::{Payer, payers, payers_of_line};
-use super::for_tasks::place_of;
-use super::metering::count_reply;
+use super::call_metrics::count_reply;
+use super::task_calls::place_of;
 use super::{Calls, OpenCall};
 use crate::exchange::TaskRef;
 use crate::fleet::Fleet;

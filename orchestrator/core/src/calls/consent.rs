@@ -7,8 +7,8 @@ use goondan_protocol::call::{CallTarget, ModelPiece};
 use goondan_protocol::ids::InstanceRef;
 use serde_json::value::to_raw_value;
 
-use super::declined::consent_to_more;
 use super::messages::tell_watchers;
+use super::token_rejection::consent_to_more;
 use super::{CallState, Calls};
 use crate::LogEvent;
 use crate::fleet::Fleet;

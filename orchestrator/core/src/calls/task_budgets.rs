@@ -14,7 +14,7 @@ use goondan_tasks::state::Taken;
 use super::Calls;
 use super::accounts::{Payer, payers};
 use super::budgets::{hint_of, name_of};
-use super::for_tasks::place_of;
+use super::task_calls::place_of;
 use crate::exchange::task_budgets::TaskSpending;
 use crate::fleet::Fleet;
 

@@ -12,15 +12,15 @@ use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::observe::detail_of;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
+use goondan_store::file_names::instance_dir_name;
 use goondan_store::instance::{InstanceState, work_dir};
-use goondan_store::naming::instance_dir_name;
 use goondan_store::writer::operation::{Audit, Close, LookUpEvent, Open};
 use serde_json::{Value, json};
 
-use super::answers::waiting::QuestionStatus;
+use super::agent_replies::pending_replies::QuestionStatus;
 use super::changes::RunningAgent;
+use super::event_queue::LookingUp;
 use super::instance::{Instance, Progress};
-use super::mailbox::LookingUp;
 use super::{Fleet, Owner, Stopping};
 use crate::jobs::{LogAuditFailure, LogFailure, continuation};
 use crate::refusals::{control_error, deleted_error};

@@ -13,11 +13,11 @@
 //!   call.
 //! * Pending approvals end with their turn.
 //!
-//! `open` holds the recorded state, `deciding` handles decisions, `listing` answers clients.
+//! `pending` holds the recorded state, `decisions` handles decisions, `list` answers clients.
 
-mod deciding;
-mod listing;
-mod open;
+mod decisions;
+mod list;
+mod pending;
 
 use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
 use goondan_protocol::approval::ApprovalDecision;
@@ -30,12 +30,12 @@ use goondan_store::StoreError;
 use goondan_store::instance::{Approval, ApprovalMark, AskedCall};
 use goondan_store::writer::operation::NoteApproval;
 
-pub(super) use self::deciding::Chosen;
-pub(crate) use self::deciding::Decider;
-pub(crate) use self::open::Approvals;
-use self::open::OpenApproval;
+pub(super) use self::decisions::Chosen;
+pub(crate) use self::decisions::Decider;
+pub(crate) use self::pending::Approvals;
+use self::pending::OpenApproval;
 use super::Fleet;
-use super::answers::waiting::Requester;
+use super::agent_replies::pending_replies::Requester;
 use crate::jobs::continuation;
 use crate::refusals::Refused;
 use crate::{Effect, RequestToken};

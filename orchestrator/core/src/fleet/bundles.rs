@@ -16,10 +16,10 @@ use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ChangesetId, InstanceKey, InstanceRef, RevisionId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::RuntimeEventKind;
-use goondan_store::naming::instance_dir_name;
+use goondan_store::file_names::instance_dir_name;
 use serde_json::Value;
 
-use super::answers::waiting::Requester;
+use super::agent_replies::pending_replies::Requester;
 use super::turn::CANCELLED;
 use super::{Fleet, authority};
 use crate::exchange::{BundleAction, BundleCall, BundleDone, BundleStanding, BundleWork, Outcome};

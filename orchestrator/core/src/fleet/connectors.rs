@@ -21,12 +21,12 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
-use super::buttons::Showing;
 use super::changes::RunningConnector;
+use super::chat_approvals::Showing;
 use super::collectors::Collecting;
 use super::connection_state::StateQueue;
-use super::former_keys::{Arrival, FormerKeys};
-use super::mailbox::AcceptReply;
+use super::event_queue::AcceptReply;
+use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
 use super::{Fleet, Owner, health, tokens};

@@ -16,7 +16,7 @@ use goondan_store::instance::EventState;
 use goondan_store::writer::operation::LookUpEvent;
 
 use super::Fleet;
-use super::answers::waiting::QuestionStatus;
+use super::agent_replies::pending_replies::QuestionStatus;
 use super::reply_waiter::ReplyWaiter;
 use super::waiters::Waiter;
 use crate::jobs::continuation;

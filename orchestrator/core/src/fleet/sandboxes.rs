@@ -14,7 +14,7 @@ use goondan_protocol::control::{
     SandboxRef, ShowProposal, ShowSandbox,
 };
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, RunId, WorkerId, WorkspaceId};
-use goondan_store::naming::{run_dir, sandbox_dir};
+use goondan_store::file_names::{run_dir, sandbox_dir};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

@@ -1,7 +1,7 @@
 //! Queue of agent starts (`SEC-8`, `SUP-3`).
 //!
 //! A start waits while the maximum number of processes is running, while too many others are
-//! starting, and while a resource is short ([`super::room`]). Agents with work from users start
+//! starting, and while a resource is short ([`super::capacity`]). Agents with work from users start
 //! before those with work from other agents. Work in progress takes precedence, but a start does
 //! not wait for capacity if no work is in progress or the work in progress waits for it.
 

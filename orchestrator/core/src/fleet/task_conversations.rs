@@ -29,7 +29,7 @@ use super::waiters::Waiter;
 use super::{Fleet, Workspace};
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::Clear;
-use crate::fleet::mailbox::AcceptReply;
+use crate::fleet::event_queue::AcceptReply;
 use crate::jobs::continuation;
 use crate::refusals::parked_error;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::ids::{EventId, TurnId};
 use goondan_protocol::trace::TraceContext;
 
-use super::ceilings::TurnUse;
+use super::quotas::TurnUse;
 
 /// Error code of a canceled turn.
 pub(crate) const CANCELLED: &str = "E_CANCELLED";

@@ -17,7 +17,7 @@ use goondan_store::writer::operation::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ceilings::TurnUse;
+use super::quotas::TurnUse;
 use super::turn::{CANCELLED, Turn, TurnContext};
 use super::{Fleet, authority};
 use crate::jobs::{LogFailure, continuation};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use goondan_protocol::control::Sent;
 use goondan_protocol::ids::{EventId, InstanceRef};
 
-use super::answers::waiting::AgentWaiter;
+use super::agent_replies::pending_replies::AgentWaiter;
 use super::conversation_run::ConversationRun;
 use super::reply_waiter::ReplyWaiter;
 use crate::RequestToken;

@@ -12,10 +12,10 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 
 use super::persons::person_needed;
 use crate::exchange::{ProposalWork, ProposalsDone};
-use crate::fleet::answers::waiting::Requester;
+use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::fleet::sandboxes::told;
 use crate::limits::PROPOSAL_REQUESTS_MAX;
-use crate::tasks::proposing::SandboxStep;
+use crate::tasks::proposals::SandboxStep;
 use crate::{Core, Effect, RequestToken, Standing};
 
 /// Queues of work, by workspace; the first item of each is in progress.

@@ -14,8 +14,8 @@ use goondan_store::instance::Metadata;
 
 use crate::fleet::Workspace;
 use crate::fleet::instance::DeleteReply;
+use crate::instance_list::{ListPurpose, ListedInstances};
 use crate::limits::RETENTION_INTERVAL_MS;
-use crate::listing::{ListPurpose, ListedInstances};
 use crate::refusals::Refused;
 use crate::{Core, Effect, LogEvent, RequestToken};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::control::{ControlError, SecretChanged, SecretConsentChanged};
 use goondan_protocol::ids::{SecretName, WorkspaceId};
 
-use super::reloading::Reason;
+use super::reload::Reason;
 use crate::exchange::{SecretWork, SecretsDone};
 use crate::{Core, Effect, LogEvent, RequestToken};
 

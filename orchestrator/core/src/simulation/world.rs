@@ -18,11 +18,11 @@ use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};
 use goondan_store::writer::{Job, Op, Worker};
 
+mod chat_buttons;
 mod children;
-mod pressing;
-mod reading;
-mod replying;
-mod watching;
+mod reply_requests;
+mod store_content;
+mod watchers;
 
 use super::agent::{Act, Agent};
 use super::chat::{Chat, Pressed};

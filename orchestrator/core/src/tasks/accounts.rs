@@ -15,7 +15,7 @@ use goondan_tasks::preamble::Preamble;
 use goondan_tasks::state::{AgentUsage, State, Taken};
 
 use super::Tasks;
-use super::conversing::converses;
+use super::conversation_runs::converses;
 use super::entry::Entry;
 use crate::exchange::TaskRef;
 use crate::fleet::{Fleet, bundle_of};

@@ -11,13 +11,13 @@ use goondan_protocol::limits::MAX_REQUEST_TIMEOUT_MS;
 use goondan_protocol::task::{TaskBudget, TaskId, is_of_task};
 use goondan_protocol::trace::SpanId;
 
-use super::asking::id_of_day;
 use super::entry::{Asker, Entry};
-use super::reading::{needs_person, too_many};
+use super::requests::id_of_day;
+use super::views::{needs_person, too_many};
 use super::{Tasks, not_found};
 use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
-use crate::fleet::answers::waiting::Requester;
+use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::fleet::workspaces::being_stopped;
 use crate::limits::{TASK_REQUESTS_MAX, TASKS_PER_CONVERSATION_MAX};
 use crate::refusals::Refused;

@@ -20,7 +20,7 @@ use goondan_tasks::machine::Input as TaskInput;
 use goondan_tasks::state::{State, Taken};
 
 use super::Tasks;
-use super::conversing::{Conversing, Ending, Stage, converses};
+use super::conversation_runs::{Conversing, Ending, Stage, converses};
 use super::entry::{Entry, StartOrder};
 use super::runs::is_ending;
 use crate::LogEvent;

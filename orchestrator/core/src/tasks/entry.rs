@@ -15,9 +15,9 @@ use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
 use serde_json::Value;
 
-use super::conversing::Conversing;
+use super::conversation_runs::Conversing;
 use crate::exchange::tasks::Measured;
-use crate::fleet::answers::waiting::Requester;
+use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::limits::TASK_RELOAD_MS;
 use crate::{Now, RequestToken};
 

@@ -15,7 +15,7 @@ use goondan_tasks::limits::CHECK_OUTPUT_CHARS_MAX;
 use goondan_tasks::machine::Input as TaskInput;
 
 use super::Tasks;
-use super::conversing::converses;
+use super::conversation_runs::converses;
 use super::entry::{Entry, Pending, StartOrder};
 use crate::LogEvent;
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};

@@ -21,10 +21,10 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use limits::{WRITER_BATCH_OPS, WRITER_QUEUE_OPS};
-use reporting::Reporter;
+use reports::Reporter;
 
 pub mod limits;
-mod reporting;
+mod reports;
 
 /// Handle of the writer threads. Dropping it ends them after their queues are empty.
 #[derive(Debug)]

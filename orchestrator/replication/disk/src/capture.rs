@@ -20,7 +20,7 @@ use goondan_replication::record::parts::{PartBuilder, SnapshotPart};
 use goondan_replication::tree::TreeDigest;
 use sha2::{Digest as _, Sha256};
 
-use crate::uncopied::Uncopied;
+use crate::pending_copies::Uncopied;
 use crate::walk;
 
 /// Reason why a capture does not result in a snapshot.

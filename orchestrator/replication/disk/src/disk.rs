@@ -11,9 +11,9 @@ use goondan_replication::operation::{FileOperation, RelativePath};
 use crate::confirmations::Awaited;
 use crate::error::Refused;
 use crate::file::{ReplicatedFile, Shared};
-use crate::recording::Recording;
+use crate::indeterminate_ops::Unsettled;
+use crate::op_log::Recording;
 use crate::scope::{Place, have_one_rule, locate, workspace_of};
-use crate::unsettled::Unsettled;
 use crate::workspace::{Changing, Workspace};
 
 /// Operation that waits for the log.

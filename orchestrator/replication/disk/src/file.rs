@@ -9,7 +9,7 @@ use goondan_durable::disk::{Disk, DiskFile};
 use goondan_replication::operation::{FileOperation, RelativePath};
 
 use crate::confirmations::Term;
-use crate::unsettled::Unsettled;
+use crate::indeterminate_ops::Unsettled;
 use crate::workspace::{Changing, Workspace};
 
 /// State that a file shares with the disk it was opened on.

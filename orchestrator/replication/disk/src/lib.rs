@@ -24,26 +24,26 @@
 //!   arrive any longer.
 
 mod capture;
+mod captured_ops;
 mod confirmations;
 mod disk;
 mod error;
 mod file;
+mod indeterminate_ops;
 pub mod limits;
 pub mod note;
-mod recording;
+mod op_log;
+mod pending_copies;
 pub mod redo;
 mod replica;
 pub mod scope;
-mod taken;
-mod uncopied;
-mod unsettled;
 mod walk;
 mod workspace;
 
 pub use capture::{Capture, CaptureError};
 pub use disk::{ReplicatedDisk, Waits};
 pub use error::Refused;
-pub use recording::Recording;
+pub use op_log::Recording;
 pub use replica::Replica;
 pub use replica::restore::RestoreError;
 pub use workspace::{Content, HandedOver, Outlet};

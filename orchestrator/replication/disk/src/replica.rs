@@ -17,8 +17,8 @@ use goondan_replication::tree::{DoesNotFit, Misfit};
 use crate::limits::OPEN_FILES_MAX;
 use crate::redo::Window;
 
-mod aside;
 mod digest;
+mod non_replicated;
 pub(crate) mod restore;
 
 /// Applies changes from records to the files of a standby.
@@ -197,7 +197,7 @@ impl Replica {
         self.make_dir()?;
         self.begin_window();
         self.owed.clear();
-        aside::clear(self.disk.as_ref(), &self.dir, aside)
+        non_replicated::clear(self.disk.as_ref(), &self.dir, aside)
     }
 
     /// Durably moves files that [`clear`](Self::clear) moved aside back to their place, if their
@@ -214,7 +214,7 @@ impl Replica {
     /// The error of the disk.
     pub fn put_back(&mut self, aside: &Path) -> io::Result<()> {
         self.make_dir()?;
-        aside::put_back(self.disk.as_ref(), &self.dir, aside)
+        non_replicated::put_back(self.disk.as_ref(), &self.dir, aside)
     }
 
     fn at(&self, path: &RelativePath) -> PathBuf {

@@ -12,11 +12,11 @@ use goondan_replication::owner::BatchId;
 use goondan_replication::record::SnapshotReference;
 
 use crate::capture::Capture;
+use crate::captured_ops::Taken;
 use crate::confirmations::{Awaited, Confirmations, Term};
 use crate::error::Refused;
-use crate::taken::Taken;
-use crate::uncopied::Uncopied;
-use crate::unsettled::Unsettled;
+use crate::indeterminate_ops::Unsettled;
+use crate::pending_copies::Uncopied;
 
 /// One batch of a workspace for its log.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! As with records, encoding is one-to-one.
 
 use super::bytes::{Reader, Writer, within};
-use super::{RecordFault, decoding, encoding};
+use super::{RecordFault, decode, encode};
 use crate::limits::{PART_BYTES_MAX, RECORD_OPERATIONS_MAX};
 use crate::names::Hash;
 use crate::operation::FileOperation;
@@ -42,7 +42,7 @@ impl SnapshotPart {
         out.put(&MAGIC);
         out.put(&[PART_FORMAT, u8::from(self.digest.is_some())]);
         out.put(self.digest.as_ref().map_or(&[][..], |digest| &digest.0));
-        encoding::operations(&mut out, &self.operations)?;
+        encode::operations(&mut out, &self.operations)?;
         within("bytes of a part", out.0.len(), PART_BYTES_MAX)?;
         Ok(out.0)
     }
@@ -67,7 +67,7 @@ impl SnapshotPart {
             1 => Some(Hash(reader.array()?)),
             _ => return Err(RecordFault::Bad("last")),
         };
-        let operations = decoding::operations(&mut reader)?;
+        let operations = decode::operations(&mut reader)?;
         match reader.left() {
             0 => Ok(Self { operations, digest }),
             left => Err(RecordFault::Behind(left)),

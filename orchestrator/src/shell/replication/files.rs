@@ -31,14 +31,14 @@ use goondan_store::{StoreError, workspace};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::importing::{NOTE_SUFFIX, note_path};
+use super::import::{NOTE_SUFFIX, note_path};
 use super::messages::{Job, Leave, Message, Verifier, Waiter};
 use super::snapshots::{self, Parts, SNAPSHOTS};
-use super::{importing, verifying};
+use super::{import, verification};
 use crate::limits::{FITNESS_LOOK_MS, FITNESS_MACHINE_MS, HAND_ON_PAUSE_MS, NOT_LOADED_MS};
 use crate::shell::event::Event;
-use crate::shell::loading::Projects;
 use crate::shell::proposals;
+use crate::shell::workspace_load::Projects;
 
 /// A workspace that this node owned and could not load.
 #[derive(Debug)]
@@ -285,7 +285,7 @@ impl FilesThread {
         let (layout, disk) = (&self.layout, self.disk.as_ref());
         // All copying threads of an earlier daemon are gone.
         let emptied = disk.remove_tree(&layout.replication().join(SNAPSHOTS));
-        let mut names = importing::DIRECTORIES.iter().chain([&SNAPSHOTS]);
+        let mut names = import::DIRECTORIES.iter().chain([&SNAPSHOTS]);
         let made = names.try_for_each(|name| {
             files::ensure_dir(disk, layout.root(), &layout.replication().join(name))
         });
@@ -295,7 +295,7 @@ impl FilesThread {
                 "failed to write replication state"
             );
         }
-        let dirs = importing::DIRECTORIES.map(|name| layout.replication().join(name));
+        let dirs = import::DIRECTORIES.map(|name| layout.replication().join(name));
         let dirs = dirs
             .into_iter()
             .chain([layout.workspaces(), layout.replication()]);
@@ -318,7 +318,7 @@ impl FilesThread {
                 ),
             }
         }
-        for name in importing::DIRECTORIES.into_iter().chain([SNAPSHOTS]) {
+        for name in import::DIRECTORIES.into_iter().chain([SNAPSHOTS]) {
             names.retain(|workspace| workspace.as_str() != name);
         }
         for workspace in names {
@@ -363,10 +363,7 @@ impl FilesThread {
         workspace: &WorkspaceId,
     ) -> Result<(Note, bool), Box<dyn std::error::Error + Send + Sync>> {
         let (disk, layout) = (self.disk.as_ref(), &self.layout);
-        if disk
-            .stat(&importing::unfinished(layout, workspace))?
-            .is_some()
-        {
+        if disk.stat(&import::unfinished(layout, workspace))?.is_some() {
             self.importing.insert(workspace.clone());
         }
         if let Some(mut note) = note::read(disk, &note_path(layout, workspace))? {
@@ -375,7 +372,7 @@ impl FilesThread {
             }
             return Ok((note, false));
         }
-        if importing::has_files(disk, layout, workspace)? {
+        if import::has_files(disk, layout, workspace)? {
             self.unlogged.insert(workspace.clone());
         }
         let is_wanted = self.importing.contains(workspace) || self.unlogged.contains(workspace);
@@ -436,7 +433,7 @@ impl FilesThread {
         };
         let (disk, layout) = (self.disk.as_ref(), &self.layout);
         if self.unlogged.contains(workspace) {
-            importing::take_away(disk, layout, workspace, is_first)?;
+            import::take_away(disk, layout, workspace, is_first)?;
             self.unlogged.remove(workspace);
             if is_first {
                 self.importing.insert(workspace.clone());
@@ -451,7 +448,7 @@ impl FilesThread {
             && changes.iter().any(is_of_another)
             && self.importing.contains(workspace)
         {
-            importing::give_up(disk, layout, workspace)?;
+            import::give_up(disk, layout, workspace)?;
             self.importing.remove(workspace);
         }
         Ok(())
@@ -476,7 +473,7 @@ impl FilesThread {
                 let replica = self.replicas.get(workspace);
                 let is_the_logs = replica.is_none_or(|replica| replica.owes().is_ok());
                 let is_whole =
-                    is_the_logs && (is_unlogged || verifying::is_whole(disk, layout, workspace));
+                    is_the_logs && (is_unlogged || verification::is_whole(disk, layout, workspace));
                 Outcome::Verified(is_whole)
             }
             FilesWork::Restore(None) => {
@@ -567,7 +564,7 @@ impl FilesThread {
         self.replicas.remove(workspace);
         let (dir, aside) = (
             self.layout.workspace(workspace),
-            importing::aside(&self.layout, workspace),
+            import::aside(&self.layout, workspace),
         );
         let parts = self.parts(workspace, reference);
         parts.restore(self.disk.clone(), dir, aside)
@@ -592,14 +589,14 @@ impl FilesThread {
 
     fn clear(&mut self, workspace: &WorkspaceId) -> io::Result<()> {
         self.unmake(workspace)?;
-        let aside = importing::aside(&self.layout, workspace);
+        let aside = import::aside(&self.layout, workspace);
         self.replica(workspace).clear(&aside)
     }
 
     /// Makes all changes durable and notes that the files may be ahead of the log from here on.
     fn own(&mut self, workspace: &WorkspaceId, chain: Chain) -> io::Result<()> {
         self.dir(workspace)?;
-        let aside = importing::aside(&self.layout, workspace);
+        let aside = import::aside(&self.layout, workspace);
         // All records are noted as applied, so that a repeated record cannot replace restored
         // files.
         self.write_note(chain.clone(), 0)?;
@@ -657,7 +654,7 @@ impl FilesThread {
         let mut is_done = true;
         for workspace in &self.joined {
             let is_kept = keeps.contains(workspace);
-            if let Err(error) = importing::leave(disk, layout, workspace, is_kept) {
+            if let Err(error) = import::leave(disk, layout, workspace, is_kept) {
                 is_done = false;
                 tracing::error!(
                     workspace_id = %workspace,
@@ -671,7 +668,7 @@ impl FilesThread {
 
     /// Looks at the files of a workspace for a person.
     fn tell_verified(&self, workspace: WorkspaceId, answer: Verifier) {
-        let found = verifying::look(self.disk.as_ref(), &self.layout, &workspace);
+        let found = verification::look(self.disk.as_ref(), &self.layout, &workspace);
         let found = found.map_err(|error| control_error(&error));
         drop(self.machine.send(Message::Verified {
             workspace,
@@ -685,10 +682,10 @@ impl FilesThread {
     /// start.
     fn is_handed_to(&mut self, workspace: &WorkspaceId, waiters: Vec<Waiter>) -> Option<bool> {
         let (disk, layout) = (self.disk.as_ref(), &self.layout);
-        if let Err(error) = importing::finish(disk, self.recorded.as_ref(), layout, workspace) {
+        if let Err(error) = import::finish(disk, self.recorded.as_ref(), layout, workspace) {
             tracing::error!(
                 workspace_id = %workspace,
-                path = %importing::unfinished(layout, workspace).display(),
+                path = %import::unfinished(layout, workspace).display(),
                 error = &error as &dyn std::error::Error,
                 "existing files of a workspace are not completely in its log yet; the next start continues"
             );
@@ -724,7 +721,7 @@ impl FilesThread {
     /// Restores local-only files that could not be restored before the log had the whole workspace.
     fn put_back_the_rest(&self, workspace: &WorkspaceId) {
         let (disk, layout) = (self.disk.clone(), &self.layout);
-        let aside = importing::aside(layout, workspace);
+        let aside = import::aside(layout, workspace);
         let put_back = || match disk.stat(&aside)? {
             Some(_) => Replica::new(disk.clone(), layout.workspace(workspace)).put_back(&aside),
             None => Ok(()),

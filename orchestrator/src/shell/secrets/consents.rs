@@ -31,7 +31,7 @@ pub(super) fn identify(project_root: &Path) -> Result<Identified, KeepError> {
     let root = std::fs::canonicalize(project_root);
     let project_root = root.map_err(|source| KeepError::Project { path, source })?;
     let package = goondan_config::package_name(&project_root).unwrap_or_default();
-    let id = goondan_store::naming::workspace_id(&project_root, package.as_deref());
+    let id = goondan_store::file_names::workspace_id(&project_root, package.as_deref());
     let id = id.map_err(|problem| KeepError::Unnamed {
         path: project_root.clone(),
         why: problem.to_string(),

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 
 use super::{Supervisor, write_log};
 use crate::shell::event::Event;
-use crate::shell::loading::{self, Wanted};
-use crate::shell::{bundles, child, descriptors, proposals, reading};
+use crate::shell::workspace_load::{self, Wanted};
+use crate::shell::{bundles, child, descriptors, proposals, reads};
 
 impl Supervisor {
     /// Executes an effect. Returns an immediate result as the core's next input.
@@ -97,7 +97,7 @@ impl Supervisor {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
                 let index = self.projects.known.index.clone();
                 self.in_background(move || {
-                    let result = reading::read(disk.as_ref(), &layout, &index, read);
+                    let result = reads::read(disk.as_ref(), &layout, &index, read);
                     Event::Answer { token, result }
                 });
             }
@@ -314,7 +314,7 @@ impl Supervisor {
         let is_processing = |at: &_| processing.contains(at);
         let listed = workspaces
             .iter()
-            .flat_map(|id| loading::list_instances(&self.projects.known, id, is_processing));
+            .flat_map(|id| workspace_load::list_instances(&self.projects.known, id, is_processing));
         let page = list.page_of(listed.collect());
         self.answer(token, &page);
     }

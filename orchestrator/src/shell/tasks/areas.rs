@@ -10,7 +10,7 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
 use goondan_protocol::task::{SANDBOX_WORK, TaskId, TaskItem};
 use goondan_protocol::time::Timestamp;
-use goondan_store::naming::sandbox_dir;
+use goondan_store::file_names::sandbox_dir;
 use goondan_tasks::fact::{Entry, NewTask};
 use goondan_tasks::state::State;
 use goondan_tasks::words::{LogLine, happening, stream_item};

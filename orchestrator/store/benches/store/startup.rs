@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_durable::disk::{Disk, RealDisk, append_all};
+use goondan_store::file_names::instance_dir_name;
 use goondan_store::instance::InstanceStore;
-use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 

@@ -14,14 +14,14 @@ use goondan_durable::{
 use super::answers::Unknown;
 use super::base::{self, BASE, BASE_NEXT};
 use super::base_checksums::{self, SUMS, SUMS_NEXT};
-use super::claims::{KnownFiles, TurnClaim};
-use super::known::{MANIFEST, is_told, shortened_turn};
+use super::dedup::{MANIFEST, is_told, shortened_turn};
 use super::llm::LLM;
-use super::rewinding::REWIND;
+use super::manifest_claims::{KnownFiles, TurnClaim};
+use super::rewind::REWIND;
 use super::turn::Journaled;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, segments, turn};
 use crate::error::StoreError;
-use crate::naming::{instance_dir_name, is_dir_of};
+use crate::file_names::{instance_dir_name, is_dir_of};
 
 /// Advice for work that a crash interrupted.
 const OPENING_FINISHES_IT: &str = "nothing to do: it is finished when the instance is opened";

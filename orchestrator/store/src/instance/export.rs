@@ -19,8 +19,8 @@ use serde_json::value::RawValue;
 use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
 use super::{EXTENSIONS, InstanceStore};
 use crate::error::StoreError;
+use crate::file_names::extension_of;
 use crate::limits::{ARCHIVE_EXTENSIONS_MAX, ARCHIVE_MESSAGES_MAX, EXPORT_PART_BYTES};
-use crate::naming::extension_of;
 
 // States are read again for each part, so a state must fit one part.
 const _: () = assert!(MAX_EXTENSION_STATE_BYTES + HISTORY_PAGE_BYTES + 1024 < EXPORT_PART_BYTES);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{EXTENSIONS, InstanceStore};
 use crate::error::StoreError;
-use crate::naming::extension_file_name;
+use crate::file_names::extension_file_name;
 
 /// Rejects states that exceed the size limit.
 pub(super) fn check_states(states: &ExtensionStates) -> Result<(), StoreError> {

@@ -25,7 +25,7 @@ use super::answer::Answer;
 use super::base::{BASE_NEXT, Base};
 use super::base_checksums::{self, SUMS_NEXT};
 use super::checksum_diff::LineSum;
-use super::raw::RawEvent;
+use super::records::RawEvent;
 use super::turn::FoldMode;
 use crate::error::StoreError;
 

@@ -7,9 +7,9 @@ use goondan_durable::{IoContext as _, files};
 
 use super::base::BASE;
 use super::base_checksums::SUMS;
-use super::known::MANIFEST;
+use super::dedup::MANIFEST;
 use super::llm::LLM;
-use super::rewinding::REWIND;
+use super::rewind::REWIND;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox};
 use crate::error::StoreError;
 

@@ -25,10 +25,10 @@ use super::base_checksums::{self, Coverage, SUMS};
 use super::checksum_diff::LineSum;
 use super::{EXTENSIONS, MESSAGES, Metadata, folder};
 use crate::error::StoreError;
+use crate::file_names::{extension_file_name, instance_dir_name};
 use crate::limits::{
     ARCHIVE_EXTENSIONS_MAX, ARCHIVE_LINE_BYTES_MAX, ARCHIVE_MESSAGES_MAX, SUMS_RECORD_LINES,
 };
-use crate::naming::{extension_file_name, instance_dir_name};
 
 /// Creates instance `key` of `agent` in `instances` from an archive. Durable when it returns.
 ///

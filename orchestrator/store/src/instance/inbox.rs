@@ -34,7 +34,7 @@ use super::turn::TurnEvent;
 use crate::error::StoreError;
 use crate::limits::{INBOX_COMPACT_BYTES, INBOX_REMEMBERED_EVENTS};
 
-mod arranging;
+mod order;
 mod records;
 
 pub(super) use records::Table;

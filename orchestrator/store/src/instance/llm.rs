@@ -49,7 +49,7 @@ impl InstanceStore {
     /// [`StoreError::InvalidEvent`] if the message cannot be written on one line;
     /// [`StoreError::File`].
     pub fn log_llm(&mut self, message: &LlmMessage) -> Result<(), StoreError> {
-        let raw = super::raw::one_line(&message.message)
+        let raw = super::records::one_line(&message.message)
             .map_err(|problem| StoreError::InvalidEvent { problem })?;
         let line = json_line(&Record {
             kind: "llm.message",

@@ -11,7 +11,7 @@ use goondan_protocol::ids::TurnId;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 
-use super::{INBOX, InstanceStore, MESSAGES, TurnEvent, fold, known};
+use super::{INBOX, InstanceStore, MESSAGES, TurnEvent, dedup, fold};
 use crate::error::StoreError;
 
 impl InstanceStore {
@@ -32,7 +32,7 @@ impl InstanceStore {
         }
         self.base.settle(self.disk.as_ref(), &mut self.findings)?;
         let shortened = self.stands_of_base()?;
-        if !known::is_told(&self.findings, self.base.path()) {
+        if !dedup::is_told(&self.findings, self.base.path()) {
             self.findings.extend(shortened);
         }
         self.restore_answers()?;

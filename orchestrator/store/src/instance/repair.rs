@@ -15,7 +15,7 @@ use super::bundle_files;
 use super::llm::LLM;
 use super::{EXTENSIONS, InstanceStore, MESSAGES, Metadata, OBSERVED, segments};
 use crate::error::StoreError;
-use crate::naming::{instance_key_of, is_dir_of};
+use crate::file_names::{instance_key_of, is_dir_of};
 
 /// Largest damaged file that is kept, in bytes.
 const KEPT_BYTES_MAX: usize = 1 << 40;

@@ -23,16 +23,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::approvals::{Approval, ApprovalMark, Approvals};
-use super::claims::TurnClaim;
-use super::raw::{Line, RawEvent};
+use super::manifest_claims::TurnClaim;
+use super::records::{Line, RawEvent};
 use crate::error::StoreError;
 use crate::limits::{JOURNAL_FOLDED_BYTES, JOURNAL_FOLDED_TURNS};
 
-mod reading;
+mod journal_reader;
 
-pub(super) use reading::{Ended, Journaled, check};
+pub(super) use journal_reader::{Ended, Journaled, check};
 
-use reading::{Read, passed_over};
+use journal_reader::{Read, passed_over};
 
 /// The turn in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use goondan_store::root::{Layout, LogConfig, SystemConfig, SystemRoot};
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::RecordUsage;
 use goondan_store::writer::{Job, Op, Worker};
-use goondan_store::{limits, naming, verify, workspace};
+use goondan_store::{file_names, limits, verify, workspace};
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/storage.md");

@@ -89,7 +89,7 @@ fn inst_6_format_2_opens_as_it_was_written() {
     let mut events = 0;
     loop {
         let key = "a".parse().unwrap();
-        let page = instance::observed(&RealDisk, &layout.instances(&id), &key, offset).unwrap();
+        let page = instance::event_log(&RealDisk, &layout.instances(&id), &key, offset).unwrap();
         assert_eq!(page.unreadable, 0);
         events += page.events.len();
         match page.next {

@@ -10,8 +10,8 @@ use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{ExtensionStates, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::StoreError;
+use goondan_store::file_names::instance_dir_name;
 use goondan_store::instance::{Arrangement, Awaited, EventState, InstanceStore};
-use goondan_store::naming::instance_dir_name;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 use goondan_store::writer::operation::{

@@ -1,0 +1,258 @@
+//! Tools that work through a connection: its connector process holds the credentials and talks to
+//! the network. This process does neither.
+//!
+//! One implementation serves all such tools. The declaration of the service
+//! ([`goondan_protocol::service`]) defines the exports and the requests to the connector. Arguments
+//! that the call omits (the chat, the channel, the thread) are taken from the event that the turn
+//! answers, if it came through the same connection.
+
+use std::sync::Arc;
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::call::{CallError, CallErrorCode, CallPlace, CallTarget};
+use goondan_protocol::ids::{ConnectionName, StepId};
+use goondan_protocol::service::{Action, ActionCall, Plan, PlanError, Request, Service};
+use goondan_protocol::trace::TraceContext;
+use serde_json::{Value, json};
+
+use super::export::{Export, Output};
+use super::fault::ToolFault;
+use super::invocation::{CallSite, ToolInvocation};
+use crate::outgoing_calls::{Ask, Outgoing};
+use crate::tool_call::{INTERRUPTED_CODE, ToolOutcome};
+
+/// A call's route to its connection.
+#[derive(Debug)]
+pub(crate) struct ConnectionRoute {
+    connection: ConnectionName,
+    site: CallSite,
+    call_id: String,
+}
+
+impl ConnectionRoute {
+    /// Route of a call: the connection that it names, else the connection of the turn's event, else
+    /// the only connection.
+    pub(super) fn of(
+        call: &ToolInvocation,
+        connections: &[ConnectionName],
+    ) -> Result<Self, ToolFault> {
+        let outside = || {
+            ToolFault::new(
+                "E_UNAVAILABLE",
+                "connections are available only within a turn",
+            )
+        };
+        let site = call.site.clone().ok_or_else(outside)?;
+        let origin = site.origin.as_ref();
+        let home = origin.and_then(|origin| origin.connection.as_ref());
+        let named = call.args.get("connection").and_then(Value::as_str);
+        let found = match (named, connections) {
+            (Some(named), _) => connections.iter().find(|name| name.as_str() == named),
+            (None, [only]) => Some(only),
+            (None, _) => connections.iter().find(|name| Some(*name) == home),
+        };
+        let names = || {
+            let names = connections.iter().map(|name| format!("`{name}`"));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let connection = found.ok_or_else(|| match connections {
+            [] => ToolFault::new(
+                "E_UNAVAILABLE",
+                "the project has no connection for this tool",
+            ),
+            _ => ToolFault::new(
+                "E_INVALID_REQUEST",
+                format!("set `connection` to one of {}", names()),
+            ),
+        })?;
+        Ok(Self {
+            connection: connection.clone(),
+            call_id: call.call_id.clone(),
+            site,
+        })
+    }
+
+    /// Route of a call through this connection.
+    pub(crate) fn to(
+        call: &ToolInvocation,
+        connection: &ConnectionName,
+    ) -> Result<Self, ToolFault> {
+        Self::of(call, std::slice::from_ref(connection))
+    }
+
+    /// Client for outgoing calls.
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.site.outgoing
+    }
+
+    /// Trace context of the call.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.site.trace
+    }
+
+    /// Position of the call in the turn.
+    pub(crate) fn call_place(&self) -> CallPlace {
+        CallPlace {
+            turn_id: self.site.turn_id.clone(),
+            step_id: Some(StepId::of_turn(&self.site.turn_id, self.site.key.step)),
+            tool_call_id: self.call_id.parse().ok(),
+        }
+    }
+
+    /// Metadata of the event that the turn answers, if it came through this connection.
+    fn facts(&self) -> Option<&JsonObject> {
+        let origin = self.site.origin.as_ref()?;
+        let is_home = origin.connection.as_ref() == Some(&self.connection);
+        is_home.then_some(&origin.metadata)
+    }
+
+    /// Runs a request through the connection within `deadline_ms`. A repeatable request is repeated
+    /// if its outcome is unknown.
+    pub(crate) async fn run(
+        &self,
+        request: Request,
+        is_repeatable: bool,
+        deadline_ms: u64,
+    ) -> Result<Value, ToolFault> {
+        let ask = Ask {
+            target: CallTarget::Connection {
+                name: self.connection.clone(),
+            },
+            method: request.method,
+            params: request.params,
+            deadline_ms,
+            idempotent: is_repeatable,
+            place: Some(self.call_place()),
+            record: None,
+            trace: self.site.trace,
+        };
+        let answer = self.site.outgoing.call(ask).await.map_err(fault_of)?;
+        serde_json::from_str(answer.get()).map_err(|error| {
+            ToolFault::new(
+                "E_TOOL_FAILED",
+                format!("failed to read the answer: {error}"),
+            )
+        })
+    }
+
+    /// Runs the requests of a plan in sequence and returns their results.
+    async fn run_all(&self, plan: &Plan, is_idempotent: bool) -> Result<Vec<Value>, ToolFault> {
+        let is_repeatable = is_idempotent || plan.is_repeatable();
+        let requests = plan.requests();
+        let mut sent = Vec::with_capacity(requests.len());
+        for (number, request) in requests.iter().enumerate() {
+            let run = self.run(request.clone(), is_repeatable, plan.deadline_ms());
+            match run.await {
+                Ok(value) => sent.push(value),
+                Err(fault) if number == 0 => return Err(fault),
+                Err(fault) => {
+                    let of = requests.len();
+                    let message = format!(
+                        "{number} of {of} messages of the split text were sent ({}); then: {}",
+                        Value::Array(sent),
+                        fault.message
+                    );
+                    return Err(ToolFault::new(fault.code, message));
+                }
+            }
+        }
+        Ok(sent)
+    }
+}
+
+impl From<PlanError> for ToolFault {
+    fn from(error: PlanError) -> Self {
+        let code = match error {
+            PlanError::Arguments(_) => "E_TOOL_INVALID_ARGS",
+            PlanError::Invalid(_) => "E_INVALID_REQUEST",
+            PlanError::TooLarge(_) => "E_TOO_LARGE",
+            PlanError::Failed(_) => "E_TOOL_FAILED",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Converts a failed call to an error for the model.
+pub(crate) fn fault_of(error: CallError) -> ToolFault {
+    let code = match error.code {
+        CallErrorCode::Invalid => "E_INVALID_REQUEST",
+        CallErrorCode::NotFound => "E_NOT_FOUND",
+        CallErrorCode::Unauthorized => "E_UNAUTHORIZED",
+        CallErrorCode::Refused | CallErrorCode::OverBudget => "E_REFUSED",
+        CallErrorCode::TooLarge => "E_TOO_LARGE",
+        CallErrorCode::RateLimited => "E_RATE_LIMITED",
+        CallErrorCode::Overloaded => "E_OVERLOADED",
+        CallErrorCode::Unavailable | CallErrorCode::Cancelled => "E_UNAVAILABLE",
+        CallErrorCode::TimedOut => "E_TOOL_TIMEOUT",
+        CallErrorCode::Interrupted => INTERRUPTED_CODE,
+        CallErrorCode::Internal => "E_TOOL_FAILED",
+    };
+    let mut message = error.message;
+    if let Some(suggestion) = error.suggestion {
+        message.push_str("; ");
+        message.push_str(&suggestion);
+    }
+    if let Some(after_ms) = error.retry_after_ms {
+        message.push_str(&format!("; retry in {} s", after_ms.div_ceil(1_000)));
+    }
+    ToolFault {
+        is_unknown: error.outcome_unknown,
+        ..ToolFault::new(code, message)
+    }
+}
+
+/// Exports of a service's tool: its actions, performed through one of `connections`.
+pub(crate) fn exports(service: &'static Service, connections: &[ConnectionName]) -> Vec<Export> {
+    let connections: Arc<[ConnectionName]> = connections.into();
+    let actions = service.actions.iter();
+    actions.map(|action| export(action, &connections)).collect()
+}
+
+/// With several connections, the export gets an argument that selects one.
+fn export(action: &'static Action, connections: &Arc<[ConnectionName]>) -> Export {
+    let mut properties = (action.arguments)();
+    if let ([_, _, ..], Some(fields)) = (&connections[..], properties.as_object_mut()) {
+        let connection = json!({
+            "enum": connections.as_ref(),
+            "description": "The connection to use; default: the one of this turn's input",
+        });
+        fields.insert("connection".to_owned(), connection);
+    }
+    let connections = Arc::clone(connections);
+    Export {
+        name: action.name.into(),
+        description: action.description.into(),
+        parameters: json!({
+            "type": "object",
+            "required": action.required,
+            "additionalProperties": false,
+            "properties": properties,
+        }),
+        is_idempotent: action.is_idempotent,
+        output: Output::MayBeLong,
+        run: Box::new(move |_, call| {
+            let connections = Arc::clone(&connections);
+            Box::pin(async move {
+                let done = run(action, &call, &connections).await;
+                done.map_or_else(ToolOutcome::from, ToolOutcome::ok)
+            })
+        }),
+    }
+}
+
+/// Performs an action.
+async fn run(
+    action: &Action,
+    call: &ToolInvocation,
+    connections: &[ConnectionName],
+) -> Result<String, ToolFault> {
+    let route = ConnectionRoute::of(call, connections)?;
+    let plan = (action.plan)(&ActionCall {
+        connection: &route.connection,
+        call_id: &route.call_id,
+        args: &call.args,
+        facts: route.facts(),
+    })?;
+    let results = route.run_all(&plan, action.is_idempotent).await?;
+    Ok(plan.answer(results)?)
+}

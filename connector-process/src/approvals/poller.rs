@@ -1,0 +1,352 @@
+//! Tracks the posted messages and decides the next action. Pure.
+
+use std::collections::VecDeque;
+
+use goondan_protocol::approval::ApprovalShow;
+use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::limits::MAX_APPROVALS_SHOWN;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::texts;
+use super::{Message, Note};
+use crate::gateway::ApprovalNews;
+use crate::limits::APPROVAL_NOTES_WAITING_MAX;
+
+/// One action at the service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Post this message.
+    Post(ApprovalId, Message),
+    /// Replace the message at this location.
+    Edit(String, Message),
+    /// Send this notice to a user who pressed a button.
+    Tell(String, String),
+}
+
+/// One call.
+#[derive(Debug)]
+struct Entry {
+    id: ApprovalId,
+    /// The call to post; `None` once it is posted or no longer waits.
+    show: Option<Box<ApprovalShow>>,
+    /// Location of its message.
+    place: Option<String>,
+    /// The start of its description.
+    about: String,
+    /// Its outcome, once it no longer waits.
+    how: Option<String>,
+}
+
+/// Stored record of one message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    id: ApprovalId,
+    place: String,
+    about: String,
+}
+
+/// Stored state that prevents duplicate posts.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Remembered {
+    approvals: Vec<Kept>,
+}
+
+/// The calls that are shown or will be, and the pending notices.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    entries: VecDeque<Entry>,
+    /// The call being posted.
+    posting: Option<ApprovalId>,
+    tells: VecDeque<(String, String)>,
+}
+
+impl Desk {
+    /// Restores the stored state. Unreadable state counts as empty.
+    pub(super) fn of(state: Option<&RawValue>) -> Self {
+        let read = state.map(|state| serde_json::from_str(state.get()));
+        let remembered: Remembered = read.and_then(Result::ok).unwrap_or_default();
+        let entries = remembered.approvals.into_iter().map(|kept| Entry {
+            id: kept.id,
+            show: None,
+            place: Some(kept.place),
+            about: kept.about,
+            how: None,
+        });
+        Self {
+            entries: entries.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Calls with a posted message.
+    pub(super) fn known(&self) -> Vec<ApprovalId> {
+        let posted = self.entries.iter().filter(|it| it.place.is_some());
+        posted.map(|it| it.id.clone()).collect()
+    }
+
+    /// State to store.
+    pub(super) fn kept(&self) -> Remembered {
+        let kept = self.entries.iter().filter_map(|entry| {
+            Some(Kept {
+                id: entry.id.clone(),
+                place: entry.place.clone()?,
+                about: entry.about.clone(),
+            })
+        });
+        Remembered {
+            approvals: kept.collect(),
+        }
+    }
+
+    pub(super) fn hear(&mut self, news: ApprovalNews) {
+        match news {
+            ApprovalNews::Show(show) => {
+                if self.entries.iter().any(|it| it.id == show.approval_id) {
+                    return;
+                }
+                self.entries.push_back(Entry {
+                    id: show.approval_id.clone(),
+                    place: None,
+                    about: texts::about(&show),
+                    how: None,
+                    show: Some(show),
+                });
+            }
+            ApprovalNews::Closed(closed) => {
+                let posting = self.posting.clone();
+                // A call that was never shown needs no update.
+                self.entries.retain(|it| {
+                    let is_seen = it.place.is_some() || posting.as_ref() == Some(&it.id);
+                    it.id != closed.approval_id || is_seen
+                });
+                let of_it = self.entries.iter_mut();
+                for entry in of_it.filter(|it| it.id == closed.approval_id) {
+                    entry.show = None;
+                    entry.how = Some(closed.how.clone());
+                }
+            }
+        }
+    }
+
+    /// Handles the result of a button press.
+    pub(super) fn note(&mut self, note: Note) {
+        if self.tells.len() < APPROVAL_NOTES_WAITING_MAX {
+            self.tells.push_back((note.to, note.told));
+        }
+        // A message that is not in the stored state loses its buttons too.
+        let places = self.entries.iter().map(|it| it.place.as_deref());
+        let is_known = places.flatten().any(|place| place == note.place);
+        if let Some(how) = note.how
+            && !is_known
+            && self.posting.as_ref() != Some(&note.approval_id)
+            && self.entries.len() < MAX_APPROVALS_SHOWN
+        {
+            self.entries.push_back(Entry {
+                id: note.approval_id,
+                show: None,
+                place: Some(note.place),
+                about: String::new(),
+                how: Some(how),
+            });
+        }
+    }
+
+    /// Returns the next action; only pending notices while the service must not be called.
+    pub(super) fn begin(&mut self, is_open: bool) -> Option<Work> {
+        if let Some((to, text)) = self.tells.pop_front() {
+            return Some(Work::Tell(to, text));
+        }
+        let mut entries = self.entries.iter().filter(|_| is_open);
+        let work = entries.find_map(|entry| match (&entry.place, &entry.how, &entry.show) {
+            (Some(place), Some(how), _) => {
+                let message = texts::closed(&entry.id, how, &entry.about);
+                Some(Work::Edit(place.clone(), message))
+            }
+            (None, _, Some(show)) => Some(Work::Post(entry.id.clone(), texts::waits(show))),
+            _ => None,
+        })?;
+        if let Work::Post(id, _) = &work {
+            self.posting = Some(id.clone());
+        }
+        Some(work)
+    }
+
+    /// Records that a message was posted.
+    pub(super) fn posted(&mut self, id: &ApprovalId, place: String) {
+        self.posting = None;
+        let mut entries = self.entries.iter_mut();
+        if let Some(entry) = entries.find(|it| it.id == *id && it.place.is_none()) {
+            entry.place = Some(place);
+            entry.show = None;
+        }
+    }
+
+    /// Records that a message shows its call as no longer waiting.
+    pub(super) fn edited(&mut self, place: &str) {
+        self.entries.retain(|it| it.place.as_deref() != Some(place));
+    }
+
+    /// Records a failed action. Other actions are tried before it is retried. Returns true if it is
+    /// abandoned.
+    pub(super) fn failed(&mut self, work: &Work, is_final: bool) -> bool {
+        self.posting = None;
+        let is_of_work = |entry: &Entry| match work {
+            Work::Post(id, _) => entry.id == *id && entry.place.is_none(),
+            Work::Edit(place, _) => entry.place.as_deref() == Some(place),
+            Work::Tell(..) => false,
+        };
+        let at = self.entries.iter().position(is_of_work);
+        let Some(entry) = at.and_then(|at| self.entries.remove(at)) else {
+            return false;
+        };
+        let is_unseen = entry.place.is_none() && entry.how.is_some();
+        let gives_up = is_final && entry.place.is_some();
+        if !is_unseen && !gives_up {
+            self.entries.push_back(entry);
+        }
+        gives_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_protocol::approval::ApprovalClosed;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    fn id(text: &str) -> ApprovalId {
+        text.parse().unwrap()
+    }
+
+    fn show(text: &str) -> ApprovalNews {
+        ApprovalNews::Show(Box::new(ApprovalShow {
+            approval_id: id(text),
+            instance_key: "k".parse().unwrap(),
+            agent_name: "a".parse().unwrap(),
+            tool_name: "bash__exec".to_owned(),
+            input: json!({"command": "ls"}),
+            may_have_begun: false,
+            may_approve: true,
+        }))
+    }
+
+    fn close(text: &str) -> ApprovalNews {
+        ApprovalNews::Closed(ApprovalClosed {
+            approval_id: id(text),
+            how: "denied by a person".to_owned(),
+        })
+    }
+
+    fn begin_post(desk: &mut Desk) -> ApprovalId {
+        match desk.begin(true) {
+            Some(Work::Post(id, message)) => {
+                assert!(message.buttons.is_some());
+                id
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn begin_edit(desk: &mut Desk) -> String {
+        match desk.begin(true) {
+            Some(Work::Edit(place, message)) => {
+                assert_eq!(message.buttons, None);
+                assert!(message.body.contains("denied by a person"), "{message:?}");
+                place
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The state of a process that starts with the stored state of this one.
+    fn restarted(desk: &Desk) -> Desk {
+        Desk::of(Some(&to_raw_value(&desk.kept()).unwrap()))
+    }
+
+    #[test]
+    fn steer_3_a_call_is_posted_once_over_restarts_and_its_buttons_go_when_it_is_decided() {
+        let mut desk = Desk::of(None);
+        desk.hear(show("a-1"));
+        assert_eq!(begin_post(&mut desk), id("a-1"));
+        assert_eq!(desk.known(), []);
+        desk.posted(&id("a-1"), "5:1001".to_owned());
+        assert_eq!(desk.begin(true), None);
+        let mut desk = restarted(&desk);
+        assert_eq!(desk.known(), [id("a-1")]);
+        desk.hear(show("a-1"));
+        assert_eq!(desk.begin(true), None, "it is there already");
+        desk.hear(close("a-1"));
+        assert_eq!(restarted(&desk).known(), [id("a-1")], "it is still there");
+        assert_eq!(begin_edit(&mut desk), "5:1001");
+        desk.edited("5:1001");
+        assert_eq!((desk.begin(true), desk.known()), (None, vec![]));
+    }
+
+    #[test]
+    fn steer_3_what_is_decided_before_it_is_posted_is_never_posted() {
+        let mut desk = Desk::of(None);
+        desk.hear(show("a-1"));
+        assert_eq!(desk.begin(false), None, "the service must not be called");
+        desk.hear(close("a-1"));
+        assert_eq!(desk.begin(true), None);
+        // A message that is being posted is updated once it exists.
+        desk.hear(show("a-2"));
+        begin_post(&mut desk);
+        desk.hear(close("a-2"));
+        desk.posted(&id("a-2"), "p".to_owned());
+        assert_eq!(begin_edit(&mut desk), "p");
+        desk.edited("p");
+        // If posting fails, the entry is removed.
+        desk.hear(show("a-3"));
+        let work = desk.begin(true).unwrap();
+        desk.hear(close("a-3"));
+        assert!(!desk.failed(&work, false));
+        assert_eq!(desk.begin(true), None);
+    }
+
+    #[test]
+    fn steer_3_a_message_that_cannot_be_posted_holds_up_no_other() {
+        let mut desk = Desk::of(None);
+        desk.hear(show("a-1"));
+        desk.hear(show("a-2"));
+        let work = desk.begin(true).unwrap();
+        assert!(!desk.failed(&work, true), "a call is never given up");
+        assert_eq!(begin_post(&mut desk), id("a-2"));
+        desk.posted(&id("a-2"), "p2".to_owned());
+        assert_eq!(begin_post(&mut desk), id("a-1"));
+        desk.posted(&id("a-1"), "p1".to_owned());
+        // A deleted message is abandoned.
+        desk.hear(close("a-2"));
+        let work = desk.begin(true).unwrap();
+        assert!(desk.failed(&work, true));
+        assert_eq!((desk.begin(true), desk.known()), (None, vec![id("a-1")]));
+    }
+
+    #[test]
+    fn steer_3_a_message_that_nobody_remembers_loses_its_buttons_once_they_are_pressed() {
+        let mut desk = Desk::of(None);
+        let pressed = |place: &str, how: Option<&str>| Note {
+            approval_id: id("a-1"),
+            place: place.to_owned(),
+            to: "q".to_owned(),
+            told: "Nothing changed.".to_owned(),
+            how: how.map(str::to_owned),
+        };
+        let tell = Work::Tell("q".to_owned(), "Nothing changed.".to_owned());
+        desk.note(pressed("p", None));
+        assert_eq!(desk.begin(false), Some(tell.clone()));
+        assert_eq!(desk.begin(true), None);
+        desk.note(pressed("p", Some("denied by a person")));
+        assert_eq!(desk.begin(true), Some(tell));
+        assert_eq!(begin_edit(&mut desk), "p");
+    }
+
+    #[test]
+    fn what_was_kept_by_somebody_else_is_nothing() {
+        let raw = to_raw_value(&json!([1])).unwrap();
+        assert_eq!(Desk::of(Some(&raw)).known(), []);
+    }
+}

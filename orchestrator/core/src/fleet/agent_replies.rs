@@ -1,0 +1,651 @@
+//! Delivery of answers to the agents that asked.
+//!
+//! An answer is delivered in one of two ways. A waiting call receives it as its result. Otherwise
+//! it is an event of the requester's instance, whose id is derived from the question's, so it is
+//! delivered once. The expected answer is recorded in the requester's inbox ([`Awaited`]) before
+//! the question is sent; when the instance is opened, the outcome is requested from the other
+//! instance. A call that times out, or whose answer cannot arrive because the workspace or daemon
+//! stops, switches from the first way to the second.
+//!
+//! An answer that arrives during a turn is passed to the turn for its next step, and the turn's
+//! commit ends both events. A later answer gets a turn of its own.
+
+use goondan_protocol::agents::{AgentAnswer, REPLY_KIND, TurnInput};
+use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
+use goondan_protocol::ipc::{RefusalCode, ToAgent};
+use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_store::StoreError;
+use goondan_store::instance::{Awaited, EventState};
+use goondan_store::writer::operation::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
+use serde_json::json;
+
+use super::conversation_run::RunNews;
+use super::event_queue::AcceptReply;
+use super::instance::Instance;
+use super::waiters::Waiter;
+use super::{Fleet, Owner};
+use crate::LogEvent;
+use crate::jobs::continuation;
+use crate::limits::LOOK_AGAIN_MS;
+use crate::refusals::{Refused, parked_error};
+
+pub(crate) mod pending_replies;
+
+use pending_replies::{AgentWaiter, Awaiting, Mode, QuestionStatus, ReplyMode, Requester, Watch};
+
+impl Instance {
+    /// Loads the expected answers from the store.
+    pub(super) fn expect_answers(&mut self, found: Vec<Awaited>) {
+        let mut before = std::mem::take(&mut self.awaiting);
+        for awaited in found {
+            let id = awaited.reply.id.clone();
+            let watch = before.remove(&id).map_or(Watch::Nobody, |held| held.watch);
+            self.awaiting.insert(id, Awaiting { awaited, watch });
+        }
+    }
+
+    fn expect_answer(&mut self, question: &EventId, target: &InstanceRef, reply: &AgentEvent) {
+        let awaited = Awaited {
+            question: question.clone(),
+            target: target.instance_key.clone(),
+            reply: reply.clone(),
+        };
+        let watch = Watch::Somebody;
+        let id = reply.id.clone();
+        self.awaiting.insert(id, Awaiting { awaited, watch });
+    }
+}
+
+fn failed(code: &str, message: impl Into<String>) -> TurnOutcome {
+    TurnOutcome::Failed {
+        code: code.to_owned(),
+        message: message.into(),
+    }
+}
+
+/// Converts an error of the control API for agents.
+fn outcome_of(error: &ControlError) -> TurnOutcome {
+    let code = match error.code {
+        ErrorCode::EventParked => "E_EVENT_PARKED",
+        _ => "E_AGENT_GONE",
+    };
+    failed(code, error.message.clone())
+}
+
+/// Truncates an answer to the maximum size of an event.
+fn capped(outcome: &TurnOutcome) -> TurnOutcome {
+    match outcome {
+        TurnOutcome::Completed { reply } if reply.len() > MAX_INPUT_BYTES => {
+            let end = reply.floor_char_boundary(MAX_INPUT_BYTES);
+            let (head, rest) = reply.split_at(end);
+            TurnOutcome::Completed {
+                reply: format!("{head} … ({} bytes more)", rest.len()),
+            }
+        }
+        other => other.clone(),
+    }
+}
+
+continuation! {
+    /// Records that the answer will arrive as an event, then sends the question.
+    AwaitingThenAsk {
+        requester: Requester,
+        target: InstanceRef,
+        agent: AgentName,
+        event: Box<AgentEvent>,
+        reply: Box<AgentEvent>,
+        reply_mode: ReplyMode,
+    } after AwaitReply => core.fleet.on_awaiting_then_ask
+}
+
+continuation! {
+    /// Records that the answer to a question already sent will arrive as an event after all.
+    AwaitingThenTell {
+        requester: Requester,
+        target: InstanceRef,
+        question: EventId,
+        reply: Box<AgentEvent>,
+        note: String,
+    } after AwaitReply => core.fleet.on_awaiting_then_tell
+}
+
+continuation! {
+    /// Records that no answer is expected, then notifies the requester.
+    Forgoing { requester: Requester, question: EventId, answer: Box<AgentAnswer> } after ForgoReply => core.fleet.on_forgone
+}
+
+continuation! {
+    /// Looks up the outcome of a question without an answer.
+    LookingUpQuestion {
+        question: EventId,
+        target: InstanceRef,
+        turn_is_open: bool,
+    } after LookUpEvent => &core.fleet.on_question_looked_up
+}
+
+impl Fleet {
+    /// Handles a question that is durable in the target instance.
+    pub(super) fn on_question_accepted(
+        &mut self,
+        target: &InstanceRef,
+        question: &EventId,
+        (requester, reply_mode): (Requester, ReplyMode),
+        reply: Box<AgentEvent>,
+        before: EventState,
+    ) {
+        let over = match before {
+            EventState::Done(outcome) => Some(outcome),
+            EventState::Parked(parked) => Some(outcome_of(&parked_error(question, &parked.reason))),
+            EventState::Unknown | EventState::Waiting => None,
+        };
+        match (reply_mode, over) {
+            (ReplyMode::Hand, _) => self.tell_accepted(&requester, target, question, None),
+            (ReplyMode::Wait { .. }, Some(outcome)) => {
+                self.tell_answered(&requester, target, question, &outcome);
+            }
+            (ReplyMode::Wait { until_ms }, None) => {
+                let mode = Mode::Call {
+                    requester: requester.clone(),
+                    until_ms,
+                };
+                let waiter = AgentWaiter {
+                    requester: requester.at,
+                    reply,
+                    mode,
+                };
+                match self.why_nothing_begins(target) {
+                    Some(error) if !self.is_turn_of(target, question) => {
+                        self.wait_no_longer(target, question, waiter, error.message);
+                    }
+                    _ => self.add_waiter(target, question, waiter),
+                }
+            }
+            (ReplyMode::Later { note }, over) => {
+                match over {
+                    Some(outcome) => self.deliver(&requester.at, &reply, &outcome),
+                    None => self.watch_for(&requester.at, target, question, &reply),
+                }
+                self.tell_accepted(&requester, target, question, note);
+            }
+        }
+    }
+
+    fn is_turn_of(&mut self, at: &InstanceRef, event_id: &EventId) -> bool {
+        let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
+        turn.is_some_and(|turn| turn.context.event_id == *event_id)
+    }
+
+    /// Adds an agent as a waiter for an event's turn. It waits at most once per question.
+    fn add_waiter(&mut self, target: &InstanceRef, question: &EventId, waiter: AgentWaiter) {
+        if let Some(entry) = self.instance_mut(target) {
+            entry.waiters.add(question.clone(), Waiter::Agent(waiter));
+        }
+    }
+
+    fn watch_for(
+        &mut self,
+        requester: &InstanceRef,
+        target: &InstanceRef,
+        question: &EventId,
+        reply: &AgentEvent,
+    ) {
+        let waiter = AgentWaiter {
+            requester: requester.clone(),
+            reply: Box::new(reply.clone()),
+            mode: Mode::Event,
+        };
+        self.add_waiter(target, question, waiter);
+    }
+
+    /// Ends the wait of a call. The question stays open, and its answer will arrive as an event.
+    /// The call returns once that is recorded.
+    fn wait_no_longer(
+        &mut self,
+        target: &InstanceRef,
+        question: &EventId,
+        waiter: AgentWaiter,
+        note: String,
+    ) {
+        let AgentWaiter {
+            requester: at,
+            reply,
+            mode,
+        } = waiter;
+        let requester = match mode {
+            // The process is gone; the next one asks again.
+            Mode::Call { requester, .. } if !self.is_here(&requester) => return,
+            Mode::Call { requester, .. } => requester,
+            Mode::Event => return self.watch_for(&at, target, question, &reply),
+        };
+        self.watch_for(&at, target, question, &reply);
+        let awaited = Awaited {
+            question: question.clone(),
+            target: target.instance_key.clone(),
+            reply: (*reply).clone(),
+        };
+        let op = AwaitReply {
+            instance: at.clone(),
+            awaited: Box::new(awaited),
+            at: self.now.wall,
+        };
+        let telling = AwaitingThenTell {
+            instance: at,
+            requester,
+            target: target.clone(),
+            question: question.clone(),
+            reply,
+            note,
+        };
+        self.store(op, telling);
+    }
+
+    fn is_here(&self, requester: &Requester) -> bool {
+        self.owners.get(&requester.process) == Some(&Owner::Agent(requester.at.clone()))
+    }
+
+    fn on_awaiting_then_tell(
+        &mut self,
+        telling: AwaitingThenTell,
+        result: Result<ReplyAwaited, StoreError>,
+    ) {
+        let AwaitingThenTell {
+            instance: _,
+            requester,
+            target,
+            question,
+            reply,
+            note,
+        } = telling;
+        if self.note_awaiting(&requester, (&target, &question), &reply, result) {
+            self.tell_accepted(&requester, &target, &question, Some(note));
+        }
+    }
+
+    fn on_awaiting_then_ask(
+        &mut self,
+        asking: AwaitingThenAsk,
+        result: Result<ReplyAwaited, StoreError>,
+    ) {
+        let AwaitingThenAsk {
+            instance: _,
+            requester,
+            target,
+            agent,
+            event,
+            reply,
+            reply_mode,
+        } = asking;
+        if self.note_awaiting(&requester, (&target, &event.id), &reply, result) {
+            let question = event.id.clone();
+            let reply = AcceptReply::Agent {
+                requester,
+                reply_mode,
+                question,
+                reply,
+            };
+            self.accept(target, &agent, *event, reply);
+        }
+    }
+
+    /// Handles the store's result of recording an expected answer. False if it failed.
+    fn note_awaiting(
+        &mut self,
+        requester: &Requester,
+        (target, question): (&InstanceRef, &EventId),
+        reply: &AgentEvent,
+        result: Result<ReplyAwaited, StoreError>,
+    ) -> bool {
+        match result {
+            Ok(ReplyAwaited { is_open }) => {
+                if let Some(entry) = self.instance_mut(&requester.at).filter(|_| is_open) {
+                    entry.expect_answer(question, target, reply);
+                }
+                true
+            }
+            Err(error) => {
+                self.on_store_failure(&requester.at, Some(requester.process), &error);
+                false
+            }
+        }
+    }
+
+    /// Rejects a question that could not be sent.
+    pub(super) fn refuse_requester(
+        &mut self,
+        requester: &Requester,
+        reply_mode: &ReplyMode,
+        question: &EventId,
+        code: RefusalCode,
+        message: String,
+    ) {
+        let code = match code {
+            RefusalCode::Invalid => "E_INVALID_REQUEST",
+            RefusalCode::Unroutable => "E_INSTANCE_KEY_TAKEN",
+            RefusalCode::Overloaded => "E_OVERLOADED",
+            RefusalCode::Unavailable => "E_UNAVAILABLE",
+            RefusalCode::Damaged => "E_DAMAGED",
+        };
+        let answer = AgentAnswer::from(Refused::new(code, message));
+        if let ReplyMode::Later { .. } = reply_mode {
+            let op = ForgoReply {
+                instance: requester.at.clone(),
+                question: question.clone(),
+                at: self.now.wall,
+            };
+            let forgoing = Forgoing {
+                instance: requester.at.clone(),
+                requester: requester.clone(),
+                question: question.clone(),
+                answer: Box::new(answer),
+            };
+            self.store(op, forgoing);
+        } else {
+            self.settle_question(&requester.at, question);
+            self.answer_agent(requester, answer);
+        }
+    }
+
+    fn on_forgone(&mut self, forgoing: Forgoing, result: Result<(), StoreError>) {
+        let (requester, question) = (&forgoing.requester, &forgoing.question);
+        if let Err(error) = result {
+            return self.on_store_failure(&requester.at, Some(requester.process), &error);
+        }
+        if let Some(entry) = self.instance_mut(&requester.at) {
+            let awaiting = &mut entry.awaiting;
+            awaiting.retain(|_, held| held.awaited.question != *question);
+        }
+        self.answer_agent(requester, *forgoing.answer);
+    }
+
+    fn tell_accepted(
+        &mut self,
+        requester: &Requester,
+        target: &InstanceRef,
+        question: &EventId,
+        note: Option<String>,
+    ) {
+        self.settle_question(&requester.at, question);
+        let Some(agent) = self.agent_in(target) else {
+            return;
+        };
+        let (instance_key, event_id) = (target.instance_key.clone(), question.clone());
+        let answer = match note {
+            None => AgentAnswer::Accepted {
+                agent,
+                instance_key,
+                event_id,
+            },
+            Some(reason) => AgentAnswer::Pending {
+                agent,
+                instance_key,
+                event_id,
+                reason,
+            },
+        };
+        self.answer_agent(requester, answer);
+    }
+
+    fn tell_answered(
+        &mut self,
+        requester: &Requester,
+        target: &InstanceRef,
+        question: &EventId,
+        outcome: &TurnOutcome,
+    ) {
+        self.settle_question(&requester.at, question);
+        let Some(agent) = self.agent_in(target) else {
+            return;
+        };
+        let answer = AgentAnswer::Answered {
+            agent,
+            instance_key: target.instance_key.clone(),
+            event_id: question.clone(),
+            outcome: capped(outcome),
+        };
+        self.answer_agent(requester, answer);
+    }
+
+    fn agent_in(&mut self, at: &InstanceRef) -> Option<AgentName> {
+        self.instance_mut(at).map(|entry| entry.agent.clone())
+    }
+
+    /// Ends the wait of the call that asked.
+    fn settle_question(&mut self, at: &InstanceRef, question: &EventId) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.asking.remove(question);
+        }
+    }
+
+    /// Sends the outcome of a turn to a waiting agent.
+    pub(super) fn tell_agent(
+        &mut self,
+        target: &InstanceRef,
+        question: &EventId,
+        waiter: &AgentWaiter,
+        outcome: &TurnOutcome,
+    ) {
+        match &waiter.mode {
+            Mode::Call { requester, .. } => {
+                self.tell_answered(requester, target, question, outcome);
+            }
+            Mode::Event => self.deliver(&waiter.requester, &waiter.reply, outcome),
+        }
+    }
+
+    /// Notifies a waiter that no answer will arrive.
+    pub(crate) fn fail_waiter(
+        &mut self,
+        at: &InstanceRef,
+        event_id: &EventId,
+        waiter: Waiter,
+        error: &ControlError,
+        status: QuestionStatus,
+    ) {
+        match (waiter, status) {
+            (Waiter::Client { token, .. }, _) => self.respond_error(token, error.clone()),
+            (Waiter::Run(of), _) => self.tell_task(&of, RunNews::Ended(Err(error.clone()))),
+            (Waiter::Connection(waiter), status) => {
+                self.fail_connection(at, event_id, waiter, error, status);
+            }
+            (Waiter::Agent(waiter), QuestionStatus::Lost) => {
+                self.tell_agent(at, event_id, &waiter, &outcome_of(error));
+            }
+            (Waiter::Agent(waiter), QuestionStatus::Stands) => {
+                self.wait_no_longer(at, event_id, waiter, error.message.clone());
+            }
+        }
+    }
+
+    /// Ends the waits of calls that timed out.
+    pub(super) fn time_out_waiters(&mut self, at: &InstanceRef) {
+        let now_ms = self.now.mono_ms;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let late = entry.waiters.take_late(now_ms);
+        let has_to_look = entry.awaiting.values().any(|held| match held.watch {
+            Watch::From(from_ms) => from_ms <= now_ms,
+            Watch::Somebody | Watch::Nobody => false,
+        });
+        for (question, waiter) in late {
+            let note = "it did not answer in time".to_owned();
+            self.wait_no_longer(at, &question, waiter, note);
+        }
+        if has_to_look {
+            let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
+            let open = turn.map(|turn| turn.turn_id.clone());
+            self.look_for_answers(at, open.as_ref());
+        }
+    }
+
+    /// Looks up the outcome of unwatched questions in other instances. `open` is this instance's
+    /// open turn.
+    pub(super) fn look_for_answers(&mut self, at: &InstanceRef, open: Option<&TurnId>) {
+        let now_ms = self.now.mono_ms;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let mut asked: Vec<(EventId, InstanceRef)> = Vec::new();
+        for held in entry.awaiting.values_mut() {
+            let is_watched = match held.watch {
+                Watch::Somebody => true,
+                Watch::Nobody => false,
+                Watch::From(from_ms) => from_ms > now_ms,
+            };
+            if !is_watched {
+                held.watch = Watch::Somebody;
+                let target = InstanceRef {
+                    workspace_id: at.workspace_id.clone(),
+                    instance_key: held.awaited.target.clone(),
+                };
+                asked.push((held.awaited.question.clone(), target));
+            }
+        }
+        for (question, target) in asked {
+            let turn_is_open = open.is_some_and(|turn_id| {
+                let rest = question.as_str().strip_prefix(turn_id.as_str());
+                rest.is_some_and(|rest| rest.starts_with('.'))
+            });
+            let op = LookUpEvent {
+                instance: target.clone(),
+                event_id: question.clone(),
+            };
+            let sought = LookingUpQuestion {
+                instance: at.clone(),
+                question,
+                target,
+                turn_is_open,
+            };
+            self.store(op, sought);
+        }
+    }
+
+    fn on_question_looked_up(
+        &mut self,
+        sought: &LookingUpQuestion,
+        result: Result<EventState, StoreError>,
+    ) {
+        let (at, question, target) = (&sought.instance, &sought.question, &sought.target);
+        let look_again_ms = self.now.mono_ms.saturating_add(LOOK_AGAIN_MS);
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let mut held = entry.awaiting.values_mut();
+        let Some(held) = held.find(|held| held.awaited.question == *question) else {
+            return;
+        };
+        let reply = held.awaited.reply.clone();
+        match result {
+            Ok(EventState::Done(outcome)) => {
+                self.deliver(at, &reply, &outcome);
+            }
+            Ok(EventState::Parked(parked)) => {
+                let outcome = outcome_of(&parked_error(question, &parked.reason));
+                self.deliver(at, &reply, &outcome);
+            }
+            Ok(EventState::Waiting) => {
+                self.take_up(target, None);
+                self.watch_for(at, target, question, &reply);
+            }
+            Ok(EventState::Unknown) | Err(StoreError::NoInstance { .. }) => {
+                if sought.turn_is_open {
+                    held.watch = Watch::Nobody;
+                    return;
+                }
+                let message = format!("conversation `{}` no longer has it", target.instance_key);
+                self.deliver(at, &reply, &failed("E_AGENT_GONE", message));
+            }
+            Err(error) => {
+                held.watch = Watch::From(look_again_ms);
+                let event = LogEvent::warn("failed to read outcome of a request").of(at);
+                self.log(event.with("error", goondan_log::error_chain(&error)));
+            }
+        }
+        self.forget_if_done(target);
+    }
+
+    /// Submits the answer to an agent's question as an event.
+    fn deliver(&mut self, at: &InstanceRef, reply: &AgentEvent, outcome: &TurnOutcome) {
+        let created_at = self.now.wall;
+        let Some(entry) = self
+            .instance_mut(at)
+            .filter(|entry| entry.deleting.is_none())
+        else {
+            return;
+        };
+        let agent = entry.agent.clone();
+        let (status, input) = match capped(outcome) {
+            TurnOutcome::Completed { reply } => ("completed", reply),
+            TurnOutcome::Failed { code, message } => ("failed", format!("{code}: {message}")),
+        };
+        let mut event = AgentEvent {
+            created_at,
+            input: Some(input),
+            ..reply.clone()
+        };
+        event.metadata.insert("status".to_owned(), json!(status));
+        self.accept(at.clone(), &agent, event, AcceptReply::Answer);
+    }
+
+    /// Handles an answer that is durable as an event, or could not be made so (`is_there`: false).
+    pub(super) fn on_delivered(&mut self, at: &InstanceRef, reply_id: &EventId, is_there: bool) {
+        let look_again_ms = self.now.mono_ms.saturating_add(LOOK_AGAIN_MS);
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        if is_there {
+            entry.awaiting.remove(reply_id);
+            self.hand_over_answers(at);
+        } else if let Some(held) = entry.awaiting.get_mut(reply_id) {
+            held.watch = Watch::From(look_again_ms);
+        }
+    }
+
+    /// Passes the waiting answers to the running turn.
+    pub(crate) fn hand_over_answers(&mut self, at: &InstanceRef) {
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let Some((turn, up)) = entry.turn.as_mut().zip(entry.slot.up()) else {
+            return;
+        };
+        let mut inputs = Vec::new();
+        for event in entry.inbox.events() {
+            let is_own = event.id == turn.context.event_id;
+            if event.kind == REPLY_KIND && !is_own && turn.inputs.insert(event.id.clone()) {
+                let (turn_id, event) = (turn.turn_id.clone(), event.clone());
+                inputs.push(TurnInput { turn_id, event });
+            }
+        }
+        let process = up.process;
+        for input in inputs {
+            let message = ToAgent::TurnInput(Box::new(input));
+            self.send_agent(at, process, None, None, message);
+        }
+    }
+
+    /// Ends the waits of a finished turn's calls, and looks up the outcome of questions that the
+    /// turn did not ask again.
+    pub(crate) fn end_questions(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.asking.clear();
+            self.look_for_answers(at, None);
+        }
+    }
+
+    /// Drops the questions of an instance that is gone.
+    pub(crate) fn forget_questions_of(&mut self, at: &InstanceRef) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.asking.clear();
+            entry.awaiting.clear();
+        }
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        for entry in workspace.instances.values_mut() {
+            entry.waiters.forget_requester(at);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Cancellation of a turn in progress or a queued event, by a user (`STEER-1`, `STEER-2`) or for
+//! its task.
+//!
+//! The process of the turn is killed with all its tools, and the recorded part of the turn is
+//! committed. Cancellation therefore works independently of the process's state, and a crash leaves
+//! the turn either open or finished.
+
+use goondan_protocol::control::{ControlError, ErrorCode, EventCancelled};
+use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::ids::{EventId, InstanceRef, TurnId};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
+use goondan_protocol::trace::TraceContext;
+use goondan_store::StoreError;
+use goondan_store::instance::Cancelled;
+use goondan_store::writer::operation::CancelEvent;
+
+use super::Fleet;
+use super::agent_replies::pending_replies::QuestionStatus;
+use super::turn::CANCELLED;
+use super::turns::Completing;
+use crate::jobs::continuation;
+use crate::{RequestToken, control_error};
+
+/// Reason of a cancellation, for the model and for users.
+pub(crate) const BY_PERSON: &str = "canceled by a person";
+
+continuation! {
+    /// Cancels an event at a user's request.
+    Cancelling {
+        // The client's request; `None` if the cancellation has another cause.
+        token: Option<RequestToken>,
+        event_id: EventId,
+        // Trace context of its turn, if in progress.
+        trace: Option<TraceContext>,
+        reason: &'static str,
+    } after CancelEvent => &core.on_cancelled
+}
+
+/// Outcome of a canceled turn.
+fn outcome(reason: &str) -> TurnOutcome {
+    TurnOutcome::Failed {
+        code: CANCELLED.to_owned(),
+        message: format!("{reason}; messages and effects from before stay in the conversation"),
+    }
+}
+
+impl Cancelling {
+    /// Commit handling of a canceled turn, like that of any other turn.
+    pub(crate) fn completing(&self, turn_id: TurnId) -> Completing {
+        Completing {
+            instance: self.instance.clone(),
+            process: None,
+            turn_id,
+            event_id: self.event_id.clone(),
+            also: Vec::new(),
+            outcome: outcome(self.reason),
+        }
+    }
+}
+
+impl Fleet {
+    /// Cancels the turn of an event, or the queued event; without an id, the turn in progress.
+    pub(crate) fn cancel(
+        &mut self,
+        token: RequestToken,
+        at: InstanceRef,
+        event_id: Option<EventId>,
+    ) {
+        if let Err(error) = self.workspace(&at.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        self.cancel_for(Some(token), at, event_id, BY_PERSON);
+    }
+
+    /// Cancels for a client or for an internal purpose.
+    pub(crate) fn cancel_for(
+        &mut self,
+        token: Option<RequestToken>,
+        at: InstanceRef,
+        event_id: Option<EventId>,
+        reason: &'static str,
+    ) {
+        let wall = self.now.wall;
+        let entry = self.instance_mut(&at);
+        let wanted = event_id.or_else(|| entry.as_ref()?.worked_on().next().cloned());
+        let Some(event_id) = wanted else {
+            let text = format!("no turn is in progress in `{}`", at.instance_key);
+            let error = ControlError::new(ErrorCode::EventNotFound, text).suggest(
+                "list waiting events with `gdn event list`, and turns in progress with `gdn ps`",
+            );
+            if let Some(token) = token {
+                self.respond_error(token, error);
+            }
+            return;
+        };
+        let worked_on = entry.and_then(|entry| {
+            let trace = entry.end_work_on(&event_id)?;
+            Some((trace, entry.slot.up().map(|up| up.process)))
+        });
+        if let Some((_, Some(process))) = worked_on {
+            self.kill(process, true);
+        }
+        let trace = worked_on.map(|(trace, _)| trace);
+        let cancel = CancelEvent {
+            instance: at.clone(),
+            event_id: event_id.clone(),
+            outcome: outcome(reason),
+            reason: reason.to_owned(),
+            at: wall,
+        };
+        let then = Cancelling {
+            instance: at,
+            token,
+            event_id,
+            trace,
+            reason,
+        };
+        self.store(cancel, then);
+    }
+
+    /// Handles the store's result. Returns the turn, if it was open.
+    pub(crate) fn on_cancelled(
+        &mut self,
+        cancelling: &Cancelling,
+        result: Result<Cancelled, StoreError>,
+    ) -> Option<TurnId> {
+        let (at, event_id) = (&cancelling.instance, &cancelling.event_id);
+        let cancelled = match result {
+            Ok(cancelled) => cancelled,
+            Err(error) => {
+                if let Some(token) = cancelling.token {
+                    self.respond_error(token, control_error(&error));
+                }
+                // The inbox must be read again.
+                self.invalidate_inbox(at);
+                return None;
+            }
+        };
+        let turn_id = match cancelled {
+            Cancelled::Turn(turn_id) => Some(turn_id),
+            Cancelled::Event => None,
+        };
+        let event = LifecycleEvent::EventCancelled {
+            instance_key: at.instance_key.clone(),
+            event_id: event_id.clone(),
+        };
+        self.announce(&at.workspace_id, event, cancelling.trace);
+        if let Some(turn_id) = &turn_id {
+            self.observe_cancelled(cancelling, turn_id);
+        } else {
+            self.end_waiting(at, event_id, cancelling.reason);
+        }
+        let answer = EventCancelled {
+            event_id: event_id.clone(),
+            turn_id: turn_id.clone(),
+        };
+        if let Some(token) = cancelling.token {
+            self.respond(token, &answer);
+        }
+        turn_id
+    }
+
+    /// Ends a queued event without an answer.
+    fn end_waiting(&mut self, at: &InstanceRef, event_id: &EventId, reason: &str) {
+        if let Some(entry) = self.instance_mut(at) {
+            entry.inbox.done(|id| id == event_id);
+            entry.inbox.forgive(event_id);
+        }
+        let text = format!("event `{event_id}` was canceled: {reason}");
+        let error = ControlError::new(ErrorCode::Cancelled, text);
+        for waiter in self.take_waiters(at, event_id) {
+            self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+        }
+        self.invalidate_inbox(at);
+    }
+
+    fn observe_cancelled(&mut self, cancelling: &Cancelling, turn_id: &TurnId) {
+        let (at, timestamp) = (&cancelling.instance, self.now.wall);
+        let agent = self.instance_mut(at).map(|entry| entry.agent.clone());
+        let (Some(agent), Some(trace)) = (agent, cancelling.trace) else {
+            return;
+        };
+        let whose = (agent, at.instance_key.clone());
+        let kind = RuntimeEventKind::TurnFailed;
+        let event = RuntimeEvent {
+            event_id: Some(cancelling.event_id.clone()),
+            detail: Some(detail_of(cancelling.reason)),
+            ..RuntimeEvent::new(kind, timestamp, trace, whose, turn_id.clone())
+        };
+        self.record_observation(at, &event);
+    }
+}

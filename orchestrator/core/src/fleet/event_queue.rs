@@ -1,0 +1,417 @@
+//! Mailboxes: events on their way in, and the clients that wait for their outcomes.
+
+use goondan_protocol::control::{ControlError, ErrorCode, Sent};
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::ids::{AgentName, EventId, InstanceRef};
+use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToConnector};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
+use goondan_protocol::task::{TASK_KEY_PREFIX, is_of_task};
+use goondan_protocol::trace::TraceContext;
+use goondan_store::StoreError;
+use goondan_store::instance::EventState;
+use goondan_store::writer::operation::{Accept, Accepted, LookUpEvent};
+
+use super::Fleet;
+use super::agent_replies::pending_replies::{QuestionStatus, ReplyMode, Requester};
+use super::conversation_run::{ConversationRun, RunNews};
+use super::waiters::Waiter;
+use crate::jobs::continuation;
+use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};
+use crate::{ProcessId, RequestToken};
+
+/// Why an event was not stored, for those who need not know where this machine keeps what.
+fn told_to_strangers(code: RefusalCode) -> &'static str {
+    if code == RefusalCode::Damaged {
+        "files of this conversation are lost or damaged; an operator must repair them"
+    } else {
+        "the event could not be stored; try again later"
+    }
+}
+
+/// Receiver of an acknowledgment that an event is durable.
+#[derive(Debug)]
+pub(crate) enum AcceptReply {
+    /// A connector.
+    Connector {
+        process: ProcessId,
+        request_id: Option<u64>,
+        /// The event's id in the connector's own words.
+        said: EventId,
+    },
+    /// An agent that sent a request. `reply` identifies the event that will bring the answer, if it
+    /// comes as an event.
+    Agent {
+        requester: Requester,
+        reply_mode: ReplyMode,
+        question: EventId,
+        reply: Box<AgentEvent>,
+    },
+    /// None: the event is the answer to a request of its instance.
+    Answer,
+    /// A task, whose run it is.
+    Run(Box<ConversationRun>),
+    /// A client; with `wait`, only when the turn is over.
+    Client {
+        token: RequestToken,
+        sent: Sent,
+        wait: bool,
+    },
+}
+
+continuation! {
+    /// An event on its way into the inbox.
+    Accepting { event: Box<AgentEvent>, reply: AcceptReply } after Accept => core.fleet.on_accepted
+}
+
+continuation! {
+    /// The outcome of a finished event that a caller waits for.
+    LookingUp { event_id: EventId } after LookUpEvent => &core.fleet.on_looked_up
+}
+
+impl Fleet {
+    /// Sends an event to the store. `reply` receives the acknowledgment, or the reason of the
+    /// failure.
+    pub(crate) fn accept(
+        &mut self,
+        instance: InstanceRef,
+        agent: &AgentName,
+        event: AgentEvent,
+        reply: AcceptReply,
+    ) {
+        let is_run = matches!(reply, AcceptReply::Run(_));
+        if is_of_task(&instance.instance_key) && !is_run {
+            let message =
+                format!("conversations named `{TASK_KEY_PREFIX}…` belong to tasks; use `gdn task`");
+            return self.refuse(&reply, RefusalCode::Invalid, message);
+        }
+        let now = self.now.wall;
+        let Some(entry) = self.instance_entry(&instance, Some(agent)) else {
+            return;
+        };
+        if entry.deleting.is_some() {
+            let message = format!("conversation `{}` is being deleted", instance.instance_key);
+            return self.refuse(&reply, RefusalCode::Unavailable, message);
+        }
+        // Answers are bounded by the questions, and who asked has made room for them.
+        let is_answer = matches!(reply, AcceptReply::Answer);
+        if !is_answer && entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
+            let message = format!(
+                "conversation `{}` already has {MAX_PENDING_EVENTS_PER_INSTANCE} waiting events",
+                instance.instance_key
+            );
+            return self.refuse(&reply, RefusalCode::Overloaded, message);
+        }
+        entry.inbox.begin_accept(now);
+        let former_id = match &reply {
+            AcceptReply::Connector { said, .. } => Some(said.clone()),
+            AcceptReply::Agent { .. }
+            | AcceptReply::Answer
+            | AcceptReply::Run(_)
+            | AcceptReply::Client { .. } => None,
+        };
+        let accept = Accept {
+            instance: instance.clone(),
+            agent: agent.clone(),
+            event: Box::new(event.clone()),
+            former_id: former_id.filter(|said| *said != event.id),
+        };
+        let event = Box::new(event);
+        self.store(
+            accept,
+            Accepting {
+                instance,
+                event,
+                reply,
+            },
+        );
+    }
+
+    pub(super) fn refuse(&mut self, reply: &AcceptReply, code: RefusalCode, message: String) {
+        match reply {
+            &AcceptReply::Connector {
+                process,
+                request_id,
+                ..
+            } => {
+                self.refuse_connector(process, request_id, code, message);
+            }
+            AcceptReply::Agent {
+                requester,
+                reply_mode,
+                question,
+                ..
+            } => self.refuse_requester(requester, reply_mode, question, code, message),
+            AcceptReply::Run(of) => self.tell_task(of, RunNews::Refused(message)),
+            // Retried later, because the pending answer is recorded.
+            AcceptReply::Answer => {}
+            &AcceptReply::Client { token, .. } => {
+                let (code, suggestion) = match code {
+                    RefusalCode::Invalid => (ErrorCode::InvalidRequest, None),
+                    RefusalCode::Unroutable => (ErrorCode::AgentNotFound, None),
+                    RefusalCode::Overloaded => (ErrorCode::Overloaded, Some("try again later")),
+                    RefusalCode::Unavailable => (
+                        ErrorCode::Storage,
+                        Some("the event was not accepted; fix the cause, then send it again"),
+                    ),
+                    RefusalCode::Damaged => (
+                        ErrorCode::Damaged,
+                        Some("the event was not accepted; list all damage with `gdn verify`"),
+                    ),
+                };
+                let error = ControlError::new(code, message);
+                let error = match suggestion {
+                    Some(suggestion) => error.suggest(suggestion),
+                    None => error,
+                };
+                self.respond_error(token, error);
+            }
+        }
+    }
+
+    fn on_accepted(&mut self, accepting: Accepting, result: Result<Accepted, StoreError>) {
+        let (event, reply) = (*accepting.event, accepting.reply);
+        let instance = &accepting.instance;
+        let Accepted { before, created } = match result {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                self.refuse_for(instance, &reply, &error);
+                if let AcceptReply::Answer = reply {
+                    self.on_delivered(instance, &event.id, false);
+                }
+                return self.settle_accept(instance, error.is_io());
+            }
+        };
+        let trace = event.trace_id.zip(event.parent_span_id);
+        let trace = trace.map(|(trace_id, span)| TraceContext::root(trace_id, span));
+        let is_new = before == EventState::Unknown;
+        let (id, key) = (&instance.workspace_id, &instance.instance_key);
+        let accepted = LifecycleEvent::EventAccepted {
+            instance_key: key.clone(),
+            event_id: event.id.clone(),
+            again: !is_new,
+        };
+        self.announce(id, accepted, trace);
+        if created {
+            let created = LifecycleEvent::InstanceCreated {
+                instance_key: key.clone(),
+                agent_name: self.agent_name(instance).cloned(),
+            };
+            self.announce(id, created, None);
+        }
+        let event_id = event.id.clone();
+        if let Some(entry) = self.instance_mut(instance) {
+            entry.inbox.end_accept(is_new.then_some(event));
+        }
+        self.tell_sender(instance, &event_id, reply, before);
+        self.pump(instance);
+    }
+
+    /// Acknowledges a durable event to its sender.
+    fn tell_sender(
+        &mut self,
+        instance: &InstanceRef,
+        event_id: &EventId,
+        reply: AcceptReply,
+        before: EventState,
+    ) {
+        let duplicate = before != EventState::Unknown;
+        match reply {
+            AcceptReply::Connector {
+                process,
+                request_id,
+                said,
+            } => {
+                self.connector_worked(process);
+                let accepted = EventAccepted {
+                    event_id: said,
+                    duplicate,
+                    instance_key: Some(instance.instance_key.clone()),
+                };
+                self.answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
+            }
+            AcceptReply::Agent {
+                requester,
+                reply_mode,
+                question,
+                reply,
+            } => self.on_question_accepted(
+                instance,
+                &question,
+                (requester, reply_mode),
+                reply,
+                before,
+            ),
+            AcceptReply::Answer => self.on_delivered(instance, event_id, true),
+            AcceptReply::Run(of) => self.on_run_accepted(of, before),
+            AcceptReply::Client { token, sent, wait } => {
+                let sent = Sent { duplicate, ..sent };
+                self.answer_sender(instance, token, sent, wait, before);
+            }
+        }
+    }
+
+    /// Answers a client whose event is durable, or has it wait for the outcome.
+    fn answer_sender(
+        &mut self,
+        instance: &InstanceRef,
+        token: RequestToken,
+        sent: Sent,
+        wait: bool,
+        before: EventState,
+    ) {
+        let outcome = match before {
+            EventState::Done(outcome) => Some(outcome),
+            EventState::Unknown | EventState::Waiting if !wait => None,
+            // A parked event needs a decision by a person, so waiting for it is pointless.
+            EventState::Parked(parked) if wait => {
+                let error = parked_error(&parked.event.id, &parked.reason);
+                return self.respond_error(token, error);
+            }
+            EventState::Parked(_) => None,
+            EventState::Unknown | EventState::Waiting => {
+                if let Some(error) = self.why_nothing_begins(instance) {
+                    return self.respond_error(token, error);
+                }
+                self.tell_of_approvals(instance, &sent.event_id, token);
+                if let Some(entry) = self.instance_mut(instance) {
+                    let event_id = sent.event_id.clone();
+                    let sent = Box::new(sent);
+                    let waiter = Waiter::Client { token, sent };
+                    entry.waiters.add(event_id, waiter);
+                }
+                return;
+            }
+        };
+        self.respond(token, &Sent { outcome, ..sent });
+    }
+
+    /// Why no turn of an instance will begin, if none will: to wait for one would be in vain.
+    pub(crate) fn why_nothing_begins(&self, at: &InstanceRef) -> Option<ControlError> {
+        if self.is_stopping() {
+            return Some(stopping_error());
+        }
+        let workspace = self.workspaces.get(&at.workspace_id)?;
+        if workspace.closing.is_some() {
+            return Some(closed_error(&at.workspace_id));
+        }
+        let entry = workspace.instances.get(&at.instance_key)?;
+        let is_deleting = entry.deleting.is_some();
+        is_deleting.then(|| deleted_error(&at.instance_key))
+    }
+
+    /// Handles an event that was not accepted. `may_be_there` is true if a partial write may have
+    /// survived.
+    fn settle_accept(&mut self, instance: &InstanceRef, may_be_there: bool) {
+        if let Some(entry) = self.instance_mut(instance) {
+            entry.inbox.end_accept(None);
+        }
+        if may_be_there {
+            self.invalidate_inbox(instance);
+        }
+        self.forget_if_done(instance);
+    }
+
+    fn refuse_for(&mut self, instance: &InstanceRef, reply: &AcceptReply, error: &StoreError) {
+        let text = goondan_log::error_chain(error);
+        let refused = LifecycleEvent::EventRefused {
+            instance_key: instance.instance_key.clone(),
+            error: text.clone(),
+        };
+        self.announce(&instance.workspace_id, refused, None);
+        let code = if error.is_permanent() {
+            RefusalCode::Damaged
+        } else {
+            RefusalCode::Unavailable
+        };
+        match (error, reply) {
+            (StoreError::KeyTaken { .. }, &AcceptReply::Client { token, .. }) => {
+                let error = ControlError::new(ErrorCode::InstanceKeyTaken, text)
+                    .suggest("choose another `--instance` key, or pass that agent with `--agent`");
+                self.respond_error(token, error);
+            }
+            (StoreError::KeyTaken { .. }, reply) => {
+                self.refuse(reply, RefusalCode::Unroutable, text);
+            }
+            (_, AcceptReply::Client { .. } | AcceptReply::Run(_)) => self.refuse(reply, code, text),
+            // Senders receive no details about this machine; they are in the log.
+            (_, reply) => self.refuse(reply, code, told_to_strangers(code).to_owned()),
+        }
+    }
+
+    fn on_looked_up(&mut self, sought: &LookingUp, result: Result<EventState, StoreError>) {
+        let (at, event_id) = (&sought.instance, &sought.event_id);
+        match result {
+            Ok(EventState::Done(outcome)) => {
+                self.answer_waiters(at, event_id, &outcome);
+            }
+            Ok(EventState::Waiting) => {}
+            Ok(EventState::Unknown | EventState::Parked(_)) | Err(_) => {
+                let error = ControlError::new(
+                    ErrorCode::Cancelled,
+                    format!("the outcome of event `{event_id}` is no longer stored"),
+                );
+                for waiter in self.take_waiters(at, event_id) {
+                    self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+                }
+            }
+        }
+        self.forget_if_done(at);
+    }
+
+    pub(crate) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<Waiter> {
+        let entry = self.instance_mut(at);
+        entry.map_or_else(Vec::new, |entry| entry.waiters.take(event_id))
+    }
+
+    pub(crate) fn answer_waiters(
+        &mut self,
+        at: &InstanceRef,
+        event_id: &EventId,
+        outcome: &TurnOutcome,
+    ) {
+        for waiter in self.take_waiters(at, event_id) {
+            match waiter {
+                Waiter::Client { token, sent } => {
+                    let outcome = Some(outcome.clone());
+                    let sent = Sent { outcome, ..*sent };
+                    self.respond(token, &sent);
+                }
+                Waiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
+                Waiter::Run(of) => self.tell_task(&of, RunNews::Ended(Ok(outcome.clone()))),
+                Waiter::Connection(waiter) => self.tell_connection(at, &waiter, outcome),
+            }
+        }
+    }
+
+    /// Answers all waiters for turns of an instance with an error.
+    pub(crate) fn cancel_waiters(
+        &mut self,
+        at: &InstanceRef,
+        error: &ControlError,
+        status: QuestionStatus,
+    ) {
+        self.cancel_waiters_but(at, None, error, status);
+    }
+
+    fn cancel_waiters_but(
+        &mut self,
+        at: &InstanceRef,
+        kept: Option<&EventId>,
+        error: &ControlError,
+        status: QuestionStatus,
+    ) {
+        let entry = self.instance_mut(at);
+        let waiters = entry.map(|entry| entry.waiters.take_all_but(kept));
+        for (event_id, waiter) in waiters.into_iter().flatten() {
+            self.fail_waiter(at, &event_id, waiter, error, status);
+        }
+    }
+
+    /// Answers waiters for later turns with an error. The turn in progress is finished, and its
+    /// waiters get the result.
+    pub(super) fn cancel_waiters_of_later_turns(&mut self, at: &InstanceRef, error: &ControlError) {
+        let current = self.turn_of(at).map(|turn| turn.context.event_id.clone());
+        self.cancel_waiters_but(at, current.as_ref(), error, QuestionStatus::Stands);
+    }
+}

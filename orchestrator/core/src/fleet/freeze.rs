@@ -1,0 +1,239 @@
+//! Frozen conversations: no turn begins while a joint checkpoint is created or the conversation is
+//! rewound (`CKPT-6`). Events are still accepted and queued.
+
+use goondan_protocol::control::{ControlError, ErrorCode, InstanceRewound, RewindInstance};
+use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::shell::shell_quoted;
+use goondan_store::instance::RewindNote;
+
+use super::Fleet;
+use super::cancellation::BY_PERSON;
+use crate::RequestToken;
+use crate::exchange::joint::HoldId;
+
+/// Reason a conversation is held.
+#[derive(Debug, Clone)]
+pub(crate) enum Order {
+    /// Create a joint checkpoint.
+    Checkpoint {
+        token: RequestToken,
+        name: Option<String>,
+    },
+    /// Rewind to a checkpoint, or compute its changes.
+    Rewind {
+        token: RequestToken,
+        request: RewindInstance,
+    },
+    /// Finish a rewind that had begun; no client waits for it.
+    Finish { note: RewindNote },
+}
+
+/// Progress of the operation.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Waiting for a turn or process to end.
+    Waiting,
+    /// Waiting for the store or the thread of the joint checkpoints.
+    Working,
+    /// Restoring files; holds the response to send afterward.
+    TakingBack(Option<Box<InstanceRewound>>),
+}
+
+/// A held conversation.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) id: HoldId,
+    pub(crate) order: Order,
+    pub(crate) step: Step,
+}
+
+/// Next step for a held conversation.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Request the state to pin from the store.
+    Pin,
+    /// Restore the files.
+    TakeBack(RewindNote),
+}
+
+fn busy(at: &InstanceRef, what: &str) -> ControlError {
+    let text = format!("conversation `{}` {what}", at.instance_key);
+    ControlError::new(ErrorCode::InstanceBusy, text)
+}
+
+/// Error for an operation that requires that no turn is in progress.
+pub(crate) fn in_turn(at: &InstanceRef) -> ControlError {
+    let key = shell_quoted(at.instance_key.as_str()).unwrap_or_else(|| "KEY".to_owned());
+    busy(at, "is in a turn").suggest(format!(
+        "wait until the turn ends, or cancel it: `gdn cancel --instance {key}`; `gdn rewind {key} \
+         --cancel` cancels it automatically"
+    ))
+}
+
+impl Fleet {
+    /// Holds a conversation for an operation between turns. With `may_cancel`, a turn may be in
+    /// progress.
+    pub(crate) fn hold(
+        &mut self,
+        at: &InstanceRef,
+        order: Order,
+        may_cancel: bool,
+    ) -> Result<(), ControlError> {
+        if self.workspace(&at.workspace_id)?.closing.is_some() {
+            return Err(crate::refusals::no_workspace(&at.workspace_id));
+        }
+        let id = self.next_hold();
+        let Some(entry) = self.instance_entry(at, None) else {
+            return Err(crate::refusals::no_workspace(&at.workspace_id));
+        };
+        if entry.deleting.is_some() {
+            return Err(busy(at, "is being deleted"));
+        }
+        if entry.hold.is_some() {
+            let hint = "try again later";
+            return Err(busy(at, "is being checkpointed or rewound").suggest(hint));
+        }
+        if !may_cancel && (entry.turn.is_some() || entry.progress.beginning.is_some()) {
+            return Err(in_turn(at));
+        }
+        entry.hold = Some(Hold {
+            id,
+            order,
+            step: Step::Waiting,
+        });
+        Ok(())
+    }
+
+    fn next_hold(&mut self) -> HoldId {
+        self.holds += 1;
+        HoldId(self.holds)
+    }
+
+    /// Holds the conversation to finish a rewind that had begun.
+    pub(super) fn hold_to_finish(&mut self, at: &InstanceRef, note: RewindNote) {
+        let id = self.next_hold();
+        if let Some(entry) = self.instance_mut(at)
+            && entry.hold.is_none()
+        {
+            entry.hold = Some(Hold {
+                id,
+                order: Order::Finish { note },
+                step: Step::Waiting,
+            });
+        }
+    }
+
+    /// True if a conversation is held.
+    pub(crate) fn is_held(&mut self, at: &InstanceRef) -> bool {
+        let entry = self.instance_mut(at);
+        entry.is_some_and(|entry| entry.hold.is_some())
+    }
+
+    /// Workspaces with a held conversation.
+    pub(super) fn holding(&self) -> Vec<WorkspaceId> {
+        let workspaces = self.workspaces.iter().filter(|(_, workspace)| {
+            let mut instances = workspace.instances.values();
+            instances.any(|entry| entry.hold.is_some())
+        });
+        workspaces.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Cancels the turn in progress so that a rewind can begin. False if there is none.
+    pub(crate) fn cancel_for_rewind(&mut self, at: &InstanceRef) -> bool {
+        let entry = self.instance_mut(at);
+        let event_id = entry.and_then(|entry| entry.worked_on().next().cloned());
+        let is_in_turn = event_id.is_some();
+        if is_in_turn {
+            self.cancel_for(None, at.clone(), event_id, BY_PERSON);
+        }
+        is_in_turn
+    }
+
+    /// The next step for a held conversation, once no turn is in progress and, for restoring files,
+    /// its process has exited.
+    pub(crate) fn next_of_hold(&mut self, at: &InstanceRef) -> Option<Next> {
+        let entry = self.instance_mut(at)?;
+        let up = entry.slot.up().map(|up| up.process);
+        let is_in_turn = entry.turn.is_some() || entry.progress.beginning.is_some();
+        let hold = entry.hold.as_mut()?;
+        if !matches!(hold.step, Step::Waiting) || is_in_turn {
+            return None;
+        }
+        let may_run = match &hold.order {
+            Order::Checkpoint { .. } => true,
+            Order::Rewind { request, .. } => request.dry_run,
+            Order::Finish { .. } => false,
+        };
+        if let Some(process) = up.filter(|_| !may_run) {
+            // The process has the old conversation loaded. Nothing of a turn is lost by killing it.
+            self.kill(process, true);
+            return None;
+        }
+        Some(match &hold.order {
+            Order::Checkpoint { .. } | Order::Rewind { .. } => {
+                hold.step = Step::Working;
+                Next::Pin
+            }
+            Order::Finish { note } => {
+                let note = note.clone();
+                hold.step = Step::TakingBack(None);
+                Next::TakeBack(note)
+            }
+        })
+    }
+
+    /// Takes the held conversations that may have a next step.
+    pub(crate) fn take_due_holds(&mut self) -> std::collections::BTreeSet<InstanceRef> {
+        std::mem::take(&mut self.holds_due)
+    }
+
+    /// Id of a conversation's hold.
+    pub(crate) fn instance_hold(&mut self, at: &InstanceRef) -> Option<HoldId> {
+        Some(self.instance_mut(at)?.hold.as_ref()?.id)
+    }
+
+    /// The client request of a conversation's hold.
+    pub(crate) fn token_of_hold(&mut self, at: &InstanceRef, id: HoldId) -> Option<RequestToken> {
+        match &self.held_for(at, id)?.order {
+            Order::Checkpoint { token, .. } | Order::Rewind { token, .. } => Some(*token),
+            Order::Finish { .. } => None,
+        }
+    }
+
+    /// The hold with this id, if it is still active.
+    pub(crate) fn held_for(&mut self, at: &InstanceRef, id: HoldId) -> Option<&mut Hold> {
+        let hold = self.instance_mut(at)?.hold.as_mut()?;
+        (hold.id == id).then_some(hold)
+    }
+
+    /// Releases a conversation. True if it must be deleted now.
+    pub(crate) fn release(&mut self, at: &InstanceRef) -> bool {
+        let Some(entry) = self.instance_mut(at) else {
+            return false;
+        };
+        entry.hold = None;
+        if entry.deleting.is_some() {
+            return entry.slot.up().is_none();
+        }
+        // Reads the queued events again and continues with them.
+        entry.inbox.invalidate();
+        self.pump(at);
+        self.forget_if_done(at);
+        false
+    }
+
+    /// Delays a rewind that could not be finished. It is retried after the back-off, and no turn
+    /// begins until then.
+    pub(crate) fn put_off(&mut self, at: &InstanceRef, why: &str) {
+        let now = self.now();
+        if let Some(entry) = self.instance_mut(at) {
+            entry.slot.failed(now, why.to_owned());
+        }
+    }
+
+    /// The digest of the running configuration, which is pinned together with the store's state.
+    pub(crate) fn config_digest(&self, id: &WorkspaceId) -> Option<String> {
+        let bundle = self.workspaces.get(id)?.bundle.as_ref()?;
+        Some(bundle.digest.clone())
+    }
+}

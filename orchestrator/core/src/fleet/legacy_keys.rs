@@ -1,0 +1,180 @@
+//! Ownership of conversations created before keys were namespaced by connection (`SEC-9`): a
+//! connection continues its own conversations.
+//!
+//! A legacy key of a connection's event (`ann`, `telegram:178`) can also come from another source.
+//! The conversation belongs to the connection if all events in its inbox came from the connection.
+//! If the inbox holds no events, it belongs to the connection if only this kind of connector
+//! creates such keys (`telegram:…`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_store::StoreError;
+use goondan_store::writer::operation::ReadSources;
+
+use super::Fleet;
+use super::event_queue::AcceptReply;
+use crate::LogEvent;
+use crate::jobs::continuation;
+use crate::limits::FORMER_KEYS_REMEMBERED;
+use crate::router::Route;
+
+/// Connectors whose keys begin with their own name.
+const NAMING_CONNECTORS: [&str; 4] = ["discord", "github", "slack", "telegram"];
+
+/// An event on its way to a conversation.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(super) connection: ConnectionName,
+    pub(super) route: Route,
+    pub(super) event: AgentEvent,
+    pub(super) reply: AcceptReply,
+}
+
+/// Legacy keys of a connection, and true for those that name its own conversations.
+#[derive(Debug, Default)]
+pub(super) struct FormerKeys(BTreeMap<InstanceKey, bool>);
+
+impl FormerKeys {
+    fn is_own(&self, key: &InstanceKey) -> Option<bool> {
+        self.0.get(key).copied()
+    }
+
+    fn remember(&mut self, key: InstanceKey, is_own: bool) {
+        if self.0.len() >= FORMER_KEYS_REMEMBERED {
+            self.0.clear();
+        }
+        self.0.insert(key, is_own);
+    }
+}
+
+/// True if a conversation belongs to the connection.
+fn is_own(
+    sources: &BTreeSet<ConnectionName>,
+    connection: &ConnectionName,
+    (key, connector): (&InstanceKey, &str),
+) -> bool {
+    if !sources.is_empty() {
+        return sources.iter().all(|source| source == connection);
+    }
+    let of_kind = key.as_str().strip_prefix(connector);
+    NAMING_CONNECTORS.contains(&connector) && of_kind.is_some_and(|rest| rest.starts_with(':'))
+}
+
+continuation! {
+    /// Determines the owner of a conversation with the event's legacy key.
+    FindingOwner { arrival: Box<Arrival> } after ReadSources => core.fleet.on_owner_found
+}
+
+impl Fleet {
+    /// Delivers a connection's event to its conversation, which may have a legacy key.
+    pub(super) fn arrive(&mut self, id: &WorkspaceId, arrival: Arrival) {
+        let Some(former) = arrival.route.former_key.clone() else {
+            return self.arrive_at(id, arrival);
+        };
+        let connector = self.connector_mut(id, &arrival.connection);
+        match connector.and_then(|connector| connector.former_keys.is_own(&former)) {
+            Some(is_own) => self.arrive_where(id, arrival, former, is_own),
+            None => {
+                let instance = InstanceRef {
+                    workspace_id: id.clone(),
+                    instance_key: former,
+                };
+                let read = ReadSources {
+                    instance: instance.clone(),
+                };
+                let arrival = Box::new(arrival);
+                self.store(read, FindingOwner { instance, arrival });
+            }
+        }
+    }
+
+    /// Handles the store's list of connections whose events are in the conversation with the legacy
+    /// key.
+    fn on_owner_found(
+        &mut self,
+        finding: FindingOwner,
+        result: Result<BTreeSet<ConnectionName>, StoreError>,
+    ) {
+        let (former, arrival) = (&finding.instance, *finding.arrival);
+        let id = &former.workspace_id;
+        let sources = match result {
+            Ok(sources) => Some(sources),
+            Err(StoreError::NoInstance { .. }) => None,
+            Err(error) => {
+                let message = "failed to look up the conversation; see the daemon's log";
+                let event = LogEvent::warn("failed to read conversation owner").of(former);
+                self.log(event.with("error", goondan_log::error_chain(&error)));
+                let code = goondan_protocol::ipc::RefusalCode::Unavailable;
+                return self.refuse(&arrival.reply, code, message.to_owned());
+            }
+        };
+        let key = former.instance_key.clone();
+        let Some(connector) = self.connector_mut(id, &arrival.connection) else {
+            return;
+        };
+        let running = connector.running.as_ref();
+        let kind = running.map_or("", |running| running.definition.connector.as_str());
+        let name = &arrival.connection;
+        let is_own = sources.is_some_and(|sources| is_own(&sources, name, (&key, kind)));
+        connector.former_keys.remember(key.clone(), is_own);
+        self.arrive_where(id, arrival, key, is_own);
+    }
+
+    fn arrive_where(
+        &mut self,
+        id: &WorkspaceId,
+        mut arrival: Arrival,
+        former: InstanceKey,
+        is_own: bool,
+    ) {
+        if is_own {
+            arrival.event.instance_key = Some(former.clone());
+            arrival.route.instance_key = former;
+        }
+        self.arrive_at(id, arrival);
+    }
+
+    fn arrive_at(&mut self, id: &WorkspaceId, arrival: Arrival) {
+        let instance = InstanceRef {
+            workspace_id: id.clone(),
+            instance_key: arrival.route.instance_key,
+        };
+        self.accept(instance, &arrival.route.agent, arrival.event, arrival.reply);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_9_a_conversation_is_a_connections_if_all_its_events_came_by_it() {
+        let bot: ConnectionName = "bot".parse().unwrap();
+        let owned = |sources: &[&str], key: &str, connector: &str| {
+            let sources = sources.iter().map(|name| name.parse().unwrap()).collect();
+            is_own(&sources, &bot, (&key.parse().unwrap(), connector))
+        };
+        assert!(owned(&["bot"], "telegram:178", "telegram"));
+        assert!(owned(&["bot"], "ann", "webhook"));
+        assert!(!owned(&["cli"], "main", "webhook"));
+        assert!(!owned(&["bot", "hook"], "telegram:178", "telegram"));
+        // With no events left, only keys that no other kind of connector creates.
+        assert!(owned(&[], "telegram:178", "telegram"));
+        assert!(!owned(&[], "telegram:178", "webhook"));
+        assert!(!owned(&[], "main", "webhook"));
+        assert!(!owned(&[], "webhook:1", "webhook"));
+    }
+
+    #[test]
+    fn sec_9_so_many_keys_are_remembered() {
+        let mut keys = FormerKeys::default();
+        for n in 0..3 * FORMER_KEYS_REMEMBERED {
+            keys.remember(n.to_string().parse().unwrap(), true);
+            assert!(keys.0.len() <= FORMER_KEYS_REMEMBERED);
+        }
+        let last = (3 * FORMER_KEYS_REMEMBERED - 1).to_string();
+        assert_eq!(keys.is_own(&last.parse().unwrap()), Some(true));
+    }
+}

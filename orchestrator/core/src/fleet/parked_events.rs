@@ -1,0 +1,323 @@
+//! Events whose turns crash their process: counted, parked, and decided by users.
+//!
+//! The queued events of a process that cannot start for a permanent reason are parked as well
+//! ([`super::start_faults`]).
+//!
+//! A crash counts against the event of the turn in progress. The count is recorded before the event
+//! is processed again, so it survives a daemon crash. After [`MAX_TURN_CRASHES`] crashes the event
+//! is parked and the conversation continues without it.
+
+use std::collections::BTreeMap;
+
+use goondan_protocol::control::{Done, EventInfo, EventStanding};
+use goondan_protocol::event::AgentEvent;
+use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
+use goondan_protocol::lifecycle::LifecycleEvent;
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
+use goondan_store::StoreError;
+use goondan_store::instance::{Metadata, ParkedEvent};
+use goondan_store::writer::operation::{DropEvent, Inspection, NoteAttempt, ParkEvent, RetryEvent};
+
+use super::Fleet;
+use super::agent_replies::pending_replies::QuestionStatus;
+use super::turn::Turn;
+use crate::jobs::{Continuation, LogFailure, continuation};
+use crate::limits::MAX_TURN_CRASHES;
+use crate::refusals::parked_error;
+use crate::{Core, RequestToken, control_error};
+
+/// A user's decision on a parked event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Retry,
+    Drop,
+}
+
+/// Number of parked events by instance, from their metadata.
+pub fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
+    let parked = found.iter().filter(|metadata| metadata.parked_events > 0);
+    parked
+        .map(|metadata| (metadata.instance_key.clone(), metadata.parked_events))
+        .collect()
+}
+
+continuation! {
+    /// Parks an event.
+    Parking { event_id: EventId, reason: String } after ParkEvent => &core.on_parked
+}
+
+/// Records a user's decision on a parked event.
+#[derive(Debug)]
+struct Deciding {
+    instance: InstanceRef,
+    token: RequestToken,
+    event_id: EventId,
+    decision: Decision,
+}
+
+impl Continuation<RetryEvent> for Deciding {
+    fn instance(&self) -> Option<&InstanceRef> {
+        Some(&self.instance)
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
+        core.fleet.on_decided(&self, result);
+    }
+}
+
+impl Continuation<DropEvent> for Deciding {
+    fn instance(&self) -> Option<&InstanceRef> {
+        Some(&self.instance)
+    }
+
+    fn resume(self: Box<Self>, core: &mut Core, result: Result<(), StoreError>) {
+        core.fleet.on_decided(&self, result);
+    }
+}
+
+impl Fleet {
+    /// Handles the result of parking an event. True if it is parked.
+    pub(crate) fn on_parked(&mut self, parking: &Parking, result: Result<(), StoreError>) -> bool {
+        let (at, event_id) = (&parking.instance, &parking.event_id);
+        let reason = parking.reason.as_str();
+        match result {
+            Ok(()) => {}
+            // The event is already over, so the inbox must be read again.
+            Err(StoreError::WrongEvent { .. }) => {
+                self.pump(at);
+                return false;
+            }
+            Err(error) => {
+                self.on_open_failed(at, &error);
+                return false;
+            }
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return false;
+        };
+        if let Some(turn) = entry.inbox.parked(event_id) {
+            self.observe_parked(at, &turn, reason);
+        }
+        self.end_approvals(at, "event parked");
+        self.count_parked(at, |count| count.saturating_add(1));
+        let event = LifecycleEvent::EventParked {
+            instance_key: at.instance_key.clone(),
+            event_id: event_id.clone(),
+            reason: reason.to_owned(),
+        };
+        self.announce(&at.workspace_id, event, None);
+        let error = parked_error(event_id, reason);
+        for waiter in self.take_waiters(at, event_id) {
+            self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
+        }
+        self.end_questions(at);
+        self.pump(at);
+        self.forget_if_done(at);
+        true
+    }
+
+    /// Counts and records a crash against the event of its turn.
+    pub(crate) fn count_crash(&mut self, at: &InstanceRef, turn: Turn, how: &str) {
+        let wall = self.now.wall;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let event_id = turn.context.event_id.clone();
+        let attempts = entry.inbox.count_crash(turn, how);
+        let op = NoteAttempt {
+            instance: at.clone(),
+            event_id,
+            attempts,
+            at: wall,
+        };
+        self.store(op, LogFailure(at.clone()));
+    }
+
+    /// True if the next event has crashed too many turns.
+    pub(super) fn is_next_poisonous(&mut self, at: &InstanceRef) -> bool {
+        let Some(entry) = self.instance_mut(at) else {
+            return false;
+        };
+        let next = entry.next_event();
+        next.is_some_and(|event| entry.inbox.crashes_of(&event.id) >= MAX_TURN_CRASHES)
+    }
+
+    /// Parks the next event.
+    pub(super) fn park_next(&mut self, at: &InstanceRef) {
+        let (now, wall) = (self.now, self.now.wall);
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let not_started = entry.why_none_starts(now);
+        let not_started =
+            not_started.map(|why| format!("the process of its agent cannot start: {why}"));
+        let Some(event) = entry.inbox.ready().next() else {
+            return;
+        };
+        let event_id = event.id.clone();
+        let crashes = entry.inbox.crashes_of(&event_id);
+        let reason = not_started.unwrap_or_else(|| match entry.inbox.last_crash_of(&event_id) {
+            Some(how) => format!("{crashes} processes ended during its turn, most recently: {how}"),
+            None => format!("{crashes} processes ended during its turn"),
+        });
+        // The inbox is read again after the event is parked.
+        entry.inbox.invalidate();
+        let op = ParkEvent {
+            instance: at.clone(),
+            event_id: event_id.clone(),
+            reason: reason.clone(),
+            at: wall,
+        };
+        let parking = Parking {
+            instance: at.clone(),
+            event_id,
+            reason,
+        };
+        self.store(op, parking);
+    }
+
+    /// Updates the number of an instance's parked events, for `gdn status` (`OBS-6`).
+    pub(crate) fn count_parked(&mut self, at: &InstanceRef, change: impl FnOnce(u64) -> u64) {
+        let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
+            return;
+        };
+        let count = workspace.parked.remove(&at.instance_key).unwrap_or(0);
+        let count = change(count);
+        if count > 0 {
+            workspace.parked.insert(at.instance_key.clone(), count);
+        }
+    }
+
+    pub(crate) fn observe_parked(&mut self, at: &InstanceRef, turn: &Turn, reason: &str) {
+        let timestamp = self.now.wall;
+        let Some(entry) = self.instance_mut(at) else {
+            return;
+        };
+        let whose = (entry.agent.clone(), at.instance_key.clone());
+        let kind = RuntimeEventKind::TurnParked;
+        let (place, turn_id) = (turn.context.trace, turn.turn_id.clone());
+        let event = RuntimeEvent {
+            event_id: Some(turn.context.event_id.clone()),
+            detail: Some(detail_of(reason)),
+            ..RuntimeEvent::new(kind, timestamp, place, whose, turn_id)
+        };
+        self.record_observation(at, &event);
+    }
+
+    /// Handles a user's decision on a parked event.
+    pub(crate) fn decide(
+        &mut self,
+        token: RequestToken,
+        at: InstanceRef,
+        event_id: EventId,
+        decision: Decision,
+    ) {
+        if let Err(error) = self.workspace(&at.workspace_id) {
+            return self.respond_error(token, error);
+        }
+        let wall = self.now.wall;
+        let (instance, id) = (at.clone(), event_id.clone());
+        let deciding = Deciding {
+            instance: at,
+            token,
+            event_id,
+            decision,
+        };
+        match decision {
+            Decision::Retry => {
+                let retry = RetryEvent {
+                    instance,
+                    event_id: id,
+                    at: wall,
+                };
+                self.store(retry, deciding);
+            }
+            Decision::Drop => {
+                let dropped = DropEvent {
+                    instance,
+                    event_id: id,
+                    at: wall,
+                };
+                self.store(dropped, deciding);
+            }
+        }
+    }
+
+    fn on_decided(&mut self, deciding: &Deciding, result: Result<(), StoreError>) {
+        let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
+        if let Err(error) = result {
+            return self.respond_error(token, control_error(&error));
+        }
+        self.count_parked(at, |count| count.saturating_sub(1));
+        if let Some(entry) = self.instance_entry(at, None) {
+            entry.inbox.forgive(event_id);
+            entry.start_faults.clear();
+        }
+        let (instance_key, event_id) = (at.instance_key.clone(), event_id.clone());
+        let event = match deciding.decision {
+            Decision::Retry => LifecycleEvent::EventRetried {
+                instance_key,
+                event_id,
+            },
+            Decision::Drop => LifecycleEvent::EventDropped {
+                instance_key,
+                event_id,
+            },
+        };
+        self.announce(&at.workspace_id, event, None);
+        self.respond(token, &Done {});
+        self.invalidate_inbox(at);
+    }
+
+    /// The queued and parked events of a conversation.
+    pub(crate) fn events_of(&mut self, at: &InstanceRef, found: Inspection) -> Vec<EventInfo> {
+        let info = |event: AgentEvent, standing, crashes, reason, since| EventInfo {
+            instance_key: at.instance_key.clone(),
+            agent_name: found.metadata.agent_name.clone(),
+            event_id: event.id,
+            standing,
+            crashes,
+            reason,
+            since,
+            source: event.source,
+            input: event.input.as_deref().map(detail_of).unwrap_or_default(),
+        };
+        let mut events: Vec<EventInfo> = Vec::new();
+        for parked in found.parked {
+            let ParkedEvent {
+                event,
+                attempts,
+                reason,
+                at: since,
+            } = parked;
+            events.push(info(
+                event,
+                EventStanding::Parked,
+                attempts,
+                Some(reason),
+                since,
+            ));
+        }
+        let Some(entry) = self.instance_mut(at) else {
+            return events;
+        };
+        for event in entry.inbox.events() {
+            let turn = entry.turn.as_ref();
+            let is_current = turn.is_some_and(|turn| turn.context.event_id == event.id);
+            let standing = match is_current {
+                true => EventStanding::Processing,
+                false if entry.inbox.is_paused(&event.id) => EventStanding::Paused,
+                false => EventStanding::Waiting,
+            };
+            let crashes = entry.inbox.crashes_of(&event.id);
+            events.push(info(
+                event.clone(),
+                standing,
+                crashes,
+                None,
+                event.created_at,
+            ));
+        }
+        events
+    }
+}

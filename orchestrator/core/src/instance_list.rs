@@ -1,0 +1,66 @@
+//! Lists of a workspace's instances, and their purposes.
+
+use goondan_protocol::agents::ListScope;
+use goondan_protocol::control::{ListEvents, PruneInstances, VerifyInstances};
+use goondan_protocol::ids::InstanceKey;
+use goondan_store::instance::Metadata;
+use goondan_store::workspace::Unusable;
+
+use crate::exchange::RequestToken;
+use crate::fleet::agent_replies::pending_replies::Requester;
+
+/// Purpose of a list of instances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListPurpose {
+    /// Retention by policy.
+    Policy,
+    /// A user lists events.
+    Events {
+        /// The client's request.
+        token: RequestToken,
+        /// The request parameters.
+        request: ListEvents,
+    },
+    /// An agent lists instances.
+    Agents {
+        /// The requesting agent.
+        requester: Requester,
+        /// The instances it may see.
+        scope: ListScope,
+    },
+    /// A user verifies files.
+    Verify {
+        /// The client's request.
+        token: RequestToken,
+        /// The request parameters.
+        request: VerifyInstances,
+    },
+    /// A user lists unused conversations.
+    Prune {
+        /// The client's request.
+        token: RequestToken,
+        /// The request parameters.
+        request: PruneInstances,
+    },
+}
+
+/// The instances of a workspace.
+#[derive(Debug, Default)]
+pub struct ListedInstances {
+    /// Metadata from the store.
+    pub found: Vec<Metadata>,
+    /// Instances with unreadable metadata, by directory name.
+    pub unreadable: Vec<InstanceKey>,
+}
+
+impl ListedInstances {
+    /// Converts the store's list.
+    pub fn of((found, unusable): (Vec<Metadata>, Vec<Unusable>)) -> Self {
+        let key_of = |unusable: Unusable| {
+            let name = unusable.path.file_name()?.to_str()?;
+            goondan_store::file_names::instance_key_of(name)
+        };
+        let unreadable = unusable.into_iter().filter_map(key_of).collect();
+        Self { found, unreadable }
+    }
+}

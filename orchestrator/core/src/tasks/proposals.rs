@@ -1,0 +1,387 @@
+//! Sandboxes and proposals of tasks with a source (`REPO-1`, `REPO-3`).
+//!
+//! The sandbox of a task is its agent's sandbox in the run that has the task's id. It is prepared
+//! before each run, which is idempotent, so that no state is needed. A complete phase becomes a
+//! proposal after its run; a daemon that finds the proposal missing requests it again. An approval
+//! of the last phase waits until the proposal is applied; applying it again has no effect.
+
+use std::path::PathBuf;
+
+use goondan_protocol::control::{
+    ApplyProposal, ApproveTask, ControlError, CreateProposal, ErrorCode, PrepareSandbox,
+    ProposalDetail, RemoveSandbox, SandboxRef, TaskProposal, TaskProposalFile, TaskSandbox,
+};
+use goondan_protocol::ids::{AgentName, RunId, WorkerId};
+use goondan_protocol::task::{SANDBOX_WORK, TaskDelivery, TaskId};
+use goondan_store::file_names::sandbox_dir;
+use goondan_tasks::machine::{Delivery, Input as TaskInput};
+use goondan_tasks::state::State;
+use serde_json::Value;
+
+use super::Tasks;
+use super::entry::{Decision, Entry};
+use super::runs::is_ending;
+use crate::exchange::{PrepareForTask, ProposalWork, ProposeForTask, TaskRef};
+use crate::fleet::{Fleet, bundle_of};
+use crate::limits::TASK_PROPOSAL_FILES_TOLD;
+use crate::{LogEvent, RequestToken};
+
+/// Purpose of an operation on a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Prepare it for a run.
+    Prepare { run: u64 },
+    /// A phase is complete.
+    Propose { phase: u32 },
+    /// A phase is approved.
+    Deliver { phase: u32, digest: String },
+    /// The task is removed.
+    Remove,
+}
+
+/// Something that is done about the sandbox of a task, and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SandboxStep {
+    at: TaskRef,
+    step: Step,
+}
+
+/// The sandbox of a task: that of its agent in the run with the task's id.
+fn sandbox_ref(task: &TaskId, agent: &AgentName) -> Option<SandboxRef> {
+    Some(SandboxRef {
+        run_id: RunId::new(task.as_str()).ok()?,
+        agent_id: WorkerId::new(agent.as_str()).ok()?,
+    })
+}
+
+/// The sandbox of a task, if it has a source.
+fn sandbox_of(state: &State) -> Option<SandboxRef> {
+    let task = &state.task;
+    let has_source = !task.source.is_none();
+    has_source.then(|| sandbox_ref(&task.task_id, &task.agent))?
+}
+
+/// Summary of a proposal for the task's history.
+fn told(detail: ProposalDetail) -> TaskProposal {
+    let more_files = detail.files.len().saturating_sub(TASK_PROPOSAL_FILES_TOLD);
+    let files = detail.files.into_iter().map(|file| TaskProposalFile {
+        path: file.change.path,
+        status: file.change.status,
+    });
+    TaskProposal {
+        digest: detail.info.digest,
+        files: files.take(TASK_PROPOSAL_FILES_TOLD).collect(),
+        more_files,
+        is_delivered: false,
+        branch: None,
+    }
+}
+
+/// An error in one line, with what can be done about it.
+fn in_words(error: &ControlError) -> String {
+    match &error.suggestion {
+        Some(suggestion) => format!("{}; {suggestion}", error.message),
+        None => error.message.clone(),
+    }
+}
+
+impl Tasks {
+    /// Drains the pending operations on sandboxes, in order.
+    pub(crate) fn take_sandbox_works(&mut self) -> Vec<(SandboxStep, ProposalWork)> {
+        std::mem::take(&mut self.sandbox_works)
+    }
+
+    fn sandbox_work(&mut self, at: &TaskRef, step: Step, work: ProposalWork) {
+        let at = at.clone();
+        self.sandbox_works.push((SandboxStep { at, step }, work));
+    }
+
+    /// Directory in which the agent of a task works, for users.
+    pub(super) fn sandbox_told(
+        &self,
+        fleet: &Fleet,
+        at: &TaskRef,
+        state: &State,
+    ) -> Option<TaskSandbox> {
+        let of = sandbox_of(state)?;
+        let work_dir = self.copy_of_project(fleet, at)?;
+        Some(TaskSandbox { at: of, work_dir })
+    }
+
+    /// The directory of a task's sandbox, if it has a source.
+    pub(super) fn sandbox_directory(&self, fleet: &Fleet, at: &TaskRef) -> Option<PathBuf> {
+        let entry = self.entry(at)?;
+        let state = entry.state().or_else(|| entry.durable())?;
+        let of = sandbox_of(state)?;
+        let sandboxes = fleet.sandboxes(&at.workspace_id);
+        Some(sandbox_dir(&sandboxes, &of.run_id, &of.agent_id))
+    }
+
+    /// Its copy of the project, in that.
+    pub(super) fn copy_of_project(&self, fleet: &Fleet, at: &TaskRef) -> Option<PathBuf> {
+        Some(self.sandbox_directory(fleet, at)?.join(SANDBOX_WORK))
+    }
+
+    /// Prepares the sandbox for a run; false if the run needs none, or it is ready.
+    pub(super) fn prepare_sandbox(&mut self, fleet: &mut Fleet, at: &TaskRef) -> bool {
+        let Some(entry) = self.entry(at) else {
+            return false;
+        };
+        let pending = entry.pending.as_ref().filter(|it| !it.has_sandbox);
+        let (Some(pending), Some(state)) = (pending, entry.state()) else {
+            return false;
+        };
+        let Some(of) = sandbox_of(state) else {
+            return false;
+        };
+        let (run, made_at) = (pending.order.run, state.created_at());
+        let workspace_id = at.workspace_id.clone();
+        let prepare = PrepareSandbox {
+            workspace_id: workspace_id.clone(),
+            at: of,
+            files: Vec::new(),
+            allow: Vec::new(),
+            exclude: fleet.secret_patterns_of_project(&workspace_id),
+            may_create: Vec::new(),
+        };
+        let work = ProposalWork::PrepareForTask(PrepareForTask {
+            workspace_id,
+            prepare,
+            made_at,
+        });
+        self.preparing.insert(at.clone());
+        self.sandbox_work(at, Step::Prepare { run }, work);
+        true
+    }
+
+    fn on_prepared(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        run: u64,
+        result: Result<Value, ControlError>,
+    ) {
+        // The run may no longer be queued, or another one may be.
+        if self.entry(at).and_then(Entry::queued_run) != Some(run) {
+            return self.start_waiting(fleet);
+        }
+        self.preparing.remove(at);
+        match result {
+            Ok(_) => {
+                let entry = self.entry_mut(at);
+                if let Some(pending) = entry.and_then(|entry| entry.pending.as_mut()) {
+                    pending.has_sandbox = true;
+                }
+                self.start_run(fleet, at);
+            }
+            Err(error) => {
+                self.forget_start(at);
+                let input = if is_ending(fleet, at) {
+                    TaskInput::Stopped { run, code: None }
+                } else {
+                    let why = in_words(&error);
+                    let error = format!("failed to create its copy of the project: {why}");
+                    TaskInput::NotSpawned { run, error }
+                };
+                self.input(fleet, at, input, None);
+            }
+        }
+        self.start_waiting(fleet);
+    }
+
+    /// Requests a proposal for a complete phase.
+    pub(super) fn make_proposal(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        phase: u32,
+        words: Option<String>,
+        test_log: Option<String>,
+    ) {
+        // The next daemon, or the next opening of the workspace, finds it missing.
+        if is_ending(fleet, at) {
+            return;
+        }
+        let state = self.entry(at).and_then(Entry::state);
+        let Some(of) = state.and_then(sandbox_of) else {
+            return;
+        };
+        let create = CreateProposal {
+            workspace_id: at.workspace_id.clone(),
+            notes: format!("phase {phase} of task `{}`", at.task_id),
+            at: of,
+            summary: None,
+            test_log,
+        };
+        let work = ProposalWork::ProposeForTask(ProposeForTask {
+            workspace_id: at.workspace_id.clone(),
+            create,
+            words,
+        });
+        self.sandbox_work(at, Step::Propose { phase }, work);
+    }
+
+    fn on_proposed(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        phase: u32,
+        result: Result<Value, ControlError>,
+    ) {
+        let result = match result {
+            Err(_) if is_ending(fleet, at) => return,
+            Err(error) => Err(in_words(&error)),
+            Ok(detail) => serde_json::from_value::<Option<ProposalDetail>>(detail)
+                .map(|detail| detail.map(told))
+                .map_err(|error| error.to_string()),
+        };
+        self.input(fleet, at, TaskInput::ProposalMade { phase, result }, None);
+    }
+
+    /// A person approves a phase: the proposal of the last one is delivered first.
+    pub(super) fn approve(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        at: &TaskRef,
+        phase: u32,
+        approval: &ApproveTask,
+    ) {
+        let decision = Decision::new(token, format!("approve phase {phase}"));
+        let state = self.entry(at).and_then(Entry::state);
+        let proposal = state.and_then(|state| state.to_deliver(phase));
+        let of = state.and_then(sandbox_of);
+        let delivery = match self.delivery_of(fleet, at) {
+            _ if approval.without_delivery => TaskDelivery::Proposal,
+            delivery => delivery,
+        };
+        let is_left = delivery == TaskDelivery::Proposal;
+        let (Some(digest), Some(of), false) = (proposal.map(|it| it.digest.clone()), of, is_left)
+        else {
+            // One that could not be made is not left by configuration: a person decides that.
+            let is_left = approval.without_delivery || proposal.is_some();
+            let delivery = match is_left {
+                true => Delivery::Left,
+                false => Delivery::None,
+            };
+            let input = TaskInput::Approve { phase, delivery };
+            return self.input(fleet, at, input, Some(decision));
+        };
+        let apply = ApplyProposal {
+            workspace_id: at.workspace_id.clone(),
+            at: of,
+            digest: Some(digest.clone()),
+            allow_moved_base: approval.allow_moved_base,
+        };
+        let work = match delivery {
+            TaskDelivery::Branch => ProposalWork::DeliverBranch(apply),
+            TaskDelivery::Apply | TaskDelivery::Proposal => ProposalWork::Deliver(apply),
+        };
+        if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
+            space.works += 1;
+        }
+        if let Some(entry) = self.entry_mut(at) {
+            entry.delivering = Some(decision);
+        }
+        self.sandbox_work(at, Step::Deliver { phase, digest }, work);
+    }
+
+    /// Current delivery setting for the task's proposal.
+    fn delivery_of(&self, fleet: &Fleet, at: &TaskRef) -> TaskDelivery {
+        let state = self.entry(at).and_then(Entry::state);
+        let agent = state.map(|state| &state.task.agent);
+        let workspace = fleet.workspace(&at.workspace_id).ok();
+        let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
+        let agent = agent.and_then(|agent| bundle?.cli_agent(agent));
+        agent.map(|agent| agent.deliver).unwrap_or_default()
+    }
+
+    fn on_delivered(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        (phase, digest): (u32, String),
+        result: Result<Value, ControlError>,
+    ) {
+        self.work_done(&at.workspace_id);
+        let decision = self.entry_mut(at).and_then(|entry| entry.delivering.take());
+        let Some(decision) = decision else {
+            return;
+        };
+        match result {
+            Ok(answer) => {
+                // The answer for an applied proposal is not a text.
+                let branch = answer.as_str().map(ToOwned::to_owned);
+                let delivery = Delivery::Delivered { digest, branch };
+                let input = TaskInput::Approve { phase, delivery };
+                self.input(fleet, at, input, Some(decision));
+            }
+            Err(error) => Self::tell_error(fleet, &decision.asker, not_delivered(at, &error)),
+        }
+    }
+
+    /// Removes the sandbox of a removed task, unless its proposal waits for a person.
+    pub(super) fn remove_sandbox(&mut self, at: &TaskRef, (of, is_delivered): (SandboxRef, bool)) {
+        let work = ProposalWork::Remove(RemoveSandbox {
+            workspace_id: at.workspace_id.clone(),
+            at: of,
+            // A proposal that became a branch still counts as pending, but is no longer needed.
+            force: is_delivered,
+        });
+        self.sandbox_work(at, Step::Remove, work);
+    }
+
+    /// The sandbox that goes with a task, and whether its proposal was delivered.
+    pub(super) fn sandbox_to_remove(&self, at: &TaskRef) -> Option<(SandboxRef, bool)> {
+        let state = self.entry(at).and_then(Entry::durable)?;
+        let is_delivered = state.proposal().is_some_and(|it| it.is_delivered);
+        Some((sandbox_of(state)?, is_delivered))
+    }
+
+    /// Something was done about the sandbox of a task, or could not be.
+    pub(crate) fn on_sandbox_done(
+        &mut self,
+        fleet: &mut Fleet,
+        done: &SandboxStep,
+        result: Result<Value, ControlError>,
+    ) {
+        let at = &done.at;
+        match &done.step {
+            Step::Prepare { run } => self.on_prepared(fleet, at, *run, result),
+            Step::Propose { phase } => self.on_proposed(fleet, at, *phase, result),
+            Step::Deliver { phase, digest } => {
+                self.on_delivered(fleet, at, (*phase, digest.clone()), result);
+            }
+            Step::Remove => match result {
+                // A task that never ran has no sandbox.
+                Err(error) if error.code != ErrorCode::SandboxNotFound => {
+                    let event = LogEvent::warn("failed to remove the sandbox of a removed task");
+                    let event = event.with("workspaceId", at.workspace_id.as_str());
+                    let event = event.with("taskId", at.task_id.as_str());
+                    fleet.log(event.with("error", error.message.as_str()));
+                }
+                _ => {}
+            },
+        }
+    }
+}
+
+/// Why a phase is not approved: its proposal is not in the project.
+fn not_delivered(at: &TaskRef, error: &ControlError) -> ControlError {
+    let task = &at.task_id;
+    let text = format!(
+        "task `{task}` was not approved because its proposal could not be applied: {}",
+        error.message
+    );
+    let mut hint = String::new();
+    if let Some(suggestion) = &error.suggestion {
+        hint.push_str(suggestion);
+        hint.push_str("; ");
+    }
+    hint.push_str(&format!(
+        "deliver it despite other changes in the project: `gdn task approve {task} \
+         --allow-moved-base`; approve it without delivery: `--without-delivery`; send it back to \
+         its agent: `gdn task rework {task} TEXT`"
+    ));
+    ControlError::new(error.code, text).suggest(hint)
+}

@@ -1,0 +1,197 @@
+//! Paged reading of `runtime-events.jsonl` for display (`MSG-12`). Never an input of state.
+
+use std::path::Path;
+
+use goondan_durable::IoContext as _;
+use goondan_durable::disk::Disk;
+use goondan_protocol::ids::InstanceKey;
+use goondan_protocol::limits::HISTORY_PAGE_BYTES;
+use goondan_protocol::observe::RuntimeEvent;
+
+use super::segments::{Part, Placed, Reading};
+use super::{MESSAGES, OBSERVED};
+use crate::error::StoreError;
+use crate::file_names::instance_dir_name;
+
+/// A page of an instance's runtime events.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ObservedPage {
+    /// The events, oldest first.
+    pub events: Vec<RuntimeEvent>,
+    /// Number of unreadable lines, which are skipped.
+    pub unreadable: u64,
+    /// Offset of the next page; `None` on the last page.
+    pub next: Option<u64>,
+}
+
+/// Reads the page that begins at byte `offset`: whole lines, little more than
+/// [`HISTORY_PAGE_BYTES`]. Excludes a last line that is still being written. Safe while a writer
+/// thread appends.
+///
+/// # Errors
+///
+/// [`StoreError::NoInstance`]; [`StoreError::HistoryChanged`] if no line begins at `offset`;
+/// [`StoreError::File`].
+pub fn read_event_log(
+    disk: &dyn Disk,
+    instances: &Path,
+    key: &InstanceKey,
+    offset: u64,
+) -> Result<ObservedPage, StoreError> {
+    let dir = instances.join(instance_dir_name(key));
+    if disk.stat(&dir).during("inspect", &dir)?.is_none() {
+        return Err(StoreError::NoInstance { key: key.clone() });
+    }
+    let messages = dir.join(MESSAGES);
+    if disk.stat(&messages).during("inspect", &messages)?.is_none() {
+        return Ok(ObservedPage::default());
+    }
+    let reading = Reading::open(disk, &messages, OBSERVED)?;
+    // Offset 0 means the oldest event still kept.
+    let offset = if offset == 0 { reading.first() } else { offset };
+    match reading.part_at(offset)? {
+        Some(placed) => page_of(placed, offset),
+        // The log is missing if another implementation wrote the instance.
+        None => Ok(ObservedPage::default()),
+    }
+}
+
+fn page_of(placed: Placed, offset: u64) -> Result<ObservedPage, StoreError> {
+    let Placed {
+        mut part,
+        start,
+        next,
+    } = placed;
+    let mut page = ObservedPage::default();
+    if let Part::Whole(None) = part {
+        page.unreadable = 1;
+        page.next = next;
+        return Ok(page);
+    }
+    let (offset, len) = (offset - start, part.len());
+    let is_line_start = offset <= len && (offset == 0 || part.read(offset - 1, 1)? == b"\n");
+    if !is_line_start {
+        return Err(StoreError::HistoryChanged);
+    }
+    let chunk = part.read(offset, HISTORY_PAGE_BYTES)?;
+    let Some(last) = chunk.iter().rposition(|byte| *byte == b'\n') else {
+        if let Some(end) = end_of_line(&mut part, offset + chunk.len() as u64)? {
+            // No event is that long.
+            page.unreadable = 1;
+            page.next = if end < len { Some(start + end) } else { next };
+        } else {
+            page.next = next;
+        }
+        return Ok(page);
+    };
+    let (lines, rest) = chunk.split_at(last + 1);
+    for line in lines.split(|byte| *byte == b'\n') {
+        match RuntimeEvent::from_record(line) {
+            Ok(event) => page.events.push(event),
+            Err(_) if line.is_empty() => {}
+            Err(_) => page.unreadable += 1,
+        }
+    }
+    let end = offset + lines.len() as u64;
+    let has_more = end + (rest.len() as u64) < len || rest.contains(&b'\n');
+    page.next = if has_more { Some(start + end) } else { next };
+    Ok(page)
+}
+
+/// Returns the offset after the line at `offset`; `None` if the line has no newline.
+fn end_of_line(part: &mut Part, mut offset: u64) -> Result<Option<u64>, StoreError> {
+    loop {
+        let chunk = part.read(offset, HISTORY_PAGE_BYTES)?;
+        if chunk.is_empty() {
+            return Ok(None);
+        }
+        if let Some(at) = chunk.iter().position(|byte| *byte == b'\n') {
+            return Ok(Some(offset + at as u64 + 1));
+        }
+        offset += chunk.len() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_durable::disk::SimulatedDisk;
+
+    use super::*;
+
+    fn line(turn: usize) -> String {
+        let event = serde_json::json!({
+            "type": "turn.started",
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "spanId": "00f067aa0ba902b7",
+            "agentName": "clerk",
+            "instanceKey": "main",
+            "turnId": format!("t{turn}"),
+        });
+        format!("{event}\n")
+    }
+
+    fn key() -> InstanceKey {
+        InstanceKey::new("main").unwrap()
+    }
+
+    fn disk_with(content: &[u8]) -> SimulatedDisk {
+        let disk = SimulatedDisk::new();
+        for dir in ["/i", "/i/main", "/i/main/messages"] {
+            disk.create_dir(Path::new(dir)).unwrap();
+        }
+        let path = Path::new("/i/main/messages").join(OBSERVED);
+        disk.plant(&path, content).unwrap();
+        disk
+    }
+
+    fn read_all(disk: &SimulatedDisk) -> (Vec<String>, u64, usize) {
+        let (mut turns, mut unreadable, mut pages) = (Vec::new(), 0, 0);
+        let mut next = Some(0);
+        while let Some(offset) = next {
+            let page = read_event_log(disk, Path::new("/i"), &key(), offset).unwrap();
+            turns.extend(page.events.iter().map(|event| event.turn_id.to_string()));
+            unreadable += page.unreadable;
+            pages += 1;
+            assert!(page.next.is_none_or(|next| next > offset));
+            next = page.next;
+        }
+        (turns, unreadable, pages)
+    }
+
+    #[test]
+    fn msg_12_pages_hold_every_line_once() {
+        let count = 2 * HISTORY_PAGE_BYTES / line(0).len() + 5;
+        let text: String = (0..count).map(line).collect();
+        let (turns, unreadable, pages) = read_all(&disk_with(text.as_bytes()));
+        let expected: Vec<String> = (0..count).map(|turn| format!("t{turn}")).collect();
+        assert_eq!(turns, expected);
+        assert_eq!((unreadable, pages), (0, 3));
+    }
+
+    #[test]
+    fn msg_12_damage_is_passed_over_and_counted() {
+        let huge = "x".repeat(2 * HISTORY_PAGE_BYTES + 9);
+        let text = [&line(1), "\0\n", "\n", &huge, "\n", &line(2), "{\"ty"].concat();
+        let (turns, unreadable, _) = read_all(&disk_with(text.as_bytes()));
+        assert_eq!(turns, ["t1", "t2"]);
+        assert_eq!(unreadable, 2, "a line that is being written is not damage");
+    }
+
+    #[test]
+    fn msg_12_there_may_be_no_file_no_instance_and_no_line_there() {
+        let disk = disk_with(line(1).as_bytes());
+        let look = |offset| read_event_log(&disk, Path::new("/i"), &key(), offset);
+        for offset in [3, 1_000_000] {
+            let error = look(offset).unwrap_err();
+            assert!(matches!(error, StoreError::HistoryChanged), "{error}");
+        }
+        assert_eq!(look(line(1).len() as u64).unwrap(), ObservedPage::default());
+        let nobody = InstanceKey::new("nobody").unwrap();
+        let error = read_event_log(&disk, Path::new("/i"), &nobody, 0).unwrap_err();
+        assert!(matches!(error, StoreError::NoInstance { .. }), "{error}");
+        disk.remove_file(&Path::new("/i/main/messages").join(OBSERVED))
+            .unwrap();
+        assert_eq!(look(0).unwrap(), ObservedPage::default());
+    }
+}
