@@ -16,10 +16,10 @@ const SYSTEM: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/etc"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let work = tempfile::tempdir()?;
-    let mut ways = vec![Way::new("bare", None)];
+    let mut ways = vec![SandboxVariant::new("bare", None)];
     for level in [Level::Off, Level::Landlock, Level::Full] {
         let policy = policy(level, work.path())?;
-        ways.push(Way::new(
+        ways.push(SandboxVariant::new(
             &level.to_string(),
             Some(serde_json::to_string(&policy)?),
         ));
@@ -53,14 +53,14 @@ fn policy(require: Level, work: &Path) -> Result<SandboxPolicy, Box<dyn Error>> 
 }
 
 /// One way to run a command, and how long it took each time.
-struct Way {
+struct SandboxVariant {
     name: String,
     /// The policy in JSON; none without a supervisor.
     policy: Option<String>,
     times: Vec<Duration>,
 }
 
-impl Way {
+impl SandboxVariant {
     fn new(name: &str, policy: Option<String>) -> Self {
         Self {
             name: name.to_owned(),

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 
@@ -28,10 +28,10 @@ pub(crate) struct AgentClient(mpsc::Sender<AgentRequest>);
 pub(crate) struct AgentRequests {
     queue: mpsc::Receiver<AgentRequest>,
     /// Waiters by request id.
-    waiting: HashMap<u64, Waiter>,
+    waiting: HashMap<u64, PendingAgentReply>,
 }
 
-struct Waiter {
+struct PendingAgentReply {
     waiter: oneshot::Sender<AgentAnswer>,
     /// True if the request is for a person's approval.
     is_approval: bool,
@@ -73,8 +73,8 @@ impl AgentRequests {
         request_id: u64,
     ) -> Option<(AgentAsk, Option<TraceContext>)> {
         let AgentRequest { ask, trace, waiter } = self.queue.recv().await?;
-        let is_approval = matches!(ask.question, Question::Approval { .. });
-        let waiter = Waiter {
+        let is_approval = matches!(ask.question, AgentQuestion::Approval { .. });
+        let waiter = PendingAgentReply {
             waiter,
             is_approval,
         };

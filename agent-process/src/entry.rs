@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
+use goondan_log::{BufferedStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::{IPC_FD_VAR, REHEARSE, START_MODULES};
-use goondan_protocol::rehearsal::{Played, RehearsalScript};
+use goondan_protocol::rehearsal::{RehearsalScript, ReplayResult};
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
 use serde_json::{Value, json};
@@ -15,12 +15,12 @@ use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use uuid::Uuid;
 
-use crate::link::{self, Link, LinkError, Work};
-use crate::process::{self, Ended, ProcessError};
+use crate::link::{self, LinkError, OrchestratorLink, ProcessAssignment};
+use crate::process::{self, ProcessError, ProcessExit};
 use crate::rehearsal;
 use crate::task;
 use crate::tools::orphan_reaper;
-use crate::tools::startup_check::{Waits, start_modules};
+use crate::tools::startup_check::{StartupTimeouts, start_modules};
 use crate::tools::tool_supervisor::task::calls::TOOL_SERVER;
 use crate::tools::tool_supervisor::{self, Supervision};
 
@@ -76,10 +76,12 @@ pub fn main_impl() -> ExitCode {
                 Ok("0") => run_agent(),
                 _ => tell(&mut std::io::stderr(), NOT_BY_HAND, EXIT_USAGE),
             },
-            [flag, load, stay] if flag == START_MODULES => match Waits::read(load, stay) {
-                Some(waits) => try_modules(waits),
-                None => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
-            },
+            [flag, load, stay] if flag == START_MODULES => {
+                match StartupTimeouts::read(load, stay) {
+                    Some(waits) => try_modules(waits),
+                    None => tell(&mut std::io::stderr(), HELP, EXIT_USAGE),
+                }
+            }
             [flag, directory, rest @ ..] if flag == TOOL_SERVER && rest.len() < 2 => {
                 serve_tools(directory, rest.first())
             }
@@ -127,7 +129,7 @@ fn hide_memory() {
 }
 
 /// Starts the modules of an agent's tools once and prints the problems.
-fn try_modules(waits: Waits) -> u8 {
+fn try_modules(waits: StartupTimeouts) -> u8 {
     hide_memory();
     let tried = || -> Result<Vec<String>, Box<dyn std::error::Error>> {
         let assignment: AgentAssignment = serde_json::from_reader(std::io::stdin())?;
@@ -163,7 +165,7 @@ fn serve_tools(directory: &OsString, proposal: Option<&OsString>) -> u8 {
 /// Replays recorded turns with another configuration and prints the differences (`BUNDLE-7`).
 fn rehearse() -> u8 {
     hide_memory();
-    let play = || -> Result<Played, Box<dyn std::error::Error>> {
+    let play = || -> Result<ReplayResult, Box<dyn std::error::Error>> {
         let script: RehearsalScript = serde_json::from_reader(std::io::stdin().lock())?;
         // Nothing is started and no model is asked here; confinement protects the messages of other
         // conversations.
@@ -193,7 +195,7 @@ fn run_agent() -> u8 {
         trace_id,
         fields,
     };
-    let stdout = HeldStdout::of_this_thread();
+    let stdout = BufferedStdout::of_this_thread();
     stdout.flush_at_panic();
     let before_waiting = stdout.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -235,17 +237,21 @@ fn run_agent() -> u8 {
     };
     stdout.flush();
     match ended {
-        Ok(Ended::Shutdown | Ended::Finished) => EXIT_DONE,
-        Ok(Ended::Orphaned) => EXIT_ORPHANED,
+        Ok(ProcessExit::Shutdown | ProcessExit::Finished) => EXIT_DONE,
+        Ok(ProcessExit::Orphaned) => EXIT_ORPHANED,
         Err(_) => EXIT_FAULT,
     }
 }
 
-async fn run(link: Link, work: Work) -> Result<Ended, ProcessError> {
+async fn run(link: OrchestratorLink, work: ProcessAssignment) -> Result<ProcessExit, ProcessError> {
     process::ignore_signals()?;
     match work {
-        Work::Agent(assignment) => process::run(link, *assignment, own_executable()).await,
-        Work::Task(assignment) => task::run(link, *assignment, &own_executable()).await,
+        ProcessAssignment::Agent(assignment) => {
+            process::run(link, *assignment, own_executable()).await
+        }
+        ProcessAssignment::Task(assignment) => {
+            task::run(link, *assignment, &own_executable()).await
+        }
     }
 }
 
@@ -258,14 +264,14 @@ fn own_executable() -> PathBuf {
     }
 }
 
-fn identity_fields(work: &Work) -> Vec<(&'static str, Value)> {
+fn identity_fields(work: &ProcessAssignment) -> Vec<(&'static str, Value)> {
     match work {
-        Work::Agent(assignment) => vec![
+        ProcessAssignment::Agent(assignment) => vec![
             ("workspace_id", json!(assignment.workspace_id)),
             ("agent_name", json!(assignment.agent.name)),
             ("instance_key", json!(assignment.instance_key)),
         ],
-        Work::Task(assignment) => vec![
+        ProcessAssignment::Task(assignment) => vec![
             ("workspace_id", json!(assignment.workspace_id)),
             ("agent_name", json!(assignment.agent.name)),
             ("task_id", json!(assignment.task_id)),
@@ -275,18 +281,18 @@ fn identity_fields(work: &Work) -> Vec<(&'static str, Value)> {
 
 fn subscriber(
     identity: &Identity,
-    stdout: HeldStdout,
+    stdout: BufferedStdout,
 ) -> impl tracing::Subscriber + Send + Sync + use<> {
     let level = std::env::var(LEVEL_VAR).ok();
     let lines = JsonLines::new(identity, stdout).with_filter(level_filter(level.as_deref()));
     tracing_subscriber::registry().with(lines)
 }
 
-fn log_end(result: &Result<Ended, ProcessError>) {
+fn log_end(result: &Result<ProcessExit, ProcessError>) {
     match result {
-        Ok(Ended::Shutdown) => tracing::info!("agent process ended as requested"),
-        Ok(Ended::Finished) => tracing::info!("the program of the task has ended"),
-        Ok(Ended::Orphaned) => {
+        Ok(ProcessExit::Shutdown) => tracing::info!("agent process ended as requested"),
+        Ok(ProcessExit::Finished) => tracing::info!("the program of the task has ended"),
+        Ok(ProcessExit::Orphaned) => {
             tracing::warn!("orchestrator is gone; ended all tools, exiting");
         }
         Err(error) => tracing::error!(error = error_chain(error), "agent process failed"),

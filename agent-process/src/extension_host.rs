@@ -31,17 +31,19 @@ use goondan_protocol::trace::TraceId;
 use serde_json::Value;
 
 use crate::middleware::{
-    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, Moment, NextResult,
+    Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, MiddlewareTarget, NextResult,
 };
 use crate::tools::Toolbox;
 use crate::tools::host::process::{Process, happening};
 use crate::tools::host::{HostProgram, MAX_LINE_BYTES};
 use crate::tools::pipe::Surroundings;
 use calls::HostedCalls;
-use invocation::{MiddlewareInvocation, MomentOf, asks_from};
+use invocation::{InvocationScope, MiddlewareInvocation, asks_from};
 use looked_at::MAX_EVENT_BYTES;
-pub(crate) use wire::Asked;
-use wire::{About, Limits, Refusal, ToHost, ToRegister};
+pub(crate) use wire::MiddlewareAgentRequest;
+use wire::{
+    AgentRequestFailure, ExtensionHostRequest, ExtensionRegistration, HostAgentInfo, Limits,
+};
 
 /// The program that the runtime executes.
 pub(crate) const SCRIPT: &str = concat!(
@@ -76,12 +78,12 @@ pub(crate) enum HostEvent {
     /// The host is gone or unusable.
     Lost(ExtensionFault),
     /// A middleware asks other agents.
-    Ask(Ask),
+    Ask(MiddlewareRequest),
 }
 
 /// A question of a middleware to other agents.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct MiddlewareRequest {
     /// Identifies the question while the host lives.
     pub(crate) id: u64,
     /// The step; `None` if the middleware wraps the turn.
@@ -89,19 +91,19 @@ pub(crate) struct Ask {
     /// Position of the question in the step or the turn, identical after a crash.
     pub(crate) place: u32,
     /// The question.
-    pub(crate) asked: Asked,
+    pub(crate) asked: MiddlewareAgentRequest,
 }
 
 /// A turn that starts.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Begun<'a> {
+pub(crate) struct NewTurn<'a> {
     pub(crate) turn_id: &'a TurnId,
     pub(crate) trace_id: TraceId,
     pub(crate) event: &'a AgentEvent,
 }
 
 #[derive(Debug)]
-struct ModuleOf {
+struct ExtensionModule {
     name: ExtensionName,
     entry: PathBuf,
     path: PathBuf,
@@ -111,14 +113,14 @@ struct ModuleOf {
 
 /// Startup progress of a host, with its deadline.
 #[derive(Debug, Clone, Copy)]
-enum Launching {
+enum HostStartup {
     /// The runtime is starting.
     Runtime { deadline: Instant },
     /// The modules are being loaded and register.
     Modules { deadline: Instant },
 }
 
-impl Launching {
+impl HostStartup {
     fn deadline(self) -> Instant {
         match self {
             Self::Runtime { deadline } | Self::Modules { deadline } => deadline,
@@ -134,12 +136,12 @@ pub(crate) struct ExtensionHost {
     instance_key: InstanceKey,
     contract: BaseContract,
     system_prompt: Option<String>,
-    modules: Vec<ModuleOf>,
+    modules: Vec<ExtensionModule>,
     process: Option<Process>,
     /// All middlewares; `None` until they are registered.
     middlewares: Option<Vec<Middleware>>,
     /// Startup progress, until the middlewares are registered.
-    launching: Option<Launching>,
+    launching: Option<HostStartup>,
     /// Conversation before the turn, the first message to a new host.
     base: Option<Vec<Message>>,
     /// Number of the turn's events that were sent to the host.
@@ -160,12 +162,12 @@ impl ExtensionHost {
         conversation: &Conversation,
     ) -> Option<Self> {
         let definitions = assignment.agent.extensions.iter();
-        let modules: Vec<ModuleOf> = definitions
+        let modules: Vec<ExtensionModule> = definitions
             .filter_map(|definition| match &definition.source {
                 ExtensionSource::Builtin { .. } => None,
                 ExtensionSource::Module {
                     entry, timeout_ms, ..
-                } => Some(ModuleOf {
+                } => Some(ExtensionModule {
                     name: definition.name.clone(),
                     entry: entry.clone(),
                     path: assignment.project_root.join(entry),
@@ -242,15 +244,15 @@ impl ExtensionHost {
             .unwrap_or_default()
             .chunks(MESSAGES_AT_ONCE)
         {
-            process.say(&ToHost::Messages { messages });
+            process.say(&ExtensionHostRequest::Messages { messages });
         }
-        let extensions = self.modules.iter().map(|module| ToRegister {
+        let extensions = self.modules.iter().map(|module| ExtensionRegistration {
             name: &module.name,
             module: &module.path,
             config: &module.config,
             state: states.get(&module.name),
         });
-        process.say(&ToHost::Register {
+        process.say(&ExtensionHostRequest::Register {
             extensions: extensions.collect(),
             limits: Limits {
                 event_bytes: MAX_EVENT_BYTES,
@@ -259,14 +261,14 @@ impl ExtensionHost {
                 line_bytes: MAX_SAID_BYTES,
             },
             contract: self.contract,
-            about: About {
+            about: HostAgentInfo {
                 agent_name: &self.agent_name,
                 bundle_root: &self.surroundings.project_root,
                 system: self.system_prompt.as_deref(),
                 swarm: self.surroundings.swarm.as_ref(),
             },
         });
-        self.launching = Some(Launching::Runtime {
+        self.launching = Some(HostStartup::Runtime {
             deadline: Instant::now() + RUNTIME_START_MAX,
         });
         self.process = Some(process);
@@ -276,13 +278,18 @@ impl ExtensionHost {
 
     /// Begins the turn with the running host; [`HostEvent::Assembled`] follows once the modules are
     /// ready.
-    pub(crate) fn begin(&mut self, begun: Begun<'_>, states: ExtensionStates, span: tracing::Span) {
+    pub(crate) fn begin(
+        &mut self,
+        begun: NewTurn<'_>,
+        states: ExtensionStates,
+        span: tracing::Span,
+    ) {
         self.span = span;
         self.told_events = 0;
         self.invocations.clear();
         self.asks.clear();
         if let Some(process) = &mut self.process {
-            process.say(&ToHost::Turn {
+            process.say(&ExtensionHostRequest::Turn {
                 turn_id: begun.turn_id,
                 trace_id: begun.trace_id,
                 agent_name: &self.agent_name,
@@ -309,26 +316,26 @@ impl ExtensionHost {
             return;
         };
         let fresh = match &enter.moment {
-            Moment::Turn | Moment::Step { .. } => {
+            MiddlewareTarget::Turn | MiddlewareTarget::Step { .. } => {
                 let fresh = events.get(self.told_events..).unwrap_or_default();
                 self.told_events = events.len();
                 fresh
             }
-            Moment::Call { .. } => &[],
+            MiddlewareTarget::Call { .. } => &[],
         };
         let (step, call) = match &enter.moment {
-            Moment::Turn => (None, None),
-            Moment::Step { step } => (Some(*step), None),
-            Moment::Call { step, call } => (Some(*step), Some(call)),
+            MiddlewareTarget::Turn => (None, None),
+            MiddlewareTarget::Step { step } => (Some(*step), None),
+            MiddlewareTarget::Call { step, call } => (Some(*step), Some(call)),
         };
-        process.say(&ToHost::Enter {
+        process.say(&ExtensionHostRequest::Enter {
             invocation: enter.invocation,
             extension: &enter.extension,
             number: enter.number,
             id_prefix: &enter.id_prefix,
             events: fresh,
             step,
-            catalog: matches!(enter.moment, Moment::Step { .. }).then_some(catalog),
+            catalog: matches!(enter.moment, MiddlewareTarget::Step { .. }).then_some(catalog),
             tool_name: call.map(|call| call.tool_name.as_str()),
             tool_call_id: call.map(|call| call.id.as_str()),
             args: call.map(|call| &call.input),
@@ -346,12 +353,12 @@ impl ExtensionHost {
             asking: 0,
             asks_from: asks_from(place, enter.number),
             moment: match &enter.moment {
-                Moment::Turn => MomentOf::Turn { outcome: None },
-                Moment::Step { step } => MomentOf::Step {
+                MiddlewareTarget::Turn => InvocationScope::Turn { outcome: None },
+                MiddlewareTarget::Step { step } => InvocationScope::Step {
                     step: *step,
                     offered: catalog.iter().map(|entry| entry.name.to_string()).collect(),
                 },
-                Moment::Call { call, .. } => MomentOf::Call {
+                MiddlewareTarget::Call { call, .. } => InvocationScope::Call {
                     call_id: call.id.to_string(),
                     result: None,
                 },
@@ -379,15 +386,17 @@ impl ExtensionHost {
             }
             NextResult::Call(_) => &[],
         };
-        process.say(&ToHost::Return {
+        process.say(&ExtensionHostRequest::Return {
             invocation: id,
             events: fresh,
             result: next_result.into(),
         });
         invocation.deadline = Some(Instant::now() + invocation.timeout);
         match (&mut invocation.moment, next_result) {
-            (MomentOf::Turn { outcome }, NextResult::Turn(ended)) => *outcome = Some(ended.clone()),
-            (MomentOf::Call { result, .. }, NextResult::Call(ended)) => {
+            (InvocationScope::Turn { outcome }, NextResult::Turn(ended)) => {
+                *outcome = Some(ended.clone())
+            }
+            (InvocationScope::Call { result, .. }, NextResult::Call(ended)) => {
                 *result = Some(ended.clone());
             }
             _ => {}
@@ -397,7 +406,7 @@ impl ExtensionHost {
     /// Sends a runtime event of the turn to the modules.
     pub(crate) fn tell_event(&mut self, event: &RuntimeEvent) {
         if let Some(process) = &mut self.process {
-            process.say(&ToHost::Event { event });
+            process.say(&ExtensionHostRequest::Event { event });
         }
     }
 
@@ -414,10 +423,10 @@ impl ExtensionHost {
         }
         let (result, error) = match answer {
             Ok(result) => (Some(result), None),
-            Err((code, message)) => (None, Some(Refusal { code, message })),
+            Err((code, message)) => (None, Some(AgentRequestFailure { code, message })),
         };
         if let Some(process) = &mut self.process {
-            process.say(&ToHost::Answer { id, result, error });
+            process.say(&ExtensionHostRequest::Answer { id, result, error });
         }
     }
 
@@ -432,7 +441,7 @@ impl ExtensionHost {
                 .values()
                 .filter_map(|invocation| invocation.deadline);
             let deadline = deadlines
-                .chain(self.launching.map(Launching::deadline))
+                .chain(self.launching.map(HostStartup::deadline))
                 .chain(self.calls.next_deadline())
                 .min();
             let has_deadline = deadline.is_some();
@@ -450,9 +459,9 @@ impl ExtensionHost {
 
     /// The runtime is up: the modules' time limit starts.
     fn begin_registration(&mut self) {
-        if let Some(Launching::Runtime { .. }) = self.launching {
+        if let Some(HostStartup::Runtime { .. }) = self.launching {
             let timeout: Duration = self.modules.iter().map(|module| module.timeout).sum();
-            self.launching = Some(Launching::Modules {
+            self.launching = Some(HostStartup::Modules {
                 deadline: Instant::now() + timeout,
             });
         }
@@ -493,12 +502,12 @@ impl ExtensionHost {
                 invocation.extension,
                 invocation.timeout.as_millis()
             ),
-            (None, Some(Launching::Modules { .. })) => {
+            (None, Some(HostStartup::Modules { .. })) => {
                 "the extensions did not register in time and were ended; do less in `register`, or \
                  raise their `timeoutSeconds`"
                     .to_owned()
             }
-            (None, Some(Launching::Runtime { .. })) => format!(
+            (None, Some(HostStartup::Runtime { .. })) => format!(
                 "the runtime of the agent's extensions did not start within {} s and was ended; the machine may be \
                  short of memory or processor time (`gdn status`)",
                 RUNTIME_START_MAX.as_secs()

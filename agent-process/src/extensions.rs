@@ -31,7 +31,7 @@ use extension::Extension;
 use loaded::{LoadedExtension, Module};
 use middleware_stack::{Layer, MiddlewareStack};
 
-pub(crate) use extension::{Ending, ExtensionOutput, Summary, SummaryWanted};
+pub(crate) use extension::{ExtensionOutput, Summary, SummaryRequest, TurnEndDecision};
 
 mod context;
 mod context_message;
@@ -203,16 +203,16 @@ impl Extensions {
         reply: &mut String,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Ending, Vec<ExtensionOutput>) {
+    ) -> (TurnEndDecision, Vec<ExtensionOutput>) {
         let hook = format!("e{step}");
-        let mut ending = Ending::Accept;
+        let mut ending = TurnEndDecision::Accept;
         let mut outputs = Vec::new();
         for place in (0..self.loaded.len()).rev() {
             let mut ask = |extension: &mut dyn Extension, context: &mut ExtensionContext<'_>| {
                 ending = extension.end_turn(context, reply);
             };
             outputs.extend(self.ask_at(place, conversation, now, &hook, &mut ask));
-            if ending != Ending::Accept {
+            if ending != TurnEndDecision::Accept {
                 break;
             }
         }
@@ -224,7 +224,7 @@ impl Extensions {
         &mut self,
         conversation: &mut Conversation,
         now: Timestamp,
-    ) -> (Option<SummaryWanted>, Vec<ExtensionOutput>) {
+    ) -> (Option<SummaryRequest>, Vec<ExtensionOutput>) {
         let mut wanted = None;
         let outputs = self.ask_summarizer(conversation, now, &mut |extension, context| {
             wanted = extension.wants_summary(context);
@@ -309,7 +309,7 @@ fn of_settings(settings: ExtensionSettings) -> Box<dyn Extension> {
         ExtensionSettings::InterAgentResponseFormat { instructions } => {
             Box::new(inter_agent::InterAgentResponseFormat::new(instructions))
         }
-        ExtensionSettings::Logging { content } => Box::new(logging::Logging::new(content)),
+        ExtensionSettings::Logging { content } => Box::new(logging::TurnLogger::new(content)),
         ExtensionSettings::MessageCompaction(settings) => {
             Box::new(message_compaction::MessageCompaction::new(settings))
         }

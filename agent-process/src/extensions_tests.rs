@@ -2,7 +2,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::{EventSource, ReplyTo};
 use goondan_protocol::ids::{StepId, ToolCallId};
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
-use goondan_protocol::message::{Content, Message, Role, ToolResult};
+use goondan_protocol::message::{Message, MessageContent, MessageRole, ToolResult};
 use serde_json::{Value, json};
 
 use super::context::KEPT;
@@ -115,7 +115,7 @@ fn asks(id: &str, calls: &[ToolCall]) -> Message {
         id.parse().unwrap(),
         now(),
         step,
-        Content::assistant("", calls),
+        MessageContent::assistant("", calls),
     )
 }
 
@@ -176,7 +176,7 @@ fn a_window_never_cuts_the_running_turn_nor_what_extensions_keep() {
         "x".parse().unwrap(),
         now(),
         "context-message".parse().unwrap(),
-        Role::System,
+        MessageRole::System,
         "kept",
     );
     context.metadata.insert(KEPT.to_owned(), json!(true));
@@ -258,11 +258,11 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
     begin(&mut guard, &facts(&person()), &mut conversation);
     let mut reply = "Done.".to_owned();
     let (ending, outputs) = guard.end_turn(1, &mut reply, &mut conversation, now());
-    assert_eq!((ending, events(&outputs)), (Ending::GoOn, 1));
+    assert_eq!((ending, events(&outputs)), (TurnEndDecision::GoOn, 1));
     let last = conversation.messages().next_back().unwrap().unwrap();
     assert_eq!(
         last.data.role,
-        Role::User,
+        MessageRole::User,
         "models cannot continue their own message"
     );
     let reminded = conversation.len();
@@ -270,7 +270,7 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
     let (ending, _) = guard.end_turn(2, &mut reply, &mut conversation, now());
     assert!(matches!(
         ending,
-        Ending::Refuse {
+        TurnEndDecision::Refuse {
             code: "E_REQUIRED_TOOLS",
             ..
         }
@@ -281,11 +281,11 @@ fn a_required_tool_is_asked_for_and_then_insisted_on() {
         "a reminder is for its turn only"
     );
     let (ending, _) = guard.end_turn(2, &mut reply, &mut conversation, now());
-    assert_eq!(ending, Ending::GoOn);
+    assert_eq!(ending, TurnEndDecision::GoOn);
     let call = call("c", "bash__exec");
     conversation.push(asks(&format!("{TURN}.2:a"), &[call]));
     let (ending, outputs) = guard.end_turn(3, &mut reply, &mut conversation, now());
-    assert_eq!((ending, events(&outputs)), (Ending::Accept, 1));
+    assert_eq!((ending, events(&outputs)), (TurnEndDecision::Accept, 1));
     assert_eq!(
         conversation.len(),
         reminded,

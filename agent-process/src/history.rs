@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use goondan_protocol::conversation::Conversation;
-use goondan_protocol::records::{NotAsAnnounced, Records};
+use goondan_protocol::records::{AnnouncementMismatch, Records};
 use memmap2::MmapMut;
 
 /// Bytes per allocation. Untouched memory pages cost nothing.
@@ -85,8 +85,8 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`NotAsAnnounced`] if the frame has other contents.
-    pub(crate) fn take(&mut self, announced: &Records) -> Result<(), NotAsAnnounced> {
+    /// [`AnnouncementMismatch`] if the frame has other contents.
+    pub(crate) fn take(&mut self, announced: &Records) -> Result<(), AnnouncementMismatch> {
         if announced.is_empty() {
             return Ok(());
         }

@@ -4,12 +4,14 @@ use std::os::fd::AsFd as _;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt as _};
-use goondan_log::{HeldStdout, error_chain};
+use goondan_log::{BufferedStdout, error_chain};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
-use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToAgent, ToOrchestrator, ToTask};
-use goondan_protocol::records::NotAsAnnounced;
+use goondan_protocol::ipc::{
+    Assignment, ChildRole, EnvelopeHeader, Hello, ToAgent, ToOrchestrator, ToTask,
+};
+use goondan_protocol::records::AnnouncementMismatch;
 use goondan_protocol::task::TaskAssignment;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::{Version, VersionMismatch};
@@ -64,12 +66,12 @@ pub(crate) enum LinkError {
     },
     /// A frame of records has other contents than announced.
     #[error("the orchestrator sent different records than announced")]
-    Records(#[from] NotAsAnnounced),
+    Records(#[from] AnnouncementMismatch),
 }
 
 /// One message of the orchestrator, with the trace it belongs to.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct InboundMessage {
     /// The message.
     pub(crate) message: ToAgent,
     /// The trace.
@@ -80,7 +82,7 @@ pub(crate) struct Incoming {
 
 /// The link, after the handshake.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct OrchestratorLink {
     frames_in: FramedRead<ReadEnd, FrameCodec>,
     frames_out: mpsc::Sender<Bytes>,
     /// The writer task, separate from the loop so that reading continues while the orchestrator
@@ -91,14 +93,14 @@ pub(crate) struct Link {
 
 /// The assignment of the process.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum ProcessAssignment {
     /// An agent instance.
     Agent(Box<AgentAssignment>),
     /// One run of the program that works for a task.
     Task(Box<TaskAssignment>),
 }
 
-impl Work {
+impl ProcessAssignment {
     fn address(&self) -> Address {
         match self {
             Self::Agent(assignment) => Address::Agent {
@@ -125,7 +127,9 @@ impl Work {
 /// # Errors
 ///
 /// [`LinkError`] if the handshake fails.
-pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Work), LinkError> {
+pub(crate) async fn greet(
+    lines: BufferedStdout,
+) -> Result<(OrchestratorLink, ProcessAssignment), LinkError> {
     let (read, write) = own_end().map_err(LinkError::Setup)?;
     let mut frames_in = FramedRead::new(read, FrameCodec::new());
     let mut frames_out = FramedWrite::new(write, FrameCodec::new());
@@ -134,7 +138,7 @@ pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Work), LinkError> 
         role: ChildRole::Agent,
         pid: std::process::id(),
     });
-    let head = Head::new(Address::Child, Address::Orchestrator);
+    let head = EnvelopeHeader::new(Address::Child, Address::Orchestrator);
     frames_out.send(Bytes::from(hello.to_frame(&head)?)).await?;
 
     let frame = frames_in.next().await.ok_or(LinkError::NoWelcome)??;
@@ -147,8 +151,8 @@ pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Work), LinkError> 
     };
     welcome.version.check()?;
     let work = match welcome.assignment {
-        Assignment::Agent(assignment) => Work::Agent(assignment),
-        Assignment::Task(assignment) => Work::Task(assignment),
+        Assignment::Agent(assignment) => ProcessAssignment::Agent(assignment),
+        Assignment::Task(assignment) => ProcessAssignment::Task(assignment),
         Assignment::Connector(_) | Assignment::Model(_) => {
             let got = "a connector's".to_owned();
             return Err(LinkError::NotWelcomed { got });
@@ -158,7 +162,7 @@ pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Work), LinkError> 
     let mut writer = JoinSet::new();
     writer.spawn(write_all(frames_out, queue, lines));
     let own = work.address();
-    let link = Link {
+    let link = OrchestratorLink {
         frames_in,
         frames_out: sender,
         writer,
@@ -169,12 +173,12 @@ pub(crate) async fn greet(lines: HeldStdout) -> Result<(Link, Work), LinkError> 
 
 /// Sender of a task's messages, independent of receiving.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct MessageSender {
     frames_out: mpsc::Sender<Bytes>,
     own: Address,
 }
 
-impl Outlet {
+impl MessageSender {
     /// Waits until a message can be sent without waiting; pending forever if the orchestrator is
     /// gone. Cancel-safe.
     pub(crate) async fn room(&self) -> mpsc::Permit<'_, Bytes> {
@@ -191,7 +195,7 @@ impl Outlet {
     ///
     /// [`LinkError`] if the message cannot be written as JSON.
     pub(crate) fn frame(&self, message: &ToOrchestrator) -> Result<Bytes, LinkError> {
-        let head = Head::new(self.own.clone(), Address::Orchestrator);
+        let head = EnvelopeHeader::new(self.own.clone(), Address::Orchestrator);
         Ok(Bytes::from(message.to_frame(&head)?))
     }
 }
@@ -204,7 +208,7 @@ fn own_end() -> std::io::Result<(ReadEnd, WriteEnd)> {
 async fn write_all(
     mut frames_out: FramedWrite<WriteEnd, FrameCodec>,
     mut queue: mpsc::Receiver<Bytes>,
-    lines: HeldStdout,
+    lines: BufferedStdout,
 ) -> Result<(), FrameError> {
     while let Some(frame) = queue.recv().await {
         frames_out.feed(frame).await?;
@@ -219,18 +223,18 @@ async fn write_all(
     Ok(())
 }
 
-impl Link {
+impl OrchestratorLink {
     /// Receives the next message; `None` if the orchestrator is gone. Cancel-safe.
     ///
     /// # Errors
     ///
     /// [`LinkError`] if the frame or its message is invalid.
-    pub(crate) async fn receive(&mut self) -> Result<Option<Incoming>, LinkError> {
+    pub(crate) async fn receive(&mut self) -> Result<Option<InboundMessage>, LinkError> {
         let Some(frame) = self.receive_frame().await? else {
             return Ok(None);
         };
         let envelope = Envelope::from_frame(&frame)?;
-        Ok(Some(Incoming {
+        Ok(Some(InboundMessage {
             message: ToAgent::from_envelope(&envelope)?,
             trace: envelope.trace,
             in_reply_to: envelope.in_reply_to,
@@ -251,9 +255,9 @@ impl Link {
     }
 
     /// Creates a sender that works independently of receiving. It must be dropped before
-    /// [`Link::close`], which waits for all senders.
-    pub(crate) fn outlet(&self) -> Outlet {
-        Outlet {
+    /// [`OrchestratorLink::close`], which waits for all senders.
+    pub(crate) fn outlet(&self) -> MessageSender {
+        MessageSender {
             frames_out: self.frames_out.clone(),
             own: self.own.clone(),
         }
@@ -331,7 +335,7 @@ impl Link {
     }
 
     /// Sends a message. If the orchestrator is gone, the message is dropped and the next
-    /// [`Link::receive`] reports it.
+    /// [`OrchestratorLink::receive`] reports it.
     ///
     /// # Errors
     ///
@@ -342,10 +346,10 @@ impl Link {
         trace: Option<TraceContext>,
         request_id: Option<u64>,
     ) -> Result<(), LinkError> {
-        let head = Head {
+        let head = EnvelopeHeader {
             id: request_id,
             trace,
-            ..Head::new(self.own.clone(), Address::Orchestrator)
+            ..EnvelopeHeader::new(self.own.clone(), Address::Orchestrator)
         };
         let frame = Bytes::from(message.to_frame(&head)?);
         drop(self.frames_out.send(frame).await);

@@ -50,14 +50,14 @@ pub struct Enter {
     /// Its index within the extension.
     pub number: u32,
     /// The turn, step or call that it wraps.
-    pub moment: Moment,
+    pub moment: MiddlewareTarget,
     /// Prefix of the ids of messages it creates.
     pub id_prefix: String,
 }
 
 /// The turn, step or call that a middleware wraps.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Moment {
+pub enum MiddlewareTarget {
     /// The turn.
     Turn,
     /// A step.

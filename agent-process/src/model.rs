@@ -8,12 +8,15 @@ mod template;
 
 use goondan_protocol::definition::{ModelDefinition, ModelProvider};
 
-use crate::outgoing_calls::Outgoing;
+use crate::outgoing_calls::OutboundCalls;
 
-pub use request::{Answer, Model, ModelError, ModelPlace, ModelReply, ModelRequest};
+pub use request::{Model, ModelError, ModelLocation, ModelOutcome, ModelReply, ModelRequest};
 
 /// The model of an agent.
-pub(crate) fn of_definition(definition: &ModelDefinition, outgoing: &Outgoing) -> Box<dyn Model> {
+pub(crate) fn of_definition(
+    definition: &ModelDefinition,
+    outgoing: &OutboundCalls,
+) -> Box<dyn Model> {
     match &definition.provider {
         ModelProvider::Scripted { script } => Box::new(scripted::ScriptedModel::new(script)),
         ModelProvider::Connector { params, fallbacks } => Box::new(hosted::HostedModel::new(

@@ -1,6 +1,6 @@
 //! Outgoing calls of this process, which the orchestrator forwards to a connector.
 //!
-//! [`Outgoing`] is the handle that models and tools hold; [`CallReceiver`] is its other end, in the
+//! [`OutboundCalls`] is the handle that models and tools hold; [`CallReceiver`] is its other end, in the
 //! process loop. Dropping the future of a call cancels it.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ const OPEN_CALLS_MAX: usize = 128;
 
 /// An outgoing call.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct OutboundCall {
     /// The connection or model that performs it.
     pub(crate) target: CallTarget,
     /// The method, as the target names it.
@@ -55,7 +55,7 @@ pub(crate) enum OutboundFrame {
 #[derive(Debug)]
 enum CallCommand {
     Call {
-        ask: Box<Ask>,
+        ask: Box<OutboundCall>,
         call_id: CallId,
         waiter: oneshot::Sender<CallOutcome>,
     },
@@ -68,7 +68,7 @@ enum CallCommand {
 
 /// Handle for outgoing calls. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutboundCalls {
     commands: mpsc::Sender<CallCommand>,
     places: Arc<Semaphore>,
     next_id: Arc<AtomicU64>,
@@ -101,7 +101,7 @@ impl Drop for Guard {
     }
 }
 
-impl Outgoing {
+impl OutboundCalls {
     /// Creates a handle and its other end.
     pub(crate) fn new() -> (Self, CallReceiver) {
         let (sender, commands) = mpsc::channel(2 * OPEN_CALLS_MAX);
@@ -120,7 +120,7 @@ impl Outgoing {
     /// # Errors
     ///
     /// [`CallError`] from the connector or the orchestrator.
-    pub(crate) async fn call(&self, ask: Ask) -> Result<Box<RawValue>, CallError> {
+    pub(crate) async fn call(&self, ask: OutboundCall) -> Result<Box<RawValue>, CallError> {
         let ended = || CallError::new(CallErrorCode::Cancelled, "the agent process is ending");
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|_closed| ended())?;
@@ -198,8 +198,8 @@ mod tests {
 
     use super::*;
 
-    fn ask() -> Ask {
-        Ask {
+    fn ask() -> OutboundCall {
+        OutboundCall {
             target: CallTarget::Connection {
                 name: "bot".parse().unwrap(),
             },
@@ -215,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_result_reaches_its_own_call() {
-        let (outgoing, mut receiver) = Outgoing::new();
+        let (outgoing, mut receiver) = OutboundCalls::new();
         let both = async {
             let first = outgoing.call(ask());
             let second = outgoing.call(ask());
@@ -242,7 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_is_dropped_is_cancelled_and_its_place_is_free_again() {
-        let (outgoing, mut receiver) = Outgoing::new();
+        let (outgoing, mut receiver) = OutboundCalls::new();
         for _ in 0..3 * OPEN_CALLS_MAX {
             let mut call = Box::pin(outgoing.call(ask()));
             // A future polled by hand must not be made to yield by the task budget.

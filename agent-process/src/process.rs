@@ -20,7 +20,7 @@ use goondan_log::error_chain;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::{
-    AgentNotStarted, Confined, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart,
+    AgentNotStarted, ConfinementReport, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnStart,
 };
 use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
@@ -32,17 +32,17 @@ use crate::agent_client::AgentClient;
 use crate::extension_host::{ExtensionHost, HostEvent};
 use crate::extensions::Extensions;
 use crate::history::History;
-use crate::link::{Incoming, Link};
-use crate::model::{self, Answer, ModelPlace};
-use crate::outgoing_calls::{OutboundFrame, Outgoing};
+use crate::link::{InboundMessage, OrchestratorLink};
+use crate::model::{self, ModelLocation, ModelOutcome};
+use crate::outgoing_calls::{OutboundCalls, OutboundFrame};
 use crate::recorder::Recorder;
 use crate::tools::{Origin, Toolbox, changesets_of, own_files, runs_of};
-use crate::turn::{Engine, Input, TurnLimits};
+use crate::turn::{Engine, TurnEngineInput, TurnLimits};
 
-use agent::{Agent, Done, now};
-use conversation_load::{Loading, load};
+use agent::{Agent, BackgroundResult, now};
+use conversation_load::{LoadOutcome, load};
 
-pub(crate) use fault::{Ended, ProcessError};
+pub(crate) use fault::{ProcessError, ProcessExit};
 
 /// Handles signals, so that the process keeps running when a terminal's Ctrl-C or a service manager
 /// signals the whole group; the orchestrator decides when its children stop. Unlike an ignored
@@ -60,10 +60,10 @@ pub(crate) fn ignore_signals() -> Result<(), ProcessError> {
 ///
 /// [`ProcessError`] if it cannot continue; the orchestrator starts it again.
 pub(crate) async fn run(
-    mut link: Link,
+    mut link: OrchestratorLink,
     assignment: AgentAssignment,
     supervisor: PathBuf,
-) -> Result<Ended, ProcessError> {
+) -> Result<ProcessExit, ProcessError> {
     // Long: sets up every part that lives as long as the process.
     let (confined, toolbox) = match prepare(&assignment, supervisor) {
         Ok(prepared) => prepared,
@@ -71,7 +71,7 @@ pub(crate) async fn run(
     };
     link.send(&ToOrchestrator::Confined(confined), None, None)
         .await?;
-    let (outgoing, call_receiver) = Outgoing::new();
+    let (outgoing, call_receiver) = OutboundCalls::new();
     let model = model::of_definition(&assignment.agent.model, &outgoing);
     let (agent_client, agent_requests) = AgentClient::new();
     tracing::info!(
@@ -80,8 +80,8 @@ pub(crate) async fn run(
     );
     let loading_since = Instant::now();
     let loaded = match load(&mut link).await? {
-        Loading::Loaded(loaded) => loaded,
-        Loading::Ended(ended) => {
+        LoadOutcome::Loaded(loaded) => loaded,
+        LoadOutcome::Ended(ended) => {
             link.close().await;
             return Ok(ended);
         }
@@ -126,7 +126,7 @@ pub(crate) async fn run(
         agent.start(&start, trace).await?;
     }
     let ended = agent.run().await?;
-    if ended == Ended::Shutdown {
+    if ended == ProcessExit::Shutdown {
         agent.link.close().await;
     }
     Ok(ended)
@@ -136,7 +136,7 @@ pub(crate) async fn run(
 fn prepare(
     assignment: &AgentAssignment,
     supervisor: PathBuf,
-) -> Result<(Confined, Toolbox), ProcessError> {
+) -> Result<(ConfinementReport, Toolbox), ProcessError> {
     // Confinement comes first, because an open descriptor would bypass it.
     let confined = confine(assignment)?;
     Ok((confined, Toolbox::new(assignment, supervisor)?))
@@ -144,7 +144,7 @@ fn prepare(
 
 /// Reports to the orchestrator why this process ends, so that no caller waits for it forever.
 /// Returns the fault, or the error of the report.
-async fn report_not_started(link: Link, fault: ProcessError) -> ProcessError {
+async fn report_not_started(link: OrchestratorLink, fault: ProcessError) -> ProcessError {
     let error = error_chain(&fault);
     let not_started = ToOrchestrator::AgentNotStarted(AgentNotStarted { error });
     match link.send(&not_started, None, None).await {
@@ -156,7 +156,7 @@ async fn report_not_started(link: Link, fault: ProcessError) -> ProcessError {
     }
 }
 
-fn limits_of(assignment: &AgentAssignment, model: ModelPlace) -> TurnLimits {
+fn limits_of(assignment: &AgentAssignment, model: ModelLocation) -> TurnLimits {
     TurnLimits {
         step_count_max: assignment.agent.max_steps_per_turn,
         loop_breaker: assignment.agent.loop_breaker,
@@ -166,7 +166,7 @@ fn limits_of(assignment: &AgentAssignment, model: ModelPlace) -> TurnLimits {
 
 /// Confines this process as far as its tools allow, and returns what the kernel enforces from now
 /// on.
-pub(crate) fn confine(assignment: &AgentAssignment) -> Result<Confined, ProcessError> {
+pub(crate) fn confine(assignment: &AgentAssignment) -> Result<ConfinementReport, ProcessError> {
     let mut policy = own_files(assignment);
     // Only for its own file tools; the programs it starts have their own policy.
     let changesets = changesets_of(assignment).map(Path::to_owned);
@@ -203,45 +203,45 @@ fn finish_loading(history: History, loading_since: Instant) -> Conversation {
 }
 
 impl Agent {
-    async fn run(&mut self) -> Result<Ended, ProcessError> {
+    async fn run(&mut self) -> Result<ProcessExit, ProcessError> {
         loop {
             let may_leave = self.engine.turn_id().is_none() || self.only_waits_for_people();
             if self.is_draining && may_leave {
                 let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
                 self.link.send(&ack, None, None).await?;
-                return Ok(Ended::Shutdown);
+                return Ok(ProcessExit::Shutdown);
             }
             tokio::select! {
                 incoming = self.link.receive() => match incoming? {
                     Some(incoming) => self.receive(incoming).await?,
-                    None => return Ok(Ended::Orphaned),
+                    None => return Ok(ProcessExit::Orphaned),
                 },
                 Some(done) = self.work.join_next() => {
                     let input = match done.map_err(ProcessError::Work)? {
-                        Done::Model { step, answer: Ok(Answer::Reply(reply)) } => {
-                            Input::ModelReplied { step, reply }
+                        BackgroundResult::Model { step, answer: Ok(ModelOutcome::Reply(reply)) } => {
+                            TurnEngineInput::ModelReplied { step, reply }
                         }
-                        Done::Model { step, answer: Ok(Answer::Recorded(message)) } => {
-                            Input::ModelRecorded { step, message }
+                        BackgroundResult::Model { step, answer: Ok(ModelOutcome::Recorded(message)) } => {
+                            TurnEngineInput::ModelRecorded { step, message }
                         }
-                        Done::Model { step, answer: Err(error) } => {
-                            Input::ModelFailed { step, error }
+                        BackgroundResult::Model { step, answer: Err(error) } => {
+                            TurnEngineInput::ModelFailed { step, error }
                         }
-                        Done::Summary { came } => Input::Summarized { came },
-                        Done::Tool { key, outcome } => Input::ToolFinished { key, outcome },
-                        Done::Offered { step, seq, message_id } => {
+                        BackgroundResult::Summary { came } => TurnEngineInput::Summarized { came },
+                        BackgroundResult::Tool { key, outcome } => TurnEngineInput::ToolFinished { key, outcome },
+                        BackgroundResult::Offered { step, seq, message_id } => {
                             self.ask_model(step, seq, &message_id);
                             continue;
                         }
-                        Done::OfferedTo { enter } => {
+                        BackgroundResult::OfferedTo { enter } => {
                             self.enter_now(&enter);
                             continue;
                         }
-                        Done::HostOfModules { program } => {
+                        BackgroundResult::HostOfModules { program } => {
                             self.launch_host(program).await?;
                             continue;
                         }
-                        Done::Answered { id, answer } => {
+                        BackgroundResult::Answered { id, answer } => {
                             self.answer_module(id, answer);
                             continue;
                         }
@@ -277,7 +277,7 @@ impl Agent {
         Ok(())
     }
 
-    async fn receive(&mut self, incoming: Incoming) -> Result<(), ProcessError> {
+    async fn receive(&mut self, incoming: InboundMessage) -> Result<(), ProcessError> {
         match incoming.message {
             ToAgent::Ping(ping) => {
                 let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
@@ -292,11 +292,12 @@ impl Agent {
             ToAgent::Event(start) => self.start(&start, incoming.trace).await?,
             ToAgent::TurnAppended(appended) => {
                 let (turn_id, seq) = (appended.turn_id, appended.seq);
-                self.handle(Input::Durable { turn_id, seq }).await?;
+                self.handle(TurnEngineInput::Durable { turn_id, seq })
+                    .await?;
             }
             ToAgent::TurnCommitted(committed) => {
                 let turn_id = committed.turn_id;
-                self.handle(Input::Committed { turn_id }).await?;
+                self.handle(TurnEngineInput::Committed { turn_id }).await?;
                 self.recorder = None;
             }
             ToAgent::CallResult(result) => self.call_receiver.settle(result),
@@ -306,7 +307,7 @@ impl Agent {
             // An answer that crossed the end of its turn in flight waits for another turn.
             ToAgent::TurnInput(input) if self.engine.turn_id() == Some(&input.turn_id) => {
                 let event = Box::new(input.event);
-                self.handle(Input::Answer { event }).await?;
+                self.handle(TurnEngineInput::Answer { event }).await?;
             }
             ToAgent::TurnInput(_) => {}
             other

@@ -167,7 +167,7 @@ mod tests {
 
     use goondan_protocol::ids::ToolCallId;
     use goondan_protocol::trace::TraceId;
-    use goondan_protocol::usage::Spent;
+    use goondan_protocol::usage::ReplyCost;
 
     use super::*;
 
@@ -188,7 +188,7 @@ mod tests {
             let observation = Observation {
                 kind,
                 scope: scope.clone(),
-                spent: Spent::default(),
+                spent: ReplyCost::default(),
                 response: None,
                 outcome_unknown: false,
                 detail: None,

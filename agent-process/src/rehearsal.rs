@@ -20,7 +20,7 @@ use goondan_protocol::definition::{
 };
 use goondan_protocol::ids::{InstanceKey, ToolName};
 use goondan_protocol::message::{Message, ToolCall};
-use goondan_protocol::rehearsal::{Played, RehearsalScript, ToolsDiffer};
+use goondan_protocol::rehearsal::{RehearsalScript, ReplayResult, ToolDifferences};
 
 use crate::tool_call::ToolRules;
 use crate::tools::Toolbox;
@@ -59,13 +59,13 @@ impl Tools for Toolbox {
 }
 
 /// One side of the comparison: an agent and its tools.
-struct Side<'a, T> {
+struct RehearsalSide<'a, T> {
     agent: &'a AgentDefinition,
     key: &'a InstanceKey,
     tools: T,
 }
 
-impl<'a, T> Side<'a, T> {
+impl<'a, T> RehearsalSide<'a, T> {
     fn of(assignment: &'a AgentAssignment, tools: T) -> Self {
         Self {
             agent: &assignment.agent,
@@ -76,7 +76,7 @@ impl<'a, T> Side<'a, T> {
 }
 
 /// Plays the rehearsal that the daemon requests. `supervisor` is this crate's binary.
-pub(crate) fn run(script: &RehearsalScript, supervisor: PathBuf) -> Played {
+pub(crate) fn run(script: &RehearsalScript, supervisor: PathBuf) -> ReplayResult {
     let tools = |assignment: &AgentAssignment, supervisor, whose: &str| {
         Toolbox::new(assignment, supervisor)
             .map_err(|error| format!("the tools of {whose} cannot be set up: {error}"))
@@ -87,15 +87,15 @@ pub(crate) fn run(script: &RehearsalScript, supervisor: PathBuf) -> Played {
         (Ok(before), Ok(after)) => (before, after),
         (Err(problem), _) | (_, Err(problem)) => {
             let problems = vec![problem];
-            return Played {
+            return ReplayResult {
                 problems,
-                ..Played::default()
+                ..ReplayResult::default()
             };
         }
     };
     rehearse(
-        &Side::of(&script.before, before),
-        &Side::of(&script.after, after),
+        &RehearsalSide::of(&script.before, before),
+        &RehearsalSide::of(&script.after, after),
         &script.messages,
         script.turns,
     )
@@ -103,18 +103,18 @@ pub(crate) fn run(script: &RehearsalScript, supervisor: PathBuf) -> Played {
 
 /// Plays the latest turns with both sides.
 fn rehearse<T: Tools>(
-    before: &Side<'_, T>,
-    after: &Side<'_, T>,
+    before: &RehearsalSide<'_, T>,
+    after: &RehearsalSide<'_, T>,
     messages: &[Message],
     turns: u32,
-) -> Played {
+) -> ReplayResult {
     let recorded = recorded_turns::latest_turns(messages, turns);
     let turns = recorded.iter().map(|turn| {
         let was = playback::play(before, turn);
         let is = playback::play(after, turn);
         comparison::compare((before, &was), (after, &is), turn)
     });
-    Played {
+    ReplayResult {
         problems: Vec::new(),
         tools: tools_differ(&before.tools.known(), &after.tools.known()),
         turns: turns.collect(),
@@ -122,7 +122,7 @@ fn rehearse<T: Tools>(
     }
 }
 
-fn tools_differ(before: &[CatalogEntry], after: &[CatalogEntry]) -> ToolsDiffer {
+fn tools_differ(before: &[CatalogEntry], after: &[CatalogEntry]) -> ToolDifferences {
     let only = |these: &[CatalogEntry], those: &[CatalogEntry]| -> Vec<ToolName> {
         let is_there = |name: &ToolName| those.iter().any(|it| it.name == *name);
         let names = these.iter().map(|it| it.name.clone());
@@ -132,7 +132,7 @@ fn tools_differ(before: &[CatalogEntry], after: &[CatalogEntry]) -> ToolsDiffer 
         let was = before.iter().find(|it| it.name == entry.name);
         was.is_some_and(|was| was != *entry)
     });
-    ToolsDiffer {
+    ToolDifferences {
         added: only(after, before),
         removed: only(before, after),
         changed: changed.map(|entry| entry.name.clone()).collect(),
@@ -140,7 +140,7 @@ fn tools_differ(before: &[CatalogEntry], after: &[CatalogEntry]) -> ToolsDiffer 
 }
 
 /// Parts that a rehearsal with this side cannot check.
-fn notes_of<T: Tools>(side: &Side<'_, T>) -> Vec<String> {
+fn notes_of<T: Tools>(side: &RehearsalSide<'_, T>) -> Vec<String> {
     let mut notes = Vec::new();
     for extension in &side.agent.extensions {
         if matches!(extension.source, ExtensionSource::Module { .. }) {

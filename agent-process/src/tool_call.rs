@@ -85,7 +85,7 @@ pub trait ToolRules {
     /// # Errors
     ///
     /// The error result for the model.
-    fn check(&self, call: &ToolCall) -> Result<(), Misfit>;
+    fn check(&self, call: &ToolCall) -> Result<(), CallRejection>;
 
     /// True if the tool can safely run again when the outcome of the first run is unknown.
     fn is_idempotent(&self, tool_name: &str) -> bool;
@@ -100,7 +100,7 @@ pub trait ToolRules {
 
 /// Reason to reject a call, as shown to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum CallRejection {
     /// The tool does not exist; the text lists the existing ones.
     #[error("E_TOOL_NOT_IN_CATALOG: {0}")]
     NotInCatalog(String),

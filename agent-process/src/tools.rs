@@ -64,18 +64,18 @@ use goondan_protocol::sandbox::Level;
 use goondan_protocol::service::service_of;
 use goondan_protocol::settings;
 
-use crate::tool_call::{Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{CallRejection, ToolOutcome, ToolRules};
 use approval::ApprovalRules;
-use export::{Export, Output, Run};
+use export::{Export, ExportHandler, Output};
 pub(crate) use fault::ToolFault;
 use host::HostProgram;
 pub(crate) use invocation::CallSite;
 use invocation::ToolInvocation;
-use mcp::Server;
+use mcp::McpServerHandle;
 pub(crate) use origin::Origin;
 use pipe::Surroundings;
 pub(crate) use pipe::has_no_sandbox;
-use places::Places;
+use places::ToolRoots;
 use registered::RegisteredTools;
 use schema::ArgumentSchema;
 pub use setup::NoDirectory;
@@ -90,7 +90,7 @@ struct Tool {
     is_idempotent: bool,
     starts_programs: bool,
     output: Output,
-    run: Run,
+    run: ExportHandler,
     /// Compiled on the first call, so that an idle agent pays for no schema.
     schema: OnceLock<Result<ArgumentSchema, String>>,
     error_limit_chars: usize,
@@ -171,13 +171,13 @@ pub enum ToolboxError {
 /// The tools of one agent. Cloning shares them.
 #[derive(Clone)]
 pub struct Toolbox {
-    places: Arc<Places>,
+    places: Arc<ToolRoots>,
     tools: Arc<BTreeMap<String, Tool>>,
     catalog: Arc<[CatalogEntry]>,
     /// Full name of the search tool.
     search_tool: Option<String>,
     /// Servers that list their tools on request.
-    servers: Arc<[Arc<Server>]>,
+    servers: Arc<[Arc<McpServerHandle>]>,
     /// Tools that modules of extensions have registered.
     registered: Arc<RegisteredTools>,
     /// Rules for the calls that need a person.
@@ -204,7 +204,7 @@ impl Toolbox {
         for definition in &assignment.agent.tools {
             check_settings(definition)?;
             if is_mcp(definition) {
-                servers.extend(Server::all_of(definition).map(Arc::new));
+                servers.extend(McpServerHandle::all_of(definition).map(Arc::new));
                 continue;
             }
             for export in exports_of(definition, assignment)? {
@@ -234,7 +234,7 @@ impl Toolbox {
                 });
             }
         }
-        let servers: Arc<[Arc<Server>]> = servers.into();
+        let servers: Arc<[Arc<McpServerHandle>]> = servers.into();
         let search = tool_search::settings_of(&assignment.agent);
         let search_tool = search.as_ref().map(|search| search.tool_name.clone());
         let taken = tools.keys().chain(&search_tool).cloned().collect();
@@ -244,7 +244,7 @@ impl Toolbox {
             None => catalog.into(),
             Some(search) => {
                 let name = search.tool_name.clone();
-                let found = Found {
+                let found = RuntimeToolSources {
                     servers: Arc::clone(&servers),
                     registered: Arc::clone(&registered),
                 };
@@ -288,12 +288,12 @@ impl Toolbox {
     }
 
     /// The MCP servers to ask before a step.
-    pub(crate) fn servers(&self) -> &Arc<[Arc<Server>]> {
+    pub(crate) fn servers(&self) -> &Arc<[Arc<McpServerHandle>]> {
         &self.servers
     }
 
     /// The server that has this tool, or may have it.
-    fn server_of(&self, tool_name: &str) -> Option<&Arc<Server>> {
+    fn server_of(&self, tool_name: &str) -> Option<&Arc<McpServerHandle>> {
         let mut servers = self.servers.iter();
         let has = servers.clone().find(|server| server.has(tool_name));
         has.or_else(|| servers.find(|server| server.may_have(tool_name)))
@@ -380,9 +380,9 @@ impl Toolbox {
         orphan_reaper::end_all_but(&self.places.surroundings.residents.pids())
     }
 
-    fn not_in_catalog(&self, tool_name: &str) -> Misfit {
+    fn not_in_catalog(&self, tool_name: &str) -> CallRejection {
         if let Some(search) = &self.search_tool {
-            return Misfit::NotInCatalog(format!(
+            return CallRejection::NotInCatalog(format!(
                 "`{tool_name}` is not a tool of this agent; search for one with `{search}`"
             ));
         }
@@ -395,14 +395,14 @@ impl Toolbox {
         } else {
             format!("available: {}", names.join(", "))
         };
-        Misfit::NotInCatalog(format!(
+        CallRejection::NotInCatalog(format!(
             "`{tool_name}` is not a tool of this agent; {there_are}"
         ))
     }
 }
 
 impl ToolRules for Toolbox {
-    fn check(&self, call: &ToolCall) -> Result<(), Misfit> {
+    fn check(&self, call: &ToolCall) -> Result<(), CallRejection> {
         match self.tools.get(&call.tool_name) {
             None => match self.server_of(&call.tool_name) {
                 Some(server) => server.check(&call.tool_name, &call.input),
@@ -422,8 +422,9 @@ impl ToolRules for Toolbox {
                     Ok(schema) => schema.check(&call.input),
                     Err(reason) => Err(format!("its schema is invalid: {reason}")),
                 };
-                checked
-                    .map_err(|faults| Misfit::InvalidArgs(format!("{}: {faults}", call.tool_name)))
+                checked.map_err(|faults| {
+                    CallRejection::InvalidArgs(format!("{}: {faults}", call.tool_name))
+                })
             }
         }
     }
@@ -449,7 +450,7 @@ impl ToolRules for Toolbox {
 }
 
 /// Errors have their own limit ([`ToolRules::error_limit_chars`]).
-fn shortened(outcome: ToolOutcome, places: &Places, call_id: &str) -> ToolOutcome {
+fn shortened(outcome: ToolOutcome, places: &ToolRoots, call_id: &str) -> ToolOutcome {
     if outcome.is_error {
         return outcome;
     }
@@ -468,15 +469,15 @@ fn is_mcp(definition: &ToolDefinition) -> bool {
 }
 
 /// Sources of tools that are discovered at run time.
-struct Found {
-    servers: Arc<[Arc<Server>]>,
+struct RuntimeToolSources {
+    servers: Arc<[Arc<McpServerHandle>]>,
     registered: Arc<RegisteredTools>,
 }
 
 /// The known tools together with those that servers and extensions currently offer.
 fn with_found<'c>(
     catalog: &'c [CatalogEntry],
-    servers: &[Arc<Server>],
+    servers: &[Arc<McpServerHandle>],
     registered: &RegisteredTools,
 ) -> Cow<'c, [CatalogEntry]> {
     let registered = registered.entries();
@@ -496,7 +497,7 @@ fn with_found<'c>(
 /// Adds the search tool.
 fn add_search(
     mut catalog: Vec<CatalogEntry>,
-    found: Found,
+    found: RuntimeToolSources,
     search: tool_search::SearchSettings,
 ) -> Result<(Arc<[CatalogEntry]>, Tool), ToolboxError> {
     let search_tool = search.tool_name.as_str();
@@ -514,7 +515,7 @@ fn add_search(
     });
     let catalog: Arc<[CatalogEntry]> = catalog.into();
     let searched = Arc::clone(&catalog);
-    let run: Run = Box::new(move |_, call| {
+    let run: ExportHandler = Box::new(move |_, call| {
         let all = with_found(&searched, &found.servers, &found.registered);
         let outcome = tool_search::run(&call, &all, &search);
         Box::pin(std::future::ready(outcome))

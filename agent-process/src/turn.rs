@@ -1,7 +1,7 @@
 //! The turn engine: a turn as a pure state machine.
 //!
 //! [`Engine`] only decides what a turn does next. It does no I/O and reads neither the clock nor
-//! randomness. Inputs go in ([`Input`]), effects come out ([`Effect`]), and the surrounding process
+//! randomness. Inputs go in ([`TurnEngineInput`]), effects come out ([`TurnEngineEffect`]), and the surrounding process
 //! executes the effects. A test can therefore inject a crash at every single effect.
 //!
 //! # Invariants
@@ -35,7 +35,7 @@ mod simulation;
 #[cfg(test)]
 mod summary_tests;
 
-pub use effect::{Effect, Input, Observation, Scope};
+pub use effect::{Observation, Scope, TurnEngineEffect, TurnEngineInput};
 pub use engine::Engine;
 pub use fault::EngineFault;
 pub use limits::{MAX_TURN_ID_BYTES, TurnLimits};

@@ -33,13 +33,13 @@ use serde_json::value::to_raw_value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::poller::{Desk, Work};
+use self::poller::{ApprovalAction, ApprovalPoller};
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{
     APPROVAL_NOTES_WAITING_MAX, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
 };
-use crate::listener::Pressed;
+use crate::listener::ButtonPress;
 
 /// One message in a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) fn with<const N: usize>(mut params: Value, fields: [(&str, Value); N]
 
 /// Reason why the service rejected a message.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct MessageRejection {
     /// Description without secrets.
     pub(crate) reason: String,
     /// True if retrying is pointless, for example because the message was deleted.
@@ -94,18 +94,25 @@ pub(crate) struct Trouble {
 /// The operations of a chat service that approvals need.
 pub(crate) trait Board: Send + Sync + 'static {
     /// Posts a message and returns its location, in the format that [`Self::edit`] accepts.
-    fn post(&self, message: &Message) -> impl Future<Output = Result<String, Trouble>> + Send;
+    fn post(
+        &self,
+        message: &Message,
+    ) -> impl Future<Output = Result<String, MessageRejection>> + Send;
 
     /// Replaces the contents of a posted message.
     fn edit(
         &self,
         place: &str,
         message: &Message,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send;
+    ) -> impl Future<Output = Result<(), MessageRejection>> + Send;
 
     /// Sends a notice only to the user who pressed a button. `to` identifies the user for the
     /// service.
-    fn tell(&self, to: &str, text: &str) -> impl Future<Output = Result<(), Trouble>> + Send;
+    fn tell(
+        &self,
+        to: &str,
+        text: &str,
+    ) -> impl Future<Output = Result<(), MessageRejection>> + Send;
 }
 
 /// A button press and its result.
@@ -124,7 +131,7 @@ struct Note {
 
 /// Submits button presses. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Presses {
+pub(crate) struct PressSubmitter {
     gateway: Gateway,
     notes: mpsc::Sender<Note>,
 }
@@ -133,7 +140,7 @@ pub(crate) struct Presses {
 #[derive(Debug)]
 pub(crate) struct Notes(mpsc::Receiver<Note>);
 
-impl Presses {
+impl PressSubmitter {
     /// Creates the submitter of button presses and the receiver of their results.
     pub(crate) fn new(gateway: Gateway) -> (Self, Notes) {
         let (notes, receiver) = mpsc::channel(APPROVAL_NOTES_WAITING_MAX);
@@ -148,9 +155,9 @@ impl Presses {
     pub(crate) async fn press(
         &self,
         reply_timeout: Duration,
-        pressed: Pressed,
+        pressed: ButtonPress,
     ) -> Result<(), EventRefused> {
-        let Pressed { press, place, to } = pressed;
+        let ButtonPress { press, place, to } = pressed;
         let (approval_id, decision) = (press.approval_id.clone(), press.decision);
         let verdict = self.gateway.press_within(reply_timeout, press).await?;
         tracing::info!(
@@ -174,26 +181,29 @@ impl Presses {
 }
 
 /// Result of an action.
-enum Done {
+enum ApprovalActionResult {
     Posted(ApprovalId, String),
     Edited(String),
     Told,
-    Failed(Work, Trouble),
+    Failed(ApprovalAction, MessageRejection),
 }
 
-async fn perform<B: Board>(board: Arc<B>, work: Work) -> Done {
+async fn perform<B: Board>(board: Arc<B>, work: ApprovalAction) -> ApprovalActionResult {
     let result = match &work {
-        Work::Post(id, message) => {
+        ApprovalAction::Post(id, message) => {
             let posted = board.post(message).await;
-            posted.map(|place| Done::Posted(id.clone(), place))
+            posted.map(|place| ApprovalActionResult::Posted(id.clone(), place))
         }
-        Work::Edit(place, message) => {
+        ApprovalAction::Edit(place, message) => {
             let edited = board.edit(place, message).await;
-            edited.map(|()| Done::Edited(place.clone()))
+            edited.map(|()| ApprovalActionResult::Edited(place.clone()))
         }
-        Work::Tell(to, text) => board.tell(to, text).await.map(|()| Done::Told),
+        ApprovalAction::Tell(to, text) => board
+            .tell(to, text)
+            .await
+            .map(|()| ApprovalActionResult::Told),
     };
-    result.unwrap_or_else(|trouble| Done::Failed(work, trouble))
+    result.unwrap_or_else(|trouble| ApprovalActionResult::Failed(work, trouble))
 }
 
 /// Shows the waiting calls until `stop`.
@@ -234,11 +244,11 @@ async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes): N
             done = doing.as_mut(), if is_busy => {
                 is_busy = false;
                 match done {
-                    Done::Told => {}
-                    Done::Failed(Work::Tell(..), trouble) => {
+                    ApprovalActionResult::Told => {}
+                    ApprovalActionResult::Failed(ApprovalAction::Tell(..), trouble) => {
                         tracing::debug!(reason = trouble.reason, "failed to notify the user who pressed a button");
                     }
-                    Done::Failed(work, trouble) => {
+                    ApprovalActionResult::Failed(work, trouble) => {
                         let gives_up = desk.failed(&work, trouble.is_final);
                         tracing::warn!(
                             reason = trouble.reason,
@@ -254,12 +264,12 @@ async fn show_all<B: Board>(board: Arc<B>, gateway: Gateway, Notes(mut notes): N
                             open_at = Instant::now() + least.max(pause(failures));
                         }
                     }
-                    Done::Posted(id, place) => {
+                    ApprovalActionResult::Posted(id, place) => {
                         failures = 0;
                         desk.posted(&id, place);
                         keep(&gateway, &desk).await;
                     }
-                    Done::Edited(place) => {
+                    ApprovalActionResult::Edited(place) => {
                         failures = 0;
                         desk.edited(&place);
                         keep(&gateway, &desk).await;
@@ -276,11 +286,11 @@ fn pause(failures: u32) -> Duration {
 }
 
 /// Loads the messages posted by earlier processes; retries until it succeeds.
-async fn remembered(gateway: &Gateway) -> Desk {
+async fn remembered(gateway: &Gateway) -> ApprovalPoller {
     let mut failures = 0_u32;
     loop {
         match gateway.state().await {
-            Ok(state) => return Desk::of(state.as_deref()),
+            Ok(state) => return ApprovalPoller::of(state.as_deref()),
             Err(reason) => {
                 tracing::warn!(reason, "failed to read the shown tool calls; retrying");
                 failures = failures.saturating_add(1);
@@ -291,7 +301,7 @@ async fn remembered(gateway: &Gateway) -> Desk {
 }
 
 /// Stores the locations of the messages. Without them, the next process posts the calls again.
-async fn keep(gateway: &Gateway, desk: &Desk) {
+async fn keep(gateway: &Gateway, desk: &ApprovalPoller) {
     let kept = match to_raw_value(&desk.kept()) {
         Ok(raw) => gateway.keep(raw).await,
         Err(error) => Err(error.to_string()),

@@ -24,9 +24,9 @@ impl Default for CallClock {
 
 /// Guard that pauses the clock.
 #[derive(Debug)]
-pub(crate) struct Held(CallClock);
+pub(crate) struct ClockPauseGuard(CallClock);
 
-impl Drop for Held {
+impl Drop for ClockPauseGuard {
     fn drop(&mut self) {
         let holders = &self.0.holders;
         holders.send_modify(|count| *count = count.saturating_sub(1));
@@ -35,26 +35,26 @@ impl Drop for Held {
 
 /// The time limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimeIsUp;
+pub(crate) struct DeadlineExceeded;
 
 impl CallClock {
     /// Pauses the clock until the returned guard is dropped.
-    pub(crate) fn hold(&self) -> Held {
+    pub(crate) fn hold(&self) -> ClockPauseGuard {
         self.holders
             .send_modify(|count| *count = count.saturating_add(1));
-        Held(self.clone())
+        ClockPauseGuard(self.clone())
     }
 
     /// Waits for `future`, for at most `limit` on this clock.
     ///
     /// # Errors
     ///
-    /// [`TimeIsUp`] if `future` did not complete in time.
+    /// [`DeadlineExceeded`] if `future` did not complete in time.
     pub(crate) async fn timeout<F: Future>(
         &self,
         limit: Duration,
         future: F,
-    ) -> Result<F::Output, TimeIsUp> {
+    ) -> Result<F::Output, DeadlineExceeded> {
         let mut future = std::pin::pin!(future);
         let mut holders = self.holders.subscribe();
         let mut left = limit;
@@ -69,7 +69,7 @@ impl CallClock {
             };
             tokio::select! {
                 output = &mut future => return Ok(output),
-                () = passing => return Err(TimeIsUp),
+                () = passing => return Err(DeadlineExceeded),
                 // The sender lives as long as this clock.
                 _ = holders.changed() => {}
             }
@@ -91,7 +91,7 @@ mod tests {
         let clock = CallClock::default();
         let began = Instant::now();
         let never = std::future::pending::<()>();
-        assert_eq!(clock.timeout(LIMIT, never).await, Err(TimeIsUp));
+        assert_eq!(clock.timeout(LIMIT, never).await, Err(DeadlineExceeded));
         assert_eq!(Instant::now() - began, LIMIT);
         assert_eq!(clock.timeout(LIMIT, async { 7 }).await, Ok(7));
     }
@@ -112,7 +112,7 @@ mod tests {
         };
         let waiting = clock.timeout(LIMIT, std::future::pending::<()>());
         tokio::select! {
-            late = waiting => assert_eq!(late, Err(TimeIsUp)),
+            late = waiting => assert_eq!(late, Err(DeadlineExceeded)),
             () = holding => {}
         }
         assert_eq!(Instant::now() - began, Duration::from_secs(210));

@@ -11,27 +11,27 @@ use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallPiece, CallResult,
 };
 use goondan_protocol::envelope::{Address, MessageError};
-use goondan_protocol::ipc::{Head, ToOrchestrator};
+use goondan_protocol::ipc::{EnvelopeHeader, ToOrchestrator};
 use goondan_protocol::limits::MAX_FRAME_BYTES;
 use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::call_clock::{CallClock, TimeIsUp};
+use crate::call_clock::{CallClock, DeadlineExceeded};
 
 /// Bytes of a frame reserved for the fields around a result.
 const ENVELOPE_BYTES: usize = 64 * 1024;
 
 /// Result of a call.
-pub(crate) type Outcome = Result<Box<RawValue>, CallError>;
+pub(crate) type RawCallResult = Result<Box<RawValue>, CallError>;
 
 /// Performs calls: the outgoing side of a connector.
 pub(crate) trait CallHandler: Send + Sync {
     /// Performs one call. Dropping the future cancels it.
     ///
     /// An error is `retryable` only if the call had no effect.
-    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome>;
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult>;
 }
 
 /// Sender of partial results before the final result.
@@ -76,7 +76,7 @@ struct FrameSender {
 
 impl FrameSender {
     async fn send(&self, message: &ToOrchestrator) {
-        let head = Head::new(self.me.clone(), Address::Orchestrator);
+        let head = EnvelopeHeader::new(self.me.clone(), Address::Orchestrator);
         match message.to_frame(&head) {
             // The writer ends only with the connection to the orchestrator.
             Ok(frame) => drop(self.frames.send(frame).await),
@@ -146,7 +146,7 @@ impl Calls {
                     CallErrorCode::Internal,
                     "the connector failed; see its log",
                 )),
-                Err(TimeIsUp) => Err(CallError::new(
+                Err(DeadlineExceeded) => Err(CallError::new(
                     CallErrorCode::TimedOut,
                     format!("no answer within {deadline_ms} ms"),
                 )),
@@ -181,7 +181,7 @@ fn no_calls(me: &Address) -> CallError {
     CallError::new(CallErrorCode::NotFound, format!("`{me}` makes no calls"))
 }
 
-fn fitting(value: Box<RawValue>) -> Outcome {
+fn fitting(value: Box<RawValue>) -> RawCallResult {
     let bytes = value.get().len();
     if bytes + ENVELOPE_BYTES > MAX_FRAME_BYTES {
         let message = format!("the result has {bytes} bytes, more than a frame carries");
@@ -202,7 +202,7 @@ mod tests {
     struct Echo;
 
     impl CallHandler for Echo {
-        fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
+        fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
             async move {
                 assert_ne!(call.method, "panic");
                 if call.method == "hang" {

@@ -23,7 +23,7 @@ const RELAY_TO: &str = "relay-to";
 
 /// Action to perform.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum ProcessMode {
     /// Run as a connector.
     Serve,
     /// Turn into this program, which ends together with its parent.
@@ -37,37 +37,37 @@ pub(crate) enum Start {
 }
 
 /// Parses the arguments after the program's name, and the value of [`IPC_FD_VAR`].
-pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
+pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> ProcessMode {
     if let (sandbox, [flag, program @ ..]) = out_of_words(arguments)
         && flag == BECOME
     {
-        return Start::Become(sandbox, program.to_vec());
+        return ProcessMode::Become(sandbox, program.to_vec());
     }
     if let [command, file] = arguments
         && command == RELAY_TO
     {
-        return Start::Relay(file.into());
+        return ProcessMode::Relay(file.into());
     }
     match arguments.first() {
-        Some(argument) if argument == RELAY_TO => Start::Misused(format!(
+        Some(argument) if argument == RELAY_TO => ProcessMode::Misused(format!(
             "{BINARY_NAME}: `{RELAY_TO}` takes one file\nhint: `{BINARY_NAME} {RELAY_TO} relay.json`\n"
         )),
         Some(argument) if argument == "--version" || argument == "-V" => {
-            Start::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
+            ProcessMode::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
         }
-        Some(argument) if argument == "--help" || argument == "-h" => Start::Tell(help()),
-        Some(argument) => Start::Misused(format!(
+        Some(argument) if argument == "--help" || argument == "-h" => ProcessMode::Tell(help()),
+        Some(argument) => ProcessMode::Misused(format!(
             "{BINARY_NAME}: unknown argument `{}`\nhint: it takes no arguments; see `{BINARY_NAME} --help`\n",
             argument.display()
         )),
         None => match ipc_fd {
-            Some(fd) if fd == IPC_FD => Start::Serve,
-            Some(fd) => Start::Misused(format!(
+            Some(fd) if fd == IPC_FD => ProcessMode::Serve,
+            Some(fd) => ProcessMode::Misused(format!(
                 "{BINARY_NAME}: {IPC_FD_VAR} is `{}`, and only `{IPC_FD}` (stdin) is understood\n\
                  hint: this process and its orchestrator are different builds\n",
                 fd.display()
             )),
-            None => Start::Misused(format!(
+            None => ProcessMode::Misused(format!(
                 "{BINARY_NAME} is started by goondan-orchestrator, not by hand: {IPC_FD_VAR} is not set\n\
                  hint: `gdn run` starts the daemon, which starts a connector for each Connection\n"
             )),
@@ -94,14 +94,14 @@ fn help() -> String {
 mod tests {
     use super::*;
 
-    fn start(arguments: &[&str], ipc_fd: Option<&str>) -> Start {
+    fn start(arguments: &[&str], ipc_fd: Option<&str>) -> ProcessMode {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         read(&arguments, ipc_fd.map(OsStr::new))
     }
 
     #[test]
     fn only_the_orchestrators_way_of_starting_serves() {
-        assert_eq!(start(&[], Some("0")), Start::Serve);
+        assert_eq!(start(&[], Some("0")), ProcessMode::Serve);
         for (arguments, ipc_fd, said) in [
             (&[][..], None, "started by goondan-orchestrator"),
             (&[], Some("3"), "different builds"),
@@ -113,7 +113,7 @@ mod tests {
             ),
         ] {
             match start(arguments, ipc_fd) {
-                Start::Misused(text) => assert!(text.contains(said), "{text}"),
+                ProcessMode::Misused(text) => assert!(text.contains(said), "{text}"),
                 other => panic!("{arguments:?} {ipc_fd:?} gave {other:?}"),
             }
         }
@@ -121,18 +121,22 @@ mod tests {
 
     #[test]
     fn a_relay_takes_one_file() {
-        let relay = Start::Relay("relay.json".into());
+        let relay = ProcessMode::Relay("relay.json".into());
         assert_eq!(start(&["relay-to", "relay.json"], None), relay);
         for arguments in [&["relay-to"][..], &["relay-to", "a", "b"]] {
             let misused = start(arguments, None);
-            assert!(matches!(misused, Start::Misused(text) if text.contains("takes one file")));
+            assert!(
+                matches!(misused, ProcessMode::Misused(text) if text.contains("takes one file"))
+            );
         }
     }
 
     #[test]
     fn version_and_help_need_no_orchestrator() {
         let version = format!("goondan-connector-process {GOONDAN_VERSION}\n");
-        assert_eq!(start(&["--version"], None), Start::Tell(version));
-        assert!(matches!(start(&["-h"], None), Start::Tell(text) if text.contains("Exit codes")));
+        assert_eq!(start(&["--version"], None), ProcessMode::Tell(version));
+        assert!(
+            matches!(start(&["-h"], None), ProcessMode::Tell(text) if text.contains("Exit codes"))
+        );
     }
 }

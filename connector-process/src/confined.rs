@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitCode, ExitStatus};
 
-use goondan_confinement::{Entered, Sandbox};
+use goondan_confinement::{Sandbox, SandboxEntry};
 use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
@@ -50,8 +50,8 @@ fn become_it(sandbox: Option<&Sandbox>, command: &[OsString]) -> Result<ExitCode
         }
     }
     match sandbox.map(Sandbox::enter) {
-        None | Some(Ok(Entered::Inside)) => {}
-        Some(Ok(Entered::Ended(status))) => return Ok(code_of(status)),
+        None | Some(Ok(SandboxEntry::Inside)) => {}
+        Some(Ok(SandboxEntry::Ended(status))) => return Ok(code_of(status)),
         Some(Err(error)) => return Err(error.to_string()),
     }
     let (program, arguments) = command

@@ -8,22 +8,22 @@ use goondan_protocol::version::GOONDAN_VERSION;
 use tokio_util::sync::CancellationToken;
 
 use crate::BUILTINS;
-use crate::egress::Doors;
+use crate::egress::ProxySockets;
 use crate::gateway::Gateway;
-use crate::link::Role;
-use crate::listener::{self, Service};
+use crate::link::ConnectorRole;
+use crate::listener::{self, InboundService};
 use crate::model;
-use crate::oauth::Asker;
+use crate::oauth::OAuthRequester;
 use crate::program::Program;
 
 /// Creates a connector from an assignment with valid settings and secrets, or returns the reason
 /// for failure.
-pub(crate) type Make = fn(&ConnectorAssignment) -> Result<Ready, String>;
+pub(crate) type ConnectorFactory = fn(&ConnectorAssignment) -> Result<Ready, String>;
 
 /// A connector that is ready to run until it is stopped.
-pub(crate) struct Ready(Box<dyn FnOnce(Gateway, CancellationToken) -> Work + Send>);
+pub(crate) struct Ready(Box<dyn FnOnce(Gateway, CancellationToken) -> ConnectorTask + Send>);
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type ConnectorTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Ready {
     /// Creates a connector that stops when intake from outside ends. Later calls still go to the
@@ -45,7 +45,7 @@ impl Ready {
     }
 
     /// Creates a connector that serves HTTP requests.
-    pub(crate) fn to_listen(service: impl Service + 'static) -> Self {
+    pub(crate) fn to_listen(service: impl InboundService + 'static) -> Self {
         let service = std::sync::Arc::new(service);
         Self::to(|gateway, intake_over| listener::run(service, gateway, intake_over))
     }
@@ -54,9 +54,9 @@ impl Ready {
 /// Runs the assigned connector until `stop`. A connector that cannot run is parked with the reason;
 /// `fault` is set if the process could not be set up.
 pub(crate) async fn run(
-    role: Role,
+    role: ConnectorRole,
     fault: Option<String>,
-    doors: Doors,
+    doors: ProxySockets,
     gateway: Gateway,
     stop: CancellationToken,
 ) {
@@ -67,14 +67,14 @@ pub(crate) async fn run(
         return doors.serve(gateway, stop).await;
     }
     let reason = match role {
-        Role::Connection(assignment) => match open(&assignment) {
+        ConnectorRole::Connection(assignment) => match open(&assignment) {
             Ok(Ready(work)) => {
                 drop(assignment);
                 return work(gateway, stop).await;
             }
             Err(reason) => reason,
         },
-        Role::Model(assignment) => match model::run(&assignment, &gateway, &stop).await {
+        ConnectorRole::Model(assignment) => match model::run(&assignment, &gateway, &stop).await {
             Ok(()) => return,
             Err(reason) => reason,
         },
@@ -100,7 +100,7 @@ fn open(assignment: &ConnectorAssignment) -> Result<Ready, String> {
     } = assignment;
     let name = connector.as_str();
     if name == OAUTH {
-        let asker = Asker::new()?;
+        let asker = OAuthRequester::new()?;
         return Ok(Ready::to(|gateway, stop| asker.run(gateway, stop)));
     }
     let Some(described) = goondan_connectors::find(name) else {

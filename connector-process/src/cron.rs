@@ -28,12 +28,12 @@ const EVENT_NAME: &str = "tick";
 #[derive(Debug)]
 pub(crate) struct Cron {
     connection: ConnectionName,
-    schedules: Vec<Entry>,
+    schedules: Vec<CronJob>,
 }
 
 /// One schedule and its text.
 #[derive(Debug)]
-struct Entry {
+struct CronJob {
     name: String,
     schedule: Schedule,
     input: String,
@@ -49,7 +49,7 @@ impl Cron {
     pub(crate) fn new(connection: &ConnectionName, config: &JsonObject) -> Result<Self, String> {
         let values = Values::of("cron", config);
         let schedules = values.list("schedules");
-        let schedules: Result<_, _> = schedules.iter().map(Entry::new).collect();
+        let schedules: Result<_, _> = schedules.iter().map(CronJob::new).collect();
         Ok(Self {
             connection: connection.clone(),
             schedules: schedules?,
@@ -58,7 +58,7 @@ impl Cron {
 
     /// Submits due occurrences until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
-        let mut work = Work {
+        let mut work = CronRun {
             cron: &self,
             gateway: &gateway,
             ledgers: None,
@@ -77,7 +77,7 @@ impl Cron {
     }
 }
 
-impl Entry {
+impl CronJob {
     fn new(values: &Values<'_>) -> Result<Self, String> {
         let text = |name| values.text(name).unwrap_or_default();
         let catch_up = match text("catchUp") {
@@ -96,7 +96,7 @@ impl Entry {
 }
 
 /// State of one run.
-struct Work<'a> {
+struct CronRun<'a> {
     cron: &'a Cron,
     gateway: &'a Gateway,
     /// Ledgers as last stored; `None` until they could be read.
@@ -105,7 +105,7 @@ struct Work<'a> {
     said: Option<(bool, String)>,
 }
 
-impl Work<'_> {
+impl CronRun<'_> {
     /// Checks the clock once and returns the time until the next check.
     async fn look(&mut self) -> Duration {
         let outcome = self.hand_in_what_is_due().await;
@@ -154,7 +154,7 @@ impl Work<'_> {
 
     async fn hand_in(
         &self,
-        entry: &Entry,
+        entry: &CronJob,
         ledgers: &mut Ledgers,
     ) -> Result<Option<Timestamp>, String> {
         let now = now();
@@ -199,7 +199,7 @@ impl Work<'_> {
     /// Stores a schedule's ledger. Ledgers of deleted schedules are dropped.
     async fn keep(
         &self,
-        entry: &Entry,
+        entry: &CronJob,
         ledgers: &mut Ledgers,
         ledger: Ledger,
     ) -> Result<(), String> {
@@ -239,7 +239,7 @@ fn now() -> Timestamp {
     Timestamp::from_unix_millis(i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
-impl Entry {
+impl CronJob {
     /// The event of one occurrence. The same occurrence always produces the same event.
     fn event(
         &self,

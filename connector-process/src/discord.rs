@@ -26,8 +26,8 @@ use self::interactions::Interactions;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
 use crate::listener::{
-    Answer, HttpEndpoint, Malformed, Meaning, NotSigned, Outbox, Received, Refusal, Service,
-    only_value,
+    DirectResponse, HttpEndpoint, InboundRequest, InboundService, MalformedRequest, Outbox,
+    RawRequest, RequestRejection, SignatureError, only_value,
 };
 use crate::payload::{
     event_id, instance_key, is_allowed, json, properties, required, text, with_older, written_to,
@@ -105,8 +105,8 @@ impl Discord {
         })
     }
 
-    fn check(&self, received: &Received<'_>) -> Result<(), NotSigned> {
-        let wrong = || NotSigned::Wrong {
+    fn check(&self, received: &RawRequest<'_>) -> Result<(), SignatureError> {
+        let wrong = || SignatureError::Wrong {
             header: SIGNATURE_HEADER,
         };
         let digits = only_value(received.headers, &SIGNATURE_HEADER)?;
@@ -119,26 +119,30 @@ impl Discord {
             .map_err(|_differs| wrong())
     }
 
-    fn to_meaning(&self, body: &Value) -> Result<Meaning, Malformed> {
+    fn to_meaning(&self, body: &Value) -> Result<InboundRequest, MalformedRequest> {
         // Long: builds all fields of an event, one after another.
         let kind = body.pointer("/type").and_then(Value::as_u64);
-        let (name, input) = match kind.ok_or(Malformed::NoField { field: "/type" })? {
-            PING => return Ok(Meaning::Answer(Answer::ok(json!({"type": PONG})))),
+        let (name, input) = match kind.ok_or(MalformedRequest::NoField { field: "/type" })? {
+            PING => {
+                return Ok(InboundRequest::Answer(DirectResponse::ok(
+                    json!({"type": PONG}),
+                )));
+            }
             AUTOCOMPLETE => {
                 let none = json!({"type": CHOICES, "data": {"choices": []}});
-                return Ok(Meaning::Answer(Answer::ok(none)));
+                return Ok(InboundRequest::Answer(DirectResponse::ok(none)));
             }
             COMMAND => ("command", command(body)?),
             COMPONENT => ("component", component(body)?),
             FORM => ("component", form(body)?),
             _ => {
-                return Ok(Meaning::Answer(only_for_them("Unknown command.")));
+                return Ok(InboundRequest::Answer(only_for_them("Unknown command.")));
             }
         };
         let id = required(body, "/id")?;
         let channel = required(body, "/channel_id")?;
         if !is_allowed(self.channels.as_deref(), channel) {
-            return Ok(Meaning::Answer(only_for_them(
+            return Ok(InboundRequest::Answer(only_for_them(
                 "This channel is not monitored.",
             )));
         }
@@ -151,7 +155,7 @@ impl Discord {
             .into_iter()
             .find_map(|pointer| body.pointer(pointer));
         let of_user = |field: &str| user.and_then(|user| user.get(field));
-        Ok(Meaning::Event(Box::new(ConnectorEvent {
+        Ok(InboundRequest::Event(Box::new(ConnectorEvent {
             id: Some(event_id(&format!("discord:{id}"))?),
             name: name.to_owned(),
             input,
@@ -191,7 +195,7 @@ impl Discord {
     }
 }
 
-impl Service for Discord {
+impl InboundService for Discord {
     fn http_endpoint(&self) -> &HttpEndpoint {
         &self.http_endpoint
     }
@@ -204,21 +208,21 @@ impl Service for Discord {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
     }
 
-    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+    fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
         self.check(received)?;
         let body = json(received.body)?;
         Ok(self.to_meaning(&body)?)
     }
 
-    fn on_accepted(&self, _accepted: &EventAccepted, _trace: TraceContext) -> Answer {
-        Answer::ok(json!({"type": DEFERRED}))
+    fn on_accepted(&self, _accepted: &EventAccepted, _trace: TraceContext) -> DirectResponse {
+        DirectResponse::ok(json!({"type": DEFERRED}))
     }
 
     /// Shows the orchestrator's refusal to the user, if it may be shown; Discord itself would only
     /// report that the application did not respond.
-    fn on_refused(&self, refusal: &Refusal) -> Answer {
+    fn on_refused(&self, refusal: &RequestRejection) -> DirectResponse {
         match refusal {
-            Refusal::ByOrchestrator(refused) => {
+            RequestRejection::ByOrchestrator(refused) => {
                 only_for_them(&format!("The request was refused: {}", refused.message))
             }
             other => crate::listener::refused(other),
@@ -227,12 +231,12 @@ impl Service for Discord {
 }
 
 /// A message visible only to the user who caused it.
-fn only_for_them(text: &str) -> Answer {
-    Answer::ok(json!({"type": MESSAGE, "data": {"content": text, "flags": EPHEMERAL}}))
+fn only_for_them(text: &str) -> DirectResponse {
+    DirectResponse::ok(json!({"type": MESSAGE, "data": {"content": text, "flags": EPHEMERAL}}))
 }
 
 /// `/name option: value, …`, or the text of the single option that is the input.
-fn command(body: &Value) -> Result<String, Malformed> {
+fn command(body: &Value) -> Result<String, MalformedRequest> {
     let mut words = format!("/{}", required(body, "/data/name")?);
     let mut options = body.pointer("/data/options").and_then(Value::as_array);
     let mut said = Vec::new();
@@ -262,7 +266,7 @@ fn command(body: &Value) -> Result<String, Malformed> {
 }
 
 /// A button, or the chosen items of a list.
-fn component(body: &Value) -> Result<String, Malformed> {
+fn component(body: &Value) -> Result<String, MalformedRequest> {
     let id = required(body, "/data/custom_id")?;
     let chosen = body.pointer("/data/values").and_then(Value::as_array);
     let chosen: Vec<&str> = chosen
@@ -278,7 +282,7 @@ fn component(body: &Value) -> Result<String, Malformed> {
 }
 
 /// The fields of a form.
-fn form(body: &Value) -> Result<String, Malformed> {
+fn form(body: &Value) -> Result<String, MalformedRequest> {
     let mut words = required(body, "/data/custom_id")?.to_owned();
     let rows = body.pointer("/data/components").and_then(Value::as_array);
     for row in rows.into_iter().flatten() {
@@ -311,7 +315,11 @@ mod tests {
         Discord::new(config.as_object().unwrap(), &BTreeMap::new()).unwrap()
     }
 
-    fn read(channels: &Value, body: &Value, spoil: bool) -> Result<Meaning, Refusal> {
+    fn read(
+        channels: &Value,
+        body: &Value,
+        spoil: bool,
+    ) -> Result<InboundRequest, RequestRejection> {
         let (body, time) = (body.to_string(), "1700000000");
         let signature = signing_key().sign(format!("{time}{body}").as_bytes());
         let mut headers = HeaderMap::new();
@@ -319,7 +327,7 @@ mod tests {
         headers.insert(SIGNATURE_HEADER, digits.parse().unwrap());
         let time = if spoil { "1700000001" } else { time };
         headers.insert(TIME_HEADER, time.parse().unwrap());
-        discord(channels).read(&Received {
+        discord(channels).read(&RawRequest {
             method: "POST",
             path: "/",
             remote: "127.0.0.1:5".parse().unwrap(),
@@ -331,7 +339,7 @@ mod tests {
 
     fn event(body: &Value) -> ConnectorEvent {
         match read(&json!(["c"]), body, false).unwrap() {
-            Meaning::Event(event) => *event,
+            InboundRequest::Event(event) => *event,
             other => panic!("{other:?}"),
         }
     }
@@ -344,11 +352,14 @@ mod tests {
     #[test]
     fn a_ping_is_answered_and_only_a_signed_one() {
         let found = read(&json!(["c"]), &json!({"type": 1}), false).unwrap();
-        assert_eq!(found, Meaning::Answer(Answer::ok(json!({"type": 1}))));
+        assert_eq!(
+            found,
+            InboundRequest::Answer(DirectResponse::ok(json!({"type": 1})))
+        );
         let spoilt = read(&json!(["c"]), &json!({"type": 1}), true);
         assert!(matches!(
             spoilt,
-            Err(Refusal::NotSigned(NotSigned::Wrong { .. }))
+            Err(RequestRejection::NotSigned(SignatureError::Wrong { .. }))
         ));
     }
 
@@ -395,11 +406,11 @@ mod tests {
     #[test]
     fn who_may_not_speak_is_told_so_alone() {
         let body = interaction(2, &json!({"name": "status"}));
-        let Meaning::Answer(answer) = read(&json!(["d"]), &body, false).unwrap() else {
+        let InboundRequest::Answer(answer) = read(&json!(["d"]), &body, false).unwrap() else {
             panic!("an event");
         };
         assert_eq!(answer.body["data"]["flags"], 64);
-        let refused = Refusal::ByOrchestrator(goondan_protocol::ipc::EventRefused {
+        let refused = RequestRejection::ByOrchestrator(goondan_protocol::ipc::EventRefused {
             code: goondan_protocol::ipc::RefusalCode::Overloaded,
             message: "too much".into(),
         });
@@ -407,7 +418,9 @@ mod tests {
         assert_eq!(answer.status, 200);
         assert!(answer.body.to_string().contains("too much"));
         assert_eq!(
-            discord(&json!(["c"])).on_refused(&Refusal::Busy).status,
+            discord(&json!(["c"]))
+                .on_refused(&RequestRejection::Busy)
+                .status,
             429
         );
     }

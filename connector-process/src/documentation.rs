@@ -1,7 +1,7 @@
 //! Checks the documentation pages of the connectors against their descriptions.
 
-use goondan_connectors::{Connector, Content, Setting};
-use goondan_protocol::field::Default;
+use goondan_connectors::{Connector, Setting, SettingType};
+use goondan_protocol::field::FieldDefault;
 
 /// The page of a connector: `docs/connectors/<name>.md`. The page of `webhook` is the overview.
 fn page(name: &str) -> &'static str {
@@ -51,19 +51,19 @@ fn note(shown: &'static str, name: &str) -> &'static str {
 fn check(page: &'static str, parent: &str, settings: &[Setting]) {
     for setting in settings {
         let name = format!("{parent}{}", setting.name);
-        if let Content::Map(inner) | Content::Named(inner) = setting.content {
+        if let SettingType::Map(inner) | SettingType::Named(inner) = setting.content {
             check(page, &format!("{name}."), inner);
         }
-        if matches!(setting.content, Content::Map(_)) {
+        if matches!(setting.content, SettingType::Map(_)) {
             continue;
         }
         let default = note(page, &name).to_ascii_lowercase();
         let expected = match setting.default {
             _ if setting.is_required => "required".to_owned(),
-            Some(Default::Text(text)) => format!("`{text}`"),
-            Some(Default::Number(number)) => format!("`{number}`"),
-            Some(Default::Truth(truth)) => format!("`{truth}`"),
-            Some(Default::Meaning(_)) | None => {
+            Some(FieldDefault::Text(text)) => format!("`{text}`"),
+            Some(FieldDefault::Number(number)) => format!("`{number}`"),
+            Some(FieldDefault::Truth(truth)) => format!("`{truth}`"),
+            Some(FieldDefault::Meaning(_)) | None => {
                 assert!(!default.starts_with('`'), "{name} has no default");
                 continue;
             }

@@ -10,7 +10,7 @@ use reqwest::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, H
 use serde_json::{Value, json};
 
 use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::service::{Broken, Failed, exchange_within};
+use crate::service::{ExchangeFailure, FailureContext, exchange_within};
 
 /// Fetches a file of at most `bytes_max`. Returns `{contentType, contentLength, etag,
 /// contentDisposition, base64}`.
@@ -23,7 +23,7 @@ pub(crate) async fn fetch(
     service: &str,
     bytes_max: u64,
 ) -> Result<Value, CallError> {
-    let failed = Failed {
+    let failed = FailureContext {
         service,
         is_repeatable: true,
     };
@@ -31,7 +31,7 @@ pub(crate) async fn fetch(
     let within = Duration::from_millis(SERVICE_TIMEOUT_MS);
     let answered = match exchange_within(request, within, bytes_max).await {
         Ok(answered) => answered,
-        Err(Broken::TooLong(_)) => {
+        Err(ExchangeFailure::TooLong(_)) => {
             let message = format!("the file has more than {bytes_max} bytes");
             return Err(CallError::new(CallErrorCode::TooLarge, message));
         }

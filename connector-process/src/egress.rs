@@ -36,23 +36,23 @@ use std::sync::Arc;
 use goondan_log::error_chain;
 use tokio_util::sync::CancellationToken;
 
-use self::door::Door;
+use self::door::ProxySocket;
 use crate::gateway::Gateway;
-use crate::link::Role;
+use crate::link::ConnectorRole;
 
 /// The sockets of an egress, created before its process confines itself; empty for any other
 /// connector.
-pub(crate) struct Doors(Result<Vec<Door>, String>);
+pub(crate) struct ProxySockets(Result<Vec<ProxySocket>, String>);
 
-impl Doors {
+impl ProxySockets {
     /// Creates the sockets that a role requires.
-    pub(crate) fn of(role: &Role) -> Self {
+    pub(crate) fn of(role: &ConnectorRole) -> Self {
         let doors = match role {
-            Role::Connection(assignment) => assignment.egress.as_slice(),
-            Role::Model(_) => &[],
+            ConnectorRole::Connection(assignment) => assignment.egress.as_slice(),
+            ConnectorRole::Model(_) => &[],
         };
         let opened = doors.iter().map(|door| {
-            Door::open(door).map_err(|error| {
+            ProxySocket::open(door).map_err(|error| {
                 let socket = door.socket.display();
                 format!("failed to create `{socket}`: {}", error_chain(&error))
             })

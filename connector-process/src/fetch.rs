@@ -19,7 +19,7 @@ use goondan_connectors::{AllowedHost, Values};
 use goondan_log::error_chain;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{Fetched, HTTP, Http, Service};
+use goondan_protocol::service::{FetchResult, HTTP, Http, ServiceSpec};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
@@ -28,9 +28,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
-use crate::http::{self, Forbidden, Resolver, may_reach};
+use crate::http::{self, ForbiddenAddress, Resolver, may_reach};
 use crate::limits::{REDIRECTS_MAX, SHOWN_HEADER_BYTES_MAX};
-use crate::service::Failed;
+use crate::service::FailureContext;
 use crate::service_api::{ServiceApi, outbox_of};
 
 /// Response headers shown to the model.
@@ -118,13 +118,13 @@ impl Fetcher {
         let address = host.trim_start_matches('[').trim_end_matches(']');
         match address.parse::<IpAddr>() {
             Ok(address) if !may_reach(address, self.allows_private) => {
-                refused(said(&Forbidden::at(host, address)))
+                refused(said(&ForbiddenAddress::at(host, address)))
             }
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    async fn fetch(&self, action: Http) -> Result<Fetched, CallError> {
+    async fn fetch(&self, action: Http) -> Result<FetchResult, CallError> {
         let Http::Fetch {
             method,
             url,
@@ -138,12 +138,12 @@ impl Fetcher {
         let mut method = Method::from_bytes(method.as_bytes())
             .map_err(|_none| invalid(format!("`{method}` is not a valid method")))?;
         let is_repeatable = matches!(method, Method::GET | Method::HEAD);
-        let mut request = Request {
+        let mut request = FetchRequest {
             url,
             headers: to_headers(&headers, body.is_some())?,
             body,
         };
-        let failed = Failed {
+        let failed = FailureContext {
             service: "the request",
             is_repeatable: false,
         };
@@ -178,7 +178,7 @@ impl Fetcher {
         }
     }
 
-    async fn send(&self, method: &Method, request: &Request) -> reqwest::Result<Response> {
+    async fn send(&self, method: &Method, request: &FetchRequest) -> reqwest::Result<Response> {
         let mut builder = self
             .client
             .request(method.clone(), request.url.clone())
@@ -189,7 +189,12 @@ impl Fetcher {
         builder.send().await
     }
 
-    async fn read(&self, mut response: Response, url: &Url, raw: bool) -> reqwest::Result<Fetched> {
+    async fn read(
+        &self,
+        mut response: Response,
+        url: &Url,
+        raw: bool,
+    ) -> reqwest::Result<FetchResult> {
         let mut body = Vec::new();
         let mut is_cut = false;
         while let Some(chunk) = response.chunk().await? {
@@ -217,7 +222,7 @@ impl Fetcher {
             let cut = format!("only the first {} bytes are shown", self.bytes_max);
             note = Some(note.map_or(cut.clone(), |note| format!("{note}; {cut}")));
         }
-        Ok(Fetched {
+        Ok(FetchResult {
             status: response.status().as_u16(),
             url: url.to_string(),
             headers: shown,
@@ -230,7 +235,7 @@ impl Fetcher {
 
 impl ServiceApi for Fetcher {
     type Action = Http;
-    const SERVICE: &'static Service = &HTTP;
+    const SERVICE: &'static ServiceSpec = &HTTP;
 
     // The method determines if the request can be repeated.
     async fn run(&self, action: Http, _is_idempotent: bool) -> Result<Value, CallError> {
@@ -245,13 +250,13 @@ impl ServiceApi for Fetcher {
 }
 
 /// An in-flight request.
-struct Request {
+struct FetchRequest {
     url: Url,
     headers: HeaderMap,
     body: Option<String>,
 }
 
-impl Request {
+impl FetchRequest {
     /// Follows a redirect.
     fn follow(&mut self, method: &mut Method, status: u16, next: Url) {
         let becomes_get = match status {
@@ -302,8 +307,8 @@ fn to_headers(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
 }
 
 /// Converts a failure without a response. Only the model retries.
-fn to_error(error: reqwest::Error, failed: Failed<'_>, is_repeatable: bool) -> CallError {
-    if let Some(forbidden) = Forbidden::of(&error) {
+fn to_error(error: reqwest::Error, failed: FailureContext<'_>, is_repeatable: bool) -> CallError {
+    if let Some(forbidden) = ForbiddenAddress::of(&error) {
         return CallError::new(CallErrorCode::Refused, said(forbidden));
     }
     let is_unsent = error.is_connect() || error.is_builder();
@@ -357,7 +362,7 @@ fn decoded(body: &[u8], content_type: &str) -> (String, Option<String>) {
 }
 
 /// Explains why a request is forbidden, and which setting allows it.
-fn said(forbidden: &Forbidden) -> String {
+fn said(forbidden: &ForbiddenAddress) -> String {
     if forbidden.is_private {
         format!("{forbidden}; `allowPrivate: true` of the Connection allows that")
     } else {
@@ -413,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_redirect_takes_no_password_to_another_host() {
-        let request = || Request {
+        let request = || FetchRequest {
             url: "https://a.org/1".parse().unwrap(),
             headers: to_headers(
                 &BTreeMap::from([("Authorization".into(), "x".into())]),

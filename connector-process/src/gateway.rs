@@ -28,7 +28,7 @@ use crate::calls::CallHandler;
 use crate::limits::{APPROVAL_NEWS_WAITING_MAX, REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
 
 /// The orchestrator's decision about an event.
-pub(crate) type Verdict = Result<EventAccepted, EventRefused>;
+pub(crate) type EventVerdict = Result<EventAccepted, EventRefused>;
 
 /// A connector's command to the session.
 pub(crate) enum SessionCommand {
@@ -49,7 +49,7 @@ pub(crate) enum SessionCommand {
     /// Request the daemon's metrics.
     Metrics(oneshot::Sender<Box<MetricsSnapshot>>),
     /// Subscribe to the tool calls that wait for a person.
-    Follow(FollowRequest),
+    Follow(ApprovalSubscription),
     /// Submit a button press.
     Press(PressRequest),
     /// Read or replace the stored state of the connection.
@@ -85,7 +85,7 @@ pub(crate) enum ApprovalNews {
 
 /// Subscription of a connection that shows waiting calls.
 #[derive(Debug)]
-pub(crate) struct FollowRequest {
+pub(crate) struct ApprovalSubscription {
     /// Calls that it already shows.
     pub(crate) known: Vec<ApprovalId>,
     /// Receiver of the notifications.
@@ -107,12 +107,12 @@ pub(crate) struct PersonRequest {
     /// The question and its call.
     pub(crate) ask: Box<QuestionAsk>,
     /// Receiver of the result.
-    pub(crate) answer: oneshot::Sender<Asked>,
+    pub(crate) answer: oneshot::Sender<UserQuestionResult>,
 }
 
 /// Result of a question to a person.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum UserQuestionResult {
     /// The answer.
     Answered(QuestionAnswered),
     /// The question will not be asked; the reason.
@@ -130,9 +130,9 @@ pub(crate) struct ReplyRequest {
 
 /// Withdraws the reply requests of waiters that are gone, also when the waiting future itself is
 /// dropped.
-struct Forgetting<'a>(&'a mpsc::Sender<SessionCommand>);
+struct ReplyCancelGuard<'a>(&'a mpsc::Sender<SessionCommand>);
 
-impl Drop for Forgetting<'_> {
+impl Drop for ReplyCancelGuard<'_> {
     fn drop(&mut self) {
         // If the queue is full, the next withdrawal covers this one.
         drop(self.0.try_send(SessionCommand::ForgetReplies));
@@ -159,7 +159,7 @@ pub(crate) struct Submission {
     /// Trace context in which it was received.
     pub(crate) trace: TraceContext,
     /// Receiver of the verdict; dropped once the client has gone.
-    pub(crate) verdict: oneshot::Sender<Verdict>,
+    pub(crate) verdict: oneshot::Sender<EventVerdict>,
 }
 
 /// A connector's handle to the orchestrator.
@@ -209,7 +209,7 @@ impl Gateway {
         reply_timeout: Duration,
         event: ConnectorEvent,
         trace: TraceContext,
-    ) -> Verdict {
+    ) -> EventVerdict {
         let (verdict, answer) = oneshot::channel();
         let submission = Submission {
             event: Box::new(event),
@@ -258,7 +258,7 @@ impl Gateway {
     /// The agent's reply to an event of this connection, once it is known. This may take as long as
     /// a turn; dropping the future cancels the request. `None` without a session.
     pub(crate) async fn reply(&self, asked: ReplyAwait) -> Option<Reply> {
-        let _forgetting = Forgetting(&self.commands);
+        let _forgetting = ReplyCancelGuard(&self.commands);
         // Declared later, so that it is dropped first and the request counts as abandoned.
         let (sender, answer) = oneshot::channel();
         let request = ReplyRequest {
@@ -277,7 +277,7 @@ impl Gateway {
         known: Vec<ApprovalId>,
     ) -> Option<mpsc::Receiver<ApprovalNews>> {
         let (news, receiver) = mpsc::channel(APPROVAL_NEWS_WAITING_MAX);
-        let request = SessionCommand::Follow(FollowRequest { known, news });
+        let request = SessionCommand::Follow(ApprovalSubscription { known, news });
         self.commands.send(request).await.ok()?;
         Some(receiver)
     }
@@ -350,13 +350,17 @@ impl Gateway {
 
     /// Asks a person and waits for the result; the orchestrator enforces the time limit. Canceling
     /// `given_up` withdraws the question.
-    pub(crate) async fn ask_person(&self, ask: QuestionAsk, given_up: CancellationToken) -> Asked {
+    pub(crate) async fn ask_person(
+        &self,
+        ask: QuestionAsk,
+        given_up: CancellationToken,
+    ) -> UserQuestionResult {
         let (sender, mut answer) = oneshot::channel();
         let question = PersonRequest {
             ask: Box::new(ask),
             answer: sender,
         };
-        let stopping = || Asked::Refused("the connector is stopping".to_owned());
+        let stopping = || UserQuestionResult::Refused("the connector is stopping".to_owned());
         if self
             .commands
             .send(SessionCommand::Person(question))
@@ -371,7 +375,7 @@ impl Gateway {
                 drop(answer);
                 // Without a session the question is withdrawn anyway.
                 drop(self.commands.send(SessionCommand::Withdraw).await);
-                Asked::Refused("the question was withdrawn".to_owned())
+                UserQuestionResult::Refused("the question was withdrawn".to_owned())
             }
         }
     }
@@ -413,8 +417,8 @@ impl Gateway {
     }
 
     /// Creates a reporter that works concurrently with other tasks.
-    pub(crate) fn telling(&self) -> Telling {
-        Telling {
+    pub(crate) fn telling(&self) -> StatusReporter {
+        StatusReporter {
             commands: self.commands.clone(),
             next: None,
             under_way: None,
@@ -432,14 +436,14 @@ impl Gateway {
 /// The session receives commands in order, each once the queue has capacity. A task that blocks on
 /// a report while it does not poll its own pending events would deadlock, because those events are
 /// next in the queue.
-pub(crate) struct Telling {
+pub(crate) struct StatusReporter {
     commands: mpsc::Sender<SessionCommand>,
     /// The latest status, while an earlier report still waits for capacity.
     next: Option<Status>,
     under_way: Option<BoxFuture<'static, ()>>,
 }
 
-impl Telling {
+impl StatusReporter {
     /// Reports a status: immediately if the queue has capacity, otherwise when [`Self::told`] is
     /// polled. Of several waiting statuses, only the latest is reported.
     pub(crate) fn tell(&mut self, status: Status) {

@@ -19,7 +19,8 @@ use self::own_mark::OWN_MARK;
 use crate::http;
 use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;
 use crate::listener::{
-    Answer, HttpEndpoint, Malformed, Meaning, Outbox, Received, Refusal, Service, SignatureCheck,
+    DirectResponse, HttpEndpoint, InboundRequest, InboundService, MalformedRequest, Outbox,
+    RawRequest, RequestRejection, SignatureCheck,
 };
 use crate::payload::{
     event_id, header, instance_key, is_allowed, json_or_form, older_properties, properties, text,
@@ -77,13 +78,19 @@ impl GitHub {
         })
     }
 
-    fn to_meaning(&self, received: &Received<'_>, body: &Value) -> Result<Meaning, Malformed> {
-        let ignored = |reason| Ok(Meaning::Answer(Answer::ignored(reason)));
+    fn to_meaning(
+        &self,
+        received: &RawRequest<'_>,
+        body: &Value,
+    ) -> Result<InboundRequest, MalformedRequest> {
+        let ignored = |reason| Ok(InboundRequest::Answer(DirectResponse::ignored(reason)));
         let name = header(received.headers, &EVENT_HEADER)?;
         let delivery = header(received.headers, &DELIVERY_HEADER)?;
         if name == "ping" {
             let zen = text(body, "/zen").unwrap_or_default();
-            return Ok(Meaning::Answer(Answer::ok(json!({"pong": zen}))));
+            return Ok(InboundRequest::Answer(DirectResponse::ok(
+                json!({"pong": zen}),
+            )));
         }
         let repository = text(body, "/repository/full_name");
         if !is_allowed(self.repositories.as_deref(), repository.unwrap_or_default()) {
@@ -132,7 +139,7 @@ impl GitHub {
             properties.insert("number".to_owned(), json!(number));
             metadata.insert("number".to_owned(), json!(number));
         }
-        Ok(Meaning::Event(Box::new(ConnectorEvent {
+        Ok(InboundRequest::Event(Box::new(ConnectorEvent {
             id: Some(event_id(delivery)?),
             name: name.to_owned(),
             input: texts::of(name, body),
@@ -160,7 +167,7 @@ fn number_of(body: &Value) -> Option<u64> {
     .find_map(|pointer| body.pointer(pointer)?.as_u64())
 }
 
-impl Service for GitHub {
+impl InboundService for GitHub {
     fn http_endpoint(&self) -> &HttpEndpoint {
         &self.http_endpoint
     }
@@ -169,7 +176,7 @@ impl Service for GitHub {
         self.api.as_ref().map(outbox_of)
     }
 
-    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+    fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
         self.check.check(received.headers, received.body)?;
         let body = json_or_form(received.headers, received.body)?;
         Ok(self.to_meaning(received, &body)?)
@@ -184,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    fn read(config: &Value, name: &str, body: &Value) -> Result<Meaning, Refusal> {
+    fn read(config: &Value, name: &str, body: &Value) -> Result<InboundRequest, RequestRejection> {
         let secrets = BTreeMap::from([("webhookSecret".to_owned(), "s".to_owned())]);
         let github = GitHub::new(config.as_object().unwrap(), &secrets).unwrap();
         let body = body.to_string();
@@ -195,7 +202,7 @@ mod tests {
         headers.insert(DELIVERY_HEADER, "d-1".parse().unwrap());
         let signature = format!("sha256={}", hex::encode(mac));
         headers.insert(SIGNATURE_HEADER, signature.parse().unwrap());
-        github.read(&Received {
+        github.read(&RawRequest {
             method: "POST",
             path: "/",
             remote: "127.0.0.1:5".parse().unwrap(),
@@ -207,7 +214,7 @@ mod tests {
 
     fn event(name: &str, body: &Value) -> ConnectorEvent {
         match read(&json!({}), name, body).unwrap() {
-            Meaning::Event(event) => *event,
+            InboundRequest::Event(event) => *event,
             other => panic!("{other:?}"),
         }
     }
@@ -252,7 +259,7 @@ mod tests {
     fn what_is_no_event_is_answered() {
         let answered = |config: Value, name, body: Value| match read(&config, name, &body).unwrap()
         {
-            Meaning::Answer(answer) => answer.body.to_string(),
+            InboundRequest::Answer(answer) => answer.body.to_string(),
             other => panic!("{other:?}"),
         };
         let ping = answered(

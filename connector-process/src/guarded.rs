@@ -4,9 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
-use goondan_confinement::{Allowed, Ground, find_program};
+use goondan_confinement::{ProgramContext, ProgramRights, find_program};
 use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
@@ -23,14 +23,14 @@ pub(crate) fn allowed(
     project_root: &Path,
     sandbox: &SandboxPolicy,
     egress: Option<&Path>,
-) -> Allowed {
-    let ground = Ground {
+) -> ProgramRights {
+    let ground = ProgramContext {
         project: project_root,
         work_dir: None,
         temporary: None,
         egress,
     };
-    Allowed::of(sandbox, &ground)
+    ProgramRights::of(sandbox, &ground)
 }
 
 /// Creates the command of a connection's program, in its sandbox and with piped standard streams.
@@ -42,7 +42,7 @@ pub(crate) fn allowed(
 pub(crate) fn command(
     words: &[OsString],
     project_root: &Path,
-    mut allowed: Allowed,
+    mut allowed: ProgramRights,
 ) -> std::io::Result<Command> {
     if allowed.policy.require != Level::Off {
         let path = allowed.path();
@@ -59,7 +59,9 @@ pub(crate) fn command(
         .args(allowed.in_words())
         .arg(BECOME)
         .args(words)
-        .current_dir(working_directory(Purpose::Connection { project_root }))
+        .current_dir(working_directory(ProcessPurpose::Connection {
+            project_root,
+        }))
         .env_clear()
         .envs(passed_on)
         // Nothing writes into the project at run time (`ROOT-2`).

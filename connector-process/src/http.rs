@@ -17,7 +17,7 @@ use crate::limits::SERVICE_CONNECT_TIMEOUT_MS;
 mod connect_timeout;
 mod reach;
 
-pub(crate) use reach::{Forbidden, Resolver, may_reach};
+pub(crate) use reach::{ForbiddenAddress, Resolver, may_reach};
 
 /// Idle connections per host that are kept for further requests.
 const IDLE_CONNECTIONS_MAX: usize = 16;

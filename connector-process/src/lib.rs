@@ -77,12 +77,12 @@ mod webhook;
 #[cfg(test)]
 mod documentation;
 
-use connector::{Make, Ready};
+use connector::{ConnectorFactory, Ready};
 
 pub use process::run;
 
 /// The built-in connectors, each with its constructor.
-static BUILTINS: [(&str, Make); 11] = [
+static BUILTINS: [(&str, ConnectorFactory); 11] = [
     ("webhook", |it| {
         webhook::Webhook::ready(&it.config, &it.secrets)
     }),

@@ -9,7 +9,7 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// Reads lines.
 #[derive(Debug)]
-pub(crate) struct Lines<R> {
+pub(crate) struct LineReader<R> {
     stream: R,
     read: BytesMut,
     /// Number of bytes of `read` known to contain no newline.
@@ -22,7 +22,7 @@ pub(crate) struct Lines<R> {
 
 /// A line without its newline, or a part of a line that is too long.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct ProgramLine {
     pub(crate) bytes: Bytes,
     /// Number of the part, from 1; `None` for a complete line.
     pub(crate) part: Option<u32>,
@@ -32,12 +32,12 @@ pub(crate) struct Line {
 
 /// The program output from which a line was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ProgramStream {
     Stdout,
     Stderr,
 }
 
-impl Source {
+impl ProgramStream {
     fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -46,7 +46,7 @@ impl Source {
     }
 }
 
-impl Line {
+impl ProgramLine {
     /// True if it is a complete line.
     pub(crate) fn is_whole(&self) -> bool {
         self.part.is_none()
@@ -58,7 +58,7 @@ impl Line {
     }
 
     /// Logs a program's output (`LOG-3`).
-    pub(crate) fn log(&self, source: Source) {
+    pub(crate) fn log(&self, source: ProgramStream) {
         let source = source.as_str();
         for part in text_parts(&String::from_utf8_lossy(&self.bytes)) {
             let split_part = part.number.or(self.part);
@@ -67,7 +67,7 @@ impl Line {
     }
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(crate) fn new(stream: R, bytes_max: usize) -> Self {
         Self {
             stream,
@@ -85,7 +85,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// # Errors
     ///
     /// An I/O error of the stream.
-    pub(crate) async fn next(&mut self) -> std::io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> std::io::Result<Option<ProgramLine>> {
         loop {
             if let Some(line) = self.take_line() {
                 return Ok(Some(line));
@@ -99,7 +99,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    fn take_line(&mut self) -> Option<Line> {
+    fn take_line(&mut self) -> Option<ProgramLine> {
         let unseen = self.read.get(self.searched..)?;
         match unseen.iter().position(|byte| *byte == b'\n') {
             Some(at) if self.searched + at <= self.bytes_max => {
@@ -120,7 +120,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 let bytes = self.read.split_to(whole.unwrap_or(self.bytes_max));
                 self.searched = 0;
                 self.parts = self.parts.saturating_add(1);
-                Some(Line {
+                Some(ProgramLine {
                     bytes: bytes.freeze(),
                     part: Some(self.parts),
                     is_end: false,
@@ -130,10 +130,10 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// Completes a line, or the last part of one.
-    fn end_of_line(&mut self, bytes: BytesMut) -> Line {
+    fn end_of_line(&mut self, bytes: BytesMut) -> ProgramLine {
         self.searched = 0;
         let before = std::mem::take(&mut self.parts);
-        Line {
+        ProgramLine {
             bytes: bytes.freeze(),
             part: (before > 0).then(|| before.saturating_add(1)),
             is_end: true,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     async fn lines(text: &str, bytes_max: usize) -> Vec<(String, Option<u32>)> {
-        let mut lines = Lines::new(text.as_bytes(), bytes_max);
+        let mut lines = LineReader::new(text.as_bytes(), bytes_max);
         let mut found = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             let text = String::from_utf8(line.bytes.to_vec()).unwrap();

@@ -13,7 +13,9 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::definition::{ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::frame::{FrameCodec, FrameError};
-use goondan_protocol::ipc::{Assignment, ChildRole, Head, Hello, ToConnector, ToOrchestrator};
+use goondan_protocol::ipc::{
+    Assignment, ChildRole, EnvelopeHeader, Hello, ToConnector, ToOrchestrator,
+};
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
 use goondan_protocol::version::{Version, VersionMismatch};
 use tokio::net::UnixStream;
@@ -21,9 +23,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 /// Frames from the orchestrator.
-pub(crate) type Incoming = FramedRead<OwnedReadHalf, FrameCodec>;
+pub(crate) type OrchestratorFrames = FramedRead<OwnedReadHalf, FrameCodec>;
 /// Frames to the orchestrator.
-pub(crate) type Outgoing = FramedWrite<OwnedWriteHalf, FrameCodec>;
+pub(crate) type OrchestratorSink = FramedWrite<OwnedWriteHalf, FrameCodec>;
 
 /// Error that ends the communication with the orchestrator. This process cannot recover from any
 /// such error.
@@ -74,14 +76,14 @@ pub(crate) enum LinkError {
 
 /// The role of this process.
 #[derive(Debug)]
-pub(crate) enum Role {
+pub(crate) enum ConnectorRole {
     /// The connector of a connection.
     Connection(ConnectorAssignment),
     /// The connector of a model.
     Model(ModelAssignment),
 }
 
-impl Role {
+impl ConnectorRole {
     /// The process's own address.
     pub(crate) fn address(&self) -> Address {
         match self {
@@ -97,12 +99,12 @@ impl Role {
 
 /// The socket, before the handshake.
 #[derive(Debug)]
-pub(crate) struct Link {
-    incoming: Incoming,
-    outgoing: Outgoing,
+pub(crate) struct OrchestratorSocket {
+    incoming: OrchestratorFrames,
+    outgoing: OrchestratorSink,
 }
 
-impl Link {
+impl OrchestratorSocket {
     /// Uses stdin as the socket. Requires a tokio runtime.
     ///
     /// # Errors
@@ -136,14 +138,14 @@ impl Link {
     pub(crate) async fn shake_hands(
         mut self,
         pid: u32,
-    ) -> Result<(Role, Incoming, Outgoing), LinkError> {
+    ) -> Result<(ConnectorRole, OrchestratorFrames, OrchestratorSink), LinkError> {
         let hello = ToOrchestrator::Hello(Hello {
             version: Version::current(),
             role: ChildRole::Connector,
             pid,
         });
         let frame = hello
-            .to_frame(&Head::new(Address::Child, Address::Orchestrator))
+            .to_frame(&EnvelopeHeader::new(Address::Child, Address::Orchestrator))
             .map_err(LinkError::CannotEncode)?;
         let exchange = async {
             self.outgoing
@@ -165,7 +167,7 @@ impl Link {
 /// # Errors
 ///
 /// [`LinkError::Closed`] at the end of the stream, [`LinkError::Read`] if reading fails.
-pub(crate) async fn next_frame(incoming: &mut Incoming) -> Result<Bytes, LinkError> {
+pub(crate) async fn next_frame(incoming: &mut OrchestratorFrames) -> Result<Bytes, LinkError> {
     match incoming.next().await {
         Some(Ok(frame)) => Ok(frame),
         Some(Err(error)) => Err(LinkError::Read(error)),
@@ -174,7 +176,7 @@ pub(crate) async fn next_frame(incoming: &mut Incoming) -> Result<Bytes, LinkErr
 }
 
 /// Parses the orchestrator's first frame.
-fn assignment_of(frame: &[u8]) -> Result<Role, LinkError> {
+fn assignment_of(frame: &[u8]) -> Result<ConnectorRole, LinkError> {
     let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
     // The version is checked first, because messages of another version may be unreadable.
     if let Some(version) = version_of(&envelope) {
@@ -182,8 +184,8 @@ fn assignment_of(frame: &[u8]) -> Result<Role, LinkError> {
     }
     match ToConnector::from_envelope(&envelope).map_err(LinkError::NotAMessage)? {
         ToConnector::Welcome(welcome) => match welcome.assignment {
-            Assignment::Connector(assignment) => Ok(Role::Connection(*assignment)),
-            Assignment::Model(assignment) => Ok(Role::Model(*assignment)),
+            Assignment::Connector(assignment) => Ok(ConnectorRole::Connection(*assignment)),
+            Assignment::Model(assignment) => Ok(ConnectorRole::Model(*assignment)),
             Assignment::Agent(_) | Assignment::Task(_) => Err(LinkError::NotAConnector),
         },
         other => Err(LinkError::OutOfTurn {
@@ -238,13 +240,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_orchestrator_that_stays_silent_or_goes_is_given_up() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let error = Link::over(ours).shake_hands(1).await.unwrap_err();
+        let error = OrchestratorSocket::over(ours)
+            .shake_hands(1)
+            .await
+            .unwrap_err();
         assert!(matches!(error, LinkError::NoWelcome), "{error}");
         drop(theirs);
 
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
-        let error = Link::over(ours).shake_hands(1).await.unwrap_err();
+        let error = OrchestratorSocket::over(ours)
+            .shake_hands(1)
+            .await
+            .unwrap_err();
         assert!(
             matches!(error, LinkError::Closed | LinkError::Write(_)),
             "{error}"

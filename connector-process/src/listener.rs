@@ -36,14 +36,16 @@ mod server;
 mod service;
 mod signature;
 
-pub(crate) use answer::{Answer, Refusal, refused};
-pub(crate) use bind::{Listening, open};
+pub(crate) use answer::{DirectResponse, RequestRejection, refused};
+pub(crate) use bind::{BoundListener, open};
 pub(crate) use callbacks::{CallbackWorker, Callbacks, ReplyTarget};
 pub(crate) use connection_limiter::{ConnectionLimiter, ConnectionPermit};
 pub(crate) use http_endpoint::HttpEndpoint;
-pub(crate) use malformed::Malformed;
+pub(crate) use malformed::MalformedRequest;
 pub(crate) use outbox::Outbox;
 pub(crate) use request::shortened;
 pub(crate) use server::run;
-pub(crate) use service::{Meaning, Page, PageFormat, Pressed, Received, Service};
-pub(crate) use signature::{NotSigned, SignatureCheck, only_value};
+pub(crate) use service::{
+    ButtonPress, InboundRequest, InboundService, PageFormat, RawRequest, StaticPage,
+};
+pub(crate) use signature::{SignatureCheck, SignatureError, only_value};

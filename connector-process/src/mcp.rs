@@ -42,10 +42,10 @@ mod requests;
 mod rounds;
 mod session;
 
-use actions::{Actions, Serving};
-use client::Client;
-use questions::{Asking, OpenCalls};
-use session::{NotStarted, Session};
+use actions::{Actions, RunningServer};
+use client::McpClientHandler;
+use questions::{OpenCalls, QuestionRelay};
+use session::{McpSession, ServerStartFailure};
 
 /// Address of a server.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl Mcp {
         // Long: handles one server after another, with all state that outlives each server.
         let (serving, server) = watch::channel(None);
         let calls = OpenCalls::default();
-        let asking = Asking::new(
+        let asking = QuestionRelay::new(
             gateway.clone(),
             calls.clone(),
             self.question_timeout,
@@ -162,7 +162,7 @@ impl Mcp {
                     let peer = session.peer();
                     // Waiting calls start as soon as the server is announced.
                     let introduction: Arc<str> = session.introduction().into();
-                    serving.send_replace(Some(Serving {
+                    serving.send_replace(Some(RunningServer {
                         peer,
                         client,
                         introduction: Arc::clone(&introduction),
@@ -220,11 +220,14 @@ impl Mcp {
     }
 
     /// Starts or connects to the server and negotiates the protocol.
-    async fn start(&self, asking: &Asking) -> Result<(Session, Client), NotStarted> {
+    async fn start(
+        &self,
+        asking: &QuestionRelay,
+    ) -> Result<(McpSession, McpClientHandler), ServerStartFailure> {
         match &self.address {
             ServerAddress::Http(config) => {
-                let client = Client::new(asking.clone());
-                let session = Session::over_http(&client, config).await?;
+                let client = McpClientHandler::new(asking.clone());
+                let session = McpSession::over_http(&client, config).await?;
                 Ok((session, client))
             }
             ServerAddress::Program {
@@ -234,10 +237,10 @@ impl Mcp {
                 sandbox,
                 egress,
             } => {
-                let client = Client::in_directory(asking.clone(), project_root);
+                let client = McpClientHandler::in_directory(asking.clone(), project_root);
                 let allowed = guarded::allowed(project_root, sandbox, egress.as_deref());
                 let session =
-                    Session::of_program(&client, command, env, project_root, allowed).await;
+                    McpSession::of_program(&client, command, env, project_root, allowed).await;
                 Ok((session?, client))
             }
         }

@@ -19,10 +19,13 @@ use tokio::sync::Mutex;
 
 use crate::gateway::Gateway;
 use crate::limits::METRICS_FRESH_MS;
-use crate::listener::{HttpEndpoint, Meaning, Page, PageFormat, Received, Refusal, Service};
+use crate::listener::{
+    HttpEndpoint, InboundRequest, InboundService, PageFormat, RawRequest, RequestRejection,
+    StaticPage,
+};
 
 /// The latest snapshot and its time.
-type Latest = Mutex<Option<(Instant, Texts)>>;
+type LatestSnapshot = Mutex<Option<(Instant, Texts)>>;
 
 /// One snapshot in both formats.
 #[derive(Debug, Clone)]
@@ -48,7 +51,7 @@ fn accepted(headers: &HeaderMap) -> PageFormat {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     http_endpoint: HttpEndpoint,
-    latest: Arc<Latest>,
+    latest: Arc<LatestSnapshot>,
 }
 
 impl Metrics {
@@ -60,7 +63,7 @@ impl Metrics {
     }
 }
 
-impl Service for Metrics {
+impl InboundService for Metrics {
     fn http_endpoint(&self) -> &HttpEndpoint {
         &self.http_endpoint
     }
@@ -77,29 +80,29 @@ impl Service for Metrics {
         "any client that can reach this address can read the project's names and its agents' usage"
     }
 
-    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
-        Ok(Meaning::Page(accepted(received.headers)))
+    fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
+        Ok(InboundRequest::Page(accepted(received.headers)))
     }
 
     fn page(
         &self,
         gateway: Gateway,
         format: PageFormat,
-    ) -> BoxFuture<'static, Result<Page, Refusal>> {
+    ) -> BoxFuture<'static, Result<StaticPage, RequestRejection>> {
         let latest = Arc::clone(&self.latest);
         async move {
             let texts = texts(&latest, &gateway).await.map_err(|message| {
-                Refusal::ByOrchestrator(EventRefused {
+                RequestRejection::ByOrchestrator(EventRefused {
                     code: RefusalCode::Unavailable,
                     message,
                 })
             })?;
             Ok(match format {
-                PageFormat::Usual => Page {
+                PageFormat::Usual => StaticPage {
                     content_type: open_metrics::CONTENT_TYPE,
                     text: texts.open_metrics,
                 },
-                PageFormat::Plain => Page {
+                PageFormat::Plain => StaticPage {
                     content_type: open_metrics::PROMETHEUS_CONTENT_TYPE,
                     text: texts.prometheus,
                 },
@@ -110,7 +113,7 @@ impl Service for Metrics {
 }
 
 /// The current texts. One request asks the daemon, and concurrent ones wait for its result.
-async fn texts(latest: &Latest, gateway: &Gateway) -> Result<Texts, String> {
+async fn texts(latest: &LatestSnapshot, gateway: &Gateway) -> Result<Texts, String> {
     let mut latest = latest.lock().await;
     if let Some((since, texts)) = latest.as_ref()
         && Instant::now() - *since < Duration::from_millis(METRICS_FRESH_MS)

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_clock::{Instant, timeout};
-use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallOrder, Completion};
+use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallOrder, CompletionRequest};
 use goondan_protocol::definition::{HostedModel, HostedProvider, ModelAssignment};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -22,11 +22,11 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::gateway::Gateway;
 use crate::http;
 use dialect::Dialect;
-use question::Question;
+use question::ChatRequest;
 use reply::Expectation;
 
 mod ahead;
@@ -122,20 +122,20 @@ fn keys_of(model: &HostedModel) -> Vec<(HeaderName, String)> {
 /// The body of a request, with the Model's extra fields, and the reader of its answer.
 fn exchange_of(
     model: &HostedModel,
-    question: &Question,
+    question: &ChatRequest,
 ) -> Result<(Value, Box<dyn Dialect>), String> {
     let (mut body, reader): (Value, Box<dyn Dialect>) = match model.provider {
         HostedProvider::Anthropic => {
             let body = anthropic::request(model, question)?;
-            (body, Box::<anthropic::Reader>::default())
+            (body, Box::<anthropic::AnthropicReader>::default())
         }
         HostedProvider::OpenAi => {
             let body = openai::request(model, question);
-            (body, Box::<openai::Reader>::default())
+            (body, Box::<openai::OpenAiReader>::default())
         }
         HostedProvider::Google => {
             let body = google::request(model, question);
-            (body, Box::<google::Reader>::default())
+            (body, Box::<google::GoogleReader>::default())
         }
     };
     if let Some(fields) = body.as_object_mut() {
@@ -152,7 +152,7 @@ fn exchange_of(
 }
 
 impl CallHandler for ModelCaller {
-    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let (model, client) = (Arc::clone(&self.model), self.client.clone());
         async move {
             let outcome = ask(&model, &client, &call, pieces).await;
@@ -168,16 +168,16 @@ async fn ask(
     client: &reqwest::Client,
     call: &CallOrder,
     pieces: Pieces,
-) -> Outcome {
+) -> RawCallResult {
     let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
     if call.method != COMPLETE {
         let message = format!("a model has no method `{}`", call.method);
         return Err(CallError::new(CallErrorCode::NotFound, message));
     }
-    let completion: Completion = serde_json::from_str(call.params.get())
+    let completion: CompletionRequest = serde_json::from_str(call.params.get())
         .map_err(|error| invalid(format!("failed to parse the request: {error}")))?;
     let until = Instant::now() + Duration::from_millis(model.timeouts.total_ms);
-    let question = Question::of(model, completion);
+    let question = ChatRequest::of(model, completion);
     let (body, reader) = exchange_of(model, &question).map_err(invalid)?;
     let url = url_of(model).map_err(|error| {
         invalid(format!("the address cannot be used: {error}"))

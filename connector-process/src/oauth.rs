@@ -30,8 +30,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::oauth::{
-    ClientAuth, DEVICE, FormRequest, METADATA, MetadataRequest, REGISTER, REVOKE, Refused,
-    RegisterRequest, Reply, TOKEN, form_encoded, url_encoded,
+    ClientAuth, DEVICE, FormRequest, METADATA, MetadataRequest, REGISTER, REVOKE, RegisterRequest,
+    Reply, TOKEN, TokenErrorResponse, form_encoded, url_encoded,
 };
 use goondan_protocol::secret::SecretValue;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -40,11 +40,11 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::OAUTH_DOCUMENT_BYTES_MAX;
-use crate::service::{Answered, Failed, exchange, exchange_within, masked};
+use crate::service::{FailureContext, HttpAnswer, exchange, exchange_within, masked};
 
 /// Form fields that are secret; errors may repeat the others.
 const SECRET_FIELDS: [&str; 5] = [
@@ -76,11 +76,11 @@ impl Clients {
 }
 
 /// Sends requests for the holder of the tokens.
-pub(crate) struct Asker {
+pub(crate) struct OAuthRequester {
     clients: Clients,
 }
 
-impl Asker {
+impl OAuthRequester {
     /// Creates the HTTP clients.
     ///
     /// # Errors
@@ -106,8 +106,8 @@ impl Asker {
     }
 }
 
-impl CallHandler for Asker {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+impl CallHandler for OAuthRequester {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let clients = self.clients.clone();
         async move {
             let timeout = Duration::from_millis(call.deadline_ms);
@@ -135,7 +135,7 @@ fn read<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
         .map_err(|_error| CallError::new(CallErrorCode::Invalid, "failed to read the request"))
 }
 
-fn to_raw<T: Serialize>(value: &T) -> Outcome {
+fn to_raw<T: Serialize>(value: &T) -> RawCallResult {
     to_raw_value(value).map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()))
 }
 
@@ -145,11 +145,11 @@ async fn ask_form<T: Serialize>(
     params: &RawValue,
     timeout: Duration,
     is_repeatable: bool,
-    read_reply: fn(&Answered) -> Option<Reply<T>>,
-) -> Outcome {
+    read_reply: fn(&HttpAnswer) -> Option<Reply<T>>,
+) -> RawCallResult {
     let request: FormRequest = read(params)?;
     let secrets = secrets_of(&request);
-    let failed = Failed {
+    let failed = FailureContext {
         service: "the authorization server",
         is_repeatable,
     };
@@ -162,7 +162,7 @@ async fn ask_form<T: Serialize>(
     };
     let answered = answered.map_err(mask)?;
     match read_reply(&answered) {
-        Some(Reply::Refused(refused)) => to_raw(&Reply::<T>::Refused(Refused {
+        Some(Reply::Refused(refused)) => to_raw(&Reply::<T>::Refused(TokenErrorResponse {
             error: masked(refused.error, &secrets),
             description: refused.description.map(|it| masked(it, &secrets)),
         })),
@@ -176,7 +176,7 @@ async fn ask_form<T: Serialize>(
             );
             let is_refusal = (300..500).contains(&answered.status) && answered.status != 429;
             if is_refusal {
-                return to_raw(&Reply::<T>::Refused(Refused {
+                return to_raw(&Reply::<T>::Refused(TokenErrorResponse {
                     error: format!("http_{}", answered.status),
                     description: Some(mask(error).message),
                 }));
@@ -191,9 +191,9 @@ async fn ask_form<T: Serialize>(
 }
 
 /// Registers an application. A second request would register a second one.
-async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> Outcome {
+async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> RawCallResult {
     let request: RegisterRequest = read(params)?;
-    let failed = Failed {
+    let failed = FailureContext {
         service: "the authorization server",
         is_repeatable: false,
     };

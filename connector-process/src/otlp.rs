@@ -19,7 +19,7 @@ use reqwest::{Client, Url};
 use serde_json::value::to_raw_value;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{
@@ -130,7 +130,7 @@ struct Exporter {
 }
 
 impl CallHandler for Exporter {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let (collector, stop) = (Arc::clone(&self.collector), self.stop.clone());
         async move {
             if call.method != EXPORT {

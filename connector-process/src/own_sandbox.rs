@@ -1,8 +1,8 @@
 //! Confines the connector's own process, as far as its programs allow (`SEC-3`).
 
-use goondan_protocol::ipc::Confined;
+use goondan_protocol::ipc::ConfinementReport;
 
-use crate::link::Role;
+use crate::link::ConnectorRole;
 
 /// Permanently restricts this process, which must still be single-threaded, and returns what the
 /// kernel enforces from now on.
@@ -11,18 +11,20 @@ use crate::link::Role;
 ///
 /// If the kernel does not enforce the restrictions it accepted.
 #[cfg(target_os = "linux")]
-pub(crate) fn enter(role: &Role) -> Result<Confined, goondan_confinement::EnforceError> {
+pub(crate) fn enter(
+    role: &ConnectorRole,
+) -> Result<ConfinementReport, goondan_confinement::EnforceError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
     let (programs, policy) = match role {
-        Role::Connection(assignment) => (assignment.programs(), policy_of(assignment)),
+        ConnectorRole::Connection(assignment) => (assignment.programs(), policy_of(assignment)),
         // It only talks to a server over the network and starts no programs.
-        Role::Model(_) => (None, goondan_confinement::SandboxPolicy::default()),
+        ConnectorRole::Model(_) => (None, goondan_confinement::SandboxPolicy::default()),
     };
     let sandbox = OwnSandbox::beside(programs);
     let egress_socket = match role {
-        Role::Connection(assignment) => assignment.egress_socket.as_deref(),
-        Role::Model(_) => None,
+        ConnectorRole::Connection(assignment) => assignment.egress_socket.as_deref(),
+        ConnectorRole::Model(_) => None,
     };
     let own = OwnPolicy::of_connector(sandbox, &policy);
     let held = own.reaching(egress_socket).enforce()?;
@@ -34,7 +36,7 @@ pub(crate) fn enter(role: &Role) -> Result<Confined, goondan_confinement::Enforc
             "the connector's process is only partially confined; run `gdn doctor` to see what this machine lacks"
         ),
     }
-    Ok(Confined {
+    Ok(ConfinementReport {
         rights: held.rights,
         lacks: held.lacks,
     })
@@ -68,8 +70,8 @@ fn policy_of(
 
 /// Only Linux can confine it.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn enter(_: &Role) -> Result<Confined, std::convert::Infallible> {
-    Ok(Confined {
+pub(crate) fn enter(_: &ConnectorRole) -> Result<ConfinementReport, std::convert::Infallible> {
+    Ok(ConfinementReport {
         rights: goondan_protocol::sandbox::Facts::new(),
         lacks: Some("the connector's own process is confined on Linux only".to_owned()),
     })

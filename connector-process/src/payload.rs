@@ -8,16 +8,16 @@ use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::Value;
 
 use crate::limits::PROPERTY_BYTES_MAX;
-use crate::listener::Malformed;
+use crate::listener::MalformedRequest;
 
 /// Parses a JSON body.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is not JSON.
-pub(crate) fn json(body: &[u8]) -> Result<Value, Malformed> {
-    let text = std::str::from_utf8(body).map_err(Malformed::NotText)?;
-    serde_json::from_str(text).map_err(Malformed::NotJson)
+/// [`MalformedRequest`] if it is not JSON.
+pub(crate) fn json(body: &[u8]) -> Result<Value, MalformedRequest> {
+    let text = std::str::from_utf8(body).map_err(MalformedRequest::NotText)?;
+    serde_json::from_str(text).map_err(MalformedRequest::NotJson)
 }
 
 /// True if the content type is a form.
@@ -34,11 +34,11 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is not text.
-pub(crate) fn form(body: &[u8]) -> Result<Value, Malformed> {
-    let text = std::str::from_utf8(body).map_err(Malformed::NotText)?;
-    let mut url =
-        reqwest::Url::parse("http://form").map_err(|_| Malformed::NoField { field: "payload" })?;
+/// [`MalformedRequest`] if it is not text.
+pub(crate) fn form(body: &[u8]) -> Result<Value, MalformedRequest> {
+    let text = std::str::from_utf8(body).map_err(MalformedRequest::NotText)?;
+    let mut url = reqwest::Url::parse("http://form")
+        .map_err(|_| MalformedRequest::NoField { field: "payload" })?;
     url.set_query(Some(text));
     let fields = url.query_pairs();
     let fields = fields.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())));
@@ -49,28 +49,35 @@ pub(crate) fn form(body: &[u8]) -> Result<Value, Malformed> {
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is neither.
-pub(crate) fn json_or_form(headers: &HeaderMap, body: &[u8]) -> Result<Value, Malformed> {
+/// [`MalformedRequest`] if it is neither.
+pub(crate) fn json_or_form(headers: &HeaderMap, body: &[u8]) -> Result<Value, MalformedRequest> {
     if !is_form(headers) {
         return json(body);
     }
     let form = form(body)?;
-    let payload = text(&form, "/payload").ok_or(Malformed::NoField { field: "payload" })?;
-    serde_json::from_str(payload).map_err(Malformed::NotJson)
+    let payload = text(&form, "/payload").ok_or(MalformedRequest::NoField { field: "payload" })?;
+    serde_json::from_str(payload).map_err(MalformedRequest::NotJson)
 }
 
 /// A required header.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is missing or not text.
-pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<&'h str, Malformed> {
-    let value = headers.get(name).ok_or_else(|| Malformed::NoHeader {
-        header: name.clone(),
-    })?;
-    value.to_str().map_err(|_not_text| Malformed::BadHeader {
-        header: name.clone(),
-    })
+/// [`MalformedRequest`] if it is missing or not text.
+pub(crate) fn header<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Result<&'h str, MalformedRequest> {
+    let value = headers
+        .get(name)
+        .ok_or_else(|| MalformedRequest::NoHeader {
+            header: name.clone(),
+        })?;
+    value
+        .to_str()
+        .map_err(|_not_text| MalformedRequest::BadHeader {
+            header: name.clone(),
+        })
 }
 
 /// The string at a JSON Pointer.
@@ -82,27 +89,30 @@ pub(crate) fn text<'v>(body: &'v Value, pointer: &str) -> Option<&'v str> {
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is missing or not a string.
-pub(crate) fn required<'v>(body: &'v Value, pointer: &'static str) -> Result<&'v str, Malformed> {
-    text(body, pointer).ok_or(Malformed::NoField { field: pointer })
+/// [`MalformedRequest`] if it is missing or not a string.
+pub(crate) fn required<'v>(
+    body: &'v Value,
+    pointer: &'static str,
+) -> Result<&'v str, MalformedRequest> {
+    text(body, pointer).ok_or(MalformedRequest::NoField { field: pointer })
 }
 
 /// Parses an event id.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is invalid.
-pub(crate) fn event_id(text: &str) -> Result<EventId, Malformed> {
-    EventId::new(text).map_err(Malformed::BadId)
+/// [`MalformedRequest`] if it is invalid.
+pub(crate) fn event_id(text: &str) -> Result<EventId, MalformedRequest> {
+    EventId::new(text).map_err(MalformedRequest::BadId)
 }
 
 /// Parses an instance key.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is invalid.
-pub(crate) fn instance_key(text: &str) -> Result<InstanceKey, Malformed> {
-    InstanceKey::new(text).map_err(Malformed::BadKey)
+/// [`MalformedRequest`] if it is invalid.
+pub(crate) fn instance_key(text: &str) -> Result<InstanceKey, MalformedRequest> {
+    InstanceKey::new(text).map_err(MalformedRequest::BadKey)
 }
 
 /// Properties for ingress rules: those that exist and are short.

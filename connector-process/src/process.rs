@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
+use goondan_log::{BufferedStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::trace::TraceId;
 use serde_json::{Value, json};
@@ -15,14 +15,14 @@ use tracing::Subscriber;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::command_line::{self, BINARY_NAME, Start};
+use crate::command_line::{self, BINARY_NAME, ProcessMode};
 use crate::confined;
-use crate::egress::Doors;
+use crate::egress::ProxySockets;
 use crate::http;
-use crate::link::{Link, LinkError, Role};
+use crate::link::{ConnectorRole, LinkError, OrchestratorSocket};
 use crate::own_sandbox;
 use crate::parent::die_with_parent;
-use crate::relay::far::{self, Settings};
+use crate::relay::far::{self, RelaySettings};
 use crate::session;
 
 /// Exit code: the orchestrator is gone or incompatible.
@@ -40,14 +40,16 @@ pub fn run() -> ExitCode {
     let ipc_fd = std::env::var_os(IPC_FD_VAR);
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match command_line::read(&arguments, ipc_fd.as_deref()) {
-        Start::Serve => serve(),
-        Start::Become(sandbox, command) => confined::become_program(sandbox.as_ref(), &command),
-        Start::Relay(file) => relay(&file),
-        Start::Tell(text) => {
+        ProcessMode::Serve => serve(),
+        ProcessMode::Become(sandbox, command) => {
+            confined::become_program(sandbox.as_ref(), &command)
+        }
+        ProcessMode::Relay(file) => relay(&file),
+        ProcessMode::Tell(text) => {
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::SUCCESS
         }
-        Start::Misused(text) => {
+        ProcessMode::Misused(text) => {
             drop(std::io::stderr().write_all(text.as_bytes()));
             ExitCode::from(EXIT_MISUSED)
         }
@@ -78,7 +80,7 @@ fn serve() -> ExitCode {
         trace_id,
         fields: Vec::new(),
     };
-    let stdout = HeldStdout::of_this_thread();
+    let stdout = BufferedStdout::of_this_thread();
     stdout.flush_at_panic();
     // Before the welcome, log lines cannot name the connection or model.
     let mut before_welcome = Some(tracing::subscriber::set_default(log(
@@ -88,7 +90,7 @@ fn serve() -> ExitCode {
 
     let result = prepare(stdout.clone()).and_then(|runtime| {
         let result = runtime.block_on(async {
-            let link = Link::from_stdin().map_err(ProcessError::Link)?;
+            let link = OrchestratorSocket::from_stdin().map_err(ProcessError::Link)?;
             let (role, incoming, outgoing) =
                 link.shake_hands(pid).await.map_err(ProcessError::Link)?;
             drop(before_welcome.take());
@@ -102,7 +104,7 @@ fn serve() -> ExitCode {
                 stdout.clone(),
             )));
             // Sockets are created first, because a confined process cannot create socket files.
-            let doors = Doors::of(&role);
+            let doors = ProxySockets::of(&role);
             let confined = own_sandbox::enter(&role).map_err(|error| {
                 format!("failed to confine this process: {}", error_chain(&error))
             });
@@ -138,7 +140,7 @@ fn relay(file: &Path) -> ExitCode {
         trace_id: TraceId::from_uuid(uuid::Uuid::now_v7()),
         fields: Vec::new(),
     };
-    let settings = match Settings::read(file) {
+    let settings = match RelaySettings::read(file) {
         Ok(settings) => settings,
         Err(why) => {
             let text = format!("{BINARY_NAME}: {why}\n");
@@ -146,7 +148,7 @@ fn relay(file: &Path) -> ExitCode {
             return ExitCode::from(EXIT_MISUSED);
         }
     };
-    let stdout = HeldStdout::of_this_thread();
+    let stdout = BufferedStdout::of_this_thread();
     stdout.flush_at_panic();
     // Fails only if a subscriber is already set, and only this place sets one.
     drop(tracing::subscriber::set_global_default(log(
@@ -182,14 +184,14 @@ enum ProcessError {
 
 /// Binds the process to its orchestrator and creates the runtime: one thread suffices for requests
 /// that mostly wait.
-fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
+fn prepare(stdout: BufferedStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
     die_with_parent().map_err(ProcessError::Setup)?;
     leave_signals_to_the_orchestrator().map_err(ProcessError::Setup)?;
     take_signals().map_err(ProcessError::Setup)?;
     runtime(stdout).map_err(ProcessError::Setup)
 }
 
-fn runtime(stdout: HeldStdout) -> std::io::Result<tokio::runtime::Runtime> {
+fn runtime(stdout: BufferedStdout) -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -216,7 +218,7 @@ fn leave_signals_to_the_orchestrator() -> std::io::Result<()> {
     Ok(())
 }
 
-fn log(identity: &Identity, stdout: HeldStdout) -> impl Subscriber + Send + Sync + use<> {
+fn log(identity: &Identity, stdout: BufferedStdout) -> impl Subscriber + Send + Sync + use<> {
     let level = std::env::var(LEVEL_VAR).ok();
     // The model library logs provider answers with keys and conversations. The errors of calls
     // report the relevant parts.
@@ -227,14 +229,14 @@ fn log(identity: &Identity, stdout: HeldStdout) -> impl Subscriber + Send + Sync
         .with(JsonLines::new(identity, stdout))
 }
 
-fn identity_fields(role: &Role) -> Vec<(&'static str, Value)> {
+fn identity_fields(role: &ConnectorRole) -> Vec<(&'static str, Value)> {
     let (workspace_id, kind, name) = match role {
-        Role::Connection(assignment) => (
+        ConnectorRole::Connection(assignment) => (
             &assignment.workspace_id,
             "connection",
             assignment.connection.as_str(),
         ),
-        Role::Model(assignment) => (
+        ConnectorRole::Model(assignment) => (
             &assignment.workspace_id,
             "model",
             assignment.model.name.as_str(),

@@ -27,7 +27,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::launch::Launch;
-use self::process::{End, Running};
+use self::process::{ProgramEnd, ProgramProcess};
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{
@@ -51,17 +51,17 @@ impl Program {
         let mut faults: u32 = 0;
         while !stop.is_cancelled() {
             let since = Instant::now();
-            let end = match Running::start(&self.0).await {
+            let end = match ProgramProcess::start(&self.0).await {
                 Ok(running) => running.run(&self.0, &gateway, &stop).await,
                 Err(end) => end,
             };
             let (reason, has_worked) = match end {
-                End::Stopped => return,
-                End::Failed { reason, has_worked } => {
+                ProgramEnd::Stopped => return,
+                ProgramEnd::Failed { reason, has_worked } => {
                     faults = 0;
                     (reason, has_worked)
                 }
-                End::NotStarted { reason } => {
+                ProgramEnd::NotStarted { reason } => {
                     faults = faults.saturating_add(1);
                     (reason, false)
                 }

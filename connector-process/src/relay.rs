@@ -46,36 +46,36 @@ use tokio_util::task::TaskTracker;
 
 use self::calls::RelayedCalls;
 use self::handshake::{decline, hear_hello, say_welcome};
-use self::near::Near;
-use self::pins::{Client, Fingerprint, client_of, server_config};
+use self::near::RelayContext;
+use self::pins::{Fingerprint, PinnedClient, client_of, server_config};
 use self::wire::{Wire, WireError};
 use crate::gateway::Gateway;
 use crate::limits::{
     ACCEPT_RETRY_MS, RELAY_HANDSHAKE_TIMEOUT_MS, RELAY_HANDSHAKES_MAX, RELAY_REFUSALS_INTERVAL_MS,
     RELAY_REFUSALS_TOLD,
 };
-use crate::listener::{self, ConnectionLimiter, ConnectionPermit, Listening};
+use crate::listener::{self, BoundListener, ConnectionLimiter, ConnectionPermit};
 
 /// The daemon's side of a relay.
 pub(crate) struct Relay {
     host: String,
     port: u16,
     acceptor: TlsAcceptor,
-    clients: Arc<[Client]>,
+    clients: Arc<[PinnedClient]>,
     /// The assignment that the other side must match.
     expected: ConnectorAssignment,
 }
 
 /// An authenticated client that has sent its hello.
-struct Arrived {
-    client: Client,
+struct AuthenticatedClient {
+    client: PinnedClient,
     address: SocketAddr,
     wire: Wire,
 }
 
 /// The connected client.
-struct Connected {
-    client: Client,
+struct ClientSession {
+    client: PinnedClient,
     cut: CancellationToken,
     /// Contains one task.
     serving: JoinSet<()>,
@@ -90,12 +90,12 @@ impl Relay {
     pub(crate) fn new(assignment: &ConnectorAssignment) -> Result<Self, String> {
         let values = Values::of("relay", &assignment.config);
         let clients = values.list("clients").into_iter().filter_map(|client| {
-            Some(Client {
+            Some(PinnedClient {
                 name: client.text("name")?.to_owned(),
                 fingerprint: Fingerprint::of_hex(client.text("fingerprint")?)?,
             })
         });
-        let clients: Vec<Client> = clients.collect();
+        let clients: Vec<PinnedClient> = clients.collect();
         let certificate = values.text("certificate").unwrap_or_default();
         let key = assignment.secrets.get("key").map_or("", String::as_str);
         let config = server_config((certificate, key), clients.clone())?;
@@ -127,13 +127,13 @@ impl Relay {
         let Some(listening) = listener::open(&self.host, self.port, &gateway, &stop).await else {
             return;
         };
-        let Listening { listener, address } = listening;
+        let BoundListener { listener, address } = listening;
         tracing::info!(%address, "listening");
         let me = Address::Connector {
             name: self.expected.connection.clone(),
         };
         let calls = Arc::new(RelayedCalls::new(me));
-        let serving = Arc::new(Serving {
+        let serving = Arc::new(RelayState {
             calls: Arc::clone(&calls),
             gateway: gateway.clone(),
             expected: self.expected.clone(),
@@ -159,17 +159,17 @@ impl Relay {
     async fn accept(
         &self,
         listener: &TcpListener,
-        serving: &Arc<Serving>,
+        serving: &Arc<RelayState>,
         stop: &CancellationToken,
-    ) -> Option<Connected> {
+    ) -> Option<ClientSession> {
         let mut arriving = JoinSet::new();
         let limiter = ConnectionLimiter::new(RELAY_HANDSHAKES_MAX, 0);
-        let entrance = Arc::new(Entrance {
+        let entrance = Arc::new(RelayEntrance {
             acceptor: self.acceptor.clone(),
             clients: Arc::clone(&self.clients),
             greeting: Mutex::default(),
         });
-        let mut connected: Option<Connected> = None;
+        let mut connected: Option<ClientSession> = None;
         let mut refusals = LineLimit::new(RELAY_REFUSALS_TOLD, RELAY_REFUSALS_INTERVAL_MS);
         loop {
             tokio::select! {
@@ -219,21 +219,21 @@ fn refuse(refusals: &mut LineLimit, address: SocketAddr, why: &str) {
 /// silent connections keep no client out: with one more, the peer that holds the most loses its
 /// oldest. A client that has presented a listed certificate keeps its slot, one per client: of two
 /// connections of one client that have not sent hello, the later one counts.
-struct Entrance {
+struct RelayEntrance {
     acceptor: TlsAcceptor,
-    clients: Arc<[Client]>,
+    clients: Arc<[PinnedClient]>,
     /// The latest connection of each client that has not sent hello. A new connection cancels it.
     greeting: Mutex<HashMap<String, CancellationToken>>,
 }
 
-impl Entrance {
+impl RelayEntrance {
     /// Waits until a client has presented a listed certificate and sent hello, or returns the
     /// reason for a refusal.
     async fn arrive(
         &self,
         (stream, address): (TcpStream, SocketAddr),
         permit: &ConnectionPermit,
-    ) -> Result<Arrived, String> {
+    ) -> Result<AuthenticatedClient, String> {
         let arriving = async {
             let (client, mut wire) = tokio::select! {
                 shown = self.show(stream) => shown?,
@@ -250,7 +250,7 @@ impl Entrance {
                 }
             };
             match heard {
-                Ok(()) => Ok(Arrived {
+                Ok(()) => Ok(AuthenticatedClient {
                     client,
                     address,
                     wire,
@@ -273,7 +273,7 @@ impl Entrance {
     }
 
     /// Waits until a connection has presented a listed certificate.
-    async fn show(&self, stream: TcpStream) -> Result<(Client, Wire), String> {
+    async fn show(&self, stream: TcpStream) -> Result<(PinnedClient, Wire), String> {
         // Best effort: without it, small frames are only delayed.
         stream.set_nodelay(true).ok();
         let accepted = self.acceptor.accept(stream).await;
@@ -285,7 +285,7 @@ impl Entrance {
 
     /// Registers a client's greeting and cancels an earlier one. The returned token is canceled
     /// when the client connects again.
-    fn begin_greeting(&self, client: &Client) -> CancellationToken {
+    fn begin_greeting(&self, client: &PinnedClient) -> CancellationToken {
         let replaced = CancellationToken::new();
         let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(earlier) = greeting.insert(client.name.clone(), replaced.clone()) {
@@ -296,7 +296,7 @@ impl Entrance {
 }
 
 /// Shared state of all links of a relay.
-struct Serving {
+struct RelayState {
     calls: Arc<RelayedCalls>,
     gateway: Gateway,
     expected: ConnectorAssignment,
@@ -307,7 +307,7 @@ struct Serving {
     stop: CancellationToken,
 }
 
-impl Serving {
+impl RelayState {
     async fn report_alone(&self) {
         let detail = format!("listening on {}; no client is connected", self.place);
         self.gateway.report(false, detail).await;
@@ -317,11 +317,11 @@ impl Serving {
     /// connected.
     async fn admit(
         self: &Arc<Self>,
-        arrived: Arrived,
-        connected: Option<Connected>,
-    ) -> Option<Connected> {
+        arrived: AuthenticatedClient,
+        connected: Option<ClientSession>,
+    ) -> Option<ClientSession> {
         let mut connected = connected;
-        let has_ended = |it: &mut Connected| it.serving.try_join_next().is_some();
+        let has_ended = |it: &mut ClientSession| it.serving.try_join_next().is_some();
         if connected.as_mut().is_some_and(has_ended) {
             connected = None;
         }
@@ -337,7 +337,7 @@ impl Serving {
         let client = arrived.client.clone();
         let mut serving = JoinSet::new();
         serving.spawn(Arc::clone(self).serve(arrived, cut.clone()));
-        Some(Connected {
+        Some(ClientSession {
             client,
             cut,
             serving,
@@ -345,8 +345,8 @@ impl Serving {
     }
 
     /// Notifies a client that another client is connected.
-    fn turn_away(&self, arrived: Arrived, here: &Client) {
-        let Arrived {
+    fn turn_away(&self, arrived: AuthenticatedClient, here: &PinnedClient) {
+        let AuthenticatedClient {
             client,
             address,
             mut wire,
@@ -364,8 +364,8 @@ impl Serving {
         });
     }
 
-    async fn serve(self: Arc<Self>, arrived: Arrived, cut: CancellationToken) {
-        let Arrived {
+    async fn serve(self: Arc<Self>, arrived: AuthenticatedClient, cut: CancellationToken) {
+        let AuthenticatedClient {
             client,
             address,
             mut wire,
@@ -378,7 +378,7 @@ impl Serving {
                 let me = Address::Connector {
                     name: self.expected.connection.clone(),
                 };
-                let near = Near {
+                let near = RelayContext {
                     me: &me,
                     gateway: &self.gateway,
                     calls: &self.calls,
@@ -398,7 +398,7 @@ impl Serving {
     }
 }
 
-impl Connected {
+impl ClientSession {
     /// Ends the link.
     async fn end(mut self) {
         self.cut.cancel();

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
-use crate::calls::Outcome;
-use crate::http::Forbidden;
+use crate::calls::RawCallResult;
+use crate::http::ForbiddenAddress;
 use crate::limits::{SERVICE_ANSWER_BYTES_MAX, SERVICE_TIMEOUT_MS};
 use crate::payload::is_allowed;
 
@@ -22,13 +22,13 @@ const DESCRIPTION_CHARS_MAX: usize = 300;
 
 /// A complete answer.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answered {
+impl HttpAnswer {
     /// The body as JSON; `null` if it is not JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
@@ -45,7 +45,7 @@ impl Answered {
 
 /// Reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum ExchangeFailure {
     /// The request was not sent.
     #[error("it cannot be reached: {0}")]
     NotSent(String),
@@ -64,11 +64,11 @@ pub(crate) enum Broken {
 ///
 /// # Errors
 ///
-/// [`Broken`] if no answer was received.
+/// [`ExchangeFailure`] if no answer was received.
 pub(crate) async fn exchange(
     request: reqwest::RequestBuilder,
     request_timeout: Duration,
-) -> Result<Answered, Broken> {
+) -> Result<HttpAnswer, ExchangeFailure> {
     exchange_within(request, request_timeout, SERVICE_ANSWER_BYTES_MAX).await
 }
 
@@ -76,22 +76,22 @@ pub(crate) async fn exchange(
 ///
 /// # Errors
 ///
-/// [`Broken`] if no answer was received.
+/// [`ExchangeFailure`] if no answer was received.
 pub(crate) async fn exchange_within(
     request: reqwest::RequestBuilder,
     request_timeout: Duration,
     bytes_max: usize,
-) -> Result<Answered, Broken> {
+) -> Result<HttpAnswer, ExchangeFailure> {
     let broken = |error: reqwest::Error| {
-        if let Some(forbidden) = Forbidden::of(&error) {
-            return Broken::Forbidden(forbidden.to_string());
+        if let Some(forbidden) = ForbiddenAddress::of(&error) {
+            return ExchangeFailure::Forbidden(forbidden.to_string());
         }
         let is_unsent = error.is_connect() || error.is_builder();
         let reason = error_chain(&error.without_url());
         if is_unsent {
-            Broken::NotSent(reason)
+            ExchangeFailure::NotSent(reason)
         } else {
-            Broken::Lost(reason)
+            ExchangeFailure::Lost(reason)
         }
     };
     let exchange = async {
@@ -100,10 +100,10 @@ pub(crate) async fn exchange_within(
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
             body.extend_from_slice(&chunk);
             if body.len() > bytes_max {
-                return Err(Broken::TooLong(bytes_max));
+                return Err(ExchangeFailure::TooLong(bytes_max));
             }
         }
-        Ok(Answered {
+        Ok(HttpAnswer {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             body,
@@ -112,7 +112,7 @@ pub(crate) async fn exchange_within(
     let exchanged = timeout(request_timeout, exchange).await;
     exchanged.unwrap_or_else(|_elapsed| {
         let ms = request_timeout.as_millis();
-        Err(Broken::Lost(format!("no answer within {ms} ms")))
+        Err(ExchangeFailure::Lost(format!("no answer within {ms} ms")))
     })
 }
 
@@ -152,14 +152,14 @@ pub(crate) fn check_place(
 
 /// Properties of a failed request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Failed<'a> {
+pub(crate) struct FailureContext<'a> {
     /// Display name of the service.
     pub(crate) service: &'a str,
     /// True if repeating the request is harmless.
     pub(crate) is_repeatable: bool,
 }
 
-impl Failed<'_> {
+impl FailureContext<'_> {
     /// Sends a request to a service's API, within [`SERVICE_TIMEOUT_MS`].
     ///
     /// # Errors
@@ -168,20 +168,22 @@ impl Failed<'_> {
     pub(crate) async fn answer_to(
         self,
         request: reqwest::RequestBuilder,
-    ) -> Result<Answered, CallError> {
+    ) -> Result<HttpAnswer, CallError> {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let answered = exchange(request, request_timeout).await;
         answered.map_err(|broken| self.without_answer(&broken))
     }
 
     /// Error of a request without an answer.
-    pub(crate) fn without_answer(self, broken: &Broken) -> CallError {
+    pub(crate) fn without_answer(self, broken: &ExchangeFailure) -> CallError {
         let message = format!("{}: {broken}", self.service);
         match broken {
-            Broken::NotSent(_) => CallError::new(CallErrorCode::Unavailable, message).later(None),
-            Broken::Lost(_) => self.unknown(message),
-            Broken::Forbidden(_) => CallError::new(CallErrorCode::Refused, message),
-            Broken::TooLong(_) => CallError::new(CallErrorCode::Internal, message),
+            ExchangeFailure::NotSent(_) => {
+                CallError::new(CallErrorCode::Unavailable, message).later(None)
+            }
+            ExchangeFailure::Lost(_) => self.unknown(message),
+            ExchangeFailure::Forbidden(_) => CallError::new(CallErrorCode::Refused, message),
+            ExchangeFailure::TooLong(_) => CallError::new(CallErrorCode::Internal, message),
         }
     }
 
@@ -228,7 +230,7 @@ pub(crate) fn masked<S: AsRef<str>>(text: String, secrets: &[S]) -> String {
 }
 
 /// Result of a call for the orchestrator, with all secrets masked.
-pub(crate) fn outcome(result: Result<Value, CallError>, secrets: &[&str]) -> Outcome {
+pub(crate) fn outcome(result: Result<Value, CallError>, secrets: &[&str]) -> RawCallResult {
     match result {
         Ok(value) => to_raw_value(&value)
             .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string())),
@@ -247,14 +249,14 @@ mod tests {
 
     #[test]
     fn only_what_had_no_effect_is_tried_again() {
-        let failed = |is_repeatable| Failed {
+        let failed = |is_repeatable| FailureContext {
             service: "Slack",
             is_repeatable,
         };
-        let lost = Broken::Lost("reset".into());
+        let lost = ExchangeFailure::Lost("reset".into());
         for (error, code, retryable) in [
             (
-                failed(false).without_answer(&Broken::NotSent("x".into())),
+                failed(false).without_answer(&ExchangeFailure::NotSent("x".into())),
                 CallErrorCode::Unavailable,
                 true,
             ),
@@ -307,7 +309,7 @@ mod tests {
     fn what_a_service_asks_for_is_read_and_what_it_quotes_is_masked() {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, "1.5".parse().unwrap());
-        let answered = Answered {
+        let answered = HttpAnswer {
             status: 429,
             headers,
             body: b"[1]".to_vec(),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::call::{CallError, CallOrder};
-use goondan_protocol::service::Service;
+use goondan_protocol::service::ServiceSpec;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::listener::Outbox;
 use crate::service;
 
@@ -19,7 +19,7 @@ pub(crate) trait ServiceApi: Send + Sync + 'static {
     type Action: DeserializeOwned + Send;
 
     /// Its declaration.
-    const SERVICE: &'static Service;
+    const SERVICE: &'static ServiceSpec;
 
     /// Performs the action of a call; `is_idempotent` is declared with the action.
     ///
@@ -53,7 +53,7 @@ pub(crate) fn outbox_of<A: ServiceApi>(api: &Arc<A>) -> Arc<dyn Outbox> {
 struct ServiceCalls<A>(Arc<A>);
 
 impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, Outcome> {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let api = Arc::clone(&self.0);
         async move {
             let result = match service::action(A::SERVICE.connector, &call) {

@@ -1,6 +1,6 @@
 //! Communication with the orchestrator after the handshake.
 //!
-//! [`Session`] is the pure core: a frame or a command goes in, actions come out. [`run`] is the
+//! [`OrchestratorSession`] is the pure core: a frame or a command goes in, actions come out. [`run`] is the
 //! shell around it: one task that reads, decides, and feeds two bounded queues of outgoing frames.
 //! Reading never waits for writing, and a `ping` is answered before anything else, regardless of
 //! the load. Messages that a connector can send in any number (events, requests, statuses) wait for
@@ -16,7 +16,8 @@ use goondan_protocol::approval::{ApprovalVerdict, ApprovalsFollow};
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{
-    Confined, Head, MetricsGet, Pong, ShutdownAck, StateGet, StateSet, ToConnector, ToOrchestrator,
+    ConfinementReport, EnvelopeHeader, MetricsGet, Pong, ShutdownAck, StateGet, StateSet,
+    ToConnector, ToOrchestrator,
 };
 use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::QuestionWithdraw;
@@ -29,19 +30,19 @@ use tokio_util::sync::CancellationToken;
 use self::waiters::Waiters;
 use crate::calls::Calls;
 use crate::connector;
-use crate::egress::Doors;
+use crate::egress::ProxySockets;
 use crate::gateway::{
-    ApprovalNews, Asked, FollowRequest, Gateway, PersonRequest, PressRequest, ReplyRequest,
-    SessionCommand, StateAnswer, StateRequest, Submission, Verdict,
+    ApprovalNews, ApprovalSubscription, EventVerdict, Gateway, PersonRequest, PressRequest,
+    ReplyRequest, SessionCommand, StateAnswer, StateRequest, Submission, UserQuestionResult,
 };
 use crate::limits::{
     CALL_FRAMES_WAITING_MAX, CONTROL_FRAMES_WAITING_MAX, EVENT_FRAMES_WAITING_MAX,
 };
-use crate::link::{Incoming, LinkError, Outgoing, Role, next_frame};
+use crate::link::{ConnectorRole, LinkError, OrchestratorFrames, OrchestratorSink, next_frame};
 
 /// Action required by a frame from the orchestrator.
 #[derive(Debug)]
-enum Heard {
+enum FrameAction {
     /// Perform this call.
     Call(Box<CallOrder>, Option<TraceContext>),
     /// Cancel this call.
@@ -58,12 +59,12 @@ enum Heard {
 
 /// Requests that wait for the orchestrator, by the id in their frame.
 #[derive(Debug)]
-struct Session {
+struct OrchestratorSession {
     me: Address,
     next_request: u64,
-    waiting: Waiters<Verdict>,
+    waiting: Waiters<EventVerdict>,
     waiting_for_state: Waiters<StateAnswer>,
-    waiting_for_person: Waiters<Asked>,
+    waiting_for_person: Waiters<UserQuestionResult>,
     waiting_for_metrics: Waiters<Box<MetricsSnapshot>>,
     waiting_for_reply: Waiters<Reply>,
     waiting_for_verdict: Waiters<ApprovalVerdict>,
@@ -71,7 +72,7 @@ struct Session {
     following: Option<mpsc::Sender<ApprovalNews>>,
 }
 
-impl Session {
+impl OrchestratorSession {
     fn new(me: Address) -> Self {
         Self {
             me,
@@ -86,8 +87,8 @@ impl Session {
         }
     }
 
-    fn head(&self) -> Head {
-        Head::new(self.me.clone(), Address::Orchestrator)
+    fn head(&self) -> EnvelopeHeader {
+        EnvelopeHeader::new(self.me.clone(), Address::Orchestrator)
     }
 
     fn frame(&self, message: &ToOrchestrator) -> Result<Vec<u8>, LinkError> {
@@ -97,73 +98,77 @@ impl Session {
     }
 
     /// Handles one frame.
-    fn hear(&mut self, frame: &[u8]) -> Result<Heard, LinkError> {
+    fn hear(&mut self, frame: &[u8]) -> Result<FrameAction, LinkError> {
         // Long: one arm for each message.
         let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
         let message = ToConnector::from_envelope(&envelope).map_err(LinkError::NotAMessage)?;
         match message {
             ToConnector::Ping(ping) => {
                 let pong = ToOrchestrator::Pong(Pong { nonce: ping.nonce });
-                Ok(Heard::Answer(self.frame(&pong)?))
+                Ok(FrameAction::Answer(self.frame(&pong)?))
             }
-            ToConnector::Quiesce(_) => Ok(Heard::Quiesce),
-            ToConnector::Shutdown(shutdown) => Ok(Heard::Stop(shutdown.reason)),
+            ToConnector::Quiesce(_) => Ok(FrameAction::Quiesce),
+            ToConnector::Shutdown(shutdown) => Ok(FrameAction::Stop(shutdown.reason)),
             ToConnector::EventAccepted(accepted) => {
                 self.waiting.settle(envelope.in_reply_to, Ok(accepted));
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::EventRefused(refused) => {
                 self.waiting.settle(envelope.in_reply_to, Err(refused));
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
-            ToConnector::Call(call) => Ok(Heard::Call(call, envelope.trace)),
-            ToConnector::CallCancel(cancel) => Ok(Heard::Cancel(cancel.call_id)),
+            ToConnector::Call(call) => Ok(FrameAction::Call(call, envelope.trace)),
+            ToConnector::CallCancel(cancel) => Ok(FrameAction::Cancel(cancel.call_id)),
             ToConnector::State(state) => {
                 self.waiting_for_state
                     .settle(envelope.in_reply_to, Ok(state.state));
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::Metrics(snapshot) => {
                 self.waiting_for_metrics
                     .settle(envelope.in_reply_to, snapshot);
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::Reply(reply) => {
                 self.waiting_for_reply.settle(envelope.in_reply_to, *reply);
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::ApprovalShow(show) => {
                 self.pass_on(ApprovalNews::Show(show));
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::ApprovalClosed(closed) => {
                 self.pass_on(ApprovalNews::Closed(closed));
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::ApprovalVerdict(verdict) => {
                 self.waiting_for_verdict
                     .settle(envelope.in_reply_to, verdict);
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::StateKept(_) => {
                 self.waiting_for_state
                     .settle(envelope.in_reply_to, Ok(None));
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::StateRefused(refused) => {
                 self.waiting_for_state
                     .settle(envelope.in_reply_to, Err(refused.message));
-                Ok(Heard::Done)
+                Ok(FrameAction::Done)
             }
             ToConnector::QuestionAnswered(answered) => {
-                self.waiting_for_person
-                    .settle(envelope.in_reply_to, Asked::Answered(*answered));
-                Ok(Heard::Done)
+                self.waiting_for_person.settle(
+                    envelope.in_reply_to,
+                    UserQuestionResult::Answered(*answered),
+                );
+                Ok(FrameAction::Done)
             }
             ToConnector::QuestionRefused(refused) => {
-                self.waiting_for_person
-                    .settle(envelope.in_reply_to, Asked::Refused(refused.message));
-                Ok(Heard::Done)
+                self.waiting_for_person.settle(
+                    envelope.in_reply_to,
+                    UserQuestionResult::Refused(refused.message),
+                );
+                Ok(FrameAction::Done)
             }
             ToConnector::Welcome(_) => Err(LinkError::OutOfTurn {
                 kind: message.kind(),
@@ -181,7 +186,7 @@ impl Session {
     }
 
     /// Creates the frame that subscribes to waiting tool calls, and stores the subscriber.
-    fn follow(&mut self, request: FollowRequest) -> Result<Vec<u8>, LinkError> {
+    fn follow(&mut self, request: ApprovalSubscription) -> Result<Vec<u8>, LinkError> {
         self.following = Some(request.news);
         let known = request.known;
         self.frame(&ToOrchestrator::ApprovalsFollow(ApprovalsFollow { known }))
@@ -285,7 +290,7 @@ impl Session {
 
 /// The two ends of a connector: the end of its input, and its final stop.
 #[derive(Debug)]
-struct Ends {
+struct ShutdownSignals {
     /// Also canceled by `stop`.
     intake: CancellationToken,
     stop: CancellationToken,
@@ -295,7 +300,7 @@ struct Ends {
     is_asked_to_quiesce: bool,
 }
 
-impl Ends {
+impl ShutdownSignals {
     fn new() -> Self {
         let stop = CancellationToken::new();
         Self {
@@ -333,16 +338,16 @@ impl Ends {
 /// [`LinkError`] when the connection to the orchestrator is closed or receives an invalid message;
 /// then no request is answered any longer. A process that could not be confined only reports that.
 pub(crate) async fn run(
-    role: Role,
-    confined: Result<Confined, String>,
-    doors: Doors,
-    mut incoming: Incoming,
-    outgoing: Outgoing,
+    role: ConnectorRole,
+    confined: Result<ConfinementReport, String>,
+    doors: ProxySockets,
+    mut incoming: OrchestratorFrames,
+    outgoing: OrchestratorSink,
 ) -> Result<(), LinkError> {
     // Long: one arm for each command of a connector.
     let me = role.address();
-    let mut session = Session::new(me.clone());
-    let mut ends = Ends::new();
+    let mut session = OrchestratorSession::new(me.clone());
+    let mut ends = ShutdownSignals::new();
     let (gateway, mut commands) = Gateway::new(ends.intake.clone());
     let calls_over = gateway.calls_over();
     let (control, control_frames) = mpsc::channel(CONTROL_FRAMES_WAITING_MAX);
@@ -370,15 +375,15 @@ pub(crate) async fn run(
         }
         tokio::select! {
             frame = next_frame(&mut incoming) => match session.hear(&frame?)? {
-                Heard::Done => {}
-                Heard::Answer(frame) => enqueue(&control, frame)?,
-                Heard::Call(call, trace) => calls.begin(*call, trace),
-                Heard::Cancel(call_id) => calls.cancel(call_id),
-                Heard::Quiesce => {
+                FrameAction::Done => {}
+                FrameAction::Answer(frame) => enqueue(&control, frame)?,
+                FrameAction::Call(call, trace) => calls.begin(*call, trace),
+                FrameAction::Cancel(call_id) => calls.cancel(call_id),
+                FrameAction::Quiesce => {
                     tracing::info!("quiescing");
                     ends.quiesce();
                 }
-                Heard::Stop(reason) => {
+                FrameAction::Stop(reason) => {
                     tracing::info!(reason, "asked to stop");
                     ends.stop.cancel();
                 }
@@ -418,8 +423,8 @@ pub(crate) async fn run(
 }
 
 /// State of a process that could not be confined and therefore does no work.
-fn unconfined(why: &str) -> Confined {
-    Confined {
+fn unconfined(why: &str) -> ConfinementReport {
+    ConfinementReport {
         rights: Facts::new(),
         lacks: Some(why.to_owned()),
     }
@@ -438,7 +443,7 @@ async fn next_command<'a>(
 /// Sends a withdrawal of reply requests whose waiters are gone, if any.
 fn forget_replies(
     place: mpsc::Permit<'_, Vec<u8>>,
-    session: &mut Session,
+    session: &mut OrchestratorSession,
 ) -> Result<(), LinkError> {
     if let Some(frame) = session.forget_replies()? {
         place.send(frame);
@@ -459,8 +464,8 @@ async fn write(
     mut control: mpsc::Receiver<Vec<u8>>,
     mut calls: mpsc::Receiver<Vec<u8>>,
     mut events: mpsc::Receiver<Vec<u8>>,
-    mut outgoing: Outgoing,
-) -> Result<Outgoing, LinkError> {
+    mut outgoing: OrchestratorSink,
+) -> Result<OrchestratorSink, LinkError> {
     let mut has_control = true;
     loop {
         let frame = tokio::select! {
@@ -494,11 +499,11 @@ mod tests {
 
     use super::*;
 
-    fn session() -> Session {
-        Session::new("connector:hook".parse().unwrap())
+    fn session() -> OrchestratorSession {
+        OrchestratorSession::new("connector:hook".parse().unwrap())
     }
 
-    fn submission() -> (Submission, oneshot::Receiver<Verdict>) {
+    fn submission() -> (Submission, oneshot::Receiver<EventVerdict>) {
         let (verdict, answer) = oneshot::channel();
         let event = ConnectorEvent {
             id: None,
@@ -538,12 +543,18 @@ mod tests {
         assert_ne!(sent[0], sent[1]);
 
         let frame = accepted(sent[1], "two");
-        assert!(matches!(session.hear(frame.as_bytes()), Ok(Heard::Done)));
+        assert!(matches!(
+            session.hear(frame.as_bytes()),
+            Ok(FrameAction::Done)
+        ));
         let verdict = second_answer.try_recv().unwrap().unwrap();
         assert_eq!(verdict.event_id.as_str(), "two");
         assert!(first_answer.try_recv().is_err());
         // A reply without a waiter is ignored.
-        assert!(matches!(session.hear(frame.as_bytes()), Ok(Heard::Done)));
+        assert!(matches!(
+            session.hear(frame.as_bytes()),
+            Ok(FrameAction::Done)
+        ));
     }
 
     #[test]
@@ -560,7 +571,7 @@ mod tests {
     #[test]
     fn an_answer_of_a_person_reaches_whoever_asked_and_what_is_given_up_is_withdrawn() {
         let mut session = session();
-        let ask = |session: &mut Session| {
+        let ask = |session: &mut OrchestratorSession| {
             let (sender, answer) = oneshot::channel();
             let ask = QuestionAsk {
                 call_id: CallId(1),
@@ -589,13 +600,19 @@ mod tests {
         let said = format!(
             r#"{{"type":"question.answered","inReplyTo":{second},"from":"orchestrator","to":"connector:hook","payload":{{"action":"decline"}}}}"#
         );
-        assert!(matches!(session.hear(said.as_bytes()), Ok(Heard::Done)));
+        assert!(matches!(
+            session.hear(said.as_bytes()),
+            Ok(FrameAction::Done)
+        ));
         assert!(matches!(
             answer.try_recv(),
-            Ok(Asked::Answered(answered)) if answered.action == QuestionAction::Decline
+            Ok(UserQuestionResult::Answered(answered)) if answered.action == QuestionAction::Decline
         ));
         // Another reply without a waiter is ignored.
-        assert!(matches!(session.hear(said.as_bytes()), Ok(Heard::Done)));
+        assert!(matches!(
+            session.hear(said.as_bytes()),
+            Ok(FrameAction::Done)
+        ));
     }
 
     #[test]
@@ -625,7 +642,10 @@ mod tests {
             let said = format!(
                 r#"{{"type":"reply","inReplyTo":{request},"from":"orchestrator","to":"connector:hook","payload":{{"state":"unknown"}}}}"#
             );
-            assert!(matches!(session.hear(said.as_bytes()), Ok(Heard::Done)));
+            assert!(matches!(
+                session.hear(said.as_bytes()),
+                Ok(FrameAction::Done)
+            ));
         }
         assert_eq!(answer.try_recv(), Ok(Reply::Unknown {}));
     }

@@ -28,13 +28,14 @@ use tokio_util::sync::CancellationToken;
 use self::actions::Api;
 use self::buttons::Channel;
 use self::message_format::unescaped;
-use crate::approvals::{self, Presses};
+use crate::approvals::{self, PressSubmitter};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
-    self, Answer, HttpEndpoint, Malformed, Meaning, NotSigned, Outbox, Pressed, Received, Refusal,
-    Service, SignatureCheck, only_value,
+    self, ButtonPress, DirectResponse, HttpEndpoint, InboundRequest, InboundService,
+    MalformedRequest, Outbox, RawRequest, RequestRejection, SignatureCheck, SignatureError,
+    only_value,
 };
 use crate::payload::{
     event_id, instance_key, is_allowed, is_form, json, properties, required, text, with_older,
@@ -58,7 +59,7 @@ pub(crate) struct Slack {
     /// Chat for approvals of tool calls, if configured.
     approvals: Option<ApprovalChat>,
     /// Receiver of button presses, once the connector runs.
-    presses: Option<Presses>,
+    presses: Option<PressSubmitter>,
 }
 
 impl Slack {
@@ -100,7 +101,7 @@ impl Slack {
             return listener::run(Arc::new(self), gateway, stop).await;
         };
         let channel = chat.place;
-        let (presses, notes) = Presses::new(gateway.clone());
+        let (presses, notes) = PressSubmitter::new(gateway.clone());
         self.presses = Some(presses);
         let board = Arc::new(Channel { api, channel });
         let showing = approvals::show(board, gateway.clone(), notes, stop.clone());
@@ -109,7 +110,7 @@ impl Slack {
 
     /// Checks the signature and its time: a signature is valid only for a few minutes, which
     /// prevents later replays.
-    fn check(&self, received: &Received<'_>) -> Result<(), NotSigned> {
+    fn check(&self, received: &RawRequest<'_>) -> Result<(), SignatureError> {
         let time = only_value(received.headers, &TIME_HEADER)?;
         let parts = [b"v0:", time, b":", received.body];
         self.check.check_parts(received.headers, &parts)?;
@@ -119,20 +120,24 @@ impl Slack {
         if is_fresh {
             return Ok(());
         }
-        Err(NotSigned::Stale {
+        Err(SignatureError::Stale {
             header: TIME_HEADER,
             window_s: SLACK_WINDOW_S,
         })
     }
 
-    fn to_meaning(&self, received: &Received<'_>, body: &Value) -> Result<Meaning, Malformed> {
+    fn to_meaning(
+        &self,
+        received: &RawRequest<'_>,
+        body: &Value,
+    ) -> Result<InboundRequest, MalformedRequest> {
         // Long: builds all fields of an event, one after another.
-        let ignored = |reason| Ok(Meaning::Answer(Answer::ignored(reason)));
+        let ignored = |reason| Ok(InboundRequest::Answer(DirectResponse::ignored(reason)));
         match required(body, "/type")? {
             "url_verification" => {
                 let challenge = required(body, "/challenge")?;
-                let answer = Answer::ok(json!({"challenge": challenge}));
-                return Ok(Meaning::Answer(answer));
+                let answer = DirectResponse::ok(json!({"challenge": challenge}));
+                return Ok(InboundRequest::Answer(answer));
             }
             "event_callback" => {}
             _ => return ignored("unsupported callback"),
@@ -170,7 +175,7 @@ impl Slack {
         metadata.insert("slackEventId".to_owned(), json!(event_id_of_slack));
         let is_retry = received.headers.contains_key(RETRY_HEADER);
         metadata.insert("retry".to_owned(), json!(is_retry));
-        Ok(Meaning::Event(Box::new(ConnectorEvent {
+        Ok(InboundRequest::Event(Box::new(ConnectorEvent {
             id: Some(event_id(&format!("slack:{team}:{channel}:{ts}"))?),
             name: kind.to_owned(),
             input: said,
@@ -210,7 +215,7 @@ impl fmt::Debug for Slack {
     }
 }
 
-impl Service for Slack {
+impl InboundService for Slack {
     fn http_endpoint(&self) -> &HttpEndpoint {
         &self.http_endpoint
     }
@@ -223,18 +228,18 @@ impl Service for Slack {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
     }
 
-    fn press(&self, pressed: Pressed) -> BoxFuture<'static, Result<(), Refusal>> {
+    fn press(&self, pressed: ButtonPress) -> BoxFuture<'static, Result<(), RequestRejection>> {
         let presses = self.presses.clone();
         let reply_timeout = self.reply_timeout();
         async move {
-            let presses = presses.ok_or(Refusal::NotFound)?;
+            let presses = presses.ok_or(RequestRejection::NotFound)?;
             let handed_in = presses.press(reply_timeout, pressed).await;
-            handed_in.map_err(Refusal::ByOrchestrator)
+            handed_in.map_err(RequestRejection::ByOrchestrator)
         }
         .boxed()
     }
 
-    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+    fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
         self.check(received)?;
         if is_form(received.headers) {
             let (channels, asks) = (self.channels.as_deref(), self.presses.is_some());
@@ -288,14 +293,19 @@ mod tests {
         Slack::new(config.as_object().unwrap(), &secrets).unwrap()
     }
 
-    fn read(config: &Value, body: &str, time: u64, now_s: u64) -> Result<Meaning, Refusal> {
+    fn read(
+        config: &Value,
+        body: &str,
+        time: u64,
+        now_s: u64,
+    ) -> Result<InboundRequest, RequestRejection> {
         let keyed = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
         let mac = keyed.chain_update(format!("v0:{time}:{body}")).finalize();
         let signature = format!("v0={}", hex::encode(mac.into_bytes()));
         let mut headers = HeaderMap::new();
         headers.insert(TIME_HEADER, time.into());
         headers.insert(SIGNATURE_HEADER, signature.parse().unwrap());
-        let received = Received {
+        let received = RawRequest {
             method: "POST",
             path: "/",
             remote: "127.0.0.1:5".parse().unwrap(),
@@ -306,7 +316,7 @@ mod tests {
         slack(config).read(&received)
     }
 
-    fn meaning(event: &Value) -> Meaning {
+    fn meaning(event: &Value) -> InboundRequest {
         let body =
             json!({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event});
         read(&json!({}), &body.to_string(), NOW_S, NOW_S).unwrap()
@@ -314,7 +324,7 @@ mod tests {
 
     fn event(event: &Value) -> ConnectorEvent {
         match meaning(event) {
-            Meaning::Event(event) => *event,
+            InboundRequest::Event(event) => *event,
             other => panic!("{other:?}"),
         }
     }
@@ -330,7 +340,7 @@ mod tests {
         headers.insert(TIME_HEADER, "1531420618".parse().unwrap());
         let signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
         headers.insert(SIGNATURE_HEADER, signature.parse().unwrap());
-        let received = Received {
+        let received = RawRequest {
             method: "POST",
             path: "/",
             remote: "127.0.0.1:5".parse().unwrap(),
@@ -353,7 +363,9 @@ mod tests {
             let result = read(&json!({}), body, time, NOW_S);
             match result {
                 Ok(_) => assert!(is_good, "{time}"),
-                Err(Refusal::NotSigned(NotSigned::Stale { .. })) => assert!(!is_good, "{time}"),
+                Err(RequestRejection::NotSigned(SignatureError::Stale { .. })) => {
+                    assert!(!is_good, "{time}")
+                }
                 Err(other) => panic!("{other}"),
             }
         }
@@ -362,9 +374,9 @@ mod tests {
     #[test]
     fn the_challenge_is_given_back() {
         let body = r#"{"type":"url_verification","challenge":"c"}"#;
-        let answer = Answer::ok(json!({"challenge": "c"}));
+        let answer = DirectResponse::ok(json!({"challenge": "c"}));
         let found = read(&json!({}), body, NOW_S, NOW_S).unwrap();
-        assert_eq!(found, Meaning::Answer(answer));
+        assert_eq!(found, InboundRequest::Answer(answer));
     }
 
     #[test]
@@ -409,7 +421,7 @@ mod tests {
             json!({"type": "message", "channel": "C1", "ts": "1", "text": "  "}),
             json!({"type": "reaction_added"}),
         ] {
-            let Meaning::Answer(answer) = meaning(&event) else {
+            let InboundRequest::Answer(answer) = meaning(&event) else {
                 panic!("{event}");
             };
             assert_eq!(answer.status, 200);
@@ -422,6 +434,6 @@ mod tests {
             NOW_S,
             NOW_S,
         );
-        assert!(matches!(found, Ok(Meaning::Answer(_))), "{found:?}");
+        assert!(matches!(found, Ok(InboundRequest::Answer(_))), "{found:?}");
     }
 }

@@ -32,7 +32,7 @@ use self::answer::ApiError;
 use self::api::Api;
 use self::buttons::Chat;
 use self::updates::{UPDATES, Update, to_update};
-use crate::approvals::{self, Presses};
+use crate::approvals::{self, PressSubmitter};
 use crate::gateway::{Gateway, span_within};
 use crate::http;
 use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
@@ -94,13 +94,18 @@ impl Telegram {
             api: self.api.clone(),
             chat: chat.place.clone(),
         };
-        let (presses, notes) = Presses::new(gateway.clone());
+        let (presses, notes) = PressSubmitter::new(gateway.clone());
         let showing = approvals::show(Arc::new(board), gateway.clone(), notes, stop.clone());
         tokio::join!(self.listen(&gateway, Some(presses), &stop), showing);
     }
 
-    async fn listen(&self, gateway: &Gateway, presses: Option<Presses>, stop: &CancellationToken) {
-        let mut work = Work {
+    async fn listen(
+        &self,
+        gateway: &Gateway,
+        presses: Option<PressSubmitter>,
+        stop: &CancellationToken,
+    ) {
+        let mut work = PollingRun {
             telegram: self,
             gateway,
             presses,
@@ -123,11 +128,11 @@ impl Telegram {
 }
 
 /// State of one run.
-struct Work<'a> {
+struct PollingRun<'a> {
     telegram: &'a Telegram,
     gateway: &'a Gateway,
     /// Receiver of button presses, if approvals are configured.
-    presses: Option<Presses>,
+    presses: Option<PressSubmitter>,
     /// The bot's name, once Telegram has accepted the token.
     bot: Option<String>,
     /// The first unprocessed update; `None` for the first that Telegram has.
@@ -137,7 +142,7 @@ struct Work<'a> {
     said: Option<(bool, String)>,
 }
 
-impl Work<'_> {
+impl PollingRun<'_> {
     /// Polls for updates once and returns the time until the next poll.
     async fn poll(&mut self) -> Duration {
         match self.news().await {

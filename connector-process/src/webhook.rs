@@ -12,16 +12,17 @@ use std::time::Duration;
 
 use goondan_protocol::JsonObject;
 
-use self::settings::Settings;
+use self::settings::WebhookSettings;
 use crate::connector::Ready;
 use crate::listener::{
-    self, CallbackWorker, Callbacks, HttpEndpoint, Meaning, Received, Refusal, Service,
+    self, CallbackWorker, Callbacks, HttpEndpoint, InboundRequest, InboundService, RawRequest,
+    RequestRejection,
 };
 
 /// One webhook.
 #[derive(Debug)]
 pub(crate) struct Webhook {
-    settings: Settings,
+    settings: WebhookSettings,
     callbacks: Option<Callbacks>,
 }
 
@@ -30,7 +31,7 @@ impl Webhook {
     #[cfg(test)]
     pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Self {
         Self {
-            settings: Settings::new(config, secrets),
+            settings: WebhookSettings::new(config, secrets),
             callbacks: None,
         }
     }
@@ -44,7 +45,7 @@ impl Webhook {
         config: &JsonObject,
         secrets: &BTreeMap<String, String>,
     ) -> Result<Ready, String> {
-        let settings = Settings::new(config, secrets);
+        let settings = WebhookSettings::new(config, secrets);
         let Some(target) = settings::reply_target(config, secrets)? else {
             let callbacks = None;
             return Ok(Ready::to_listen(Self {
@@ -77,7 +78,7 @@ impl Webhook {
     }
 }
 
-impl Service for Webhook {
+impl InboundService for Webhook {
     fn http_endpoint(&self) -> &HttpEndpoint {
         &self.settings.http_endpoint
     }
@@ -90,12 +91,12 @@ impl Service for Webhook {
         self.settings.callback_path.as_deref()
     }
 
-    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal> {
+    fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
         if let Some(check) = &self.settings.signature {
             check.check(received.headers, received.body)?;
         }
         let event = event_input::to_event(&self.settings, received)?;
-        Ok(Meaning::Event(Box::new(event)))
+        Ok(InboundRequest::Event(Box::new(event)))
     }
 
     fn reply_wait(&self) -> Option<Duration> {

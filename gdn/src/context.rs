@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_config::ThisMachine;
+use goondan_config::LocalMachine;
 use goondan_protocol::control::{ListWorkspaces, WorkspaceInfo};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_vault::{Given, Vault};
+use goondan_vault::{ExternalIdentities, Vault};
 
 use crate::client::Client;
 use crate::exit::Exit;
@@ -108,12 +108,12 @@ impl Context {
 
     /// The secret store, read-only. It is not opened before a configuration references a secret.
     pub(crate) fn vault(&self) -> Vault {
-        Vault::new(&self.state_root, Given::to_this_process())
+        Vault::new(&self.state_root, ExternalIdentities::to_this_process())
     }
 
     /// Capabilities of this machine that decide if a project can run on it.
-    pub(crate) fn machine(&self) -> ThisMachine {
-        ThisMachine::new(self.state_root.clone(), programs::rights)
+    pub(crate) fn machine(&self) -> LocalMachine {
+        LocalMachine::new(self.state_root.clone(), programs::rights)
             .with_readable(goondan_confinement::readable)
     }
 
@@ -152,20 +152,21 @@ impl Context {
         client: &mut Client,
         id: &WorkspaceId,
     ) -> Result<WorkspaceInfo, Failure> {
-        self.look_up(client, &Wanted::Id(id.clone())).await
+        self.look_up(client, &WorkspaceSelector::Id(id.clone()))
+            .await
     }
 
-    fn wanted(&self) -> Result<Wanted, Failure> {
+    fn wanted(&self) -> Result<WorkspaceSelector, Failure> {
         Ok(match &self.workspace {
-            Some(id) => Wanted::Id(id.clone()),
-            None => Wanted::Project(self.project()?),
+            Some(id) => WorkspaceSelector::Id(id.clone()),
+            None => WorkspaceSelector::Project(self.project()?),
         })
     }
 
     async fn look_up(
         &self,
         client: &mut Client,
-        wanted: &Wanted,
+        wanted: &WorkspaceSelector,
     ) -> Result<WorkspaceInfo, Failure> {
         let found = client.query(wanted.list()).await?.workspaces.pop();
         found.ok_or_else(|| self.not_registered(wanted))
@@ -183,9 +184,9 @@ impl Context {
         Ok((client, Some(info.workspace_id)))
     }
 
-    fn not_registered(&self, wanted: &Wanted) -> Failure {
+    fn not_registered(&self, wanted: &WorkspaceSelector) -> Failure {
         match wanted {
-            Wanted::Id(id) => Failure::new(
+            WorkspaceSelector::Id(id) => Failure::new(
                 Exit::NotFound,
                 format!("workspace {id} is not registered"),
                 format!(
@@ -194,7 +195,7 @@ impl Context {
                 ),
             )
             .of_unknown(NameKind::Workspace),
-            Wanted::Project(root) => Failure::new(
+            WorkspaceSelector::Project(root) => Failure::new(
                 Exit::NotFound,
                 format!("the project {} is not running", root.display()),
                 format!("start it: `{}`", self.command("run")),
@@ -204,12 +205,12 @@ impl Context {
 }
 
 #[derive(Debug, Clone)]
-enum Wanted {
+enum WorkspaceSelector {
     Id(WorkspaceId),
     Project(PathBuf),
 }
 
-impl Wanted {
+impl WorkspaceSelector {
     /// Request that lists only this workspace.
     fn list(&self) -> ListWorkspaces {
         let all = ListWorkspaces::default();

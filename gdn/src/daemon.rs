@@ -77,7 +77,7 @@ impl From<StartError> for Failure {
 
 /// A daemon that this command started.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedDaemon {
     pub(crate) client: Client,
     /// Log directory of the daemon.
     pub(crate) log_dir: PathBuf,
@@ -104,10 +104,10 @@ pub(crate) async fn attach(state_root: &Path) -> Result<Option<Client>, ConnectE
 }
 
 /// Starts the daemon in the background and waits until it accepts connections.
-pub(crate) async fn start(state_root: &Path, is_strict: bool) -> Result<Started, StartError> {
+pub(crate) async fn start(state_root: &Path, is_strict: bool) -> Result<StartedDaemon, StartError> {
     let (mut child, mut stderr) = spawn(orchestrator(), state_root, is_strict)?;
     let client = wait_until_ready(state_root, &mut child, &mut stderr).await?;
-    Ok(Started {
+    Ok(StartedDaemon {
         client,
         log_dir: log_dir(state_root),
     })

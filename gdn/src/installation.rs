@@ -98,12 +98,12 @@ impl fmt::Display for VersionName {
 
 /// A link to a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Link {
+pub(crate) enum VersionLink {
     Current,
     Previous,
 }
 
-impl Link {
+impl VersionLink {
     fn name(self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -159,7 +159,7 @@ impl Installation {
 
     /// Directory of the current version's programs, by its link.
     pub(crate) fn current_dir(&self) -> PathBuf {
-        self.prefix.join(Link::Current.name())
+        self.prefix.join(VersionLink::Current.name())
     }
 
     pub(crate) fn bin_dir(&self) -> PathBuf {
@@ -175,7 +175,7 @@ impl Installation {
     /// # Errors
     ///
     /// If the link cannot be read.
-    pub(crate) fn linked(&self, link: Link) -> io::Result<Option<VersionName>> {
+    pub(crate) fn linked(&self, link: VersionLink) -> io::Result<Option<VersionName>> {
         let target = match fs::read_link(self.prefix.join(link.name())) {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -191,7 +191,7 @@ impl Installation {
     /// # Errors
     ///
     /// File system errors.
-    pub(crate) fn point(&self, link: Link, version: &VersionName) -> io::Result<()> {
+    pub(crate) fn point(&self, link: VersionLink, version: &VersionName) -> io::Result<()> {
         let target = Path::new(VERSIONS).join(version.to_string());
         replace_link(&self.prefix, link.name(), &target)
     }
@@ -205,7 +205,9 @@ impl Installation {
         let bin = self.bin_dir();
         fs::create_dir_all(&bin)?;
         for program in PROGRAMS.into_iter().chain(FURTHER_PROGRAMS) {
-            let target = Path::new("..").join(Link::Current.name()).join(program);
+            let target = Path::new("..")
+                .join(VersionLink::Current.name())
+                .join(program);
             if fs::read_link(bin.join(program)).ok().as_ref() != Some(&target) {
                 replace_link(&bin, program, &target)?;
             }
@@ -258,7 +260,7 @@ impl Installation {
 pub(crate) fn lasting(program: PathBuf) -> PathBuf {
     let by_current = || {
         let (installation, version) = Installation::of(&program)?;
-        let current = installation.linked(Link::Current).ok()??;
+        let current = installation.linked(VersionLink::Current).ok()??;
         let name = program.file_name()?;
         (current == version).then(|| installation.current_dir().join(name))
     };
@@ -325,19 +327,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let there = Installation::at(dir.path().to_owned());
         let (old, new) = (name("0.1.0-aaaaaaaaaaaa"), name("0.1.0-bbbbbbbbbbbb"));
-        assert_eq!(there.linked(Link::Current).unwrap(), None);
+        assert_eq!(there.linked(VersionLink::Current).unwrap(), None);
         for version in [&old, &new] {
             fs::create_dir_all(there.dir_of(version)).unwrap();
             // A leftover of a kill does no harm.
             drop(symlink("nowhere", there.prefix().join(".current.new")));
-            there.point(Link::Current, version).unwrap();
-            assert_eq!(there.linked(Link::Current).unwrap().as_ref(), Some(version));
+            there.point(VersionLink::Current, version).unwrap();
+            assert_eq!(
+                there.linked(VersionLink::Current).unwrap().as_ref(),
+                Some(version)
+            );
         }
         assert_eq!(there.installed().unwrap(), [old, new.clone()]);
-        assert_eq!(there.linked(Link::Previous).unwrap(), None);
+        assert_eq!(there.linked(VersionLink::Previous).unwrap(), None);
         // A link to a deleted version counts as missing.
         fs::remove_dir(there.dir_of(&new)).unwrap();
-        assert_eq!(there.linked(Link::Current).unwrap(), None);
+        assert_eq!(there.linked(VersionLink::Current).unwrap(), None);
     }
 
     #[test]

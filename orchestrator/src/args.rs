@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use goondan_core::Settings;
+use goondan_core::WorkspaceSettings;
 use goondan_store::root::{DEFAULT_DIR_NAME, STATE_ROOT_VAR};
 
 /// The goondan daemon: supervises agents and connectors.
@@ -45,9 +45,9 @@ pub(crate) struct Args {
 
 impl Args {
     /// Settings of the opened project.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> WorkspaceSettings {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        Settings {
+        WorkspaceSettings {
             watch: (self.watch || self.no_watch).then_some(self.watch),
             env_files: (self.no_env_file || !self.env_file.is_empty())
                 .then(|| self.env_file.iter().map(absolute).collect()),

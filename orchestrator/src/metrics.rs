@@ -21,26 +21,26 @@ use goondan_protocol::version::Version;
 
 use crate::limits::{METRIC_LINES_EACH_MAX, METRIC_LINES_MAX, METRIC_LINES_OF_OTHERS};
 
-type Key = (Metric, Labels);
+type SeriesKey = (Metric, Labels);
 
 /// Sums since the daemon started.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    counted: HashMap<Key, MetricValue>,
-    admitted: Admitted,
+    counted: HashMap<SeriesKey, MetricValue>,
+    admitted: AdmittedSeries,
 }
 
 /// The series that are reported separately.
 #[derive(Debug, Default)]
-struct Admitted {
-    series: HashSet<Key>,
+struct AdmittedSeries {
+    series: HashSet<SeriesKey>,
     lines: usize,
     lines_of: HashMap<Metric, usize>,
 }
 
-impl Admitted {
+impl AdmittedSeries {
     /// True if a series is reported separately. This is permanent.
-    fn takes(&mut self, key: &Key) -> bool {
+    fn takes(&mut self, key: &SeriesKey) -> bool {
         if self.series.contains(key) {
             return true;
         }
@@ -59,7 +59,7 @@ impl Admitted {
 
 /// Metrics of the shell.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct ShellMetrics {
     /// Time of the snapshot.
     pub(crate) at: Timestamp,
     /// Start time of the daemon.
@@ -88,8 +88,8 @@ impl Metrics {
     }
 
     /// Snapshot of all counters and gauges.
-    pub(crate) fn snapshot(&mut self, samples: Vec<Sample>, own: Own) -> MetricsSnapshot {
-        let mut all: HashMap<Key, MetricValue> = self.counted.clone();
+    pub(crate) fn snapshot(&mut self, samples: Vec<Sample>, own: ShellMetrics) -> MetricsSnapshot {
+        let mut all: HashMap<SeriesKey, MetricValue> = self.counted.clone();
         let samples = samples.into_iter().chain(own_samples(&own));
         for sample in samples {
             let value = MetricValue::Number(sample.value);
@@ -97,9 +97,9 @@ impl Metrics {
         }
         let syncs = MetricValue::Histogram(own.syncs);
         merge(&mut all, (Metric::StoreSync, Labels::none()), syncs);
-        let mut known: Vec<(Key, MetricValue)> = all.into_iter().collect();
+        let mut known: Vec<(SeriesKey, MetricValue)> = all.into_iter().collect();
         known.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut told: HashMap<Key, MetricValue> = HashMap::new();
+        let mut told: HashMap<SeriesKey, MetricValue> = HashMap::new();
         let mut dropped: u64 = 0;
         for (key, value) in known {
             if self.admitted.takes(&key) {
@@ -128,7 +128,7 @@ fn nothing_of(kind: MetricKind) -> MetricValue {
     }
 }
 
-fn own_samples(own: &Own) -> [Sample; 3] {
+fn own_samples(own: &ShellMetrics) -> [Sample; 3] {
     let version = Version::current();
     let build = Labels::none()
         .with(Label::Version, version.goondan)
@@ -155,7 +155,7 @@ fn own_samples(own: &Own) -> [Sample; 3] {
 }
 
 /// Combines values of one series. Of ages, the oldest is kept.
-fn merge(all: &mut HashMap<Key, MetricValue>, key: Key, value: MetricValue) {
+fn merge(all: &mut HashMap<SeriesKey, MetricValue>, key: SeriesKey, value: MetricValue) {
     let metric = key.0;
     match all.entry(key) {
         std::collections::hash_map::Entry::Vacant(place) => {
@@ -176,7 +176,7 @@ fn merge(all: &mut HashMap<Key, MetricValue>, key: Key, value: MetricValue) {
     }
 }
 
-fn families(told: HashMap<Key, MetricValue>) -> Vec<MetricFamily> {
+fn families(told: HashMap<SeriesKey, MetricValue>) -> Vec<MetricFamily> {
     let mut of: BTreeMap<Metric, Vec<Series>> = BTreeMap::new();
     for ((metric, labels), value) in told {
         of.entry(metric).or_default().push(Series { labels, value });
@@ -195,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn own() -> Own {
-        Own {
+    fn own() -> ShellMetrics {
+        ShellMetrics {
             at: Timestamp::from_unix_millis(0),
             started_at: Timestamp::from_unix_millis(1_500),
             syncs: Histogram::default(),

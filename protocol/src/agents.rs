@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::JsonObject;
 use crate::approval::ApprovalDecision;
-use crate::bundle::{BundleAsk, BundleTold};
+use crate::bundle::{BundleAsk, BundleAskResult};
 use crate::control::{FileStatus, ProposalState, TaskDetail, TaskInfo};
 use crate::event::{AgentEvent, TurnOutcome};
 use crate::ids::{
@@ -42,7 +42,7 @@ pub struct AgentAsk {
     /// The position of the call within the step, counted from 0.
     pub call: u32,
     /// The request.
-    pub question: Question,
+    pub question: AgentQuestion,
 }
 
 impl AgentAsk {
@@ -94,7 +94,7 @@ impl RequestNote {
     rename_all_fields = "camelCase",
     deny_unknown_fields
 )]
-pub enum Question {
+pub enum AgentQuestion {
     /// Send a request to another agent and return its answer.
     Request {
         /// The agent.
@@ -236,7 +236,7 @@ pub enum Question {
     },
 }
 
-impl Question {
+impl AgentQuestion {
     /// The agent whose sandbox the request is about, if it names one.
     #[must_use]
     pub fn sandbox_of(&self) -> Option<&AgentName> {
@@ -311,14 +311,14 @@ pub enum AgentAnswer {
     /// Matching instances.
     Instances {
         /// The instances, sorted by key.
-        instances: Vec<KnownInstance>,
+        instances: Vec<InstanceListItem>,
         /// Number of instances left out.
         more: usize,
     },
     /// The agents of the project.
     Catalog {
         /// The agents, sorted by name.
-        agents: Vec<KnownAgent>,
+        agents: Vec<AgentListItem>,
     },
     /// The process ends after the turn and a new process handles the next event.
     Restarting {},
@@ -358,7 +358,7 @@ pub enum AgentAnswer {
     /// Result of a [`Question::Bundle`] request.
     Bundle {
         /// The result.
-        told: Box<BundleTold>,
+        told: Box<BundleAskResult>,
     },
     /// The request cannot be carried out.
     Refused {
@@ -372,7 +372,7 @@ pub enum AgentAnswer {
 /// One instance, as another agent sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KnownInstance {
+pub struct InstanceListItem {
     /// Its key.
     pub instance_key: InstanceKey,
     /// Its agent.
@@ -386,7 +386,7 @@ pub struct KnownInstance {
 /// One agent, as another agent sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KnownAgent {
+pub struct AgentListItem {
     /// Its name.
     pub name: AgentName,
     /// Its purpose.
@@ -484,7 +484,7 @@ mod tests {
             turn_id: "t".parse().unwrap(),
             step,
             call,
-            question: Question::Catalog {},
+            question: AgentQuestion::Catalog {},
         };
         let question = ask(2, 1).event_id().unwrap();
         assert_eq!(question.as_str(), "t.2:q1");

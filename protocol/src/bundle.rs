@@ -81,7 +81,7 @@ impl BundleAsk {
 /// Result of a [`BundleAsk`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BundleTold {
+pub struct BundleAskResult {
     /// The changeset of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changeset: Option<ChangesetInfo>,
@@ -230,7 +230,7 @@ pub struct StatusRecord {
 /// Probation of a revision: it must work before it is promoted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Probation {
+pub struct CanaryState {
     /// Time of its activation.
     pub since: Timestamp,
     /// Number of turns completed with it.
@@ -248,7 +248,7 @@ pub struct Probation {
 /// Content that is refused from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Quarantined {
+pub struct QuarantinedContent {
     /// Digest of its changes to the project.
     pub digest: String,
     /// The revision.
@@ -286,7 +286,7 @@ pub struct BundleStatus {
     pub pinned: bool,
     /// Probation of the active revision, if it has not passed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub probation: Option<Probation>,
+    pub probation: Option<CanaryState>,
     /// The files in which the head differs from the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<BundleFile>,
@@ -298,7 +298,7 @@ pub struct BundleStatus {
     pub problem: Option<String>,
     /// Quarantined content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub quarantined: Vec<Quarantined>,
+    pub quarantined: Vec<QuarantinedContent>,
     /// The latest changesets, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changesets: Vec<ChangesetInfo>,

@@ -16,10 +16,10 @@ use crate::definition::{CatalogEntry, ModelParams};
 use crate::ids::{
     AgentName, ConnectionName, InstanceKey, MessageId, ResourceName, StepId, ToolCallId, TurnId,
 };
-use crate::message::{Content, Role};
+use crate::message::{MessageContent, MessageRole};
 use crate::usage::Usage;
 
-/// Method that requests a model's next reply: takes a [`Completion`] and returns a [`ModelAnswer`].
+/// Method that requests a model's next reply: takes a [`CompletionRequest`] and returns a [`ModelAnswer`].
 pub const COMPLETE: &str = "complete";
 
 /// Identifies one call between the orchestrator and one child. The sender of `call` chooses it and
@@ -162,7 +162,7 @@ pub struct CallResult {
 #[serde(rename_all = "lowercase")]
 pub enum CallOutcome {
     /// The call succeeded with this result. For a call with [`OutgoingCall::record`] the agent
-    /// receives a [`Recorded`].
+    /// receives a [`RecordedResult`].
     Ok(Box<RawValue>),
     /// The call was not made, or failed.
     Error(CallError),
@@ -286,7 +286,7 @@ impl CallError {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelAnswer {
-    /// The assistant's [`crate::message::Content`], raw. No two of its tool calls share an id.
+    /// The assistant's [`crate::message::MessageContent`], raw. No two of its tool calls share an id.
     pub content: Box<RawValue>,
     /// Metadata stored with the message: reasoning, [`crate::usage::USAGE`], the model that
     /// answered.
@@ -297,7 +297,7 @@ pub struct ModelAnswer {
 /// Result that an agent receives for a recorded call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Recorded {
+pub struct RecordedResult {
     /// The stored [`crate::message::Message`] of the journal, raw.
     pub message: Box<RawValue>,
 }
@@ -358,7 +358,7 @@ pub struct CallRetry {
 /// Parameters of [`COMPLETE`] for a model's connector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Completion {
+pub struct CompletionRequest {
     /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
@@ -372,14 +372,14 @@ pub struct Completion {
     pub params: ModelParams,
 }
 
-/// One message of a [`Completion`].
+/// One message of a [`CompletionRequest`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompletionMessage {
     /// The author of the message.
-    pub role: Role,
+    pub role: MessageRole,
     /// The content.
-    pub content: Content,
+    pub content: MessageContent,
     /// The model's reasoning, which its connector stored in [`ModelAnswer::metadata`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Value>,

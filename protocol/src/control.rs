@@ -72,19 +72,20 @@ pub use call::{
     CallSettled, ListUnknownCalls, SettleCall, UnknownCallInfo, UnknownCallPlace, UnknownCallsPage,
 };
 pub use daemon::{
-    CheckDaemon, Connect, Connected, DaemonCheck, DaemonStatus, OpenFiles, ReadMetrics, Resource,
-    Status, Stop,
+    CheckDaemon, Connect, ConnectResult, DaemonCheck, DaemonStatus, OpenFiles, ReadMetrics,
+    Resource, Status, Stop,
 };
 pub use event::{
     CancelEvent, DropEvent, EventCancelled, EventInfo, EventPlace, EventStanding, EventsPage,
-    ListEvents, MoveEvent, PauseEvent, ResumeEvent, RetryEvent, SendEvent, Sent, TurnPiece,
+    ListEvents, MoveEvent, PauseEvent, ResumeEvent, RetryEvent, SendEvent, SendResult, TurnPiece,
     TurnProgress,
 };
 pub use instance::{
-    ConversationPage, CutMessage, DeleteInstance, Deleted, ExportInstance, ExportPart,
-    ExportPosition, GetMessage, History, ImportInstance, Imported, InstanceCursor, InstanceDetail,
-    InstanceHistory, InstanceOrder, InstancePage, InstanceSummary, InstanceTurns, InstancesPage,
-    ListInstances, Prunable, PruneInstances, Pruned, ShowInstance, TurnsPage, WholeMessage,
+    ConversationPage, DeleteInstance, ExportInstance, ExportPart, ExportPosition, GetMessage,
+    History, ImportInstance, ImportResult, InstanceCursor, InstanceDeleteResult, InstanceDetail,
+    InstanceHistory, InstanceOrder, InstancePage, InstancePruneResult, InstanceSummary,
+    InstanceTurns, InstancesPage, ListInstances, Prunable, PruneInstances, ShowInstance,
+    TruncatedMessage, TurnsPage, WholeMessage,
 };
 pub use kind::CallKind;
 pub use logs::{FollowLogs, LOG_FILE_NAME, LogLevel, LogLine, LogProcess};
@@ -98,16 +99,16 @@ pub use oauth::{
 };
 pub use package::{PackageStored, PackagesPruned, PrunePackages, PrunedPackage, StorePackage};
 pub use process::{
-    Achieved, Confinement, ListProcesses, ProcessChange, ProcessInfo, ProcessKey, ProcessState,
-    ProcessesPage, Readiness, WatchProcesses,
+    AchievedConfinement, Confinement, ListProcesses, ProcessChange, ProcessInfo, ProcessKey,
+    ProcessState, ProcessesPage, Readiness, WatchProcesses,
 };
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
-    EntryStanding, FileStatus, GitCheck, KeptAside, ListProposals, MergeProposal, MergedFrom,
-    ModeChange, PROPOSAL_VERSION, ProposalApplied, ProposalDetail, ProposalDiff, ProposalFile,
-    ProposalInfo, ProposalMerged, ProposalPaths, ProposalRecord, ProposalReview, ProposalsPage,
-    ProposedChange, Refusal, RefusalKind, RejectProposal, RevertProposal, ReviewProposal, RunEvent,
-    RunEventKind, ShowProposal,
+    DisplacedUserFile, EntryStanding, FileStatus, GitCheck, ListProposals, MergeBase,
+    MergeProposal, ModeChange, PROPOSAL_VERSION, ProposalApplied, ProposalDetail, ProposalDiff,
+    ProposalFile, ProposalInfo, ProposalMerged, ProposalPaths, ProposalRecord, ProposalRefusal,
+    ProposalReview, ProposalsPage, ProposedChange, RefusalKind, RejectProposal, RevertProposal,
+    ReviewProposal, RunEvent, RunEventKind, ShowProposal,
 };
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
@@ -115,12 +116,12 @@ pub use question::{
 };
 pub use rewind::{
     CheckpointInstance, InstanceCheckpoint, InstanceCheckpointsPage, InstanceRewound,
-    ListInstanceCheckpoints, MessageTakenBack, OtherConfiguration, PinnedConversation,
-    RewindInstance, RewindRecord,
+    ListInstanceCheckpoints, OtherConfiguration, PinnedConversation, RewindInstance, RewindRecord,
+    RewoundMessage,
 };
 pub use sandbox::{
-    ListSandboxes, NotGiven, PrepareSandbox, ProposalBase, ProposalState, RemoveSandbox,
-    SandboxDetail, SandboxFile, SandboxInfo, SandboxRef, SandboxesPage, ShowSandbox,
+    ListSandboxes, PrepareSandbox, ProposalBase, ProposalState, RemoveSandbox, SandboxDetail,
+    SandboxFile, SandboxInfo, SandboxRef, SandboxesPage, ShowSandbox, UncopiedPath,
 };
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, RotateSecrets, SecretChanged,
@@ -132,25 +133,27 @@ pub use task::{
     CheckpointsPage, CreateTask, DrillTask, ImportTask, ListCheckpoints, ListTasks, PauseTask,
     ProvideTask, PruneTasks, PrunedTask, ReadTaskLog, RemoveTask, RestoreTask, ResumeTask,
     ReworkTask, SendTask, SetTaskBudget, ShowTask, StartTask, TaskAgent, TaskAsk, TaskAskKind,
-    TaskDetail, TaskDisk, TaskDrill, TaskHappening, TaskInfo, TaskLastRun, TaskLog, TaskLogPart,
+    TaskDetail, TaskDisk, TaskDrill, TaskHistoryLine, TaskInfo, TaskLastRun, TaskLog, TaskLogPart,
     TaskNotification, TaskNotificationState, TaskPlace, TaskProposal, TaskProposalFile,
     TaskRemoved, TaskRestored, TaskRun, TaskSandbox, TaskStreamPart, TaskVerdict, TasksPage,
     TasksPruned, WatchTask,
 };
 pub use trace::{PageTrace, TraceCursor, TracePage};
-pub use usage::{AccountUsage, ReadUsage, UsageBy, UsageCursor, UsageReport, UsageRow};
-pub use verification::{Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot};
+pub use usage::{AccountUsage, ReadUsage, UsageCursor, UsageGrouping, UsageReport, UsageRow};
+pub use verification::{FileFinding, FindingSeverity, Verification, VerifyInstances, VerifyRoot};
 pub use watch::{
     FollowTurns, InvalidCursor, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange,
     WorkspaceSnapshot,
 };
 pub use wire::{
-    ControlError, ErrorCode, Incoming, JsonRpc, Notification, Request, Response, RpcError,
+    ControlError, ErrorCode, JsonRpc, Notification, RpcError, RpcRequest, RpcResponse,
+    ServerMessage,
 };
 pub use workspace::{
     AuditCursor, AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange,
-    ListWorkspaces, OpenWorkspace, ReadAudit, Reload, Reloaded, Restart, Restarted, Unacknowledged,
-    UnhealthyProcess, Watching, WorkspaceInfo, WorkspaceProblem, WorkspaceReload, WorkspacesPage,
+    FileWatchMode, ListWorkspaces, OpenWorkspace, ReadAudit, Reload, ReloadResult,
+    ReplicationStall, Restart, RestartResult, UnhealthyProcess, WorkspaceInfo, WorkspaceProblem,
+    WorkspaceReload, WorkspacesPage,
 };
 
 /// A method of the control API.
@@ -186,7 +189,7 @@ macro_rules! methods {
 
 methods! {
     /// Opens the connection: exact version check.
-    Connect = "daemon.connect" -> Connected;
+    Connect = "daemon.connect" -> ConnectResult;
     /// The daemon's state.
     Status = "daemon.status" -> DaemonStatus;
     /// Tries what the daemon's processes can do where they run.
@@ -194,11 +197,11 @@ methods! {
     /// All that the daemon counts.
     ReadMetrics = "daemon.metrics" -> MetricsSnapshot;
     /// Stops the daemon.
-    Stop = "daemon.shutdown" -> Done;
+    Stop = "daemon.shutdown" -> EmptyResult;
     /// The processes and their states.
     ListProcesses = "daemon.processes" -> ProcessesPage;
     /// The processes as they are, and as they change, as `process.change` notifications under the request's id.
-    WatchProcesses = "process.watch" -> Done;
+    WatchProcesses = "process.watch" -> EmptyResult;
     /// Lists the nodes and the workspaces that each of them runs.
     ListNodes = "node.list" -> NodesPage;
     /// Checks the settings of the server that stores the logs of workspaces.
@@ -206,47 +209,47 @@ methods! {
     /// Checks the files of a workspace that another node runs.
     VerifyReplica = "node.verify" -> Verification;
     /// Moves a workspace to another node.
-    MoveWorkspace = "node.move" -> Done;
+    MoveWorkspace = "node.move" -> EmptyResult;
     /// Starts or ends draining: a draining node takes no workspace over.
-    DrainNode = "node.drain" -> Done;
+    DrainNode = "node.drain" -> EmptyResult;
     /// Makes this node leave the cluster permanently when its daemon stops.
-    LeaveNodes = "node.leave" -> Done;
+    LeaveNodes = "node.leave" -> EmptyResult;
     /// Registers a project as a workspace and starts it; it stays registered across restarts.
     OpenWorkspace = "workspace.open" -> WorkspaceInfo;
     /// The registered workspaces.
     ListWorkspaces = "workspace.list" -> WorkspacesPage;
     /// Stops a workspace's processes and forgets the registration; its state stays.
-    CloseWorkspace = "workspace.close" -> Done;
+    CloseWorkspace = "workspace.close" -> EmptyResult;
     /// Restarts processes of a workspace, after the turns in progress.
-    Restart = "workspace.restart" -> Restarted;
+    Restart = "workspace.restart" -> RestartResult;
     /// Reads configurations again, and restarts what changed, after the turns in progress.
-    Reload = "workspace.reload" -> Reloaded;
+    Reload = "workspace.reload" -> ReloadResult;
     /// Subscribes to a workspace's state and events, as `workspace.change` notifications with the
     /// request's id.
-    WatchWorkspace = "workspace.watch" -> Done;
+    WatchWorkspace = "workspace.watch" -> EmptyResult;
     /// Subscribes to the turns of a conversation, including partial model replies, as
     /// `turn.progress` and `turn.piece` notifications with the request's id.
-    FollowTurns = "turn.follow" -> Done;
+    FollowTurns = "turn.follow" -> EmptyResult;
     /// The end of the audit log.
     ReadAudit = "workspace.audit" -> AuditLog;
     /// Reports the usage and costs of model replies.
     ReadUsage = "workspace.usage" -> UsageReport;
     /// Hands an event to an agent; with `wait`, returns when its turn is committed.
-    SendEvent = "event.send" -> Sent;
+    SendEvent = "event.send" -> SendResult;
     /// The events that wait, are worked on or are parked.
     ListEvents = "event.list" -> EventsPage;
     /// Lets a parked event wait again; its turn begins from the start.
-    RetryEvent = "event.retry" -> Done;
+    RetryEvent = "event.retry" -> EmptyResult;
     /// Ends a parked event without an answer.
-    DropEvent = "event.drop" -> Done;
+    DropEvent = "event.drop" -> EmptyResult;
     /// Cancels a turn in progress or a pending event. Only a person may.
     CancelEvent = "event.cancel" -> EventCancelled;
     /// The turn of an event that waits does not begin before it is resumed. Only a person may.
-    PauseEvent = "event.pause" -> Done;
+    PauseEvent = "event.pause" -> EmptyResult;
     /// The turn of a paused event begins when it is due. Only a person may.
-    ResumeEvent = "event.resume" -> Done;
+    ResumeEvent = "event.resume" -> EmptyResult;
     /// An event that waits has its turn earlier or later. Only a person may.
-    MoveEvent = "event.move" -> Done;
+    MoveEvent = "event.move" -> EmptyResult;
     /// The questions that wait for a person's answer.
     ListQuestions = "question.list" -> QuestionsPage;
     /// Shows one question, with the form of its answer.
@@ -286,9 +289,9 @@ methods! {
     /// One part of a conversation's archive.
     ExportInstance = "instance.export" -> ExportPart;
     /// Creates a conversation from an archive.
-    ImportInstance = "instance.import" -> Imported;
+    ImportInstance = "instance.import" -> ImportResult;
     /// Deletes conversations that have been unused for long, or lists them.
-    PruneInstances = "instance.prune" -> Pruned;
+    PruneInstances = "instance.prune" -> InstancePruneResult;
     /// Makes a joint checkpoint of an instance: its files, conversation and extensions together. Only a person may.
     CheckpointInstance = "instance.checkpoint" -> InstanceCheckpoint;
     /// The joint checkpoints of an instance.
@@ -297,7 +300,7 @@ methods! {
     /// that this would make. Only a person may.
     RewindInstance = "instance.rewind" -> InstanceRewound;
     /// Stops an instance's process and removes its state.
-    DeleteInstance = "instance.delete" -> Deleted;
+    DeleteInstance = "instance.delete" -> InstanceDeleteResult;
     /// Copies chosen files of the Project Root for a worker.
     PrepareSandbox = "sandbox.prepare" -> SandboxDetail;
     /// The sandboxes of a workspace.
@@ -305,7 +308,7 @@ methods! {
     /// Shows one sandbox, with every file that it was given.
     ShowSandbox = "sandbox.show" -> SandboxDetail;
     /// Removes a sandbox with the proposal in it.
-    RemoveSandbox = "sandbox.remove" -> Done;
+    RemoveSandbox = "sandbox.remove" -> EmptyResult;
     /// Hands in what changed in a sandbox.
     CreateProposal = "proposal.create" -> ProposalDetail;
     /// The proposals of a workspace.
@@ -417,7 +420,7 @@ methods! {
     /// Revokes tokens at the server, and removes them.
     RevokeGrant = "oauth.revoke" -> GrantRevoked;
     /// The daemon's log stream, as `logs.line` notifications under the request's id.
-    FollowLogs = "logs.follow" -> Done;
+    FollowLogs = "logs.follow" -> EmptyResult;
 }
 
 /// Name of the notification that carries one log line: `params` is [`LogLine`].
@@ -438,4 +441,4 @@ pub const PROCESS_CHANGE: &str = "process.change";
 
 /// Success without further data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Done {}
+pub struct EmptyResult {}

@@ -32,23 +32,23 @@ pub struct UnreadableMessage {
 
 /// A message: parsed, or as stored and not parsed yet.
 #[derive(Debug, Clone, PartialEq)]
-enum Entry {
+enum MessageSlot {
     Read(Box<Message>),
     Stored(Bytes),
 }
 
 /// The fields of a stored message that are needed to find it.
 #[derive(Deserialize)]
-struct Identified {
+struct StoredMessageId {
     id: MessageId,
 }
 
-impl Entry {
+impl MessageSlot {
     fn has_id(&self, id: &MessageId) -> bool {
         match self {
             Self::Read(message) => message.id == *id,
             Self::Stored(text) => {
-                serde_json::from_slice::<Identified>(text).is_ok_and(|found| found.id == *id)
+                serde_json::from_slice::<StoredMessageId>(text).is_ok_and(|found| found.id == *id)
             }
         }
     }
@@ -60,7 +60,7 @@ impl Entry {
 /// little more memory than its bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
-    entries: Vec<Entry>,
+    entries: Vec<MessageSlot>,
 }
 
 impl Conversation {
@@ -76,12 +76,12 @@ impl Conversation {
 
     /// Appends a message.
     pub fn push(&mut self, message: Message) {
-        self.entries.push(Entry::Read(Box::new(message)));
+        self.entries.push(MessageSlot::Read(Box::new(message)));
     }
 
     /// Appends the JSON text of a confirmed message while a history is loaded, without parsing it.
     pub fn push_stored(&mut self, text: Bytes) {
-        self.entries.push(Entry::Stored(text));
+        self.entries.push(MessageSlot::Stored(text));
     }
 
     /// Applies an event. Deterministic: the same base and events always produce the same messages.
@@ -101,7 +101,7 @@ impl Conversation {
                         target_id,
                     });
                 };
-                *found = Entry::Read(Box::new(message));
+                *found = MessageSlot::Read(Box::new(message));
             }
             MessageEvent::Remove { target_id } => {
                 let Some(at) = self.place_of(&target_id) else {
@@ -149,8 +149,8 @@ impl Conversation {
             .iter()
             .enumerate()
             .map(|(at, entry)| match entry {
-                Entry::Read(message) => Ok(Cow::Borrowed(&**message)),
-                Entry::Stored(text) => {
+                MessageSlot::Read(message) => Ok(Cow::Borrowed(&**message)),
+                MessageSlot::Stored(text) => {
                     let place = at + 1;
                     let read = serde_json::from_slice(text);
                     read.map(Cow::Owned)

@@ -16,14 +16,14 @@ pub struct Field<C> {
     /// True if it is required.
     pub is_required: bool,
     /// Its default.
-    pub default: Option<Default>,
+    pub default: Option<FieldDefault>,
     /// Its description, for people.
     pub about: &'static str,
 }
 
 /// Default of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Default {
+pub enum FieldDefault {
     /// This text.
     Text(&'static str),
     /// This number.
@@ -34,7 +34,7 @@ pub enum Default {
     Meaning(&'static str),
 }
 
-impl Default {
+impl FieldDefault {
     /// The default as a value.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl<C: Copy> Field<C> {
 
     /// Sets the default.
     #[must_use]
-    pub const fn or(self, default: Default) -> Self {
+    pub const fn or(self, default: FieldDefault) -> Self {
         Self {
             default: Some(default),
             ..self

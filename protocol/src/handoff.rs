@@ -48,9 +48,9 @@ pub struct Handoff {
     /// The files that the proposal changes.
     pub changed_files: List<ChangedFile>,
     /// Executed tests and their results.
-    pub tests: List<Line>,
+    pub tests: List<TextLine>,
     /// Next steps.
-    pub next: List<Line>,
+    pub next: List<TextLine>,
 }
 
 /// A field of a handoff.
@@ -172,9 +172,9 @@ impl Paragraph {
 
 /// One line of text, trimmed, without control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line(String);
+pub struct TextLine(String);
 
-impl Line {
+impl TextLine {
     /// Validates a line.
     ///
     /// # Errors
@@ -204,9 +204,9 @@ impl HandoffPath {
     ///
     /// # Errors
     ///
-    /// As [`Line::new`], and [`HandoffProblem::Path`].
+    /// As [`TextLine::new`], and [`HandoffProblem::Path`].
     pub fn new(text: &str) -> Result<Self, HandoffProblem> {
-        let Line(text) = Line::new(text)?;
+        let TextLine(text) = TextLine::new(text)?;
         if text.contains('\t') {
             return Err(HandoffProblem::Control);
         }
@@ -286,7 +286,7 @@ macro_rules! text {
     )*};
 }
 
-text!(Paragraph, Line, HandoffPath, ChangedFile);
+text!(Paragraph, TextLine, HandoffPath, ChangedFile);
 
 impl fmt::Display for Handoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -325,7 +325,7 @@ fn write_paragraph(f: &mut fmt::Formatter<'_>, paragraph: &Paragraph) -> fmt::Re
     Ok(())
 }
 
-fn write_lines(f: &mut fmt::Formatter<'_>, lines: &[Line]) -> fmt::Result {
+fn write_lines(f: &mut fmt::Formatter<'_>, lines: &[TextLine]) -> fmt::Result {
     lines
         .iter()
         .try_for_each(|line| write!(f, "\n- {}", &**line))

@@ -1,6 +1,6 @@
 //! Images of an event: in its metadata until they become part of the turn's first message.
 //!
-//! An image is a part of a [`crate::message::Content`]: a URL or Base64 data.
+//! An image is a part of a [`crate::message::MessageContent`]: a URL or Base64 data.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

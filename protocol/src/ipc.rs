@@ -110,7 +110,7 @@ macro_rules! messages {
             /// # Errors
             ///
             /// [`MessageError::BadPayload`] if the payload cannot be serialized as JSON.
-            pub fn to_frame(&self, head: &Head) -> Result<Vec<u8>, MessageError> {
+            pub fn to_frame(&self, head: &EnvelopeHeader) -> Result<Vec<u8>, MessageError> {
                 let bad = |source| MessageError::BadPayload { kind: self.kind().to_owned(), source };
                 let mut frame = Vec::with_capacity(FRAME_BYTES_EXPECTED);
                 match self {
@@ -125,7 +125,7 @@ macro_rules! messages {
 
 /// Addressing of an outgoing message.
 #[derive(Debug, Clone)]
-pub struct Head {
+pub struct EnvelopeHeader {
     /// Id of a request, which its reply repeats.
     pub id: Option<u64>,
     /// Id of the request that this message replies to.
@@ -138,7 +138,7 @@ pub struct Head {
     pub trace: Option<TraceContext>,
 }
 
-impl Head {
+impl EnvelopeHeader {
     /// Head of a message that is neither a request nor a reply and has no trace.
     #[must_use]
     pub fn new(from: Address, to: Address) -> Self {
@@ -157,7 +157,7 @@ impl Head {
         payload: &impl Serialize,
         frame: &mut Vec<u8>,
     ) -> serde_json::Result<()> {
-        let message = Outgoing {
+        let message = OutboundEnvelope {
             kind,
             id: self.id,
             in_reply_to: self.in_reply_to,
@@ -200,7 +200,7 @@ impl Head {
 /// Serializes directly, with its payload, to the format that [`Envelope`] parses.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outgoing<'m, P> {
+struct OutboundEnvelope<'m, P> {
     #[serde(rename = "type")]
     kind: &'m str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -222,7 +222,7 @@ messages! {
         /// Reply to `ping`, which shows that the process is not hung.
         Pong(Pong) = "pong",
         /// Confinement of the process, as enforced by the kernel from now on.
-        Confined(Confined) = "confined",
+        Confined(ConfinementReport) = "confined",
         /// Status of a connector, for people to read.
         Status(Status) = "status",
         /// `shutdown` was received and work in progress is done; the process exits now.
@@ -473,7 +473,7 @@ impl ToChild {
     /// # Errors
     ///
     /// [`MessageError::BadPayload`] if the payload cannot be serialized as JSON.
-    pub fn to_frame(&self, head: &Head) -> Result<Vec<u8>, MessageError> {
+    pub fn to_frame(&self, head: &EnvelopeHeader) -> Result<Vec<u8>, MessageError> {
         match self {
             Self::Agent(message) => message.to_frame(head),
             Self::Connector(message) => message.to_frame(head),
@@ -576,7 +576,7 @@ pub struct Pong {
 /// (`SEC-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Confined {
+pub struct ConfinementReport {
     /// The rights that the kernel enforces.
     pub rights: Facts,
     /// Reason why the confinement is weaker than intended for this kind of process; absent if it is

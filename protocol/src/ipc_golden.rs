@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::{Head, ToAgent, ToChild, ToConnector, ToOrchestrator};
+use super::{EnvelopeHeader, ToAgent, ToChild, ToConnector, ToOrchestrator};
 use crate::envelope::{Address, Envelope};
 
 const TRACE: &str =
@@ -116,8 +116,8 @@ fn with_trace(body: &str) -> String {
     format!(r#"{head},{TRACE},"payload"{payload}"#)
 }
 
-fn head_of(envelope: &Envelope) -> Head {
-    Head {
+fn head_of(envelope: &Envelope) -> EnvelopeHeader {
+    EnvelopeHeader {
         id: envelope.id,
         in_reply_to: envelope.in_reply_to,
         from: envelope.from.clone(),

@@ -23,7 +23,7 @@ pub const RESPONSE_MODEL: &str = "responseModel";
 /// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum MessageRole {
     /// Instructions.
     System,
     /// The person or system that the agent serves.
@@ -58,9 +58,9 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MessageData {
     /// The author.
-    pub role: Role,
+    pub role: MessageRole,
     /// The content.
-    pub content: Content,
+    pub content: MessageContent,
     /// Fields of other versions and implementations, preserved.
     #[serde(flatten)]
     pub extra: JsonObject,
@@ -70,7 +70,7 @@ pub struct MessageData {
 /// `{"type":"tool-call"}` and `{"type":"tool-result"}`. Parts of unknown types are preserved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Content(Value);
+pub struct MessageContent(Value);
 
 /// A tool call requested in an assistant's message.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +98,7 @@ pub struct ToolResult {
     pub images: Vec<Image>,
 }
 
-impl Content {
+impl MessageContent {
     /// A plain text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
@@ -272,7 +272,7 @@ fn media_of(parts: &[Value]) -> Vec<Image> {
     media.collect()
 }
 
-impl From<Value> for Content {
+impl From<Value> for MessageContent {
     fn from(value: Value) -> Self {
         Self(value)
     }
@@ -330,8 +330,8 @@ impl Message {
     fn new(
         id: MessageId,
         at: Timestamp,
-        role: Role,
-        content: Content,
+        role: MessageRole,
+        content: MessageContent,
         source: MessageSource,
     ) -> Self {
         Self {
@@ -360,18 +360,23 @@ impl Message {
         let source = MessageSource::User {
             extra: JsonObject::new(),
         };
-        let content = Content::with_images(text, images);
-        Self::new(id, at, Role::User, content, source)
+        let content = MessageContent::with_images(text, images);
+        Self::new(id, at, MessageRole::User, content, source)
     }
 
     /// Message with the model's reply in `step_id`.
     #[must_use]
-    pub fn assistant(id: MessageId, at: Timestamp, step_id: StepId, content: Content) -> Self {
+    pub fn assistant(
+        id: MessageId,
+        at: Timestamp,
+        step_id: StepId,
+        content: MessageContent,
+    ) -> Self {
         let source = MessageSource::Assistant {
             step_id,
             extra: JsonObject::new(),
         };
-        Self::new(id, at, Role::Assistant, content, source)
+        Self::new(id, at, MessageRole::Assistant, content, source)
     }
 
     /// Message with the result of one tool call.
@@ -382,7 +387,13 @@ impl Message {
             tool_name: result.tool_name.clone(),
             extra: JsonObject::new(),
         };
-        Self::new(id, at, Role::Tool, Content::tool_result(result), source)
+        Self::new(
+            id,
+            at,
+            MessageRole::Tool,
+            MessageContent::tool_result(result),
+            source,
+        )
     }
 
     /// Message from goondan itself.
@@ -391,7 +402,13 @@ impl Message {
         let source = MessageSource::System {
             extra: JsonObject::new(),
         };
-        Self::new(id, at, Role::System, Content::text(text), source)
+        Self::new(
+            id,
+            at,
+            MessageRole::System,
+            MessageContent::text(text),
+            source,
+        )
     }
 
     /// Message that an extension adds.
@@ -400,14 +417,14 @@ impl Message {
         id: MessageId,
         at: Timestamp,
         extension_name: ExtensionName,
-        role: Role,
+        role: MessageRole,
         text: &str,
     ) -> Self {
         let source = MessageSource::Extension {
             extension_name,
             extra: JsonObject::new(),
         };
-        Self::new(id, at, role, Content::text(text), source)
+        Self::new(id, at, role, MessageContent::text(text), source)
     }
 
     /// The step that produced this message, if a model did.
@@ -556,7 +573,7 @@ mod tests {
             tool_name: "bash__exec".into(),
             input: json!({"command": "ls"}),
         };
-        let content = Content::assistant("Looking.", std::slice::from_ref(&call));
+        let content = MessageContent::assistant("Looking.", std::slice::from_ref(&call));
         assert_eq!(content.to_text(), "Looking.");
         assert_eq!(content.tool_calls(), std::slice::from_ref(&call));
         let result = ToolResult {
@@ -566,6 +583,9 @@ mod tests {
             is_error: true,
             images: Vec::new(),
         };
-        assert_eq!(Content::tool_result(&result).tool_results(), [result]);
+        assert_eq!(
+            MessageContent::tool_result(&result).tool_results(),
+            [result]
+        );
     }
 }

@@ -34,7 +34,7 @@ pub const REVOKE: &str = "revoke";
 pub const DEVICE: &str = "device";
 
 /// Method that registers an application at a server (RFC 7591): takes a [`RegisterRequest`] and
-/// returns a [`Reply`] of [`Client`].
+/// returns a [`Reply`] of [`OAuthClient`].
 pub const REGISTER: &str = "register";
 
 /// Prefix of the placeholder that a configuration holds until a process starts with the token.
@@ -279,7 +279,7 @@ pub struct RegisterRequest {
 /// Credentials of an application at one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Client {
+pub struct OAuthClient {
     /// Its id.
     pub id: String,
     /// Its secret, if it has one.
@@ -316,13 +316,13 @@ pub enum Reply<T> {
     /// The request succeeded.
     Granted(T),
     /// The server refused the request.
-    Refused(Refused),
+    Refused(TokenErrorResponse),
 }
 
 /// Error response of an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Refused {
+pub struct TokenErrorResponse {
     /// Its code, such as `invalid_grant`.
     pub error: String,
     /// Description of the error in the server's words.
@@ -330,7 +330,7 @@ pub struct Refused {
     pub description: Option<String>,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for TokenErrorResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.description {
             Some(description) => write!(f, "`{}`: {description}", self.error),

@@ -18,7 +18,7 @@ use crate::usage::{MicroUsd, Usage};
 
 mod span;
 
-pub use span::{SpanOutcome, SpanPhase, SpanRecord, Standing};
+pub use span::{SpanOutcome, SpanPhase, SpanRecord, SpanState};
 
 /// Kind of a runtime event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use crate::call::CallId;
 mod form;
 mod schema;
 
-pub use form::{Choice, FieldKind, FormField, QuestionForm, TextFormat};
+pub use form::{FieldKind, FormChoice, FormField, QuestionForm, TextFormat};
 pub use schema::BadForm;
 
 /// `question.ask`: a connector asks a person a question on behalf of a call.

@@ -22,7 +22,7 @@ pub struct Records {
 /// A frame of records differs from its announcement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{announced} records were announced, and a frame of {bytes} bytes that holds others came")]
-pub struct NotAsAnnounced {
+pub struct AnnouncementMismatch {
     announced: usize,
     bytes: usize,
 }
@@ -101,9 +101,9 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// [`NotAsAnnounced`] if the frame contains other records. The JSON is not validated.
-    pub fn places_in(&self, frame: &[u8]) -> Result<Vec<Range<usize>>, NotAsAnnounced> {
-        let not_as_announced = NotAsAnnounced {
+    /// [`AnnouncementMismatch`] if the frame contains other records. The JSON is not validated.
+    pub fn places_in(&self, frame: &[u8]) -> Result<Vec<Range<usize>>, AnnouncementMismatch> {
+        let not_as_announced = AnnouncementMismatch {
             announced: self.len(),
             bytes: frame.len(),
         };

@@ -30,11 +30,11 @@ pub struct RehearsalScript {
 /// Result of a replay. The agent binary writes it to standard output, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Played {
+pub struct ReplayResult {
     /// Problems that prevented the replay.
     pub problems: Vec<String>,
     /// Differences between the tools of the two configurations.
-    pub tools: ToolsDiffer,
+    pub tools: ToolDifferences,
     /// The turns, oldest first.
     pub turns: Vec<RehearsedTurn>,
     /// Notes about parts that could not be checked.
@@ -66,8 +66,8 @@ pub struct Rehearsal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelChange>,
     /// Changes of the tools.
-    #[serde(default, skip_serializing_if = "ToolsDiffer::is_none")]
-    pub tools: ToolsDiffer,
+    #[serde(default, skip_serializing_if = "ToolDifferences::is_none")]
+    pub tools: ToolDifferences,
     /// The turns, oldest first.
     pub turns: Vec<RehearsedTurn>,
     /// Notes about parts that could not be checked.
@@ -88,7 +88,7 @@ pub struct ModelChange {
 /// Differences between the tools of two configurations, as shown to a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ToolsDiffer {
+pub struct ToolDifferences {
     /// Added tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<ToolName>,
@@ -100,7 +100,7 @@ pub struct ToolsDiffer {
     pub changed: Vec<ToolName>,
 }
 
-impl ToolsDiffer {
+impl ToolDifferences {
     /// True if there are no differences.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -122,7 +122,7 @@ pub struct RehearsedTurn {
     pub steps: Vec<RehearsedStep>,
     /// The findings, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<Finding>,
+    pub findings: Vec<RehearsalFinding>,
     /// Reason why the replay stopped before the end of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
@@ -144,13 +144,13 @@ pub struct RehearsedStep {
     pub step: u32,
     /// Parts that differ from the request of the active revision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub differs: Vec<Part>,
+    pub differs: Vec<RequestPart>,
 }
 
 /// A part of a request to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Part {
+pub enum RequestPart {
     /// The system prompt.
     Prompt,
     /// The model or its parameters.
@@ -161,7 +161,7 @@ pub enum Part {
     Messages,
 }
 
-impl Part {
+impl RequestPart {
     /// The name shown to people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -177,7 +177,7 @@ impl Part {
 /// A difference from the active revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub struct RehearsalFinding {
     /// The kind of difference.
     pub what: FindingKind,
     /// The step.

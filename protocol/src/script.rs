@@ -14,16 +14,16 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Script {
     /// The rules, tried in order; the first match is executed.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ScriptRule>,
 }
 
 /// A rule: its conditions and the model's behavior.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Rule {
+pub struct ScriptRule {
     /// The conditions. All given conditions must match; a rule without conditions always matches.
-    #[serde(default, skip_serializing_if = "When::is_empty")]
-    pub when: When,
+    #[serde(default, skip_serializing_if = "RuleConditions::is_empty")]
+    pub when: RuleConditions,
     /// Text of the reply. `${name}` is replaced by a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub say: Option<String>,
@@ -42,7 +42,7 @@ pub struct Rule {
 /// (anchor with `^` and `$`). Their named groups are captures for `say` and `call`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct When {
+pub struct RuleConditions {
     /// Pattern for the latest user message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -67,7 +67,7 @@ pub struct When {
     pub step: Option<u32>,
 }
 
-impl When {
+impl RuleConditions {
     /// True if there are no conditions.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -20,10 +20,12 @@ mod split;
 mod telegram;
 mod text;
 
-pub use action::{Action, ActionCall, Plan, PlanError, Request, Service, of_call};
+pub use action::{
+    ActionCall, ActionPlan, ActionSpec, ConnectorRequest, PlanError, ServiceSpec, of_call,
+};
 pub use discord::{DISCORD, Discord};
 pub use github::{GITHUB, GitHub};
-pub use http::{Fetched, HTTP, Http};
+pub use http::{FetchResult, HTTP, Http};
 pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
 pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};
 pub use telegram::{TELEGRAM, Telegram};
@@ -32,11 +34,11 @@ pub use telegram::{TELEGRAM, Telegram};
 pub const DOWNLOAD_BYTES_MAX: u64 = 5 * 1024 * 1024;
 
 /// All services.
-pub const SERVICES: &[Service] = &[DISCORD, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
+pub const SERVICES: &[ServiceSpec] = &[DISCORD, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
 
 /// The service of a built-in tool, if the tool uses a connection.
 #[must_use]
-pub fn service_of(tool: &str) -> Option<&'static Service> {
+pub fn service_of(tool: &str) -> Option<&'static ServiceSpec> {
     SERVICES.iter().find(|service| service.tool == tool)
 }
 
@@ -53,7 +55,7 @@ mod tests {
         tool: &str,
         action: &str,
         (args, facts): (&Value, &Value),
-    ) -> Result<Plan, PlanError> {
+    ) -> Result<ActionPlan, PlanError> {
         let service = service_of(tool).unwrap();
         let mut actions = service.actions.iter();
         let action = actions.find(|it| it.name == action).unwrap();
@@ -67,7 +69,7 @@ mod tests {
     }
 
     /// The requests, each formatted as `method params`.
-    fn asked(plan: &Plan) -> Vec<String> {
+    fn asked(plan: &ActionPlan) -> Vec<String> {
         let requests = plan.requests().iter();
         let shown = requests.map(|it| format!("{} {}", it.method, it.params));
         shown.collect()

@@ -14,7 +14,7 @@ use crate::extension_settings::bounds::{
     COMPACTION_SIZE_MAX, DEFAULT_KEEP_MESSAGES, DEFAULT_REMINDERS, DEFAULT_TOOL_RESULTS,
     MAX_REMINDERS, MAX_TOOL_RESULTS, MESSAGE_WINDOW_MAX, MESSAGE_WINDOW_MIN,
 };
-use crate::field::{Default, Field};
+use crate::field::{Field, FieldDefault};
 use crate::service::service_of;
 
 /// Longest text value of a setting, in bytes.
@@ -22,7 +22,7 @@ pub const MAX_SETTING_TEXT_BYTES: usize = 64 * 1024;
 
 /// Settings of a built-in tool or extension.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct SettingsSpec {
     /// Its settings.
     pub settings: &'static [Setting],
     /// Settings of which at least one must be set; empty if none is required.
@@ -30,11 +30,11 @@ pub struct Settings {
 }
 
 /// One setting.
-pub type Setting = Field<Content>;
+pub type Setting = Field<SettingFormat>;
 
 /// Allowed values of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
+pub enum SettingFormat {
     /// A text that is not blank and has at most [`MAX_SETTING_TEXT_BYTES`].
     Text,
     /// A non-empty list of such texts.
@@ -45,7 +45,7 @@ pub enum Content {
     Truth,
 }
 
-impl Settings {
+impl SettingsSpec {
     const NONE: Self = Self::of(&[]);
 
     const fn of(settings: &'static [Setting]) -> Self {
@@ -73,9 +73,9 @@ pub const FILE_SYSTEM: &str = "file-system";
 /// Setting that names the connection of a tool.
 pub const CONNECTION: &str = "connection";
 
-static OF_OUTGOING_TOOLS: Settings = Settings::of(&[Setting::optional(
+static OF_OUTGOING_TOOLS: SettingsSpec = SettingsSpec::of(&[Setting::optional(
     CONNECTION,
-    Content::Text,
+    SettingFormat::Text,
     "The one Connection it works by, as `name` or `Connection/name`. Default: every Connection of its \
      connector.",
 )]);
@@ -83,18 +83,18 @@ static OF_OUTGOING_TOOLS: Settings = Settings::of(&[Setting::optional(
 /// Setting of `file-system` that lists secret files which may be opened nevertheless.
 pub const SECRET_FILES: &str = "secretFiles";
 
-static OF_FILE_SYSTEM: Settings = Settings::of(&[Setting::optional(
+static OF_FILE_SYSTEM: SettingsSpec = SettingsSpec::of(&[Setting::optional(
     SECRET_FILES,
-    Content::Texts,
+    SettingFormat::Texts,
     "Files that count as secret, such as `certs/public.pem`, but that this agent's file tools may \
      open. Paths are relative to the project or the work directory.",
 )]);
 
-static OF_OTHER_TOOLS: Settings = Settings::NONE;
+static OF_OTHER_TOOLS: SettingsSpec = SettingsSpec::NONE;
 
 /// Settings of the built-in tool `name`; `None` if no such tool exists.
 #[must_use]
-pub fn of_tool(name: &str) -> Option<&'static Settings> {
+pub fn of_tool(name: &str) -> Option<&'static SettingsSpec> {
     if service_of(name).is_some() {
         return Some(&OF_OUTGOING_TOOLS);
     }
@@ -105,131 +105,135 @@ pub fn of_tool(name: &str) -> Option<&'static Settings> {
     is_there.then_some(&OF_OTHER_TOOLS)
 }
 
-static OF_EXTENSIONS: &[(&str, Settings)] = &[
+static OF_EXTENSIONS: &[(&str, SettingsSpec)] = &[
     (
         "context-message",
-        Settings::of(&[Setting::required(
+        SettingsSpec::of(&[Setting::required(
             "text",
-            Content::Text,
+            SettingFormat::Text,
             "The message. `${agentName}`, `${instanceKey}`, `${date}` and `${source}` are filled in.",
         )]),
     ),
     (
         "inter-agent-response-format",
-        Settings::of(&[Setting::optional(
+        SettingsSpec::of(&[Setting::optional(
             "instructions",
-            Content::Text,
+            SettingFormat::Text,
             "Instructions for an agent that answers another agent's request; `${source}` is the requesting agent.",
         )]),
     ),
     (
         "logging",
-        Settings::of(&[Setting::optional(
+        SettingsSpec::of(&[Setting::optional(
             "content",
-            Content::Truth,
+            SettingFormat::Truth,
             "True to also log inputs, arguments, results and replies, each truncated to a line.",
         )
-        .or(Default::Truth(false))]),
+        .or(FieldDefault::Truth(false))]),
     ),
     (
         "message-compaction",
-        Settings {
+        SettingsSpec {
             settings: &[
                 Setting::optional(
                     "maxMessages",
-                    Content::Number(MESSAGE_WINDOW_MIN as u64, MESSAGE_WINDOW_MAX as u64),
+                    SettingFormat::Number(MESSAGE_WINDOW_MIN as u64, MESSAGE_WINDOW_MAX as u64),
                     "Number of messages above which the conversation is compacted.",
                 ),
                 Setting::optional(
                     "maxCharacters",
-                    Content::Number(1_000, COMPACTION_SIZE_MAX),
+                    SettingFormat::Number(1_000, COMPACTION_SIZE_MAX),
                     "Number of characters above which the conversation is compacted.",
                 ),
                 Setting::optional(
                     "maxTokens",
-                    Content::Number(1_000, COMPACTION_SIZE_MAX),
+                    SettingFormat::Number(1_000, COMPACTION_SIZE_MAX),
                     "Number of tokens of the latest reply, as reported by its provider, above \
                      which the conversation is compacted.",
                 ),
                 Setting::optional(
                     "keepMessages",
-                    Content::Number(0, MESSAGE_WINDOW_MAX as u64),
+                    SettingFormat::Number(0, MESSAGE_WINDOW_MAX as u64),
                     "Number of the latest messages of earlier turns that are kept unchanged.",
                 )
-                .or(Default::Number(DEFAULT_KEEP_MESSAGES as u64)),
+                .or(FieldDefault::Number(DEFAULT_KEEP_MESSAGES as u64)),
                 Setting::optional(
                     "instructions",
-                    Content::Text,
+                    SettingFormat::Text,
                     "Additional instructions for the model when it writes a summary.",
                 ),
             ],
             any_of: &["maxMessages", "maxCharacters", "maxTokens"],
         },
     ),
-    ("message-integrity", Settings::NONE),
+    ("message-integrity", SettingsSpec::NONE),
     (
         "message-window",
-        Settings::of(&[Setting::required(
+        SettingsSpec::of(&[Setting::required(
             "maxMessages",
-            Content::Number(MESSAGE_WINDOW_MIN as u64, MESSAGE_WINDOW_MAX as u64),
+            SettingFormat::Number(MESSAGE_WINDOW_MIN as u64, MESSAGE_WINDOW_MAX as u64),
             "Maximum number of messages at the start of a turn.",
         )]),
     ),
     (
         "required-tools-guard",
-        Settings::of(&[
+        SettingsSpec::of(&[
             Setting::required(
                 "tools",
-                Content::Texts,
+                SettingFormat::Texts,
                 "Full names of the tools that the agent must call before a turn can end.",
             ),
             Setting::optional(
                 "maxReminders",
-                Content::Number(0, MAX_REMINDERS as u64),
+                SettingFormat::Number(0, MAX_REMINDERS as u64),
                 "Number of reminders before the turn fails.",
             )
-            .or(Default::Number(DEFAULT_REMINDERS as u64)),
+            .or(FieldDefault::Number(DEFAULT_REMINDERS as u64)),
             Setting::optional(
                 "anyOf",
-                Content::Truth,
+                SettingFormat::Truth,
                 "True if a call of any one of the tools is enough.",
             )
-            .or(Default::Truth(false)),
+            .or(FieldDefault::Truth(false)),
             Setting::optional(
                 "message",
-                Content::Text,
+                SettingFormat::Text,
                 "Text of the reminder, and of the error when the turn fails.",
             ),
         ]),
     ),
     (
         "tool-search",
-        Settings::of(&[
+        SettingsSpec::of(&[
             Setting::optional(
                 "maxResults",
-                Content::Number(1, MAX_TOOL_RESULTS as u64),
+                SettingFormat::Number(1, MAX_TOOL_RESULTS as u64),
                 "Maximum number of tools that a search returns.",
             )
-            .or(Default::Number(DEFAULT_TOOL_RESULTS as u64)),
+            .or(FieldDefault::Number(DEFAULT_TOOL_RESULTS as u64)),
             Setting::optional(
                 "alwaysOffered",
-                Content::Texts,
+                SettingFormat::Texts,
                 "Full names of tools that are offered without a search.",
             ),
-            Setting::optional("toolName", Content::Text, "Full name of the search tool.")
-                .or(Default::Text(TOOL_SEARCH_FIND)),
+            Setting::optional(
+                "toolName",
+                SettingFormat::Text,
+                "Full name of the search tool.",
+            )
+            .or(FieldDefault::Text(TOOL_SEARCH_FIND)),
             Setting::optional(
                 "minQueryLength",
-                Content::Number(1, 1_000),
+                SettingFormat::Number(1, 1_000),
                 "The shortest query, in characters.",
             )
-            .or(Default::Number(1)),
+            .or(FieldDefault::Number(1)),
             Setting::optional(
                 "persistSelection",
-                Content::Truth,
+                SettingFormat::Truth,
                 "True if found tools stay available in later turns.",
             )
-            .or(Default::Truth(true)),
+            .or(FieldDefault::Truth(true)),
         ]),
     ),
 ];
@@ -239,7 +243,7 @@ pub const TOOL_SEARCH_FIND: &str = "tool-search__find";
 
 /// Settings of the built-in extension `name`; `None` if no such extension exists.
 #[must_use]
-pub fn of_extension(name: &str) -> Option<&'static Settings> {
+pub fn of_extension(name: &str) -> Option<&'static SettingsSpec> {
     let found = OF_EXTENSIONS
         .iter()
         .find(|(extension, _)| *extension == name);
@@ -264,14 +268,14 @@ pub enum Problem {
     /// The value has the wrong type.
     WrongType {
         /// Position of the value.
-        at: At,
+        at: ValuePosition,
         /// The expected type, as text.
         expected: &'static str,
     },
     /// The value has the right type but is not allowed.
     WrongValue {
         /// Position of the value.
-        at: At,
+        at: ValuePosition,
         /// The expected value, as text.
         expected: String,
     },
@@ -279,14 +283,14 @@ pub enum Problem {
 
 /// Position of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct At {
+pub struct ValuePosition {
     /// The setting.
     pub name: &'static str,
     /// The item of its list, counted from 0.
     pub item: Option<usize>,
 }
 
-impl fmt::Display for At {
+impl fmt::Display for ValuePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
         match self.item {
@@ -319,7 +323,7 @@ fn quoted(names: &[&str]) -> String {
 
 /// All problems of `given`. A setting without a value counts as not set.
 #[must_use]
-pub fn check(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
+pub fn check(settings: &SettingsSpec, given: &JsonObject) -> Vec<Problem> {
     let mut problems = check_written(settings, given);
     problems.extend(check_missing(settings, given));
     problems
@@ -327,7 +331,7 @@ pub fn check(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
 
 /// Problems of the settings that are present, without checking for missing ones.
 #[must_use]
-pub fn check_written(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
+pub fn check_written(settings: &SettingsSpec, given: &JsonObject) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, value) in given {
         match settings.settings.iter().find(|it| it.name == name) {
@@ -344,7 +348,7 @@ pub fn check_written(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
 
 /// Required settings that are missing.
 #[must_use]
-pub fn check_missing(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
+pub fn check_missing(settings: &SettingsSpec, given: &JsonObject) -> Vec<Problem> {
     let is_set = |name: &str| given.get(name).is_some_and(|value| !value.is_null());
     let required = settings.settings.iter().filter(|it| it.is_required);
     let missing = required.filter(|it| !is_set(it.name));
@@ -362,7 +366,7 @@ pub fn check_missing(settings: &Settings, given: &JsonObject) -> Vec<Problem> {
 }
 
 fn check_value(setting: &Setting, value: &Value, problems: &mut Vec<Problem>) {
-    let at = |item| At {
+    let at = |item| ValuePosition {
         name: setting.name,
         item,
     };
@@ -386,25 +390,25 @@ fn check_value(setting: &Setting, value: &Value, problems: &mut Vec<Problem>) {
         Some(_) => None,
     };
     match (setting.content, value) {
-        (Content::Text, value) => problems.extend(text(None, value)),
-        (Content::Texts, Value::Array(items)) if items.is_empty() => {
+        (SettingFormat::Text, value) => problems.extend(text(None, value)),
+        (SettingFormat::Texts, Value::Array(items)) if items.is_empty() => {
             problems.push(wrong_value(None, "a list that is not empty".to_owned()));
         }
-        (Content::Texts, Value::Array(items)) => {
+        (SettingFormat::Texts, Value::Array(items)) => {
             let items = items.iter().enumerate();
             problems.extend(items.filter_map(|(index, item)| text(Some(index), item)));
         }
-        (Content::Texts, _) => problems.push(wrong_type(None, "a list")),
-        (Content::Number(least, most), Value::Number(number)) => {
+        (SettingFormat::Texts, _) => problems.push(wrong_type(None, "a list")),
+        (SettingFormat::Number(least, most), Value::Number(number)) => {
             let number = number.as_u64();
             if !number.is_some_and(|number| (least..=most).contains(&number)) {
                 let expected = format!("a whole number from {least} to {most}");
                 problems.push(wrong_value(None, expected));
             }
         }
-        (Content::Number(..), _) => problems.push(wrong_type(None, "a whole number")),
-        (Content::Truth, Value::Bool(_)) => {}
-        (Content::Truth, _) => problems.push(wrong_type(None, "`true` or `false`")),
+        (SettingFormat::Number(..), _) => problems.push(wrong_type(None, "a whole number")),
+        (SettingFormat::Truth, Value::Bool(_)) => {}
+        (SettingFormat::Truth, _) => problems.push(wrong_type(None, "`true` or `false`")),
     }
 }
 
@@ -415,7 +419,7 @@ mod tests {
     use super::*;
     use crate::base_package::{EXTENSIONS, tool_names};
 
-    fn said(settings: &Settings, given: &Value) -> Vec<String> {
+    fn said(settings: &SettingsSpec, given: &Value) -> Vec<String> {
         let given = given.as_object().unwrap();
         let problems = check(settings, given);
         problems.iter().map(ToString::to_string).collect()

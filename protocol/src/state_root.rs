@@ -20,7 +20,7 @@ const OTHERS_WRITE: u32 = 0o022;
 
 /// Reason why a path of the state root is not exclusively the daemon's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Exposed {
+pub enum StateRootExposure {
     /// It belongs to another user.
     #[error("`{}` belongs to user id {theirs}, not to the daemon's ({ours})", path.display())]
     Foreign {
@@ -41,7 +41,7 @@ pub enum Exposed {
     },
 }
 
-impl Exposed {
+impl StateRootExposure {
     /// A suggested fix.
     #[must_use]
     pub fn hint(&self) -> String {
@@ -73,10 +73,10 @@ pub fn owned(root: &Path) -> impl Iterator<Item = PathBuf> {
 ///
 /// # Errors
 ///
-/// [`Exposed`] if another user owns the path or can write to it.
-pub fn check(path: PathBuf, owner: u32, mode: u32, user: u32) -> Result<(), Exposed> {
+/// [`StateRootExposure`] if another user owns the path or can write to it.
+pub fn check(path: PathBuf, owner: u32, mode: u32, user: u32) -> Result<(), StateRootExposure> {
     if owner != user {
-        return Err(Exposed::Foreign {
+        return Err(StateRootExposure::Foreign {
             path,
             theirs: owner,
             ours: user,
@@ -84,7 +84,7 @@ pub fn check(path: PathBuf, owner: u32, mode: u32, user: u32) -> Result<(), Expo
     }
     let mode = mode & 0o777;
     if mode & OTHERS_WRITE != 0 {
-        return Err(Exposed::Writable { path, mode });
+        return Err(StateRootExposure::Writable { path, mode });
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ mod source;
 mod stream;
 
 pub use conversation::{TASK_KEY_PREFIX, conversation_of, event_of, is_of_task};
-pub use notify::{Notice, Notify, NotifyOn, Part, action_of, parts_of};
+pub use notify::{Notice, Notify, NotifyOn, TemplatePart, action_of, parts_of};
 pub use plan::{PLAN_STEP_CHARS_MAX, PLAN_STEPS_MAX, PlanStep, PlanStepState};
 pub use source::{
     SANDBOX_INPUT, SANDBOX_PROPOSAL, SANDBOX_WORK, TASK_BRANCHES, TaskChecks, TaskDelivery,
@@ -237,7 +237,7 @@ impl AgentFormat {
 /// Way in which a program receives its prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PromptBy {
+pub enum PromptChannel {
     /// On its standard input, which is closed after it. With `acp`, and with `claude-stream-json`, in the form of
     /// that protocol; then it stays open for answers to requests for permission.
     #[default]
@@ -298,7 +298,7 @@ pub struct CliAgentDefinition {
     pub format: AgentFormat,
     /// Way in which it receives its prompt.
     #[serde(default)]
-    pub prompt: PromptBy,
+    pub prompt: PromptChannel,
     /// Way in which it is given goondan's tools.
     #[serde(default, skip_serializing_if = "ToolsBy::is_variable")]
     pub tools: ToolsBy,
@@ -447,7 +447,7 @@ impl CliAgentDefinition {
             command,
             resume: Vec::new(),
             format: AgentFormat::Plain,
-            prompt: PromptBy::Stdin,
+            prompt: PromptChannel::Stdin,
             tools: ToolsBy::Variable,
             ..self
         })

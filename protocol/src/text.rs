@@ -19,12 +19,12 @@ where
     T::Err: Display,
     D: Deserializer<'de>,
 {
-    deserializer.deserialize_string(OfText(PhantomData))
+    deserializer.deserialize_string(TextVisitor(PhantomData))
 }
 
-struct OfText<T>(PhantomData<T>);
+struct TextVisitor<T>(PhantomData<T>);
 
-impl<T> Visitor<'_> for OfText<T>
+impl<T> Visitor<'_> for TextVisitor<T>
 where
     T: FromStr,
     T::Err: Display,

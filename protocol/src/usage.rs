@@ -209,14 +209,14 @@ impl PriceTable {
 
 /// Usage and cost of one reply, as recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct ReplyCost {
     /// Its tokens, if the provider reported them.
     pub usage: Option<Usage>,
     /// Its cost, if known.
     pub cost: Option<MicroUsd>,
 }
 
-impl Spent {
+impl ReplyCost {
     /// Reads usage and cost from the metadata of a reply.
     #[must_use]
     pub fn of_metadata(metadata: &JsonObject) -> Self {
@@ -231,7 +231,7 @@ impl Spent {
 /// Total usage and cost of several replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spending {
+pub struct UsageTotal {
     /// Number of replies.
     pub replies: u64,
     /// Their known tokens.
@@ -246,9 +246,9 @@ pub struct Spending {
     pub unpriced: u64,
 }
 
-impl Spending {
+impl UsageTotal {
     /// Adds one reply.
-    pub fn add_reply(&mut self, spent: &Spent) {
+    pub fn add_reply(&mut self, spent: &ReplyCost) {
         self.replies = self.replies.saturating_add(1);
         match &spent.usage {
             Some(usage) => self.usage.add(usage),
@@ -271,9 +271,9 @@ impl Spending {
 
     /// The total as one reply. A value that is unknown for one reply is unknown for the total.
     #[must_use]
-    pub fn as_spent(&self) -> Spent {
+    pub fn as_spent(&self) -> ReplyCost {
         let is_any = self.replies > 0;
-        Spent {
+        ReplyCost {
             usage: (is_any && self.unmetered == 0).then_some(self.usage),
             cost: (is_any && self.unpriced == 0).then_some(self.cost_micro_usd),
         }
@@ -394,15 +394,15 @@ mod tests {
             input_tokens: 5,
             ..Usage::default()
         };
-        let mut spending = Spending::default();
-        assert_eq!(spending.as_spent(), Spent::default());
-        let known = Spent {
+        let mut spending = UsageTotal::default();
+        assert_eq!(spending.as_spent(), ReplyCost::default());
+        let known = ReplyCost {
             usage: Some(usage),
             cost: Some(MicroUsd(7)),
         };
         spending.add_reply(&known);
         assert_eq!(spending.as_spent(), known);
-        spending.add_reply(&Spent {
+        spending.add_reply(&ReplyCost {
             cost: None,
             ..known
         });

@@ -25,7 +25,7 @@ impl CwdMode {
 
 /// For whom a process is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose<'a> {
+pub enum ProcessPurpose<'a> {
     /// For goondan itself: its own processes, and what it asks about the machine.
     Own,
     /// The programs of an agent's tools.
@@ -56,22 +56,22 @@ pub enum Purpose<'a> {
 
 /// The directory that a process starts in. Every start of a process asks here.
 #[must_use]
-pub fn working_directory(purpose: Purpose<'_>) -> &Path {
+pub fn working_directory(purpose: ProcessPurpose<'_>) -> &Path {
     match purpose {
         // `/` keeps no directory busy that a user may want to unmount or remove.
-        Purpose::Own | Purpose::Module => Path::new("/"),
-        Purpose::Agent {
+        ProcessPurpose::Own | ProcessPurpose::Module => Path::new("/"),
+        ProcessPurpose::Agent {
             mode: CwdMode::AgentHome,
             work_dir,
             ..
         } => work_dir,
-        Purpose::Task { work_area, copy } => copy.unwrap_or(work_area),
-        Purpose::Agent {
+        ProcessPurpose::Task { work_area, copy } => copy.unwrap_or(work_area),
+        ProcessPurpose::Agent {
             mode: CwdMode::Workspace,
             project_root,
             ..
         }
-        | Purpose::Connection { project_root } => project_root,
+        | ProcessPurpose::Connection { project_root } => project_root,
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     fn box_3_an_agent_works_in_its_own_directory_unless_it_is_to_work_in_the_project() {
         let (work_dir, project_root) = (Path::new("/state/work"), Path::new("/project"));
         let of = |mode| {
-            working_directory(Purpose::Agent {
+            working_directory(ProcessPurpose::Agent {
                 mode,
                 work_dir,
                 project_root,
@@ -93,15 +93,15 @@ mod tests {
         assert_eq!(of(CwdMode::AgentHome), work_dir);
         assert_eq!(of(CwdMode::Workspace), project_root);
         assert_eq!(
-            working_directory(Purpose::Connection { project_root }),
+            working_directory(ProcessPurpose::Connection { project_root }),
             project_root
         );
-        assert_eq!(working_directory(Purpose::Own), Path::new("/"));
+        assert_eq!(working_directory(ProcessPurpose::Own), Path::new("/"));
     }
 
     #[test]
     fn sec_3_a_module_starts_where_no_agent_writes() {
-        assert_eq!(working_directory(Purpose::Module), Path::new("/"));
+        assert_eq!(working_directory(ProcessPurpose::Module), Path::new("/"));
     }
 
     #[test]
@@ -111,7 +111,10 @@ mod tests {
             Path::new("/sandboxes/t-1/coder/work"),
         );
         for (copy, wanted) in [(None, work_area), (Some(sandbox), sandbox)] {
-            assert_eq!(working_directory(Purpose::Task { work_area, copy }), wanted);
+            assert_eq!(
+                working_directory(ProcessPurpose::Task { work_area, copy }),
+                wanted
+            );
         }
     }
 }

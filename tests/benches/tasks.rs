@@ -42,7 +42,7 @@ const ASKER: &str = "#!/bin/sh\ncat > /dev/null\nprintf '[USER_QUESTION]\\nquest
 const WORKER: &str = "#!/bin/sh\ncat > /dev/null\nwhile :; do echo 'I work.'; sleep 1; done\n";
 
 /// Result of a measurement.
-type Outcome = Result<(), Box<dyn Error>>;
+type TasksBenchResult = Result<(), Box<dyn Error>>;
 
 fn knob(name: &str, default: usize) -> usize {
     let value = std::env::var(name).ok();
@@ -98,7 +98,7 @@ fn median(home: &Home, args: &[&str], times: usize) -> Duration {
     taken.get(times / 2).copied().unwrap_or_default()
 }
 
-fn main() -> Outcome {
+fn main() -> TasksBenchResult {
     let tasks = knob("GOONDAN_BENCH_TASKS", 200).max(RUNNING);
     let lists = knob("GOONDAN_BENCH_LISTS", 15);
     let home = Home::new(PROJECT);

@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use goondan_tests::mcp::{Outcome, Server};
+use goondan_tests::mcp::{McpReaction, McpTestServer};
 
 /// Maximum time until the reader reads a piece.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let token = std::env::var("SERVER_TOKEN");
-    let mut server = Server::new(token.as_deref().unwrap_or("none"));
+    let mut server = McpTestServer::new(token.as_deref().unwrap_or("none"));
     let mut lines = std::io::stdin().lines();
     loop {
         for told in server.take_told() {
@@ -50,8 +50,8 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         };
         match server.take(&serde_json::from_str(&line.unwrap()).unwrap()) {
-            Outcome::Say(messages) => messages.iter().for_each(|message| println!("{message}")),
-            Outcome::Die(code) => return ExitCode::from(code),
+            McpReaction::Say(messages) => messages.iter().for_each(|message| println!("{message}")),
+            McpReaction::Die(code) => return ExitCode::from(code),
         }
     }
 }

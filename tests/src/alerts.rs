@@ -7,7 +7,7 @@ use crate::promql::{Element, Labels};
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct AlertRule {
     /// Its name.
     pub name: String,
     /// When it fires.
@@ -18,14 +18,14 @@ pub struct Rule {
 
 /// Start time of each rule's current condition, by rule and labels.
 #[derive(Debug, Default)]
-pub struct Holding(BTreeMap<(String, Labels), Instant>);
+pub struct ActiveConditions(BTreeMap<(String, Labels), Instant>);
 
-impl Holding {
+impl ActiveConditions {
     /// Processes the current result of a rule's expression: conditions that have held for long
     /// enough fire.
     pub fn take(
         &mut self,
-        rule: &Rule,
+        rule: &AlertRule,
         found: Vec<Element>,
         hold: Duration,
         now: Instant,
@@ -55,12 +55,12 @@ fn hold_of(text: &str) -> Duration {
 
 /// The rules, in the order of the file. Each has its expression on one line.
 #[must_use]
-pub fn rules() -> Vec<Rule> {
+pub fn rules() -> Vec<AlertRule> {
     let text = include_str!("../../docs/operations/alerts.yml");
-    let mut rules: Vec<Rule> = Vec::new();
+    let mut rules: Vec<AlertRule> = Vec::new();
     for line in text.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("- alert: ") {
-            rules.push(Rule {
+            rules.push(AlertRule {
                 name: name.to_owned(),
                 expression: String::new(),
                 hold: Duration::ZERO,
@@ -80,7 +80,7 @@ pub fn rules() -> Vec<Rule> {
 mod tests {
     use super::*;
 
-    fn rule() -> Rule {
+    fn rule() -> AlertRule {
         let mut all = rules().into_iter();
         all.find(|rule| rule.name == "GoondanNotReady").unwrap()
     }
@@ -97,7 +97,7 @@ mod tests {
     fn a_rule_fires_for_what_has_held_for_its_time_without_a_break() {
         let (rule, start) = (rule(), Instant::now());
         assert_eq!(rule.hold, Duration::from_secs(60));
-        let mut holding = Holding::default();
+        let mut holding = ActiveConditions::default();
         let mut at = |seconds, found: Vec<Element>| {
             let now = start + Duration::from_secs(seconds);
             holding.take(&rule, found, rule.hold, now).len()

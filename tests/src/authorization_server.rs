@@ -9,7 +9,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::provider::{Answer, Ending, Provider, Received};
+use crate::provider::{Provider, ProviderResponse, ReceivedRequest, ResponseEnd};
 
 /// The application's id at the server.
 pub const CLIENT_ID: &str = "client-one";
@@ -18,7 +18,7 @@ pub const CLIENT_SECRET: &str = "client-secret-never-shown";
 
 /// Fault in the server's next response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum ResponseFault {
     /// It renews the token, but the response never arrives.
     LosesReply,
     /// It responds with an error.
@@ -34,7 +34,7 @@ struct State {
     access: Option<String>,
     life_s: u64,
     requests: Vec<String>,
-    manners: Vec<Manner>,
+    manners: Vec<ResponseFault>,
     /// Every secret that it issued or received.
     secrets: Vec<String>,
     /// True once a person has consented on another device.
@@ -98,7 +98,7 @@ impl AuthorizationServer {
     }
 
     /// Sets the fault of the next response.
-    pub fn next(&self, manner: Manner) {
+    pub fn next(&self, manner: ResponseFault) {
         self.state().manners.push(manner);
     }
 
@@ -159,28 +159,28 @@ pub(crate) fn form(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn refused(error: &str) -> Answer {
-    Answer::error(400, &json!({"error": error}))
+fn refused(error: &str) -> ProviderResponse {
+    ProviderResponse::error(400, &json!({"error": error}))
 }
 
-fn grant(state: &mut State) -> Answer {
+fn grant(state: &mut State) -> ProviderResponse {
     state.next += 1;
     let access = format!("access-{}-never-shown", state.next);
     let refresh = format!("refresh-{}-never-shown", state.next);
     state.secrets.extend([access.clone(), refresh.clone()]);
     state.access = Some(access.clone());
     state.refresh = Some(refresh.clone());
-    Answer::json(&json!({
+    ProviderResponse::json(&json!({
         "access_token": access, "refresh_token": refresh, "token_type": "Bearer",
         "expires_in": state.life_s, "scope": "repo",
     }))
 }
 
-fn answer(state: &mut State, received: &Received) -> Answer {
+fn answer(state: &mut State, received: &ReceivedRequest) -> ProviderResponse {
     let host = received.header("host").unwrap_or_default();
     let base = format!("http://{host}/v1");
     match received.path.as_str() {
-        "/.well-known/oauth-authorization-server/v1" => Answer::json(&json!({
+        "/.well-known/oauth-authorization-server/v1" => ProviderResponse::json(&json!({
             "issuer": base,
             "authorization_endpoint": format!("{base}/authorize"),
             "token_endpoint": format!("{base}/token"),
@@ -193,7 +193,7 @@ fn answer(state: &mut State, received: &Received) -> Answer {
             let expected = STANDARD.encode(format!("{CLIENT_ID}:{CLIENT_SECRET}"));
             let expected = format!("Basic {expected}");
             if received.header("authorization") != Some(&expected) {
-                return Answer::error(401, &json!({"error": "invalid_client"}));
+                return ProviderResponse::error(401, &json!({"error": "invalid_client"}));
             }
             let Value::String(body) = &received.body else {
                 return refused("invalid_request");
@@ -203,7 +203,7 @@ fn answer(state: &mut State, received: &Received) -> Answer {
                 "/v1/token" => token(state, &fields),
                 "/v1/device" => {
                     state.secrets.push("device-never-shown".to_owned());
-                    Answer::json(&json!({
+                    ProviderResponse::json(&json!({
                         "device_code": "device-never-shown", "user_code": "ABCD-EFGH",
                         "verification_uri": format!("{base}/activate"), "interval": 1,
                     }))
@@ -213,21 +213,21 @@ fn answer(state: &mut State, received: &Received) -> Answer {
                     if state.refresh == fields.get("token").cloned() {
                         (state.refresh, state.access) = (None, None);
                     }
-                    Answer::json(&json!({}))
+                    ProviderResponse::json(&json!({}))
                 }
             }
         }
-        _ => Answer::error(404, &json!({})),
+        _ => ProviderResponse::error(404, &json!({})),
     }
 }
 
-fn token(state: &mut State, fields: &BTreeMap<String, String>) -> Answer {
+fn token(state: &mut State, fields: &BTreeMap<String, String>) -> ProviderResponse {
     let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
     let kind = field("grant_type");
     state.requests.push(kind.clone());
     let manner = state.manners.pop();
-    if manner == Some(Manner::Fails) {
-        return Answer::error(503, &json!({}));
+    if manner == Some(ResponseFault::Fails) {
+        return ProviderResponse::error(503, &json!({}));
     }
     let granted = match kind.as_str() {
         "authorization_code" => {
@@ -258,9 +258,9 @@ fn token(state: &mut State, fields: &BTreeMap<String, String>) -> Answer {
         _ => refused("authorization_pending"),
     };
     match manner {
-        Some(Manner::LosesReply) => Answer {
+        Some(ResponseFault::LosesReply) => ProviderResponse {
             chunks: Vec::new(),
-            ..granted.ending(Ending::Silent)
+            ..granted.ending(ResponseEnd::Silent)
         },
         _ => granted,
     }

@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::binaries::bin_dir;
 use crate::screen::Screen;
 use crate::{Home, wait_until};
-use paint::Line;
+use paint::StyledLine;
 
 /// Variable with the folder for recordings.
 pub const FOLDER_VAR: &str = "GOONDAN_TEST_CASTS";
@@ -33,7 +33,7 @@ const WORD_MS: u64 = 160;
 
 /// A step: the terminal's contents, and their duration.
 #[derive(Debug)]
-struct Step {
+struct CastFrame {
     painted: String,
     lasts_ms: u64,
 }
@@ -45,7 +45,7 @@ pub struct Cast {
     title: &'static str,
     screen: Screen,
     size: (u16, u16),
-    steps: Vec<Step>,
+    steps: Vec<CastFrame>,
     /// Private strings to replace: the paths of this run.
     private: Vec<String>,
 }
@@ -88,7 +88,7 @@ impl Cast {
         let painted = seen(&self.screen.painted());
         match self.steps.last_mut() {
             Some(last) if last.painted == painted => last.lasts_ms += lasts_ms,
-            _ => self.steps.push(Step { painted, lasts_ms }),
+            _ => self.steps.push(CastFrame { painted, lasts_ms }),
         }
     }
 
@@ -133,7 +133,7 @@ impl Cast {
     /// Creates the files, and writes them if requested.
     pub fn finish(self) {
         let cast = self.cast();
-        let frames: Vec<(Vec<Line>, u64)> = self.frames();
+        let frames: Vec<(Vec<StyledLine>, u64)> = self.frames();
         let svg = svg::picture(self.title, self.size, &frames);
         for text in [&cast, &svg] {
             for private in &self.private {
@@ -149,7 +149,7 @@ impl Cast {
         }
     }
 
-    fn frames(&self) -> Vec<(Vec<Line>, u64)> {
+    fn frames(&self) -> Vec<(Vec<StyledLine>, u64)> {
         let steps = self.steps.iter();
         steps
             .map(|step| (paint::lines(&step.painted), step.lasts_ms))

@@ -178,13 +178,13 @@ impl Home {
 
     /// Starts `gdn` in the project.
     #[must_use]
-    pub fn start_gdn(&self, args: &[&str]) -> Running {
-        Running::start(self.command(&bin(GDN), args))
+    pub fn start_gdn(&self, args: &[&str]) -> RunningProgram {
+        RunningProgram::start(self.command(&bin(GDN), args))
     }
 
     /// Runs `gdn` in the project to its end.
     #[track_caller]
-    pub fn gdn(&self, args: &[&str]) -> Ran {
+    pub fn gdn(&self, args: &[&str]) -> CommandOutput {
         self.start_gdn(args).wait()
     }
 
@@ -304,22 +304,22 @@ impl Drop for Home {
 
 /// A running program. It is killed when this is dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProgram {
     child: Child,
     stdin: Option<ChildStdin>,
-    stdout: Arc<Captured>,
-    stderr: Arc<Captured>,
+    stdout: Arc<CapturedOutput>,
+    stderr: Arc<CapturedOutput>,
     readers: Vec<JoinHandle<()>>,
     shown: String,
 }
 
 #[derive(Debug, Default)]
-struct Captured {
+struct CapturedOutput {
     bytes: Mutex<Vec<u8>>,
     changed: Condvar,
 }
 
-impl Captured {
+impl CapturedOutput {
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
     }
@@ -355,7 +355,7 @@ impl Captured {
     }
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts a command, whose streams must be pipes.
     #[must_use]
     pub fn start(mut command: Command) -> Self {
@@ -363,7 +363,10 @@ impl Running {
         let mut child = command
             .spawn()
             .unwrap_or_else(|error| panic!("{shown}: {error}"));
-        let (stdout, stderr) = (Arc::new(Captured::default()), Arc::new(Captured::default()));
+        let (stdout, stderr) = (
+            Arc::new(CapturedOutput::default()),
+            Arc::new(CapturedOutput::default()),
+        );
         let readers = vec![
             stdout.read(child.stdout.take().unwrap()),
             stderr.read(child.stderr.take().unwrap()),
@@ -422,7 +425,7 @@ impl Running {
 
     /// Closes its standard input and waits for its end.
     #[track_caller]
-    pub fn wait(mut self) -> Ran {
+    pub fn wait(mut self) -> CommandOutput {
         drop(self.stdin.take());
         let ended = within(PATIENCE, || self.child.try_wait().unwrap());
         let status: ExitStatus = ended.unwrap_or_else(|| {
@@ -435,7 +438,7 @@ impl Running {
         for reader in self.readers.drain(..) {
             reader.join().unwrap();
         }
-        Ran::of(&Output {
+        CommandOutput::of(&Output {
             status,
             stdout: std::mem::take(&mut self.stdout.bytes.lock().unwrap()),
             stderr: std::mem::take(&mut self.stderr.bytes.lock().unwrap()),
@@ -443,7 +446,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         // It may have exited and been reaped already.
         drop(self.child.kill());
@@ -453,7 +456,7 @@ impl Drop for Running {
 
 /// Result of a program.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     /// Its exit code; -1 if a signal ended it.
     pub code: i32,
     /// Its output.
@@ -462,7 +465,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     fn of(output: &Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),

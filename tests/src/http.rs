@@ -9,7 +9,7 @@ use crate::PATIENCE;
 
 /// A response.
 #[derive(Debug)]
-pub struct Response {
+pub struct HttpResponse {
     /// The status code.
     pub status: u16,
     /// Names in lower case, and values.
@@ -18,7 +18,7 @@ pub struct Response {
     pub body: String,
 }
 
-impl Response {
+impl HttpResponse {
     /// Parses a response.
     #[must_use]
     pub fn read(answer: &[u8]) -> Self {
@@ -50,7 +50,7 @@ pub fn post(
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> io::Result<Response> {
+) -> io::Result<HttpResponse> {
     request(address, "POST", path, headers, body)
 }
 
@@ -65,7 +65,7 @@ pub fn request(
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> io::Result<Response> {
+) -> io::Result<HttpResponse> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
@@ -85,11 +85,11 @@ pub fn request(
 /// # Errors
 ///
 /// If no server accepts the connection, or the connection closes before the response is complete.
-pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
+pub fn get(address: SocketAddr, path: &str) -> io::Result<HttpResponse> {
     request(address, "GET", path, &[], "")
 }
 
-fn answer_to(mut stream: TcpStream, request: &str, has_body: bool) -> io::Result<Response> {
+fn answer_to(mut stream: TcpStream, request: &str, has_body: bool) -> io::Result<HttpResponse> {
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
@@ -97,7 +97,7 @@ fn answer_to(mut stream: TcpStream, request: &str, has_body: bool) -> io::Result
         .ok_or_else(|| ErrorKind::UnexpectedEof.into())
 }
 
-fn parse(answer: &str, has_body: bool) -> Option<Response> {
+fn parse(answer: &str, has_body: bool) -> Option<HttpResponse> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let mut lines = head.split("\r\n");
     let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
@@ -105,7 +105,7 @@ fn parse(answer: &str, has_body: bool) -> Option<Response> {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let response = Response {
+    let response = HttpResponse {
         status,
         headers,
         body: body.to_owned(),

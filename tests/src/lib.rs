@@ -63,5 +63,5 @@ pub mod tree;
 pub mod wait;
 
 pub use daemon::Daemon;
-pub use home::{Home, Ran};
+pub use home::{CommandOutput, Home};
 pub use wait::{PATIENCE, wait_for, wait_until};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::binaries::example;
-use crate::provider::{Answer, Provider, Received};
+use crate::provider::{Provider, ProviderResponse, ReceivedRequest};
 use crate::wait_until;
 
 /// The program: an example of this package, `tests/examples/mcp_server.rs`.
@@ -18,7 +18,7 @@ pub fn program() -> PathBuf {
 
 /// Outcome of a message to the server.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum McpReaction {
     /// Messages for the client, the reply last.
     Say(Vec<Value>),
     /// The server exits with this code.
@@ -30,7 +30,7 @@ const ROOTS_QUESTION: &str = "roots?";
 
 /// The server, independent of the transport.
 #[derive(Debug)]
-pub struct Server {
+pub struct McpTestServer {
     /// Value of `SERVER_TOKEN`, which one of its tools returns.
     token: String,
     has_learned: bool,
@@ -49,7 +49,7 @@ pub struct Server {
     told: Vec<String>,
 }
 
-impl Server {
+impl McpTestServer {
     /// A server with this token.
     #[must_use]
     pub fn new(token: &str) -> Self {
@@ -71,22 +71,22 @@ impl Server {
     }
 
     /// Handles a message.
-    pub fn take(&mut self, message: &Value) -> Outcome {
+    pub fn take(&mut self, message: &Value) -> McpReaction {
         let (id, params) = (&message["id"], &message["params"]);
         if message["method"] == "notifications/cancelled" {
             if self.hanging.remove(&params["requestId"].to_string()) {
                 self.told.push("given up: hang".to_owned());
             }
-            return Outcome::Say(Vec::new());
+            return McpReaction::Say(Vec::new());
         }
         if id.is_null() {
-            return Outcome::Say(Vec::new());
+            return McpReaction::Say(Vec::new());
         }
         if let Some(call) = id.as_str().and_then(|id| self.asked.remove(id)) {
             return self.hear(id, &call, message);
         }
         let result = |result: Value| {
-            Outcome::Say(vec![json!({"jsonrpc": "2.0", "id": id, "result": result})])
+            McpReaction::Say(vec![json!({"jsonrpc": "2.0", "id": id, "result": result})])
         };
         match message["method"].as_str().unwrap_or_default() {
             "initialize" => {
@@ -100,7 +100,7 @@ impl Server {
             "tools/list" if std::mem::take(&mut self.asks_when_listed) => {
                 let asking = self.ask_person(&Value::Null, &order());
                 let listed = json!({"jsonrpc": "2.0", "id": id, "result": {"tools": self.tools()}});
-                Outcome::Say(vec![asking, listed])
+                McpReaction::Say(vec![asking, listed])
             }
             "tools/list" => result(json!({"tools": self.tools()})),
             "tools/call" => self.call(id, params),
@@ -123,12 +123,12 @@ impl Server {
                 )
             }
             "ping" => result(json!({})),
-            other => Outcome::Say(vec![refusal(id, -32601, &format!("no method {other}"))]),
+            other => McpReaction::Say(vec![refusal(id, -32601, &format!("no method {other}"))]),
         }
     }
 
     /// Handles the response to its own request.
-    fn hear(&mut self, id: &Value, call: &Value, message: &Value) -> Outcome {
+    fn hear(&mut self, id: &Value, call: &Value, message: &Value) -> McpReaction {
         let text = if *id == json!(ROOTS_QUESTION) {
             message["result"]["roots"].to_string()
         } else if message["error"].is_null() {
@@ -138,10 +138,10 @@ impl Server {
         };
         self.told.push(format!("heard: {text}"));
         if call.is_null() {
-            return Outcome::Say(Vec::new());
+            return McpReaction::Say(Vec::new());
         }
         let result = json!({"content": [{"type": "text", "text": text}]});
-        Outcome::Say(vec![
+        McpReaction::Say(vec![
             json!({"jsonrpc": "2.0", "id": call, "result": result}),
         ])
     }
@@ -194,7 +194,7 @@ impl Server {
         tools
     }
 
-    fn call(&mut self, id: &Value, params: &Value) -> Outcome {
+    fn call(&mut self, id: &Value, params: &Value) -> McpReaction {
         let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
         let mut first = Vec::new();
         let result = match params["name"].as_str().unwrap_or_default() {
@@ -213,11 +213,11 @@ impl Server {
                 failed["isError"] = json!(true);
                 failed
             }
-            "die" => return Outcome::Die(7),
+            "die" => return McpReaction::Die(7),
             "roots" => {
                 self.asked.insert(ROOTS_QUESTION.to_owned(), id.clone());
                 let method = "roots/list";
-                return Outcome::Say(vec![
+                return McpReaction::Say(vec![
                     json!({"jsonrpc": "2.0", "id": ROOTS_QUESTION, "method": method}),
                 ]);
             }
@@ -229,12 +229,12 @@ impl Server {
             "order" => {
                 let mut asking = order();
                 asking["message"] = json!(format!("{ORDER}\u{1b}[2J {}", self.token));
-                return Outcome::Say(vec![self.ask_person(id, &asking)]);
+                return McpReaction::Say(vec![self.ask_person(id, &asking)]);
             }
             "confirm" => {
                 let asking = json!({"message": "Shall it be sent?", "mode": "form",
                     "requestedSchema": {"type": "object", "properties": {}}});
-                return Outcome::Say(vec![self.ask_person(id, &asking)]);
+                return McpReaction::Say(vec![self.ask_person(id, &asking)]);
             }
             "rounds" if !params["inputResponses"].is_null() => {
                 text(&json!([params["requestState"], params["inputResponses"]]).to_string())
@@ -249,16 +249,18 @@ impl Server {
             "nested" => {
                 let login =
                     json!({"type": "object", "properties": {"password": {"type": "string"}}});
-                return Outcome::Say(vec![self.ask_person(id, &form_of("login", &login))]);
+                return McpReaction::Say(vec![self.ask_person(id, &form_of("login", &login))]);
             }
             "password" => {
                 let password = json!({"type": "string", "format": "password"});
-                return Outcome::Say(vec![self.ask_person(id, &form_of("password", &password))]);
+                return McpReaction::Say(vec![
+                    self.ask_person(id, &form_of("password", &password)),
+                ]);
             }
             "visit" => {
                 let asking = json!({"message": "Log in there.", "mode": "url",
                     "url": "https://example.org/", "elicitationId": "1"});
-                return Outcome::Say(vec![self.ask_person(id, &asking)]);
+                return McpReaction::Say(vec![self.ask_person(id, &asking)]);
             }
             "sneak" => {
                 self.asks_when_listed = true;
@@ -271,7 +273,7 @@ impl Server {
             "hang" => {
                 self.hanging.insert(id.to_string());
                 self.told.push("it hangs".to_owned());
-                return Outcome::Say(Vec::new());
+                return McpReaction::Say(Vec::new());
             }
             "learn" => {
                 self.has_learned = true;
@@ -285,11 +287,11 @@ impl Server {
             }
             other => {
                 let refused = refusal(id, -32602, &format!("no tool {other}"));
-                return Outcome::Say(vec![refused]);
+                return McpReaction::Say(vec![refused]);
             }
         };
         first.push(json!({"jsonrpc": "2.0", "id": id, "result": result}));
-        Outcome::Say(first)
+        McpReaction::Say(first)
     }
 }
 
@@ -331,7 +333,7 @@ impl HttpServer {
     #[must_use]
     pub fn start(token: &str) -> Self {
         let authorization = format!("Bearer {token}");
-        let mut server = Server::new(token);
+        let mut server = McpTestServer::new(token);
         let http = Provider::start(move |received| answer(&mut server, received, &authorization));
         Self { http }
     }
@@ -343,12 +345,16 @@ impl HttpServer {
     }
 }
 
-fn answer(server: &mut Server, received: &Received, authorization: &str) -> Answer {
-    let empty = |status: u16| Answer {
+fn answer(
+    server: &mut McpTestServer,
+    received: &ReceivedRequest,
+    authorization: &str,
+) -> ProviderResponse {
+    let empty = |status: u16| ProviderResponse {
         status,
         headers: Vec::new(),
         chunks: Vec::new(),
-        ..Answer::json(&Value::Null)
+        ..ProviderResponse::json(&Value::Null)
     };
     if received.method != "POST" {
         return empty(405);
@@ -361,7 +367,9 @@ fn answer(server: &mut Server, received: &Received, authorization: &str) -> Answ
     }
     match server.take(&received.body) {
         // Over HTTP only replies are sent.
-        Outcome::Say(messages) => messages.last().map_or_else(|| empty(202), Answer::json),
-        Outcome::Die(_) => empty(500),
+        McpReaction::Say(messages) => messages
+            .last()
+            .map_or_else(|| empty(202), ProviderResponse::json),
+        McpReaction::Die(_) => empty(500),
     }
 }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::authorization_server::form;
-use crate::mcp::{Outcome, Server};
-use crate::provider::{Answer, Ending, Provider, Received};
+use crate::mcp::{McpReaction, McpTestServer};
+use crate::provider::{Provider, ProviderResponse, ReceivedRequest, ResponseEnd};
 
 /// Base path of both servers.
 const BASE: &str = "/v1";
@@ -20,7 +20,7 @@ const SAID_AT: &str = "/.well-known/oauth-protected-resource/v1";
 
 /// Fault of one of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lie {
+pub enum LoginServerFault {
     /// The MCP server's metadata names a different resource.
     OtherResource,
     /// The metadata URL has a different scheme.
@@ -83,7 +83,7 @@ struct State {
     declined: usize,
     /// Number of registration requests.
     registrations: usize,
-    lie: Option<Lie>,
+    lie: Option<LoginServerFault>,
 }
 
 /// Both servers. Their threads end with the test's process.
@@ -104,7 +104,7 @@ impl McpWithLogin {
         let shared = Arc::clone(&state);
         let idp = Provider::start(move |received| authorize(&mut lock(&shared), received));
         let shared = Arc::clone(&state);
-        let mut server = Server::new("none");
+        let mut server = McpTestServer::new("none");
         let mcp = Provider::start(move |received| serve(&mut lock(&shared), &mut server, received));
         {
             let mut state = lock(&state);
@@ -127,7 +127,7 @@ impl McpWithLogin {
     }
 
     /// Sets the fault from now on.
-    pub fn lie(&self, lie: Option<Lie>) {
+    pub fn lie(&self, lie: Option<LoginServerFault>) {
         lock(&self.state).lie = lie;
     }
 
@@ -205,7 +205,7 @@ impl McpWithLogin {
         state.secrets.push(code.clone());
         state.secrets.push(fields["state"].clone());
         let issuer = match state.lie {
-            Some(Lie::OtherCallback) => "https://evil.example",
+            Some(LoginServerFault::OtherCallback) => "https://evil.example",
             _ => &state.issuer,
         };
         let (back, of) = (&fields["redirect_uri"], &fields["state"]);
@@ -216,32 +216,37 @@ impl McpWithLogin {
 }
 
 /// Response of the MCP server.
-fn serve(state: &mut State, server: &mut Server, received: &Received) -> Answer {
+fn serve(
+    state: &mut State,
+    server: &mut McpTestServer,
+    received: &ReceivedRequest,
+) -> ProviderResponse {
     if received.path == SAID_AT {
         return said(state);
     }
-    if state.lie == Some(Lie::Busy) {
+    if state.lie == Some(LoginServerFault::Busy) {
         state.lie = None;
-        return Answer::error(503, &json!({}));
+        return ProviderResponse::error(503, &json!({}));
     }
-    let is_open = state.lie == Some(Lie::NoLogin);
+    let is_open = state.lie == Some(LoginServerFault::NoLogin);
     let token = received.header("authorization");
     let token = token.and_then(|header| header.strip_prefix("Bearer "));
-    let takes = state.lie != Some(Lie::TakesNone) && token == state.access.as_deref();
+    let takes = state.lie != Some(LoginServerFault::TakesNone) && token == state.access.as_deref();
     if !is_open && (token.is_none() || !takes) {
         state.declined += usize::from(token.is_some());
         let origin = state.resource.trim_end_matches(BASE);
         let place = match state.lie {
-            Some(Lie::PlainPlace) => "http://mcp.example/said".to_owned(),
+            Some(LoginServerFault::PlainPlace) => "http://mcp.example/said".to_owned(),
             _ => format!("{origin}{SAID_AT}"),
         };
         let challenge = format!(
             "Bearer error=\"invalid_token\", resource_metadata=\"{place}\", scope=\"tools\""
         );
         let body = json!({"error": "invalid_token"});
-        let answer = Answer::error(401, &body).with_header("www-authenticate", &challenge);
+        let answer =
+            ProviderResponse::error(401, &body).with_header("www-authenticate", &challenge);
         return match state.lie {
-            Some(Lie::Endless) => answer.repeating(b"and so on "),
+            Some(LoginServerFault::Endless) => answer.repeating(b"and so on "),
             _ => answer,
         };
     }
@@ -250,22 +255,25 @@ fn serve(state: &mut State, server: &mut Server, received: &Received) -> Answer 
     if let Some(needed) = state.needed.as_ref().filter(lacks).filter(|_| is_call) {
         let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"tools {needed}\"");
         state.declined += 1;
-        return Answer::error(403, &json!({})).with_header("www-authenticate", &challenge);
+        return ProviderResponse::error(403, &json!({}))
+            .with_header("www-authenticate", &challenge);
     }
-    let empty = |status: u16| Answer {
+    let empty = |status: u16| ProviderResponse {
         chunks: Vec::new(),
-        ..Answer::error(status, &Value::Null)
+        ..ProviderResponse::error(status, &Value::Null)
     };
     if received.method != "POST" {
         return empty(405);
     }
     match server.take(&received.body) {
-        Outcome::Say(messages) => messages.last().map_or_else(|| empty(202), Answer::json),
-        Outcome::Die(_) => empty(500),
+        McpReaction::Say(messages) => messages
+            .last()
+            .map_or_else(|| empty(202), ProviderResponse::json),
+        McpReaction::Die(_) => empty(500),
     }
 }
 
-fn said(state: &State) -> Answer {
+fn said(state: &State) -> ProviderResponse {
     let mut body = json!({
         "resource": state.resource,
         "authorization_servers": [state.issuer],
@@ -273,25 +281,27 @@ fn said(state: &State) -> Answer {
         "bearer_methods_supported": ["header"],
     });
     match state.lie {
-        Some(Lie::OtherResource) => body["resource"] = json!("https://bank.example/mcp"),
-        Some(Lie::CloudServer) => {
+        Some(LoginServerFault::OtherResource) => {
+            body["resource"] = json!("https://bank.example/mcp")
+        }
+        Some(LoginServerFault::CloudServer) => {
             body["authorization_servers"] = json!(["https://169.254.169.254/latest"]);
         }
-        Some(Lie::Huge) => body["resource_name"] = json!("x".repeat(1024 * 1024)),
-        Some(Lie::Redirect) => {
+        Some(LoginServerFault::Huge) => body["resource_name"] = json!("x".repeat(1024 * 1024)),
+        Some(LoginServerFault::Redirect) => {
             let to = "http://127.0.0.1:1/";
-            return Answer::error(302, &json!(null)).with_header("location", to);
+            return ProviderResponse::error(302, &json!(null)).with_header("location", to);
         }
         _ => {}
     }
-    Answer::json(&body)
+    ProviderResponse::json(&body)
 }
 
 /// Response of the authorization server.
-fn authorize(state: &mut State, received: &Received) -> Answer {
+fn authorize(state: &mut State, received: &ReceivedRequest) -> ProviderResponse {
     let issuer = state.issuer.clone();
     match received.path.as_str() {
-        "/.well-known/oauth-authorization-server/v1" => Answer::error(404, &json!({})),
+        "/.well-known/oauth-authorization-server/v1" => ProviderResponse::error(404, &json!({})),
         "/.well-known/openid-configuration/v1" => {
             let mut body = json!({
                 "issuer": issuer,
@@ -306,15 +316,21 @@ fn authorize(state: &mut State, received: &Received) -> Answer {
                 "authorization_response_iss_parameter_supported": true,
             });
             match state.lie {
-                Some(Lie::OtherIssuer) => body["issuer"] = json!("https://evil.example"),
-                Some(Lie::NoS256) => body["code_challenge_methods_supported"] = json!(null),
-                Some(Lie::PlainEndpoint) => {
+                Some(LoginServerFault::OtherIssuer) => {
+                    body["issuer"] = json!("https://evil.example")
+                }
+                Some(LoginServerFault::NoS256) => {
+                    body["code_challenge_methods_supported"] = json!(null)
+                }
+                Some(LoginServerFault::PlainEndpoint) => {
                     body["token_endpoint"] = json!("http://evil.example/token");
                 }
-                Some(Lie::NoRegistration) => body["registration_endpoint"] = json!(null),
+                Some(LoginServerFault::NoRegistration) => {
+                    body["registration_endpoint"] = json!(null)
+                }
                 _ => {}
             }
-            Answer::json(&body)
+            ProviderResponse::json(&body)
         }
         "/v1/register" => register(state, received),
         "/v1/token" => {
@@ -326,20 +342,22 @@ fn authorize(state: &mut State, received: &Received) -> Answer {
         "/v1/revoke" => {
             state.asked.push(("revoke".to_owned(), String::new()));
             (state.refresh, state.access) = (None, None);
-            Answer::json(&json!({}))
+            ProviderResponse::json(&json!({}))
         }
-        _ => Answer::error(404, &json!({})),
+        _ => ProviderResponse::error(404, &json!({})),
     }
 }
 
-fn register(state: &mut State, received: &Received) -> Answer {
+fn register(state: &mut State, received: &ReceivedRequest) -> ProviderResponse {
     state.registrations += 1;
     match state.lie {
-        Some(Lie::BusyRegistration) => {
+        Some(LoginServerFault::BusyRegistration) => {
             state.lie = None;
-            return Answer::error(503, &json!({"error": "temporarily_unavailable"}));
+            return ProviderResponse::error(503, &json!({"error": "temporarily_unavailable"}));
         }
-        Some(Lie::BrokenRegistration) => return Answer::error(500, &json!({})),
+        Some(LoginServerFault::BrokenRegistration) => {
+            return ProviderResponse::error(500, &json!({}));
+        }
         _ => {}
     }
     state.next += 1;
@@ -355,32 +373,36 @@ fn register(state: &mut State, received: &Received) -> Answer {
     body["client_id"] = json!(id);
     body["client_secret"] = json!(secret);
     match state.lie {
-        Some(Lie::OtherRedirect) => body["redirect_uris"] = json!(["https://evil.example/back"]),
-        Some(Lie::HugeRegistration) => body["software_id"] = json!("x".repeat(1024 * 1024)),
+        Some(LoginServerFault::OtherRedirect) => {
+            body["redirect_uris"] = json!(["https://evil.example/back"])
+        }
+        Some(LoginServerFault::HugeRegistration) => {
+            body["software_id"] = json!("x".repeat(1024 * 1024))
+        }
         _ => {}
     }
-    let answer = Answer::error(201, &body);
+    let answer = ProviderResponse::error(201, &body);
     match state.lie {
-        Some(Lie::SilentRegistration) => Answer {
+        Some(LoginServerFault::SilentRegistration) => ProviderResponse {
             chunks: Vec::new(),
-            ..answer.ending(Ending::Silent)
+            ..answer.ending(ResponseEnd::Silent)
         },
         _ => answer,
     }
 }
 
-fn refused(error: &str) -> Answer {
-    Answer::error(400, &json!({"error": error}))
+fn refused(error: &str) -> ProviderResponse {
+    ProviderResponse::error(400, &json!({"error": error}))
 }
 
-fn token(state: &mut State, fields: &BTreeMap<String, String>) -> Answer {
+fn token(state: &mut State, fields: &BTreeMap<String, String>) -> ProviderResponse {
     let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
     let (kind, client) = (field("grant_type"), field("client_id"));
     state.asked.push((kind.clone(), field("resource")));
     let secret = client.replace("client-", "client-secret-") + "-never-shown";
     let by_hand = field("client_secret").is_empty() && client.starts_with("by-hand");
     if !state.clients.contains_key(&client) || !(by_hand || field("client_secret") == secret) {
-        return Answer::error(401, &json!({"error": "invalid_client"}));
+        return ProviderResponse::error(401, &json!({"error": "invalid_client"}));
     }
     if field("resource") != state.resource {
         return refused("invalid_target");
@@ -407,7 +429,7 @@ fn token(state: &mut State, fields: &BTreeMap<String, String>) -> Answer {
     state.secrets.extend([access.clone(), refresh.clone()]);
     state.access = Some(access.clone());
     state.refresh = Some(refresh.clone());
-    Answer::json(&json!({
+    ProviderResponse::json(&json!({
         "access_token": access, "refresh_token": refresh, "token_type": "bearer",
         "expires_in": 3600, "scope": state.scope,
     }))

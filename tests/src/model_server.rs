@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::provider::{Answer, Gate, Provider, Received, anthropic, google, openai};
+use crate::provider::{
+    Gate, Provider, ProviderResponse, ReceivedRequest, anthropic, google, openai,
+};
 
 /// Tokens that a prompt takes from the provider's cache.
 const CACHED: u64 = 300;
@@ -288,28 +290,32 @@ enum Api {
 }
 
 fn answer(
-    received: &Received,
+    received: &ReceivedRequest,
     scenes: &Scenes,
     script: &impl Fn(&str, &Conversation) -> Decision,
-) -> Answer {
+) -> ProviderResponse {
     let path = received.path.split('?').next().unwrap_or_default();
     let scene = path.split('/').nth(1).unwrap_or_default();
     let api = match path {
         _ if received.method == "GET" && path.contains("/models") => {
             let model = json!({"id": "fake-model", "object": "model", "type": "model", "display_name": "Fake",
                                "created_at": "2026-01-01T00:00:00Z"});
-            return Answer::json(&json!({"object": "list", "data": [model], "models": []}));
+            return ProviderResponse::json(
+                &json!({"object": "list", "data": [model], "models": []}),
+            );
         }
-        _ if received.method != "POST" => return Answer::json(&json!({})),
+        _ if received.method != "POST" => return ProviderResponse::json(&json!({})),
         _ if path.ends_with("/count_tokens") => {
-            return Answer::json(&json!({"input_tokens": 1_000}));
+            return ProviderResponse::json(&json!({"input_tokens": 1_000}));
         }
-        _ if path.contains(":countTokens") => return Answer::json(&json!({"totalTokens": 1_000})),
+        _ if path.contains(":countTokens") => {
+            return ProviderResponse::json(&json!({"totalTokens": 1_000}));
+        }
         _ if path.ends_with("/messages") => Api::Messages,
         _ if path.ends_with("/responses") => Api::Responses,
         _ if path.ends_with("/chat/completions") => Api::Chat,
         _ if path.contains("enerateContent") => Api::Gemini,
-        _ => return Answer::json(&json!({})),
+        _ => return ProviderResponse::json(&json!({})),
     };
     let body = &received.body;
     let conversation = match api {
@@ -352,19 +358,19 @@ fn answer(
 }
 
 /// Refusal of a key, as each provider words it.
-fn refusal(api: Api) -> Answer {
+fn refusal(api: Api) -> ProviderResponse {
     match api {
-        Api::Messages => Answer::error(
+        Api::Messages => ProviderResponse::error(
             401,
             &json!({"type": "error", "request_id": "req_1",
                     "error": {"type": "authentication_error", "message": "invalid x-api-key"}}),
         ),
-        Api::Responses | Api::Chat => Answer::error(
+        Api::Responses | Api::Chat => ProviderResponse::error(
             401,
             &json!({"error": {"message": "Incorrect API key provided: sk-test.", "type": "invalid_request_error",
                               "param": null, "code": "invalid_api_key"}}),
         ),
-        Api::Gemini => Answer::error(
+        Api::Gemini => ProviderResponse::error(
             400,
             &json!({"error": {"code": 400, "status": "INVALID_ARGUMENT",
                               "message": "API key not valid. Please pass a valid API key."}}),
@@ -429,7 +435,13 @@ fn messages_conversation(body: &Value) -> Conversation {
     it
 }
 
-fn messages_answer(id: &str, body: &Value, reply: &Reply, input: u64, is_streamed: bool) -> Answer {
+fn messages_answer(
+    id: &str,
+    body: &Value,
+    reply: &Reply,
+    input: u64,
+    is_streamed: bool,
+) -> ProviderResponse {
     let mut content = vec![json!({"type": "text", "text": words(reply)})];
     let mut stop = "end_turn";
     if let Reply::Call { tool, args } = reply {
@@ -447,7 +459,7 @@ fn messages_answer(id: &str, body: &Value, reply: &Reply, input: u64, is_streame
                "content": content, "stop_reason": stop, "stop_sequence": null, "usage": usage(output)})
     };
     if !is_streamed {
-        return Answer::json(&message(&content, Some(stop), OUTPUT));
+        return ProviderResponse::json(&message(&content, Some(stop), OUTPUT));
     }
     let mut events = vec![json!({"type": "message_start", "message": message(&[], None, 1)})];
     for (index, block) in content.iter().enumerate() {
@@ -479,7 +491,7 @@ fn messages_answer(id: &str, body: &Value, reply: &Reply, input: u64, is_streame
                "usage": {"output_tokens": OUTPUT}}),
     );
     events.push(json!({"type": "message_stop"}));
-    Answer::stream(&anthropic(&events))
+    ProviderResponse::stream(&anthropic(&events))
 }
 
 /// Text of a reply.
@@ -521,7 +533,7 @@ fn responses_answer(
     reply: &Reply,
     input: u64,
     is_streamed: bool,
-) -> Answer {
+) -> ProviderResponse {
     let text = words(reply);
     let mut output = vec![
         json!({"type": "message", "id": format!("msg_{id}"), "role": "assistant",
@@ -537,7 +549,7 @@ fn responses_answer(
     let whole = json!({"id": format!("resp_{id}"), "object": "response", "status": "completed",
         "model": body["model"], "output": output, "usage": usage});
     if !is_streamed {
-        return Answer::json(&whole);
+        return ProviderResponse::json(&whole);
     }
     let begun = json!({"id": format!("resp_{id}"), "object": "response", "status": "in_progress",
         "model": body["model"], "output": []});
@@ -564,7 +576,7 @@ fn responses_answer(
     }
     events.push(json!({"type": "response.completed", "response": whole}));
     // Events of this protocol have the form of Anthropic's.
-    Answer::stream(&anthropic(&events))
+    ProviderResponse::stream(&anthropic(&events))
 }
 
 fn chat_conversation(body: &Value) -> Conversation {
@@ -590,7 +602,13 @@ fn chat_conversation(body: &Value) -> Conversation {
     it
 }
 
-fn chat_answer(id: &str, body: &Value, reply: &Reply, input: u64, is_streamed: bool) -> Answer {
+fn chat_answer(
+    id: &str,
+    body: &Value,
+    reply: &Reply,
+    input: u64,
+    is_streamed: bool,
+) -> ProviderResponse {
     let usage = json!({"prompt_tokens": input, "completion_tokens": OUTPUT, "total_tokens": input + OUTPUT,
         "prompt_tokens_details": {"cached_tokens": CACHED},
         "completion_tokens_details": {"reasoning_tokens": REASONING}});
@@ -614,7 +632,7 @@ fn chat_answer(id: &str, body: &Value, reply: &Reply, input: u64, is_streamed: b
         let choice = json!([{"index": 0, "message": message, "finish_reason": finish}]);
         let mut whole = envelope("chat.completion", choice);
         whole["usage"] = usage;
-        return Answer::json(&whole);
+        return ProviderResponse::json(&whole);
     }
     let delta = |delta: Value, finish: Option<&str>| {
         let choice = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
@@ -631,7 +649,7 @@ fn chat_answer(id: &str, body: &Value, reply: &Reply, input: u64, is_streamed: b
     let mut last = envelope("chat.completion.chunk", json!([]));
     last["usage"] = usage;
     chunks.push(last);
-    Answer::stream(&(openai(&chunks) + crate::provider::OPENAI_DONE))
+    ProviderResponse::stream(&(openai(&chunks) + crate::provider::OPENAI_DONE))
 }
 
 fn gemini_conversation(body: &Value) -> Conversation {
@@ -669,7 +687,7 @@ fn gemini_conversation(body: &Value) -> Conversation {
     it
 }
 
-fn gemini_answer(id: &str, reply: &Reply, input: u64, is_streamed: bool) -> Answer {
+fn gemini_answer(id: &str, reply: &Reply, input: u64, is_streamed: bool) -> ProviderResponse {
     let usage = json!({"promptTokenCount": input, "cachedContentTokenCount": CACHED,
         "candidatesTokenCount": OUTPUT - REASONING, "thoughtsTokenCount": REASONING,
         "totalTokenCount": input + OUTPUT});
@@ -689,12 +707,12 @@ fn gemini_answer(id: &str, reply: &Reply, input: u64, is_streamed: bool) -> Answ
         json!({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "fake", "responseId": id})
     };
     if !is_streamed {
-        return Answer::json(&chunk(&parts, true));
+        return ProviderResponse::json(&chunk(&parts, true));
     }
     let last = parts.len() - 1;
     let chunks = parts.iter().enumerate();
     let chunks: Vec<Value> = chunks
         .map(|(at, part)| chunk(std::slice::from_ref(part), at == last))
         .collect();
-    Answer::stream(&google(&chunks))
+    ProviderResponse::stream(&google(&chunks))
 }

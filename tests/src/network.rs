@@ -91,12 +91,12 @@ fn can_be_made() -> bool {
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
+pub struct NetworkMachine {
     name: &'static str,
     address: Ipv4Addr,
 }
 
-impl Machine {
+impl NetworkMachine {
     /// Its address for other machines.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
@@ -120,7 +120,7 @@ impl Machine {
 /// A network of machines.
 #[derive(Debug)]
 pub struct Network {
-    machines: Vec<Machine>,
+    machines: Vec<NetworkMachine>,
 }
 
 impl Network {
@@ -142,7 +142,7 @@ impl Network {
             ip(&["-n", name, "addr", "add", &own, "dev", LINK]);
             ip(&["-n", name, "link", "set", LINK, "up"]);
             ip(&["-n", name, "link", "set", "lo", "up"]);
-            Machine { name, address }
+            NetworkMachine { name, address }
         });
         Self {
             machines: machines.collect(),
@@ -151,32 +151,32 @@ impl Network {
 
     /// A machine by its name.
     #[must_use]
-    pub fn machine(&self, name: &str) -> &Machine {
+    pub fn machine(&self, name: &str) -> &NetworkMachine {
         let mut all = self.machines.iter();
         all.find(|machine| machine.name == name).unwrap()
     }
 
     /// Pulls the cable of a machine.
-    pub fn unplug(&self, machine: &Machine) {
+    pub fn unplug(&self, machine: &NetworkMachine) {
         ip(&["link", "set", "dev", machine.name, "down"]);
     }
 
     /// Plugs it in again.
-    pub fn plug(&self, machine: &Machine) {
+    pub fn plug(&self, machine: &NetworkMachine) {
         ip(&["link", "set", "dev", machine.name, "up"]);
     }
 
     /// Disconnects two machines from each other; all others can reach both.
-    pub fn cut(&self, one: &Machine, other: &Machine) {
+    pub fn cut(&self, one: &NetworkMachine, other: &NetworkMachine) {
         Self::blackholes("add", one, other);
     }
 
     /// Reconnects them.
-    pub fn mend(&self, one: &Machine, other: &Machine) {
+    pub fn mend(&self, one: &NetworkMachine, other: &NetworkMachine) {
         Self::blackholes("del", one, other);
     }
 
-    fn blackholes(what: &str, one: &Machine, other: &Machine) {
+    fn blackholes(what: &str, one: &NetworkMachine, other: &NetworkMachine) {
         for (at, to) in [(one, other), (other, one)] {
             let to = to.address.to_string();
             ip(&["-n", at.name, "route", what, "blackhole", &to]);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::home::{Home, Ran};
-use crate::postgres::Server;
+use crate::home::{CommandOutput, Home};
+use crate::postgres::PostgresServer;
 use crate::projects::LAB;
 use crate::wait::{PATIENCE, wait_until, within};
 
@@ -19,17 +19,17 @@ const SNAPSHOT_AFTER: u64 = 25;
 
 /// A node whose daemon shares a log with others.
 #[derive(Debug)]
-pub struct Node {
+pub struct ClusterNode {
     /// Its state root; the first node's home also contains the project.
     pub home: Home,
     /// Shared project.
     pub project: String,
 }
 
-impl Node {
+impl ClusterNode {
     /// Node `a`, with its own project, which the others share.
     #[must_use]
-    pub fn first(server: &Server) -> Self {
+    pub fn first(server: &PostgresServer) -> Self {
         Self::with(Home::new(LAB), "a", &server.url())
     }
 
@@ -44,7 +44,7 @@ impl Node {
 
     /// Adds another node.
     #[must_use]
-    pub fn beside(&self, server: &Server, name: &str) -> Self {
+    pub fn beside(&self, server: &PostgresServer, name: &str) -> Self {
         self.and(Home::without_project(), name, &server.url())
     }
 
@@ -69,7 +69,7 @@ impl Node {
 
     /// Runs `gdn` for the project.
     #[must_use]
-    pub fn gdn(&self, args: &[&str]) -> Ran {
+    pub fn gdn(&self, args: &[&str]) -> CommandOutput {
         self.home
             .gdn(&[&["--project", &self.project], args].concat())
     }

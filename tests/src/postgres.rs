@@ -12,7 +12,7 @@ use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
 use crate::needs;
-use crate::network::Machine;
+use crate::network::NetworkMachine;
 use crate::wait::{wait_for, wait_until};
 
 /// Owner of the databases.
@@ -54,17 +54,17 @@ pub fn programs() -> Option<PathBuf> {
 
 /// A server.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresServer {
     programs: PathBuf,
     dir: TempDir,
     settings: Vec<String>,
     port: u16,
     /// Machine that it runs on, if not the local one.
-    machine: Option<Machine>,
+    machine: Option<NetworkMachine>,
     child: RefCell<Option<Child>>,
 }
 
-impl Server {
+impl PostgresServer {
     /// An empty database, whose server is not started. None without PostgreSQL.
     #[must_use]
     pub fn made(settings: &[&str]) -> Option<Self> {
@@ -74,7 +74,7 @@ impl Server {
     /// A server on a machine of a network, which accepts clients from that network. None without
     /// PostgreSQL.
     #[must_use]
-    pub fn running_at(machine: &Machine, settings: &[&str]) -> Option<Self> {
+    pub fn running_at(machine: &NetworkMachine, settings: &[&str]) -> Option<Self> {
         let server = Self::empty(settings)?.at(machine).with_database();
         let path = server.data().join("pg_hba.conf");
         let mut rules = std::fs::OpenOptions::new().append(true).open(path).unwrap();
@@ -99,7 +99,7 @@ impl Server {
     }
 
     /// Moves it to a machine of a network, where it listens.
-    fn at(mut self, machine: &Machine) -> Self {
+    fn at(mut self, machine: &NetworkMachine) -> Self {
         let address = machine.address();
         self.settings.push(format!("listen_addresses={address}"));
         self.machine = Some(machine.clone());
@@ -160,7 +160,7 @@ impl Server {
     /// A standby on one machine of a network, of a server on another, registered under its
     /// machine's name.
     #[must_use]
-    pub fn standby_at(machine: &Machine, primary: &Self, settings: &[&str]) -> Self {
+    pub fn standby_at(machine: &NetworkMachine, primary: &Self, settings: &[&str]) -> Self {
         let host = primary.machine.as_ref().unwrap().address().to_string();
         let server = Self::empty(settings).unwrap().at(machine);
         let server = server.copied_from(primary);
@@ -285,10 +285,10 @@ impl Server {
 
     /// Pauses a standby: it receives and confirms nothing until the pause ends.
     #[must_use]
-    pub fn paused(&self) -> Paused {
+    pub fn paused(&self) -> PausedStandby {
         let receiver = "SELECT pid FROM pg_stat_wal_receiver WHERE status = 'streaming'";
         let pid = wait_for("the standby receives", || self.sql(receiver).parse().ok());
-        let paused = Paused(Pid::from_raw(pid));
+        let paused = PausedStandby(Pid::from_raw(pid));
         kill(paused.0, Signal::SIGSTOP).unwrap();
         paused
     }
@@ -303,7 +303,7 @@ impl Server {
         let Some(user) = other_user() else {
             return Command::new(program);
         };
-        let prefix = self.machine.as_ref().map(Machine::prefix);
+        let prefix = self.machine.as_ref().map(NetworkMachine::prefix);
         let mut words = prefix.into_iter().flatten().chain(["setpriv".to_owned()]);
         let mut command = Command::new(words.next().unwrap());
         command
@@ -318,7 +318,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         self.crash();
     }
@@ -326,9 +326,9 @@ impl Drop for Server {
 
 /// A paused standby.
 #[derive(Debug)]
-pub struct Paused(Pid);
+pub struct PausedStandby(Pid);
 
-impl Drop for Paused {
+impl Drop for PausedStandby {
     fn drop(&mut self) {
         kill(self.0, Signal::SIGCONT).ok();
     }
@@ -336,7 +336,7 @@ impl Drop for Paused {
 
 /// Connection URL for several servers.
 #[must_use]
-pub fn url_of(servers: &[&Server]) -> String {
+pub fn url_of(servers: &[&PostgresServer]) -> String {
     let hosts: Vec<_> = servers.iter().map(|server| server.host()).collect();
     format!("postgres:///postgres?user={ROLE}&host={}", hosts.join(","))
 }

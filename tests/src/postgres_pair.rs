@@ -1,7 +1,7 @@
 //! Two PostgreSQL servers on two machines: the primary confirms only writes that the standby has.
 
-use crate::network::{Machine, Network};
-use crate::postgres::{ROLE, Server};
+use crate::network::{Network, NetworkMachine};
+use crate::postgres::{PostgresServer, ROLE};
 use crate::wait::wait_until;
 
 /// A server detects a lost standby within seconds, and a returning standby reconnects immediately.
@@ -18,22 +18,22 @@ const SETTINGS: [&str; 6] = [
 /// Two servers.
 #[derive(Debug)]
 pub struct Pair {
-    primary: Server,
-    standby: Server,
+    primary: PostgresServer,
+    standby: PostgresServer,
     /// Their machines, primary first.
-    machines: [Machine; 2],
+    machines: [NetworkMachine; 2],
     synchronous: String,
 }
 
 impl Pair {
     /// Two servers on these machines, the first of which is the primary. None without PostgreSQL.
     #[must_use]
-    pub fn running(machines: [Machine; 2]) -> Option<Self> {
-        let names = machines.each_ref().map(Machine::name).join(", ");
+    pub fn running(machines: [NetworkMachine; 2]) -> Option<Self> {
+        let names = machines.each_ref().map(NetworkMachine::name).join(", ");
         let synchronous = format!("synchronous_standby_names=ANY 1 ({names})");
         let settings = Self::settings(&synchronous);
-        let primary = Server::running_at(&machines[0], &settings)?;
-        let standby = Server::standby_at(&machines[1], &primary, &settings);
+        let primary = PostgresServer::running_at(&machines[0], &settings)?;
+        let standby = PostgresServer::standby_at(&machines[1], &primary, &settings);
         let pair = Self {
             primary,
             standby,
@@ -62,19 +62,19 @@ impl Pair {
 
     /// The primary.
     #[must_use]
-    pub fn primary(&self) -> &Server {
+    pub fn primary(&self) -> &PostgresServer {
         &self.primary
     }
 
     /// Machine of the primary.
     #[must_use]
-    pub fn primary_machine(&self) -> &Machine {
+    pub fn primary_machine(&self) -> &NetworkMachine {
         &self.machines[0]
     }
 
     /// Machine of the standby.
     #[must_use]
-    pub fn standby_machine(&self) -> &Machine {
+    pub fn standby_machine(&self) -> &NetworkMachine {
         &self.machines[1]
     }
 
@@ -102,7 +102,7 @@ impl Pair {
     pub fn has_a_standby_again(&mut self, network: &Network) {
         network.plug(&self.machines[1]);
         let settings = Self::settings(&self.synchronous);
-        self.standby = Server::standby_at(&self.machines[1], &self.primary, &settings);
+        self.standby = PostgresServer::standby_at(&self.machines[1], &self.primary, &settings);
         self.waits_until_in_step();
     }
 

@@ -267,7 +267,7 @@ impl Expression {
     /// If the expression is not supported.
     #[must_use]
     pub fn read(text: &str) -> Self {
-        let mut reader = Reader { rest: text };
+        let mut reader = PromqlParser { rest: text };
         let expression = reader.comparison();
         assert_eq!(reader.rest.trim(), "", "what follows in `{text}`");
         expression
@@ -296,11 +296,11 @@ impl Expression {
     }
 }
 
-struct Reader<'t> {
+struct PromqlParser<'t> {
     rest: &'t str,
 }
 
-impl Reader<'_> {
+impl PromqlParser<'_> {
     fn takes(&mut self, token: &str) -> bool {
         let rest = self.rest.trim_start();
         let found = rest.strip_prefix(token);

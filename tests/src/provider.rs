@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct ReceivedRequest {
     /// The method.
     pub method: String,
     /// Path and query.
@@ -27,7 +27,7 @@ pub struct Received {
     pub number: usize,
 }
 
-impl Received {
+impl ReceivedRequest {
     /// A header's value.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -39,7 +39,7 @@ impl Received {
 
 /// End of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ResponseEnd {
     /// Complete.
     Whole,
     /// The connection closes early.
@@ -75,11 +75,11 @@ impl Gate {
 }
 
 /// Creates a part of a body by its number; none after the last.
-pub type MakePart = fn(usize) -> Option<Vec<u8>>;
+pub type BodyPartFn = fn(usize) -> Option<Vec<u8>>;
 
 /// Response to a request.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ProviderResponse {
     /// The status.
     pub status: u16,
     /// Additional headers.
@@ -87,18 +87,18 @@ pub struct Answer {
     /// The body, in the parts it is sent in.
     pub chunks: Vec<Vec<u8>>,
     /// How it ends.
-    pub ending: Ending,
+    pub ending: ResponseEnd,
     /// Bytes sent repeatedly after the chunks until the client closes; none if empty.
     pub repeated: Vec<u8>,
     /// Generator of the parts after the chunks, each created when it is sent.
-    pub made: Option<MakePart>,
+    pub made: Option<BodyPartFn>,
     /// Pause before each repetition and each generated part.
     pub pause: Duration,
     /// Gate that the whole response waits for.
     pub gate: Option<Gate>,
 }
 
-impl Answer {
+impl ProviderResponse {
     /// A stream of these events.
     #[must_use]
     pub fn stream(events: &str) -> Self {
@@ -106,7 +106,7 @@ impl Answer {
             status: 200,
             headers: vec![("content-type", "text/event-stream".to_owned())],
             chunks: vec![events.as_bytes().to_vec()],
-            ending: Ending::Whole,
+            ending: ResponseEnd::Whole,
             repeated: Vec::new(),
             made: None,
             pause: Duration::ZERO,
@@ -127,7 +127,7 @@ impl Answer {
             status,
             headers: vec![("content-type", "application/json".to_owned())],
             chunks: vec![body.to_string().into_bytes()],
-            ending: Ending::Whole,
+            ending: ResponseEnd::Whole,
             repeated: Vec::new(),
             made: None,
             pause: Duration::ZERO,
@@ -168,7 +168,7 @@ impl Answer {
     /// Appends generated parts, each created when it is sent, about a hundred per second, until the
     /// generator ends.
     #[must_use]
-    pub fn made_when_sent(mut self, part: MakePart) -> Self {
+    pub fn made_when_sent(mut self, part: BodyPartFn) -> Self {
         self.made = Some(part);
         self.pause = Duration::from_millis(5);
         self
@@ -185,17 +185,17 @@ impl Answer {
 
     /// Sets a different ending.
     #[must_use]
-    pub fn ending(self, ending: Ending) -> Self {
+    pub fn ending(self, ending: ResponseEnd) -> Self {
         Self { ending, ..self }
     }
 }
 
-type Answering = Box<dyn FnMut(&Received) -> Answer + Send>;
+type ResponseHandler = Box<dyn FnMut(&ReceivedRequest) -> ProviderResponse + Send>;
 
 /// A provider with the test's responses. Its threads end with the test's process.
 pub struct Provider {
     address: SocketAddr,
-    received: Arc<Mutex<Vec<Received>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// Number of connections that the client closed before the response was complete.
     given_up: Arc<Mutex<usize>>,
 }
@@ -207,12 +207,14 @@ impl Provider {
     ///
     /// If it cannot listen on the loopback interface.
     #[must_use]
-    pub fn start(answer: impl FnMut(&Received) -> Answer + Send + 'static) -> Self {
+    pub fn start(
+        answer: impl FnMut(&ReceivedRequest) -> ProviderResponse + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback can be listened on");
         let address = listener.local_addr().expect("it has an address");
         let received = Arc::new(Mutex::new(Vec::new()));
         let given_up = Arc::new(Mutex::new(0));
-        let answer: Arc<Mutex<Answering>> = Arc::new(Mutex::new(Box::new(answer)));
+        let answer: Arc<Mutex<ResponseHandler>> = Arc::new(Mutex::new(Box::new(answer)));
         let (noted, gone) = (Arc::clone(&received), Arc::clone(&given_up));
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -246,7 +248,7 @@ impl Provider {
 
     /// Requests received so far.
     #[must_use]
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         let received = self.received.lock();
         received.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -260,8 +262,8 @@ impl Provider {
 
 fn serve(
     stream: TcpStream,
-    noted: &Mutex<Vec<Received>>,
-    answer: &Mutex<Answering>,
+    noted: &Mutex<Vec<ReceivedRequest>>,
+    answer: &Mutex<ResponseHandler>,
 ) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -281,7 +283,7 @@ fn serve(
         gate.pass();
     }
     let mut head = format!("HTTP/1.1 {} -\r\nconnection: close\r\n", answer.status);
-    if answer.ending != Ending::Closed {
+    if answer.ending != ResponseEnd::Closed {
         head.push_str("transfer-encoding: chunked\r\n");
     }
     for (name, value) in &answer.headers {
@@ -290,7 +292,7 @@ fn serve(
     head.push_str("\r\n");
     stream.write_all(head.as_bytes())?;
     for chunk in answer.chunks.iter().filter(|chunk| !chunk.is_empty()) {
-        if answer.ending == Ending::Closed {
+        if answer.ending == ResponseEnd::Closed {
             stream.write_all(chunk)?;
             stream.flush()?;
         } else {
@@ -309,10 +311,10 @@ fn serve(
         write_chunk(&mut stream, &answer.repeated)?;
     }
     match answer.ending {
-        Ending::Whole => stream.write_all(b"0\r\n\r\n"),
-        Ending::Closed => Ok(()),
+        ResponseEnd::Whole => stream.write_all(b"0\r\n\r\n"),
+        ResponseEnd::Closed => Ok(()),
         // The client closes or disconnects.
-        Ending::Silent => match reader.read(&mut [0; 1])? {
+        ResponseEnd::Silent => match reader.read(&mut [0; 1])? {
             0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         },
@@ -325,7 +327,7 @@ fn write_chunk(stream: &mut TcpStream, chunk: &[u8]) -> std::io::Result<()> {
     stream.flush()
 }
 
-fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Received>> {
+fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<ReceivedRequest>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -348,7 +350,7 @@ fn read(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Received>>
     let length = length.and_then(|(_, length)| length.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
-    Ok(Some(Received {
+    Ok(Some(ReceivedRequest {
         method,
         path,
         headers,

@@ -14,11 +14,11 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
-use crate::provider::{Answer, Ending, Provider, Received};
+use crate::provider::{Provider, ProviderResponse, ReceivedRequest, ResponseEnd};
 
 /// Fault of the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Lie {
+pub enum RegistryFault {
     /// No fault.
     #[default]
     None,
@@ -105,7 +105,7 @@ impl Signer {
     }
 }
 
-struct Published {
+struct PublishedPackage {
     archive: Vec<u8>,
     requires: Value,
     more: Value,
@@ -113,10 +113,10 @@ struct Published {
 }
 
 #[derive(Default)]
-struct Shelf {
-    packages: BTreeMap<String, BTreeMap<String, Published>>,
+struct RegistryContent {
+    packages: BTreeMap<String, BTreeMap<String, PublishedPackage>>,
     tags: BTreeMap<String, Value>,
-    lie: Lie,
+    lie: RegistryFault,
     signer: Option<Signer>,
     advisories: Value,
     put: Vec<Value>,
@@ -125,7 +125,7 @@ struct Shelf {
 /// The registry. Its threads end with the test's process.
 pub struct Registry {
     http: Provider,
-    shelf: Arc<Mutex<Shelf>>,
+    shelf: Arc<Mutex<RegistryContent>>,
 }
 
 /// Age in days of a package of [`Registry::publish`].
@@ -135,7 +135,7 @@ impl Registry {
     /// An empty one.
     #[must_use]
     pub fn start() -> Self {
-        let shelf = Arc::new(Mutex::new(Shelf::default()));
+        let shelf = Arc::new(Mutex::new(RegistryContent::default()));
         let shared = Arc::clone(&shelf);
         let http = Provider::start(move |received| {
             let mut shelf = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +144,7 @@ impl Registry {
         Self { http, shelf }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, RegistryContent> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,12 +163,12 @@ impl Registry {
 
     /// Requests received so far.
     #[must_use]
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.http.received()
     }
 
     /// Sets the fault from now on.
-    pub fn lie(&self, lie: Lie) {
+    pub fn lie(&self, lie: RegistryFault) {
         self.shelf().lie = lie;
     }
 
@@ -219,7 +219,7 @@ impl Registry {
             .iter()
             .map(|(name, range)| ((*name).to_owned(), json!(range)))
             .collect();
-        let published = Published {
+        let published = PublishedPackage {
             archive: archive(name, version, &requires, word),
             requires: Value::Object(requires.into_iter().collect()),
             more: json!({}),
@@ -280,41 +280,43 @@ fn integrity(bytes: &[u8]) -> String {
     format!("sha512-{}", STANDARD.encode(Sha512::digest(bytes)))
 }
 
-fn bytes(status: u16, body: Vec<u8>) -> Answer {
-    Answer {
+fn bytes(status: u16, body: Vec<u8>) -> ProviderResponse {
+    ProviderResponse {
         chunks: vec![body],
-        ..Answer::error(status, &Value::Null)
+        ..ProviderResponse::error(status, &Value::Null)
     }
 }
 
-fn half(mut body: Vec<u8>, ending: Ending) -> Answer {
+fn half(mut body: Vec<u8>, ending: ResponseEnd) -> ProviderResponse {
     body.truncate(body.len() / 2);
     bytes(200, body).ending(ending)
 }
 
-impl Shelf {
-    fn answer(&mut self, received: &Received) -> Answer {
+impl RegistryContent {
+    fn answer(&mut self, received: &ReceivedRequest) -> ProviderResponse {
         let path = received.path.trim_start_matches("/v1/").to_owned();
         match self.lie {
-            Lie::Fails => return Answer::error(500, &json!({"error": "out of order"})),
-            Lie::Declines if received.header("authorization").is_none() => {
-                return Answer::error(401, &json!({"error": "who are you?"}));
+            RegistryFault::Fails => {
+                return ProviderResponse::error(500, &json!({"error": "out of order"}));
+            }
+            RegistryFault::Declines if received.header("authorization").is_none() => {
+                return ProviderResponse::error(401, &json!({"error": "who are you?"}));
             }
             _ => {}
         }
         if received.method == "PUT" {
             self.put.push(received.body.clone());
-            return Answer::error(201, &json!({"ok": true}));
+            return ProviderResponse::error(201, &json!({"ok": true}));
         }
         if let ("-/npm/v1/keys", Some(signer)) = (path.as_str(), &self.signer) {
             let key = match self.lie {
-                Lie::OtherKey => Signer::new("SHA256:own").key(None),
+                RegistryFault::OtherKey => Signer::new("SHA256:own").key(None),
                 _ => signer.key(None),
             };
-            return Answer::json(&json!({ "keys": [key] }));
+            return ProviderResponse::json(&json!({ "keys": [key] }));
         }
         if path == "-/npm/v1/security/advisories/bulk" {
-            return Answer::json(&self.advisories);
+            return ProviderResponse::json(&self.advisories);
         }
         let base = format!("http://{}/v1", received.header("host").unwrap_or_default());
         match path.split_once("/-/") {
@@ -323,20 +325,22 @@ impl Shelf {
         }
     }
 
-    fn archive(&self, name: &str, version: &str) -> Answer {
+    fn archive(&self, name: &str, version: &str) -> ProviderResponse {
         let found = self.packages.get(name);
         let Some(published) = found.and_then(|versions| versions.get(version)) else {
-            return Answer::error(404, &json!({"error": "not found"}));
+            return ProviderResponse::error(404, &json!({"error": "not found"}));
         };
         let archive = published.archive.clone();
         match self.lie {
-            Lie::StallsWithArchive => half(archive, Ending::Silent),
-            Lie::CutsArchive => half(archive, Ending::Closed),
-            Lie::OtherArchive | Lie::OtherPromise => bytes(200, self.other(name, version)),
-            Lie::OtherContent if name == "words" => bytes(200, another_package(version)),
-            Lie::LeadsHere => {
+            RegistryFault::StallsWithArchive => half(archive, ResponseEnd::Silent),
+            RegistryFault::CutsArchive => half(archive, ResponseEnd::Closed),
+            RegistryFault::OtherArchive | RegistryFault::OtherPromise => {
+                bytes(200, self.other(name, version))
+            }
+            RegistryFault::OtherContent if name == "words" => bytes(200, another_package(version)),
+            RegistryFault::LeadsHere => {
                 let to = "https://127.0.0.1:1/a.tgz";
-                Answer::error(302, &Value::Null).with_header("location", to)
+                ProviderResponse::error(302, &Value::Null).with_header("location", to)
             }
             _ => bytes(200, archive),
         }
@@ -349,16 +353,16 @@ impl Shelf {
         archive(name, version, &requires.collect::<Vec<_>>(), "evil")
     }
 
-    fn metadata(&self, name: &str, base: &str) -> Answer {
+    fn metadata(&self, name: &str, base: &str) -> ProviderResponse {
         let Some(published) = self.packages.get(name) else {
-            return Answer::error(404, &json!({"error": "not found"}));
+            return ProviderResponse::error(404, &json!({"error": "not found"}));
         };
         let (mut versions, mut time) = (json!({}), json!({}));
         for (version, it) in published {
             time[version] = json!(it.time);
             versions[version] = self.version(name, version, it, base);
         }
-        let said = if self.lie == Lie::OtherName {
+        let said = if self.lie == RegistryFault::OtherName {
             "other"
         } else {
             name
@@ -367,10 +371,12 @@ impl Shelf {
         let all = json!({"name": said, "dist-tags": tags, "versions": versions, "time": time});
         let text = all.to_string().into_bytes();
         match self.lie {
-            Lie::StallsWithMetadata => half(text, Ending::Silent),
-            Lie::CutsMetadata => half(text, Ending::Closed),
-            Lie::Endless => bytes(200, b"{\"name\":\"".to_vec()).repeating(&[b'x'; 1 << 20]),
-            Lie::Nested => bytes(
+            RegistryFault::StallsWithMetadata => half(text, ResponseEnd::Silent),
+            RegistryFault::CutsMetadata => half(text, ResponseEnd::Closed),
+            RegistryFault::Endless => {
+                bytes(200, b"{\"name\":\"".to_vec()).repeating(&[b'x'; 1 << 20])
+            }
+            RegistryFault::Nested => bytes(
                 200,
                 format!("{{\"name\":\"{name}\",\"x\":{}", "[".repeat(1 << 20)).into_bytes(),
             ),
@@ -378,31 +384,31 @@ impl Shelf {
         }
     }
 
-    fn version(&self, name: &str, version: &str, it: &Published, base: &str) -> Value {
+    fn version(&self, name: &str, version: &str, it: &PublishedPackage, base: &str) -> Value {
         let promised = match self.lie {
-            Lie::OtherPromise => integrity(&self.other(name, version)),
-            Lie::OtherContent if name == "words" => integrity(&another_package(version)),
+            RegistryFault::OtherPromise => integrity(&self.other(name, version)),
+            RegistryFault::OtherContent if name == "words" => integrity(&another_package(version)),
             _ => integrity(&it.archive),
         };
         let place = match self.lie {
-            Lie::Elsewhere => "https://files.example.org",
+            RegistryFault::Elsewhere => "https://files.example.org",
             _ => base,
         };
         let mut said = json!({
             "name": name, "version": version, "dependencies": it.requires,
             "dist": {"tarball": format!("{place}/{name}/-/{version}.tgz"), "integrity": promised.clone(), "shasum": "00"},
         });
-        if let (Some(signer), true) = (&self.signer, self.lie != Lie::HidesSignatures) {
+        if let (Some(signer), true) = (&self.signer, self.lie != RegistryFault::HidesSignatures) {
             let of = match self.lie {
-                Lie::OtherSignature => "9.9.9",
+                RegistryFault::OtherSignature => "9.9.9",
                 _ => version,
             };
             let message = format!("{name}@{of}:{promised}");
             said["dist"]["signatures"] = json!([signer.signature(&message)]);
         }
         match self.lie {
-            Lie::HidesRequirements => said["dependencies"] = json!({}),
-            Lie::WeakPromise => {
+            RegistryFault::HidesRequirements => said["dependencies"] = json!({}),
+            RegistryFault::WeakPromise => {
                 said["dist"]["integrity"] = json!("sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=");
             }
             _ => {}

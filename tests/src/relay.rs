@@ -55,7 +55,7 @@ impl Identity {
 
 /// A line between the two machines.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct NetworkLine {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
 }
@@ -66,7 +66,7 @@ struct State {
     streams: Vec<TcpStream>,
 }
 
-impl Line {
+impl NetworkLine {
     /// A line to this address. It ends with the test's process.
     #[must_use]
     pub fn to(target: SocketAddr) -> Self {

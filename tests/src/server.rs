@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 /// A server that runs until this is dropped.
 #[derive(Debug)]
-pub struct Server(Child);
+pub struct ServerProcess(Child);
 
-impl Server {
+impl ServerProcess {
     /// Starts it, and waits until it reports on its stdout that it listens.
     #[must_use]
     pub fn start(command: &mut Command, listening: &str) -> Self {
@@ -27,7 +27,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();

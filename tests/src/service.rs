@@ -11,8 +11,8 @@ use crate::binaries::bin;
 use crate::daemon::Daemon;
 use crate::home::ORCHESTRATOR;
 use crate::log::{Log, message};
-use crate::network::Machine;
-use crate::node::Node;
+use crate::network::NetworkMachine;
+use crate::node::ClusterNode;
 use crate::processes::{self, Signal};
 use crate::wait::{POLL, wait_until};
 
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// A daemon, and the results of its runs.
 #[derive(Debug)]
-pub struct Service {
+pub struct ServiceManager {
     state: Arc<(Mutex<State>, Condvar)>,
     manager: Option<JoinHandle<()>>,
 }
@@ -32,12 +32,12 @@ struct State {
     is_over: bool,
     pid: Option<u32>,
     log: Option<Arc<Log>>,
-    lives: Vec<Life>,
+    lives: Vec<DaemonRun>,
 }
 
 /// One run of the daemon, after its end.
 #[derive(Debug, Clone)]
-pub struct Life {
+pub struct DaemonRun {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,
     /// Its stderr.
@@ -46,10 +46,10 @@ pub struct Life {
     pub log: Arc<Log>,
 }
 
-impl Service {
+impl ServiceManager {
     /// Starts the daemon of a node on a machine, and waits until it has started.
     #[must_use]
-    pub fn started(node: &Arc<Node>, machine: &Machine) -> Self {
+    pub fn started(node: &Arc<ClusterNode>, machine: &NetworkMachine) -> Self {
         let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let shared = Arc::clone(&state);
         let (node, machine) = (Arc::clone(node), machine.clone());
@@ -96,7 +96,7 @@ impl Service {
 
     /// Its finished runs.
     #[must_use]
-    pub fn lives(&self) -> Vec<Life> {
+    pub fn lives(&self) -> Vec<DaemonRun> {
         self.state.0.lock().unwrap().lives.clone()
     }
 
@@ -136,7 +136,7 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for ServiceManager {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let state = self.state.0.lock();
@@ -155,7 +155,11 @@ impl Drop for Service {
     }
 }
 
-fn manage(node: &Node, machine: &Machine, (state, changed): &(Mutex<State>, Condvar)) {
+fn manage(
+    node: &ClusterNode,
+    machine: &NetworkMachine,
+    (state, changed): &(Mutex<State>, Condvar),
+) {
     let [first, rest @ ..] = machine.prefix();
     let program = bin(ORCHESTRATOR);
     let program = program.to_str().unwrap();
@@ -180,7 +184,7 @@ fn manage(node: &Node, machine: &Machine, (state, changed): &(Mutex<State>, Cond
         let mut state = state.lock().unwrap();
         state.pid = None;
         state.log = None;
-        state.lives.push(Life { code, told, log });
+        state.lives.push(DaemonRun { code, told, log });
         drop(state);
         std::thread::sleep(PAUSE);
     }

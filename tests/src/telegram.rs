@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Fault of a response.
 #[derive(Debug, Clone)]
-pub enum Mishap {
+pub enum TelegramFault {
     /// This status, with this body.
     Answer(u16, Value),
     /// The connection breaks.
@@ -32,7 +32,7 @@ pub enum Mishap {
 
 /// Something the bot did.
 #[derive(Debug, Clone)]
-pub struct Deed {
+pub struct BotAction {
     /// The method of the Bot API.
     pub method: String,
     /// Its parameters.
@@ -48,10 +48,10 @@ const TEXT_UNITS_MAX: usize = 4_096;
 struct State {
     updates: VecDeque<(i64, Value)>,
     next_id: i64,
-    mishaps: VecDeque<Mishap>,
+    mishaps: VecDeque<TelegramFault>,
     polls: usize,
-    deeds: Vec<Deed>,
-    deed_mishaps: VecDeque<Mishap>,
+    deeds: Vec<BotAction>,
+    deed_mishaps: VecDeque<TelegramFault>,
     /// The bot must wait until then.
     closed_until: Option<Instant>,
     impatient: usize,
@@ -119,18 +119,18 @@ impl Telegram {
     }
 
     /// Sets the faults of the next update requests.
-    pub fn have(&self, mishaps: impl IntoIterator<Item = Mishap>) {
+    pub fn have(&self, mishaps: impl IntoIterator<Item = TelegramFault>) {
         self.state.lock().unwrap().mishaps.extend(mishaps);
     }
 
     /// Sets the faults of the bot's next actions.
-    pub fn have_deeds(&self, mishaps: impl IntoIterator<Item = Mishap>) {
+    pub fn have_deeds(&self, mishaps: impl IntoIterator<Item = TelegramFault>) {
         self.state.lock().unwrap().deed_mishaps.extend(mishaps);
     }
 
     /// Actions of the bot, in order.
     #[must_use]
-    pub fn deeds(&self) -> Vec<Deed> {
+    pub fn deeds(&self) -> Vec<BotAction> {
         self.state.lock().unwrap().deeds.clone()
     }
 
@@ -217,12 +217,12 @@ impl Telegram {
             state.impatient += 1;
         }
         let mishap = state.deed_mishaps.pop_front();
-        if let Some(Mishap::Answer(status, answer)) = mishap {
+        if let Some(TelegramFault::Answer(status, answer)) = mishap {
             let patience_s = answer["parameters"]["retry_after"].as_u64();
             state.closed_until = patience_s.map(|s| Instant::now() + Duration::from_secs(s));
             return Some((status, answer));
         }
-        if matches!(mishap, Some(Mishap::Break)) {
+        if matches!(mishap, Some(TelegramFault::Break)) {
             return None;
         }
         let refused =
@@ -239,12 +239,12 @@ impl Telegram {
         }
         let method = method.to_owned();
         let id = 1_001 + state.deeds.len();
-        state.deeds.push(Deed {
+        state.deeds.push(BotAction {
             method,
             params,
             message_id: id,
         });
-        if matches!(mishap, Some(Mishap::Hang)) {
+        if matches!(mishap, Some(TelegramFault::Hang)) {
             return None;
         }
         Some((200, json!({"ok": true, "result": {"message_id": id}})))
@@ -257,8 +257,8 @@ impl Telegram {
             state.polls += 1;
             if let Some(mishap) = state.mishaps.pop_front() {
                 return match mishap {
-                    Mishap::Answer(status, answer) => Some((status, answer)),
-                    Mishap::Break | Mishap::Hang => None,
+                    TelegramFault::Answer(status, answer) => Some((status, answer)),
+                    TelegramFault::Break | TelegramFault::Hang => None,
                 };
             }
             if let Some(offset) = body["offset"].as_i64() {

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 /// Entry of a tree: its mode and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct FileEntry {
     mode: u32,
     modified: (i64, i64),
     content: Vec<u8>,
 }
 
-impl Entry {
+impl FileEntry {
     /// True if both have the same mode and content, ignoring times.
     #[must_use]
     pub fn is_alike(&self, other: &Self) -> bool {
@@ -38,7 +38,7 @@ pub fn copy_folder(from: &Path, to: &Path) {
 /// Everything below `root` that `keep` admits: paths relative to `root`, with mode, time of the last
 /// change, and content. Symbolic links are not followed.
 #[must_use]
-pub fn snapshot(root: &Path, keep: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, Entry> {
+pub fn snapshot(root: &Path, keep: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, FileEntry> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
     while let Some(dir) = waiting.pop() {
@@ -61,7 +61,7 @@ pub fn snapshot(root: &Path, keep: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, 
             } else {
                 Vec::new()
             };
-            let entry = Entry {
+            let entry = FileEntry {
                 mode: metadata.mode(),
                 modified: (metadata.mtime(), metadata.mtime_nsec()),
                 content,

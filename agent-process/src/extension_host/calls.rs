@@ -9,8 +9,8 @@ use goondan_protocol::ids::StepId;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::host_output::MAX_ASKS;
-use super::wire::{Asked, ToHost};
-use super::{Ask, ExtensionHost, HostEvent};
+use super::wire::{ExtensionHostRequest, MiddlewareAgentRequest};
+use super::{ExtensionHost, HostEvent, MiddlewareRequest};
 use crate::tool_call::ToolOutcome;
 use crate::tools::ToolFault;
 use crate::tools::registered::{HostedCall, RegisteredTool, RegisteredTools};
@@ -97,7 +97,7 @@ impl ExtensionHost {
         let id = self.calls.last_id;
         let invocation = &call.invocation;
         let site = invocation.site.as_ref();
-        process.say(&ToHost::Call {
+        process.say(&ExtensionHostRequest::Call {
             id,
             tool_name: &call.tool_name,
             tool_call_id: &invocation.call_id,
@@ -135,7 +135,7 @@ impl ExtensionHost {
         let over: Vec<u64> = over.map(|(id, _)| *id).collect();
         for id in over {
             if let Some(process) = &mut self.process {
-                process.say(&ToHost::Cancel { id, reason });
+                process.say(&ExtensionHostRequest::Cancel { id, reason });
             }
             let Some(open) = self.calls.open.remove(&id) else {
                 continue;
@@ -152,7 +152,13 @@ impl ExtensionHost {
         }
     }
 
-    pub(super) fn hear_ask_of_call(&mut self, id: u64, call: u64, place: u32, asked: Asked) {
+    pub(super) fn hear_ask_of_call(
+        &mut self,
+        id: u64,
+        call: u64,
+        place: u32,
+        asked: MiddlewareAgentRequest,
+    ) {
         let refuse = |host: &mut Self, code: &str, message: String| {
             host.answer(id, Err((code.to_owned(), message)));
         };
@@ -168,11 +174,12 @@ impl ExtensionHost {
         let index = u32::try_from(site.key.index).unwrap_or(u32::MAX);
         // The first number of a call is reserved for its own question, as for tool modules.
         let of_call = index.saturating_add(1).saturating_mul(MAX_ASKS + 1);
-        self.host_events.push_back(HostEvent::Ask(Ask {
-            id,
-            step: Some(site.key.step),
-            place: of_call.saturating_add(place),
-            asked,
-        }));
+        self.host_events
+            .push_back(HostEvent::Ask(MiddlewareRequest {
+                id,
+                step: Some(site.key.step),
+                place: of_call.saturating_add(place),
+                asked,
+            }));
     }
 }

@@ -4,12 +4,12 @@ use goondan_log::TEXT_BYTES_MAX;
 use goondan_protocol::ids::ExtensionName;
 use serde_json::Value;
 
-use super::invocation::MomentOf;
+use super::invocation::InvocationScope;
 use super::looked_at::{notes_of, return_of};
-use super::wire::{Asked, FromHost, RawNotes, Returned};
-use super::{Ask, ExtensionHost, HostEvent};
+use super::wire::{ExtensionHostReply, MiddlewareAgentRequest, MiddlewareResult, RawNotes};
+use super::{ExtensionHost, HostEvent, MiddlewareRequest};
 use crate::middleware::{InvocationId, MiddlewareEvent, Notes};
-use crate::tools::host::process::{Happened, log};
+use crate::tools::host::process::{HostProcessEvent, log};
 use crate::tools::host::wire::{HostLine, LogLevel};
 use crate::tools::host::{MAX_LINE_BYTES, returned};
 
@@ -18,10 +18,10 @@ pub(super) const MAX_ASKS: u32 = 99;
 
 impl ExtensionHost {
     /// Handles an event of the process.
-    pub(super) fn take(&mut self, happened: Happened) {
+    pub(super) fn take(&mut self, happened: HostProcessEvent) {
         match happened {
-            Happened::Wrote => {}
-            Happened::Stdout(chunk) => {
+            HostProcessEvent::Wrote => {}
+            HostProcessEvent::Stdout(chunk) => {
                 let Some(process) = &mut self.process else {
                     return;
                 };
@@ -29,7 +29,7 @@ impl ExtensionHost {
                     self.hear(&line);
                 }
             }
-            Happened::Stderr(chunk) => {
+            HostProcessEvent::Stderr(chunk) => {
                 let Some(process) = &mut self.process else {
                     return;
                 };
@@ -44,7 +44,7 @@ impl ExtensionHost {
                     self.log_line(LogLevel::Warn, line);
                 }
             }
-            Happened::Ended(how) => {
+            HostProcessEvent::Ended(how) => {
                 let Some(mut process) = self.process.take() else {
                     return;
                 };
@@ -72,8 +72,8 @@ impl ExtensionHost {
     /// Handles one line of the host's standard output: a protocol message, or text for the log.
     fn hear(&mut self, line: &HostLine) {
         match serde_json::from_slice(&line.bytes) {
-            Ok(FromHost::Started) => self.begin_registration(),
-            Ok(FromHost::Registered { middlewares, tools }) => {
+            Ok(ExtensionHostReply::Started) => self.begin_registration(),
+            Ok(ExtensionHostReply::Registered { middlewares, tools }) => {
                 if !self.offer(tools) {
                     return;
                 }
@@ -82,46 +82,46 @@ impl ExtensionHost {
                 self.host_events
                     .push_back(HostEvent::Assembled(middlewares));
             }
-            Ok(FromHost::Tools { tools }) => {
+            Ok(ExtensionHostReply::Tools { tools }) => {
                 self.offer(tools);
             }
-            Ok(FromHost::Result { id, output }) => self.finish_call(id, returned(output)),
-            Ok(FromHost::Error { id, thrown }) => self.finish_call(id, thrown.into()),
-            Ok(FromHost::AskOfCall {
+            Ok(ExtensionHostReply::Result { id, output }) => self.finish_call(id, returned(output)),
+            Ok(ExtensionHostReply::Error { id, thrown }) => self.finish_call(id, thrown.into()),
+            Ok(ExtensionHostReply::AskOfCall {
                 id,
                 call,
                 place,
                 question,
             }) => self.hear_ask_of_call(id, call, place, question),
-            Ok(FromHost::Unfit {
+            Ok(ExtensionHostReply::Unfit {
                 extension,
                 code,
                 message,
             }) => self.hear_unfit(&extension, &code, &message),
-            Ok(FromHost::Next {
+            Ok(ExtensionHostReply::Next {
                 invocation,
                 notes,
                 tools,
                 args,
             }) => self.hear_next(invocation, notes, tools, args),
-            Ok(FromHost::Leave {
+            Ok(ExtensionHostReply::Leave {
                 invocation,
                 notes,
                 result,
             }) => self.hear_left(invocation, notes, result),
-            Ok(FromHost::Throw {
+            Ok(ExtensionHostReply::Throw {
                 invocation,
                 notes,
                 code,
                 message,
             }) => self.hear_thrown(invocation, notes, code, message),
-            Ok(FromHost::Ask {
+            Ok(ExtensionHostReply::Ask {
                 id,
                 invocation,
                 place,
                 question,
             }) => self.hear_ask(id, invocation, place, question),
-            Ok(FromHost::Log {
+            Ok(ExtensionHostReply::Log {
                 level,
                 message,
                 extension,
@@ -168,7 +168,7 @@ impl ExtensionHost {
         };
         invocation.deadline = None;
         let mut hidden = Vec::new();
-        if let (MomentOf::Step { offered, .. }, Some(tools)) = (&invocation.moment, tools) {
+        if let (InvocationScope::Step { offered, .. }, Some(tools)) = (&invocation.moment, tools) {
             hidden.extend(offered.iter().filter(|name| !tools.contains(name)).cloned());
         }
         let event = match notes_of(notes, &invocation.extension) {
@@ -186,12 +186,12 @@ impl ExtensionHost {
     }
 
     /// A middleware returned.
-    fn hear_left(&mut self, id: InvocationId, notes: RawNotes, result: Option<Returned>) {
+    fn hear_left(&mut self, id: InvocationId, notes: RawNotes, result: Option<MiddlewareResult>) {
         let Some(left) = self.invocations.remove(&id) else {
             return;
         };
         let made_result_of = match (&left.moment, &result) {
-            (MomentOf::Call { call_id, .. }, Some(_)) => Some(call_id.clone()),
+            (InvocationScope::Call { call_id, .. }, Some(_)) => Some(call_id.clone()),
             _ => None,
         };
         let event = match notes_of(notes, &left.extension) {
@@ -230,14 +230,20 @@ impl ExtensionHost {
         self.host_events.push_back(acted(id, event));
     }
 
-    fn hear_ask(&mut self, id: u64, invocation_id: InvocationId, place: u32, asked: Asked) {
+    fn hear_ask(
+        &mut self,
+        id: u64,
+        invocation_id: InvocationId,
+        place: u32,
+        asked: MiddlewareAgentRequest,
+    ) {
         let Some(invocation) = self.invocations.get_mut(&invocation_id) else {
             return;
         };
         let step = match &invocation.moment {
-            MomentOf::Turn { .. } => None,
-            MomentOf::Step { step, .. } => Some(*step),
-            MomentOf::Call { .. } => return,
+            InvocationScope::Turn { .. } => None,
+            InvocationScope::Step { step, .. } => Some(*step),
+            InvocationScope::Call { .. } => return,
         };
         invocation.asking += 1;
         invocation.deadline = None;
@@ -248,12 +254,13 @@ impl ExtensionHost {
             self.answer(id, Err(("E_TOO_MANY_QUESTIONS".to_owned(), message)));
             return;
         }
-        self.host_events.push_back(HostEvent::Ask(Ask {
-            id,
-            step,
-            place: asks_from.saturating_add(place),
-            asked,
-        }));
+        self.host_events
+            .push_back(HostEvent::Ask(MiddlewareRequest {
+                id,
+                step,
+                place: asks_from.saturating_add(place),
+                asked,
+            }));
     }
 
     /// Names the extensions whose middlewares are running.

@@ -19,12 +19,12 @@ pub(super) struct MiddlewareInvocation {
     pub(super) asking: usize,
     /// Base number that keeps its questions distinct from those of other invocations.
     pub(super) asks_from: u32,
-    pub(super) moment: MomentOf,
+    pub(super) moment: InvocationScope,
 }
 
 /// The turn, step or call that it wraps, with its known results.
 #[derive(Debug)]
-pub(super) enum MomentOf {
+pub(super) enum InvocationScope {
     Turn {
         outcome: Option<TurnOutcome>,
     },

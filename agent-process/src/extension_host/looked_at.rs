@@ -4,10 +4,10 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::ExtensionName;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
-use goondan_protocol::message::{MessageEvent, MessageSource, Role};
+use goondan_protocol::message::{MessageEvent, MessageRole, MessageSource};
 
-use super::invocation::MomentOf;
-use super::wire::{RawNotes, Returned};
+use super::invocation::InvocationScope;
+use super::wire::{MiddlewareResult, RawNotes};
 use crate::middleware::{MiddlewareReturn, Notes};
 use crate::tool_call::ToolOutcome;
 
@@ -30,7 +30,7 @@ pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Not
         match event {
             MessageEvent::Append { mut message } => {
                 let content = &message.data.content;
-                let is_of_tool = message.data.role == Role::Tool
+                let is_of_tool = message.data.role == MessageRole::Tool
                     || !content.tool_calls().is_empty()
                     || !content.tool_results().is_empty();
                 if is_of_tool {
@@ -55,27 +55,30 @@ pub(super) fn notes_of(notes: RawNotes, extension: &ExtensionName) -> Result<Not
 
 /// Return value of a middleware. A middleware that returned nothing passes on the result it
 /// received.
-pub(super) fn return_of(result: Option<Returned>, moment: MomentOf) -> MiddlewareReturn {
+pub(super) fn return_of(
+    result: Option<MiddlewareResult>,
+    moment: InvocationScope,
+) -> MiddlewareReturn {
     match moment {
-        MomentOf::Step { .. } => MiddlewareReturn::Step {
+        InvocationScope::Step { .. } => MiddlewareReturn::Step {
             goes_on: result.and_then(|result| result.goes_on),
         },
-        MomentOf::Turn { outcome } => {
+        InvocationScope::Turn { outcome } => {
             let came = outcome.unwrap_or(TurnOutcome::Completed {
                 reply: String::new(),
             });
             MiddlewareReturn::Turn(match result {
                 None => came,
-                Some(Returned {
+                Some(MiddlewareResult {
                     reply: Some(reply), ..
                 }) => TurnOutcome::Completed { reply },
-                Some(Returned { code, message, .. }) => TurnOutcome::Failed {
+                Some(MiddlewareResult { code, message, .. }) => TurnOutcome::Failed {
                     code: code.unwrap_or_else(|| "E_EXT_FAILED".to_owned()),
                     message: message.unwrap_or_default(),
                 },
             })
         }
-        MomentOf::Call { result: came, .. } => {
+        InvocationScope::Call { result: came, .. } => {
             let has_failed = came.as_ref().is_some_and(|came| came.has_failed);
             let is_unknown = came.as_ref().is_some_and(|came| came.is_unknown);
             let returned = result.and_then(|result| {

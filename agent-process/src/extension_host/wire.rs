@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::middleware::{InvocationId, Middleware, NextResult};
-use crate::tools::host::wire::{LogLevel, Thrown};
+use crate::tools::host::wire::{HandlerError, LogLevel};
 use crate::tools::registered::RegisteredTool;
 
 /// A message from the agent to the host.
@@ -27,7 +27,7 @@ use crate::tools::registered::RegisteredTool;
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
-pub(super) enum ToHost<'a> {
+pub(super) enum ExtensionHostRequest<'a> {
     /// Part of the conversation before the turn, oldest first.
     Messages {
         /// The messages.
@@ -36,13 +36,13 @@ pub(super) enum ToHost<'a> {
     /// Loads the modules and lets them register.
     Register {
         /// The extensions, in the agent's order.
-        extensions: Vec<ToRegister<'a>>,
+        extensions: Vec<ExtensionRegistration<'a>>,
         /// Limits of a module's messages.
         limits: Limits,
         /// The contract that the modules are written for.
         contract: BaseContract,
         /// The agent, in the form of the older contract.
-        about: About<'a>,
+        about: HostAgentInfo<'a>,
     },
     /// A turn begins. The results of the previous turn are part of the conversation.
     Turn {
@@ -138,13 +138,13 @@ pub(super) enum ToHost<'a> {
         result: Option<Value>,
         /// The reason for a missing answer.
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<Refusal>,
+        error: Option<AgentRequestFailure>,
     },
 }
 
 /// An extension to register.
 #[derive(Debug, Serialize)]
-pub(super) struct ToRegister<'a> {
+pub(super) struct ExtensionRegistration<'a> {
     pub(super) name: &'a ExtensionName,
     /// The module's absolute path.
     pub(super) module: &'a Path,
@@ -156,7 +156,7 @@ pub(super) struct ToRegister<'a> {
 /// The agent, in the form of the older contract.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct About<'a> {
+pub(super) struct HostAgentInfo<'a> {
     /// Its name.
     pub(super) agent_name: &'a AgentName,
     /// The project.
@@ -181,7 +181,7 @@ pub(super) struct Limits {
 
 /// Reason for a missing answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Refusal {
+pub(super) struct AgentRequestFailure {
     pub(super) code: String,
     pub(super) message: String,
 }
@@ -279,7 +279,7 @@ fn line_of_result(result: &ToolResult) -> ResultLine<'_> {
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
-pub(super) enum FromHost {
+pub(super) enum ExtensionHostReply {
     /// The runtime is up and starts to load the modules.
     Started,
     /// All modules have registered.
@@ -309,7 +309,7 @@ pub(super) enum FromHost {
         id: u64,
         /// The thrown error.
         #[serde(flatten)]
-        thrown: Thrown,
+        thrown: HandlerError,
     },
     /// A tool asks other agents.
     AskOfCall {
@@ -320,7 +320,7 @@ pub(super) enum FromHost {
         /// Position of the question among those of its call, from 1.
         place: u32,
         /// The question.
-        question: Asked,
+        question: MiddlewareAgentRequest,
     },
     /// A module could not be loaded or registered.
     Unfit {
@@ -354,7 +354,7 @@ pub(super) enum FromHost {
         notes: RawNotes,
         /// The return value; `None` for the result of `next()`.
         #[serde(default)]
-        result: Option<Returned>,
+        result: Option<MiddlewareResult>,
     },
     /// A middleware failed.
     Throw {
@@ -379,7 +379,7 @@ pub(super) enum FromHost {
         /// Position of the question among those of its invocation, from 1.
         place: u32,
         /// The question.
-        question: Asked,
+        question: MiddlewareAgentRequest,
     },
     /// A log line.
     Log {
@@ -411,7 +411,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 /// Return value of a middleware.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Returned {
+pub(super) struct MiddlewareResult {
     pub(super) reply: Option<String>,
     pub(super) code: Option<String>,
     pub(super) message: Option<String>,
@@ -423,7 +423,7 @@ pub(super) struct Returned {
 /// A middleware's question to other agents.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Asked {
+pub(crate) struct MiddlewareAgentRequest {
     pub(crate) op: String,
     #[serde(default)]
     pub(crate) agent: String,

@@ -4,7 +4,7 @@ use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey, MessageId, TurnId};
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
-use goondan_protocol::message::{Message, MessageEvent, Role};
+use goondan_protocol::message::{Message, MessageEvent, MessageRole};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ impl ExtensionContext<'_> {
     }
 
     /// Appends a message from the extension.
-    pub(crate) fn append(&mut self, role: Role, text: &str) -> Option<MessageId> {
+    pub(crate) fn append(&mut self, role: MessageRole, text: &str) -> Option<MessageId> {
         let id = self.next_id()?;
         let message = Message::extension(id.clone(), self.now, self.name.clone(), role, text);
         self.emit(MessageEvent::Append { message });

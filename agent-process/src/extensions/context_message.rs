@@ -2,7 +2,7 @@
 
 use goondan_protocol::event::EventSource;
 use goondan_protocol::ids::MessageId;
-use goondan_protocol::message::{Message, MessageEvent, Role};
+use goondan_protocol::message::{Message, MessageEvent, MessageRole};
 use serde_json::{Value, json};
 
 use super::context::{ExtensionContext, KEPT};
@@ -64,7 +64,7 @@ fn put(
         return Some(id);
     }
     let name = context.name.clone();
-    let mut message = Message::extension(id.clone(), context.now, name, Role::System, text);
+    let mut message = Message::extension(id.clone(), context.now, name, MessageRole::System, text);
     message.metadata.insert(KEPT.to_owned(), Value::Bool(true));
     context.emit(match old {
         Some(target_id) => MessageEvent::Replace { target_id, message },

@@ -46,7 +46,7 @@ pub(crate) trait Extension: Debug + Send {
     }
 
     /// The summary to obtain before the turn's first step, if any.
-    fn wants_summary(&mut self, _context: &mut ExtensionContext<'_>) -> Option<SummaryWanted> {
+    fn wants_summary(&mut self, _context: &mut ExtensionContext<'_>) -> Option<SummaryRequest> {
         None
     }
 
@@ -59,14 +59,18 @@ pub(crate) trait Extension: Debug + Send {
     }
 
     /// Called when the model has answered and the turn is about to end with this reply.
-    fn end_turn(&mut self, _context: &mut ExtensionContext<'_>, _reply: &mut String) -> Ending {
-        Ending::Accept
+    fn end_turn(
+        &mut self,
+        _context: &mut ExtensionContext<'_>,
+        _reply: &mut String,
+    ) -> TurnEndDecision {
+        TurnEndDecision::Accept
     }
 }
 
 /// A summary that an extension requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SummaryWanted {
+pub(crate) struct SummaryRequest {
     /// Number of messages, counted from the oldest that can be summarized.
     pub(crate) count: usize,
     /// The system prompt.
@@ -90,7 +94,7 @@ pub(crate) struct Summary<'a> {
 
 /// Decision about a turn that is about to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum TurnEndDecision {
     /// The turn ends.
     Accept,
     /// The model is asked again.

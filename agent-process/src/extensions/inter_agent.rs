@@ -1,7 +1,7 @@
 //! `inter-agent-response-format`: informs an agent that another agent reads its answer.
 
 use goondan_protocol::event::EventSource;
-use goondan_protocol::message::Role;
+use goondan_protocol::message::MessageRole;
 
 use super::context::ExtensionContext;
 use super::extension::Extension;
@@ -35,6 +35,6 @@ impl Extension for InterAgentResponseFormat {
                  the first sentence, and why."
             ),
         };
-        context.append(Role::System, &text);
+        context.append(MessageRole::System, &text);
     }
 }

@@ -4,16 +4,16 @@ use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::detail_of;
 
 use super::context::ExtensionContext;
-use super::extension::{Ending, Extension};
+use super::extension::{Extension, TurnEndDecision};
 use crate::tool_call::ToolOutcome;
 
 /// Logs events of the turn; includes texts only if configured.
 #[derive(Debug)]
-pub(super) struct Logging {
+pub(super) struct TurnLogger {
     content: bool,
 }
 
-impl Logging {
+impl TurnLogger {
     pub(super) fn new(content: bool) -> Self {
         Self { content }
     }
@@ -28,7 +28,7 @@ impl Logging {
     }
 }
 
-impl Extension for Logging {
+impl Extension for TurnLogger {
     fn begin_turn(&mut self, context: &mut ExtensionContext<'_>) {
         let messages = context.conversation.len();
         let line = format!("the turn begins with {messages} messages");
@@ -66,9 +66,13 @@ impl Extension for Logging {
         context.log(self.with(line, &outcome.text));
     }
 
-    fn end_turn(&mut self, context: &mut ExtensionContext<'_>, reply: &mut String) -> Ending {
+    fn end_turn(
+        &mut self,
+        context: &mut ExtensionContext<'_>,
+        reply: &mut String,
+    ) -> TurnEndDecision {
         let line = format!("the turn ends with a reply of {} bytes", reply.len());
         context.log(self.with(line, reply));
-        Ending::Accept
+        TurnEndDecision::Accept
     }
 }

@@ -8,12 +8,12 @@
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::extension_settings::CompactionSettings;
 use goondan_protocol::ids::MessageId;
-use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
-use goondan_protocol::usage::Spent;
+use goondan_protocol::message::{Message, MessageEvent, MessageRole, MessageSource};
+use goondan_protocol::usage::ReplyCost;
 use serde_json::{Value, json};
 
 use super::context::{ExtensionContext, KEPT};
-use super::extension::{Extension, Summary, SummaryWanted};
+use super::extension::{Extension, Summary, SummaryRequest};
 
 /// Maximum number of messages that one summary replaces. A history that is much too long is
 /// summarized over several turns.
@@ -76,7 +76,7 @@ impl Extension for MessageCompaction {
         true
     }
 
-    fn wants_summary(&mut self, context: &mut ExtensionContext<'_>) -> Option<SummaryWanted> {
+    fn wants_summary(&mut self, context: &mut ExtensionContext<'_>) -> Option<SummaryRequest> {
         let excess = self.excess(context.conversation)?;
         let old: Vec<Message> = old_messages(context);
         let (count, text) = beginning_of(&old, self.settings.keep_messages)?;
@@ -87,7 +87,7 @@ impl Extension for MessageCompaction {
             Some(instructions) => format!("{INSTRUCTIONS}\n\n{instructions}"),
             None => INSTRUCTIONS.to_owned(),
         };
-        Some(SummaryWanted {
+        Some(SummaryRequest {
             count,
             system,
             text,
@@ -141,7 +141,7 @@ fn replace(context: &mut ExtensionContext<'_>, summary: &Summary<'_>, text: &str
                 summary.message_id.clone(),
                 context.now,
                 context.name.clone(),
-                Role::System,
+                MessageRole::System,
                 &format!("{SUMMARY_BEGIN}{text}"),
             );
             message.metadata.insert(THROUGH.to_owned(), json!(last));
@@ -188,10 +188,10 @@ fn beginning_of(old: &[Message], keep: usize) -> Option<(usize, String)> {
 /// Formats a message for the model that summarizes it.
 fn told(message: &Message) -> String {
     let who = match message.data.role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-        Role::System => "note",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
+        MessageRole::System => "note",
     };
     let mut text = message.data.content.to_text();
     for call in message.data.content.tool_calls() {
@@ -233,7 +233,7 @@ fn chars_of(conversation: &Conversation) -> u64 {
 /// Tokens that the latest reply read and wrote, as reported by its provider.
 fn tokens_of(conversation: &Conversation) -> u64 {
     let mut latest = conversation.messages().rev().filter_map(Result::ok);
-    let usage = latest.find_map(|message| Spent::of_metadata(&message.metadata).usage);
+    let usage = latest.find_map(|message| ReplyCost::of_metadata(&message.metadata).usage);
     usage.map_or(0, |usage| usage.total())
 }
 

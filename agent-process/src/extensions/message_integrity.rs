@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::ids::{MessageId, ToolCallId};
-use goondan_protocol::message::{Content, Message, MessageEvent, Role};
+use goondan_protocol::message::{Message, MessageContent, MessageEvent, MessageRole};
 use serde_json::json;
 
 use super::context::ExtensionContext;
@@ -21,7 +21,7 @@ impl Extension for MessageIntegrity {
         let mut open: BTreeMap<ToolCallId, MessageId> = BTreeMap::new();
         let mut orphans: Vec<MessageId> = Vec::new();
         for message in context.messages() {
-            if message.data.role == Role::Assistant {
+            if message.data.role == MessageRole::Assistant {
                 for call in message.data.content.tool_calls() {
                     open.insert(call.id, message.id.clone());
                 }
@@ -75,7 +75,7 @@ fn without(message: &Message, open: &BTreeMap<ToolCallId, MessageId>) -> Message
         }
     }
     let mut mended = message.clone();
-    mended.data.content = Content::assistant(&text, &kept);
+    mended.data.content = MessageContent::assistant(&text, &kept);
     mended.metadata.insert("mended".to_owned(), json!(true));
     mended
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::ids::MessageId;
-use goondan_protocol::message::{Message, MessageEvent, MessageSource, Role};
+use goondan_protocol::message::{Message, MessageEvent, MessageRole, MessageSource};
 
 use super::context::ExtensionContext;
-use super::extension::{Ending, Extension};
+use super::extension::{Extension, TurnEndDecision};
 
 /// Error code of a turn that ended without a required call.
 const REQUIRED_TOOLS: &str = "E_REQUIRED_TOOLS";
@@ -39,7 +39,11 @@ impl RequiredTools {
 }
 
 impl Extension for RequiredTools {
-    fn end_turn(&mut self, context: &mut ExtensionContext<'_>, _reply: &mut String) -> Ending {
+    fn end_turn(
+        &mut self,
+        context: &mut ExtensionContext<'_>,
+        _reply: &mut String,
+    ) -> TurnEndDecision {
         let mut called = BTreeSet::new();
         let mut reminders = Vec::new();
         for message in context
@@ -57,13 +61,13 @@ impl Extension for RequiredTools {
         let missing: Vec<String> = missing.map(|tool| format!("`{tool}`")).collect();
         if missing.is_empty() || (self.any_of && missing.len() < self.tools.len()) {
             forget(context, reminders);
-            return Ending::Accept;
+            return TurnEndDecision::Accept;
         }
         let missing = missing.join(if self.any_of { " or " } else { ", " });
         if reminders.len() >= usize::try_from(self.max_reminders).unwrap_or(usize::MAX) {
             let reminded = reminders.len();
             forget(context, reminders);
-            return Ending::Refuse {
+            return TurnEndDecision::Refuse {
                 code: REQUIRED_TOOLS,
                 message: self.message.clone().unwrap_or_else(|| {
                     format!(
@@ -80,8 +84,8 @@ impl Extension for RequiredTools {
         });
         // A user message, because the last message is from the model and not every model can
         // continue its own message.
-        context.append(Role::User, &text);
-        Ending::GoOn
+        context.append(MessageRole::User, &text);
+        TurnEndDecision::GoOn
     }
 }
 

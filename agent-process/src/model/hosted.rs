@@ -4,19 +4,20 @@
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::call::{
-    COMPLETE, CallError, CallErrorCode, CallPlace, CallRecord, CallTarget, REASONING, Recorded,
+    COMPLETE, CallError, CallErrorCode, CallPlace, CallRecord, CallTarget, REASONING,
+    RecordedResult,
 };
 use goondan_protocol::definition::{CatalogEntry, Fallback, ModelParams};
 use goondan_protocol::ids::ResourceName;
 use goondan_protocol::limits::MAX_FRAME_BYTES;
-use goondan_protocol::message::{Content, Message, Role};
+use goondan_protocol::message::{Message, MessageContent, MessageRole};
 use goondan_protocol::trace::TraceContext;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::request::{Answer, Model, ModelError, ModelPlace, ModelRequest};
-use crate::outgoing_calls::{Ask, Outgoing};
+use super::request::{Model, ModelError, ModelLocation, ModelOutcome, ModelRequest};
+use crate::outgoing_calls::{OutboundCall, OutboundCalls};
 
 /// Time limit for a step's reply, in milliseconds, including queueing and retries. The connector's
 /// own timeouts are shorter; this limit is the last resort.
@@ -31,7 +32,7 @@ pub(crate) struct HostedModel {
     name: ResourceName,
     params: ModelParams,
     fallbacks: Vec<Fallback>,
-    outgoing: Outgoing,
+    outgoing: OutboundCalls,
 }
 
 impl HostedModel {
@@ -40,7 +41,7 @@ impl HostedModel {
     pub(crate) fn new(
         (name, params): (ResourceName, ModelParams),
         fallbacks: Vec<Fallback>,
-        outgoing: Outgoing,
+        outgoing: OutboundCalls,
     ) -> Self {
         Self {
             name,
@@ -51,26 +52,26 @@ impl HostedModel {
     }
 }
 
-/// A [`goondan_protocol::call::Completion`] that borrows the conversation, without the parameters.
+/// A [`goondan_protocol::call::CompletionRequest`] that borrows the conversation, without the parameters.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<'a> {
+struct BorrowedCompletion<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<&'a str>,
-    messages: Vec<Said<'a>>,
+    messages: Vec<BorrowedMessage<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [CatalogEntry],
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
-    role: Role,
-    content: &'a Content,
+struct BorrowedMessage<'a> {
+    role: MessageRole,
+    content: &'a MessageContent,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<&'a Value>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> BorrowedMessage<'a> {
     fn of(message: &'a Message) -> Self {
         Self {
             role: message.data.role,
@@ -87,9 +88,12 @@ fn unwritable(error: &serde_json::Error) -> ModelError {
 /// Serializes the request, which is the same for every model.
 fn question_of(request: &ModelRequest<'_>) -> Result<Box<RawValue>, ModelError> {
     let messages: Vec<_> = request.messages.messages().collect::<Result<_, _>>()?;
-    let question = to_raw_value(&Question {
+    let question = to_raw_value(&BorrowedCompletion {
         system: request.system,
-        messages: messages.iter().map(|message| Said::of(message)).collect(),
+        messages: messages
+            .iter()
+            .map(|message| BorrowedMessage::of(message))
+            .collect(),
         tools: request.catalog,
     })
     .map_err(|error| unwritable(&error))?;
@@ -118,7 +122,7 @@ fn with_params(question: &RawValue, params: &ModelParams) -> Result<Box<RawValue
 }
 
 /// The request of one step, the same for every model.
-struct Step {
+struct StepRequest {
     first: ResourceName,
     question: Box<RawValue>,
     place: CallPlace,
@@ -126,9 +130,13 @@ struct Step {
     trace: Option<TraceContext>,
 }
 
-impl Step {
-    fn ask_of(&self, name: &ResourceName, params: &ModelParams) -> Result<Ask, ModelError> {
-        Ok(Ask {
+impl StepRequest {
+    fn ask_of(
+        &self,
+        name: &ResourceName,
+        params: &ModelParams,
+    ) -> Result<OutboundCall, ModelError> {
+        Ok(OutboundCall {
             target: CallTarget::Model { name: name.clone() },
             method: COMPLETE.to_owned(),
             params: with_params(&self.question, params)?,
@@ -144,9 +152,9 @@ impl Step {
     /// Returns the first reply, or the last failure together with the earlier ones.
     async fn ask(
         mut self,
-        first: Ask,
+        first: OutboundCall,
         fallbacks: Vec<Fallback>,
-        outgoing: Outgoing,
+        outgoing: OutboundCalls,
     ) -> Result<Box<RawValue>, ModelError> {
         if fallbacks.is_empty() {
             // Without fallbacks, the long conversation need not be kept in memory.
@@ -189,8 +197,11 @@ impl Step {
 }
 
 impl Model for HostedModel {
-    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>> {
-        let step = question_of(&request).map(|question| Step {
+    fn ask(
+        &self,
+        request: ModelRequest<'_>,
+    ) -> BoxFuture<'static, Result<ModelOutcome, ModelError>> {
+        let step = question_of(&request).map(|question| StepRequest {
             first: self.name.clone(),
             question,
             place: CallPlace {
@@ -216,11 +227,11 @@ impl Model for HostedModel {
         async move {
             let raw = step.ask(first, fallbacks, outgoing).await?;
             let read = |raw: &str| {
-                let recorded: Recorded = serde_json::from_str(raw)?;
+                let recorded: RecordedResult = serde_json::from_str(raw)?;
                 serde_json::from_str::<Message>(recorded.message.get())
             };
             match read(raw.get()) {
-                Ok(message) => Ok(Answer::Recorded(Box::new(message))),
+                Ok(message) => Ok(ModelOutcome::Recorded(Box::new(message))),
                 Err(error) => {
                     let message = format!("failed to read the recorded reply: {error}");
                     Err(ModelError::new(message))
@@ -230,8 +241,8 @@ impl Model for HostedModel {
         .boxed()
     }
 
-    fn place(&self) -> ModelPlace {
-        ModelPlace::Outside
+    fn place(&self) -> ModelLocation {
+        ModelLocation::Outside
     }
 }
 
@@ -259,7 +270,7 @@ fn failure_of(error: CallError) -> ModelError {
 
 #[cfg(test)]
 mod tests {
-    use goondan_protocol::call::Completion;
+    use goondan_protocol::call::CompletionRequest;
     use goondan_protocol::conversation::Conversation;
     use goondan_protocol::ids::{MessageId, StepId, TurnId};
     use goondan_protocol::time::Timestamp;
@@ -272,8 +283,12 @@ mod tests {
         let at = Timestamp::from_unix_millis(0);
         let step_id = StepId::new("t.1").unwrap();
         let id = MessageId::new("t.1:a").unwrap();
-        let mut reply =
-            Message::assistant(id.clone(), at, step_id.clone(), Content::text("Hello."));
+        let mut reply = Message::assistant(
+            id.clone(),
+            at,
+            step_id.clone(),
+            MessageContent::text("Hello."),
+        );
         let reasoning = json!({"text": "They greet."});
         reply.metadata.insert(REASONING.into(), reasoning.clone());
         let request = ModelRequest {
@@ -296,12 +311,12 @@ mod tests {
             ..ModelParams::default()
         };
         let question = with_params(&question_of(&request).unwrap(), &params).unwrap();
-        let read: Completion = serde_json::from_str(question.get()).unwrap();
+        let read: CompletionRequest = serde_json::from_str(question.get()).unwrap();
         assert_eq!(read.system.as_deref(), Some("Be brief."));
         assert_eq!(read.tools, request.catalog);
         assert_eq!(read.params, params);
         assert_eq!(read.messages[1].reasoning, Some(reasoning));
-        assert_eq!(read.messages[0].role, Role::User);
+        assert_eq!(read.messages[0].role, MessageRole::User);
         let again = serde_json::to_value(&read).unwrap();
         assert_eq!(
             again,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::script::{Rule, Script};
+use goondan_protocol::script::{Script, ScriptRule};
 use regex_lite::Regex;
 
 use super::request::ModelError;
@@ -15,7 +15,7 @@ pub(crate) const MAX_DELAY_MS: u64 = 600_000;
 #[derive(Debug)]
 pub(crate) struct CompiledRule {
     /// The rule as written.
-    pub(crate) rule: Rule,
+    pub(crate) rule: ScriptRule,
     /// Matched against the latest user message.
     pub(crate) user: Option<Pattern>,
     /// Matched against the latest tool result.
@@ -59,7 +59,7 @@ pub(crate) fn compile(script: &Script) -> Result<Vec<CompiledRule>, ModelError> 
         .collect()
 }
 
-fn compile_rule(rule: &Rule) -> Result<CompiledRule, String> {
+fn compile_rule(rule: &ScriptRule) -> Result<CompiledRule, String> {
     if rule.say.is_none() && rule.call.is_empty() && rule.fail.is_none() {
         return Err("without effect; add `say`, `call` or `fail`".to_owned());
     }

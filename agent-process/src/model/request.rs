@@ -41,7 +41,7 @@ pub struct ModelReply {
 
 /// Result of a request to a model.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ModelOutcome {
     /// A reply that must still be recorded.
     Reply(ModelReply),
     /// A reply that the orchestrator has already written durably to the turn's journal.
@@ -78,15 +78,18 @@ impl From<UnreadableMessage> for ModelError {
 pub trait Model: Send {
     /// Asks for a step. The model takes all needed data from the request before it returns the
     /// future, so that the conversation is not copied. Dropping the future cancels the request.
-    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>>;
+    fn ask(
+        &self,
+        request: ModelRequest<'_>,
+    ) -> BoxFuture<'static, Result<ModelOutcome, ModelError>>;
 
     /// Location of the model.
-    fn place(&self) -> ModelPlace;
+    fn place(&self) -> ModelLocation;
 }
 
 /// Location of a model: whether asking it touches anything outside this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelPlace {
+pub enum ModelLocation {
     /// The reply is computed here from the conversation; asking twice leaves no trace.
     Inside,
     /// A request costs money and may be stored.

@@ -9,12 +9,12 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::{StepId, ToolCallId};
-use goondan_protocol::message::{Message, MessageSource, Role, ToolCall, ToolResult};
+use goondan_protocol::message::{Message, MessageRole, MessageSource, ToolCall, ToolResult};
 use goondan_protocol::script::Script;
 use serde_json::Value;
 
 use super::pattern::{CompiledRule, Pattern, compile};
-use super::request::{Answer, Model, ModelError, ModelPlace, ModelReply, ModelRequest};
+use super::request::{Model, ModelError, ModelLocation, ModelOutcome, ModelReply, ModelRequest};
 use super::template::Captures;
 
 /// Maximum text of one reply, including its arguments, in bytes. Without a limit, captures could
@@ -34,7 +34,7 @@ pub struct ScriptedModel {
 
 /// A rule's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Played {
+pub struct ScriptedReply {
     /// The reply, or the failure that the rule requests.
     pub reply: Result<ModelReply, ModelError>,
     /// Delay of the answer.
@@ -56,7 +56,7 @@ impl ScriptedModel {
     ///
     /// [`ModelError`] if the script is invalid, no rule matches, or the rule uses an undefined
     /// capture.
-    pub fn play(&self, request: ModelRequest<'_>) -> Result<Played, ModelError> {
+    pub fn play(&self, request: ModelRequest<'_>) -> Result<ScriptedReply, ModelError> {
         let rules = self.rules.as_ref().map_err(Clone::clone)?;
         let context = RuleContext::of(request)?;
         for (rule, place) in rules.iter().zip(1_usize..) {
@@ -66,7 +66,7 @@ impl ScriptedModel {
                     ModelError::new(format!("rule {place} of the script: {fault}"))
                 })?;
                 let delay = Duration::from_millis(rule.rule.delay_ms.unwrap_or(0));
-                return Ok(Played { reply, delay });
+                return Ok(ScriptedReply { reply, delay });
             }
         }
         Err(context.no_rule())
@@ -74,20 +74,23 @@ impl ScriptedModel {
 }
 
 impl Model for ScriptedModel {
-    fn ask(&self, request: ModelRequest<'_>) -> BoxFuture<'static, Result<Answer, ModelError>> {
+    fn ask(
+        &self,
+        request: ModelRequest<'_>,
+    ) -> BoxFuture<'static, Result<ModelOutcome, ModelError>> {
         let played = self.play(request);
         async move {
-            let Played { reply, delay } = played?;
+            let ScriptedReply { reply, delay } = played?;
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
-            reply.map(Answer::Reply)
+            reply.map(ModelOutcome::Reply)
         }
         .boxed()
     }
 
-    fn place(&self) -> ModelPlace {
-        ModelPlace::Inside
+    fn place(&self) -> ModelLocation {
+        ModelLocation::Inside
     }
 }
 
@@ -126,7 +129,7 @@ impl<'a> RuleContext<'a> {
             last_result = last_result.or(own_result);
             // User messages from an extension are not input.
             let is_input = !matches!(message.source, MessageSource::Extension { .. });
-            if message.data.role == Role::User && is_input {
+            if message.data.role == MessageRole::User && is_input {
                 (user, earlier) = (text_of(&message), place);
                 break;
             }

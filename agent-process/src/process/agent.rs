@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use crate::agent_client::{AgentClient, AgentRequests};
 use crate::extension_host::ExtensionHost;
-use crate::link::Link;
+use crate::link::OrchestratorLink;
 use crate::middleware::Enter;
-use crate::model::{Answer, Model, ModelError};
-use crate::outgoing_calls::{CallReceiver, Outgoing};
+use crate::model::{Model, ModelError, ModelOutcome};
+use crate::outgoing_calls::{CallReceiver, OutboundCalls};
 use crate::recorder::Recorder;
 use crate::tool_call::{CallKey, ToolOutcome};
 use crate::tools::host::HostProgram;
@@ -22,16 +22,16 @@ use crate::tools::{Origin, ToolFault, Toolbox};
 use crate::turn::Engine;
 
 /// Result of a question to other agents: an answer, or an error code and its description.
-pub(super) type Answered = Result<Value, (String, String)>;
+pub(super) type AgentRequestResult = Result<Value, (String, String)>;
 
 /// Result of a task of the process.
-pub(super) enum Done {
+pub(super) enum BackgroundResult {
     Model {
         step: u32,
-        answer: Result<Answer, ModelError>,
+        answer: Result<ModelOutcome, ModelError>,
     },
     Summary {
-        came: Result<Answer, ModelError>,
+        came: Result<ModelOutcome, ModelError>,
     },
     Tool {
         key: CallKey,
@@ -54,18 +54,18 @@ pub(super) enum Done {
     /// The answer to a module's question to other agents.
     Answered {
         id: u64,
-        answer: Answered,
+        answer: AgentRequestResult,
     },
 }
 
 /// The agent of this process and its parts.
 pub(super) struct Agent {
     pub(super) engine: Engine<Toolbox>,
-    pub(super) link: Link,
+    pub(super) link: OrchestratorLink,
     pub(super) assignment: AgentAssignment,
     pub(super) toolbox: Toolbox,
     pub(super) model: Box<dyn Model>,
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: OutboundCalls,
     /// Origin of the turn's event.
     pub(super) origin: Option<Arc<Origin>>,
     /// Outgoing calls of models and tools.
@@ -79,7 +79,7 @@ pub(super) struct Agent {
     /// The latest step of the turn for which MCP servers were asked for their tools.
     pub(super) asked_servers: Option<u32>,
     /// Model and tool calls. Dropping a task ends the processes of its tool.
-    pub(super) work: JoinSet<Done>,
+    pub(super) work: JoinSet<BackgroundResult>,
     pub(super) is_draining: bool,
 }
 

@@ -8,14 +8,14 @@ use goondan_protocol::ipc::{
 use goondan_protocol::records::Records;
 use goondan_protocol::trace::TraceContext;
 
-use super::fault::{Ended, ProcessError};
+use super::fault::{ProcessError, ProcessExit};
 use crate::history::History;
-use crate::link::{Incoming, Link, LinkError};
+use crate::link::{InboundMessage, LinkError, OrchestratorLink};
 use crate::turn::OpenTurn;
 
 /// A loaded conversation.
 #[derive(Default)]
-pub(super) struct Loaded {
+pub(super) struct LoadedConversation {
     pub(super) history: History,
     pub(super) open: OpenTurn,
     pub(super) states: ExtensionStates,
@@ -26,22 +26,22 @@ pub(super) struct Loaded {
 }
 
 /// Result of loading.
-pub(super) enum Loading {
-    Loaded(Box<Loaded>),
-    Ended(Ended),
+pub(super) enum LoadOutcome {
+    Loaded(Box<LoadedConversation>),
+    Ended(ProcessExit),
 }
 
 /// Loads the conversation page by page.
-pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
+pub(super) async fn load(link: &mut OrchestratorLink) -> Result<LoadOutcome, ProcessError> {
     let doing = "the conversation was loaded";
-    let mut loaded = Box::<Loaded>::default();
+    let mut loaded = Box::<LoadedConversation>::default();
     let mut request_id = 1;
     let mut page_count = 0;
     let load = ToOrchestrator::ConversationLoad(ConversationLoad { offset: 0 });
     link.send(&load, None, Some(request_id)).await?;
     loop {
-        let Some(Incoming { message, trace, .. }) = link.receive().await? else {
-            return Ok(Loading::Ended(Ended::Orphaned));
+        let Some(InboundMessage { message, trace, .. }) = link.receive().await? else {
+            return Ok(LoadOutcome::Ended(ProcessExit::Orphaned));
         };
         match message {
             ToAgent::ConversationPage(mut page) => {
@@ -55,13 +55,13 @@ pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
                 let is_last = page.next.is_none();
                 let is_all = is_last && page_count == 1;
                 if !receive_messages(link, &page.messages, &mut loaded.history, is_all).await? {
-                    return Ok(Loading::Ended(Ended::Orphaned));
+                    return Ok(LoadOutcome::Ended(ProcessExit::Orphaned));
                 }
                 loaded.states.append(&mut page.states);
                 take_events(&page, &mut loaded.open)?;
                 if is_last {
                     loaded.next_request = request_id + 1;
-                    return Ok(Loading::Loaded(loaded));
+                    return Ok(LoadOutcome::Loaded(loaded));
                 }
             }
             ToAgent::Ping(ping) => {
@@ -72,7 +72,7 @@ pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
                 tracing::info!(reason = shutdown.reason, "shutdown requested");
                 let ack = ToOrchestrator::ShutdownAck(ShutdownAck {});
                 link.send(&ack, None, None).await?;
-                return Ok(Loading::Ended(Ended::Shutdown));
+                return Ok(LoadOutcome::Ended(ProcessExit::Shutdown));
             }
             ToAgent::Event(start) if loaded.first_turn.is_none() => {
                 loaded.first_turn = Some((start, trace));
@@ -87,7 +87,7 @@ pub(super) async fn load(link: &mut Link) -> Result<Loading, ProcessError> {
 
 /// Receives the messages that a page announced; false if the orchestrator is gone.
 async fn receive_messages(
-    link: &mut Link,
+    link: &mut OrchestratorLink,
     announced: &Records,
     history: &mut History,
     is_all: bool,

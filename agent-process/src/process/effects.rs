@@ -17,22 +17,25 @@ use crate::model::ModelRequest;
 use crate::recorder::Recorder;
 use crate::tool_call::CallKey;
 use crate::tools::{CallSite, has_no_sandbox};
-use crate::turn::{Effect, Input, Observation, Scope};
+use crate::turn::{Observation, Scope, TurnEngineEffect, TurnEngineInput};
 
-use super::agent::{Agent, Done, now};
+use super::agent::{Agent, BackgroundResult, now};
 use super::fault::ProcessError;
 
 impl Agent {
-    pub(super) async fn handle(&mut self, input: Input) -> Result<(), ProcessError> {
+    pub(super) async fn handle(&mut self, input: TurnEngineInput) -> Result<(), ProcessError> {
         let effects = self.engine.handle(input, now())?;
         self.carry_out(effects).await
     }
 
-    pub(super) async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), ProcessError> {
+    pub(super) async fn carry_out(
+        &mut self,
+        effects: Vec<TurnEngineEffect>,
+    ) -> Result<(), ProcessError> {
         let trace = self.recorder.as_ref().map(Recorder::trace);
         for effect in effects {
             match effect {
-                Effect::Append {
+                TurnEngineEffect::Append {
                     turn_id,
                     seq,
                     event,
@@ -46,7 +49,7 @@ impl Agent {
                     });
                     self.link.send(&append, trace, None).await?;
                 }
-                Effect::AskModel {
+                TurnEngineEffect::AskModel {
                     step,
                     seq,
                     message_id,
@@ -58,26 +61,28 @@ impl Agent {
                         self.ask_servers(step, seq, message_id);
                     }
                 }
-                Effect::Assemble => self.assemble(),
-                Effect::Enter(enter) => self.enter(enter),
-                Effect::Return { invocation, result } => self.return_to(invocation, &result),
-                Effect::AskSummary {
+                TurnEngineEffect::Assemble => self.assemble(),
+                TurnEngineEffect::Enter(enter) => self.enter(enter),
+                TurnEngineEffect::Return { invocation, result } => {
+                    self.return_to(invocation, &result)
+                }
+                TurnEngineEffect::AskSummary {
                     step_id,
                     seq,
                     message_id,
                     system,
                     text,
                 } => self.ask_summary(&step_id, seq, &message_id, &system, &text),
-                Effect::RunTool {
+                TurnEngineEffect::RunTool {
                     key,
                     call,
                     may_have_begun,
                 } => self.run_tool(key, call, may_have_begun),
-                Effect::Log { extension, line } => {
+                TurnEngineEffect::Log { extension, line } => {
                     tracing::info!(extension = extension.as_str(), "{line}");
                 }
-                Effect::Observe(observation) => self.observe(observation, trace).await?,
-                Effect::Complete {
+                TurnEngineEffect::Observe(observation) => self.observe(observation, trace).await?,
+                TurnEngineEffect::Complete {
                     turn_id,
                     last_seq,
                     outcome,
@@ -171,7 +176,7 @@ impl Agent {
         };
         self.work.spawn(async move {
             asking.await;
-            Done::Offered {
+            BackgroundResult::Offered {
                 step,
                 seq,
                 message_id,
@@ -238,7 +243,7 @@ impl Agent {
         });
         self.work.spawn(async move {
             let came = answer.await;
-            Done::Summary { came }
+            BackgroundResult::Summary { came }
         });
     }
 
@@ -263,7 +268,7 @@ impl Agent {
         });
         self.work.spawn(async move {
             let answer = answer.await;
-            Done::Model { step, answer }
+            BackgroundResult::Model { step, answer }
         });
     }
 }

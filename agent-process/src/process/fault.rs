@@ -9,7 +9,7 @@ use crate::turn::EngineFault;
 
 /// Normal end of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ProcessExit {
     /// The orchestrator requested the end.
     Shutdown,
     /// The orchestrator is gone.

@@ -1,7 +1,7 @@
 //! Extensions that are modules: passes the engine's requests to their host and the host's events to
 //! the engine.
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, ListScope, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion, ListScope};
 use goondan_protocol::call::CallPlace;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{AgentName, InstanceKey, StepId};
@@ -10,15 +10,18 @@ use goondan_protocol::limits::{
 };
 use serde_json::{Value, json};
 
-use super::agent::{Agent, Answered, Done};
+use super::agent::{Agent, AgentRequestResult, BackgroundResult};
 use super::fault::ProcessError;
-use crate::extension_host::{Ask, Asked, Begun, HostEvent, SCRIPT};
+use crate::extension_host::{
+    HostEvent, MiddlewareAgentRequest, MiddlewareRequest, NewTurn, SCRIPT,
+};
 use crate::middleware::{
-    Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, Moment, NextResult,
+    Enter, ExtensionFault, InvocationId, MiddlewareEvent, MiddlewareReturn, MiddlewareTarget,
+    NextResult,
 };
 use crate::tools::ToolFault;
 use crate::tools::host::HostProgram;
-use crate::turn::{Input, Scope};
+use crate::turn::{Scope, TurnEngineInput};
 
 impl Agent {
     /// Prepares the host for a turn.
@@ -40,7 +43,7 @@ impl Agent {
         let (toolbox, entries) = (self.toolbox.clone(), host.entries());
         self.work.spawn(async move {
             let program = toolbox.host_of_modules(SCRIPT, &entries).await;
-            Done::HostOfModules { program }
+            BackgroundResult::HostOfModules { program }
         });
     }
 
@@ -81,7 +84,7 @@ impl Agent {
         ) else {
             return;
         };
-        let begun = Begun {
+        let begun = NewTurn {
             turn_id,
             trace_id: recorder.trace().trace_id,
             event,
@@ -92,8 +95,8 @@ impl Agent {
     /// Enters a middleware. MCP servers are asked for their tools before a step's catalog is shown.
     pub(super) fn enter(&mut self, enter: Box<Enter>) {
         let step = match &enter.moment {
-            Moment::Step { step } => Some(*step),
-            Moment::Turn | Moment::Call { .. } => None,
+            MiddlewareTarget::Step { step } => Some(*step),
+            MiddlewareTarget::Turn | MiddlewareTarget::Call { .. } => None,
         };
         match step {
             Some(step)
@@ -105,7 +108,7 @@ impl Agent {
                     if let Some(asking) = asking {
                         asking.await;
                     }
-                    Done::OfferedTo { enter }
+                    BackgroundResult::OfferedTo { enter }
                 });
             }
             _ => self.enter_now(&enter),
@@ -114,8 +117,8 @@ impl Agent {
 
     pub(super) fn enter_now(&mut self, enter: &Enter) {
         let catalog = match &enter.moment {
-            Moment::Step { .. } => self.offered().into_owned(),
-            Moment::Turn | Moment::Call { .. } => Vec::new(),
+            MiddlewareTarget::Step { .. } => self.offered().into_owned(),
+            MiddlewareTarget::Turn | MiddlewareTarget::Call { .. } => Vec::new(),
         };
         if let Some(host) = &mut self.extension_host {
             host.enter(enter, self.engine.turn_events(), &catalog);
@@ -138,7 +141,8 @@ impl Agent {
         }
         match host_event {
             HostEvent::Assembled(middlewares) => {
-                self.handle(Input::Assembled { middlewares }).await
+                self.handle(TurnEngineInput::Assembled { middlewares })
+                    .await
             }
             HostEvent::MiddlewareActed {
                 invocation,
@@ -159,7 +163,7 @@ impl Agent {
                     }
                     (event, _) => event,
                 };
-                self.handle(Input::MiddlewareActed { invocation, event })
+                self.handle(TurnEngineInput::MiddlewareActed { invocation, event })
                     .await
             }
             HostEvent::Lost(fault) => self.lose_modules(fault).await,
@@ -171,11 +175,11 @@ impl Agent {
     }
 
     async fn lose_modules(&mut self, fault: ExtensionFault) -> Result<(), ProcessError> {
-        self.handle(Input::ExtensionsLost { fault }).await
+        self.handle(TurnEngineInput::ExtensionsLost { fault }).await
     }
 
-    fn ask_others(&mut self, ask: Ask) {
-        let Ask {
+    fn ask_others(&mut self, ask: MiddlewareRequest) {
+        let MiddlewareRequest {
             id,
             step,
             place,
@@ -206,11 +210,11 @@ impl Agent {
                     }
                 }
             };
-            Done::Answered { id, answer }
+            BackgroundResult::Answered { id, answer }
         });
     }
 
-    pub(super) fn answer_module(&mut self, id: u64, answer: Answered) {
+    pub(super) fn answer_module(&mut self, id: u64, answer: AgentRequestResult) {
         if let Some(host) = &mut self.extension_host {
             host.answer(id, answer);
         }
@@ -231,9 +235,9 @@ fn fault(code: &str, message: impl Into<String>) -> (String, String) {
     (code.to_owned(), message.into())
 }
 
-fn question_of(asked: Asked) -> Result<Question, (String, String)> {
+fn question_of(asked: MiddlewareAgentRequest) -> Result<AgentQuestion, (String, String)> {
     // Long: one arm for each question.
-    let Asked {
+    let MiddlewareAgentRequest {
         op,
         agent,
         input,
@@ -255,9 +259,9 @@ fn question_of(asked: Asked) -> Result<Question, (String, String)> {
                     )));
                 }
             };
-            return Ok(Question::List { scope });
+            return Ok(AgentQuestion::List { scope });
         }
-        "catalog" => return Ok(Question::Catalog {}),
+        "catalog" => return Ok(AgentQuestion::Catalog {}),
         _ => {}
     }
     let agent: AgentName = agent
@@ -280,7 +284,7 @@ fn question_of(asked: Asked) -> Result<Question, (String, String)> {
         )));
     }
     match op.as_str() {
-        "request" => Ok(Question::Request {
+        "request" => Ok(AgentQuestion::Request {
             agent,
             instance_key,
             input,
@@ -288,13 +292,13 @@ fn question_of(asked: Asked) -> Result<Question, (String, String)> {
             timeout_ms,
             note,
         }),
-        "send" => Ok(Question::Send {
+        "send" => Ok(AgentQuestion::Send {
             agent,
             instance_key,
             input,
             note,
         }),
-        "spawn" => Ok(Question::Spawn {
+        "spawn" => Ok(AgentQuestion::Spawn {
             agent,
             instance_key,
             input,
@@ -306,7 +310,7 @@ fn question_of(asked: Asked) -> Result<Question, (String, String)> {
 }
 
 /// Formats an answer for a module.
-fn told(answer: AgentAnswer) -> Answered {
+fn told(answer: AgentAnswer) -> AgentRequestResult {
     match answer {
         AgentAnswer::Answered {
             agent,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_protocol::ipc::Confined;
+use goondan_protocol::ipc::ConfinementReport;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
 
 use super::fault::ProcessError;
@@ -20,7 +20,7 @@ pub(crate) fn enter(
     level: Option<Level>,
     programs: &SandboxPolicy,
     egress_socket: Option<&Path>,
-) -> Result<Confined, ProcessError> {
+) -> Result<ConfinementReport, ProcessError> {
     use goondan_confinement::{OwnPolicy, OwnSandbox};
 
     let sandbox = OwnSandbox::beside(level);
@@ -34,7 +34,7 @@ pub(crate) fn enter(
             "the agent's process is only partially confined; run `gdn doctor` to see what this machine lacks"
         ),
     }
-    Ok(Confined {
+    Ok(ConfinementReport {
         rights: held.rights,
         lacks: held.lacks,
     })
@@ -46,8 +46,8 @@ pub(crate) fn enter(
     _: Option<Level>,
     _: &SandboxPolicy,
     _: Option<&Path>,
-) -> Result<Confined, ProcessError> {
-    Ok(Confined {
+) -> Result<ConfinementReport, ProcessError> {
+    Ok(ConfinementReport {
         rights: goondan_protocol::sandbox::Facts::new(),
         lacks: Some("the agent's own process is confined on Linux only".to_owned()),
     })

@@ -1,10 +1,10 @@
 //! Tool calls, with the approvals that some calls wait for (`STEER-3`).
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::approval::{ApprovalDecision, Approve};
 use goondan_protocol::message::ToolCall;
 
-use super::agent::{Agent, Done};
+use super::agent::{Agent, BackgroundResult};
 use crate::tool_call::{CallKey, ToolOutcome, ToolRules as _};
 use crate::tools::{CallSite, Toolbox};
 
@@ -24,7 +24,7 @@ impl Agent {
                 Ok(()) => span.in_scope(|| toolbox.run_at(&call, site)).await,
                 Err(outcome) => outcome,
             };
-            Done::Tool { key, outcome }
+            BackgroundResult::Tool { key, outcome }
         });
     }
 
@@ -74,7 +74,7 @@ async fn ask(
         turn_id: site.turn_id.clone(),
         step: site.key.step,
         call: u32::try_from(site.key.index).unwrap_or(u32::MAX),
-        question: Question::Approval {
+        question: AgentQuestion::Approval {
             tool_call_id: call.id.clone(),
             tool_name: call.tool_name.clone(),
             input: call.input.clone(),

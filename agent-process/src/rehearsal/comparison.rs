@@ -2,10 +2,12 @@
 
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::observe::detail_of;
-use goondan_protocol::rehearsal::{Finding, FindingKind, Part, RehearsedStep, RehearsedTurn};
+use goondan_protocol::rehearsal::{
+    FindingKind, RehearsalFinding, RehearsedStep, RehearsedTurn, RequestPart,
+};
 
-use super::Side;
-use super::playback::{self, Call, End, Fate, Request};
+use super::RehearsalSide;
+use super::playback::{self, Call, CallDisposition, PlaybackEnd, ReplayedRequest};
 use super::recorded_turns::RecordedTurn;
 
 /// Maximum number of findings per turn; a turn has few unless nothing matches.
@@ -13,8 +15,8 @@ const FINDINGS_MAX: usize = 32;
 
 /// Compares how two sides played a turn.
 pub(super) fn compare<T>(
-    (before, was): (&Side<'_, T>, &playback::Part),
-    (after, is): (&Side<'_, T>, &playback::Part),
+    (before, was): (&RehearsalSide<'_, T>, &playback::TurnPlayback),
+    (after, is): (&RehearsalSide<'_, T>, &playback::TurnPlayback),
     turn: &RecordedTurn<'_>,
 ) -> RehearsedTurn {
     let constant = constant_parts(before.agent, after.agent);
@@ -30,9 +32,9 @@ pub(super) fn compare<T>(
     findings.extend(end_differs(&was.end, &is.end));
     findings.truncate(FINDINGS_MAX);
     let stopped = match &is.end {
-        End::Lacks(what) => Some(what.clone()),
-        End::Unplayable => Some("failed to replay the recording".to_owned()),
-        End::Replied(_) | End::Failed { .. } | End::GoesOn(_) => None,
+        PlaybackEnd::Lacks(what) => Some(what.clone()),
+        PlaybackEnd::Unplayable => Some("failed to replay the recording".to_owned()),
+        PlaybackEnd::Replied(_) | PlaybackEnd::Failed { .. } | PlaybackEnd::GoesOn(_) => None,
     };
     RehearsedTurn {
         turn_id: turn.id.clone(),
@@ -45,40 +47,50 @@ pub(super) fn compare<T>(
 }
 
 /// Differences that affect every request, regardless of its messages.
-fn constant_parts(before: &AgentDefinition, after: &AgentDefinition) -> Vec<Part> {
+fn constant_parts(before: &AgentDefinition, after: &AgentDefinition) -> Vec<RequestPart> {
     let mut parts = Vec::new();
     if before.system_prompt != after.system_prompt {
-        parts.push(Part::Prompt);
+        parts.push(RequestPart::Prompt);
     }
     if before.model != after.model {
-        parts.push(Part::Model);
+        parts.push(RequestPart::Model);
     }
     parts
 }
 
-fn differs(constant: &[Part], was: Option<&Request>, is: &Request) -> Vec<Part> {
+fn differs(
+    constant: &[RequestPart],
+    was: Option<&ReplayedRequest>,
+    is: &ReplayedRequest,
+) -> Vec<RequestPart> {
     let mut parts = constant.to_vec();
     // A call that the current side would not have made is reported as a turn that ends at another
     // point.
     if let Some(was) = was {
         if was.offered != is.offered {
-            parts.push(Part::Tools);
+            parts.push(RequestPart::Tools);
         }
         if was.messages != is.messages {
-            parts.push(Part::Messages);
+            parts.push(RequestPart::Messages);
         }
     }
     parts
 }
 
-fn calls_differ(was: &playback::Part, is: &playback::Part) -> Vec<Finding> {
+fn calls_differ(
+    was: &playback::TurnPlayback,
+    is: &playback::TurnPlayback,
+) -> Vec<RehearsalFinding> {
     let mut calls: Vec<_> = is.calls.iter().collect();
     calls.sort_by_key(|(_, call)| call.step);
     let found = calls.into_iter().filter_map(|(id, call)| {
         // If only the new side reached the call, the recorded call ran once.
-        let before = was.calls.get(id).map_or(&Fate::Runs, |call| &call.fate);
+        let before = was
+            .calls
+            .get(id)
+            .map_or(&CallDisposition::Runs, |call| &call.fate);
         let (what, detail, breaks) = fate_differs(before, call)?;
-        Some(Finding {
+        Some(RehearsalFinding {
             what,
             step: call.step,
             tool_call_id: Some(id.clone()),
@@ -90,34 +102,34 @@ fn calls_differ(was: &playback::Part, is: &playback::Part) -> Vec<Finding> {
     found.collect()
 }
 
-fn fate_differs(before: &Fate, call: &Call) -> Option<(FindingKind, String, bool)> {
+fn fate_differs(before: &CallDisposition, call: &Call) -> Option<(FindingKind, String, bool)> {
     match (before, &call.fate) {
-        (Fate::Refused(_), Fate::Refused(_))
-        | (Fate::Runs, Fate::Runs)
-        | (Fate::Asks, Fate::Asks) => None,
-        (Fate::Runs | Fate::Asks, Fate::Refused(why)) => {
+        (CallDisposition::Refused(_), CallDisposition::Refused(_))
+        | (CallDisposition::Runs, CallDisposition::Runs)
+        | (CallDisposition::Asks, CallDisposition::Asks) => None,
+        (CallDisposition::Runs | CallDisposition::Asks, CallDisposition::Refused(why)) => {
             Some((FindingKind::CallRefused, why.clone(), true))
         }
-        (Fate::Refused(why), Fate::Runs | Fate::Asks) => {
+        (CallDisposition::Refused(why), CallDisposition::Runs | CallDisposition::Asks) => {
             let detail = format!("with the active revision: {why}");
             Some((FindingKind::CallTaken, detail, false))
         }
-        (Fate::Runs, Fate::Asks) => {
+        (CallDisposition::Runs, CallDisposition::Asks) => {
             let detail = "a person is asked first".to_owned();
             Some((FindingKind::Approval, detail, false))
         }
-        (Fate::Asks, Fate::Runs) => {
+        (CallDisposition::Asks, CallDisposition::Runs) => {
             let detail = "a person is no longer asked".to_owned();
             Some((FindingKind::Approval, detail, false))
         }
     }
 }
 
-fn end_differs(was: &End, is: &End) -> Option<Finding> {
+fn end_differs(was: &PlaybackEnd, is: &PlaybackEnd) -> Option<RehearsalFinding> {
     if was == is {
         return None;
     }
-    let finding = |what, step, detail: String, breaks| Finding {
+    let finding = |what, step, detail: String, breaks| RehearsalFinding {
         what,
         step,
         tool_call_id: None,
@@ -126,19 +138,19 @@ fn end_differs(was: &End, is: &End) -> Option<Finding> {
         breaks,
     };
     match is {
-        End::Failed { step, why } => {
-            let worked = !matches!(was, End::Failed { .. });
+        PlaybackEnd::Failed { step, why } => {
+            let worked = !matches!(was, PlaybackEnd::Failed { .. });
             let detail = detail_of(why);
             Some(finding(FindingKind::TurnFails, *step, detail, worked))
         }
-        End::GoesOn(step) => {
+        PlaybackEnd::GoesOn(step) => {
             let detail = "the model is asked again; the recording ends here".to_owned();
             Some(finding(FindingKind::TurnEnds, *step, detail, false))
         }
-        End::Replied(step) => {
+        PlaybackEnd::Replied(step) => {
             let detail = "the turn ends here".to_owned();
             Some(finding(FindingKind::TurnEnds, *step, detail, false))
         }
-        End::Lacks(_) | End::Unplayable => None,
+        PlaybackEnd::Lacks(_) | PlaybackEnd::Unplayable => None,
     }
 }

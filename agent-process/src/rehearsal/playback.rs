@@ -14,29 +14,29 @@ use goondan_protocol::message::{Message, MessageEvent, MessageSource, ToolCall};
 use goondan_protocol::time::Timestamp;
 
 use super::recorded_turns::RecordedTurn;
-use super::{Side, Tools};
+use super::{RehearsalSide, Tools};
 use crate::extensions::Extensions;
-use crate::model::{ModelError, ModelPlace};
+use crate::model::{ModelError, ModelLocation};
 use crate::tool_call::{CallKey, ToolOutcome};
-use crate::turn::{Effect, Engine, Input, OpenTurn, TurnLimits};
+use crate::turn::{Engine, OpenTurn, TurnEngineEffect, TurnEngineInput, TurnLimits};
 
 /// The connection of a played event: the one for people who type.
 const BY_HAND: &str = "cli";
 
 /// The playback of a turn by one side.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct TurnPlayback {
     /// The requests to the model, in order.
-    pub(super) requests: Vec<Request>,
+    pub(super) requests: Vec<ReplayedRequest>,
     /// The recorded calls with their fates, by id.
     pub(super) calls: BTreeMap<ToolCallId, Call>,
     /// End of the turn.
-    pub(super) end: End,
+    pub(super) end: PlaybackEnd,
 }
 
 /// A request to the model: the parts that differ between steps.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct ReplayedRequest {
     pub(super) step: u32,
     pub(super) offered: Vec<CatalogEntry>,
     /// A digest of each message.
@@ -48,11 +48,11 @@ pub(super) struct Request {
 pub(super) struct Call {
     pub(super) step: u32,
     pub(super) tool_name: String,
-    pub(super) fate: Fate,
+    pub(super) fate: CallDisposition,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum CallDisposition {
     /// It would run.
     Runs,
     /// It would wait for a person's approval.
@@ -63,7 +63,7 @@ pub(super) enum Fate {
 
 /// End of a played turn.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum PlaybackEnd {
     /// It ended with the reply of this step.
     Replied(u32),
     /// The turn failed.
@@ -78,8 +78,8 @@ pub(super) enum End {
 }
 
 /// Plays a turn until its end or the end of its recording.
-pub(super) fn play<T: Tools>(side: &Side<'_, T>, turn: &RecordedTurn<'_>) -> Part {
-    let mut part = Part::default();
+pub(super) fn play<T: Tools>(side: &RehearsalSide<'_, T>, turn: &RecordedTurn<'_>) -> TurnPlayback {
+    let mut part = TurnPlayback::default();
     if let Some(mut engine) = engine_of(side, turn) {
         // An engine fault ends the playback as unplayable.
         part.end = perform(side, turn, &mut engine, &mut part).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn play<T: Tools>(side: &Side<'_, T>, turn: &RecordedTurn<'_>) -> Par
     part
 }
 
-fn engine_of<T: Tools>(side: &Side<'_, T>, turn: &RecordedTurn<'_>) -> Option<Engine<T>> {
+fn engine_of<T: Tools>(side: &RehearsalSide<'_, T>, turn: &RecordedTurn<'_>) -> Option<Engine<T>> {
     let is_built_in = |it: &&ExtensionDefinition| match it.source {
         ExtensionSource::Builtin { .. } => true,
         ExtensionSource::Module { .. } => false,
@@ -103,7 +103,7 @@ fn engine_of<T: Tools>(side: &Side<'_, T>, turn: &RecordedTurn<'_>) -> Option<En
     let limits = TurnLimits {
         step_count_max: side.agent.max_steps_per_turn,
         loop_breaker: side.agent.loop_breaker,
-        model: ModelPlace::Outside,
+        model: ModelLocation::Outside,
     };
     let mut open = OpenTurn::default();
     for message in std::iter::once(turn.first).chain(turn.answers(0)) {
@@ -143,11 +143,11 @@ fn event_of(message: &Message) -> Option<AgentEvent> {
 
 /// Plays the turn; `None` if the engine fails.
 fn perform<T: Tools>(
-    side: &Side<'_, T>,
+    side: &RehearsalSide<'_, T>,
     turn: &RecordedTurn<'_>,
     engine: &mut Engine<T>,
-    part: &mut Part,
-) -> Option<End> {
+    part: &mut TurnPlayback,
+) -> Option<PlaybackEnd> {
     let start = TurnStart {
         turn_id: turn.id.clone(),
         attempt: 1,
@@ -160,39 +160,41 @@ fn perform<T: Tools>(
     loop {
         for effect in effects {
             let end = match effect {
-                Effect::AskModel { step: asked, .. } => {
+                TurnEngineEffect::AskModel { step: asked, .. } => {
                     step = asked;
                     part.requests.push(request_of(side, engine, step));
                     answer(turn, step, &mut inputs)
                 }
-                Effect::AskSummary { .. } => {
+                TurnEngineEffect::AskSummary { .. } => {
                     let error = ModelError::new("no model is asked in a rehearsal");
-                    inputs.push_back(Input::Summarized { came: Err(error) });
+                    inputs.push_back(TurnEngineInput::Summarized { came: Err(error) });
                     None
                 }
-                Effect::RunTool { key, call, .. } => {
+                TurnEngineEffect::RunTool { key, call, .. } => {
                     ran.insert(call.id.clone());
                     run_tool(side, turn, (key, &call), part, &mut inputs)
                 }
-                Effect::Append {
+                TurnEngineEffect::Append {
                     turn_id,
                     seq,
                     event,
                 } => {
                     note_refusal(&event, &ran, step, part);
-                    inputs.push_back(Input::Durable { turn_id, seq });
+                    inputs.push_back(TurnEngineInput::Durable { turn_id, seq });
                     None
                 }
-                Effect::Complete { outcome, .. } => Some(match outcome {
-                    TurnOutcome::Completed { .. } => End::Replied(step),
-                    TurnOutcome::Failed { code, message } => End::Failed {
+                TurnEngineEffect::Complete { outcome, .. } => Some(match outcome {
+                    TurnOutcome::Completed { .. } => PlaybackEnd::Replied(step),
+                    TurnOutcome::Failed { code, message } => PlaybackEnd::Failed {
                         step,
                         why: format!("{code}: {message}"),
                     },
                 }),
                 // Modules of extensions were left out.
-                Effect::Assemble | Effect::Enter(_) | Effect::Return { .. } => None,
-                Effect::Observe(_) | Effect::Log { .. } => None,
+                TurnEngineEffect::Assemble
+                | TurnEngineEffect::Enter(_)
+                | TurnEngineEffect::Return { .. } => None,
+                TurnEngineEffect::Observe(_) | TurnEngineEffect::Log { .. } => None,
             };
             if end.is_some() {
                 return end;
@@ -202,7 +204,11 @@ fn perform<T: Tools>(
     }
 }
 
-fn request_of<T: Tools>(side: &Side<'_, T>, engine: &Engine<T>, step: u32) -> Request {
+fn request_of<T: Tools>(
+    side: &RehearsalSide<'_, T>,
+    engine: &Engine<T>,
+    step: u32,
+) -> ReplayedRequest {
     let known = side.tools.known();
     let offered = known.iter().filter(|it| engine.offers(it.name.as_str()));
     let messages = engine.conversation().messages();
@@ -215,7 +221,7 @@ fn request_of<T: Tools>(side: &Side<'_, T>, engine: &Engine<T>, step: u32) -> Re
         }
         hasher.finish()
     });
-    Request {
+    ReplayedRequest {
         step,
         offered: offered.cloned().collect(),
         messages: digests.collect(),
@@ -223,36 +229,40 @@ fn request_of<T: Tools>(side: &Side<'_, T>, engine: &Engine<T>, step: u32) -> Re
 }
 
 /// Queues the recorded reply, after the answers that were taken in before the next one.
-fn answer(turn: &RecordedTurn<'_>, step: u32, inputs: &mut VecDeque<Input>) -> Option<End> {
+fn answer(
+    turn: &RecordedTurn<'_>,
+    step: u32,
+    inputs: &mut VecDeque<TurnEngineInput>,
+) -> Option<PlaybackEnd> {
     let Some(reply) = turn.reply(step) else {
         let is_over = step > 1 && turn.is_last(step - 1);
         return Some(if is_over {
-            End::GoesOn(step)
+            PlaybackEnd::GoesOn(step)
         } else {
-            End::Lacks(format!("no reply is recorded for step {step}"))
+            PlaybackEnd::Lacks(format!("no reply is recorded for step {step}"))
         });
     };
     for event in turn.answers(step).filter_map(event_of) {
         let event = Box::new(event);
-        inputs.push_back(Input::Answer { event });
+        inputs.push_back(TurnEngineInput::Answer { event });
     }
     let message = Box::new(reply.clone());
-    inputs.push_back(Input::ModelRecorded { step, message });
+    inputs.push_back(TurnEngineInput::ModelRecorded { step, message });
     None
 }
 
 /// Queues the recorded result of a call that would run.
 fn run_tool<T: Tools>(
-    side: &Side<'_, T>,
+    side: &RehearsalSide<'_, T>,
     turn: &RecordedTurn<'_>,
     (key, call): (CallKey, &ToolCall),
-    part: &mut Part,
-    inputs: &mut VecDeque<Input>,
-) -> Option<End> {
+    part: &mut TurnPlayback,
+    inputs: &mut VecDeque<TurnEngineInput>,
+) -> Option<PlaybackEnd> {
     let fate = match side.tools.approval(call) {
-        Approve::Always => Fate::Runs,
-        Approve::Ask => Fate::Asks,
-        Approve::Never => Fate::Refused("`approve: never` does not allow it".to_owned()),
+        Approve::Always => CallDisposition::Runs,
+        Approve::Ask => CallDisposition::Asks,
+        Approve::Never => CallDisposition::Refused("`approve: never` does not allow it".to_owned()),
     };
     let note = Call {
         step: key.step,
@@ -262,7 +272,7 @@ fn run_tool<T: Tools>(
     part.calls.insert(call.id.clone(), note);
     let Some(result) = turn.result(&call.id) else {
         let name = &call.tool_name;
-        return Some(End::Lacks(format!(
+        return Some(PlaybackEnd::Lacks(format!(
             "no result of `{name}` is recorded in step {}",
             key.step
         )));
@@ -274,12 +284,17 @@ fn run_tool<T: Tools>(
         has_failed: false,
         is_unknown: false,
     };
-    inputs.push_back(Input::ToolFinished { key, outcome });
+    inputs.push_back(TurnEngineInput::ToolFinished { key, outcome });
     None
 }
 
 /// Notes a result that the engine created without running the call.
-fn note_refusal(event: &MessageEvent, ran: &BTreeSet<ToolCallId>, step: u32, part: &mut Part) {
+fn note_refusal(
+    event: &MessageEvent,
+    ran: &BTreeSet<ToolCallId>,
+    step: u32,
+    part: &mut TurnPlayback,
+) {
     let MessageEvent::Append { message } = event else {
         return;
     };
@@ -299,7 +314,7 @@ fn note_refusal(event: &MessageEvent, ran: &BTreeSet<ToolCallId>, step: u32, par
     let refused = Call {
         step,
         tool_name: tool_name.clone(),
-        fate: Fate::Refused(text.unwrap_or_default()),
+        fate: CallDisposition::Refused(text.unwrap_or_default()),
     };
     part.calls.insert(tool_call_id.clone(), refused);
 }

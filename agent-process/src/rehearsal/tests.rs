@@ -9,33 +9,36 @@ use std::borrow::Cow;
 use goondan_protocol::approval::Approve;
 use goondan_protocol::definition::{AgentDefinition, CatalogEntry};
 use goondan_protocol::ids::{InstanceKey, StepId};
-use goondan_protocol::message::{Content, Message, ToolCall, ToolResult};
-use goondan_protocol::rehearsal::{Finding, FindingKind, Part, Played};
+use goondan_protocol::message::{Message, MessageContent, ToolCall, ToolResult};
+use goondan_protocol::rehearsal::{FindingKind, RehearsalFinding, ReplayResult, RequestPart};
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Side, Tools, rehearse};
-use crate::tool_call::{Misfit, ToolRules};
+use super::{RehearsalSide, Tools, rehearse};
+use crate::tool_call::{CallRejection, ToolRules};
 
 /// Tools, each with its name, its required argument, and the approval of its calls.
 #[derive(Clone)]
-struct Few(Vec<(&'static str, &'static str, Approve)>);
+struct FixedTools(Vec<(&'static str, &'static str, Approve)>);
 
-impl Few {
+impl FixedTools {
     fn approve(&self, name: &str) -> Approve {
         let found = self.0.iter().find(|(known, _, _)| *known == name);
         found.map_or(Approve::Always, |found| found.2)
     }
 }
 
-impl ToolRules for Few {
-    fn check(&self, call: &ToolCall) -> Result<(), Misfit> {
+impl ToolRules for FixedTools {
+    fn check(&self, call: &ToolCall) -> Result<(), CallRejection> {
         let found = self.0.iter().find(|(name, _, _)| *name == call.tool_name);
         match found {
-            None => Err(Misfit::NotInCatalog(format!("no `{}`", call.tool_name))),
-            Some((_, argument, _)) if call.input.get(argument).is_none() => {
-                Err(Misfit::InvalidArgs(format!("at `/{argument}`: is missing")))
-            }
+            None => Err(CallRejection::NotInCatalog(format!(
+                "no `{}`",
+                call.tool_name
+            ))),
+            Some((_, argument, _)) if call.input.get(argument).is_none() => Err(
+                CallRejection::InvalidArgs(format!("at `/{argument}`: is missing")),
+            ),
             Some(_) => Ok(()),
         }
     }
@@ -53,7 +56,7 @@ impl ToolRules for Few {
     }
 }
 
-impl Tools for Few {
+impl Tools for FixedTools {
     fn known(&self) -> Cow<'_, [CatalogEntry]> {
         let entries = self.0.iter().map(|(name, argument, _)| CatalogEntry {
             name: name.parse().unwrap(),
@@ -97,7 +100,7 @@ fn user(turn: &str, text: &str) -> Message {
 fn reply(turn: &str, step: u32, text: &str, calls: &[ToolCall]) -> Message {
     let step_id = StepId::of_turn(&turn.parse().unwrap(), step);
     let id = format!("{step_id}:a").parse().unwrap();
-    Message::assistant(id, at(), step_id, Content::assistant(text, calls))
+    Message::assistant(id, at(), step_id, MessageContent::assistant(text, calls))
 }
 
 fn call(id: &str, tool: &str, input: Value) -> ToolCall {
@@ -143,24 +146,24 @@ fn play(
     before: (&AgentDefinition, &[(&'static str, &'static str, Approve)]),
     after: (&AgentDefinition, &[(&'static str, &'static str, Approve)]),
     messages: &[Message],
-) -> Played {
+) -> ReplayResult {
     let key: InstanceKey = "main".parse().unwrap();
-    let before = Side {
+    let before = RehearsalSide {
         agent: before.0,
         key: &key,
-        tools: Few(before.1.to_vec()),
+        tools: FixedTools(before.1.to_vec()),
     };
-    let after = Side {
+    let after = RehearsalSide {
         agent: after.0,
         key: &key,
-        tools: Few(after.1.to_vec()),
+        tools: FixedTools(after.1.to_vec()),
     };
     rehearse(&before, &after, messages, 10)
 }
 
 /// The findings of the last turn.
-fn findings(played: &Played) -> Vec<(FindingKind, u32, bool)> {
-    let told = |it: &Finding| (it.what, it.step, it.breaks);
+fn findings(played: &ReplayResult) -> Vec<(FindingKind, u32, bool)> {
+    let told = |it: &RehearsalFinding| (it.what, it.step, it.breaks);
     played
         .turns
         .last()
@@ -185,7 +188,11 @@ fn bundle_7_turns_that_fit_are_as_recorded_whatever_the_prompt_says() {
             turn.findings.is_empty() && turn.stopped.is_none(),
             "{turn:?}"
         );
-        assert!(turn.steps.iter().all(|step| step.differs == [Part::Prompt]));
+        assert!(
+            turn.steps
+                .iter()
+                .all(|step| step.differs == [RequestPart::Prompt])
+        );
     }
     assert_eq!(played.turns[1].steps.len(), 3);
     assert_eq!(played.turns[1].input, "copy a to b");
@@ -217,8 +224,11 @@ fn bundle_7_calls_that_would_be_refused_break_and_the_turn_goes_on_with_what_was
         "{turn:?}"
     );
     // The model would see it in its next request.
-    assert_eq!(turn.steps[0].differs, [Part::Tools]);
-    assert_eq!(turn.steps[1].differs, [Part::Tools, Part::Messages]);
+    assert_eq!(turn.steps[0].differs, [RequestPart::Tools]);
+    assert_eq!(
+        turn.steps[1].differs,
+        [RequestPart::Tools, RequestPart::Messages]
+    );
     assert_eq!(turn.steps.len(), 3);
     assert!(played.turns[0].findings.is_empty());
 }
@@ -271,7 +281,7 @@ fn bundle_7_a_turn_that_fails_or_goes_on_is_told_and_extensions_do_their_work() 
     assert!(findings(&played).is_empty());
     // Four messages precede its turn, and its own message is one too many.
     assert!(played.turns[1].steps[0].differs.is_empty());
-    assert_eq!(played.turns[2].steps[0].differs, [Part::Messages]);
+    assert_eq!(played.turns[2].steps[0].differs, [RequestPart::Messages]);
 }
 
 #[test]
@@ -306,14 +316,14 @@ fn bundle_7_answers_that_a_turn_took_in_are_there_at_the_step_they_came_to() {
         reply("t1", 2, "Done.", &[]),
     ];
     let key = "main".parse().unwrap();
-    let side = Side {
+    let side = RehearsalSide {
         agent: &agent,
         key: &key,
-        tools: Few(vec![LOOK]),
+        tools: FixedTools(vec![LOOK]),
     };
     let turns = super::recorded_turns::latest_turns(&messages, 1);
     let part = super::playback::play(&side, &turns[0]);
-    assert_eq!(part.end, super::playback::End::Replied(2));
+    assert_eq!(part.end, super::playback::PlaybackEnd::Replied(2));
     let counts: Vec<usize> = part.requests.iter().map(|it| it.messages.len()).collect();
     assert_eq!(counts, [2, 5]);
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use goondan_cli_agents::reply::{
-    self, ACP_INITIALIZE, ACP_MODE, ACP_MODEL, ACP_PROBE, ACP_SESSION, Decision,
+    self, ACP_INITIALIZE, ACP_MODE, ACP_MODEL, ACP_PROBE, ACP_SESSION, PermissionDecision,
 };
 use goondan_cli_agents::tools::ToolServer;
-use goondan_cli_agents::{Event, PermissionRequest};
-use goondan_protocol::task::{AgentFormat, PromptBy, TaskAssignment, TaskPermission};
+use goondan_cli_agents::{CliEvent, PermissionRequest};
+use goondan_protocol::task::{AgentFormat, PromptChannel, TaskAssignment, TaskPermission};
 
 use super::launch::is_resumed;
 
@@ -23,7 +23,7 @@ const PROBES_MAX: i64 = 100_000;
 
 /// Action on the program's standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum StdinAction {
     /// Write this text.
     Write(String),
     /// Close the input.
@@ -32,7 +32,7 @@ pub(super) enum Step {
 
 /// Progress of the dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum DialogueStage {
     /// Of `acp`: the connection is being opened.
     Opening,
     /// `acp`: the session is being created or loaded.
@@ -60,7 +60,7 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Dialogue {
     format: AgentFormat,
-    prompt_by: PromptBy,
+    prompt_by: PromptChannel,
     prompt: String,
     work_area: String,
     /// Session to resume, or the created one.
@@ -68,14 +68,14 @@ pub(super) struct Dialogue {
     is_resumed: bool,
     mode: Option<String>,
     model: Option<String>,
-    stage: Stage,
+    stage: DialogueStage,
     permissions: BTreeMap<String, PermissionRequest>,
     /// The server of goondan's tools, if the program is given it by its session.
     server: Option<ToolServer>,
 }
 
-fn line(text: String) -> Step {
-    Step::Write(text + "\n")
+fn line(text: String) -> StdinAction {
+    StdinAction::Write(text + "\n")
 }
 
 impl Dialogue {
@@ -94,27 +94,27 @@ impl Dialogue {
             is_resumed: is_resumed(assignment),
             mode: assignment.agent.session_mode.clone(),
             model: assignment.agent.session_model.clone(),
-            stage: Stage::Opening,
+            stage: DialogueStage::Opening,
             permissions: BTreeMap::new(),
             server,
         }
     }
 
     /// Returns the program's first input.
-    pub(super) fn begin(&mut self) -> Vec<Step> {
+    pub(super) fn begin(&mut self) -> Vec<StdinAction> {
         match (self.format, self.prompt_by) {
             (AgentFormat::Acp, _) => vec![line(reply::acp_initialize())],
-            (AgentFormat::ClaudeStreamJson, PromptBy::Stdin) => {
-                self.stage = Stage::Prompted;
+            (AgentFormat::ClaudeStreamJson, PromptChannel::Stdin) => {
+                self.stage = DialogueStage::Prompted;
                 vec![line(reply::claude_prompt(&self.prompt))]
             }
-            (_, PromptBy::Argument) => self.end(),
-            (_, PromptBy::Stdin) => {
+            (_, PromptChannel::Argument) => self.end(),
+            (_, PromptChannel::Stdin) => {
                 let mut prompt = self.prompt.clone();
                 if !prompt.ends_with('\n') {
                     prompt.push('\n');
                 }
-                let mut steps = vec![Step::Write(prompt)];
+                let mut steps = vec![StdinAction::Write(prompt)];
                 steps.extend(self.end());
                 steps
             }
@@ -122,55 +122,55 @@ impl Dialogue {
     }
 
     /// Handles an event of the program.
-    pub(super) fn hear(&mut self, event: &Event) -> Vec<Step> {
+    pub(super) fn hear(&mut self, event: &CliEvent) -> Vec<StdinAction> {
         match event {
-            Event::Session { id, .. } | Event::PassingSession { id } => {
+            CliEvent::Session { id, .. } | CliEvent::PassingSession { id } => {
                 self.session = Some(id.clone());
                 Vec::new()
             }
-            Event::Permission(request) if self.permissions.len() >= PERMISSIONS_MAX => {
+            CliEvent::Permission(request) if self.permissions.len() >= PERMISSIONS_MAX => {
                 let words = format!("{PERMISSIONS_MAX} other requests wait for an answer");
-                self.answer(request, &Decision::Refuse(words))
+                self.answer(request, &PermissionDecision::Refuse(words))
             }
-            Event::Permission(request) => {
+            CliEvent::Permission(request) => {
                 self.permissions.insert(request.id.clone(), request.clone());
                 Vec::new()
             }
-            Event::PermissionWithdrawn { id } => {
+            CliEvent::PermissionWithdrawn { id } => {
                 self.permissions.remove(id);
                 Vec::new()
             }
-            Event::Unsupported { reply, .. } if self.stage != Stage::Ended => {
+            CliEvent::Unsupported { reply, .. } if self.stage != DialogueStage::Ended => {
                 vec![line(reply.clone())]
             }
             // A program that reads messages until the end of its input does not exit before.
-            Event::Result(_) | Event::SessionRefused(_) => self.end(),
+            CliEvent::Result(_) | CliEvent::SessionRefused(_) => self.end(),
             _ => Vec::new(),
         }
     }
 
     /// Returns true once the program has its prompt.
     pub(super) fn is_prompted(&self) -> bool {
-        matches!(self.stage, Stage::Prompted | Stage::Ended)
+        matches!(self.stage, DialogueStage::Prompted | DialogueStage::Ended)
     }
 
     /// Handles the answer to an `acp` request, given the number of replayed messages.
-    pub(super) fn answered(&mut self, request: Option<i64>, played_back: u64) -> Vec<Step> {
+    pub(super) fn answered(&mut self, request: Option<i64>, played_back: u64) -> Vec<StdinAction> {
         match (self.stage, request) {
-            (Stage::Opening, Some(ACP_INITIALIZE)) => {
-                self.stage = Stage::InSession;
+            (DialogueStage::Opening, Some(ACP_INITIALIZE)) => {
+                self.stage = DialogueStage::InSession;
                 let session = self.session.as_deref();
                 let server = self.server.as_ref();
                 vec![line(reply::acp_session(&self.work_area, session, server))]
             }
-            (Stage::InSession, Some(ACP_SESSION)) if self.is_resumed => {
+            (DialogueStage::InSession, Some(ACP_SESSION)) if self.is_resumed => {
                 self.probe(ACP_PROBE, played_back, 0)
             }
-            (Stage::InSession, Some(ACP_SESSION))
-            | (Stage::InMode, Some(ACP_MODE))
-            | (Stage::WithModel, Some(ACP_MODEL)) => self.hand_over(),
+            (DialogueStage::InSession, Some(ACP_SESSION))
+            | (DialogueStage::InMode, Some(ACP_MODE))
+            | (DialogueStage::WithModel, Some(ACP_MODEL)) => self.hand_over(),
             (
-                Stage::PlayedBack {
+                DialogueStage::PlayedBack {
                     probe,
                     messages,
                     quiet,
@@ -194,19 +194,19 @@ impl Dialogue {
 
     /// Returns true while an answer to a probe is awaited.
     pub(super) fn awaits_probe(&self) -> bool {
-        matches!(self.stage, Stage::PlayedBack { .. })
+        matches!(self.stage, DialogueStage::PlayedBack { .. })
     }
 
     /// Handles a probe that was not answered in time: the agent ignores requests that it does not know.
-    pub(super) fn probe_unanswered(&mut self) -> Vec<Step> {
+    pub(super) fn probe_unanswered(&mut self) -> Vec<StdinAction> {
         match self.stage {
-            Stage::PlayedBack { .. } => self.hand_over(),
+            DialogueStage::PlayedBack { .. } => self.hand_over(),
             _ => Vec::new(),
         }
     }
 
-    fn probe(&mut self, probe: i64, messages: u64, quiet: u32) -> Vec<Step> {
-        self.stage = Stage::PlayedBack {
+    fn probe(&mut self, probe: i64, messages: u64, quiet: u32) -> Vec<StdinAction> {
+        self.stage = DialogueStage::PlayedBack {
             probe,
             messages,
             quiet,
@@ -215,18 +215,18 @@ impl Dialogue {
     }
 
     /// Sets the mode and the model of the session, one by one, then sends the prompt.
-    fn hand_over(&mut self) -> Vec<Step> {
+    fn hand_over(&mut self) -> Vec<StdinAction> {
         match &self.session {
             Some(session) => {
                 if let Some(mode) = self.mode.take() {
-                    self.stage = Stage::InMode;
+                    self.stage = DialogueStage::InMode;
                     return vec![line(reply::acp_mode(session, &mode))];
                 }
                 if let Some(model) = self.model.take() {
-                    self.stage = Stage::WithModel;
+                    self.stage = DialogueStage::WithModel;
                     return vec![line(reply::acp_model(session, &model))];
                 }
-                self.stage = Stage::Prompted;
+                self.stage = DialogueStage::Prompted;
                 vec![line(reply::acp_prompt(session, &self.prompt))]
             }
             // The answer contains no session, so no prompt can be sent.
@@ -235,36 +235,40 @@ impl Dialogue {
     }
 
     /// Returns the input after a permission was decided. Empty if the program does not wait for it.
-    pub(super) fn permission(&mut self, decided: TaskPermission) -> Vec<Step> {
+    pub(super) fn permission(&mut self, decided: TaskPermission) -> Vec<StdinAction> {
         let Some(request) = self.permissions.remove(&decided.request) else {
             return Vec::new();
         };
         let decision = match decided.refusal {
-            Some(why) => Decision::Refuse(why),
-            None if decided.is_for_task => Decision::AllowForTask,
-            None if decided.answers.is_empty() => Decision::Allow,
-            None => Decision::Answers(decided.answers),
+            Some(why) => PermissionDecision::Refuse(why),
+            None if decided.is_for_task => PermissionDecision::AllowForTask,
+            None if decided.answers.is_empty() => PermissionDecision::Allow,
+            None => PermissionDecision::Answers(decided.answers),
         };
         self.answer(&request, &decision)
     }
 
     /// Allows a call of goondan's own tool. No person needs to decide it.
-    pub(super) fn allow_own(&self, request: &PermissionRequest) -> Vec<Step> {
-        self.answer(request, &Decision::Allow)
+    pub(super) fn allow_own(&self, request: &PermissionRequest) -> Vec<StdinAction> {
+        self.answer(request, &PermissionDecision::Allow)
     }
 
-    fn answer(&self, request: &PermissionRequest, decision: &Decision) -> Vec<Step> {
-        let is_open = self.stage != Stage::Ended;
+    fn answer(
+        &self,
+        request: &PermissionRequest,
+        decision: &PermissionDecision,
+    ) -> Vec<StdinAction> {
+        let is_open = self.stage != DialogueStage::Ended;
         let answer = reply::permission(self.format, request, decision).filter(|_| is_open);
         answer.into_iter().map(line).collect()
     }
 
-    fn end(&mut self) -> Vec<Step> {
-        if self.stage == Stage::Ended {
+    fn end(&mut self) -> Vec<StdinAction> {
+        if self.stage == DialogueStage::Ended {
             return Vec::new();
         }
-        self.stage = Stage::Ended;
-        vec![Step::End]
+        self.stage = DialogueStage::Ended;
+        vec![StdinAction::End]
     }
 }
 
@@ -276,23 +280,23 @@ mod tests {
     use super::super::launch::tests::assignment;
     use super::*;
 
-    fn json(steps: &[Step]) -> Value {
-        let [Step::Write(line)] = steps else {
+    fn json(steps: &[StdinAction]) -> Value {
+        let [StdinAction::Write(line)] = steps else {
             panic!("{steps:?}");
         };
         serde_json::from_str(line.strip_suffix('\n').unwrap()).unwrap()
     }
 
-    fn result() -> Event {
-        Event::Result(RunResult {
+    fn result() -> CliEvent {
+        CliEvent::Result(RunResult {
             is_ok: true,
             text: String::new(),
             denied: Vec::new(),
         })
     }
 
-    fn asked(id: &str) -> Event {
-        Event::Permission(PermissionRequest {
+    fn asked(id: &str) -> CliEvent {
+        CliEvent::Permission(PermissionRequest {
             id: id.to_owned(),
             tool: "Bash".to_owned(),
             input: Value::Null,
@@ -312,21 +316,21 @@ mod tests {
 
     #[test]
     fn task_8_a_prompt_is_read_to_its_end_unless_it_is_an_argument() {
-        let mut plain = Dialogue::of(&assignment(AgentFormat::Plain, PromptBy::Stdin), None);
-        let prompt = Step::Write("Do {session} it\n".to_owned());
-        assert_eq!(plain.begin(), [prompt, Step::End]);
+        let mut plain = Dialogue::of(&assignment(AgentFormat::Plain, PromptChannel::Stdin), None);
+        let prompt = StdinAction::Write("Do {session} it\n".to_owned());
+        assert_eq!(plain.begin(), [prompt, StdinAction::End]);
         assert_eq!(plain.hear(&result()), [], "it was ended already");
         let mut codex = Dialogue::of(
-            &assignment(AgentFormat::CodexJson, PromptBy::Argument),
+            &assignment(AgentFormat::CodexJson, PromptChannel::Argument),
             None,
         );
-        assert_eq!(codex.begin(), [Step::End]);
+        assert_eq!(codex.begin(), [StdinAction::End]);
     }
 
     #[test]
     fn task_8_the_messages_of_claude_end_with_the_result() {
         let mut claude = Dialogue::of(
-            &assignment(AgentFormat::ClaudeStreamJson, PromptBy::Stdin),
+            &assignment(AgentFormat::ClaudeStreamJson, PromptChannel::Stdin),
             None,
         );
         let prompt = json(&claude.begin());
@@ -336,19 +340,19 @@ mod tests {
         assert_eq!(answer["response"]["response"]["behavior"], "allow");
         assert_eq!(claude.permission(decided("p1", None)), [], "once");
         claude.hear(&asked("p2"));
-        claude.hear(&Event::PermissionWithdrawn {
+        claude.hear(&CliEvent::PermissionWithdrawn {
             id: "p2".to_owned(),
         });
         assert_eq!(claude.permission(decided("p2", Some("no"))), []);
         claude.hear(&asked("p3"));
-        assert_eq!(claude.hear(&result()), [Step::End]);
+        assert_eq!(claude.hear(&result()), [StdinAction::End]);
         assert_eq!(claude.permission(decided("p3", None)), [], "it is over");
     }
 
     #[test]
     fn requests_for_permissions_are_held_up_to_a_bound() {
         let mut claude = Dialogue::of(
-            &assignment(AgentFormat::ClaudeStreamJson, PromptBy::Stdin),
+            &assignment(AgentFormat::ClaudeStreamJson, PromptChannel::Stdin),
             None,
         );
         claude.begin();
@@ -361,7 +365,7 @@ mod tests {
 
     #[test]
     fn acp_is_opened_given_a_session_and_then_the_prompt() {
-        let mut acp = Dialogue::of(&assignment(AgentFormat::Acp, PromptBy::Stdin), None);
+        let mut acp = Dialogue::of(&assignment(AgentFormat::Acp, PromptChannel::Stdin), None);
         assert_eq!(json(&acp.begin())["method"], "initialize");
         assert_eq!(acp.answered(None, 0), []);
         assert_eq!(acp.answered(Some(ACP_SESSION), 0), [], "that was not asked");
@@ -374,41 +378,41 @@ mod tests {
             program: "/agent".to_owned(),
             arguments: Vec::new(),
         };
-        let of_acp = assignment(AgentFormat::Acp, PromptBy::Stdin);
+        let of_acp = assignment(AgentFormat::Acp, PromptChannel::Stdin);
         let mut given = Dialogue::of(&of_acp, Some(server));
         given.begin();
         let made = json(&given.answered(Some(ACP_INITIALIZE), 0));
         assert_eq!(made["params"]["mcpServers"][0]["command"], "/agent");
-        acp.hear(&Event::Session {
+        acp.hear(&CliEvent::Session {
             id: "s1".to_owned(),
             model: None,
         });
         let prompt = json(&acp.answered(Some(ACP_SESSION), 0));
         assert_eq!(prompt["params"]["sessionId"], "s1");
-        let reply = Event::Unsupported {
+        let reply = CliEvent::Unsupported {
             method: "fs/read_text_file".to_owned(),
             reply: "{}".to_owned(),
         };
-        assert_eq!(acp.hear(&reply), [Step::Write("{}\n".to_owned())]);
-        assert_eq!(acp.hear(&result()), [Step::End]);
+        assert_eq!(acp.hear(&reply), [StdinAction::Write("{}\n".to_owned())]);
+        assert_eq!(acp.hear(&result()), [StdinAction::End]);
         assert_eq!(acp.hear(&reply), []);
     }
 
     #[test]
     fn acp_that_has_forgotten_its_session_is_asked_nothing_more() {
-        let mut it = assignment(AgentFormat::Acp, PromptBy::Stdin);
+        let mut it = assignment(AgentFormat::Acp, PromptChannel::Stdin);
         it.session = Some("old".to_owned());
         let mut acp = Dialogue::of(&it, None);
         acp.begin();
         acp.answered(Some(ACP_INITIALIZE), 0);
-        let refused = Event::SessionRefused("not found".to_owned());
-        assert_eq!(acp.hear(&refused), [Step::End]);
+        let refused = CliEvent::SessionRefused("not found".to_owned());
+        assert_eq!(acp.hear(&refused), [StdinAction::End]);
         assert_eq!(acp.answered(Some(ACP_INITIALIZE), 0), []);
     }
 
     #[test]
     fn acp_goes_on_with_a_session() {
-        let mut it = assignment(AgentFormat::Acp, PromptBy::Stdin);
+        let mut it = assignment(AgentFormat::Acp, PromptChannel::Stdin);
         it.session = Some("old".to_owned());
         let mut acp = Dialogue::of(&it, None);
         acp.begin();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, TaskAssignment};
+use goondan_protocol::task::{
+    AgentFormat, PROMPT_PLACE, PromptChannel, SESSION_PLACE, TaskAssignment,
+};
 
 use crate::tools::tool_supervisor::task::wire::Launch;
 
@@ -11,7 +13,7 @@ const OWN_PREFIX: &str = "GOONDAN_";
 
 /// Why a run cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotLaunched {
+pub(super) enum LaunchFailure {
     /// The command is missing.
     #[error("the agent has no command; write one into `runtime.command`")]
     NoCommand,
@@ -35,15 +37,15 @@ pub(super) fn is_resumed(assignment: &TaskAssignment) -> bool {
 ///
 /// # Errors
 ///
-/// [`NotLaunched`] if no program can be started with the assignment.
-pub(super) fn launch_of(assignment: &TaskAssignment) -> Result<Launch, NotLaunched> {
+/// [`LaunchFailure`] if no program can be started with the assignment.
+pub(super) fn launch_of(assignment: &TaskAssignment) -> Result<Launch, LaunchFailure> {
     let agent = &assignment.agent;
     let session = assignment
         .session
         .as_deref()
         .filter(|_| is_resumed(assignment));
     if session.is_some_and(|id| id.starts_with('-')) && agent.format != AgentFormat::Acp {
-        return Err(NotLaunched::BadSession);
+        return Err(LaunchFailure::BadSession);
     }
     let words = if session.is_some() {
         &agent.resume
@@ -51,11 +53,11 @@ pub(super) fn launch_of(assignment: &TaskAssignment) -> Result<Launch, NotLaunch
         &agent.command
     };
     if words.first().is_none_or(String::is_empty) {
-        return Err(NotLaunched::NoCommand);
+        return Err(LaunchFailure::NoCommand);
     }
     let prompt = match agent.prompt {
-        PromptBy::Argument => assignment.prompt.as_str(),
-        PromptBy::Stdin => PROMPT_PLACE,
+        PromptChannel::Argument => assignment.prompt.as_str(),
+        PromptChannel::Stdin => PROMPT_PLACE,
     };
     let filled = |word: &String| {
         let pieces = word.split(PROMPT_PLACE);
@@ -75,14 +77,14 @@ pub(super) fn launch_of(assignment: &TaskAssignment) -> Result<Launch, NotLaunch
     })
 }
 
-fn check_names(environment: &BTreeMap<String, String>) -> Result<(), NotLaunched> {
+fn check_names(environment: &BTreeMap<String, String>) -> Result<(), LaunchFailure> {
     let is_good = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && !name.starts_with(OWN_PREFIX)
     };
     match environment.keys().find(|name| !is_good(name)) {
-        Some(name) => Err(NotLaunched::BadVariable(name.clone())),
+        Some(name) => Err(LaunchFailure::BadVariable(name.clone())),
         None => Ok(()),
     }
 }
@@ -99,7 +101,10 @@ pub(super) mod tests {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    pub(in super::super) fn assignment(format: AgentFormat, prompt: PromptBy) -> TaskAssignment {
+    pub(in super::super) fn assignment(
+        format: AgentFormat,
+        prompt: PromptChannel,
+    ) -> TaskAssignment {
         TaskAssignment {
             workspace_id: "w".parse().unwrap(),
             task_id: "t-1".parse().unwrap(),
@@ -142,7 +147,7 @@ pub(super) mod tests {
 
     #[test]
     fn task_8_a_prompt_and_a_session_stand_where_the_command_says() {
-        let mut it = assignment(AgentFormat::CodexJson, PromptBy::Argument);
+        let mut it = assignment(AgentFormat::CodexJson, PromptChannel::Argument);
         let launched = launch_of(&it).unwrap();
         assert_eq!(launched.words, words(&["agent", "--do", "Do {session} it"]));
         assert_eq!(launched.environment["A"], "secret", "a secret wins");
@@ -153,7 +158,7 @@ pub(super) mod tests {
             words(&["agent", "--resume=s {prompt}", "Do {session} it"])
         );
         it.session = Some("-rf".to_owned());
-        assert_eq!(launch_of(&it), Err(NotLaunched::BadSession));
+        assert_eq!(launch_of(&it), Err(LaunchFailure::BadSession));
         it.agent.resume.clear();
         assert!(launch_of(&it).unwrap().words[2].contains("it"), "a new one");
         assert!(!is_resumed(&it));
@@ -162,18 +167,18 @@ pub(super) mod tests {
     #[test]
     fn what_cannot_be_a_variable_is_refused_by_name() {
         for name in ["", "1A", "A=B", "GOONDAN_IPC_FD", "LD PRELOAD"] {
-            let mut it = assignment(AgentFormat::Plain, PromptBy::Stdin);
+            let mut it = assignment(AgentFormat::Plain, PromptChannel::Stdin);
             it.secrets.insert(name.to_owned(), "value".to_owned());
             let refused = launch_of(&it).unwrap_err();
-            assert_eq!(refused, NotLaunched::BadVariable(name.to_owned()));
+            assert_eq!(refused, LaunchFailure::BadVariable(name.to_owned()));
             assert!(!refused.to_string().contains("value"));
         }
     }
 
     #[test]
     fn an_empty_command_starts_nothing() {
-        let mut it = assignment(AgentFormat::Plain, PromptBy::Stdin);
+        let mut it = assignment(AgentFormat::Plain, PromptChannel::Stdin);
         it.agent.command.clear();
-        assert_eq!(launch_of(&it), Err(NotLaunched::NoCommand));
+        assert_eq!(launch_of(&it), Err(LaunchFailure::NoCommand));
     }
 }

@@ -1,6 +1,6 @@
 //! Converts a program's output to messages for the orchestrator. Pure.
 
-use goondan_cli_agents::Event;
+use goondan_cli_agents::CliEvent;
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::limits::MAX_FRAME_BYTES;
 use goondan_protocol::task::{OutputStream, TASK_OUTPUT_BYTES_MAX, TaskOutput, TaskTold};
@@ -73,7 +73,7 @@ fn cut_off(bytes: &[u8]) -> usize {
 }
 
 /// Events as messages of bounded size, in order. Consecutive texts are merged.
-pub(super) fn told(events: Vec<Event>) -> Vec<ToOrchestrator> {
+pub(super) fn told(events: Vec<CliEvent>) -> Vec<ToOrchestrator> {
     let mut messages = Vec::new();
     let mut batch: Vec<Box<RawValue>> = Vec::new();
     let mut bytes = 0;
@@ -97,7 +97,7 @@ fn message_of(batch: &mut Vec<Box<RawValue>>) -> ToOrchestrator {
     ToOrchestrator::TaskTold(TaskTold { events })
 }
 
-fn raw_of(event: &Event) -> Option<Box<RawValue>> {
+fn raw_of(event: &CliEvent) -> Option<Box<RawValue>> {
     // Events consist of texts and numbers, which can always be JSON.
     let raw = to_raw_value(event).ok()?;
     let length = raw.get().len();
@@ -105,14 +105,14 @@ fn raw_of(event: &Event) -> Option<Box<RawValue>> {
         return Some(raw);
     }
     let length = u64::try_from(length).unwrap_or(u64::MAX);
-    to_raw_value(&Event::Skipped(length)).ok()
+    to_raw_value(&CliEvent::Skipped(length)).ok()
 }
 
-fn joined(events: Vec<Event>) -> Vec<Event> {
-    let mut joined: Vec<Event> = Vec::with_capacity(events.len());
+fn joined(events: Vec<CliEvent>) -> Vec<CliEvent> {
+    let mut joined: Vec<CliEvent> = Vec::with_capacity(events.len());
     for event in events {
         match (joined.last_mut(), event) {
-            (Some(Event::Text(before)), Event::Text(text))
+            (Some(CliEvent::Text(before)), CliEvent::Text(text))
                 if before.len() + text.len() <= TOLD_BYTES =>
             {
                 before.push_str(&text);
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn events_are_told_in_batches_of_bounded_size() {
         let text = "x".repeat(TOLD_BYTES / 3);
-        let events = vec![Event::Text(text); 9];
+        let events = vec![CliEvent::Text(text); 9];
         let messages = told(events);
         assert!(messages.len() >= 3, "{}", messages.len());
         for message in &messages {
@@ -187,9 +187,9 @@ mod tests {
             );
         }
         let short = told(vec![
-            Event::Text("a\n".to_owned()),
-            Event::Text("b\n".to_owned()),
-            Event::Skipped(3),
+            CliEvent::Text("a\n".to_owned()),
+            CliEvent::Text("b\n".to_owned()),
+            CliEvent::Skipped(3),
         ]);
         let [ToOrchestrator::TaskTold(short)] = short.as_slice() else {
             panic!("{short:?}");

@@ -9,10 +9,10 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use goondan_confinement::{Allowed, Ground};
+use goondan_confinement::{ProgramContext, ProgramRights};
 use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{SANDBOX_INPUT, SANDBOX_PROPOSAL, TaskAssignment, TaskRunKind};
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
@@ -37,7 +37,7 @@ const GEMINI_SETTINGS: &str = "{\"general\": {\"sessionRetention\": {\"enabled\"
 
 /// The directories of a run.
 #[derive(Debug)]
-pub(super) struct Places<'a> {
+pub(super) struct RunDirectories<'a> {
     assignment: &'a TaskAssignment,
     /// The copy of the project, if the task has a source.
     copy: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub(super) struct Places<'a> {
     temporary: PathBuf,
 }
 
-impl<'a> Places<'a> {
+impl<'a> RunDirectories<'a> {
     pub(super) fn of(assignment: &'a TaskAssignment) -> Self {
         let work_area = &assignment.work_area;
         let home = match &assignment.sandbox {
@@ -62,7 +62,7 @@ impl<'a> Places<'a> {
 
     /// Working directory of the program.
     pub(super) fn work(&self) -> &Path {
-        working_directory(Purpose::Task {
+        working_directory(ProcessPurpose::Task {
             work_area: &self.assignment.work_area,
             copy: self.copy.as_deref(),
         })
@@ -120,15 +120,15 @@ impl<'a> Places<'a> {
     }
 
     /// Access rights of the program.
-    pub(super) fn allowed(&self) -> Allowed {
+    pub(super) fn allowed(&self) -> ProgramRights {
         let assignment = self.assignment;
-        let ground = Ground {
+        let ground = ProgramContext {
             project: &assignment.project_root,
             work_dir: Some(&self.home),
             temporary: Some(&self.temporary),
             egress: assignment.egress_socket.as_deref(),
         };
-        let mut allowed = Allowed::of(&assignment.agent.sandbox, &ground);
+        let mut allowed = ProgramRights::of(&assignment.agent.sandbox, &ground);
         let Some(sandbox) = &assignment.sandbox else {
             keep_directories(&mut allowed, &assignment.work_area);
             return allowed;
@@ -155,7 +155,7 @@ impl<'a> Places<'a> {
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "the program's own settings")]
 
-    use goondan_protocol::task::{AgentFormat, PromptBy};
+    use goondan_protocol::task::{AgentFormat, PromptChannel};
 
     use super::super::launch::tests::assignment;
     use super::*;
@@ -163,17 +163,17 @@ mod tests {
     #[test]
     fn agent_3_gemini_keeps_its_sessions_unless_it_has_settings() {
         let dir = tempfile::tempdir().unwrap();
-        let mut it = assignment(AgentFormat::Acp, PromptBy::Stdin);
+        let mut it = assignment(AgentFormat::Acp, PromptChannel::Stdin);
         it.work_area = dir.path().to_owned();
         it.agent.sandbox.require = Level::Full;
         let settings = dir.path().join(".gemini/settings.json");
-        Places::of(&it).make().unwrap();
+        RunDirectories::of(&it).make().unwrap();
         assert!(!settings.exists(), "another program");
         it.agent.command = vec!["/opt/gemini".to_owned(), "--acp".to_owned()];
-        Places::of(&it).make().unwrap();
+        RunDirectories::of(&it).make().unwrap();
         assert_eq!(std::fs::read_to_string(&settings).unwrap(), GEMINI_SETTINGS);
         std::fs::write(&settings, "{}").unwrap();
-        Places::of(&it).make().unwrap();
+        RunDirectories::of(&it).make().unwrap();
         assert_eq!(std::fs::read_to_string(&settings).unwrap(), "{}");
     }
 }

@@ -6,7 +6,7 @@ use std::process::{ExitStatus, Stdio};
 
 use bytes::BytesMut;
 use futures_util::StreamExt as _;
-use goondan_confinement::Allowed;
+use goondan_confinement::ProgramRights;
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::task::{TaskAssignment, TaskStarted};
 use nix::unistd::Pid;
@@ -19,9 +19,9 @@ use tokio_util::codec::FramedRead;
 use crate::tools::orphan_reaper::{all_beneath, start_time_of};
 use crate::tools::pipe::{Pipe, confined_supervisor};
 use crate::tools::tool_supervisor;
-use crate::tools::tool_supervisor::task::wire::{Order, Report};
+use crate::tools::tool_supervisor::task::wire::{Order, SupervisorReport};
 
-use super::places::Places;
+use super::places::RunDirectories;
 
 /// Bytes of unsent orders to the supervisor, above which output of the program is no longer read.
 const UNSENT_BYTES: usize = 1 << 20;
@@ -44,8 +44,8 @@ impl Program {
     /// The supervisor cannot be started.
     pub(super) fn supervised(
         assignment: &TaskAssignment,
-        places: &Places<'_>,
-        allowed: &Allowed,
+        places: &RunDirectories<'_>,
+        allowed: &ProgramRights,
         supervisor: &Path,
     ) -> std::io::Result<Self> {
         let work = places.work();
@@ -166,7 +166,7 @@ impl Reports {
     }
 
     /// Returns the next report; none at the end. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Report> {
+    pub(super) async fn next(&mut self) -> Option<SupervisorReport> {
         let next = match &mut self.0 {
             Some(reports) => reports.next().await,
             None => None,

@@ -6,29 +6,29 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use goondan_cli_agents::tools::is_own_request;
-use goondan_cli_agents::{Event, Parser, Setup};
+use goondan_cli_agents::{CliEvent, Parser, Setup};
 use goondan_clock::{Instant, sleep, sleep_until};
-use goondan_confinement::Allowed;
+use goondan_confinement::ProgramRights;
 use goondan_log::error_chain;
 use goondan_protocol::ipc::{Pong, Shutdown, ToOrchestrator, ToTask};
 use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{OutputStream, TaskAlive, TaskAssignment, TaskExited, TaskNotStarted};
 use nix::errno::Errno;
 
-use super::dialogue::{Dialogue, Step};
+use super::dialogue::{Dialogue, StdinAction};
 use super::freezer::Freezer;
 use super::launch::{is_resumed, launch_of};
 use super::liveness::Liveness;
 use super::messages::{Text, told};
-use super::places::Places;
+use super::places::RunDirectories;
 use super::program::{Program, SupervisorEnd};
 use super::tool_calls;
 use super::tool_offer::Offer;
-use crate::link::{Link, Outlet};
-use crate::process::{Ended, ProcessError, own_sandbox};
+use crate::link::{MessageSender, OrchestratorLink};
+use crate::process::{ProcessError, ProcessExit, own_sandbox};
 use crate::tools::orphan_reaper;
 use crate::tools::pipe::{DRAIN_TIMEOUT, SUPERVISOR_GRACE};
-use crate::tools::tool_supervisor::task::wire::{Order, Report};
+use crate::tools::tool_supervisor::task::wire::{Order, SupervisorReport};
 use crate::tools::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS};
 
 /// Silence of a program before other signs of life are checked.
@@ -56,14 +56,14 @@ const FIRST_WORDS_BYTES_MAX: usize = 4 << 10;
 ///
 /// [`ProcessError`] if the process cannot continue; the program ends with it.
 pub(crate) async fn run(
-    mut link: Link,
+    mut link: OrchestratorLink,
     assignment: TaskAssignment,
     supervisor: &Path,
-) -> Result<Ended, ProcessError> {
+) -> Result<ProcessExit, ProcessError> {
     // Long: the steps of a start, each with its own failure.
     // Open it first: this process's confinement would deny access to the group's files.
     let freezer = assignment.group.as_deref().and_then(open_freezer);
-    let places = Places::of(&assignment);
+    let places = RunDirectories::of(&assignment);
     let mut allowed = places.allowed();
     let offer = offer_tools(&assignment, &places, &mut allowed, supervisor);
     let made = places.make();
@@ -117,7 +117,7 @@ pub(crate) async fn run(
         prompt: assignment.prompt.clone(),
         is_resumed: is_resumed(&assignment),
     };
-    let mut run = Run {
+    let mut run = TaskRunLoop {
         parser: Parser::new(assignment.agent.format, &setup),
         dialogue: Dialogue::of(
             &assignment,
@@ -146,8 +146,8 @@ pub(crate) async fn run(
 /// its path is not UTF-8.
 fn offer_tools(
     assignment: &TaskAssignment,
-    places: &Places<'_>,
-    allowed: &mut Allowed,
+    places: &RunDirectories<'_>,
+    allowed: &mut ProgramRights,
     executable: &Path,
 ) -> Option<Offer> {
     let executable = std::fs::read_link(executable).unwrap_or_else(|_| executable.to_owned());
@@ -221,13 +221,17 @@ impl Outbox {
     }
 
     /// Sends all queued messages as the last ones of the process.
-    async fn empty_into(self, link: Link, outlet: Outlet) -> Result<Ended, ProcessError> {
+    async fn empty_into(
+        self,
+        link: OrchestratorLink,
+        outlet: MessageSender,
+    ) -> Result<ProcessExit, ProcessError> {
         for message in self.0 {
             outlet.room().await.send(outlet.frame(&message)?);
         }
         drop(outlet);
         link.close().await;
-        Ok(Ended::Finished)
+        Ok(ProcessExit::Finished)
     }
 }
 
@@ -258,7 +262,7 @@ struct State {
     drained_bytes: usize,
 }
 
-struct Run {
+struct TaskRunLoop {
     parser: Parser,
     dialogue: Dialogue,
     /// True if the program is given goondan's tools.
@@ -274,12 +278,12 @@ struct Run {
 }
 
 /// Event of the run's loop.
-enum Happened {
+enum RunLoopEvent {
     Asked(Option<ToTask>),
     Sent,
     Stdout(BytesMut),
     Stderr(BytesMut),
-    Reported(Option<Report>),
+    Reported(Option<SupervisorReport>),
     Ordered,
     Ended(SupervisorEnd),
     /// The outputs of an exited program are drained.
@@ -292,14 +296,14 @@ enum Happened {
     TimeToLook,
 }
 
-impl Run {
+impl TaskRunLoop {
     /// Loops until the program has exited and its output is read, or something else ends the
     /// process.
     async fn go_on(
         &mut self,
-        link: &mut Link,
-        outlet: &Outlet,
-    ) -> Result<Option<Ended>, ProcessError> {
+        link: &mut OrchestratorLink,
+        outlet: &MessageSender,
+    ) -> Result<Option<ProcessExit>, ProcessError> {
         let mut next_look = Instant::now() + LOOK_INTERVAL;
         while !(self.state.has_ended && self.program.is_silent() && self.outbox.0.is_empty()) {
             if self.outbox.0.is_empty() {
@@ -309,24 +313,24 @@ impl Run {
             }
             let happened = self.wait(link, outlet, next_look).await?;
             match happened {
-                Happened::Asked(None) => return Ok(Some(Ended::Orphaned)),
-                Happened::Asked(Some(message)) => self.follow(message).await?,
-                Happened::Sent | Happened::Ordered => {}
-                Happened::Stdout(bytes) => self.hear_stdout(&bytes),
-                Happened::Stderr(bytes) => self.hear_stderr(&bytes),
-                Happened::Reported(report) => self.hear_supervisor(report),
-                Happened::Ended(status) => {
+                RunLoopEvent::Asked(None) => return Ok(Some(ProcessExit::Orphaned)),
+                RunLoopEvent::Asked(Some(message)) => self.follow(message).await?,
+                RunLoopEvent::Sent | RunLoopEvent::Ordered => {}
+                RunLoopEvent::Stdout(bytes) => self.hear_stdout(&bytes),
+                RunLoopEvent::Stderr(bytes) => self.hear_stderr(&bytes),
+                RunLoopEvent::Reported(report) => self.hear_supervisor(report),
+                RunLoopEvent::Ended(status) => {
                     self.state.has_ended = true;
                     self.state.supervisor_code = status.ok().and_then(|status| status.code());
                 }
-                Happened::Drained => self.program.close_outputs(),
-                Happened::OverTime => self.end_by_force(),
-                Happened::ProbeUnanswered => {
+                RunLoopEvent::Drained => self.program.close_outputs(),
+                RunLoopEvent::OverTime => self.end_by_force(),
+                RunLoopEvent::ProbeUnanswered => {
                     tracing::warn!("the agent answers no probe: it gets its prompt");
                     let steps = self.dialogue.probe_unanswered();
                     self.proceed(steps);
                 }
-                Happened::TimeToLook => {
+                RunLoopEvent::TimeToLook => {
                     next_look = Instant::now() + LOOK_INTERVAL;
                     if self.state.is_started
                         && !self.state.is_paused
@@ -342,10 +346,10 @@ impl Run {
 
     async fn wait(
         &mut self,
-        link: &mut Link,
-        outlet: &Outlet,
+        link: &mut OrchestratorLink,
+        outlet: &MessageSender,
         next_look: Instant,
-    ) -> Result<Happened, ProcessError> {
+    ) -> Result<RunLoopEvent, ProcessError> {
         let is_full = !self.outbox.0.is_empty();
         let hears = !is_full && !self.program.is_behind();
         let has_ended = self.state.has_ended;
@@ -354,22 +358,22 @@ impl Run {
         let prompt_at = self.state.prompt_at.filter(|_| !self.state.is_paused);
         let mut parts = self.program.parts();
         let happened = tokio::select! {
-            incoming = link.receive_for_task() => Happened::Asked(incoming?),
+            incoming = link.receive_for_task() => RunLoopEvent::Asked(incoming?),
             room = outlet.room(), if is_full => {
                 if let Some(message) = self.outbox.0.pop_front() {
                     room.send(outlet.frame(&message)?);
                 }
-                Happened::Sent
+                RunLoopEvent::Sent
             }
-            report = parts.reports.next(), if parts.reports.is_open() => Happened::Reported(report),
-            bytes = parts.stdout.read(), if hears && parts.stdout.is_open() => Happened::Stdout(bytes),
-            bytes = parts.stderr.read(), if hears && parts.stderr.is_open() => Happened::Stderr(bytes),
-            () = parts.orders.write_on(), if has_unsent => Happened::Ordered,
-            status = parts.supervisor.wait(), if !has_ended => Happened::Ended(status),
-            () = sleep(DRAIN_TIMEOUT), if has_ended && hears => Happened::Drained,
-            () = at(over_time), if !has_ended => Happened::OverTime,
-            () = at(prompt_at), if !has_ended && hears => Happened::ProbeUnanswered,
-            () = sleep_until(next_look), if !has_ended => Happened::TimeToLook,
+            report = parts.reports.next(), if parts.reports.is_open() => RunLoopEvent::Reported(report),
+            bytes = parts.stdout.read(), if hears && parts.stdout.is_open() => RunLoopEvent::Stdout(bytes),
+            bytes = parts.stderr.read(), if hears && parts.stderr.is_open() => RunLoopEvent::Stderr(bytes),
+            () = parts.orders.write_on(), if has_unsent => RunLoopEvent::Ordered,
+            status = parts.supervisor.wait(), if !has_ended => RunLoopEvent::Ended(status),
+            () = sleep(DRAIN_TIMEOUT), if has_ended && hears => RunLoopEvent::Drained,
+            () = at(over_time), if !has_ended => RunLoopEvent::OverTime,
+            () = at(prompt_at), if !has_ended && hears => RunLoopEvent::ProbeUnanswered,
+            () = sleep_until(next_look), if !has_ended => RunLoopEvent::TimeToLook,
         };
         Ok(happened)
     }
@@ -456,11 +460,11 @@ impl Run {
         }
     }
 
-    fn take(&mut self, steps: Vec<Step>) {
+    fn take(&mut self, steps: Vec<StdinAction>) {
         for step in steps {
             let order = match step {
-                Step::Write(text) => Order::Input { text },
-                Step::End => Order::EndInput {},
+                StdinAction::Write(text) => Order::Input { text },
+                StdinAction::End => Order::EndInput {},
             };
             self.program.order(&order);
         }
@@ -502,10 +506,10 @@ impl Run {
         }
     }
 
-    fn hear(&mut self, mut events: Vec<Event>) {
+    fn hear(&mut self, mut events: Vec<CliEvent>) {
         if self.offers_tools {
             for own in events.extract_if(.., |event| is_own_call(event)) {
-                if let Event::Permission(request) = &own {
+                if let CliEvent::Permission(request) = &own {
                     let steps = self.dialogue.allow_own(request);
                     self.take(steps);
                 }
@@ -522,7 +526,7 @@ impl Run {
     }
 
     /// Takes steps that may bring the dialogue to its prompt.
-    fn proceed(&mut self, steps: Vec<Step>) {
+    fn proceed(&mut self, steps: Vec<StdinAction>) {
         if self.dialogue.is_prompted() {
             self.parser.prompted();
         }
@@ -531,9 +535,9 @@ impl Run {
         self.take(steps);
     }
 
-    fn hear_supervisor(&mut self, report: Option<Report>) {
+    fn hear_supervisor(&mut self, report: Option<SupervisorReport>) {
         match report {
-            Some(Report::Started { pid }) => {
+            Some(SupervisorReport::Started { pid }) => {
                 self.state.is_started = true;
                 match self.program.identity(pid) {
                     Some(started) => self.outbox.add(ToOrchestrator::TaskStarted(started)),
@@ -541,27 +545,29 @@ impl Run {
                     None => tracing::debug!("the program was gone before it was looked at"),
                 }
             }
-            Some(Report::NotStarted { error }) => {
+            Some(SupervisorReport::NotStarted { error }) => {
                 self.state.is_not_started = true;
                 self.outbox.add(not_started(error));
             }
-            Some(Report::NoTools { error }) => {
+            Some(SupervisorReport::NoTools { error }) => {
                 tracing::warn!(error, "the program cannot reach goondan's tools");
             }
-            Some(Report::Call { call, request }) => {
+            Some(SupervisorReport::Call { call, request }) => {
                 self.liveness.wrote();
                 let (events, answer) = tool_calls::receive(&request);
                 self.outbox.extend(told(events));
                 self.state.answers.push((call, answer));
             }
-            Some(Report::Paused { running: 0 }) => tracing::debug!("the program was stopped"),
-            Some(Report::Paused { running }) => {
+            Some(SupervisorReport::Paused { running: 0 }) => {
+                tracing::debug!("the program was stopped")
+            }
+            Some(SupervisorReport::Paused { running }) => {
                 tracing::warn!(
                     running,
                     "some processes of the program could not be stopped"
                 );
             }
-            Some(Report::Vitals {
+            Some(SupervisorReport::Vitals {
                 cpu_ticks,
                 children,
             }) => {
@@ -570,7 +576,7 @@ impl Run {
                     self.outbox.add(ToOrchestrator::TaskAlive(TaskAlive {}));
                 }
             }
-            Some(Report::Exited { code, signal }) => {
+            Some(SupervisorReport::Exited { code, signal }) => {
                 tracing::debug!(code, signal, "the program has ended");
                 self.state.code = code;
             }
@@ -579,7 +585,11 @@ impl Run {
     }
 
     /// Reports the remaining output after the program has exited.
-    async fn finish(mut self, link: Link, outlet: Outlet) -> Result<Ended, ProcessError> {
+    async fn finish(
+        mut self,
+        link: OrchestratorLink,
+        outlet: MessageSender,
+    ) -> Result<ProcessExit, ProcessError> {
         self.thaw();
         let events = self.parser.end();
         self.outbox.extend(self.stdout_text.end());
@@ -610,8 +620,8 @@ impl Run {
 }
 
 /// True if the program asks for permission to call one of goondan's own tools.
-fn is_own_call(event: &Event) -> bool {
-    matches!(event, Event::Permission(request) if is_own_request(request))
+fn is_own_call(event: &CliEvent) -> bool {
+    matches!(event, CliEvent::Permission(request) if is_own_request(request))
 }
 
 async fn at(time: Option<Instant>) {

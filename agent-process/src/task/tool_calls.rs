@@ -3,7 +3,7 @@
 //! Both sides validate a call: the server, so that its agent can correct it, and the process,
 //! because any program in the sandbox can write to the pipe.
 
-use goondan_cli_agents::Event;
+use goondan_cli_agents::CliEvent;
 use goondan_cli_agents::tools::{Call, Tool};
 use goondan_protocol::JsonObject;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub(super) fn request(tool: Tool, arguments: JsonObject) -> serde_json::Result<S
 }
 
 /// Handles a call: its events, and the line that answers it.
-pub(super) fn receive(line: &str) -> (Vec<Event>, String) {
+pub(super) fn receive(line: &str) -> (Vec<CliEvent>, String) {
     let (events, answer) = match read(line) {
         Ok((tool, events)) => (events, Ok(tool.acknowledgement())),
         Err(why) => (Vec::new(), Err(why)),
@@ -41,12 +41,12 @@ pub(super) fn receive(line: &str) -> (Vec<Event>, String) {
     (events, answer)
 }
 
-fn read(line: &str) -> Result<(Tool, Vec<Event>), String> {
+fn read(line: &str) -> Result<(Tool, Vec<CliEvent>), String> {
     let request: Request = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let tool =
         Tool::find(&request.tool).ok_or_else(|| format!("unknown tool `{}`", request.tool))?;
     match tool.read(&request.arguments)? {
-        Call::Events(events) => Ok((tool, events.into_iter().map(Event::from).collect())),
+        Call::Events(events) => Ok((tool, events.into_iter().map(CliEvent::from).collect())),
         Call::Summary(_) => Err("write the summary into its file".to_owned()),
     }
 }
@@ -73,7 +73,7 @@ mod tests {
             phase: 1,
             documents: Vec::new(),
         });
-        assert_eq!(events, [Event::ToolMessage(block)]);
+        assert_eq!(events, [CliEvent::ToolMessage(block)]);
         assert!(
             answer(&answered)
                 .unwrap()

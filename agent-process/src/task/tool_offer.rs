@@ -110,7 +110,7 @@ fn merged(written: Option<&str>, entry: &Value) -> Option<String> {
 mod tests {
     use std::path::PathBuf;
 
-    use goondan_protocol::task::{AgentFormat, PromptBy, TaskRunKind};
+    use goondan_protocol::task::{AgentFormat, PromptChannel, TaskRunKind};
 
     use super::super::launch::launch_of;
     use super::super::launch::tests::assignment;
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn agent_2_each_program_is_given_the_tools_in_its_own_way() {
-        let mut it = assignment(AgentFormat::Plain, PromptBy::Stdin);
+        let mut it = assignment(AgentFormat::Plain, PromptChannel::Stdin);
         let usual = json!({"mcpServers": {"goondan": {"command": "/opt/a b/agent", "args": ["--task-tools", "/w/.cache"]}}});
         for (by, added) in [
             (ToolsBy::Variable, 0),
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn agent_2_the_configuration_of_opencode_keeps_what_is_in_it() {
-        let mut it = assignment(AgentFormat::OpencodeJson, PromptBy::Argument);
+        let mut it = assignment(AgentFormat::OpencodeJson, PromptChannel::Argument);
         it.agent.tools = ToolsBy::OpencodeVariable;
         let config = |it: &TaskAssignment| parsed(&offered(it).environment[OPENCODE_CONFIG]);
         assert_eq!(
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn agent_2_a_proposal_is_offered_where_there_is_one_and_nothing_to_checks() {
-        let mut it = assignment(AgentFormat::Plain, PromptBy::Stdin);
+        let mut it = assignment(AgentFormat::Plain, PromptChannel::Stdin);
         it.sandbox = Some(PathBuf::from("/s"));
         let offer = Offer::of(&it, Path::new("/a"), Path::new("/w")).unwrap();
         assert_eq!(offer.server.arguments[2..], ["/s/proposal"]);

@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use goondan_cli_agents::limits::MCP_LINE_BYTES_MAX;
-use goondan_cli_agents::lines::{Line, Lines};
+use goondan_cli_agents::lines::{OutputLine, OutputLineSplitter};
 use goondan_cli_agents::mcp::{self, Outcome, Request, Server};
 use goondan_cli_agents::tools::{Call, Tool};
 use goondan_protocol::version::Version;
@@ -42,16 +42,16 @@ pub(crate) fn serve(directory: &Path, proposal: Option<&Path>) -> io::Result<()>
     let offered = |tool: &Tool| *tool != Tool::SubmitProposal || proposal.is_some();
     let tools = Tool::ALL.into_iter().filter(offered).collect();
     let server = Server::new(tools, Version::current().to_string());
-    let mut lines = Lines::new(MCP_LINE_BYTES_MAX);
+    let mut lines = OutputLineSplitter::new(MCP_LINE_BYTES_MAX);
     let mut chunk = vec![0; CHUNK_BYTES];
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     loop {
         let count = input.read(&mut chunk)?;
         let mut written = Ok(());
-        let mut take = |line: Line<'_>| {
+        let mut take = |line: OutputLine<'_>| {
             let line = match line {
-                Line::Whole(line) => Some(line),
-                Line::Cut(..) => None,
+                OutputLine::Whole(line) => Some(line),
+                OutputLine::Cut(..) => None,
             };
             let reply = match server.line(line) {
                 Outcome::Nothing => return,

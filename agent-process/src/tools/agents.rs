@@ -4,7 +4,7 @@
 //! questions. A call repeated after a crash is the same question, so every export can safely run
 //! again.
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, ListScope, Question, RequestNote};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion, ListScope, RequestNote};
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{
     DEFAULT_REQUEST_TIMEOUT_MS, MAX_INPUT_BYTES, MAX_INSTANCE_KEY_BYTES, MAX_REQUEST_TIMEOUT_MS,
@@ -76,7 +76,7 @@ pub(crate) fn exports() -> Vec<Export> {
             "Lists the agents of the swarm with their purpose and tools.",
             &json!({}),
             &[],
-            |_| Ok(Question::Catalog {}),
+            |_| Ok(AgentQuestion::Catalog {}),
         ),
     ]
 }
@@ -87,7 +87,7 @@ pub(super) fn export(
     description: &'static str,
     properties: &Value,
     required: &[&str],
-    question: fn(&ToolInvocation) -> Result<Question, ToolFault>,
+    question: fn(&ToolInvocation) -> Result<AgentQuestion, ToolFault>,
 ) -> Export {
     Export {
         name: name.into(),
@@ -128,9 +128,9 @@ impl RequestArgs {
     }
 }
 
-fn request(call: &ToolInvocation) -> Result<Question, ToolFault> {
+fn request(call: &ToolInvocation) -> Result<AgentQuestion, ToolFault> {
     let args: RequestArgs = call.args()?;
-    Ok(Question::Request {
+    Ok(AgentQuestion::Request {
         agent: args.agent()?,
         instance_key: args.instance_key,
         input: args.input,
@@ -140,9 +140,9 @@ fn request(call: &ToolInvocation) -> Result<Question, ToolFault> {
     })
 }
 
-fn send(call: &ToolInvocation) -> Result<Question, ToolFault> {
+fn send(call: &ToolInvocation) -> Result<AgentQuestion, ToolFault> {
     let args: RequestArgs = call.args()?;
-    Ok(Question::Send {
+    Ok(AgentQuestion::Send {
         agent: args.agent()?,
         instance_key: args.instance_key,
         input: args.input,
@@ -150,28 +150,28 @@ fn send(call: &ToolInvocation) -> Result<Question, ToolFault> {
     })
 }
 
-fn spawn(call: &ToolInvocation) -> Result<Question, ToolFault> {
+fn spawn(call: &ToolInvocation) -> Result<AgentQuestion, ToolFault> {
     let args: RequestArgs = call.args()?;
-    Ok(Question::Spawn {
+    Ok(AgentQuestion::Spawn {
         agent: args.agent()?,
         instance_key: args.instance_key,
         input: args.input,
     })
 }
 
-fn list(call: &ToolInvocation) -> Result<Question, ToolFault> {
+fn list(call: &ToolInvocation) -> Result<AgentQuestion, ToolFault> {
     #[derive(Deserialize)]
     struct ListArgs {
         #[serde(default)]
         scope: ListScope,
     }
     let args: ListArgs = call.args()?;
-    Ok(Question::List { scope: args.scope })
+    Ok(AgentQuestion::List { scope: args.scope })
 }
 
 async fn ask(
     call: &ToolInvocation,
-    question: fn(&ToolInvocation) -> Result<Question, ToolFault>,
+    question: fn(&ToolInvocation) -> Result<AgentQuestion, ToolFault>,
 ) -> Result<ToolOutcome, ToolFault> {
     told(answer_to(call, question(call)?).await?)
 }
@@ -179,7 +179,7 @@ async fn ask(
 /// Asks the orchestrator.
 pub(super) async fn answer_to(
     call: &ToolInvocation,
-    question: Question,
+    question: AgentQuestion,
 ) -> Result<AgentAnswer, ToolFault> {
     let alone = || {
         ToolFault::new(

@@ -1,7 +1,7 @@
 //! Formats the orchestrator's answers for models.
 
 use goondan_protocol::agents::{
-    AgentAnswer, AgentProposal, AgentSandbox, KnownAgent, KnownInstance,
+    AgentAnswer, AgentListItem, AgentProposal, AgentSandbox, InstanceListItem,
 };
 use goondan_protocol::control::{ProposalState, TaskDetail, TaskInfo};
 use goondan_protocol::event::TurnOutcome;
@@ -123,8 +123,8 @@ fn text_of_proposal(proposal: &AgentProposal) -> String {
     lines.join("\n")
 }
 
-fn line_of_instance(instance: &KnownInstance) -> String {
-    let KnownInstance {
+fn line_of_instance(instance: &InstanceListItem) -> String {
+    let InstanceListItem {
         instance_key,
         agent,
         status,
@@ -137,7 +137,7 @@ fn line_of_instance(instance: &KnownInstance) -> String {
     line
 }
 
-fn line_of_agent(agent: &KnownAgent) -> String {
+fn line_of_agent(agent: &AgentListItem) -> String {
     let mut line = agent.name.to_string();
     if agent.is_entry {
         line.push_str(" (conversations begin with it)");

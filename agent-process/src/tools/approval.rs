@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::ToolboxError;
 
 /// Compiled approval rules by tool.
-pub(super) struct ApprovalRules(BTreeMap<ResourceName, Vec<Rule>>);
+pub(super) struct ApprovalRules(BTreeMap<ResourceName, Vec<ApprovalCondition>>);
 
-struct Rule {
+struct ApprovalCondition {
     export: Option<String>,
     when: Vec<(String, Regex)>,
     approve: Approve,
@@ -30,7 +30,10 @@ impl ApprovalRules {
     pub(super) fn of(tools: &[ToolDefinition]) -> Result<Self, ToolboxError> {
         let with_rules = tools.iter().filter(|tool| !tool.approve.is_empty());
         let compiled = with_rules.map(|tool| {
-            let rules = tool.approve.iter().map(|rule| Rule::of(tool, rule));
+            let rules = tool
+                .approve
+                .iter()
+                .map(|rule| ApprovalCondition::of(tool, rule));
             Ok((tool.name.clone(), rules.collect::<Result<_, _>>()?))
         });
         compiled.collect::<Result<_, _>>().map(Self)
@@ -50,7 +53,7 @@ impl ApprovalRules {
     }
 }
 
-impl Rule {
+impl ApprovalCondition {
     fn of(tool: &ToolDefinition, rule: &ApproveRule) -> Result<Self, ToolboxError> {
         let when = rule.when.iter().map(|(argument, pattern)| {
             let regex = Regex::new(&ApproveRule::whole(pattern));

@@ -14,7 +14,7 @@ use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use super::pipe::{DRAIN_TIMEOUT, Pipe, SUPERVISOR_GRACE, explained, not_confined, supervisor_in};
-use super::places::Places;
+use super::places::ToolRoots;
 use super::session::MAX_TIMEOUT_MS;
 use super::tool_supervisor;
 use crate::tool_call::ToolOutcome;
@@ -64,7 +64,7 @@ struct ExecArgs {
     session: Option<String>,
 }
 
-async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
+async fn exec(places: &Arc<ToolRoots>, call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
     let args: ExecArgs = call.args()?;
     let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
     if let Some(session) = &args.session {
@@ -99,7 +99,7 @@ async fn exec(places: &Arc<Places>, call: &ToolInvocation) -> Result<ToolOutcome
 }
 
 /// A command that ended, together with every process it started.
-pub(super) struct Ended {
+pub(super) struct CommandResult {
     /// True if it exceeded its time limit and was killed.
     pub(super) is_given_up: bool,
     pub(super) status: Option<ExitStatus>,
@@ -113,11 +113,11 @@ pub(super) struct Ended {
 ///
 /// [`ToolFault`] if the command could not be started or confined.
 pub(super) async fn run(
-    places: &Arc<Places>,
+    places: &Arc<ToolRoots>,
     call_id: &str,
     command: &str,
     timeout_ms: u64,
-) -> Result<Ended, ToolFault> {
+) -> Result<CommandResult, ToolFault> {
     let mut supervisor = supervisor_in(&places.surroundings)
         .arg(tool_supervisor::COMMAND)
         .arg(command)
@@ -165,7 +165,7 @@ pub(super) async fn run(
     if let Some(fault) = not_confined(status.and_then(|status| status.code()), &capture) {
         return Err(fault);
     }
-    Ok(Ended {
+    Ok(CommandResult {
         is_given_up,
         status,
         capture,

@@ -1,6 +1,6 @@
 //! Formats an agent's own configuration and the results of its changesets for models.
 
-use goondan_protocol::bundle::{BundleStatus, BundleTold, ChangesetInfo, ChangesetState};
+use goondan_protocol::bundle::{BundleAskResult, BundleStatus, ChangesetInfo, ChangesetState};
 
 use crate::tool_call::ToolOutcome;
 
@@ -8,7 +8,7 @@ use crate::tool_call::ToolOutcome;
 const CHANGESETS_TOLD: usize = 10;
 
 /// Formats an answer for the model.
-pub(super) fn outcome_of(told: &BundleTold) -> ToolOutcome {
+pub(super) fn outcome_of(told: &BundleAskResult) -> ToolOutcome {
     let mut out = String::new();
     if let Some(changeset) = &told.changeset {
         out.push_str(&line_of(changeset));

@@ -31,13 +31,13 @@ pub(crate) enum Stream {
 
 /// The head and the tail of one stream.
 #[derive(Debug, Default)]
-struct Ends {
+struct HeadAndTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total_bytes: u64,
 }
 
-impl Ends {
+impl HeadAndTail {
     fn push(&mut self, chunk: &[u8]) {
         let room = HEAD_BYTES.saturating_sub(self.head.len()).min(chunk.len());
         let (first, rest) = chunk.split_at(room);
@@ -65,7 +65,7 @@ impl Ends {
 
 /// Destination of the full text of a long output.
 #[derive(Debug)]
-enum Keep {
+enum SpillFile {
     /// The output fits in memory so far.
     NotNeeded,
     /// The output is written to this file.
@@ -79,9 +79,9 @@ enum Keep {
 /// The output of one command.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    stdout: Ends,
-    stderr: Ends,
-    keep: Keep,
+    stdout: HeadAndTail,
+    stderr: HeadAndTail,
+    keep: SpillFile,
     path: PathBuf,
 }
 
@@ -97,9 +97,9 @@ impl Capture {
             .take(MAX_FILE_NAME_BYTES)
             .collect();
         Self {
-            stdout: Ends::default(),
-            stderr: Ends::default(),
-            keep: Keep::NotNeeded,
+            stdout: HeadAndTail::default(),
+            stderr: HeadAndTail::default(),
+            keep: SpillFile::NotNeeded,
             path: Path::new(OUTPUT_DIRECTORY).join(format!("{name}.txt")),
         }
     }
@@ -121,7 +121,9 @@ impl Capture {
             Stream::Stderr => &self.stderr,
         };
         let so_far = ends.head.len() + ends.tail.len();
-        if matches!(self.keep, Keep::NotNeeded) && so_far + chunk.len() > HEAD_BYTES + TAIL_BYTES {
+        if matches!(self.keep, SpillFile::NotNeeded)
+            && so_far + chunk.len() > HEAD_BYTES + TAIL_BYTES
+        {
             self.start_keeping(root);
         }
         self.keep(chunk);
@@ -138,26 +140,26 @@ impl Capture {
             .make_directory(Path::new(OUTPUT_DIRECTORY))
             .and_then(|_| root.open_beneath(&self.path, flags, Mode::from_bits_truncate(0o600)));
         self.keep = match opened {
-            Ok(file) => Keep::Open {
+            Ok(file) => SpillFile::Open {
                 file: File::from(file),
                 room_bytes: MAX_FILE_BYTES,
             },
-            Err(errno) => Keep::Failed(errno.desc().to_owned()),
+            Err(errno) => SpillFile::Failed(errno.desc().to_owned()),
         };
         self.keep(&self.stdout.kept());
         self.keep(&self.stderr.kept());
     }
 
     fn keep(&mut self, chunk: &[u8]) {
-        let Keep::Open { file, room_bytes } = &mut self.keep else {
+        let SpillFile::Open { file, room_bytes } = &mut self.keep else {
             return;
         };
         let room = usize::try_from(*room_bytes).unwrap_or(usize::MAX);
         let fits = chunk.get(..room).unwrap_or(chunk);
         match file.write_all(fits) {
-            Ok(()) if fits.len() < chunk.len() => self.keep = Keep::Full,
+            Ok(()) if fits.len() < chunk.len() => self.keep = SpillFile::Full,
             Ok(()) => *room_bytes -= u64::try_from(fits.len()).unwrap_or(*room_bytes),
-            Err(error) => self.keep = Keep::Failed(error.to_string()),
+            Err(error) => self.keep = SpillFile::Failed(error.to_string()),
         }
     }
 
@@ -177,7 +179,7 @@ impl Capture {
         self.show_stream("stderr", &self.stderr, text);
     }
 
-    fn show_stream(&self, name: &str, ends: &Ends, text: &mut String) {
+    fn show_stream(&self, name: &str, ends: &HeadAndTail, text: &mut String) {
         if ends.total_bytes == 0 {
             return;
         }
@@ -189,16 +191,18 @@ impl Capture {
         }
     }
 
-    fn show_ends(&self, ends: &Ends, text: &mut String) {
+    fn show_ends(&self, ends: &HeadAndTail, text: &mut String) {
         let left_out_bytes = ends.left_out_bytes();
         if left_out_bytes == 0 {
             text.push_str(&String::from_utf8_lossy(&ends.kept()));
         } else {
             let path = self.path.display();
             let whole = match &self.keep {
-                Keep::Failed(why) => format!("the full output could not be stored: {why}"),
-                Keep::Full => format!("the first {MAX_FILE_BYTES} bytes are in {path}"),
-                Keep::Open { .. } | Keep::NotNeeded => format!("the full output is in {path}"),
+                SpillFile::Failed(why) => format!("the full output could not be stored: {why}"),
+                SpillFile::Full => format!("the first {MAX_FILE_BYTES} bytes are in {path}"),
+                SpillFile::Open { .. } | SpillFile::NotNeeded => {
+                    format!("the full output is in {path}")
+                }
             };
             text.push_str(&String::from_utf8_lossy(&ends.head));
             text.push_str(&format!(

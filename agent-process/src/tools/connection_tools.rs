@@ -11,14 +11,16 @@ use std::sync::Arc;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallPlace, CallTarget};
 use goondan_protocol::ids::{ConnectionName, StepId};
-use goondan_protocol::service::{Action, ActionCall, Plan, PlanError, Request, Service};
+use goondan_protocol::service::{
+    ActionCall, ActionPlan, ActionSpec, ConnectorRequest, PlanError, ServiceSpec,
+};
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
 use super::export::{Export, Output};
 use super::fault::ToolFault;
 use super::invocation::{CallSite, ToolInvocation};
-use crate::outgoing_calls::{Ask, Outgoing};
+use crate::outgoing_calls::{OutboundCall, OutboundCalls};
 use crate::tool_call::{INTERRUPTED_CODE, ToolOutcome};
 
 /// A call's route to its connection.
@@ -81,7 +83,7 @@ impl ConnectionRoute {
     }
 
     /// Client for outgoing calls.
-    pub(crate) fn outgoing(&self) -> &Outgoing {
+    pub(crate) fn outgoing(&self) -> &OutboundCalls {
         &self.site.outgoing
     }
 
@@ -110,11 +112,11 @@ impl ConnectionRoute {
     /// if its outcome is unknown.
     pub(crate) async fn run(
         &self,
-        request: Request,
+        request: ConnectorRequest,
         is_repeatable: bool,
         deadline_ms: u64,
     ) -> Result<Value, ToolFault> {
-        let ask = Ask {
+        let ask = OutboundCall {
             target: CallTarget::Connection {
                 name: self.connection.clone(),
             },
@@ -136,7 +138,11 @@ impl ConnectionRoute {
     }
 
     /// Runs the requests of a plan in sequence and returns their results.
-    async fn run_all(&self, plan: &Plan, is_idempotent: bool) -> Result<Vec<Value>, ToolFault> {
+    async fn run_all(
+        &self,
+        plan: &ActionPlan,
+        is_idempotent: bool,
+    ) -> Result<Vec<Value>, ToolFault> {
         let is_repeatable = is_idempotent || plan.is_repeatable();
         let requests = plan.requests();
         let mut sent = Vec::with_capacity(requests.len());
@@ -202,14 +208,17 @@ pub(crate) fn fault_of(error: CallError) -> ToolFault {
 }
 
 /// Exports of a service's tool: its actions, performed through one of `connections`.
-pub(crate) fn exports(service: &'static Service, connections: &[ConnectionName]) -> Vec<Export> {
+pub(crate) fn exports(
+    service: &'static ServiceSpec,
+    connections: &[ConnectionName],
+) -> Vec<Export> {
     let connections: Arc<[ConnectionName]> = connections.into();
     let actions = service.actions.iter();
     actions.map(|action| export(action, &connections)).collect()
 }
 
 /// With several connections, the export gets an argument that selects one.
-fn export(action: &'static Action, connections: &Arc<[ConnectionName]>) -> Export {
+fn export(action: &'static ActionSpec, connections: &Arc<[ConnectionName]>) -> Export {
     let mut properties = (action.arguments)();
     if let ([_, _, ..], Some(fields)) = (&connections[..], properties.as_object_mut()) {
         let connection = json!({
@@ -242,7 +251,7 @@ fn export(action: &'static Action, connections: &Arc<[ConnectionName]>) -> Expor
 
 /// Performs an action.
 async fn run(
-    action: &Action,
+    action: &ActionSpec,
     call: &ToolInvocation,
     connections: &[ConnectionName],
 ) -> Result<String, ToolFault> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use super::places::Places;
+use super::places::ToolRoots;
 use crate::tool_call::ToolOutcome;
 
 /// One function of a tool.
@@ -24,12 +24,12 @@ pub(crate) struct Export {
     /// The component that limits its output for the model.
     pub(crate) output: Output,
     /// Runs it. The arguments match the schema.
-    pub(crate) run: Run,
+    pub(crate) run: ExportHandler,
 }
 
 /// Runs an export. Dropping the future ends the tool and every process it started.
-pub(crate) type Run =
-    Box<dyn Fn(Arc<Places>, ToolInvocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
+pub(crate) type ExportHandler =
+    Box<dyn Fn(Arc<ToolRoots>, ToolInvocation) -> BoxFuture<'static, ToolOutcome> + Send + Sync>;
 
 /// The component that limits an export's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

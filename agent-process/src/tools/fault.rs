@@ -1,6 +1,6 @@
 //! Tool failures, as shown to the model.
 
-use crate::tool_call::{Misfit, ToolOutcome};
+use crate::tool_call::{CallRejection, ToolOutcome};
 
 /// A tool failure, as shown to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,11 +24,11 @@ impl ToolFault {
     }
 }
 
-impl From<Misfit> for ToolFault {
-    fn from(misfit: Misfit) -> Self {
+impl From<CallRejection> for ToolFault {
+    fn from(misfit: CallRejection) -> Self {
         match misfit {
-            Misfit::NotInCatalog(message) => Self::new("E_TOOL_NOT_IN_CATALOG", message),
-            Misfit::InvalidArgs(message) => Self::new("E_TOOL_INVALID_ARGS", message),
+            CallRejection::NotInCatalog(message) => Self::new("E_TOOL_NOT_IN_CATALOG", message),
+            CallRejection::InvalidArgs(message) => Self::new("E_TOOL_INVALID_ARGS", message),
         }
     }
 }

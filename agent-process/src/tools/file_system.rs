@@ -12,10 +12,10 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::export::{Export, Output, Run, blocking};
+use super::export::{Export, ExportHandler, Output, blocking};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use super::places::Places;
+use super::places::ToolRoots;
 use super::places::{Access, locate};
 use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
 use super::rooted::{fault_of, split};
@@ -114,7 +114,7 @@ fn path_schema() -> Value {
     })
 }
 
-fn on_files(work: fn(&Places, &ToolInvocation) -> Result<String, ToolFault>) -> Run {
+fn on_files(work: fn(&ToolRoots, &ToolInvocation) -> Result<String, ToolFault>) -> ExportHandler {
     Box::new(move |places, call| Box::pin(blocking(move || work(&places, &call))))
 }
 
@@ -127,7 +127,7 @@ struct ReadArgs {
     limit: Option<u64>,
 }
 
-fn read(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
+fn read(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: ReadArgs = call.args()?;
     let (root, path) = locate(places, &args.path, Access::Read)?;
     let file = open_file(root, &path, &args.path)?;
@@ -180,7 +180,7 @@ struct WriteArgs {
     content: String,
 }
 
-fn write(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
+fn write(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: WriteArgs = call.args()?;
     put(places, &args.path, args.content.as_bytes())?;
     Ok(format!(
@@ -200,7 +200,7 @@ struct EditArgs {
     count: Option<usize>,
 }
 
-fn edit(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
+fn edit(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: EditArgs = call.args()?;
     let (root, path) = locate(places, &args.path, Access::Write)?;
     let mut text = String::new();
@@ -264,7 +264,7 @@ struct ListArgs {
     path: Option<String>,
 }
 
-fn list(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
+fn list(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: ListArgs = call.args()?;
     let shown = args.path.as_deref().unwrap_or(".");
     let (root, path) = locate(places, shown, Access::Read)?;
@@ -312,7 +312,7 @@ fn list(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
 }
 
 /// Writes a file atomically: to a draft beside the target first, then renamed over it.
-pub(super) fn put(places: &Places, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
+pub(super) fn put(places: &ToolRoots, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
     if content.len() > MAX_WRITE_BYTES {
         return Err(ToolFault::new(
             "E_TOO_LARGE",

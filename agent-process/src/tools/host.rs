@@ -18,7 +18,7 @@ use futures_util::FutureExt as _;
 use goondan_clock::{Instant, sleep_until};
 use goondan_log::TEXT_BYTES_MAX;
 use goondan_protocol::JsonObject;
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::ids::StepId;
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
 use serde_json::Value;
@@ -31,8 +31,8 @@ use super::pipe::Surroundings;
 use crate::tool_call::{MAX_CALLS_PER_STEP, ToolOutcome};
 pub(crate) use process::HostProgram;
 
-use process::{Happened, Process, happening, log};
-use wire::{Context, FromHost, HostLine, LogLevel, Thrown, ToHost};
+use process::{HostProcessEvent, Process, happening, log};
+use wire::{Context, HandlerError, HostLine, LogLevel, ModuleHostMessage, ModuleHostRequest};
 
 /// The host program of JavaScript and TypeScript modules, as an argument of the runtime.
 pub(super) const JAVASCRIPT_HOST: &str = concat!(
@@ -65,19 +65,19 @@ pub(super) struct ModuleCall {
 
 /// The hosts of one agent process.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts(Mutex<Open>);
+pub(crate) struct Hosts(Mutex<HostWorkers>);
 
 #[derive(Debug, Default)]
-struct Open {
+struct HostWorkers {
     /// The key includes the packages that confine the host: modules of two packages never share
     /// one.
-    by_program: BTreeMap<(Vec<String>, HostProgram), mpsc::Sender<Request>>,
+    by_program: BTreeMap<(Vec<String>, HostProgram), mpsc::Sender<ModuleCallRequest>>,
     /// Dropping the tasks closes the hosts' inputs, which ends the hosts.
     tasks: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Request {
+struct ModuleCallRequest {
     call: ModuleCall,
     invocation: ToolInvocation,
     reply: oneshot::Sender<Result<ToolOutcome, ToolFault>>,
@@ -96,7 +96,7 @@ impl Hosts {
         let lost = || ToolFault::new("E_TOOL_CRASHED", "the host of the module is gone");
         let sender = self.of_program(surroundings, program);
         let (reply, answer) = oneshot::channel();
-        let request = Request {
+        let request = ModuleCallRequest {
             call,
             invocation,
             reply,
@@ -109,7 +109,7 @@ impl Hosts {
         &self,
         surroundings: &Arc<Surroundings>,
         program: HostProgram,
-    ) -> mpsc::Sender<Request> {
+    ) -> mpsc::Sender<ModuleCallRequest> {
         // A poisoned lock is safe to use, because no update here can be left half done.
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while open.tasks.try_join_next().is_some() {}
@@ -139,16 +139,16 @@ impl Hosts {
 /// A call that is open.
 #[derive(Debug)]
 struct OpenCall {
-    request: Request,
+    request: ModuleCallRequest,
     deadline: Instant,
     /// The reason for cancellation, if it was canceled.
-    given_up: Option<GivenUp>,
+    given_up: Option<CallAbandonment>,
     /// Number of questions that its handler has asked other agents.
     asked: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GivenUp {
+enum CallAbandonment {
     TimedOut,
     Dropped,
 }
@@ -167,7 +167,7 @@ struct Host {
 }
 
 impl Host {
-    async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+    async fn run(mut self, mut requests: mpsc::Receiver<ModuleCallRequest>) {
         loop {
             let look_again = self.next_deadline();
             let is_any_open = !self.calls.is_empty();
@@ -194,7 +194,7 @@ impl Host {
     }
 
     /// Sends a call to the process and starts the process if necessary.
-    fn begin(&mut self, request: Request) {
+    fn begin(&mut self, request: ModuleCallRequest) {
         if self.process.is_none()
             && let Err(fault) = self.start()
         {
@@ -205,7 +205,7 @@ impl Host {
         let (id, call, invocation) = (self.last_id, &request.call, &request.invocation);
         let surroundings = &self.surroundings;
         let site = invocation.site.as_ref();
-        let message = ToHost::Call {
+        let message = ModuleHostRequest::Call {
             id,
             tool: &call.tool,
             export: &call.export,
@@ -261,10 +261,10 @@ impl Host {
         Ok(())
     }
 
-    fn take(&mut self, happened: Happened) {
+    fn take(&mut self, happened: HostProcessEvent) {
         match happened {
-            Happened::Wrote => {}
-            Happened::Stdout(chunk) => {
+            HostProcessEvent::Wrote => {}
+            HostProcessEvent::Stdout(chunk) => {
                 let Some(process) = &mut self.process else {
                     return;
                 };
@@ -272,7 +272,7 @@ impl Host {
                     self.hear(&line);
                 }
             }
-            Happened::Stderr(chunk) => {
+            HostProcessEvent::Stderr(chunk) => {
                 let Some(process) = &mut self.process else {
                     return;
                 };
@@ -280,7 +280,7 @@ impl Host {
                     self.log_line(LogLevel::Warn, &line, true);
                 }
             }
-            Happened::Ended(how) => {
+            HostProcessEvent::Ended(how) => {
                 let Some(mut process) = self.process.take() else {
                     return;
                 };
@@ -299,12 +299,12 @@ impl Host {
     /// Handles one line of the host's standard output: a protocol message, or text for the log.
     fn hear(&mut self, line: &HostLine) {
         match serde_json::from_slice(&line.bytes) {
-            Ok(FromHost::Result { id, output }) => {
+            Ok(ModuleHostMessage::Result { id, output }) => {
                 self.finish(id, Ok(returned(output)));
             }
-            Ok(FromHost::Error { id, thrown }) => self.finish(id, Ok(thrown.into())),
-            Ok(FromHost::Ask { id, ask, question }) => self.ask(id, ask, question),
-            Ok(FromHost::Log { level, message, id }) => {
+            Ok(ModuleHostMessage::Error { id, thrown }) => self.finish(id, Ok(thrown.into())),
+            Ok(ModuleHostMessage::Ask { id, ask, question }) => self.ask(id, ask, question),
+            Ok(ModuleHostMessage::Log { level, message, id }) => {
                 let span = id.and_then(|id| self.calls.get(&id));
                 let span = span.map(|open| open.request.invocation.span.clone());
                 let span = span.unwrap_or_else(|| self.latest_span());
@@ -344,13 +344,13 @@ impl Host {
         self.asks.spawn(
             async move {
                 let (site, place) = site?;
-                let question = serde_json::from_value::<Question>(question).ok()?;
+                let question = serde_json::from_value::<AgentQuestion>(question).ok()?;
                 let reached = matches!(
                     question,
-                    Question::Request { .. }
-                        | Question::Send { .. }
-                        | Question::List { .. }
-                        | Question::Catalog {}
+                    AgentQuestion::Request { .. }
+                        | AgentQuestion::Send { .. }
+                        | AgentQuestion::List { .. }
+                        | AgentQuestion::Catalog {}
                 );
                 if !reached || place >= ASKS_MAX {
                     return None;
@@ -375,7 +375,7 @@ impl Host {
     /// Sends the answer to a question to the host.
     fn answer(&mut self, ask: u64, answer: Option<&AgentAnswer>) {
         if let Some(process) = &mut self.process {
-            process.say(&ToHost::Answer { ask, answer });
+            process.say(&ModuleHostRequest::Answer { ask, answer });
         }
     }
 
@@ -387,8 +387,8 @@ impl Host {
         self.crashes = 0;
         self.not_before = None;
         let outcome = match open.given_up {
-            Some(GivenUp::TimedOut) => Err(timed_out(&open, "was stopped")),
-            Some(GivenUp::Dropped) | None => outcome,
+            Some(CallAbandonment::TimedOut) => Err(timed_out(&open, "was stopped")),
+            Some(CallAbandonment::Dropped) | None => outcome,
         };
         drop(open.request.reply.send(outcome));
     }
@@ -413,8 +413,10 @@ impl Host {
         }
         for open in std::mem::take(&mut self.calls).into_values() {
             let fault = match open.given_up {
-                Some(GivenUp::TimedOut) => timed_out(&open, "was ended with its host"),
-                Some(GivenUp::Dropped) | None => ToolFault::new("E_TOOL_CRASHED", message.clone()),
+                Some(CallAbandonment::TimedOut) => timed_out(&open, "was ended with its host"),
+                Some(CallAbandonment::Dropped) | None => {
+                    ToolFault::new("E_TOOL_CRASHED", message.clone())
+                }
             };
             drop(open.request.reply.send(Err(fault)));
         }
@@ -443,7 +445,7 @@ impl Host {
                 self.end("a call did not stop when canceled").await;
                 return;
             }
-            self.give_up(id, GivenUp::TimedOut);
+            self.give_up(id, CallAbandonment::TimedOut);
         }
     }
 
@@ -455,22 +457,22 @@ impl Host {
             .map(|(id, _)| *id)
             .collect();
         for id in dropped {
-            self.give_up(id, GivenUp::Dropped);
+            self.give_up(id, CallAbandonment::Dropped);
         }
     }
 
-    fn give_up(&mut self, id: u64, why: GivenUp) {
+    fn give_up(&mut self, id: u64, why: CallAbandonment) {
         let Some(open) = self.calls.get_mut(&id) else {
             return;
         };
         open.given_up = Some(why);
         open.deadline = Instant::now() + CANCEL_GRACE;
         let reason = match why {
-            GivenUp::TimedOut => "the call took too long",
-            GivenUp::Dropped => "the call was canceled",
+            CallAbandonment::TimedOut => "the call took too long",
+            CallAbandonment::Dropped => "the call was canceled",
         };
         if let Some(process) = &mut self.process {
-            process.say(&ToHost::Cancel { id, reason });
+            process.say(&ModuleHostRequest::Cancel { id, reason });
         }
     }
 
@@ -517,8 +519,8 @@ pub(crate) fn returned(output: Value) -> ToolOutcome {
     })
 }
 
-impl From<Thrown> for ToolOutcome {
-    fn from(thrown: Thrown) -> Self {
+impl From<HandlerError> for ToolOutcome {
+    fn from(thrown: HandlerError) -> Self {
         let code = thrown.code.filter(|code| is_code(code));
         let code = code.as_deref().unwrap_or("E_TOOL_FAILED");
         let mut text = format!("{code}: {}", thrown.message);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::fault::ToolFault;
 use super::origin::Origin;
 use crate::agent_client::AgentClient;
-use crate::outgoing_calls::Outgoing;
+use crate::outgoing_calls::OutboundCalls;
 use crate::tool_call::CallKey;
 
 /// A call to run.
@@ -37,7 +37,7 @@ pub(crate) struct CallSite {
     /// Client for questions to other agents.
     pub(crate) agent_client: AgentClient,
     /// Client for outgoing calls.
-    pub(crate) outgoing: Outgoing,
+    pub(crate) outgoing: OutboundCalls,
     /// Origin of the event that the turn answers.
     pub(crate) origin: Option<Arc<Origin>>,
 }

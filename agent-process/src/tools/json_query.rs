@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use self::evaluate::{MAX_QUERY_CHARS, QueryError};
 
-use super::export::{Export, Output, Run, blocking};
+use super::export::{Export, ExportHandler, Output, blocking};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use super::places::Places;
+use super::places::ToolRoots;
 use super::places::{Access, locate};
 use super::readable_file::{MAX_FILE_BYTES, io_fault, open_file};
 
@@ -73,7 +73,7 @@ pub(crate) fn exports() -> Vec<Export> {
     ]
 }
 
-fn beside(work: fn(&Places, &ToolInvocation) -> Result<String, ToolFault>) -> Run {
+fn beside(work: fn(&ToolRoots, &ToolInvocation) -> Result<String, ToolFault>) -> ExportHandler {
     Box::new(move |places, call| Box::pin(blocking(move || work(&places, &call))))
 }
 
@@ -92,7 +92,7 @@ fn with_deep_stack<T: Send>(
 
 /// Location of the document.
 #[derive(Deserialize)]
-struct Source {
+struct DocumentSource {
     #[serde(default)]
     path: Option<String>,
     #[serde(default)]
@@ -109,7 +109,7 @@ struct PointerArgs {
     pointer: String,
 }
 
-fn query(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
+fn query(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: QueryArgs = call.args()?;
     let document = document(places, call)?;
     let invalid =
@@ -124,7 +124,7 @@ fn query(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
     }
 }
 
-fn pointer(places: &Places, call: &ToolInvocation) -> Result<String, ToolFault> {
+fn pointer(places: &ToolRoots, call: &ToolInvocation) -> Result<String, ToolFault> {
     let args: PointerArgs = call.args()?;
     let document = document(places, call)?;
     match document.pointer(&args.pointer) {
@@ -174,8 +174,8 @@ fn why_nothing(document: &Value, pointer: &str) -> String {
     format!("not found; `{reached}` is {there}")
 }
 
-fn document(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
-    let source: Source = call.args()?;
+fn document(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
+    let source: DocumentSource = call.args()?;
     let (text, name) = match (source.json, source.path) {
         (Some(text), _) => (text, "`json`".to_owned()),
         (None, path) => {

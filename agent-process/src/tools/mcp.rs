@@ -13,7 +13,7 @@ use goondan_protocol::call::{CallPlace, CallTarget};
 use goondan_protocol::definition::{CatalogEntry, ToolDefinition, ToolExport};
 use goondan_protocol::ids::{ConnectionName, ResourceName};
 use goondan_protocol::message::tool_full_name;
-use goondan_protocol::service::{Mcp, McpResult, McpTool, McpTools, Request};
+use goondan_protocol::service::{ConnectorRequest, Mcp, McpResult, McpTool, McpTools};
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
@@ -21,8 +21,8 @@ use super::connection_tools::{ConnectionRoute, fault_of};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use super::schema::ArgumentSchema;
-use crate::outgoing_calls::{Ask, Outgoing};
-use crate::tool_call::{Misfit, ToolOutcome};
+use crate::outgoing_calls::{OutboundCall, OutboundCalls};
+use crate::tool_call::{CallRejection, ToolOutcome};
 
 /// Time limit for a server's list within a step, in milliseconds. It includes the start of the
 /// server.
@@ -33,35 +33,35 @@ const CALL_DEADLINE_MS: u64 = 600_000;
 
 /// A server, reached through one connection.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct McpServerHandle {
     /// First half of the full names.
     tool: ResourceName,
     connection: ConnectionName,
     /// Exports to offer, with their settings; empty offers all unchanged.
     chosen: Vec<ToolExport>,
     pub(super) error_limit_chars: usize,
-    listed: Mutex<Option<Arc<Listed>>>,
+    listed: Mutex<Option<Arc<ToolListing>>>,
 }
 
 /// The server's tools at the last listing.
 #[derive(Debug, Default)]
-struct Listed {
+struct ToolListing {
     digest: String,
     /// By full name.
-    tools: BTreeMap<String, Offered>,
+    tools: BTreeMap<String, ListedTool>,
     /// In the order of the server.
     entries: Vec<CatalogEntry>,
 }
 
 #[derive(Debug)]
-struct Offered {
+struct ListedTool {
     /// The tool's name at the server.
     name: String,
     parameters: Value,
     schema: OnceLock<Result<ArgumentSchema, String>>,
 }
 
-impl Server {
+impl McpServerHandle {
     /// The servers of a tool: one for each of its connections.
     pub(super) fn all_of(definition: &ToolDefinition) -> impl Iterator<Item = Self> {
         definition.connections.iter().map(|connection| Self {
@@ -84,7 +84,7 @@ impl Server {
         self.connection.as_str()
     }
 
-    fn listed(&self) -> Option<Arc<Listed>> {
+    fn listed(&self) -> Option<Arc<ToolListing>> {
         let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.clone()
     }
@@ -114,7 +114,7 @@ impl Server {
 
     /// Checks a call against the server's list. If the server has not been listed yet, the call is
     /// checked when it runs.
-    pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), Misfit> {
+    pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), CallRejection> {
         let Some(listed) = self.listed() else {
             return Ok(());
         };
@@ -136,18 +136,18 @@ impl Server {
                     Ok(schema) => schema.check(input),
                     Err(_) => Ok(()),
                 };
-                checked.map_err(|faults| Misfit::InvalidArgs(format!("{name}: {faults}")))
+                checked.map_err(|faults| CallRejection::InvalidArgs(format!("{name}: {faults}")))
             }
         }
     }
 
-    fn not_there(&self, name: &str, listed: &Listed) -> Misfit {
+    fn not_there(&self, name: &str, listed: &ToolListing) -> CallRejection {
         let names: Vec<_> = listed
             .tools
             .keys()
             .map(|name| format!("`{name}`"))
             .collect();
-        Misfit::NotInCatalog(format!(
+        CallRejection::NotInCatalog(format!(
             "`{name}` is not a tool of the MCP server of connection `{}`; it has {}",
             self.connection,
             if names.is_empty() {
@@ -161,7 +161,7 @@ impl Server {
     /// Requests the server's list. If the server does not answer, the previous list stays.
     pub(crate) async fn refresh(
         &self,
-        outgoing: &Outgoing,
+        outgoing: &OutboundCalls,
         place: CallPlace,
         trace: Option<TraceContext>,
     ) -> Result<(), ToolFault> {
@@ -169,8 +169,8 @@ impl Server {
         let unusable = |error: serde_json::Error| {
             ToolFault::new("E_TOOL_FAILED", format!("failed to use its list: {error}"))
         };
-        let Request { method, params } = Request::of(&Mcp::Tools { known })?;
-        let ask = Ask {
+        let ConnectorRequest { method, params } = ConnectorRequest::of(&Mcp::Tools { known })?;
+        let ask = OutboundCall {
             target: CallTarget::Connection {
                 name: self.connection.clone(),
             },
@@ -191,10 +191,10 @@ impl Server {
         Ok(())
     }
 
-    fn offer(&self, digest: String, tools: Vec<McpTool>) -> Listed {
-        let mut listed = Listed {
+    fn offer(&self, digest: String, tools: Vec<McpTool>) -> ToolListing {
+        let mut listed = ToolListing {
             digest,
-            ..Listed::default()
+            ..ToolListing::default()
         };
         for tool in tools {
             let export = self.chosen.iter().find(|export| export.name == tool.name);
@@ -219,7 +219,7 @@ impl Server {
                 description: said.unwrap_or(tool.description),
                 parameters: tool.parameters.clone(),
             });
-            let offered = Offered {
+            let offered = ListedTool {
                 name: tool.name,
                 parameters: tool.parameters,
                 schema: OnceLock::new(),
@@ -263,7 +263,7 @@ impl Server {
             name: offered.name.clone(),
             arguments,
         };
-        let request = Request::of(&action)?;
+        let request = ConnectorRequest::of(&action)?;
         let is_repeatable = self.is_idempotent(name);
         let answer = route.run(request, is_repeatable, CALL_DEADLINE_MS).await?;
         serde_json::from_value(answer).map_err(|error| {
@@ -289,14 +289,14 @@ mod tests {
 
     use super::*;
 
-    fn server(chosen: &[&str]) -> Server {
+    fn server(chosen: &[&str]) -> McpServerHandle {
         let export = |name: &&str| ToolExport {
             name: (*name).to_owned(),
             description: Some("said by the project".to_owned()),
             parameters: None,
             idempotent: Some(true),
         };
-        Server {
+        McpServerHandle {
             tool: "notes".parse().unwrap(),
             connection: "notes".parse().unwrap(),
             chosen: chosen.iter().map(export).collect(),
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    fn listed(server: &Server, names: &[&str]) {
+    fn listed(server: &McpServerHandle, names: &[&str]) {
         let tool = |name: &&str| McpTool {
             name: (*name).to_owned(),
             description: "said by the server".to_owned(),

@@ -12,7 +12,7 @@ use super::fault::ToolFault;
 use super::host::{JAVASCRIPT_HOST, ModuleCall};
 use super::invocation::ToolInvocation;
 use super::pipe::explained;
-use super::places::Places;
+use super::places::ToolRoots;
 use crate::tool_call::ToolOutcome;
 
 /// Exports of a module, as listed in its definition. `entry` is the module's path as written,
@@ -61,7 +61,7 @@ pub(super) fn exports(
 }
 
 async fn run(
-    places: &Places,
+    places: &ToolRoots,
     entry: &Path,
     limits: ProcessLimits,
     call: ModuleCall,

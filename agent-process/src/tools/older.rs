@@ -29,7 +29,7 @@ use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::export::{Export, Output, Run, blocking};
+use super::export::{Export, ExportHandler, Output, blocking};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use crate::tool_call::ToolOutcome;
@@ -66,7 +66,7 @@ pub(super) fn exports(
 }
 
 /// Description of an export and its arguments by name.
-struct Told {
+struct ExportSpec {
     name: &'static str,
     description: &'static str,
     properties: Value,
@@ -75,8 +75,8 @@ struct Told {
 }
 
 /// Unknown arguments are ignored, as in 0.0.3.
-fn export(told: Told, run: Run) -> Export {
-    let Told {
+fn export(told: ExportSpec, run: ExportHandler) -> Export {
+    let ExportSpec {
         name,
         description,
         properties,
@@ -96,8 +96,8 @@ fn export(told: Told, run: Run) -> Export {
 }
 
 /// Creates an export that only computes.
-fn pure(told: Told, work: fn(&ToolInvocation) -> Result<Value, ToolFault>) -> Export {
-    let run: Run = Box::new(move |_, call| {
+fn pure(told: ExportSpec, work: fn(&ToolInvocation) -> Result<Value, ToolFault>) -> Export {
+    let run: ExportHandler = Box::new(move |_, call| {
         Box::pin(blocking(move || {
             work(&call).map(|result| result.to_string())
         }))
@@ -127,7 +127,7 @@ fn invalid(message: impl Into<String>) -> ToolFault {
 }
 
 fn wait() -> Export {
-    let told = Told {
+    let told = ExportSpec {
         name: "seconds",
         description: "Waits for a number of seconds.",
         properties: json!({"seconds": {"type": "number", "minimum": 0, "maximum": WAIT_SECONDS_MAX}}),

@@ -125,7 +125,7 @@ pub(crate) fn all_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Pid> {
 
 /// A snapshot of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ProcessSample {
     pub(crate) pid: Pid,
     pub(crate) parent: Pid,
     /// Its state from `/proc/<pid>/stat`.
@@ -134,7 +134,7 @@ pub(crate) struct Seen {
     pub(crate) cpu_ticks: u64,
 }
 
-impl Seen {
+impl ProcessSample {
     /// True if it is stopped or has ended.
     pub(crate) fn is_still(&self) -> bool {
         matches!(self.state, 'T' | 't' | 'Z' | 'X')
@@ -159,10 +159,10 @@ impl Seen {
 /// Snapshots of the descendants of a process except those in `spared` and their descendants;
 /// parents come before their children.
 #[cfg(target_os = "linux")]
-pub(crate) fn look_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Seen> {
+pub(crate) fn look_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<ProcessSample> {
     use std::collections::BTreeMap;
 
-    let mut children = BTreeMap::<i32, Vec<Seen>>::new();
+    let mut children = BTreeMap::<i32, Vec<ProcessSample>>::new();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name();
@@ -191,7 +191,7 @@ pub(crate) fn look_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Seen> {
 
 /// On other systems, the process groups of the commands must suffice.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn look_beneath(_ancestor: Pid, _spared: &[Pid]) -> Vec<Seen> {
+pub(crate) fn look_beneath(_ancestor: Pid, _spared: &[Pid]) -> Vec<ProcessSample> {
     Vec::new()
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn start_time_of(pid: Pid) -> Option<u64> {
 /// Parses `/proc/<pid>/stat`. The fields follow the program's name, which is in parentheses and can
 /// contain any character.
 #[cfg(target_os = "linux")]
-fn read_stat(pid: Pid, stat: &str) -> Option<Seen> {
+fn read_stat(pid: Pid, stat: &str) -> Option<ProcessSample> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -214,7 +214,7 @@ fn read_stat(pid: Pid, stat: &str) -> Option<Seen> {
     // User and kernel time of the process, then of the children it has waited for.
     let times = fields.skip(9).take(4);
     let cpu_ticks = times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    Some(Seen {
+    Some(ProcessSample {
         pid,
         parent,
         state,

@@ -6,12 +6,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use goondan_confinement::{Allowed, Denials, denial_of_packages};
+use goondan_confinement::{Denials, ProgramRights, denial_of_packages};
 use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::AssignedTask;
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
@@ -65,7 +65,7 @@ pub(crate) struct Surroundings {
     /// Task of the agent, if it works for one, with the secrets provided for it.
     pub(crate) task: Option<AssignedTask>,
     /// Access that confinement permits.
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: ProgramRights,
     /// Directory of the run's sandboxes, which a coordinator's programs may read once it exists.
     pub(crate) run: Option<PathBuf>,
     /// The packages whose modules they are; none for what is the project's own.
@@ -76,7 +76,7 @@ pub(crate) struct Surroundings {
 
 impl Surroundings {
     /// Access of a program that is started now.
-    fn allowed_now(&self) -> Cow<'_, Allowed> {
+    fn allowed_now(&self) -> Cow<'_, ProgramRights> {
         let policy = &self.allowed.policy;
         let is_confined = policy.require != Level::Off;
         let run = self.run.as_ref().filter(|run| is_confined && run.is_dir());
@@ -100,7 +100,7 @@ pub(crate) fn supervisor_in(surroundings: &Surroundings) -> Command {
 /// can write to the work directory. A host therefore starts in another directory, has its own
 /// `HOME`, and keeps no cache.
 pub(crate) fn host_supervisor(surroundings: &Surroundings) -> Command {
-    let mut supervisor = supervisor_at(surroundings, working_directory(Purpose::Module));
+    let mut supervisor = supervisor_at(surroundings, working_directory(ProcessPurpose::Module));
     supervisor.envs(HOST_ENVIRONMENT);
     if let Some(home) = host_home(surroundings.allowed.policy.require) {
         supervisor.env("HOME", home);
@@ -138,7 +138,11 @@ fn supervisor_at(surroundings: &Surroundings, cwd: &Path) -> Command {
 
 /// Creates a tool supervisor with the inherited environment, without goondan's own variables. `cwd`
 /// is a result of [`working_directory`](goondan_protocol::working_directory::working_directory).
-pub(crate) fn confined_supervisor(supervisor: &Path, cwd: &Path, allowed: &Allowed) -> Command {
+pub(crate) fn confined_supervisor(
+    supervisor: &Path,
+    cwd: &Path,
+    allowed: &ProgramRights,
+) -> Command {
     let mut supervisor = Command::new(supervisor);
     supervisor
         .current_dir(cwd)

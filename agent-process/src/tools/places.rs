@@ -20,7 +20,7 @@ const PROJECT_ROOT_VAR: &str = "$GOONDAN_PROJECT_ROOT";
 
 /// Directories and processes that an agent's tools use.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ToolRoots {
     /// Directory in which tools run and write.
     pub(crate) work: Arc<Root>,
     /// The project, which tools may read.
@@ -64,7 +64,7 @@ impl LaterRoot {
     }
 }
 
-impl Places {
+impl ToolRoots {
     /// Environment of a module, by its path.
     pub(crate) fn surroundings_of(&self, module: &Path) -> &Arc<Surroundings> {
         let mut of_packages = self.of_packages.iter();
@@ -82,7 +82,7 @@ pub(crate) enum Access {
     Write,
 }
 
-fn beside<'a, 'p>(places: &'a Places, full: &'p Path) -> Option<(&'a Root, &'p Path, Access)> {
+fn beside<'a, 'p>(places: &'a ToolRoots, full: &'p Path) -> Option<(&'a Root, &'p Path, Access)> {
     let mut beside = places.beside.iter();
     let found = beside.find_map(|(root, access)| Some((root, root.beneath(full)?, *access)));
     found.or_else(|| {
@@ -97,7 +97,7 @@ fn beside<'a, 'p>(places: &'a Places, full: &'p Path) -> Option<(&'a Root, &'p P
 ///
 /// [`ToolFault`] if the path is beneath no root that allows the access.
 pub(crate) fn locate<'a>(
-    places: &'a Places,
+    places: &'a ToolRoots,
     path: &str,
     access: Access,
 ) -> Result<(&'a Root, PathBuf), ToolFault> {

@@ -2,10 +2,10 @@
 //!
 //! Only a person can apply a proposal.
 
-use goondan_protocol::agents::{AgentAnswer, AgentProposal, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentProposal, AgentQuestion};
 use goondan_protocol::handoff::{
-    ChangedFile, HANDOFF_TEXT_BYTES_MAX, Handoff, HandoffField, HandoffPath, HandoffProblem, Line,
-    List, Paragraph,
+    ChangedFile, HANDOFF_TEXT_BYTES_MAX, Handoff, HandoffField, HandoffPath, HandoffProblem, List,
+    Paragraph, TextLine,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ pub(crate) fn exports() -> Vec<Export> {
                 }),
                 &[],
                 |call| {
-                    Ok(Question::ShowProposal {
+                    Ok(AgentQuestion::ShowProposal {
                         agent: agent_of(call)?,
                     })
                 },
@@ -95,19 +95,19 @@ struct SubmitArgs {
 }
 
 impl SubmitArgs {
-    fn question(&self) -> Question {
-        Question::SubmitProposal {
+    fn question(&self) -> AgentQuestion {
+        AgentQuestion::SubmitProposal {
             summary: self.summary.clone(),
             test_log: self.test_log.clone(),
         }
     }
 
     /// The parts of the handoff that the agent supplies.
-    fn said(&self) -> Result<Said, ToolFault> {
+    fn said(&self) -> Result<ProposalText, ToolFault> {
         let lines = |field, lines: &[String]| {
             let lines = lines
                 .iter()
-                .map(|line| Line::new(line))
+                .map(|line| TextLine::new(line))
                 .collect::<Result<_, _>>();
             lines
                 .and_then(List::new)
@@ -115,7 +115,7 @@ impl SubmitArgs {
         };
         let paragraph =
             |field, text: &str| Paragraph::new(text).map_err(|problem| misfit(field, &problem));
-        Ok(Said {
+        Ok(ProposalText {
             context: paragraph(HandoffField::Context, &self.context)?,
             goal: paragraph(HandoffField::Goal, &self.goal)?,
             dod: paragraph(HandoffField::Dod, &self.dod)?,
@@ -136,12 +136,12 @@ fn misfit(field: HandoffField, problem: &HandoffProblem) -> ToolFault {
     )
 }
 
-struct Said {
+struct ProposalText {
     context: Paragraph,
     goal: Paragraph,
     dod: Paragraph,
-    tests: List<Line>,
-    next: List<Line>,
+    tests: List<TextLine>,
+    next: List<TextLine>,
 }
 
 async fn submit(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
@@ -163,7 +163,7 @@ async fn submit(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
     }
 }
 
-fn handoff_of(said: Said, proposal: &AgentProposal) -> Result<Handoff, ToolFault> {
+fn handoff_of(said: ProposalText, proposal: &AgentProposal) -> Result<Handoff, ToolFault> {
     let path = |field, path: std::path::PathBuf| {
         HandoffPath::new(&path.display().to_string()).map_err(|problem| misfit(field, &problem))
     };
@@ -206,7 +206,7 @@ async fn status(call: &ToolInvocation) -> Result<ToolOutcome, ToolFault> {
         }
     };
     let agent = agent_of(call)?;
-    let answer = answer_to(call, Question::ShowProposal { agent }).await?;
+    let answer = answer_to(call, AgentQuestion::ShowProposal { agent }).await?;
     let compared = match (&handoff, &answer) {
         (Some(handoff), AgentAnswer::Proposal { proposal }) => Some(compared(handoff, proposal)),
         _ => None,

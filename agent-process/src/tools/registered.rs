@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use super::schema::ArgumentSchema;
-use crate::tool_call::{Misfit, ToolOutcome};
+use crate::tool_call::{CallRejection, ToolOutcome};
 
 /// Maximum number of tools that an agent's extensions register.
 const MAX_REGISTERED_TOOLS: usize = 256;
@@ -50,14 +50,14 @@ pub(crate) struct RegisteredTools {
     /// Names of the agent's other tools.
     taken: BTreeSet<String>,
     /// `None` until the extensions have registered.
-    offered: Mutex<Option<Arc<[Offered]>>>,
+    offered: Mutex<Option<Arc<[ExtensionTool]>>>,
     calls: mpsc::UnboundedSender<HostedCall>,
     /// Receiver of calls, until the extension host takes it.
     receiver: Mutex<Option<mpsc::UnboundedReceiver<HostedCall>>>,
 }
 
 #[derive(Debug)]
-struct Offered {
+struct ExtensionTool {
     extension: ExtensionName,
     entry: CatalogEntry,
     schema: OnceLock<Result<ArgumentSchema, String>>,
@@ -82,7 +82,7 @@ impl RegisteredTools {
         receiver.take()
     }
 
-    fn offered(&self) -> Option<Arc<[Offered]>> {
+    fn offered(&self) -> Option<Arc<[ExtensionTool]>> {
         let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         offered.clone()
     }
@@ -94,7 +94,7 @@ impl RegisteredTools {
     /// The extension that registers a tool that cannot be offered, and the reason.
     pub(crate) fn offer(&self, tools: Vec<RegisteredTool>) -> Result<(), (ExtensionName, String)> {
         let too_many = tools.len() > MAX_REGISTERED_TOOLS;
-        let mut offered: Vec<Offered> = Vec::with_capacity(tools.len());
+        let mut offered: Vec<ExtensionTool> = Vec::with_capacity(tools.len());
         for tool in tools {
             let RegisteredTool {
                 extension,
@@ -123,7 +123,7 @@ impl RegisteredTools {
                 description,
                 parameters,
             };
-            offered.push(Offered {
+            offered.push(ExtensionTool {
                 extension,
                 entry,
                 schema: OnceLock::new(),
@@ -149,7 +149,7 @@ impl RegisteredTools {
     }
 
     /// Checks a call against the registered tools.
-    pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), Misfit> {
+    pub(super) fn check(&self, name: &str, input: &Value) -> Result<(), CallRejection> {
         let offered = self.offered();
         let mut offered = offered.iter().flat_map(|offered| offered.iter());
         let Some(tool) = offered.find(|it| it.entry.name.as_str() == name) else {
@@ -162,7 +162,7 @@ impl RegisteredTools {
             Ok(schema) => schema.check(input),
             Err(reason) => Err(format!("its schema is invalid: {reason}")),
         };
-        checked.map_err(|faults| Misfit::InvalidArgs(format!("{name}: {faults}")))
+        checked.map_err(|faults| CallRejection::InvalidArgs(format!("{name}: {faults}")))
     }
 
     /// Runs a call in the module that registered the tool.

@@ -9,7 +9,7 @@ use goondan_clock::timeout;
 use goondan_confinement::find_program;
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::process_limits::ProcessLimits;
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use nix::unistd::{AccessFlags, access};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
@@ -124,7 +124,7 @@ fn no_runtime(entry: &Path, why: NoRuntime) -> ToolFault {
 async fn node_version(program: &Path) -> Option<NodeVersion> {
     let asked = Command::new(program)
         .arg("--version")
-        .current_dir(working_directory(Purpose::Own))
+        .current_dir(working_directory(ProcessPurpose::Own))
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();

@@ -2,7 +2,7 @@
 //!
 //! The orchestrator creates them and checks permissions. This tool only sends the requests.
 
-use goondan_protocol::agents::Question;
+use goondan_protocol::agents::AgentQuestion;
 use goondan_protocol::ids::AgentName;
 use serde::Deserialize;
 use serde_json::json;
@@ -43,7 +43,7 @@ pub(crate) fn exports() -> Vec<Export> {
             }),
             &[],
             |call| {
-                Ok(Question::ShowSandbox {
+                Ok(AgentQuestion::ShowSandbox {
                     agent: agent_of(call)?,
                 })
             },
@@ -51,7 +51,7 @@ pub(crate) fn exports() -> Vec<Export> {
     ]
 }
 
-fn prepare(call: &ToolInvocation) -> Result<Question, ToolFault> {
+fn prepare(call: &ToolInvocation) -> Result<AgentQuestion, ToolFault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct PrepareArgs {
@@ -61,7 +61,7 @@ fn prepare(call: &ToolInvocation) -> Result<Question, ToolFault> {
         may_create: Vec<String>,
     }
     let args: PrepareArgs = call.args()?;
-    Ok(Question::PrepareSandbox {
+    Ok(AgentQuestion::PrepareSandbox {
         agent: name_of(&args.agent)?,
         files: args.files,
         may_create: args.may_create,

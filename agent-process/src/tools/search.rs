@@ -20,10 +20,10 @@ use regex_lite::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::export::{Export, Output, Run, blocking};
+use super::export::{Export, ExportHandler, Output, blocking};
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
-use super::places::Places;
+use super::places::ToolRoots;
 use super::places::{Access, locate};
 use super::readable_file::{MAX_FILE_BYTES, io_fault, not_text, open_file};
 use super::rooted::{Root, fault_of};
@@ -108,19 +108,19 @@ pub(crate) fn exports() -> Vec<Export> {
 }
 
 /// Notifies a search on drop that its call was canceled.
-struct GivenUp(Arc<AtomicBool>);
+struct CancelFlagGuard(Arc<AtomicBool>);
 
-impl Drop for GivenUp {
+impl Drop for CancelFlagGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-type Search = fn(&Places, &ToolInvocation, Bounds) -> Result<String, ToolFault>;
+type Search = fn(&ToolRoots, &ToolInvocation, Bounds) -> Result<String, ToolFault>;
 
-fn searching(search: Search) -> Run {
+fn searching(search: Search) -> ExportHandler {
     Box::new(move |places, call| {
-        let guard = GivenUp(Arc::new(AtomicBool::new(false)));
+        let guard = CancelFlagGuard(Arc::new(AtomicBool::new(false)));
         let bounds = Bounds::new(Arc::clone(&guard.0));
         Box::pin(async move {
             let outcome = blocking(move || search(&places, &call, bounds)).await;
@@ -274,7 +274,11 @@ struct GlobArgs {
     path: Option<String>,
 }
 
-fn glob(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<String, ToolFault> {
+fn glob(
+    places: &ToolRoots,
+    call: &ToolInvocation,
+    mut bounds: Bounds,
+) -> Result<String, ToolFault> {
     let args: GlobArgs = call.args()?;
     let pattern = matcher(&args.pattern)?;
     let shown = args.path.as_deref().unwrap_or(".");
@@ -354,7 +358,11 @@ impl Include {
     }
 }
 
-fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<String, ToolFault> {
+fn grep(
+    places: &ToolRoots,
+    call: &ToolInvocation,
+    mut bounds: Bounds,
+) -> Result<String, ToolFault> {
     let args: GrepArgs = call.args()?;
     let pattern = RegexBuilder::new(&args.pattern)
         .case_insensitive(args.ignore_case)
@@ -365,7 +373,7 @@ fn grep(places: &Places, call: &ToolInvocation, mut bounds: Bounds) -> Result<St
     let include = args.include.as_deref().map(Include::new).transpose()?;
     let shown = args.path.as_deref().unwrap_or(".");
     let (root, start) = locate(places, shown, Access::Read)?;
-    let mut found = Found {
+    let mut found = GrepResults {
         pattern,
         context: args.context,
         lines_left: args.limit.unwrap_or(DEFAULT_GREP_LINES),
@@ -435,7 +443,7 @@ fn text_of(root: &Root, path: &Path, shown: &str) -> Result<Option<String>, Tool
 }
 
 /// Results of a `grep`.
-struct Found {
+struct GrepResults {
     pattern: Regex,
     context: usize,
     lines_left: usize,
@@ -443,7 +451,7 @@ struct Found {
     unreadable: usize,
 }
 
-impl Found {
+impl GrepResults {
     fn search(&mut self, name: &str, text: &str, bounds: &mut Bounds) {
         let lines: Vec<&str> = text.lines().collect();
         let mut shown_to = 0;

@@ -3,7 +3,7 @@
 //! The orchestrator performs it after the running turn; this tool only sends the request. A request
 //! repeated after a crash causes a single restart.
 
-use goondan_protocol::agents::Question;
+use goondan_protocol::agents::AgentQuestion;
 use goondan_protocol::limits::MAX_RESTART_REASON_CHARS;
 use serde::Deserialize;
 use serde_json::json;
@@ -29,11 +29,11 @@ pub(crate) fn exports() -> Vec<Export> {
     )]
 }
 
-fn request(call: &ToolInvocation) -> Result<Question, ToolFault> {
+fn request(call: &ToolInvocation) -> Result<AgentQuestion, ToolFault> {
     #[derive(Deserialize)]
     struct RequestArgs {
         reason: String,
     }
     let RequestArgs { reason } = call.args()?;
-    Ok(Question::Restart { reason })
+    Ok(AgentQuestion::Restart { reason })
 }

@@ -40,18 +40,18 @@ const SILENCE: Duration = Duration::from_millis(5);
 
 /// The sessions of one agent process, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<Open>);
+pub(crate) struct Sessions(Mutex<ShellWorkers>);
 
 #[derive(Debug, Default)]
-struct Open {
-    by_name: BTreeMap<String, mpsc::Sender<Request>>,
+struct ShellWorkers {
+    by_name: BTreeMap<String, mpsc::Sender<ShellRequest>>,
     /// Dropping the tasks closes the shells' sockets, which ends the shells.
     tasks: JoinSet<()>,
 }
 
 /// A command for a session.
 #[derive(Debug)]
-struct Request {
+struct ShellRequest {
     command: String,
     timeout_ms: u64,
     call_id: String,
@@ -78,7 +78,7 @@ impl Sessions {
         }
         let (sender, is_new) = self.of_name(work, surroundings, name)?;
         let (reply, answer) = oneshot::channel();
-        let request = Request {
+        let request = ShellRequest {
             command,
             timeout_ms,
             call_id: call.call_id.clone(),
@@ -109,7 +109,7 @@ impl Sessions {
         work: &Arc<Root>,
         surroundings: &Surroundings,
         name: &str,
-    ) -> Result<(mpsc::Sender<Request>, bool), ToolFault> {
+    ) -> Result<(mpsc::Sender<ShellRequest>, bool), ToolFault> {
         // A poisoned lock is safe to use, because no update here can be left half done.
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while open.tasks.try_join_next().is_some() {}
@@ -128,7 +128,7 @@ impl Sessions {
                 ),
             ));
         }
-        let session = Session::start(work, surroundings, name).map_err(|error| {
+        let session = ShellSession::start(work, surroundings, name).map_err(|error| {
             ToolFault::new(
                 "E_TOOL_FAILED",
                 format!("the session `{name}` could not be started: {error}"),
@@ -142,7 +142,7 @@ impl Sessions {
 }
 
 /// The end of a request's command.
-enum End {
+enum CommandEnd {
     /// With an exit code.
     Code(String),
     /// With the shell.
@@ -150,7 +150,7 @@ enum End {
 }
 
 /// One shell.
-struct Session {
+struct ShellSession {
     name: String,
     supervisor: Child,
     _resident: Resident,
@@ -164,7 +164,7 @@ struct Session {
     between: Capture,
 }
 
-impl Session {
+impl ShellSession {
     fn start(work: &Arc<Root>, surroundings: &Surroundings, name: &str) -> std::io::Result<Self> {
         let (own_end, its_end) = std::os::unix::net::UnixStream::pair()?;
         own_end.set_nonblocking(true)?;
@@ -185,7 +185,7 @@ impl Session {
         })
     }
 
-    async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+    async fn run(mut self, mut requests: mpsc::Receiver<ShellRequest>) {
         loop {
             tokio::select! {
                 request = requests.recv() => {
@@ -206,7 +206,7 @@ impl Session {
     }
 
     /// Runs one command. Returns false if the session ended with it.
-    async fn serve(&mut self, mut request: Request) -> bool {
+    async fn serve(&mut self, mut request: ShellRequest) -> bool {
         if request.reply.is_closed() {
             return true;
         }
@@ -227,7 +227,7 @@ impl Session {
                     capture.push(&self.work, Stream::Stderr, &chunk);
                 }
                 code = next_record(&mut self.socket, &mut self.record) => {
-                    break code.map_or(End::ShellEnded, End::Code);
+                    break code.map_or(CommandEnd::ShellEnded, CommandEnd::Code);
                 }
                 () = request.reply.closed(), if !is_given_up && !is_over_time => {
                     is_given_up = true;
@@ -236,7 +236,7 @@ impl Session {
                 }
                 () = sleep_until(deadline) => {
                     if is_over_time || is_given_up {
-                        break End::ShellEnded;
+                        break CommandEnd::ShellEnded;
                     }
                     is_over_time = true;
                     self.interrupt();
@@ -244,14 +244,14 @@ impl Session {
                 }
             }
         };
-        let goes_on = matches!(end, End::Code(_));
+        let goes_on = matches!(end, CommandEnd::Code(_));
         if !goes_on {
             self.end().await;
         }
         self.read_the_rest(&mut capture).await;
         let exit_code = match end {
-            End::Code(code) => code,
-            End::ShellEnded => self.exit_code().await,
+            CommandEnd::Code(code) => code,
+            CommandEnd::ShellEnded => self.exit_code().await,
         };
         let answer = self.answer(&request, is_over_time, goes_on, &exit_code, &capture);
         // A canceled call has no receiver.
@@ -261,7 +261,7 @@ impl Session {
 
     fn answer(
         &mut self,
-        request: &Request,
+        request: &ShellRequest,
         is_over_time: bool,
         goes_on: bool,
         exit_code: &str,
@@ -275,7 +275,7 @@ impl Session {
 
     fn outcome(
         &mut self,
-        request: &Request,
+        request: &ShellRequest,
         is_over_time: bool,
         goes_on: bool,
         exit_code: &str,

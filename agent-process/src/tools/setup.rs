@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use goondan_confinement::{Allowed, Ground};
+use goondan_confinement::{ProgramContext, ProgramRights};
 use goondan_protocol::definition::{AgentAssignment, ModuleSandbox};
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 
 use super::host::Hosts;
 use super::pipe::Surroundings;
-use super::places::{Access, LaterRoot, Places};
+use super::places::{Access, LaterRoot, ToolRoots};
 use super::residents::Residents;
 use super::rooted::Root;
 use super::runtimes::Runtimes;
@@ -38,7 +38,7 @@ pub struct NoDirectory {
 const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
 /// Access of the agent's programs.
-fn allowed_to(assignment: &AgentAssignment) -> Allowed {
+fn allowed_to(assignment: &AgentAssignment) -> ProgramRights {
     let egress = assignment.egress_socket.as_deref();
     allowed_by(&assignment.agent.sandbox, egress, assignment)
 }
@@ -61,13 +61,13 @@ fn allowed_by(
     policy: &SandboxPolicy,
     egress: Option<&Path>,
     assignment: &AgentAssignment,
-) -> Allowed {
+) -> ProgramRights {
     let sandbox = WorkerSandbox::of(assignment);
     let work_dir = sandbox
         .as_ref()
         .map_or(&*assignment.work_dir, WorkerSandbox::work);
     let temporary = work_dir.join(TEMPORARY_DIRECTORY);
-    let ground = Ground {
+    let ground = ProgramContext {
         project: &assignment.project_root,
         work_dir: Some(work_dir),
         temporary: Some(&temporary),
@@ -76,7 +76,7 @@ fn allowed_by(
     let asked = sandbox
         .as_ref()
         .map_or(policy.clone(), |it| it.beside(policy));
-    let mut allowed = Allowed::of(&asked, &ground);
+    let mut allowed = ProgramRights::of(&asked, &ground);
     if assignment.task.is_some() {
         keep_directories(&mut allowed, work_dir);
     }
@@ -100,13 +100,13 @@ pub(crate) fn runs_of(assignment: &AgentAssignment) -> Option<&Path> {
 }
 
 /// What its tools are started for.
-fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> Purpose<'a> {
+fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> ProcessPurpose<'a> {
     match &assignment.task {
-        Some(_) => Purpose::Task {
+        Some(_) => ProcessPurpose::Task {
             work_area: work_dir,
             copy: None,
         },
-        None => Purpose::Agent {
+        None => ProcessPurpose::Agent {
             mode: assignment.agent.cwd_mode,
             work_dir,
             project_root: &assignment.project_root,
@@ -118,7 +118,7 @@ fn purpose_of<'a>(assignment: &'a AgentAssignment, work_dir: &'a Path) -> Purpos
 pub(super) fn places_of(
     assignment: &AgentAssignment,
     supervisor: PathBuf,
-) -> Result<Places, NoDirectory> {
+) -> Result<ToolRoots, NoDirectory> {
     let secret_files = Arc::new(SecretFiles::of(&assignment.agent));
     let open = |what: &'static str, path: &Path| {
         let opened = Root::open(path).map(|root| root.keeping(secret_files.clone()));
@@ -170,7 +170,7 @@ pub(super) fn places_of(
     let of_packages = assignment.agent.package_sandboxes.iter();
     let of_packages = of_packages.map(|it| (it.clone(), within(it))).collect();
     let of_extensions = assignment.agent.extension_sandbox.as_deref().map(within);
-    Ok(Places {
+    Ok(ToolRoots {
         work,
         project: open("project root", &assignment.project_root)?,
         beside,
@@ -189,7 +189,7 @@ fn surroundings_of(
     assignment: &AgentAssignment,
     supervisor: PathBuf,
     work_dir: &Path,
-    allowed: Allowed,
+    allowed: ProgramRights,
 ) -> Surroundings {
     Surroundings {
         supervisor,

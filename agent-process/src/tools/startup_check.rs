@@ -15,10 +15,10 @@ use goondan_protocol::definition::{AgentAssignment, ToolDefinition, ToolSource};
 use goondan_protocol::module_file::ModuleKind;
 use goondan_protocol::process_limits::ProcessLimits;
 
-use super::host::process::{Happened, Process, happening};
-use super::host::wire::{FromHost, ToHost};
+use super::host::process::{HostProcessEvent, Process, happening};
+use super::host::wire::{ModuleHostMessage, ModuleHostRequest};
 use super::host::{JAVASCRIPT_HOST, MAX_LINE_BYTES};
-use super::places::Places;
+use super::places::ToolRoots;
 use super::setup::places_of;
 
 /// Id of the single request that a host gets.
@@ -26,14 +26,14 @@ const REQUEST: u64 = 1;
 
 /// Time limits of the check.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waits {
+pub(crate) struct StartupTimeouts {
     /// For loading a module in JavaScript or TypeScript.
     load: Duration,
     /// For other programs, which must not exit within this time.
     stay: Duration,
 }
 
-impl Waits {
+impl StartupTimeouts {
     /// Parses the time limits from the binary's arguments; `None` if they are not numbers.
     pub(crate) fn read(load: &std::ffi::OsStr, stay: &std::ffi::OsStr) -> Option<Self> {
         let wait = |word: &std::ffi::OsStr| {
@@ -52,7 +52,7 @@ impl Waits {
 pub(crate) async fn start_modules(
     assignment: &AgentAssignment,
     supervisor: PathBuf,
-    waits: Waits,
+    waits: StartupTimeouts,
 ) -> Vec<String> {
     let places = match places_of(assignment, supervisor) {
         Ok(places) => places,
@@ -74,10 +74,10 @@ pub(crate) async fn start_modules(
 }
 
 async fn start(
-    places: &Places,
+    places: &ToolRoots,
     tool: &ToolDefinition,
     (entry, limits): (&Path, ProcessLimits),
-    waits: Waits,
+    waits: StartupTimeouts,
 ) -> Result<(), String> {
     let module = places.surroundings.project_root.join(entry);
     let surroundings = places.surroundings_of(&module);
@@ -94,7 +94,7 @@ async fn start(
     );
     if answers {
         let exports = tool.exports.iter().map(|export| export.name.as_str());
-        process.say(&ToHost::Load {
+        process.say(&ModuleHostRequest::Load {
             id: REQUEST,
             module: &module,
             exports: exports.collect(),
@@ -119,15 +119,17 @@ async fn start(
 async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String> {
     loop {
         match happening(process).await {
-            Happened::Wrote => {}
-            Happened::Stdout(chunk) => {
+            HostProcessEvent::Wrote => {}
+            HostProcessEvent::Stdout(chunk) => {
                 let Some(process) = process.as_mut() else {
                     continue;
                 };
                 for line in process.out_lines.take(&chunk, MAX_LINE_BYTES) {
                     match serde_json::from_slice(&line.bytes) {
-                        Ok(FromHost::Result { id: REQUEST, .. }) if answers => return Ok(()),
-                        Ok(FromHost::Error {
+                        Ok(ModuleHostMessage::Result { id: REQUEST, .. }) if answers => {
+                            return Ok(());
+                        }
+                        Ok(ModuleHostMessage::Error {
                             id: REQUEST,
                             thrown,
                         }) if answers => {
@@ -137,7 +139,7 @@ async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String
                     }
                 }
             }
-            Happened::Stderr(chunk) => {
+            HostProcessEvent::Stderr(chunk) => {
                 let Some(process) = process.as_mut() else {
                     continue;
                 };
@@ -145,7 +147,7 @@ async fn hear(process: &mut Option<Process>, answers: bool) -> Result<(), String
                     process.hear_last_words(&line.text());
                 }
             }
-            Happened::Ended(how) => {
+            HostProcessEvent::Ended(how) => {
                 let words = process.take().map(Process::last_words).unwrap_or_default();
                 return Err(if words.is_empty() {
                     format!("exited at startup ({how})")

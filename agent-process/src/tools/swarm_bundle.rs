@@ -4,7 +4,7 @@
 //! The daemon checks and applies changes. A call repeated after a crash is the same call and
 //! changes nothing twice.
 
-use goondan_protocol::agents::Question;
+use goondan_protocol::agents::AgentQuestion;
 use goondan_protocol::bundle::{BundleAsk, CHANGESET_FILE_BYTES_MAX};
 use goondan_protocol::ids::{ChangesetId, RevisionId};
 use serde::Deserialize;
@@ -116,8 +116,8 @@ pub(crate) fn exports() -> Vec<Export> {
     ]
 }
 
-fn asking(ask: BundleAsk) -> Question {
-    Question::Bundle { ask }
+fn asking(ask: BundleAsk) -> AgentQuestion {
+    AgentQuestion::Bundle { ask }
 }
 
 fn named(call: &ToolInvocation) -> Result<Option<ChangesetId>, ToolFault> {

@@ -4,7 +4,7 @@
 //! a crash refers to the same task. Answering questions, providing secrets and approving phases are
 //! reserved for people and not available here.
 
-use goondan_protocol::agents::Question;
+use goondan_protocol::agents::AgentQuestion;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::limits::{DEFAULT_REQUEST_TIMEOUT_MS, MAX_REQUEST_TIMEOUT_MS};
 use goondan_protocol::task::TaskId;
@@ -41,7 +41,7 @@ pub(crate) fn exports() -> Vec<Export> {
             |call| {
                 let StatusArgs { task_id } = call.args()?;
                 let task_id = task_id.as_deref().map(id_of).transpose()?;
-                Ok(Question::ShowTask { task_id })
+                Ok(AgentQuestion::ShowTask { task_id })
             },
         ),
         export(
@@ -67,7 +67,7 @@ struct StatusArgs {
     task_id: Option<String>,
 }
 
-fn create(call: &ToolInvocation) -> Result<Question, ToolFault> {
+fn create(call: &ToolInvocation) -> Result<AgentQuestion, ToolFault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct CreateArgs {
@@ -83,7 +83,7 @@ fn create(call: &ToolInvocation) -> Result<Question, ToolFault> {
     let args: CreateArgs = call.args()?;
     let agent = args.agent.as_deref().map(str::parse::<AgentName>);
     let agent = agent.transpose();
-    Ok(Question::CreateTask {
+    Ok(AgentQuestion::CreateTask {
         title: args.title,
         description: args.description,
         agent: agent.map_err(|error| ToolFault::new("E_AGENT_NOT_FOUND", error.to_string()))?,
@@ -92,7 +92,7 @@ fn create(call: &ToolInvocation) -> Result<Question, ToolFault> {
     })
 }
 
-fn wait(call: &ToolInvocation) -> Result<Question, ToolFault> {
+fn wait(call: &ToolInvocation) -> Result<AgentQuestion, ToolFault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct WaitArgs {
@@ -101,7 +101,7 @@ fn wait(call: &ToolInvocation) -> Result<Question, ToolFault> {
         timeout_ms: Option<u64>,
     }
     let args: WaitArgs = call.args()?;
-    Ok(Question::AwaitTask {
+    Ok(AgentQuestion::AwaitTask {
         task_id: id_of(&args.task_id)?,
         timeout_ms: args.timeout_ms.unwrap_or(DEFAULT_REQUEST_TIMEOUT_MS),
     })

@@ -262,7 +262,7 @@ fn too_large() -> ToolFault {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum CaseTo {
+enum LetterCase {
     Upper,
     Lower,
     Title,
@@ -271,14 +271,14 @@ enum CaseTo {
 #[derive(Deserialize)]
 struct Case {
     text: String,
-    to: CaseTo,
+    to: LetterCase,
 }
 
 fn case(args: &Case) -> Result<String, ToolFault> {
     Ok(match args.to {
-        CaseTo::Upper => args.text.to_uppercase(),
-        CaseTo::Lower => args.text.to_lowercase(),
-        CaseTo::Title => {
+        LetterCase::Upper => args.text.to_uppercase(),
+        LetterCase::Lower => args.text.to_lowercase(),
+        LetterCase::Title => {
             let mut is_inside = false;
             let mut titled = String::with_capacity(args.text.len());
             for c in args.text.chars() {
@@ -296,14 +296,14 @@ fn case(args: &Case) -> Result<String, ToolFault> {
 
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
-enum Side {
+enum TrimSide {
     #[default]
     Both,
     Start,
     End,
 }
 
-impl Side {
+impl TrimSide {
     fn of(self, text: &str) -> &str {
         match self {
             Self::Both => text.trim(),
@@ -318,7 +318,7 @@ impl Side {
 struct Trim {
     text: String,
     #[serde(default)]
-    side: Side,
+    side: TrimSide,
     #[serde(default)]
     each_line: bool,
 }
@@ -333,23 +333,23 @@ fn trim(args: &Trim) -> Result<String, ToolFault> {
 }
 
 #[derive(Deserialize)]
-struct Split {
+struct SplitArgs {
     text: String,
     separator: String,
 }
 
-fn split(args: &Split) -> Result<String, ToolFault> {
+fn split(args: &SplitArgs) -> Result<String, ToolFault> {
     let parts: Vec<&str> = args.text.split(&args.separator).collect();
     Ok(json!(parts).to_string())
 }
 
 #[derive(Deserialize)]
-struct Join {
+struct JoinArgs {
     parts: Vec<String>,
     separator: String,
 }
 
-fn join(args: &Join) -> Result<String, ToolFault> {
+fn join(args: &JoinArgs) -> Result<String, ToolFault> {
     let between = args.separator.len().saturating_mul(args.parts.len());
     if between > MAX_RESULT_BYTES {
         return Err(too_large());
@@ -358,7 +358,7 @@ fn join(args: &Join) -> Result<String, ToolFault> {
 }
 
 #[derive(Deserialize)]
-struct Lines {
+struct LineFilterArgs {
     text: String,
     #[serde(default, rename = "match")]
     pattern: Option<String>,
@@ -374,7 +374,7 @@ struct Lines {
     to: Option<usize>,
 }
 
-fn lines(args: &Lines) -> Result<String, ToolFault> {
+fn lines(args: &LineFilterArgs) -> Result<String, ToolFault> {
     let mut lines: Vec<&str> = args.text.lines().collect();
     if let Some(pattern) = &args.pattern {
         let pattern = regex(pattern, false)?;

@@ -86,13 +86,13 @@ struct FindArgs {
 /// Result of a search.
 #[derive(Debug, Serialize, Deserialize)]
 struct Findings {
-    tools: Vec<Finding>,
+    tools: Vec<ToolMatch>,
     /// Number of weaker matches that are left out.
     more: usize,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Finding {
+struct ToolMatch {
     name: String,
     description: String,
 }
@@ -122,10 +122,13 @@ pub(crate) fn run(
         .into();
     }
     let more = ranked.len().saturating_sub(*results_max);
-    let tools = ranked.into_iter().take(*results_max).map(|entry| Finding {
-        name: entry.name.to_string(),
-        description: shown(&entry.description),
-    });
+    let tools = ranked
+        .into_iter()
+        .take(*results_max)
+        .map(|entry| ToolMatch {
+            name: entry.name.to_string(),
+            description: shown(&entry.description),
+        });
     let findings = Findings {
         tools: tools.collect(),
         more,
@@ -146,10 +149,10 @@ pub(crate) fn names_found(result: &str) -> Vec<String> {
 /// Tools that match the query, best first; ties are sorted by name.
 fn ranked<'c>(catalog: &'c [CatalogEntry], search: &str, query: &str) -> Vec<&'c CatalogEntry> {
     let wanted = words(query);
-    let tools: Vec<(&CatalogEntry, Words)> = catalog
+    let tools: Vec<(&CatalogEntry, ToolKeywords)> = catalog
         .iter()
         .filter(|entry| entry.name.as_str() != search)
-        .map(|entry| (entry, Words::of(entry)))
+        .map(|entry| (entry, ToolKeywords::of(entry)))
         .collect();
     let rarity: Vec<(&String, f64)> = wanted
         .iter()
@@ -179,12 +182,12 @@ fn rarity(all: usize, having: usize) -> f64 {
 }
 
 /// The words of one tool.
-struct Words {
+struct ToolKeywords {
     name: BTreeSet<String>,
     about: BTreeSet<String>,
 }
 
-impl Words {
+impl ToolKeywords {
     fn of(entry: &CatalogEntry) -> Self {
         let mut about = words(&entry.description);
         let properties = entry.parameters.get("properties");

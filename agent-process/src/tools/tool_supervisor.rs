@@ -38,7 +38,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::process::Stdio;
 
-use goondan_confinement::{Entered, Sandbox, out_of_words};
+use goondan_confinement::{Sandbox, SandboxEntry, out_of_words};
 use goondan_protocol::process_limits::ProcessLimits;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -72,12 +72,12 @@ pub(crate) const NOT_CONFINED_WORDS: &str = "goondan: nothing was started: ";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supervision {
     sandbox: Option<Sandbox>,
-    supervised: Supervised,
+    supervised: SupervisedProgram,
 }
 
 /// The supervised program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Supervised {
+enum SupervisedProgram {
     /// A bash command.
     Command(OsString),
     /// A shell that runs command after command.
@@ -95,12 +95,12 @@ impl Supervision {
         let (sandbox, arguments) = out_of_words(arguments);
         Some(Self {
             sandbox,
-            supervised: Supervised::from_arguments(arguments)?,
+            supervised: SupervisedProgram::from_arguments(arguments)?,
         })
     }
 }
 
-impl Supervised {
+impl SupervisedProgram {
     fn from_arguments(arguments: &[OsString]) -> Option<Self> {
         match arguments {
             [flag, command] if flag == COMMAND => Some(Self::Command(command.clone())),
@@ -123,8 +123,8 @@ impl Supervised {
 /// If the process cannot be set up.
 pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
     match supervision.sandbox.as_ref().map(Sandbox::enter) {
-        None | Some(Ok(Entered::Inside)) => {}
-        Some(Ok(Entered::Ended(status))) => return Ok(code_at_end(Some(status))),
+        None | Some(Ok(SandboxEntry::Inside)) => {}
+        Some(Ok(SandboxEntry::Ended(status))) => return Ok(code_at_end(Some(status))),
         Some(Err(error)) => {
             tell(&format!("{NOT_CONFINED_WORDS}{error}\n"));
             return Ok(NOT_CONFINED);
@@ -138,10 +138,10 @@ pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
         orphan_reaper::adopt_orphans()?;
         ignore_signals()?;
         match supervised {
-            Supervised::Command(command) => supervise(command).await,
-            Supervised::Session => session::supervise().await,
-            Supervised::Task => task::supervise().await,
-            Supervised::Program(limits, program) => {
+            SupervisedProgram::Command(command) => supervise(command).await,
+            SupervisedProgram::Session => session::supervise().await,
+            SupervisedProgram::Task => task::supervise().await,
+            SupervisedProgram::Program(limits, program) => {
                 limits::apply(limits)?;
                 program::supervise(program).await
             }
@@ -150,9 +150,9 @@ pub fn run(supervision: &Supervision) -> std::io::Result<u8> {
     orphan_reaper::end_all();
     Ok(code.unwrap_or_else(|error| {
         let what = match supervised {
-            Supervised::Command(_) | Supervised::Session => "bash".into(),
-            Supervised::Task => "the program of a task".into(),
-            Supervised::Program(_, program) => program.first().cloned().unwrap_or_default(),
+            SupervisedProgram::Command(_) | SupervisedProgram::Session => "bash".into(),
+            SupervisedProgram::Task => "the program of a task".into(),
+            SupervisedProgram::Program(_, program) => program.first().cloned().unwrap_or_default(),
         };
         let what = what.display();
         tell(&format!("goondan: cannot run {what}: {error}\n"));

@@ -7,12 +7,12 @@ use goondan_protocol::ids::{MessageId, StepId};
 use goondan_protocol::message::{Message, ToolCall, ToolResult};
 use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
-use goondan_protocol::usage::Spent;
+use goondan_protocol::usage::ReplyCost;
 
-use super::effect::{Effect, Observation};
+use super::effect::{Observation, TurnEngineEffect};
 use super::fault::EngineFault;
-use super::recorded::Replied;
-use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
+use super::recorded::RecordedReply;
+use crate::tool_call::{CallKey, CallRejection, ToolOutcome, ToolRules};
 use slot::{Slot, State, called, scope_of};
 
 /// The calls of one step and their progress.
@@ -32,7 +32,7 @@ impl Calls {
         step: u32,
         step_id: StepId,
         calls: Vec<ToolCall>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TurnEngineEffect>,
     ) -> Self {
         let slots = calls.into_iter().map(|call| {
             let state = first_state(rules, &step_id, &call, effects);
@@ -57,8 +57,8 @@ impl Calls {
     pub(crate) fn resumed<R: ToolRules>(
         rules: &R,
         step_id: StepId,
-        replied: Replied,
-        effects: &mut Vec<Effect>,
+        replied: RecordedReply,
+        effects: &mut Vec<TurnEngineEffect>,
     ) -> Self {
         let slots = replied.calls.into_iter().map(|call| {
             let is_idempotent = rules.is_idempotent(&call.tool_name);
@@ -113,7 +113,7 @@ impl Calls {
     pub(crate) fn keep_to_catalog(
         &mut self,
         why_not_offered: impl Fn(&str) -> Option<String>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TurnEngineEffect>,
     ) {
         for slot in &mut self.slots {
             let unfit = match &mut slot.state {
@@ -122,7 +122,7 @@ impl Calls {
                 _ => continue,
             };
             let why_not = why_not_offered(&slot.call.tool_name)
-                .map(|why| Misfit::NotInCatalog(why).to_string())
+                .map(|why| CallRejection::NotInCatalog(why).to_string())
                 .or(unfit);
             slot.state = match why_not {
                 None => State::ToRun,
@@ -135,12 +135,12 @@ impl Calls {
     }
 
     /// Runs every call that is ready to run.
-    pub(crate) fn run(&mut self, effects: &mut Vec<Effect>) {
+    pub(crate) fn run(&mut self, effects: &mut Vec<TurnEngineEffect>) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if matches!(slot.state, State::ToRun) {
                 slot.state = State::Running;
                 effects.push(called(&self.step_id, &slot.call));
-                effects.push(Effect::RunTool {
+                effects.push(TurnEngineEffect::RunTool {
                     key: CallKey {
                         step: self.step,
                         index,
@@ -153,7 +153,11 @@ impl Calls {
     }
 
     /// Reports the calls that have ended, without waiting for earlier ones that still run.
-    pub(crate) fn tell_ends<R: ToolRules>(&mut self, rules: &R, effects: &mut Vec<Effect>) {
+    pub(crate) fn tell_ends<R: ToolRules>(
+        &mut self,
+        rules: &R,
+        effects: &mut Vec<TurnEngineEffect>,
+    ) {
         for slot in &mut self.slots {
             let State::Finished(outcome) = &mut slot.state else {
                 continue;
@@ -165,14 +169,14 @@ impl Calls {
                 let chars_max = rules.error_limit_chars(&slot.call.tool_name);
                 outcome.text = cut(std::mem::take(&mut outcome.text), chars_max);
             }
-            effects.push(Effect::Observe(Observation {
+            effects.push(TurnEngineEffect::Observe(Observation {
                 kind: if outcome.is_error || outcome.has_failed {
                     Kind::ToolFailed
                 } else {
                     Kind::ToolCompleted
                 },
                 scope: scope_of(&self.step_id, &slot.call),
-                spent: Spent::default(),
+                spent: ReplyCost::default(),
                 response: None,
                 outcome_unknown: outcome.is_unknown && outcome.is_error,
                 detail: Some(detail_of(&outcome.text)),
@@ -236,12 +240,12 @@ fn first_state<R: ToolRules>(
     rules: &R,
     step_id: &StepId,
     call: &ToolCall,
-    effects: &mut Vec<Effect>,
+    effects: &mut Vec<TurnEngineEffect>,
 ) -> State {
     match rules.check(call) {
         Ok(()) => State::ToRun,
-        Err(unfit @ Misfit::InvalidArgs(_)) => State::Unfit(unfit.to_string()),
-        Err(unknown @ Misfit::NotInCatalog(_)) => {
+        Err(unfit @ CallRejection::InvalidArgs(_)) => State::Unfit(unfit.to_string()),
+        Err(unknown @ CallRejection::NotInCatalog(_)) => {
             effects.push(called(step_id, call));
             State::Finished(ToolOutcome::error(unknown.to_string()))
         }

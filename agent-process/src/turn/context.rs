@@ -6,7 +6,7 @@ use goondan_protocol::time::Timestamp;
 use crate::extensions::Extensions;
 
 /// Context of one advance: the extensions, the conversation they may change, and the current time.
-pub(crate) struct Around<'a> {
+pub(crate) struct AdvanceContext<'a> {
     pub(crate) extensions: &'a mut Extensions,
     pub(crate) conversation: &'a mut Conversation,
     pub(crate) now: Timestamp,

@@ -4,17 +4,17 @@ use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionName, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolCall};
 use goondan_protocol::observe::{ModelResponse, RuntimeEventKind};
-use goondan_protocol::usage::Spent;
+use goondan_protocol::usage::ReplyCost;
 
 use crate::middleware::{
     Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, NextResult,
 };
-use crate::model::{Answer, ModelError, ModelReply};
+use crate::model::{ModelError, ModelOutcome, ModelReply};
 use crate::tool_call::{CallKey, ToolOutcome};
 
 /// An event outside the engine.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum TurnEngineInput {
     /// Every event of the turn up to and including `seq` is durable.
     Durable {
         /// The turn.
@@ -47,7 +47,7 @@ pub enum Input {
     /// The model wrote a summary, or failed to. A recorded summary is already durable.
     Summarized {
         /// The summary or the error.
-        came: Result<Answer, ModelError>,
+        came: Result<ModelOutcome, ModelError>,
     },
     /// A tool ended.
     ToolFinished {
@@ -87,7 +87,7 @@ pub enum Input {
 
 /// An action that the surrounding process must execute.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub enum TurnEngineEffect {
     /// Makes this message event durable.
     Append {
         /// The turn.
@@ -170,7 +170,7 @@ pub struct Observation {
     pub scope: Scope,
     /// Spending of the model's reply (at the end of a step) or of all replies of the turn (at its
     /// end).
-    pub spent: Spent,
+    pub spent: ReplyCost,
     /// Metadata that the provider returned with the reply, for the end of a step.
     pub response: Option<ModelResponse>,
     /// True for a failed call that may or may not have had its effect.

@@ -9,11 +9,11 @@ use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_protocol::time::Timestamp;
 
 use super::answers::{Answers, message_of};
-use super::context::Around;
-use super::effect::{Effect, Input, Scope};
+use super::context::AdvanceContext;
+use super::effect::{Scope, TurnEngineEffect, TurnEngineInput};
 use super::fault::EngineFault;
 use super::limits::{MAX_TURN_ID_BYTES, TurnLimits};
-use super::machine::Turn;
+use super::machine::RunningTurn;
 use super::placed;
 use super::recorded::{OpenTurn, Progress};
 use crate::extensions::Extensions;
@@ -28,7 +28,7 @@ pub struct Engine<R> {
     conversation: Conversation,
     open: OpenTurn,
     warnings: Vec<MissingTarget>,
-    turn: Option<Turn>,
+    turn: Option<RunningTurn>,
     /// Name of this node, if the workspace is shared by several.
     node: Option<String>,
 }
@@ -91,13 +91,13 @@ impl<R: ToolRules> Engine<R> {
     /// The events of the running turn, if modules of extensions wrap it.
     #[must_use]
     pub fn turn_events(&self) -> &[MessageEvent] {
-        self.turn.as_ref().map_or(&[], Turn::events)
+        self.turn.as_ref().map_or(&[], RunningTurn::events)
     }
 
     /// The event that the running turn answers, if modules of extensions wrap it.
     #[must_use]
     pub fn turn_event(&self) -> Option<&AgentEvent> {
-        self.turn.as_ref().and_then(Turn::event)
+        self.turn.as_ref().and_then(RunningTurn::event)
     }
 
     /// The states of the modules of extensions.
@@ -117,7 +117,7 @@ impl<R: ToolRules> Engine<R> {
     /// The running turn.
     #[must_use]
     pub fn turn_id(&self) -> Option<&TurnId> {
-        self.turn.as_ref().map(Turn::id)
+        self.turn.as_ref().map(RunningTurn::id)
     }
 
     /// Begins a turn, or resumes the one whose events were loaded.
@@ -125,7 +125,11 @@ impl<R: ToolRules> Engine<R> {
     /// # Errors
     ///
     /// [`EngineFault`] if the turn cannot be started now.
-    pub fn start(&mut self, start: &TurnStart, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
+    pub fn start(
+        &mut self,
+        start: &TurnStart,
+        now: Timestamp,
+    ) -> Result<Vec<TurnEngineEffect>, EngineFault> {
         let given = start.turn_id.clone();
         if let Some(turn) = &self.turn {
             return Err(EngineFault::Busy {
@@ -148,7 +152,7 @@ impl<R: ToolRules> Engine<R> {
         let input = start.event.input.as_deref().unwrap_or("");
         let recorded_seq = u64::try_from(open.events().len()).unwrap_or(u64::MAX);
         let answers = Answers::after(open.taken_in(&given));
-        let mut turn = Turn::new(given, recorded_seq, self.limits, answers);
+        let mut turn = RunningTurn::new(given, recorded_seq, self.limits, answers);
         let resumed = start.attempt > 1 || recorded_seq > 0;
         let kind = if resumed {
             Kind::TurnResumed
@@ -194,47 +198,55 @@ impl<R: ToolRules> Engine<R> {
     /// # Errors
     ///
     /// [`EngineFault`] if the input does not fit the turn's current state.
-    pub fn handle(&mut self, input: Input, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
+    pub fn handle(
+        &mut self,
+        input: TurnEngineInput,
+        now: Timestamp,
+    ) -> Result<Vec<TurnEngineEffect>, EngineFault> {
         let Some(mut turn) = self.turn.take() else {
             return Err(unexpected(&input, "no turn was running"));
         };
         let doing = turn.doing();
         match input {
-            Input::Durable { turn_id, seq } if turn_id == *turn.id() => turn.durable(seq)?,
-            Input::ModelReplied { step, reply } if turn.is_asking(step) => {
+            TurnEngineInput::Durable { turn_id, seq } if turn_id == *turn.id() => {
+                turn.durable(seq)?
+            }
+            TurnEngineInput::ModelReplied { step, reply } if turn.is_asking(step) => {
                 turn.take_reply(&self.rules, &mut self.conversation, step, reply, now)?;
             }
-            Input::ModelRecorded { step, message } if turn.is_asking(step) => {
+            TurnEngineInput::ModelRecorded { step, message } if turn.is_asking(step) => {
                 turn.take_recorded(&self.rules, &mut self.conversation, step, *message);
             }
-            Input::ModelFailed { step, error } if turn.is_asking(step) => {
+            TurnEngineInput::ModelFailed { step, error } if turn.is_asking(step) => {
                 turn.fail_step(step, error);
             }
-            Input::Summarized { came } if turn.is_summarizing() => {
-                let mut around = Around {
+            TurnEngineInput::Summarized { came } if turn.is_summarizing() => {
+                let mut around = AdvanceContext {
                     extensions: &mut self.extensions,
                     conversation: &mut self.conversation,
                     now,
                 };
                 turn.summarize(&mut around, came)?;
             }
-            Input::ToolFinished { key, outcome } if turn.is_running(key) => {
+            TurnEngineInput::ToolFinished { key, outcome } if turn.is_running(key) => {
                 turn.finish_call(key, outcome);
             }
-            Input::Answer { event } => turn.give(*event),
-            Input::Assembled { middlewares } if turn.is_assembling() => {
+            TurnEngineInput::Answer { event } => turn.give(*event),
+            TurnEngineInput::Assembled { middlewares } if turn.is_assembling() => {
                 turn.assembled(&mut self.extensions, &middlewares);
             }
-            Input::MiddlewareActed { invocation, event } => {
-                let mut around = Around {
+            TurnEngineInput::MiddlewareActed { invocation, event } => {
+                let mut around = AdvanceContext {
                     extensions: &mut self.extensions,
                     conversation: &mut self.conversation,
                     now,
                 };
                 turn.hear(&mut around, invocation, event);
             }
-            Input::ExtensionsLost { fault } => turn.lose_modules(fault),
-            Input::Committed { turn_id } if turn_id == *turn.id() && turn.is_completing() => {
+            TurnEngineInput::ExtensionsLost { fault } => turn.lose_modules(fault),
+            TurnEngineInput::Committed { turn_id }
+                if turn_id == *turn.id() && turn.is_completing() =>
+            {
                 self.extensions.committed();
                 return Ok(Vec::new());
             }
@@ -244,8 +256,12 @@ impl<R: ToolRules> Engine<R> {
     }
 
     /// Advances the turn as far as it can go without another input.
-    fn advance(&mut self, mut turn: Turn, now: Timestamp) -> Result<Vec<Effect>, EngineFault> {
-        let mut around = Around {
+    fn advance(
+        &mut self,
+        mut turn: RunningTurn,
+        now: Timestamp,
+    ) -> Result<Vec<TurnEngineEffect>, EngineFault> {
+        let mut around = AdvanceContext {
             extensions: &mut self.extensions,
             conversation: &mut self.conversation,
             now,
@@ -253,8 +269,8 @@ impl<R: ToolRules> Engine<R> {
         while turn.step_forward(&self.rules, self.limits.step_count_max, &mut around)? {}
         let effects = turn.take_effects();
         self.turn = Some(turn);
-        let has_failed = |effect: &Effect| {
-            let Effect::Complete { outcome, .. } = effect else {
+        let has_failed = |effect: &TurnEngineEffect| {
+            let TurnEngineEffect::Complete { outcome, .. } = effect else {
                 return false;
             };
             matches!(outcome, TurnOutcome::Failed { .. })
@@ -266,23 +282,25 @@ impl<R: ToolRules> Engine<R> {
     }
 }
 
-fn unexpected(input: &Input, doing: &'static str) -> EngineFault {
+fn unexpected(input: &TurnEngineInput, doing: &'static str) -> EngineFault {
     let input = match input {
-        Input::Durable { turn_id, seq } => format!("`turn.appended` {seq} of turn `{turn_id}`"),
-        Input::ModelReplied { step, .. } => format!("a reply for step {step}"),
-        Input::ModelRecorded { step, .. } => format!("a recorded reply for step {step}"),
-        Input::ModelFailed { step, .. } => format!("a model failure for step {step}"),
-        Input::Summarized { .. } => "a summary".to_owned(),
-        Input::ToolFinished { key, .. } => {
+        TurnEngineInput::Durable { turn_id, seq } => {
+            format!("`turn.appended` {seq} of turn `{turn_id}`")
+        }
+        TurnEngineInput::ModelReplied { step, .. } => format!("a reply for step {step}"),
+        TurnEngineInput::ModelRecorded { step, .. } => format!("a recorded reply for step {step}"),
+        TurnEngineInput::ModelFailed { step, .. } => format!("a model failure for step {step}"),
+        TurnEngineInput::Summarized { .. } => "a summary".to_owned(),
+        TurnEngineInput::ToolFinished { key, .. } => {
             format!("the result of call {} of step {}", key.index, key.step)
         }
-        Input::Answer { event } => format!("answer `{}`", event.id),
-        Input::Assembled { .. } => "report that extensions are ready".to_owned(),
-        Input::MiddlewareActed { invocation, .. } => {
+        TurnEngineInput::Answer { event } => format!("answer `{}`", event.id),
+        TurnEngineInput::Assembled { .. } => "report that extensions are ready".to_owned(),
+        TurnEngineInput::MiddlewareActed { invocation, .. } => {
             format!("report of invocation {} of an extension", invocation.0)
         }
-        Input::ExtensionsLost { .. } => "report that extensions are lost".to_owned(),
-        Input::Committed { turn_id } => format!("`turn.committed` of turn `{turn_id}`"),
+        TurnEngineInput::ExtensionsLost { .. } => "report that extensions are lost".to_owned(),
+        TurnEngineInput::Committed { turn_id } => format!("`turn.committed` of turn `{turn_id}`"),
     };
     EngineFault::Unexpected { input, doing }
 }

@@ -2,7 +2,7 @@
 
 use goondan_protocol::definition::LoopBreaker;
 
-use crate::model::ModelPlace;
+use crate::model::ModelLocation;
 
 /// Longest turn id, in bytes. The ids of the turn's messages are derived from it and must fit
 /// [`goondan_protocol::limits::MAX_ID_BYTES`].
@@ -16,5 +16,5 @@ pub struct TurnLimits {
     /// Limits of loop detection.
     pub loop_breaker: LoopBreaker,
     /// Location of the model: decides if appended events must be durable before the model is asked.
-    pub model: ModelPlace,
+    pub model: ModelLocation,
 }

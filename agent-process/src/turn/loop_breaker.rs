@@ -1,6 +1,6 @@
 //! Detects a turn that goes in circles.
 //!
-//! A [`Watch`] sees every message of the turn when it is recorded, and sees the recorded messages
+//! A [`LoopDetector`] sees every message of the turn when it is recorded, and sees the recorded messages
 //! again when a turn is resumed. Its verdict depends only on the records, so a crash changes
 //! nothing.
 //!
@@ -19,12 +19,12 @@ use crate::tool_call::was_interrupted;
 
 /// The steps of one turn, as input of loop detection.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct LoopDetector {
     limits: LoopBreaker,
     /// Calls of the current step without a result, each with the hash of the call.
     open: Vec<(ToolCallId, u64)>,
-    step: Step,
-    last: Step,
+    step: StepSignature,
+    last: StepSignature,
     /// Number of consecutive steps identical to the last one.
     same_count: u32,
     /// Hashes of every successful call together with its result.
@@ -35,7 +35,7 @@ pub(crate) struct Watch {
 
 /// Calls and results of one step.
 #[derive(Debug, Default, Clone)]
-struct Step {
+struct StepSignature {
     calls: Vec<u64>,
     tool_name: String,
     has_progress: bool,
@@ -43,14 +43,14 @@ struct Step {
     is_interrupted: bool,
 }
 
-impl Watch {
+impl LoopDetector {
     /// Creates a watch over a turn without records.
     pub(crate) fn new(limits: LoopBreaker) -> Self {
         Self {
             limits,
             open: Vec::new(),
-            step: Step::default(),
-            last: Step::default(),
+            step: StepSignature::default(),
+            last: StepSignature::default(),
             same_count: 0,
             seen: HashSet::new(),
             idle_count: 0,
@@ -62,7 +62,7 @@ impl Watch {
         let content = &message.data.content;
         if message.step_id().is_some() {
             let calls = content.tool_calls();
-            self.step = Step::default();
+            self.step = StepSignature::default();
             self.open = calls
                 .into_iter()
                 .map(|call| {
@@ -171,7 +171,7 @@ fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
 #[cfg(test)]
 mod tests {
     use goondan_protocol::ids::{StepId, TurnId};
-    use goondan_protocol::message::{Content, ToolCall};
+    use goondan_protocol::message::{MessageContent, ToolCall};
     use goondan_protocol::time::Timestamp;
     use serde_json::json;
 
@@ -185,8 +185,8 @@ mod tests {
 
     /// Plays steps of calls, each with its arguments and its result. A result that begins with `!`
     /// is an error or an interrupted call.
-    fn watch(steps: &[&[(Value, &str)]]) -> Watch {
-        let mut watch = Watch::new(LIMITS);
+    fn watch(steps: &[&[(Value, &str)]]) -> LoopDetector {
+        let mut watch = LoopDetector::new(LIMITS);
         let turn_id = TurnId::new("t").unwrap();
         let at = Timestamp::from_unix_millis(0);
         for (number, step) in (1..).zip(steps) {
@@ -197,7 +197,7 @@ mod tests {
             };
             let calls: Vec<_> = step.iter().enumerate().map(call).collect();
             let step_id = StepId::of_turn(&turn_id, number);
-            let content = Content::assistant("", &calls);
+            let content = MessageContent::assistant("", &calls);
             let id = format!("m{number}").parse().unwrap();
             watch.take(&Message::assistant(id, at, step_id, content));
             for (call, (_, text)) in calls.iter().zip(*step) {

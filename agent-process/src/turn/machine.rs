@@ -11,39 +11,39 @@ use std::collections::BTreeSet;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{InvalidId, MessageId, StepId, TurnId};
-use goondan_protocol::message::{Content, Message, MessageEvent};
+use goondan_protocol::message::{Message, MessageContent, MessageEvent};
 use goondan_protocol::observe::{ModelResponse, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::time::Timestamp;
-use goondan_protocol::usage::{Spending, Spent};
+use goondan_protocol::usage::{ReplyCost, UsageTotal};
 
 use super::answers::Answers;
 use super::calls::Calls;
-use super::effect::{Effect, Observation, Scope};
+use super::effect::{Observation, Scope, TurnEngineEffect};
 use super::fault::EngineFault;
 use super::limits::TurnLimits;
-use super::loop_breaker::Watch;
+use super::loop_breaker::LoopDetector;
 use crate::extensions::ExtensionOutput;
-use crate::model::ModelPlace;
+use crate::model::ModelLocation;
 use crate::model::{ModelError, ModelReply};
 use crate::tool_call::{CallKey, MAX_CALLS_PER_STEP, ToolRules};
-use phase::{Compaction, Next, Phase};
+use phase::{Compaction, NextTurnAction, Phase};
 use turn_middlewares::TurnMiddlewares;
 
 /// The current turn and the effects gathered since they were last taken.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct RunningTurn {
     id: TurnId,
     sent_seq: u64,
     durable_seq: u64,
-    model: ModelPlace,
+    model: ModelLocation,
     phase: Phase,
-    watch: Watch,
+    watch: LoopDetector,
     answers: Answers,
     /// Notice to the agent before its next step.
     told: Option<Message>,
     /// Spending of the latest reply and of all replies of the turn, as recorded.
-    latest: Spent,
-    spending: Spending,
+    latest: ReplyCost,
+    spending: UsageTotal,
     /// Metadata that the provider returned with the latest reply.
     response: Option<ModelResponse>,
     /// Last step for which extensions were asked.
@@ -51,24 +51,24 @@ pub(crate) struct Turn {
     /// State of the middlewares of modules.
     middlewares: TurnMiddlewares,
     compaction: Compaction,
-    effects: Vec<Effect>,
+    effects: Vec<TurnEngineEffect>,
 }
 
-impl Turn {
+impl RunningTurn {
     /// Creates a turn whose first `recorded_seq` events are already durable.
     pub(crate) fn new(id: TurnId, recorded_seq: u64, limits: TurnLimits, answers: Answers) -> Self {
         Self {
             id,
             sent_seq: recorded_seq,
             durable_seq: recorded_seq,
-            phase: Phase::Settling(Next::Ask { step: 1 }),
-            watch: Watch::new(limits.loop_breaker),
+            phase: Phase::Settling(NextTurnAction::Ask { step: 1 }),
+            watch: LoopDetector::new(limits.loop_breaker),
             model: limits.model,
             answers,
             told: None,
-            latest: Spent::default(),
+            latest: ReplyCost::default(),
             response: None,
-            spending: Spending::default(),
+            spending: UsageTotal::default(),
             prepared_step: 0,
             middlewares: TurnMiddlewares::default(),
             compaction: Compaction::default(),
@@ -80,7 +80,7 @@ impl Turn {
         &self.id
     }
 
-    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+    pub(crate) fn take_effects(&mut self) -> Vec<TurnEngineEffect> {
         std::mem::take(&mut self.effects)
     }
 
@@ -119,10 +119,10 @@ impl Turn {
         let spent = match kind {
             Kind::StepCompleted => self.latest,
             Kind::TurnCompleted | Kind::TurnFailed => self.spending.as_spent(),
-            _ => Spent::default(),
+            _ => ReplyCost::default(),
         };
         let is_step = kind == Kind::StepCompleted;
-        self.effects.push(Effect::Observe(Observation {
+        self.effects.push(TurnEngineEffect::Observe(Observation {
             kind,
             scope,
             spent,
@@ -148,7 +148,7 @@ impl Turn {
     fn record(&mut self, event: Box<MessageEvent>) {
         self.sent_seq += 1;
         self.middlewares.note(|| (*event).clone());
-        self.effects.push(Effect::Append {
+        self.effects.push(TurnEngineEffect::Append {
             turn_id: self.id.clone(),
             seq: self.sent_seq,
             event,
@@ -156,7 +156,7 @@ impl Turn {
     }
 
     /// Adds the spending of a reply.
-    fn count(&mut self, spent: Spent) {
+    fn count(&mut self, spent: ReplyCost) {
         self.latest = spent;
         self.spending.add_reply(&spent);
     }
@@ -201,9 +201,9 @@ impl Turn {
             reply_id(&step_id)?,
             now,
             step_id,
-            Content::assistant(&reply.text, &reply.calls),
+            MessageContent::assistant(&reply.text, &reply.calls),
         );
-        self.count(Spent::of_metadata(&message.metadata));
+        self.count(ReplyCost::of_metadata(&message.metadata));
         self.append(conversation, message);
         self.follow(rules, step, reply);
         Ok(())
@@ -223,7 +223,7 @@ impl Turn {
         };
         self.watch.take(&message);
         self.response = ModelResponse::of_metadata(&message.metadata);
-        self.count(Spent::of_metadata(&message.metadata));
+        self.count(ReplyCost::of_metadata(&message.metadata));
         self.take_recorded_message(conversation, message);
         self.follow(rules, step, reply);
     }
@@ -245,10 +245,10 @@ impl Turn {
         self.phase = Phase::Settling(if reply.calls.is_empty() {
             self.observe(Kind::StepCompleted, Scope::Step(step_id), &reply.text);
             let reply = reply.text;
-            Next::End { step, reply }
+            NextTurnAction::End { step, reply }
         } else {
             let effects = &mut self.effects;
-            Next::Call(Calls::new(rules, step, step_id, reply.calls, effects))
+            NextTurnAction::Call(Calls::new(rules, step, step_id, reply.calls, effects))
         });
     }
 
@@ -256,7 +256,7 @@ impl Turn {
         let scope = Scope::Step(StepId::of_turn(&self.id, step));
         let ModelError { code, message } = error;
         self.observe(Kind::StepFailed, scope, &message);
-        self.phase = Phase::Settling(Next::Complete(TurnOutcome::Failed {
+        self.phase = Phase::Settling(NextTurnAction::Complete(TurnOutcome::Failed {
             code: code.to_owned(),
             message,
         }));
@@ -271,7 +271,7 @@ impl Turn {
                     self.observe(Kind::MessageWarning, Scope::Turn, &missing.to_string());
                 }
                 ExtensionOutput::Line(extension, line) => {
-                    self.effects.push(Effect::Log { extension, line });
+                    self.effects.push(TurnEngineEffect::Log { extension, line });
                 }
             }
         }

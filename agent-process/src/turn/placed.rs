@@ -48,14 +48,14 @@ pub(crate) fn moved(id: MessageId, now: Timestamp, before: &str, node: &str) -> 
 mod tests {
     use goondan_protocol::ids::{ExtensionStates, TurnId};
     use goondan_protocol::ipc::TurnStart;
-    use goondan_protocol::message::{MessageEvent, Role};
+    use goondan_protocol::message::{MessageEvent, MessageRole};
     use serde_json::json;
 
     use super::super::summary_tests::{NoTools, at};
-    use super::super::{Effect, Engine, Input, OpenTurn, TurnLimits};
+    use super::super::{Engine, OpenTurn, TurnEngineEffect, TurnEngineInput, TurnLimits};
     use super::*;
     use crate::extensions::Extensions;
-    use crate::model::ModelPlace;
+    use crate::model::ModelLocation;
 
     /// Returns the messages that a turn on a node records before its model is asked, for a
     /// conversation and its recorded events.
@@ -70,7 +70,7 @@ mod tests {
         let limits = TurnLimits {
             step_count_max: 8,
             loop_breaker: goondan_protocol::definition::LoopBreaker::default(),
-            model: ModelPlace::of_recorder(false),
+            model: ModelLocation::of_recorder(false),
         };
         let engine = Engine::new(NoTools, limits, extensions, base.clone(), of_turn);
         let mut engine = engine.on_node(node.map(str::to_owned));
@@ -90,14 +90,14 @@ mod tests {
             let mut is_asked = false;
             for effect in std::mem::take(&mut effects) {
                 match effect {
-                    Effect::Append { event, .. } => {
+                    TurnEngineEffect::Append { event, .. } => {
                         let MessageEvent::Append { message } = *event else {
                             panic!("{event:?}");
                         };
                         seq += 1;
                         messages.push(message);
                     }
-                    Effect::AskModel { .. } => is_asked = true,
+                    TurnEngineEffect::AskModel { .. } => is_asked = true,
                     _ => {}
                 }
             }
@@ -106,12 +106,12 @@ mod tests {
             }
             let turn_id = turn.clone();
             effects = engine
-                .handle(Input::Durable { turn_id, seq }, at())
+                .handle(TurnEngineInput::Durable { turn_id, seq }, at())
                 .unwrap();
         }
     }
 
-    fn roles(messages: &[Message]) -> Vec<Role> {
+    fn roles(messages: &[Message]) -> Vec<MessageRole> {
         messages.iter().map(|message| message.data.role).collect()
     }
 
@@ -120,13 +120,13 @@ mod tests {
         let mut conversation = Conversation::default();
         for (node, expected) in [
             // The earlier node is unknown.
-            (Some("a"), vec![Role::User]),
-            (Some("a"), vec![Role::User]),
-            (Some("b"), vec![Role::User, Role::System]),
-            (Some("b"), vec![Role::User]),
+            (Some("a"), vec![MessageRole::User]),
+            (Some("a"), vec![MessageRole::User]),
+            (Some("b"), vec![MessageRole::User, MessageRole::System]),
+            (Some("b"), vec![MessageRole::User]),
             // Nodes exist only with a replicated log.
-            (None, vec![Role::User]),
-            (Some("a"), vec![Role::User, Role::System]),
+            (None, vec![MessageRole::User]),
+            (Some("a"), vec![MessageRole::User, MessageRole::System]),
         ] {
             let messages = recorded(node, &conversation, &[]);
             assert_eq!(roles(&messages), expected, "{node:?}");
@@ -152,7 +152,7 @@ mod tests {
             .map(|message| MessageEvent::Append { message })
             .collect();
         let told = recorded(Some("b"), &conversation, &open);
-        assert_eq!(roles(&told), [Role::System]);
+        assert_eq!(roles(&told), [MessageRole::System]);
         let open: Vec<_> = open
             .into_iter()
             .chain(

@@ -107,7 +107,7 @@ impl OpenTurn {
             Some((number, message))
         });
         if let Some((step, message)) = last_step {
-            return Progress::Replied(Replied {
+            return Progress::Replied(RecordedReply {
                 step,
                 text: message.data.content.to_text(),
                 calls: message.data.content.tool_calls(),
@@ -153,12 +153,12 @@ pub(crate) enum Progress {
     /// The user's message is recorded.
     Asked,
     /// The model's reply of a step is recorded, and perhaps some results of its calls.
-    Replied(Replied),
+    Replied(RecordedReply),
 }
 
 /// The last recorded reply of the model.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Replied {
+pub(crate) struct RecordedReply {
     /// The step.
     pub(crate) step: u32,
     /// Text of the reply.

@@ -17,31 +17,33 @@ use goondan_protocol::definition::LoopBreaker;
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionStates, MessageId, StepId, ToolCallId, TurnId};
 use goondan_protocol::ipc::TurnStart;
-use goondan_protocol::message::{Content, Message, MessageEvent, MessageSource, Role, ToolCall};
+use goondan_protocol::message::{
+    Message, MessageContent, MessageEvent, MessageRole, MessageSource, ToolCall,
+};
 use goondan_protocol::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::effect::{Effect, Input};
+use super::effect::{TurnEngineEffect, TurnEngineInput};
 use super::engine::Engine;
 use super::limits::TurnLimits;
 use super::recorded::OpenTurn;
 use crate::extensions::Extensions;
-use crate::model::ModelPlace;
+use crate::model::ModelLocation;
 use crate::model::{ModelError, ModelReply};
-use crate::tool_call::{CallKey, Misfit, ToolOutcome, ToolRules};
+use crate::tool_call::{CallKey, CallRejection, ToolOutcome, ToolRules};
 
 /// More actions than any turn in these tests needs, crashes included.
 const ACTIONS_MAX: usize = 10_000;
 
 /// Tools named `bad` are refused, tools named `read` are idempotent, tools named `ask` need a
 /// person. A call of a tool named `die` ends the process.
-struct Rules;
+struct SimulatedToolRules;
 
-impl ToolRules for Rules {
-    fn check(&self, call: &ToolCall) -> Result<(), Misfit> {
+impl ToolRules for SimulatedToolRules {
+    fn check(&self, call: &ToolCall) -> Result<(), CallRejection> {
         if call.tool_name == "bad" {
-            Err(Misfit::NotInCatalog("`bad`".to_owned()))
+            Err(CallRejection::NotInCatalog("`bad`".to_owned()))
         } else {
             Ok(())
         }
@@ -116,16 +118,16 @@ struct World {
 }
 
 /// The state of one life of the process.
-struct Life {
-    engine: Engine<Rules>,
+struct ProcessIncarnation {
+    engine: Engine<SimulatedToolRules>,
     /// Events sent in this life and not yet on the disk.
     unsynced: Vec<MessageEvent>,
     /// Number of the last acknowledged event.
     acknowledged_seq: u64,
     /// Effects to execute, in order.
-    effects: VecDeque<Effect>,
+    effects: VecDeque<TurnEngineEffect>,
     /// In-flight answers, in any order.
-    answers: Vec<Input>,
+    answers: Vec<TurnEngineInput>,
     /// True if a call ended the process.
     is_over: bool,
 }
@@ -175,7 +177,7 @@ impl World {
         }
     }
 
-    fn born(&mut self) -> Life {
+    fn born(&mut self) -> ProcessIncarnation {
         if let Some(modules) = &mut self.modules {
             modules.are_born();
         }
@@ -185,7 +187,7 @@ impl World {
         }
         let base = Conversation::from_base(self.base.clone());
         let limits = limits(self.step_count_max, self.has_recorder);
-        let mut engine = Engine::new(Rules, limits, (self.extensions)(), base, open);
+        let mut engine = Engine::new(SimulatedToolRules, limits, (self.extensions)(), base, open);
         let start = TurnStart {
             turn_id: self.turn_id.clone(),
             attempt: self.attempt,
@@ -193,10 +195,10 @@ impl World {
         };
         let effects = engine.start(&start, at()).unwrap();
         // Answers arrive at any time, and all arrive again after a crash.
-        let given = self.answers.iter().map(|event| Input::Answer {
+        let given = self.answers.iter().map(|event| TurnEngineInput::Answer {
             event: Box::new(event.clone()),
         });
-        Life {
+        ProcessIncarnation {
             engine,
             unsynced: Vec::new(),
             acknowledged_seq: u64::try_from(self.journal.len()).unwrap(),
@@ -207,7 +209,7 @@ impl World {
     }
 
     /// Performs one action: executes the next effect, syncs the disk, or delivers an answer.
-    fn act(&mut self, life: &mut Life) {
+    fn act(&mut self, life: &mut ProcessIncarnation) {
         let can_sync = !life.unsynced.is_empty();
         let choices =
             usize::from(!life.effects.is_empty()) + usize::from(can_sync) + life.answers.len();
@@ -224,7 +226,7 @@ impl World {
         if can_sync {
             if choice == 0 {
                 self.journal.append(&mut life.unsynced);
-                life.answers.push(Input::Durable {
+                life.answers.push(TurnEngineInput::Durable {
                     turn_id: self.turn_id.clone(),
                     seq: u64::try_from(self.journal.len()).unwrap(),
                 });
@@ -234,27 +236,27 @@ impl World {
         }
         let input = life.answers.remove(choice);
         match &input {
-            Input::Durable { seq, .. } => {
+            TurnEngineInput::Durable { seq, .. } => {
                 life.acknowledged_seq = life.acknowledged_seq.max(*seq);
             }
-            Input::ModelRecorded { .. } => life.acknowledged_seq = self.sent_seq(life),
+            TurnEngineInput::ModelRecorded { .. } => life.acknowledged_seq = self.sent_seq(life),
             _ => {}
         }
         life.effects
             .extend(life.engine.handle(input, at()).unwrap());
     }
 
-    fn sent_seq(&self, life: &Life) -> u64 {
+    fn sent_seq(&self, life: &ProcessIncarnation) -> u64 {
         u64::try_from(self.journal.len() + life.unsynced.len()).unwrap()
     }
 
-    fn carry_out(&mut self, life: &mut Life, effect: Effect) {
+    fn carry_out(&mut self, life: &mut ProcessIncarnation, effect: TurnEngineEffect) {
         match effect {
-            Effect::Append { seq, event, .. } => {
+            TurnEngineEffect::Append { seq, event, .. } => {
                 assert_eq!(seq, self.sent_seq(life) + 1, "a gap in the numbers");
                 life.unsynced.push(*event);
             }
-            Effect::AskModel {
+            TurnEngineEffect::AskModel {
                 step,
                 seq,
                 message_id,
@@ -272,7 +274,7 @@ impl World {
                     answer
                 });
             }
-            Effect::RunTool {
+            TurnEngineEffect::RunTool {
                 key,
                 call,
                 may_have_begun,
@@ -289,7 +291,8 @@ impl World {
                     // An earlier process was notified of the approval.
                     assert!(may_have_begun, "it is not said that it may have begun");
                     let outcome = ToolOutcome::interrupted();
-                    life.answers.push(Input::ToolFinished { key, outcome });
+                    life.answers
+                        .push(TurnEngineInput::ToolFinished { key, outcome });
                     return;
                 }
                 *self.begun_runs.entry(place).or_default() += 1;
@@ -299,11 +302,16 @@ impl World {
                 }
                 life.is_over |= call.tool_name == "die";
                 let outcome = ToolOutcome::ok(format!("did {}", call.id));
-                life.answers.push(Input::ToolFinished { key, outcome });
+                life.answers
+                    .push(TurnEngineInput::ToolFinished { key, outcome });
             }
-            Effect::AskSummary { .. } => panic!("no extension in this world requests a summary"),
-            Effect::Observe(_) | Effect::Log { .. } => {}
-            effect @ (Effect::Assemble | Effect::Enter(_) | Effect::Return { .. }) => {
+            TurnEngineEffect::AskSummary { .. } => {
+                panic!("no extension in this world requests a summary")
+            }
+            TurnEngineEffect::Observe(_) | TurnEngineEffect::Log { .. } => {}
+            effect @ (TurnEngineEffect::Assemble
+            | TurnEngineEffect::Enter(_)
+            | TurnEngineEffect::Return { .. }) => {
                 assert_eq!(
                     life.acknowledged_seq,
                     self.sent_seq(life),
@@ -312,7 +320,7 @@ impl World {
                 let modules = self.modules.as_mut().unwrap();
                 life.answers.push(modules.answer(effect));
             }
-            Effect::Complete {
+            TurnEngineEffect::Complete {
                 last_seq,
                 outcome,
                 answered,
@@ -325,9 +333,9 @@ impl World {
                 assert_eq!(last_seq, durable, "an event would be lost");
                 let turn_id = self.turn_id.clone();
                 let seq = durable;
-                life.answers.push(Input::Durable { turn_id, seq });
+                life.answers.push(TurnEngineInput::Durable { turn_id, seq });
                 for answer in std::mem::take(&mut life.answers) {
-                    if matches!(answer, Input::Durable { .. }) {
+                    if matches!(answer, TurnEngineInput::Durable { .. }) {
                         assert_eq!(life.engine.handle(answer, at()).unwrap(), []);
                     } else {
                         life.answers.push(answer);
@@ -344,7 +352,7 @@ impl World {
                 let turn_id = self.turn_id.clone();
                 let rest = life
                     .engine
-                    .handle(Input::Committed { turn_id }, at())
+                    .handle(TurnEngineInput::Committed { turn_id }, at())
                     .unwrap();
                 assert_eq!(rest, []);
                 assert_eq!(life.engine.turn_id(), None);
@@ -354,28 +362,33 @@ impl World {
 
     /// A model whose replies the orchestrator records: a recorded reply is durable before the
     /// engine receives it, and stays durable if the engine never does.
-    fn record(&mut self, answer: Input, step_id: StepId, message_id: MessageId) -> Input {
-        let Input::ModelReplied { step, reply } = answer else {
+    fn record(
+        &mut self,
+        answer: TurnEngineInput,
+        step_id: StepId,
+        message_id: MessageId,
+    ) -> TurnEngineInput {
+        let TurnEngineInput::ModelReplied { step, reply } = answer else {
             return answer;
         };
-        let content = Content::assistant(&reply.text, &reply.calls);
+        let content = MessageContent::assistant(&reply.text, &reply.calls);
         let message = Message::assistant(message_id, at(), step_id, content);
         let append = MessageEvent::Append {
             message: message.clone(),
         };
         self.journal.push(append);
         let message = Box::new(message);
-        Input::ModelRecorded { step, message }
+        TurnEngineInput::ModelRecorded { step, message }
     }
 
-    fn answer(&self, step: u32) -> Input {
+    fn answer(&self, step: u32) -> TurnEngineInput {
         let act = &self.plan[usize::try_from(step).unwrap() - 1];
         match act {
-            Act::Fail(message) => Input::ModelFailed {
+            Act::Fail(message) => TurnEngineInput::ModelFailed {
                 step,
                 error: ModelError::new(*message),
             },
-            Act::Say(text) => Input::ModelReplied {
+            Act::Say(text) => TurnEngineInput::ModelReplied {
                 step,
                 reply: ModelReply {
                     text: (*text).to_owned(),
@@ -388,7 +401,7 @@ impl World {
                     tool_name: (*tool).to_owned(),
                     input: json!({}),
                 });
-                Input::ModelReplied {
+                TurnEngineInput::ModelReplied {
                     step,
                     reply: ModelReply {
                         text: String::new(),
@@ -424,7 +437,7 @@ impl World {
     /// Invariants at the end: one user message, and after each call its one result, in order except
     /// for calls that wait for a person.
     fn check_pairs(&self) {
-        let users = self.messages().filter(|m| m.data.role == Role::User);
+        let users = self.messages().filter(|m| m.data.role == MessageRole::User);
         assert_eq!(users.count(), 1 + self.answered.len());
         let by = |message: &Message| message.metadata.get("eventId").cloned();
         let came: Vec<_> = self.messages().filter_map(by).collect();
@@ -434,7 +447,7 @@ impl World {
         }
         let mut awaited: Vec<ToolCall> = Vec::new();
         for message in self.messages() {
-            let is_user = message.data.role == Role::User;
+            let is_user = message.data.role == MessageRole::User;
             let is_of_extension = matches!(message.source, MessageSource::Extension { .. });
             let is_between = (is_user || is_of_extension) && !awaited.is_empty();
             assert!(!is_between, "between call and result");
@@ -464,7 +477,7 @@ impl World {
     }
 }
 
-impl ModelPlace {
+impl ModelLocation {
     /// The orchestrator records the replies of a model outside the process.
     pub(super) fn of_recorder(has_recorder: bool) -> Self {
         if has_recorder {
@@ -479,7 +492,7 @@ fn limits(step_count_max: u32, has_recorder: bool) -> TurnLimits {
     TurnLimits {
         step_count_max,
         loop_breaker: LoopBreaker::default(),
-        model: ModelPlace::of_recorder(has_recorder),
+        model: ModelLocation::of_recorder(has_recorder),
     }
 }
 
@@ -659,13 +672,13 @@ fn a_broken_protocol_is_refused() {
     };
     let mut engine = world.born().engine;
     assert!(engine.start(&start("t2"), at()).is_err(), "a second turn");
-    let early = Input::Durable { turn_id, seq: 2 };
+    let early = TurnEngineInput::Durable { turn_id, seq: 2 };
     assert!(engine.handle(early, at()).is_err(), "durable before sent");
 
     let mut open = OpenTurn::default();
     open.push(Some("other".parse().unwrap()), MessageEvent::Truncate);
     let mut engine = Engine::new(
-        Rules,
+        SimulatedToolRules,
         limits(9, true),
         extensions(),
         Conversation::default(),
@@ -675,7 +688,7 @@ fn a_broken_protocol_is_refused() {
     assert!(error.to_string().contains("`other`"), "{error}");
 
     let mut idle = Engine::new(
-        Rules,
+        SimulatedToolRules,
         limits(9, true),
         extensions(),
         Conversation::default(),
@@ -683,7 +696,7 @@ fn a_broken_protocol_is_refused() {
     );
     let key = CallKey { step: 1, index: 0 };
     let outcome = ToolOutcome::ok("");
-    let stray = Input::ToolFinished { key, outcome };
+    let stray = TurnEngineInput::ToolFinished { key, outcome };
     assert!(idle.handle(stray, at()).is_err(), "a result without a turn");
 }
 

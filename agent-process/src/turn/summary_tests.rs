@@ -7,14 +7,14 @@ use goondan_protocol::definition::{ExtensionDefinition, LoopBreaker};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ExtensionStates, StepId};
 use goondan_protocol::ipc::TurnStart;
-use goondan_protocol::message::{Content, Message, MessageEvent, ToolCall, ToolResult};
+use goondan_protocol::message::{Message, MessageContent, MessageEvent, ToolCall, ToolResult};
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::extensions::Extensions;
-use crate::model::{Answer, ModelError, ModelPlace, ModelReply};
-use crate::tool_call::{Misfit, ToolRules};
+use crate::model::{ModelError, ModelLocation, ModelOutcome, ModelReply};
+use crate::tool_call::{CallRejection, ToolRules};
 
 pub(super) fn at() -> Timestamp {
     Timestamp::from_unix_millis(0)
@@ -23,8 +23,8 @@ pub(super) fn at() -> Timestamp {
 pub(super) struct NoTools;
 
 impl ToolRules for NoTools {
-    fn check(&self, _call: &ToolCall) -> Result<(), Misfit> {
-        Err(Misfit::NotInCatalog("no tools exist".to_owned()))
+    fn check(&self, _call: &ToolCall) -> Result<(), CallRejection> {
+        Err(CallRejection::NotInCatalog("no tools exist".to_owned()))
     }
 
     fn is_idempotent(&self, _tool_name: &str) -> bool {
@@ -47,7 +47,7 @@ fn past(exchanges: usize) -> Conversation {
         "kept".parse().unwrap(),
         at(),
         "context-message".parse().unwrap(),
-        goondan_protocol::message::Role::System,
+        goondan_protocol::message::MessageRole::System,
         "Be kind.",
     );
     kept.metadata.insert("kept".to_owned(), json!(true));
@@ -68,10 +68,10 @@ fn past(exchanges: usize) -> Conversation {
         let step = |k: u32| StepId::of_turn(&format!("p{n}").parse().unwrap(), k);
         let id = |name: &str| format!("p{n}:{name}").parse().unwrap();
         messages.push(Message::user(id("u"), at(), &format!("question {n}")));
-        let asks = Content::assistant("", &[call]);
+        let asks = MessageContent::assistant("", &[call]);
         messages.push(Message::assistant(id("a"), at(), step(1), asks));
         messages.push(Message::tool(id("r"), at(), &result));
-        let says = Content::text(format!("answer {n}"));
+        let says = MessageContent::text(format!("answer {n}"));
         messages.push(Message::assistant(id("z"), at(), step(2), says));
     }
     Conversation::from_base(messages)
@@ -123,7 +123,7 @@ impl World {
         let limits = TurnLimits {
             step_count_max: 8,
             loop_breaker: LoopBreaker::default(),
-            model: ModelPlace::of_recorder(self.has_recorder),
+            model: ModelLocation::of_recorder(self.has_recorder),
         };
         let (base, extensions) = (self.base.clone(), self.extensions());
         let mut engine = Engine::new(NoTools, limits, extensions, base, open);
@@ -143,7 +143,7 @@ impl World {
                 answers.extend(self.carry_out(effect, &mut unsynced));
             } else if !unsynced.is_empty() {
                 self.journal.append(&mut unsynced);
-                answers.push_back(Input::Durable {
+                answers.push_back(TurnEngineInput::Durable {
                     turn_id: turn_id.clone(),
                     seq: u64::try_from(self.journal.len()).unwrap(),
                 });
@@ -157,10 +157,14 @@ impl World {
         acts_max
     }
 
-    fn carry_out(&mut self, effect: Effect, unsynced: &mut Vec<MessageEvent>) -> Option<Input> {
+    fn carry_out(
+        &mut self,
+        effect: TurnEngineEffect,
+        unsynced: &mut Vec<MessageEvent>,
+    ) -> Option<TurnEngineInput> {
         match effect {
-            Effect::Append { event, .. } => unsynced.push(*event),
-            Effect::AskSummary {
+            TurnEngineEffect::Append { event, .. } => unsynced.push(*event),
+            TurnEngineEffect::AskSummary {
                 step_id,
                 seq,
                 message_id,
@@ -183,34 +187,34 @@ impl World {
                     },
                     Err(reason) => {
                         let came = Err(ModelError::new(reason));
-                        return Some(Input::Summarized { came });
+                        return Some(TurnEngineInput::Summarized { came });
                     }
                 };
                 let answer = if self.has_recorder {
-                    let content = Content::text(reply.text);
+                    let content = MessageContent::text(reply.text);
                     let message = Message::assistant(message_id, at(), step_id, content);
                     let recorded = message.clone();
                     self.journal
                         .push(MessageEvent::Append { message: recorded });
-                    Answer::Recorded(Box::new(message))
+                    ModelOutcome::Recorded(Box::new(message))
                 } else {
-                    Answer::Reply(reply)
+                    ModelOutcome::Reply(reply)
                 };
-                return Some(Input::Summarized { came: Ok(answer) });
+                return Some(TurnEngineInput::Summarized { came: Ok(answer) });
             }
-            Effect::AskModel { step, .. } => {
+            TurnEngineEffect::AskModel { step, .. } => {
                 let reply = ModelReply {
                     text: "Now this.".to_owned(),
                     calls: Vec::new(),
                 };
-                return Some(Input::ModelReplied { step, reply });
+                return Some(TurnEngineInput::ModelReplied { step, reply });
             }
-            Effect::Complete { outcome, .. } => {
+            TurnEngineEffect::Complete { outcome, .. } => {
                 // The commit makes the events it covers durable.
                 self.journal.append(unsynced);
                 self.outcome = Some(outcome);
             }
-            Effect::Observe(_) | Effect::Log { .. } => {}
+            TurnEngineEffect::Observe(_) | TurnEngineEffect::Log { .. } => {}
             other => panic!("nothing asks for {other:?}"),
         }
         None

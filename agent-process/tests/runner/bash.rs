@@ -10,13 +10,13 @@ use goondan_protocol::script::Script;
 use goondan_tests::wait_for;
 use serde_json::{Value, json};
 
-use crate::support::{BINARY, Site, is_alive};
+use crate::support::{BINARY, TestProject, is_alive};
 
-pub(crate) fn toolbox(site: &Site) -> Toolbox {
+pub(crate) fn toolbox(site: &TestProject) -> Toolbox {
     Toolbox::new(&site.assignment(Script::default()), BINARY.into()).unwrap()
 }
 
-pub(crate) fn toolbox_of(site: &Site, tools: Vec<ToolDefinition>) -> Toolbox {
+pub(crate) fn toolbox_of(site: &TestProject, tools: Vec<ToolDefinition>) -> Toolbox {
     let mut assignment = site.assignment(Script::default());
     assignment.agent.tools = tools;
     Toolbox::new(&assignment, BINARY.into()).unwrap()
@@ -34,7 +34,7 @@ fn exec(command: &str) -> ToolCall {
     call("bash__exec", json!({"command": command}))
 }
 
-async fn run(site: &Site, command: &str) -> ToolOutcome {
+async fn run(site: &TestProject, command: &str) -> ToolOutcome {
     toolbox(site).run(&exec(command)).await
 }
 
@@ -48,7 +48,7 @@ fn failed(text: impl Into<String>) -> ToolOutcome {
 
 #[tokio::test]
 async fn a_command_gives_its_exit_code_and_both_streams() {
-    let site = Site::new();
+    let site = TestProject::new();
     let outcome = run(&site, "pwd; echo oops >&2; exit 3").await;
     let work = site.work.canonicalize().unwrap();
     let expected = format!("exit code: 3\nstdout:\n{}\nstderr:\noops\n", work.display());
@@ -61,7 +61,7 @@ async fn a_command_gives_its_exit_code_and_both_streams() {
 
 #[tokio::test]
 async fn what_a_command_leaves_running_ends_with_it_and_does_not_hold_up_the_call() {
-    let site = Site::new();
+    let site = TestProject::new();
     let command = "
         sleep 1000 & echo $! > child
         setsid bash -c '(echo $BASHPID > daemon; exec sleep 1000) & exit' &
@@ -77,7 +77,7 @@ async fn what_a_command_leaves_running_ends_with_it_and_does_not_hold_up_the_cal
 
 #[tokio::test]
 async fn a_command_that_runs_too_long_is_ended_with_all_it_started() {
-    let site = Site::new();
+    let site = TestProject::new();
     let input = json!({
         "command": "echo begun; setsid sleep 1000 & echo $! > stray; trap '' TERM; sleep 1000; sleep 1000",
         "timeoutMs": 2000,
@@ -99,7 +99,7 @@ async fn a_command_that_runs_too_long_is_ended_with_all_it_started() {
 
 #[tokio::test]
 async fn a_call_that_is_given_up_ends_its_processes() {
-    let site = Arc::new(Site::new());
+    let site = Arc::new(TestProject::new());
     let command = "echo $$ > main; setsid sleep 1000 & echo $! > stray; wait";
     let looking = Arc::clone(&site);
     let begun =
@@ -115,7 +115,7 @@ async fn a_call_that_is_given_up_ends_its_processes() {
 
 #[tokio::test]
 async fn a_flood_of_output_is_shown_at_its_ends_and_kept_in_a_file() {
-    let site = Site::new();
+    let site = TestProject::new();
     let outcome = run(&site, "seq 1 400000; echo last >&2").await;
     assert!(outcome.text.starts_with("exit code: 0\nstdout:\n1\n2\n"));
     assert!(outcome.text.ends_with("399999\n400000\nstderr:\nlast\n"));
@@ -133,7 +133,7 @@ async fn a_flood_of_output_is_shown_at_its_ends_and_kept_in_a_file() {
 
 #[test]
 fn arguments_that_do_not_fit_are_refused_with_their_place() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     let check = |tool: &str, input: Value| {
         let misfit = toolbox.check(&call(tool, input)).unwrap_err();
@@ -162,7 +162,7 @@ fn arguments_that_do_not_fit_are_refused_with_their_place() {
 
 #[test]
 fn only_looking_is_idempotent() {
-    let toolbox = toolbox(&Site::new());
+    let toolbox = toolbox(&TestProject::new());
     let catalog = toolbox.catalog();
     let names = catalog.iter().map(|entry| entry.name.as_str());
     let idempotent: Vec<_> = names.filter(|name| toolbox.is_idempotent(name)).collect();
@@ -174,7 +174,7 @@ fn only_looking_is_idempotent() {
 
 #[test]
 fn a_tool_offers_the_exports_that_are_listed_and_what_is_said_of_them() {
-    let site = Site::new();
+    let site = TestProject::new();
     let with = |exports: Value| {
         let mut assignment = site.assignment(Script::default());
         assignment.agent.tools[1].exports = serde_json::from_value(exports).unwrap();
@@ -220,7 +220,7 @@ fn a_tool_offers_the_exports_that_are_listed_and_what_is_said_of_them() {
 
 #[test]
 fn an_agent_refuses_settings_that_its_tool_does_not_have() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut assignment = site.assignment(Script::default());
     let config = json!({"connection": "main"});
     assignment.agent.tools[1].config = config.as_object().unwrap().clone();

@@ -3,23 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::ipc::{ToAgent, ToOrchestrator, TurnAppend, TurnAppended};
-use goondan_protocol::message::Role;
+use goondan_protocol::message::MessageRole;
 
-use crate::support::{Orchestrator, Site, Stored, script, trace};
+use crate::support::{Orchestrator, StoredMessages, TestProject, script, trace};
 
 fn bookshop() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/bookshop")
 }
 
-fn clerk(site: &mut Site) -> Orchestrator {
+fn clerk(site: &mut TestProject) -> Orchestrator {
     site.project = bookshop().canonicalize().unwrap();
     let yaml = std::fs::read_to_string(bookshop().join("scripts/clerk.yaml")).unwrap();
-    Orchestrator::start(&site.assignment(script(&yaml)), Stored::default())
+    Orchestrator::start(&site.assignment(script(&yaml)), StoredMessages::default())
 }
 
 #[test]
 fn the_question_is_answered_over_five_steps_from_the_real_numbers() {
-    let mut site = Site::new();
+    let mut site = TestProject::new();
     let mut clerk = clerk(&mut site);
     let question = "How many copies of Dune were sold, and what did they earn?";
     let answer = clerk.ask("t1", question);
@@ -47,7 +47,7 @@ fn the_question_is_answered_over_five_steps_from_the_real_numbers() {
         "{report}"
     );
 
-    use Role::{Assistant, Tool, User};
+    use MessageRole::{Assistant, Tool, User};
     let roles: Vec<_> = clerk.stored.base.iter().map(|m| m.data.role).collect();
     let step = [Assistant, Tool];
     let four_steps = [step, step, step, step].concat();
@@ -91,7 +91,7 @@ fn the_question_is_answered_over_five_steps_from_the_real_numbers() {
 
 #[test]
 fn the_clerk_remembers_echoes_and_says_what_it_can() {
-    let mut site = Site::new();
+    let mut site = TestProject::new();
     let mut first = clerk(&mut site);
     assert!(first.ask("t1", "hi").contains("take stock slowly"));
     assert!(first.ask("t2", "what is my name").contains("not told me"));
@@ -117,7 +117,7 @@ fn the_clerk_remembers_echoes_and_says_what_it_can() {
 
 #[test]
 fn a_clerk_killed_while_it_takes_stock_counts_again() {
-    let mut site = Site::new();
+    let mut site = TestProject::new();
     let mut first = clerk(&mut site);
     first.give("t1", 1, "take stock slowly for 99 s");
     first.serve_until_tool_called();
@@ -150,7 +150,7 @@ fn a_clerk_killed_while_it_takes_stock_counts_again() {
 
 #[test]
 fn nothing_is_touched_before_what_was_said_is_durable() {
-    let mut site = Site::new();
+    let mut site = TestProject::new();
     let mut clerk = clerk(&mut site);
     clerk.give("t1", 1, "How many copies of Dune were sold?");
     let is_append = |message: &ToOrchestrator| matches!(message, ToOrchestrator::TurnAppend(_));

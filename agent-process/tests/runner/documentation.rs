@@ -8,12 +8,12 @@ use goondan_agent_process::model::{ModelReply, ModelRequest};
 use goondan_protocol::base_package::{tool_names, tools};
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::ids::{StepId, TurnId};
-use goondan_protocol::message::{Content, Message, ToolCall, ToolResult};
+use goondan_protocol::message::{Message, MessageContent, ToolCall, ToolResult};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 
 use crate::bash::toolbox_of;
-use crate::support::{Site, script, tool};
+use crate::support::{TestProject, script, tool};
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -123,7 +123,7 @@ impl Dialogue {
             });
             let reply = played.and_then(|played| played.reply);
             if let Ok(reply) = &reply {
-                let content = Content::assistant(&reply.text, &reply.calls);
+                let content = MessageContent::assistant(&reply.text, &reply.calls);
                 let at = Timestamp::from_unix_millis(0);
                 let message = Message::assistant(self.id(), at, step_id, content);
                 self.messages.push(message);
@@ -219,7 +219,7 @@ fn a_reply_cannot_grow_without_limit() {
 #[test]
 fn the_page_about_tools_names_all_there_is() {
     let page = page("tools.md");
-    let toolbox = toolbox_of(&Site::new(), tool_names().map(tool).collect());
+    let toolbox = toolbox_of(&TestProject::new(), tool_names().map(tool).collect());
     let mut described: Vec<(&str, Vec<&str>)> = Vec::new();
     let catalog = toolbox.catalog();
     for entry in catalog.iter() {

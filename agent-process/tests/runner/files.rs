@@ -8,22 +8,22 @@ use goondan_protocol::script::Script;
 use serde_json::{Value, json};
 
 use crate::bash::{call, toolbox};
-use crate::support::{BINARY, Site, put};
+use crate::support::{BINARY, TestProject, put};
 
-fn run(site: &Site, export: &str, input: Value) -> ToolOutcome {
+fn run(site: &TestProject, export: &str, input: Value) -> ToolOutcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
     runtime.block_on(toolbox(site).run(&call(&format!("file-system__{export}"), input)))
 }
 
-fn ok(site: &Site, export: &str, input: Value) -> String {
+fn ok(site: &TestProject, export: &str, input: Value) -> String {
     let outcome = run(site, export, input);
     assert!(!outcome.is_error, "{}", outcome.text);
     outcome.text
 }
 
-fn code(site: &Site, export: &str, input: Value) -> String {
+fn code(site: &TestProject, export: &str, input: Value) -> String {
     let outcome = run(site, export, input);
     assert!(outcome.is_error, "it worked: {}", outcome.text);
     outcome.text.split_once(':').unwrap().0.to_owned()
@@ -31,7 +31,7 @@ fn code(site: &Site, export: &str, input: Value) -> String {
 
 #[test]
 fn a_file_is_written_read_edited_and_listed() {
-    let site = Site::new();
+    let site = TestProject::new();
     let path = "notes/ä/a.txt";
     ok(
         &site,
@@ -61,7 +61,7 @@ fn a_file_is_written_read_edited_and_listed() {
 
 #[test]
 fn an_edit_must_match_exactly_once() {
-    let site = Site::new();
+    let site = TestProject::new();
     put(site.work.join("a"), "x y x");
     let edit = |old: &str| json!({"path": "a", "oldText": old, "newText": "z"});
     assert_eq!(code(&site, "edit", edit("x")), "E_MANY_MATCHES");
@@ -74,7 +74,7 @@ fn an_edit_must_match_exactly_once() {
 
 #[test]
 fn the_project_is_read_and_never_written() {
-    let site = Site::new();
+    let site = TestProject::new();
     put(site.project.join("a"), "hi");
     for path in [
         "$GOONDAN_PROJECT_ROOT/a",
@@ -101,7 +101,7 @@ fn the_project_is_read_and_never_written() {
 
 #[test]
 fn nothing_outside_is_reached() {
-    let site = Site::new();
+    let site = TestProject::new();
     let outside = site.outside();
     std::fs::create_dir(&outside).unwrap();
     put(outside.join("secret"), "s");
@@ -160,7 +160,7 @@ fn nothing_outside_is_reached() {
 
 #[test]
 fn what_is_no_text_file_is_said_and_never_waited_for() {
-    let site = Site::new();
+    let site = TestProject::new();
     put(site.work.join("binary"), [0xff, 0xfe]);
     nix::unistd::mkfifo(&site.work.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let read = |path: &str| code(&site, "read", json!({"path": path}));
@@ -178,7 +178,7 @@ fn what_is_no_text_file_is_said_and_never_waited_for() {
 
 #[test]
 fn a_long_file_comes_in_parts() {
-    let site = Site::new();
+    let site = TestProject::new();
     let lines: Vec<_> = (1..=40_000)
         .map(|number| format!("line {number}\n"))
         .collect();
@@ -219,7 +219,7 @@ fn a_long_file_comes_in_parts() {
 
 #[test]
 fn limits_are_kept() {
-    let site = Site::new();
+    let site = TestProject::new();
     let content = "ä".repeat(600_000);
     assert_eq!(
         code(&site, "write", json!({"path": "a", "content": content})),
@@ -241,7 +241,7 @@ fn limits_are_kept() {
 
 #[test]
 fn an_edit_says_how_many_places_it_means() {
-    let site = Site::new();
+    let site = TestProject::new();
     put(site.work.join("a"), "x x x");
     let edit = |count: Value| json!({"path": "a", "oldText": "x", "newText": "yy", "count": count});
     assert_eq!(code(&site, "edit", edit(json!(2))), "E_MANY_MATCHES");
@@ -252,7 +252,7 @@ fn an_edit_says_how_many_places_it_means() {
 
 #[test]
 fn prov_1_an_edit_keeps_the_line_ends_of_the_file() {
-    let site = Site::new();
+    let site = TestProject::new();
     for (content, old, new, expected) in [
         (
             "1\r\n2\r\n3\r\n",
@@ -277,7 +277,7 @@ fn prov_1_an_edit_keeps_the_line_ends_of_the_file() {
 }
 
 /// Creates a tree with files that a search must skip.
-fn tree(site: &Site) {
+fn tree(site: &TestProject) {
     for (path, content) in [
         ("src/main.rs", "fn main() {\n    run();\n}\n"),
         ("src/deep/er/lib.rs", "// Run\nfn run() {}\n"),
@@ -303,7 +303,7 @@ fn tree(site: &Site) {
 
 #[test]
 fn files_are_found_by_their_paths_and_links_are_not_followed() {
-    let site = Site::new();
+    let site = TestProject::new();
     tree(&site);
     let glob = |pattern: &str| ok(&site, "glob", json!({"pattern": pattern}));
     assert_eq!(
@@ -337,7 +337,7 @@ fn files_are_found_by_their_paths_and_links_are_not_followed() {
 
 #[test]
 fn lines_are_found_with_their_place() {
-    let site = Site::new();
+    let site = TestProject::new();
     tree(&site);
     let grep = |input: Value| ok(&site, "grep", input);
     assert_eq!(
@@ -372,7 +372,7 @@ fn lines_are_found_with_their_place() {
 
 #[test]
 fn a_search_is_bounded() {
-    let site = Site::new();
+    let site = TestProject::new();
     let lines: Vec<_> = (1..=1_000)
         .map(|number| format!("hit {number}\n"))
         .collect();
@@ -392,7 +392,7 @@ fn a_search_is_bounded() {
 
 #[test]
 fn sec_2_a_file_for_secrets_is_not_read_by_name_by_link_or_in_other_letters() {
-    let site = Site::new();
+    let site = TestProject::new();
     std::fs::create_dir_all(site.work.join(".git")).unwrap();
     for path in [".env", ".Env.Local", ".git/config", "server.pem"] {
         put(site.work.join(path), "TOKEN=hunter2\n");
@@ -430,7 +430,7 @@ fn sec_2_a_file_for_secrets_is_not_read_by_name_by_link_or_in_other_letters() {
 #[test]
 fn sec_2_a_file_that_the_configuration_names_is_opened_all_the_same_and_an_environment_file_never()
 {
-    let site = Site::new();
+    let site = TestProject::new();
     std::fs::create_dir_all(site.project.join("certs")).unwrap();
     put(site.project.join("certs/public.pem"), "a public half\n");
     put(site.project.join("certs/private.pem"), "hunter2\n");

@@ -11,7 +11,7 @@ use goondan_protocol::version::Version;
 use goondan_tests::wait_for;
 
 use crate::support::{
-    BINARY, Orchestrator, Site, Stored, ended, is_alive, kill, put, read_log, script,
+    BINARY, Orchestrator, StoredMessages, TestProject, ended, is_alive, kill, put, read_log, script,
 };
 
 /// A tool that never ends, with a stray that left its process group.
@@ -41,8 +41,9 @@ rules:
 "#;
 
 /// A process with the endless tool running, and the tool's processes.
-fn busy(site: &Site) -> (Orchestrator, [i32; 2]) {
-    let mut agent = Orchestrator::start(&site.assignment(script(ENDLESS)), Stored::default());
+fn busy(site: &TestProject) -> (Orchestrator, [i32; 2]) {
+    let mut agent =
+        Orchestrator::start(&site.assignment(script(ENDLESS)), StoredMessages::default());
     agent.give("t1", 1, "endless");
     agent.serve_until_tool_called();
     let pids = ["main", "stray"].map(|name| site.pid_in(name));
@@ -58,7 +59,7 @@ fn all_gone(pids: [i32; 2]) {
 
 #[test]
 fn when_the_orchestrator_vanishes_the_process_takes_its_tools_with_it() {
-    let site = Site::new();
+    let site = TestProject::new();
     let (agent, pids) = busy(&site);
     let mut child = agent.vanish();
     assert_eq!(ended(&mut child).code(), Some(3));
@@ -67,7 +68,7 @@ fn when_the_orchestrator_vanishes_the_process_takes_its_tools_with_it() {
 
 #[test]
 fn a_process_that_is_killed_leaves_no_tool_behind_and_its_turn_is_resumed() {
-    let site = Site::new();
+    let site = TestProject::new();
     let (mut agent, pids) = busy(&site);
     agent.child.kill().unwrap();
     agent.child.wait().unwrap();
@@ -85,7 +86,7 @@ fn a_process_that_is_killed_leaves_no_tool_behind_and_its_turn_is_resumed() {
 
 #[test]
 fn msg_4_a_missing_target_does_not_fail_the_turn_and_is_said() {
-    let site = Site::new();
+    let site = TestProject::new();
     let (mut agent, _) = busy(&site);
     agent.child.kill().unwrap();
     agent.child.wait().unwrap();
@@ -118,7 +119,7 @@ fn msg_4_a_missing_target_does_not_fail_the_turn_and_is_said() {
 
 #[test]
 fn a_call_that_is_idempotent_is_run_again_by_the_next_process() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut assignment = site.assignment(script(ENDLESS));
     assignment.agent.tools[0].exports = vec![ToolExport {
         name: "exec".to_owned(),
@@ -126,7 +127,7 @@ fn a_call_that_is_idempotent_is_run_again_by_the_next_process() {
         parameters: None,
         idempotent: Some(true),
     }];
-    let mut agent = Orchestrator::start(&assignment, Stored::default());
+    let mut agent = Orchestrator::start(&assignment, StoredMessages::default());
     agent.give("t1", 1, "until told");
     agent.serve_until_tool_called();
     let first = site.pid_in("main");
@@ -143,7 +144,7 @@ fn a_call_that_is_idempotent_is_run_again_by_the_next_process() {
 
 #[test]
 fn an_enclosure_that_is_killed_leaves_its_command_to_the_agent() {
-    let site = Site::new();
+    let site = TestProject::new();
     let (mut agent, pids) = busy(&site);
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
     let (_, rest) = stat.rsplit_once(')').unwrap();
@@ -155,7 +156,7 @@ fn an_enclosure_that_is_killed_leaves_its_command_to_the_agent() {
 #[test]
 fn a_frame_that_is_none_ends_the_process_and_its_tools() {
     for garbage in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x02{}", b"\0\0\0\x04oops"] {
-        let site = Site::new();
+        let site = TestProject::new();
         let (mut agent, pids) = busy(&site);
         agent.send_bytes(garbage);
         assert_eq!(ended(&mut agent.child).code(), Some(1));
@@ -167,7 +168,7 @@ fn a_frame_that_is_none_ends_the_process_and_its_tools() {
 
 #[test]
 fn a_ping_is_answered_while_a_tool_runs() {
-    let site = Site::new();
+    let site = TestProject::new();
     let (mut agent, _) = busy(&site);
     for nonce in [3, 4] {
         agent.ping(nonce);
@@ -179,8 +180,9 @@ fn a_ping_is_answered_while_a_tool_runs() {
 
 #[test]
 fn a_shutdown_lets_the_turn_end_and_begins_no_other() {
-    let site = Site::new();
-    let mut agent = Orchestrator::start(&site.assignment(script(ENDLESS)), Stored::default());
+    let site = TestProject::new();
+    let mut agent =
+        Orchestrator::start(&site.assignment(script(ENDLESS)), StoredMessages::default());
     agent.give("t1", 1, "until told");
     agent.serve_until_tool_called();
     site.pid_in("main");
@@ -206,8 +208,9 @@ fn a_shutdown_lets_the_turn_end_and_begins_no_other() {
 
 #[test]
 fn a_shutdown_before_the_conversation_is_loaded_is_heard() {
-    let site = Site::new();
-    let mut agent = Orchestrator::start(&site.assignment(script(ENDLESS)), Stored::default());
+    let site = TestProject::new();
+    let mut agent =
+        Orchestrator::start(&site.assignment(script(ENDLESS)), StoredMessages::default());
     agent.shut_down();
     agent.serve_until(|message| matches!(message, ToOrchestrator::ShutdownAck(_)));
     assert_eq!(ended(&mut agent.child).code(), Some(0));
@@ -216,8 +219,9 @@ fn a_shutdown_before_the_conversation_is_loaded_is_heard() {
 /// The binary itself is started with `GOONDAN_IPC_FD` and `GOONDAN_SECRET`, and with a socket.
 #[test]
 fn a_command_inherits_neither_variables_nor_descriptors() {
-    let site = Site::new();
-    let mut agent = Orchestrator::start(&site.assignment(script(ENDLESS)), Stored::default());
+    let site = TestProject::new();
+    let mut agent =
+        Orchestrator::start(&site.assignment(script(ENDLESS)), StoredMessages::default());
     let expected = format!(
         "exit code: 0\nstdout:\nGOONDAN_INSTANCE_KEY=key: 1\nGOONDAN_PROJECT_ROOT={}\n\
          GOONDAN_WORK_DIR={}\nstderr:\n",
@@ -235,7 +239,7 @@ fn a_command_inherits_neither_variables_nor_descriptors() {
 
 #[test]
 fn a_terminals_signals_do_not_reach_it() {
-    let site = Site::new();
+    let site = TestProject::new();
     let (mut agent, pids) = busy(&site);
     let pid = nix::unistd::Pid::from_raw(i32::try_from(agent.child.id()).unwrap());
     for signal in [nix::sys::signal::SIGINT, nix::sys::signal::SIGTERM] {
@@ -248,9 +252,9 @@ fn a_terminals_signals_do_not_reach_it() {
 
 #[test]
 fn another_version_is_refused_loudly() {
-    let site = Site::new();
+    let site = TestProject::new();
     let assignment = site.assignment(script(ENDLESS));
-    let mut agent = Orchestrator::spawn(&assignment, Stored::default());
+    let mut agent = Orchestrator::spawn(&assignment, StoredMessages::default());
     let theirs = Version {
         goondan: "0.0.0-other".to_owned(),
         ..Version::current()
@@ -264,9 +268,9 @@ fn another_version_is_refused_loudly() {
 
 #[test]
 fn a_missing_work_directory_is_said() {
-    let site = Site::new();
+    let site = TestProject::new();
     let assignment = site.assignment(script(ENDLESS));
-    let mut agent = Orchestrator::spawn(&assignment, Stored::default());
+    let mut agent = Orchestrator::spawn(&assignment, StoredMessages::default());
     std::fs::remove_dir(&site.work).unwrap();
     agent.welcome(&assignment, Version::current());
     assert_eq!(ended(&mut agent.child).code(), Some(1));
@@ -303,12 +307,12 @@ fn completed(reply: &str) -> TurnOutcome {
 
 #[test]
 fn a_turn_that_goes_in_circles_fails_and_names_the_tool() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut assignment = site.assignment(script(
         "rules: [{call: [{tool: bash__exec, args: {command: 'true'}}]}]",
     ));
     assignment.agent.loop_breaker.same_calls_max = 3;
-    let mut agent = Orchestrator::start(&assignment, Stored::default());
+    let mut agent = Orchestrator::start(&assignment, StoredMessages::default());
     agent.give("t1", 1, "go round");
     let outcome = agent.finish_turn();
     let TurnOutcome::Failed { code, message } = outcome else {

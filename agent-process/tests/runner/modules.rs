@@ -8,7 +8,9 @@ use goondan_tests::{needs, wait_for};
 use serde_json::{Value, json};
 
 use crate::bash::{call, toolbox_of};
-use crate::support::{Orchestrator, Site, Stored, is_alive, kill, put, script, wait_for_async};
+use crate::support::{
+    Orchestrator, StoredMessages, TestProject, is_alive, kill, put, script, wait_for_async,
+};
 
 /// A module whose handlers do what tests need.
 const LAB: &str = r#"
@@ -86,7 +88,7 @@ fn module(name: &str, entry: &str, exports: &[&str], timeout_ms: u64) -> ToolDef
 }
 
 /// The tools of the module, where something runs JavaScript.
-fn lab(site: &Site, timeout_ms: u64) -> Option<Toolbox> {
+fn lab(site: &TestProject, timeout_ms: u64) -> Option<Toolbox> {
     if !needs::javascript() {
         return None;
     }
@@ -112,7 +114,7 @@ fn error(outcome: ToolOutcome) -> String {
 
 #[tokio::test]
 async fn a_handler_gets_its_call_and_its_result_is_the_models() {
-    let site = Site::new();
+    let site = TestProject::new();
     let Some(lab) = lab(&site, 60_000) else {
         return;
     };
@@ -140,7 +142,7 @@ async fn a_handler_gets_its_call_and_its_result_is_the_models() {
 
 #[tokio::test]
 async fn what_a_handler_throws_is_the_error_of_its_call() {
-    let site = Site::new();
+    let site = TestProject::new();
     let Some(lab) = lab(&site, 60_000) else {
         return;
     };
@@ -177,7 +179,7 @@ async fn what_a_handler_throws_is_the_error_of_its_call() {
 
 #[tokio::test]
 async fn calls_run_at_the_same_time_in_one_host_that_keeps_its_state() {
-    let site = Site::new();
+    let site = TestProject::new();
     let Some(lab) = lab(&site, 60_000) else {
         return;
     };
@@ -189,7 +191,7 @@ async fn calls_run_at_the_same_time_in_one_host_that_keeps_its_state() {
 
 #[tokio::test]
 async fn a_crash_is_an_error_of_its_call_and_the_host_is_started_again_with_back_off() {
-    let site = Site::new();
+    let site = TestProject::new();
     let Some(lab) = lab(&site, 60_000) else {
         return;
     };
@@ -217,7 +219,7 @@ async fn a_crash_is_an_error_of_its_call_and_the_host_is_started_again_with_back
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_stopped_and_one_that_hangs_is_ended_with_its_host() {
-    let site = Site::new();
+    let site = TestProject::new();
     if !needs::javascript() {
         return;
     }
@@ -254,7 +256,7 @@ async fn a_call_that_takes_too_long_is_stopped_and_one_that_hangs_is_ended_with_
 
 #[tokio::test]
 async fn a_call_that_is_given_up_is_cancelled() {
-    let site = Site::new();
+    let site = TestProject::new();
     let Some(lab) = lab(&site, 60_000) else {
         return;
     };
@@ -270,7 +272,7 @@ async fn a_call_that_is_given_up_is_cancelled() {
 #[tokio::test]
 async fn any_executable_may_speak_the_protocol() {
     use std::os::unix::fs::PermissionsExt as _;
-    let site = Site::new();
+    let site = TestProject::new();
     let path = site.project.join("tool");
     put(
         &path,
@@ -292,7 +294,7 @@ async fn a_host_has_the_limits_of_its_module_and_shares_none_with_other_limits()
     if !needs::javascript() {
         return;
     }
-    let site = Site::new();
+    let site = TestProject::new();
     put(
         site.project.join("limits.mjs"),
         r#"
@@ -342,7 +344,7 @@ export const handlers = {
 }
 
 /// A module of `docs/examples/tools`, among its own files.
-fn example(site: &mut Site, tool: ToolDefinition) -> Toolbox {
+fn example(site: &mut TestProject, tool: ToolDefinition) -> Toolbox {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/tools");
     site.project = path.canonicalize().unwrap();
     toolbox_of(site, vec![tool])
@@ -355,7 +357,7 @@ async fn the_example_in_javascript_works() {
     }
     let mut prices = module("prices", "tools/prices.mjs", &["total"], 60_000);
     prices.config.insert("currency".to_owned(), json!("euros"));
-    let mut site = Site::new();
+    let mut site = TestProject::new();
     let toolbox = example(&mut site, prices);
     let input = json!({"count": "3", "price": "12.50"});
     let total = toolbox.run(&call("prices__total", input)).await;
@@ -367,7 +369,7 @@ async fn the_example_in_python_works() {
     if !needs::program("python3") {
         return;
     }
-    let mut site = Site::new();
+    let mut site = TestProject::new();
     let words = module("words", "tools/words.py", &["top"], 60_000);
     let toolbox = example(&mut site, words);
     let run = async |input: Value| toolbox.run(&call("words__top", input)).await;
@@ -380,7 +382,7 @@ async fn the_example_in_python_works() {
 
 #[tokio::test]
 async fn the_example_in_typescript_works_or_says_what_it_needs() {
-    let mut site = Site::new();
+    let mut site = TestProject::new();
     let slug = module("slug", "tools/slug.ts", &["of"], 60_000);
     let toolbox = example(&mut site, slug);
     let input = json!({"title": "Pride & Prejudice"});
@@ -401,7 +403,7 @@ fn a_host_lives_from_turn_to_turn_is_logged_under_its_calls_and_ends_with_the_ag
     if !needs::javascript() {
         return;
     }
-    let site = Site::new();
+    let site = TestProject::new();
     put(
         site.project.join("host.mjs"),
         r#"
@@ -427,7 +429,7 @@ export const handlers = {
         .agent
         .tools
         .push(module("lab", "host.mjs", &["count"], 60_000));
-    let mut orchestrator = Orchestrator::start(&assignment, Stored::default());
+    let mut orchestrator = Orchestrator::start(&assignment, StoredMessages::default());
     assert_eq!(orchestrator.ask("t1", "go"), "1 false");
     let pid = site.pid_in("pid");
     assert_eq!(

@@ -8,12 +8,12 @@ use goondan_confinement::{
 };
 use goondan_tests::wait_for;
 
-use crate::support::{BINARY, Site, is_alive, kill, put};
+use crate::support::{BINARY, TestProject, is_alive, kill, put};
 
 /// Directories of programs and their dependencies.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
 
-fn policy(require: Level, site: &Site) -> SandboxPolicy {
+fn policy(require: Level, site: &TestProject) -> SandboxPolicy {
     let path = |path: &Path| SandboxPath::try_from(path.to_owned()).unwrap();
     let system = SYSTEM
         .map(Path::new)
@@ -28,8 +28,8 @@ fn policy(require: Level, site: &Site) -> SandboxPolicy {
 }
 
 /// A site with a file in each of its directories, and one outside.
-fn site() -> Site {
-    let site = Site::new();
+fn site() -> TestProject {
+    let site = TestProject::new();
     std::fs::create_dir(site.outside()).unwrap();
     put(site.outside().join("secret"), "secret");
     put(site.project.join("input"), "input");
@@ -39,7 +39,7 @@ fn site() -> Site {
 
 /// A supervisor with these arguments after its policy, which inherits an open file that it should
 /// not have.
-fn supervisor(policy: &SandboxPolicy, site: &Site, arguments: &[&str]) -> Command {
+fn supervisor(policy: &SandboxPolicy, site: &TestProject, arguments: &[&str]) -> Command {
     let mut supervisor = Command::new("bash");
     supervisor.args(["-c", r#"exec 9<"$OUT/secret"; exec "$@""#, "bash", BINARY]);
     if policy.require != Level::Off {
@@ -60,7 +60,7 @@ fn supervisor(policy: &SandboxPolicy, site: &Site, arguments: &[&str]) -> Comman
 }
 
 /// Runs a command to its end with its standard input held open.
-fn run(policy: &SandboxPolicy, site: &Site, command: &str) -> Output {
+fn run(policy: &SandboxPolicy, site: &TestProject, command: &str) -> Output {
     let mut child = supervisor(policy, site, &["--enclose", command])
         .spawn()
         .unwrap();
@@ -333,7 +333,7 @@ fn sec_6_the_three_forms_are_confined_alike() {
 }
 
 /// Runs a command in a session, which ends then.
-fn in_session(policy: &SandboxPolicy, site: &Site, command: &str) -> Output {
+fn in_session(policy: &SandboxPolicy, site: &TestProject, command: &str) -> Output {
     use std::io::{Read as _, Write as _};
     let (mut own, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let child = supervisor(policy, site, &["--enclose-session"])
@@ -472,7 +472,7 @@ fn sec_6_a_stray_ends_with_its_call() {
 
 /// Process to end from outside while a command and its stray process run.
 #[derive(Debug, Clone, Copy)]
-enum Ended {
+enum KilledProcess {
     /// The agent: its end of the pipe is closed.
     Agent,
     /// The process it has started.
@@ -484,9 +484,13 @@ enum Ended {
 #[test]
 fn sec_6_whoever_is_killed_nothing_is_left() {
     for level in levels() {
-        let ended: &[Ended] = match level {
-            Level::Full => &[Ended::Agent, Ended::Supervisor, Ended::First],
-            Level::Landlock | Level::Seatbelt | Level::Off => &[Ended::Agent],
+        let ended: &[KilledProcess] = match level {
+            Level::Full => &[
+                KilledProcess::Agent,
+                KilledProcess::Supervisor,
+                KilledProcess::First,
+            ],
+            Level::Landlock | Level::Seatbelt | Level::Off => &[KilledProcess::Agent],
         };
         for ended in ended {
             let site = site();
@@ -500,9 +504,9 @@ fn sec_6_whoever_is_killed_nothing_is_left() {
             assert!(in_directory(&site).len() >= 3, "{level}: {ended:?}");
             let supervisor = i32::try_from(child.id()).unwrap();
             match ended {
-                Ended::Agent => drop(held),
-                Ended::Supervisor => kill(supervisor),
-                Ended::First => kill(child_of(supervisor)),
+                KilledProcess::Agent => drop(held),
+                KilledProcess::Supervisor => kill(supervisor),
+                KilledProcess::First => kill(child_of(supervisor)),
             }
             child.wait().unwrap();
             wait_for("everything is gone", || {
@@ -527,7 +531,7 @@ fn mounts() -> String {
 }
 
 /// Processes whose working directory is the site's, whatever their root is.
-fn in_directory(site: &Site) -> Vec<i32> {
+fn in_directory(site: &TestProject) -> Vec<i32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let is_there = |pid: &i32| {

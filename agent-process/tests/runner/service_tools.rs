@@ -5,7 +5,7 @@ use goondan_agent_process::tool_call::ToolRules as _;
 use serde_json::{Value, json};
 
 use crate::bash::toolbox_of;
-use crate::support::{Site, tool};
+use crate::support::{TestProject, tool};
 
 /// Definitions of these tools in a project with these connections.
 fn offered(tools: &[&str], connections: &[&str]) -> Vec<Value> {
@@ -15,7 +15,7 @@ fn offered(tools: &[&str], connections: &[&str]) -> Vec<Value> {
         tool.connections = connections.collect();
         tool
     });
-    let toolbox = toolbox_of(&Site::new(), tools.collect());
+    let toolbox = toolbox_of(&TestProject::new(), tools.collect());
     let catalog = toolbox.catalog();
     let entries = catalog.iter().map(|entry| {
         json!({

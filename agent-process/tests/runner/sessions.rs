@@ -6,7 +6,7 @@ use goondan_tests::wait_for;
 use serde_json::json;
 
 use crate::bash::{call, toolbox};
-use crate::support::{Site, is_alive, wait_for_async};
+use crate::support::{TestProject, is_alive, wait_for_async};
 
 async fn run(toolbox: &Toolbox, command: &str) -> ToolOutcome {
     run_for(toolbox, command, 60_000).await
@@ -25,7 +25,7 @@ async fn text(toolbox: &Toolbox, command: &str) -> String {
 
 #[tokio::test]
 async fn a_session_keeps_its_directory_variables_functions_and_jobs() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     let begun = "mkdir sub; cd sub; x='a  b'; declare -a list=(1 2); greet() { echo \"hi $1\"; }
         sleep 1000 & echo $! > ../job";
@@ -54,7 +54,7 @@ async fn a_session_keeps_its_directory_variables_functions_and_jobs() {
 
 #[tokio::test]
 async fn nothing_a_command_prints_or_reads_looks_like_its_end() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     let shown = text(
         &toolbox,
@@ -85,7 +85,7 @@ async fn nothing_a_command_prints_or_reads_looks_like_its_end() {
 
 #[tokio::test]
 async fn a_time_out_ends_the_command_and_keeps_the_session() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     text(&toolbox, "x=kept; sleep 1000 & echo $! > job").await;
     for command in [
@@ -117,7 +117,7 @@ async fn a_time_out_ends_the_command_and_keeps_the_session() {
 
 #[tokio::test]
 async fn a_session_that_cannot_be_interrupted_is_ended_and_says_so() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     text(&toolbox, "x=lost; sleep 1000 & echo $! > job").await;
     let stubborn = "deep() { sleep 1000; echo NOT; }; deep; echo NOT";
@@ -142,7 +142,7 @@ async fn a_session_that_cannot_be_interrupted_is_ended_and_says_so() {
 
 #[tokio::test]
 async fn what_jobs_say_between_two_calls_is_told_with_the_next() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     let job = "(until [ -e go ]; do sleep 0.01; done; echo news; seq 1 50000; touch said) &";
     text(&toolbox, job).await;
@@ -168,7 +168,7 @@ async fn what_jobs_say_between_two_calls_is_told_with_the_next() {
 
 #[tokio::test]
 async fn calls_of_one_session_run_one_after_another_and_a_call_given_up_is_interrupted() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     text(&toolbox, "x=0").await;
     let add = "y=$x; sleep 0.05; x=$((y + 1)); echo $x";
@@ -196,7 +196,7 @@ async fn calls_of_one_session_run_one_after_another_and_a_call_given_up_is_inter
 
 #[tokio::test]
 async fn there_are_only_so_many_sessions() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     let open = |name: String| {
         toolbox.run(&call(

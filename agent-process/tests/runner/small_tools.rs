@@ -6,9 +6,9 @@ use goondan_protocol::base_package::tool_names;
 use serde_json::{Value, json};
 
 use crate::bash::{call, toolbox_of};
-use crate::support::{Site, put, tool};
+use crate::support::{TestProject, put, tool};
 
-fn toolbox(site: &Site) -> Toolbox {
+fn toolbox(site: &TestProject) -> Toolbox {
     toolbox_of(site, tool_names().map(tool).collect())
 }
 
@@ -23,7 +23,7 @@ async fn run(toolbox: &Toolbox, name: &str, input: Value) -> ToolOutcome {
 
 #[tokio::test]
 async fn json_is_queried_in_files_and_in_the_call() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     put(
         site.project.join("stock.json"),
@@ -77,7 +77,7 @@ async fn json_is_queried_in_files_and_in_the_call() {
 
 #[tokio::test]
 async fn texts_are_transformed_and_a_long_result_goes_to_a_file() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     let upper = json!({"text": "가a", "to": "upper"});
     assert_eq!(
@@ -102,7 +102,7 @@ async fn texts_are_transformed_and_a_long_result_goes_to_a_file() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_as_long_as_it_says_and_no_longer_than_is_allowed() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     let begun = tokio::time::Instant::now();
     let outcome = run(&toolbox, "wait__for", json!({"seconds": 1.5})).await;
@@ -118,7 +118,7 @@ async fn a_wait_is_as_long_as_it_says_and_no_longer_than_is_allowed() {
 
 #[test]
 fn every_schema_of_a_built_in_tool_is_valid() {
-    let site = Site::new();
+    let site = TestProject::new();
     let toolbox = toolbox(&site);
     assert!(toolbox.catalog().len() > 15);
     for entry in toolbox.catalog().iter() {

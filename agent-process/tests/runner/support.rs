@@ -19,8 +19,8 @@ use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ids::TurnId;
 use goondan_protocol::ipc::{
-    Assignment, ConversationPage, Head, IPC_FD_VAR, Ping, Shutdown, ToAgent, ToOrchestrator,
-    TurnAppended, TurnCommitted, TurnStart, Welcome,
+    Assignment, ConversationPage, EnvelopeHeader, IPC_FD_VAR, Ping, Shutdown, ToAgent,
+    ToOrchestrator, TurnAppended, TurnCommitted, TurnStart, Welcome,
 };
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
@@ -38,13 +38,13 @@ use serde_json::Value;
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-agent-process");
 
 /// A project and a work directory, deleted at the end of the test.
-pub(crate) struct Site {
+pub(crate) struct TestProject {
     pub(crate) project: PathBuf,
     pub(crate) work: PathBuf,
     directory: tempfile::TempDir,
 }
 
-impl Site {
+impl TestProject {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let project = directory.path().join("project");
@@ -173,7 +173,7 @@ pub(crate) fn kill(pid: i32) {
 
 /// Stored messages of one conversation.
 #[derive(Clone, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredMessages {
     pub(crate) base: Vec<Message>,
     /// The open turn's events.
     pub(crate) events: Vec<MessageEvent>,
@@ -182,7 +182,7 @@ pub(crate) struct Stored {
 /// The orchestrator's end of one agent process.
 pub(crate) struct Orchestrator {
     pub(crate) child: Child,
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoredMessages,
     pub(crate) observed: Vec<RuntimeEvent>,
     /// Distinguishes the child's end of the socket pair from any other descriptor.
     pub(crate) child_socket_inode: u64,
@@ -194,7 +194,7 @@ pub(crate) struct Orchestrator {
 
 impl Orchestrator {
     /// Starts a process and answers its hello.
-    pub(crate) fn start(assignment: &AgentAssignment, stored: Stored) -> Self {
+    pub(crate) fn start(assignment: &AgentAssignment, stored: StoredMessages) -> Self {
         let mut orchestrator = Self::spawn(assignment, stored);
         let hello = orchestrator.next();
         assert!(
@@ -204,7 +204,7 @@ impl Orchestrator {
         orchestrator
     }
 
-    pub(crate) fn spawn(assignment: &AgentAssignment, stored: Stored) -> Self {
+    pub(crate) fn spawn(assignment: &AgentAssignment, stored: StoredMessages) -> Self {
         let (own, theirs) = UnixStream::pair().unwrap();
         own.set_read_timeout(Some(PATIENCE)).unwrap();
         let child_socket_inode = nix::sys::stat::fstat(&theirs).unwrap().st_ino;
@@ -242,7 +242,7 @@ impl Orchestrator {
 
     pub(crate) fn send(&mut self, message: &ToAgent) {
         let child = Address::Child;
-        let head = Head::new(Address::Orchestrator, child).in_trace(trace());
+        let head = EnvelopeHeader::new(Address::Orchestrator, child).in_trace(trace());
         let mut wire = BytesMut::new();
         let body = message.to_frame(&head).unwrap();
         let records = message.records_frame().map(|array| &**array);

@@ -1,10 +1,10 @@
 //! The built-in connectors.
 
-use goondan_protocol::field::Default;
+use goondan_protocol::field::FieldDefault;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::oauth::CALLBACK_SETTING;
 
-use crate::description::{Connector, Content, DescribedEvent, Secret, Setting};
+use crate::description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 use crate::relay::RELAY;
 
 /// Every built-in connector, in the order of `docs/connectors.md`.
@@ -21,23 +21,26 @@ pub fn find(name: &str) -> Option<&'static Connector> {
         .copied()
 }
 
-const HOST: Setting =
-    Setting::optional("host", Content::Text, "Address or host name to listen on.")
-        .or(Default::Text("127.0.0.1"));
+const HOST: Setting = Setting::optional(
+    "host",
+    SettingType::Text,
+    "Address or host name to listen on.",
+)
+.or(FieldDefault::Text("127.0.0.1"));
 
 const PORT: Setting = Setting::optional(
     "port",
-    Content::Number(0, 65_535),
+    SettingType::Number(0, 65_535),
     "Port to listen on; 0 is any free one.",
 )
-.or(Default::Number(0));
+.or(FieldDefault::Number(0));
 
 const PATH: Setting = Setting::optional(
     "path",
-    Content::UrlPath,
+    SettingType::UrlPath,
     "The only path that is served, matched exactly.",
 )
-.or(Default::Text("/"));
+.or(FieldDefault::Text("/"));
 
 /// Highest configurable body limit, in bytes. The entire body can become an event's input, so this
 /// equals the protocol's limit for inputs.
@@ -45,10 +48,10 @@ const BODY_BYTES_CEILING: u64 = MAX_INPUT_BYTES as u64;
 
 const BODY: Setting = Setting::optional(
     "maxBodyBytes",
-    Content::Number(1, BODY_BYTES_CEILING),
+    SettingType::Number(1, BODY_BYTES_CEILING),
     "Largest body, in bytes.",
 )
-.or(Default::Number(256 * 1024));
+.or(FieldDefault::Number(256 * 1024));
 
 const fn secret(name: &'static str, is_required: bool, about: &'static str) -> Secret {
     Secret {
@@ -75,32 +78,32 @@ static WEBHOOK: Connector = Connector {
         BODY,
         Setting::optional(
             "inputField",
-            Content::Text,
+            SettingType::Text,
             "The field of a JSON body that holds the input.",
         ),
         Setting::optional(
             "keyField",
-            Content::Text,
+            SettingType::Text,
             "The field of a JSON body that holds the instance key.",
         ),
         Setting::optional(
             "idField",
-            Content::Text,
+            SettingType::Text,
             "The field of a JSON body that holds the event id.",
         ),
         Setting::optional(
             "signature",
-            Content::Map(&SIGNATURE),
+            SettingType::Map(&SIGNATURE),
             "The signature scheme of requests.",
         ),
         Setting::optional(
             CALLBACK_SETTING,
-            Content::UrlPath,
+            SettingType::UrlPath,
             "The path to which users return from authorization servers: the path of `redirectUri` of an OAuthApp.",
         ),
         Setting::optional(
             "reply",
-            Content::Map(&REPLY),
+            SettingType::Map(&REPLY),
             "Delivery of the agent's reply to the sender.",
         ),
     ],
@@ -123,12 +126,12 @@ static WEBHOOK: Connector = Connector {
 static REPLY: [Setting; 2] = [
     Setting::optional(
         "wait",
-        Content::Map(&REPLY_WAIT),
+        SettingType::Map(&REPLY_WAIT),
         "The response to the request is the reply, if it arrives in time.",
     ),
     Setting::optional(
         "callback",
-        Content::Map(&REPLY_CALLBACK),
+        SettingType::Map(&REPLY_CALLBACK),
         "The reply is posted to an address.",
     ),
 ];
@@ -138,38 +141,46 @@ const REPLY_WAIT_MS_CEILING: u64 = 600_000;
 
 static REPLY_WAIT: [Setting; 1] = [Setting::optional(
     "timeoutMs",
-    Content::Number(1, REPLY_WAIT_MS_CEILING),
+    SettingType::Number(1, REPLY_WAIT_MS_CEILING),
     "Longest wait of a request, in milliseconds.",
 )
-.or(Default::Number(30_000))];
+.or(FieldDefault::Number(30_000))];
 
 static REPLY_CALLBACK: [Setting; 2] = [
-    Setting::required("url", Content::Url, "The URL that replies are posted to."),
+    Setting::required(
+        "url",
+        SettingType::Url,
+        "The URL that replies are posted to.",
+    ),
     Setting::optional(
         "allowPrivate",
-        Content::Truth,
+        SettingType::Truth,
         "True to permit an address of this machine or a private network.",
     )
-    .or(Default::Truth(false)),
+    .or(FieldDefault::Truth(false)),
 ];
 
 static SIGNATURE: [Setting; 4] = [
     Setting::optional(
         "header",
-        Content::HeaderName,
+        SettingType::HeaderName,
         "The header that holds the signature.",
     )
-    .or(Default::Text("x-hub-signature-256")),
-    Setting::optional("algorithm", Content::Word(&["sha256"]), "HMAC-SHA256.")
-        .or(Default::Text("sha256")),
+    .or(FieldDefault::Text("x-hub-signature-256")),
+    Setting::optional("algorithm", SettingType::Word(&["sha256"]), "HMAC-SHA256.")
+        .or(FieldDefault::Text("sha256")),
     Setting::optional(
         "prefix",
-        Content::AnyText,
+        SettingType::AnyText,
         "The text before the signature's digits.",
     )
-    .or(Default::Text("sha256=")),
-    Setting::optional("encoding", Content::Word(&["hex"]), "Hexadecimal digits.")
-        .or(Default::Text("hex")),
+    .or(FieldDefault::Text("sha256=")),
+    Setting::optional(
+        "encoding",
+        SettingType::Word(&["hex"]),
+        "Hexadecimal digits.",
+    )
+    .or(FieldDefault::Text("hex")),
 ];
 
 static CRON: Connector = Connector {
@@ -177,7 +188,7 @@ static CRON: Connector = Connector {
     about: "Sends a text to an agent at configured times.",
     settings: &[Setting::required(
         "schedules",
-        Content::Named(&SCHEDULE),
+        SettingType::Named(&SCHEDULE),
         "The texts for agents and their times.",
     )],
     one_of: None,
@@ -189,71 +200,75 @@ static CRON: Connector = Connector {
 static SCHEDULE: [Setting; 7] = [
     Setting::required(
         "name",
-        Content::Name(crate::schedule::NAME_BYTES_MAX),
+        SettingType::Name(crate::schedule::NAME_BYTES_MAX),
         "Its name among the schedules.",
     ),
-    Setting::required("cron", Content::Cron, "The times, as a cron expression."),
+    Setting::required(
+        "cron",
+        SettingType::Cron,
+        "The times, as a cron expression.",
+    ),
     Setting::optional(
         "timeZone",
-        Content::TimeZone,
+        SettingType::TimeZone,
         "The time zone of the expression.",
     )
-    .or(Default::Text("UTC")),
-    Setting::required("input", Content::Text, "The text for the agent."),
+    .or(FieldDefault::Text("UTC")),
+    Setting::required("input", SettingType::Text, "The text for the agent."),
     Setting::optional(
         "instanceKey",
-        Content::InstanceKey,
+        SettingType::InstanceKey,
         "The conversation it belongs to.",
     ),
     Setting::optional(
         "catchUp",
-        Content::Word(&["none", "latest", "all"]),
+        SettingType::Word(&["none", "latest", "all"]),
         "Handling of occurrences missed while the daemon was down.",
     )
-    .or(Default::Text("latest")),
+    .or(FieldDefault::Text("latest")),
     Setting::optional(
         "catchUpMax",
-        Content::Number(1, crate::schedule::CATCH_UP_MAX),
+        SettingType::Number(1, crate::schedule::CATCH_UP_MAX),
         "Maximum number of missed occurrences that `all` catches up: the latest ones.",
     )
-    .or(Default::Number(10)),
+    .or(FieldDefault::Number(10)),
 ];
 
 const APPROVAL_USERS: Setting = Setting::required(
     "users",
-    Content::Names,
+    SettingType::Names,
     "The people who may decide, by their ids at the service.",
 );
 
 const APPROVAL_AGENTS: Setting = Setting::optional(
     "agents",
-    Content::Names,
+    SettingType::Names,
     "The only agents whose calls are shown.",
 );
 
 const APPROVALS_ABOUT: &str = "The chat that shows tool calls that wait for a person, with buttons, and the people who may decide.";
 
 static APPROVALS_OF_TELEGRAM: [Setting; 3] = [
-    Setting::required("chat", Content::Id, "The chat to use, by id."),
+    Setting::required("chat", SettingType::Id, "The chat to use, by id."),
     APPROVAL_USERS,
     APPROVAL_AGENTS,
 ];
 
 static APPROVALS_OF_SLACK: [Setting; 3] = [
-    Setting::required("channel", Content::Id, "The channel to use, by id."),
+    Setting::required("channel", SettingType::Id, "The channel to use, by id."),
     APPROVAL_USERS,
     APPROVAL_AGENTS,
 ];
 
 const APPROVALS_IN_TELEGRAM: Setting = Setting::optional(
     "approvals",
-    Content::Map(&APPROVALS_OF_TELEGRAM),
+    SettingType::Map(&APPROVALS_OF_TELEGRAM),
     APPROVALS_ABOUT,
 );
 
 const APPROVALS_IN_SLACK: Setting = Setting::optional(
     "approvals",
-    Content::Map(&APPROVALS_OF_SLACK),
+    SettingType::Map(&APPROVALS_OF_SLACK),
     APPROVALS_ABOUT,
 );
 
@@ -263,22 +278,22 @@ static TELEGRAM: Connector = Connector {
     settings: &[
         Setting::optional(
             "chats",
-            Content::Names,
+            SettingType::Names,
             "The only chats that are listened to, by id.",
         ),
         Setting::optional(
             "sendTo",
-            Content::Names,
+            SettingType::Names,
             "Additional chats that can be written to, if `chats` is set.",
         ),
-        Setting::optional("endpoint", Content::Url, "The Bot API server.")
-            .or(Default::Text("https://api.telegram.org")),
+        Setting::optional("endpoint", SettingType::Url, "The Bot API server.")
+            .or(FieldDefault::Text("https://api.telegram.org")),
         Setting::optional(
             "pollSeconds",
-            Content::Number(1, 50),
+            SettingType::Number(1, 50),
             "Long-polling time of one request.",
         )
-        .or(Default::Number(50)),
+        .or(FieldDefault::Number(50)),
         APPROVALS_IN_TELEGRAM,
     ],
     one_of: None,
@@ -323,16 +338,16 @@ static SLACK: Connector = Connector {
         BODY,
         Setting::optional(
             "channels",
-            Content::Names,
+            SettingType::Names,
             "The only channels that are listened to, by id.",
         ),
         Setting::optional(
             "sendTo",
-            Content::Names,
+            SettingType::Names,
             "Additional channels that can be written to, if `channels` is set.",
         ),
-        Setting::optional("endpoint", Content::Url, "Slack's Web API.")
-            .or(Default::Text("https://slack.com/api")),
+        Setting::optional("endpoint", SettingType::Url, "Slack's Web API.")
+            .or(FieldDefault::Text("https://slack.com/api")),
         APPROVALS_IN_SLACK,
     ],
     one_of: None,
@@ -376,16 +391,16 @@ static GITHUB: Connector = Connector {
         BODY,
         Setting::optional(
             "repositories",
-            Content::Names,
+            SettingType::Names,
             "The only repositories that are listened to, as `owner/name`.",
         ),
         Setting::optional(
             "sendTo",
-            Content::Names,
+            SettingType::Names,
             "Additional repositories that can be written to, if `repositories` is set.",
         ),
-        Setting::optional("endpoint", Content::Url, "GitHub's REST API.")
-            .or(Default::Text("https://api.github.com")),
+        Setting::optional("endpoint", SettingType::Url, "GitHub's REST API.")
+            .or(FieldDefault::Text("https://api.github.com")),
     ],
     one_of: None,
     needs: None,
@@ -406,21 +421,21 @@ static DISCORD: Connector = Connector {
         BODY,
         Setting::required(
             "publicKey",
-            Content::Hex(32),
+            SettingType::Hex(32),
             "The application's public key.",
         ),
         Setting::optional(
             "channels",
-            Content::Names,
+            SettingType::Names,
             "The only channels that are listened to, by id.",
         ),
         Setting::optional(
             "sendTo",
-            Content::Names,
+            SettingType::Names,
             "Additional channels that can be written to, if `channels` is set.",
         ),
-        Setting::optional("endpoint", Content::Url, "Discord's API.")
-            .or(Default::Text("https://discord.com/api/v10")),
+        Setting::optional("endpoint", SettingType::Url, "Discord's API.")
+            .or(FieldDefault::Text("https://discord.com/api/v10")),
     ],
     one_of: None,
     needs: None,
@@ -456,21 +471,21 @@ static HTTP: Connector = Connector {
     settings: &[
         Setting::required(
             "allow",
-            Content::Hosts,
+            SettingType::Hosts,
             "The hosts that requests may go to.",
         ),
         Setting::optional(
             "allowPrivate",
-            Content::Truth,
+            SettingType::Truth,
             "True to permit addresses of this machine and of private networks.",
         )
-        .or(Default::Truth(false)),
+        .or(FieldDefault::Truth(false)),
         Setting::optional(
             "maxBytes",
-            Content::Number(1, HTTP_BYTES_CEILING),
+            SettingType::Number(1, HTTP_BYTES_CEILING),
             "Largest answer, in bytes; the rest is cut off.",
         )
-        .or(Default::Number(1024 * 1024)),
+        .or(FieldDefault::Number(1024 * 1024)),
     ],
     one_of: None,
     needs: None,
@@ -487,22 +502,22 @@ static OTLP: Connector = Connector {
     settings: &[
         Setting::optional(
             "endpoint",
-            Content::Url,
+            SettingType::Url,
             "The collector's address; `/v1/traces` and `/v1/metrics` are added to it.",
         )
-        .or(Default::Text("http://127.0.0.1:4318")),
+        .or(FieldDefault::Text("http://127.0.0.1:4318")),
         Setting::optional(
             "serviceName",
-            Content::Text,
+            SettingType::Text,
             "The service name at the collector.",
         )
-        .or(Default::Text("goondan")),
+        .or(FieldDefault::Text("goondan")),
         Setting::optional(
             "metricsSeconds",
-            Content::Number(0, 86_400),
+            SettingType::Number(0, 86_400),
             "Interval of metrics exports, in seconds; 0 disables them.",
         )
-        .or(Default::Number(60)),
+        .or(FieldDefault::Number(60)),
     ],
     one_of: None,
     needs: None,
@@ -521,16 +536,16 @@ static METRICS: Connector = Connector {
         HOST,
         Setting::optional(
             "port",
-            Content::Number(0, 65_535),
+            SettingType::Number(0, 65_535),
             "Port to listen on; 0 is any free one.",
         )
-        .or(Default::Number(9_464)),
+        .or(FieldDefault::Number(9_464)),
         Setting::optional(
             "path",
-            Content::UrlPath,
+            SettingType::UrlPath,
             "The only path that is served, matched exactly.",
         )
-        .or(Default::Text("/metrics")),
+        .or(FieldDefault::Text("/metrics")),
     ],
     one_of: None,
     needs: None,
@@ -544,44 +559,44 @@ static MCP: Connector = Connector {
     settings: &[
         Setting::optional(
             "command",
-            Content::Command,
+            SettingType::Command,
             "The server's program and its arguments; it runs in the Project Root.",
         ),
         Setting::optional(
             "env",
-            Content::Variables,
+            SettingType::Variables,
             "Environment variables of the program.",
         ),
-        Setting::optional("url", Content::Url, "The URL of a server over HTTP."),
+        Setting::optional("url", SettingType::Url, "The URL of a server over HTTP."),
         Setting::optional(
             "headers",
-            Content::Headers,
+            SettingType::Headers,
             "HTTP headers of every request.",
         ),
         Setting::optional(
             "auth",
-            Content::Word(&["oauth"]),
+            SettingType::Word(&["oauth"]),
             "Source of the token for `url`: `oauth` uses a person's login at the authorization \
              server that the server names.",
         ),
         Setting::optional(
             "startSeconds",
-            Content::Number(1, 600),
+            SettingType::Number(1, 600),
             "Time limit for the server to become ready.",
         )
-        .or(Default::Number(60)),
+        .or(FieldDefault::Number(60)),
         Setting::optional(
             "timeoutSeconds",
-            Content::Number(1, 600),
+            SettingType::Number(1, 600),
             "Time limit of one tool call.",
         )
-        .or(Default::Number(120)),
+        .or(FieldDefault::Number(120)),
         Setting::optional(
             "questionSeconds",
-            Content::Number(1, 3_600),
+            SettingType::Number(1, 3_600),
             "Time limit of a server's question to a person.",
         )
-        .or(Default::Number(600)),
+        .or(FieldDefault::Number(600)),
     ],
     one_of: Some(["command", "url"]),
     needs: None,
@@ -607,15 +622,15 @@ mod tests {
                 assert!(setting.about.ends_with('.'), "{}", setting.name);
                 assert!(!setting.is_required || setting.default.is_none());
                 match (setting.content, setting.default) {
-                    (Content::Number(least, most), Some(Default::Number(value))) => {
+                    (SettingType::Number(least, most), Some(FieldDefault::Number(value))) => {
                         assert!((least..=most).contains(&value), "{}", setting.name);
                     }
-                    (Content::Word(words), Some(Default::Text(word))) => {
+                    (SettingType::Word(words), Some(FieldDefault::Text(word))) => {
                         assert!(words.contains(&word), "{}", setting.name);
                     }
-                    (Content::Map(inner) | Content::Named(inner), None) => sound(inner),
-                    (Content::Truth, Some(Default::Truth(_))) => {}
-                    (_, Some(Default::Text(_)) | None) => {}
+                    (SettingType::Map(inner) | SettingType::Named(inner), None) => sound(inner),
+                    (SettingType::Truth, Some(FieldDefault::Truth(_))) => {}
+                    (_, Some(FieldDefault::Text(_)) | None) => {}
                     other => panic!("{}: {other:?}", setting.name),
                 }
             }

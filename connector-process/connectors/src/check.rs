@@ -7,13 +7,13 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{InstanceKey, ResourceName};
 use serde_json::Value;
 
-use crate::description::{Connector, Content, Setting};
+use crate::description::{Connector, Setting, SettingType};
 use crate::hosts::AllowedHost;
 use crate::schedule;
 
 /// One step of the path to a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum SettingPathStep {
     /// The setting of this name.
     Field(String),
     /// The item of this index.
@@ -22,9 +22,9 @@ pub enum Step {
 
 /// Location of a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ProblemPlace {
+pub enum ProblemLocation {
     /// This setting. Empty for the settings as a whole.
-    Setting(Vec<Step>),
+    Setting(Vec<SettingPathStep>),
     /// The secret of this name.
     Secret(String),
     /// The secrets as a whole.
@@ -76,28 +76,28 @@ pub enum ProblemKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Its location.
-    pub place: ProblemPlace,
+    pub place: ProblemLocation,
     /// Its kind.
     pub kind: ProblemKind,
 }
 
 /// `schedules[0].cron`
-fn label(path: &[Step]) -> String {
+fn label(path: &[SettingPathStep]) -> String {
     let mut label = String::new();
     for step in path {
         match step {
-            Step::Field(name) if label.is_empty() => label.push_str(name),
-            Step::Field(name) => {
+            SettingPathStep::Field(name) if label.is_empty() => label.push_str(name),
+            SettingPathStep::Field(name) => {
                 label.push('.');
                 label.push_str(name);
             }
-            Step::Item(index) => label.push_str(&format!("[{index}]")),
+            SettingPathStep::Item(index) => label.push_str(&format!("[{index}]")),
         }
     }
     label
 }
 
-impl ProblemPlace {
+impl ProblemLocation {
     /// The setting or secret as people write it: `schedules[0].cron`. Empty for a location as a
     /// whole.
     #[must_use]
@@ -114,8 +114,8 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.place.label();
         let what = match &self.place {
-            ProblemPlace::Setting(_) => "setting",
-            ProblemPlace::Secret(_) | ProblemPlace::Secrets => "secret",
+            ProblemLocation::Setting(_) => "setting",
+            ProblemLocation::Secret(_) | ProblemLocation::Secrets => "secret",
         };
         match &self.kind {
             ProblemKind::Unknown { known } if known.is_empty() => {
@@ -164,7 +164,7 @@ pub fn check(
     config: &JsonObject,
     secrets: &BTreeMap<String, String>,
 ) -> Vec<Problem> {
-    let mut checking = Checking {
+    let mut checking = SettingsChecker {
         needs: connector
             .needs
             .filter(|(_, secret)| !secrets.contains_key(*secret)),
@@ -180,7 +180,7 @@ pub fn check(
     }
     let mut problems = checking.problems;
     for (name, value) in secrets {
-        let place = ProblemPlace::Secret(name.clone());
+        let place = ProblemLocation::Secret(name.clone());
         if !connector.secrets.iter().any(|secret| secret.name == name) {
             let known = connector.secrets.iter().map(|secret| secret.name).collect();
             let kind = ProblemKind::Unknown { known };
@@ -193,7 +193,7 @@ pub fn check(
     for secret in connector.secrets {
         if secret.is_required && !secrets.contains_key(secret.name) {
             problems.push(Problem {
-                place: ProblemPlace::Secrets,
+                place: ProblemLocation::Secrets,
                 kind: ProblemKind::Missing { name: secret.name },
             });
         }
@@ -201,24 +201,24 @@ pub fn check(
     problems
 }
 
-struct Checking {
+struct SettingsChecker {
     /// The setting that requires a missing secret, and the secret.
     needs: Option<(&'static str, &'static str)>,
-    path: Vec<Step>,
+    path: Vec<SettingPathStep>,
     problems: Vec<Problem>,
 }
 
-impl Checking {
+impl SettingsChecker {
     fn add(&mut self, kind: ProblemKind) {
         self.problems.push(Problem {
-            place: ProblemPlace::Setting(self.path.clone()),
+            place: ProblemLocation::Setting(self.path.clone()),
             kind,
         });
     }
 
     fn map(&mut self, settings: &'static [Setting], given: &JsonObject) {
         for (name, value) in given {
-            self.path.push(Step::Field(name.clone()));
+            self.path.push(SettingPathStep::Field(name.clone()));
             match settings.iter().find(|setting| setting.name == name) {
                 Some(setting) => self.setting(setting, value),
                 None => {
@@ -243,14 +243,14 @@ impl Checking {
             self.add(ProblemKind::NeedsSecret { secret });
         }
         match (setting.content, value) {
-            (Content::Map(settings), Value::Object(given)) => self.map(settings, given),
-            (Content::Named(settings), Value::Array(items)) if !items.is_empty() => {
+            (SettingType::Map(settings), Value::Object(given)) => self.map(settings, given),
+            (SettingType::Named(settings), Value::Array(items)) if !items.is_empty() => {
                 self.named(settings, items);
             }
             (content, value) => {
                 if let Err((expected, found)) = scalar(content, value) {
                     let words = match content {
-                        Content::Word(words) => words,
+                        SettingType::Word(words) => words,
                         _ => &[],
                     };
                     self.add(ProblemKind::Wrong {
@@ -266,7 +266,7 @@ impl Checking {
     fn named(&mut self, settings: &'static [Setting], items: &[Value]) {
         let mut names: Vec<&str> = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            self.path.push(Step::Item(index));
+            self.path.push(SettingPathStep::Item(index));
             match item {
                 Value::Object(given) => {
                     self.map(settings, given);
@@ -291,7 +291,7 @@ impl Checking {
 
 /// Validates a value without nested settings; the error describes valid values and the actual
 /// value.
-fn scalar(content: Content, value: &Value) -> Result<(), (String, String)> {
+fn scalar(content: SettingType, value: &Value) -> Result<(), (String, String)> {
     // Long: one arm for each kind of content.
     let text = value.as_str();
     let is = |holds: bool, expected: &str, found: String| {
@@ -303,93 +303,93 @@ fn scalar(content: Content, value: &Value) -> Result<(), (String, String)> {
     };
     let kind = || kind_of(value).to_owned();
     match content {
-        Content::Text => is(
+        SettingType::Text => is(
             text.is_some_and(|text| !text.is_empty()),
             "a text that is not empty",
             kind(),
         ),
-        Content::AnyText => is(text.is_some(), "a text", kind()),
-        Content::Name(bytes_max) => is(
+        SettingType::AnyText => is(text.is_some(), "a text", kind()),
+        SettingType::Name(bytes_max) => is(
             text.is_some_and(|text| text.len() <= bytes_max && ResourceName::new(text).is_ok()),
             &format!("letters, digits, `-`, `_` and `.`, at most {bytes_max}"),
             kind(),
         ),
-        Content::Word(words) => is(
+        SettingType::Word(words) => is(
             text.is_some_and(|text| words.contains(&text)),
             &listed(words),
             shown(value),
         ),
-        Content::Number(least, most) => is(
+        SettingType::Number(least, most) => is(
             number(value).is_some_and(|number| (least..=most).contains(&number)),
             &format!("a whole number from {least} to {most}"),
             shown(value),
         ),
-        Content::Truth => is(truth(value).is_some(), "`true` or `false`", shown(value)),
-        Content::Hosts => hosts(value),
-        Content::HeaderName => is(
+        SettingType::Truth => is(truth(value).is_some(), "`true` or `false`", shown(value)),
+        SettingType::Hosts => hosts(value),
+        SettingType::HeaderName => is(
             text.is_some_and(is_header_name),
             "the name of an HTTP header",
             kind(),
         ),
-        Content::UrlPath => is(
+        SettingType::UrlPath => is(
             text.is_some_and(is_url_path),
             "a URL path that begins with `/`, other characters written as `%XX`",
             shown(value),
         ),
-        Content::Url => is(
+        SettingType::Url => is(
             text.is_some_and(is_url),
             "a URL that begins with `https://` or `http://`, without `?` and `#`",
             kind(),
         ),
-        Content::Hex(bytes) => is(
+        SettingType::Hex(bytes) => is(
             text.is_some_and(|text| {
                 text.len() == 2 * bytes && text.bytes().all(|byte| byte.is_ascii_hexdigit())
             }),
             &format!("{} hexadecimal digits", 2 * bytes),
             kind(),
         ),
-        Content::InstanceKey => match text.map(InstanceKey::new) {
+        SettingType::InstanceKey => match text.map(InstanceKey::new) {
             Some(Ok(_)) => Ok(()),
             Some(Err(error)) => Err((format!("an instance key ({error})"), shown(value))),
             None => Err(("an instance key".to_owned(), kind())),
         },
-        Content::Cron => grammar(value, "a cron expression", schedule::check_cron),
-        Content::TimeZone => grammar(
+        SettingType::Cron => grammar(value, "a cron expression", schedule::check_cron),
+        SettingType::TimeZone => grammar(
             value,
             "the IANA name of a time zone, such as `Europe/Berlin`",
             schedule::check_time_zone,
         ),
-        Content::Id => is(
+        SettingType::Id => is(
             is_name(value),
             "a text that is not empty, or a whole number",
             kind(),
         ),
-        Content::Names => is(
+        SettingType::Names => is(
             value
                 .as_array()
                 .is_some_and(|items| !items.is_empty() && items.iter().all(is_name)),
             "a list, not empty, of texts and whole numbers",
             kind(),
         ),
-        Content::Command => is(
+        SettingType::Command => is(
             value
                 .as_array()
                 .is_some_and(|items| !items.is_empty() && items.iter().all(Value::is_string)),
             "a list of texts: the program and its arguments",
             kind(),
         ),
-        Content::Variables => is(
+        SettingType::Variables => is(
             is_map_of(value, is_variable),
             "a map of texts whose names are letters, digits and `_`",
             kind(),
         ),
-        Content::Headers => is(
+        SettingType::Headers => is(
             is_map_of(value, is_header_name),
             "a map of texts whose names are names of HTTP headers",
             kind(),
         ),
-        Content::Map(_) => Err(("a map".to_owned(), kind())),
-        Content::Named(_) => Err(("a list of maps that is not empty".to_owned(), kind())),
+        SettingType::Map(_) => Err(("a map".to_owned(), kind())),
+        SettingType::Named(_) => Err(("a list of maps that is not empty".to_owned(), kind())),
     }
 }
 

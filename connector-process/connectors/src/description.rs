@@ -22,11 +22,11 @@ pub struct Connector {
 }
 
 /// One setting.
-pub type Setting = Field<Content>;
+pub type Setting = Field<SettingType>;
 
 /// Valid values of a setting.
 #[derive(Debug, Clone, Copy)]
-pub enum Content {
+pub enum SettingType {
     /// A text that is not empty.
     Text,
     /// A text that may be empty.

@@ -33,9 +33,9 @@ mod values;
 
 pub use approvals::ApprovalChat;
 pub use builtin::{BUILTINS, find};
-pub use check::{Problem, ProblemKind, ProblemPlace, Step, check};
-pub use description::{Connector, Content, DescribedEvent, Secret, Setting};
+pub use check::{Problem, ProblemKind, ProblemLocation, SettingPathStep, check};
+pub use description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 pub use hosts::AllowedHost;
-pub use reach::{Reach, reach_of};
+pub use reach::{AddressReachability, reach_of};
 pub use relay::{RELAYED, is_relay, working_as};
 pub use values::Values;

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Reachability of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum AddressReachability {
     /// An address on the Internet.
     Public,
     /// This machine or a private network: permitted only if a person has configured it.
@@ -23,36 +23,36 @@ const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x025
 
 /// Classifies an address.
 #[must_use]
-pub fn reach_of(address: IpAddr) -> Reach {
+pub fn reach_of(address: IpAddr) -> AddressReachability {
     match address {
         IpAddr::V4(address) => reach_of_v4(address),
         IpAddr::V6(address) => reach_of_v6(address),
     }
 }
 
-fn reach_of_v4(address: Ipv4Addr) -> Reach {
+fn reach_of_v4(address: Ipv4Addr) -> AddressReachability {
     if address == METADATA_V4 {
-        return Reach::Never;
+        return AddressReachability::Never;
     }
     match address.octets() {
         [127 | 10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => {
-            Reach::Private
+            AddressReachability::Private
         }
         // Benchmarking networks.
-        [198, 18 | 19, ..] => Reach::Private,
-        [0 | 224.., ..] | [169, 254, ..] | [192, 0, 0 | 2, _] => Reach::Never,
+        [198, 18 | 19, ..] => AddressReachability::Private,
+        [0 | 224.., ..] | [169, 254, ..] | [192, 0, 0 | 2, _] => AddressReachability::Never,
         // Documentation examples.
-        [198, 51, 100, _] | [203, 0, 113, _] => Reach::Never,
-        _ => Reach::Public,
+        [198, 51, 100, _] | [203, 0, 113, _] => AddressReachability::Never,
+        _ => AddressReachability::Public,
     }
 }
 
-fn reach_of_v6(address: Ipv6Addr) -> Reach {
+fn reach_of_v6(address: Ipv6Addr) -> AddressReachability {
     if address == Ipv6Addr::LOCALHOST {
-        return Reach::Private;
+        return AddressReachability::Private;
     }
     if address == METADATA_V6 {
-        return Reach::Never;
+        return AddressReachability::Never;
     }
     let embedded = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
@@ -65,11 +65,11 @@ fn reach_of_v6(address: Ipv6Addr) -> Reach {
             embedded(high, low)
         }
         [0x2002, high, low, ..] => embedded(high, low),
-        [0xfc00..=0xfdff, ..] => Reach::Private,
+        [0xfc00..=0xfdff, ..] => AddressReachability::Private,
         // Tunnels with a hidden endpoint, and documentation examples.
-        [0x2001, 0 | 0xdb8, ..] => Reach::Never,
-        [0x2000..=0x3fff, ..] => Reach::Public,
-        _ => Reach::Never,
+        [0x2001, 0 | 0xdb8, ..] => AddressReachability::Never,
+        [0x2000..=0x3fff, ..] => AddressReachability::Public,
+        _ => AddressReachability::Never,
     }
 }
 
@@ -80,39 +80,39 @@ mod tests {
     #[test]
     fn each_address_is_as_far_away_as_it_is() {
         for (address, reach) in [
-            ("1.1.1.1", Reach::Public),
-            ("172.32.0.1", Reach::Public),
-            ("100.128.0.1", Reach::Public),
-            ("127.0.0.1", Reach::Private),
-            ("127.255.0.9", Reach::Private),
-            ("10.1.2.3", Reach::Private),
-            ("172.31.9.9", Reach::Private),
-            ("192.168.0.1", Reach::Private),
-            ("100.64.0.1", Reach::Private),
-            ("0.0.0.0", Reach::Never),
-            ("169.254.169.254", Reach::Never),
-            ("100.100.100.200", Reach::Never),
-            ("224.0.0.1", Reach::Never),
-            ("255.255.255.255", Reach::Never),
-            ("192.0.2.1", Reach::Never),
-            ("2606:4700::1111", Reach::Public),
-            ("::1", Reach::Private),
-            ("fd12::1", Reach::Private),
-            ("::", Reach::Never),
-            ("fe80::1", Reach::Never),
-            ("fec0::1", Reach::Never),
-            ("ff02::1", Reach::Never),
-            ("fd00:ec2::254", Reach::Never),
-            ("2001::1", Reach::Never),
-            ("2001:db8::1", Reach::Never),
-            ("::ffff:127.0.0.1", Reach::Private),
-            ("::ffff:169.254.169.254", Reach::Never),
-            ("::ffff:1.1.1.1", Reach::Public),
-            ("::127.0.0.1", Reach::Never),
-            ("64:ff9b::10.0.0.1", Reach::Private),
-            ("64:ff9b::a9fe:a9fe", Reach::Never),
-            ("2002:7f00:1::", Reach::Private),
-            ("2002:a9fe:a9fe::", Reach::Never),
+            ("1.1.1.1", AddressReachability::Public),
+            ("172.32.0.1", AddressReachability::Public),
+            ("100.128.0.1", AddressReachability::Public),
+            ("127.0.0.1", AddressReachability::Private),
+            ("127.255.0.9", AddressReachability::Private),
+            ("10.1.2.3", AddressReachability::Private),
+            ("172.31.9.9", AddressReachability::Private),
+            ("192.168.0.1", AddressReachability::Private),
+            ("100.64.0.1", AddressReachability::Private),
+            ("0.0.0.0", AddressReachability::Never),
+            ("169.254.169.254", AddressReachability::Never),
+            ("100.100.100.200", AddressReachability::Never),
+            ("224.0.0.1", AddressReachability::Never),
+            ("255.255.255.255", AddressReachability::Never),
+            ("192.0.2.1", AddressReachability::Never),
+            ("2606:4700::1111", AddressReachability::Public),
+            ("::1", AddressReachability::Private),
+            ("fd12::1", AddressReachability::Private),
+            ("::", AddressReachability::Never),
+            ("fe80::1", AddressReachability::Never),
+            ("fec0::1", AddressReachability::Never),
+            ("ff02::1", AddressReachability::Never),
+            ("fd00:ec2::254", AddressReachability::Never),
+            ("2001::1", AddressReachability::Never),
+            ("2001:db8::1", AddressReachability::Never),
+            ("::ffff:127.0.0.1", AddressReachability::Private),
+            ("::ffff:169.254.169.254", AddressReachability::Never),
+            ("::ffff:1.1.1.1", AddressReachability::Public),
+            ("::127.0.0.1", AddressReachability::Never),
+            ("64:ff9b::10.0.0.1", AddressReachability::Private),
+            ("64:ff9b::a9fe:a9fe", AddressReachability::Never),
+            ("2002:7f00:1::", AddressReachability::Private),
+            ("2002:a9fe:a9fe::", AddressReachability::Never),
         ] {
             assert_eq!(reach_of(address.parse().unwrap()), reach, "{address}");
         }

@@ -1,10 +1,10 @@
 //! The connector `relay`: a connector that runs on another machine.
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::field::Default;
+use goondan_protocol::field::FieldDefault;
 use serde_json::Value;
 
-use crate::description::{Connector, Content, Secret, Setting};
+use crate::description::{Connector, Secret, Setting, SettingType};
 
 /// The connector's name.
 const NAME: &str = "relay";
@@ -28,27 +28,31 @@ pub(crate) static RELAY: Connector = Connector {
     name: NAME,
     about: "A connector that runs on another machine.",
     settings: &[
-        Setting::optional("host", Content::Text, "Address or host name to listen on.")
-            .or(Default::Text("127.0.0.1")),
+        Setting::optional(
+            "host",
+            SettingType::Text,
+            "Address or host name to listen on.",
+        )
+        .or(FieldDefault::Text("127.0.0.1")),
         Setting::optional(
             "port",
-            Content::Number(0, 65_535),
+            SettingType::Number(0, 65_535),
             "Port to listen on; 0 is any free one.",
         )
-        .or(Default::Number(0)),
+        .or(FieldDefault::Number(0)),
         Setting::optional(
             CONNECTOR,
-            Content::Word(RELAYED),
+            SettingType::Word(RELAYED),
             "The built-in connector that runs on the other machine. Without it, a program runs there.",
         ),
         Setting::required(
             "certificate",
-            Content::Text,
+            SettingType::Text,
             "The certificate that the relay presents, as PEM.",
         ),
         Setting::required(
             "clients",
-            Content::Named(&CLIENTS),
+            SettingType::Named(&CLIENTS),
             "The clients that may connect.",
         ),
     ],
@@ -65,12 +69,12 @@ pub(crate) static RELAY: Connector = Connector {
 static CLIENTS: [Setting; 2] = [
     Setting::required(
         "name",
-        Content::Name(CLIENT_NAME_BYTES),
+        SettingType::Name(CLIENT_NAME_BYTES),
         "The name of the other machine here.",
     ),
     Setting::required(
         "fingerprint",
-        Content::Hex(FINGERPRINT_BYTES),
+        SettingType::Hex(FINGERPRINT_BYTES),
         "The SHA-256 of its certificate, in hexadecimal digits.",
     ),
 ];

@@ -121,7 +121,7 @@ pub type Ledgers = BTreeMap<String, Ledger>;
 
 /// Actions for a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub struct ScheduleDecision {
     /// Occurrences to submit, in order.
     pub due: Vec<Timestamp>,
     /// Number of occurrences skipped permanently.
@@ -207,7 +207,7 @@ fn before(instant: Timestamp, ms: i64) -> Timestamp {
 
 /// Determines the occurrences that are due at `now`.
 #[must_use]
-pub fn decide(schedule: &Schedule, ledger: Option<&Ledger>, now: Timestamp) -> Decision {
+pub fn decide(schedule: &Schedule, ledger: Option<&Ledger>, now: Timestamp) -> ScheduleDecision {
     let kept = ledger.filter(|ledger| ledger.schedule == schedule.written);
     let mut is_changed = kept.is_none();
     let mut current = kept
@@ -237,7 +237,7 @@ pub fn decide(schedule: &Schedule, ledger: Option<&Ledger>, now: Timestamp) -> D
         current.settled_until = now;
         is_changed = true;
     }
-    Decision {
+    ScheduleDecision {
         skipped: u64::try_from(seen - due.len()).unwrap_or(u64::MAX),
         next: schedule.next_after(now),
         keep_first: is_changed,

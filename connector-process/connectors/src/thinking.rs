@@ -13,7 +13,7 @@ const BUDGET_HIGH_TOKENS: u32 = 24_000;
 
 /// Thinking parameters of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Thinking {
+pub enum ThinkingParams {
     /// None: the model's default.
     Unsaid,
     /// Thinking is disabled, although it is the model's default.
@@ -26,7 +26,7 @@ pub enum Thinking {
     Budget(u32),
 }
 
-impl Thinking {
+impl ThinkingParams {
     /// Translates one of [`EFFORTS`] for this model.
     #[must_use]
     pub fn of_anthropic(model: &str, effort: Option<&str>) -> Self {
@@ -163,37 +163,41 @@ mod tests {
     #[test]
     fn what_an_effort_means_depends_on_the_model() {
         for (model, effort, expected) in [
-            ("claude-sonnet-4-5", "low", Thinking::Budget(1_024)),
+            ("claude-sonnet-4-5", "low", ThinkingParams::Budget(1_024)),
             (
                 "claude-sonnet-4-5-20250929",
                 "max",
-                Thinking::Budget(24_000),
+                ThinkingParams::Budget(24_000),
             ),
             (
                 "claude-3-7-sonnet-20250219",
                 "medium",
-                Thinking::Budget(8_000),
+                ThinkingParams::Budget(8_000),
             ),
-            ("claude-opus-4-5", "max", Thinking::Effort("high")),
-            ("claude-opus-4-6", "max", Thinking::Adaptive("max")),
-            ("claude-opus-4-6", "xhigh", Thinking::Adaptive("high")),
-            ("claude-sonnet-5", "xhigh", Thinking::Adaptive("xhigh")),
+            ("claude-opus-4-5", "max", ThinkingParams::Effort("high")),
+            ("claude-opus-4-6", "max", ThinkingParams::Adaptive("max")),
+            ("claude-opus-4-6", "xhigh", ThinkingParams::Adaptive("high")),
+            (
+                "claude-sonnet-5",
+                "xhigh",
+                ThinkingParams::Adaptive("xhigh"),
+            ),
             (
                 "anthropic/claude-sonnet-4.6",
                 "minimal",
-                Thinking::Adaptive("low"),
+                ThinkingParams::Adaptive("low"),
             ),
-            ("claude-haiku-4-5", "high", Thinking::Budget(24_000)),
-            ("big-1", "high", Thinking::Budget(24_000)),
-            ("claude-sonnet-4-5", "none", Thinking::Unsaid),
-            ("claude-sonnet-5", "none", Thinking::Disabled),
+            ("claude-haiku-4-5", "high", ThinkingParams::Budget(24_000)),
+            ("big-1", "high", ThinkingParams::Budget(24_000)),
+            ("claude-sonnet-4-5", "none", ThinkingParams::Unsaid),
+            ("claude-sonnet-5", "none", ThinkingParams::Disabled),
         ] {
-            let found = Thinking::of_anthropic(model, Some(effort));
+            let found = ThinkingParams::of_anthropic(model, Some(effort));
             assert_eq!(found, expected, "{model} {effort}");
         }
         assert_eq!(
-            Thinking::of_anthropic("claude-sonnet-5", None),
-            Thinking::Unsaid
+            ThinkingParams::of_anthropic("claude-sonnet-5", None),
+            ThinkingParams::Unsaid
         );
         assert_eq!(anthropic_reply_tokens("claude-3-haiku-20240307"), 4_096);
         assert_eq!(anthropic_reply_tokens("claude-opus-4-1"), 32_000);

@@ -1,7 +1,7 @@
 //! Typed access to validated settings, with defaults.
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::field::Default;
+use goondan_protocol::field::FieldDefault;
 use serde_json::Value;
 
 use crate::check::{name, number, truth};
@@ -36,8 +36,8 @@ impl<'v> Values<'v> {
     pub fn text(&self, name: &str) -> Option<&'v str> {
         let (setting, value) = self.find(name);
         let default = || match setting?.default? {
-            Default::Text(text) => Some(text),
-            Default::Number(_) | Default::Truth(_) | Default::Meaning(_) => None,
+            FieldDefault::Text(text) => Some(text),
+            FieldDefault::Number(_) | FieldDefault::Truth(_) | FieldDefault::Meaning(_) => None,
         };
         value.and_then(Value::as_str).or_else(default)
     }
@@ -47,8 +47,8 @@ impl<'v> Values<'v> {
     pub fn number(&self, name: &str) -> Option<u64> {
         let (setting, value) = self.find(name);
         let default = || match setting?.default? {
-            Default::Number(number) => Some(number),
-            Default::Text(_) | Default::Truth(_) | Default::Meaning(_) => None,
+            FieldDefault::Number(number) => Some(number),
+            FieldDefault::Text(_) | FieldDefault::Truth(_) | FieldDefault::Meaning(_) => None,
         };
         value.and_then(number).or_else(default)
     }
@@ -58,8 +58,8 @@ impl<'v> Values<'v> {
     pub fn truth(&self, name: &str) -> bool {
         let (setting, value) = self.find(name);
         let default = || match setting?.default? {
-            Default::Truth(truth) => Some(truth),
-            Default::Text(_) | Default::Number(_) | Default::Meaning(_) => None,
+            FieldDefault::Truth(truth) => Some(truth),
+            FieldDefault::Text(_) | FieldDefault::Number(_) | FieldDefault::Meaning(_) => None,
         };
         value.and_then(truth).or_else(default).unwrap_or(false)
     }
@@ -123,7 +123,7 @@ impl<'v> Values<'v> {
 
 fn inner(setting: &'static Setting) -> &'static [Setting] {
     match setting.content {
-        crate::Content::Map(settings) | crate::Content::Named(settings) => settings,
+        crate::SettingType::Map(settings) | crate::SettingType::Named(settings) => settings,
         _ => &[],
     }
 }

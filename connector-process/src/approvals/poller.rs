@@ -15,7 +15,7 @@ use crate::limits::APPROVAL_NOTES_WAITING_MAX;
 
 /// One action at the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum ApprovalAction {
     /// Post this message.
     Post(ApprovalId, Message),
     /// Replace the message at this location.
@@ -26,7 +26,7 @@ pub(super) enum Work {
 
 /// One call.
 #[derive(Debug)]
-struct Entry {
+struct PostedApproval {
     id: ApprovalId,
     /// The call to post; `None` once it is posted or no longer waits.
     show: Option<Box<ApprovalShow>>,
@@ -40,7 +40,7 @@ struct Entry {
 
 /// Stored record of one message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct ApprovalMessageRecord {
     id: ApprovalId,
     place: String,
     about: String,
@@ -48,25 +48,25 @@ struct Kept {
 
 /// Stored state that prevents duplicate posts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Remembered {
-    approvals: Vec<Kept>,
+pub(super) struct StoredApprovalMessages {
+    approvals: Vec<ApprovalMessageRecord>,
 }
 
 /// The calls that are shown or will be, and the pending notices.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
-    entries: VecDeque<Entry>,
+pub(super) struct ApprovalPoller {
+    entries: VecDeque<PostedApproval>,
     /// The call being posted.
     posting: Option<ApprovalId>,
     tells: VecDeque<(String, String)>,
 }
 
-impl Desk {
+impl ApprovalPoller {
     /// Restores the stored state. Unreadable state counts as empty.
     pub(super) fn of(state: Option<&RawValue>) -> Self {
         let read = state.map(|state| serde_json::from_str(state.get()));
-        let remembered: Remembered = read.and_then(Result::ok).unwrap_or_default();
-        let entries = remembered.approvals.into_iter().map(|kept| Entry {
+        let remembered: StoredApprovalMessages = read.and_then(Result::ok).unwrap_or_default();
+        let entries = remembered.approvals.into_iter().map(|kept| PostedApproval {
             id: kept.id,
             show: None,
             place: Some(kept.place),
@@ -86,15 +86,15 @@ impl Desk {
     }
 
     /// State to store.
-    pub(super) fn kept(&self) -> Remembered {
+    pub(super) fn kept(&self) -> StoredApprovalMessages {
         let kept = self.entries.iter().filter_map(|entry| {
-            Some(Kept {
+            Some(ApprovalMessageRecord {
                 id: entry.id.clone(),
                 place: entry.place.clone()?,
                 about: entry.about.clone(),
             })
         });
-        Remembered {
+        StoredApprovalMessages {
             approvals: kept.collect(),
         }
     }
@@ -105,7 +105,7 @@ impl Desk {
                 if self.entries.iter().any(|it| it.id == show.approval_id) {
                     return;
                 }
-                self.entries.push_back(Entry {
+                self.entries.push_back(PostedApproval {
                     id: show.approval_id.clone(),
                     place: None,
                     about: texts::about(&show),
@@ -142,7 +142,7 @@ impl Desk {
             && self.posting.as_ref() != Some(&note.approval_id)
             && self.entries.len() < MAX_APPROVALS_SHOWN
         {
-            self.entries.push_back(Entry {
+            self.entries.push_back(PostedApproval {
                 id: note.approval_id,
                 show: None,
                 place: Some(note.place),
@@ -153,20 +153,22 @@ impl Desk {
     }
 
     /// Returns the next action; only pending notices while the service must not be called.
-    pub(super) fn begin(&mut self, is_open: bool) -> Option<Work> {
+    pub(super) fn begin(&mut self, is_open: bool) -> Option<ApprovalAction> {
         if let Some((to, text)) = self.tells.pop_front() {
-            return Some(Work::Tell(to, text));
+            return Some(ApprovalAction::Tell(to, text));
         }
         let mut entries = self.entries.iter().filter(|_| is_open);
         let work = entries.find_map(|entry| match (&entry.place, &entry.how, &entry.show) {
             (Some(place), Some(how), _) => {
                 let message = texts::closed(&entry.id, how, &entry.about);
-                Some(Work::Edit(place.clone(), message))
+                Some(ApprovalAction::Edit(place.clone(), message))
             }
-            (None, _, Some(show)) => Some(Work::Post(entry.id.clone(), texts::waits(show))),
+            (None, _, Some(show)) => {
+                Some(ApprovalAction::Post(entry.id.clone(), texts::waits(show)))
+            }
             _ => None,
         })?;
-        if let Work::Post(id, _) = &work {
+        if let ApprovalAction::Post(id, _) = &work {
             self.posting = Some(id.clone());
         }
         Some(work)
@@ -189,12 +191,12 @@ impl Desk {
 
     /// Records a failed action. Other actions are tried before it is retried. Returns true if it is
     /// abandoned.
-    pub(super) fn failed(&mut self, work: &Work, is_final: bool) -> bool {
+    pub(super) fn failed(&mut self, work: &ApprovalAction, is_final: bool) -> bool {
         self.posting = None;
-        let is_of_work = |entry: &Entry| match work {
-            Work::Post(id, _) => entry.id == *id && entry.place.is_none(),
-            Work::Edit(place, _) => entry.place.as_deref() == Some(place),
-            Work::Tell(..) => false,
+        let is_of_work = |entry: &PostedApproval| match work {
+            ApprovalAction::Post(id, _) => entry.id == *id && entry.place.is_none(),
+            ApprovalAction::Edit(place, _) => entry.place.as_deref() == Some(place),
+            ApprovalAction::Tell(..) => false,
         };
         let at = self.entries.iter().position(is_of_work);
         let Some(entry) = at.and_then(|at| self.entries.remove(at)) else {
@@ -240,9 +242,9 @@ mod tests {
         })
     }
 
-    fn begin_post(desk: &mut Desk) -> ApprovalId {
+    fn begin_post(desk: &mut ApprovalPoller) -> ApprovalId {
         match desk.begin(true) {
-            Some(Work::Post(id, message)) => {
+            Some(ApprovalAction::Post(id, message)) => {
                 assert!(message.buttons.is_some());
                 id
             }
@@ -250,9 +252,9 @@ mod tests {
         }
     }
 
-    fn begin_edit(desk: &mut Desk) -> String {
+    fn begin_edit(desk: &mut ApprovalPoller) -> String {
         match desk.begin(true) {
-            Some(Work::Edit(place, message)) => {
+            Some(ApprovalAction::Edit(place, message)) => {
                 assert_eq!(message.buttons, None);
                 assert!(message.body.contains("denied by a person"), "{message:?}");
                 place
@@ -262,13 +264,13 @@ mod tests {
     }
 
     /// The state of a process that starts with the stored state of this one.
-    fn restarted(desk: &Desk) -> Desk {
-        Desk::of(Some(&to_raw_value(&desk.kept()).unwrap()))
+    fn restarted(desk: &ApprovalPoller) -> ApprovalPoller {
+        ApprovalPoller::of(Some(&to_raw_value(&desk.kept()).unwrap()))
     }
 
     #[test]
     fn steer_3_a_call_is_posted_once_over_restarts_and_its_buttons_go_when_it_is_decided() {
-        let mut desk = Desk::of(None);
+        let mut desk = ApprovalPoller::of(None);
         desk.hear(show("a-1"));
         assert_eq!(begin_post(&mut desk), id("a-1"));
         assert_eq!(desk.known(), []);
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn steer_3_what_is_decided_before_it_is_posted_is_never_posted() {
-        let mut desk = Desk::of(None);
+        let mut desk = ApprovalPoller::of(None);
         desk.hear(show("a-1"));
         assert_eq!(desk.begin(false), None, "the service must not be called");
         desk.hear(close("a-1"));
@@ -309,7 +311,7 @@ mod tests {
 
     #[test]
     fn steer_3_a_message_that_cannot_be_posted_holds_up_no_other() {
-        let mut desk = Desk::of(None);
+        let mut desk = ApprovalPoller::of(None);
         desk.hear(show("a-1"));
         desk.hear(show("a-2"));
         let work = desk.begin(true).unwrap();
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn steer_3_a_message_that_nobody_remembers_loses_its_buttons_once_they_are_pressed() {
-        let mut desk = Desk::of(None);
+        let mut desk = ApprovalPoller::of(None);
         let pressed = |place: &str, how: Option<&str>| Note {
             approval_id: id("a-1"),
             place: place.to_owned(),
@@ -335,7 +337,7 @@ mod tests {
             told: "Nothing changed.".to_owned(),
             how: how.map(str::to_owned),
         };
-        let tell = Work::Tell("q".to_owned(), "Nothing changed.".to_owned());
+        let tell = ApprovalAction::Tell("q".to_owned(), "Nothing changed.".to_owned());
         desk.note(pressed("p", None));
         assert_eq!(desk.begin(false), Some(tell.clone()));
         assert_eq!(desk.begin(true), None);
@@ -347,6 +349,6 @@ mod tests {
     #[test]
     fn what_was_kept_by_somebody_else_is_nothing() {
         let raw = to_raw_value(&json!([1])).unwrap();
-        assert_eq!(Desk::of(Some(&raw)).known(), []);
+        assert_eq!(ApprovalPoller::of(Some(&raw)).known(), []);
     }
 }

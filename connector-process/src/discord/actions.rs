@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{DISCORD, Discord as Action, Service};
+use goondan_protocol::service::{DISCORD, Discord as Action, ServiceSpec};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::interactions::{Interactions, Right};
+use super::interactions::{InteractionToken, Interactions};
 use crate::payload::text;
-use crate::service::{Answered, Failed, check_place};
+use crate::service::{FailureContext, HttpAnswer, check_place};
 use crate::service_api::ServiceApi;
 
 /// Longest nonce that Discord accepts, in bytes.
@@ -33,7 +33,7 @@ pub(super) struct Api {
 
 /// A request to the API.
 #[derive(Debug, PartialEq)]
-struct Request {
+struct DiscordRequest {
     method: Method,
     path: Vec<String>,
     body: Option<Value>,
@@ -41,7 +41,7 @@ struct Request {
     is_bots: bool,
 }
 
-impl Request {
+impl DiscordRequest {
     fn new(method: Method, path: &[&str]) -> Self {
         Self {
             method,
@@ -61,7 +61,7 @@ impl Request {
 
 impl ServiceApi for Api {
     type Action = Action;
-    const SERVICE: &'static Service = &DISCORD;
+    const SERVICE: &'static ServiceSpec = &DISCORD;
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
         let channel = channel_of(&action);
@@ -95,7 +95,7 @@ impl ServiceApi for Api {
         if self.token.is_none() {
             return Ok(None);
         }
-        let request = Request::new(Method::GET, &["users", "@me"]);
+        let request = DiscordRequest::new(Method::GET, &["users", "@me"]);
         let me = self.ask(request, true).await?;
         Ok(Some(text(&me, "/username").unwrap_or("a bot").to_owned()))
     }
@@ -121,18 +121,23 @@ impl Api {
     }
 
     /// Answers a command.
-    async fn answer(&self, id: &str, right: &Right, text: &str) -> Result<Value, CallError> {
-        let Right {
+    async fn answer(
+        &self,
+        id: &str,
+        right: &InteractionToken,
+        text: &str,
+    ) -> Result<Value, CallError> {
+        let InteractionToken {
             application, token, ..
         } = right;
         let (request, is_repeatable) = if right.is_answered {
             let path = ["webhooks", application, token];
-            (Request::new(Method::POST, &path), false)
+            (DiscordRequest::new(Method::POST, &path), false)
         } else {
             let path = ["webhooks", application, token, "messages", "@original"];
-            (Request::new(Method::PATCH, &path), true)
+            (DiscordRequest::new(Method::PATCH, &path), true)
         };
-        let request = Request {
+        let request = DiscordRequest {
             is_bots: false,
             ..request.with(message(text))
         };
@@ -146,8 +151,8 @@ impl Api {
         Ok(answered.get("id").cloned().unwrap_or(Value::Null))
     }
 
-    async fn ask(&self, request: Request, is_repeatable: bool) -> Result<Value, CallError> {
-        let failed = Failed {
+    async fn ask(&self, request: DiscordRequest, is_repeatable: bool) -> Result<Value, CallError> {
+        let failed = FailureContext {
             service: "Discord",
             is_repeatable,
         };
@@ -193,7 +198,7 @@ fn message(text: &str) -> JsonObject {
     ])
 }
 
-fn to_request(action: &Action) -> Result<Request, CallError> {
+fn to_request(action: &Action) -> Result<DiscordRequest, CallError> {
     let channel = id(channel_of(action))?;
     let messages = ["channels", channel, "messages"];
     Ok(match action {
@@ -210,7 +215,7 @@ fn to_request(action: &Action) -> Result<Request, CallError> {
                 let answered = json!({"message_id": id(reply_to)?, "fail_if_not_exists": false});
                 body.insert("message_reference".to_owned(), answered);
             }
-            Request::new(Method::POST, &messages).with(body)
+            DiscordRequest::new(Method::POST, &messages).with(body)
         }
         Action::Edit {
             message: edited,
@@ -218,15 +223,15 @@ fn to_request(action: &Action) -> Result<Request, CallError> {
             ..
         } => {
             let path = [&messages[..], &[id(edited)?]].concat();
-            Request::new(Method::PATCH, &path).with(message(text))
+            DiscordRequest::new(Method::PATCH, &path).with(message(text))
         }
         Action::Delete { message, .. } => {
             let path = [&messages[..], &[id(message)?]].concat();
-            Request::new(Method::DELETE, &path)
+            DiscordRequest::new(Method::DELETE, &path)
         }
         Action::React { message, emoji, .. } => {
             let path = [&messages[..], &[id(message)?, "reactions", emoji, "@me"]].concat();
-            Request::new(Method::PUT, &path)
+            DiscordRequest::new(Method::PUT, &path)
         }
     })
 }
@@ -247,7 +252,7 @@ fn nonce_of(mark: &str) -> String {
     digits
 }
 
-fn read(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
+fn read(answered: &HttpAnswer, failed: FailureContext<'_>) -> Result<Value, CallError> {
     let body = answered.json();
     if (200..300).contains(&answered.status) {
         return Ok(body);

@@ -12,7 +12,7 @@ use crate::limits::{DISCORD_ANSWER_WINDOW_MS, DISCORD_INTERACTIONS_MAX};
 
 /// The right to answer one interaction.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Right {
+pub(super) struct InteractionToken {
     /// The application.
     pub(super) application: String,
     /// The token of the interaction. Never shown.
@@ -21,7 +21,7 @@ pub(super) struct Right {
     pub(super) is_answered: bool,
 }
 
-impl std::fmt::Debug for Right {
+impl std::fmt::Debug for InteractionToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Right")
             .field("application", &self.application)
@@ -31,16 +31,16 @@ impl std::fmt::Debug for Right {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenInteraction {
     id: String,
     since: Instant,
-    right: Right,
+    right: InteractionToken,
 }
 
 /// Interactions that can still be answered, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Interactions {
-    open: Mutex<VecDeque<Open>>,
+    open: Mutex<VecDeque<OpenInteraction>>,
 }
 
 impl Interactions {
@@ -53,18 +53,18 @@ impl Interactions {
             if open.len() >= DISCORD_INTERACTIONS_MAX {
                 open.pop_front();
             }
-            let right = Right {
+            let right = InteractionToken {
                 application: application.to_owned(),
                 token: token.to_owned(),
                 is_answered: false,
             };
             let (id, since) = (id.to_owned(), Instant::now());
-            open.push_back(Open { id, since, right });
+            open.push_back(OpenInteraction { id, since, right });
         });
     }
 
     /// The right to answer an interaction, if it still exists.
-    pub(super) fn right(&self, id: &str) -> Option<Right> {
+    pub(super) fn right(&self, id: &str) -> Option<InteractionToken> {
         self.with(|open| {
             let found = open.iter().find(|known| known.id == id);
             found.map(|known| known.right.clone())
@@ -85,7 +85,7 @@ impl Interactions {
         self.with(|open| open.retain(|known| known.id != id));
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut VecDeque<Open>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut VecDeque<OpenInteraction>) -> T) -> T {
         let mut open = match self.open.lock() {
             Ok(open) => open,
             // A poisoned lock is safe to use, because no update here can be left half done.

@@ -33,12 +33,12 @@ impl Activity {
 
 /// A stream that records the time of its last transfer in either direction.
 #[derive(Debug)]
-pub(super) struct Watched<S> {
+pub(super) struct ActivityStream<S> {
     stream: S,
     activity: Activity,
 }
 
-impl<S> Watched<S> {
+impl<S> ActivityStream<S> {
     /// Wraps a stream.
     pub(super) fn new(stream: S) -> (Self, Activity) {
         let activity = Activity(Arc::new(Mutex::new(Instant::now())));
@@ -50,7 +50,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -64,7 +64,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -96,7 +96,7 @@ mod tests {
     async fn what_is_said_keeps_a_connection_and_silence_ends_it() {
         let idle = Duration::from_secs(60);
         let (near, _far) = tokio::io::duplex(64);
-        let (mut near, activity) = Watched::new(near);
+        let (mut near, activity) = ActivityStream::new(near);
         let before = tokio::time::Instant::now();
         let talking = async {
             for _ in 0..3 {

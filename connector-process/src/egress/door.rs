@@ -16,8 +16,8 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::activity::Watched;
-use super::rules::Rules;
+use super::activity::ActivityStream;
+use super::rules::EgressRules;
 use super::{http_proxy, socks};
 use crate::limits::{
     ACCEPT_RETRY_MS, EGRESS_CONNECTIONS_MAX, EGRESS_HANDOVER_TIMEOUT_MS, EGRESS_IDLE_TIMEOUT_MS,
@@ -26,12 +26,12 @@ use crate::limits::{
 
 /// The socket of an allow list.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct ProxySocket {
     listener: StdUnixListener,
-    rules: Arc<Rules>,
+    rules: Arc<EgressRules>,
 }
 
-impl Door {
+impl ProxySocket {
     /// Creates the socket and replaces one left by an egress that has ended.
     pub(super) fn open(door: &EgressDoor) -> io::Result<Self> {
         if let Err(error) = std::fs::remove_file(&door.socket)
@@ -45,12 +45,12 @@ impl Door {
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener,
-            rules: Arc::new(Rules::new(door.list.clone())),
+            rules: Arc::new(EgressRules::new(door.list.clone())),
         })
     }
 
     /// The allow list and its caller.
-    pub(super) fn list(&self) -> &Rules {
+    pub(super) fn list(&self) -> &EgressRules {
         &self.rules
     }
 
@@ -101,7 +101,7 @@ fn is_of_this_user(peer: &UnixStream) -> bool {
 }
 
 /// Takes over a connection and serves the program until it is idle for too long.
-async fn lead_out(handed_in: UnixStream, rules: Arc<Rules>) -> io::Result<()> {
+async fn lead_out(handed_in: UnixStream, rules: Arc<EgressRules>) -> io::Result<()> {
     let time_limit = Duration::from_millis(EGRESS_HANDOVER_TIMEOUT_MS);
     let program = timeout(time_limit, take_over(&handed_in))
         .await
@@ -115,7 +115,7 @@ async fn lead_out(handed_in: UnixStream, rules: Arc<Rules>) -> io::Result<()> {
     if count == 0 {
         return Ok(());
     }
-    let (program, activity) = Watched::new(program);
+    let (program, activity) = ActivityStream::new(program);
     let led = async {
         match first {
             [socks::VERSION] => socks::serve(program, &rules).await,

@@ -17,7 +17,7 @@ pub(super) const ACCESS_DENIED: [u8; 7] = [0x15, 3, 1, 0, 2, 2, 49];
 
 /// Verdict on the first bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Beginning {
+pub(super) enum PreambleVerdict {
     /// More bytes are needed.
     More,
     /// The connection may continue.
@@ -28,20 +28,20 @@ pub(super) enum Beginning {
 
 /// Checks the bytes that a program has sent so far. A TLS handshake must name the requested host,
 /// and port 443 requires one.
-pub(super) fn judge(said: &[u8], target: &Target) -> Beginning {
+pub(super) fn judge(said: &[u8], target: &Target) -> PreambleVerdict {
     match said.first() {
-        None => Beginning::More,
+        None => PreambleVerdict::More,
         Some(&HANDSHAKE) => judge_handshake(said, target),
         Some(_) if target.port == HTTPS_PORT => {
-            Beginning::Bad(format!("the connection to `{target}` does not use TLS"))
+            PreambleVerdict::Bad(format!("the connection to `{target}` does not use TLS"))
         }
-        Some(_) => Beginning::Good,
+        Some(_) => PreambleVerdict::Good,
     }
 }
 
-fn judge_handshake(said: &[u8], target: &Target) -> Beginning {
+fn judge_handshake(said: &[u8], target: &Target) -> PreambleVerdict {
     let no_hello = || {
-        Beginning::Bad(format!(
+        PreambleVerdict::Bad(format!(
             "the connection to `{target}` starts with an invalid TLS handshake"
         ))
     };
@@ -60,21 +60,23 @@ fn judge_handshake(said: &[u8], target: &Target) -> Beginning {
         }
     }
     if said.len() < EGRESS_HELLO_BYTES_MAX {
-        Beginning::More
+        PreambleVerdict::More
     } else {
         no_hello()
     }
 }
 
-fn judge_name(named: Option<&str>, target: &Target) -> Beginning {
+fn judge_name(named: Option<&str>, target: &Target) -> PreambleVerdict {
     match (&target.host, named) {
-        (Host::Name(name), Some(named)) if name.eq_ignore_ascii_case(named) => Beginning::Good,
-        // An address has no name to send.
-        (Host::Address(_), None) => Beginning::Good,
-        (_, Some(named)) => {
-            Beginning::Bad(format!("TLS to `{target}` names another host, `{named}`"))
+        (Host::Name(name), Some(named)) if name.eq_ignore_ascii_case(named) => {
+            PreambleVerdict::Good
         }
-        (Host::Name(_), None) => Beginning::Bad(format!("TLS to `{target}` names no host")),
+        // An address has no name to send.
+        (Host::Address(_), None) => PreambleVerdict::Good,
+        (_, Some(named)) => {
+            PreambleVerdict::Bad(format!("TLS to `{target}` names another host, `{named}`"))
+        }
+        (Host::Name(_), None) => PreambleVerdict::Bad(format!("TLS to `{target}` names no host")),
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
         ] {
             for port in [443, 8443] {
                 let judged = judge(&hello(name), &target(host, port));
-                assert_eq!(judged, Beginning::Good, "{name} {host}");
+                assert_eq!(judged, PreambleVerdict::Good, "{name} {host}");
             }
         }
         for (name, host) in [
@@ -120,7 +122,7 @@ mod tests {
         ] {
             for port in [443, 8443] {
                 let judged = judge(&hello(name), &target(host, port));
-                assert!(matches!(judged, Beginning::Bad(_)), "{name} {host}");
+                assert!(matches!(judged, PreambleVerdict::Bad(_)), "{name} {host}");
             }
         }
     }
@@ -130,24 +132,24 @@ mod tests {
         let said = hello("b.org");
         for count in 0..said.len() {
             let begun = said.get(..count).unwrap();
-            assert_eq!(judge(begun, &target("a.org", 443)), Beginning::More);
+            assert_eq!(judge(begun, &target("a.org", 443)), PreambleVerdict::More);
         }
         let http = b"GET / HTTP/1.1\r\n";
         assert!(matches!(
             judge(http, &target("a.org", 443)),
-            Beginning::Bad(_)
+            PreambleVerdict::Bad(_)
         ));
-        assert_eq!(judge(http, &target("a.org", 80)), Beginning::Good);
+        assert_eq!(judge(http, &target("a.org", 80)), PreambleVerdict::Good);
         let mut endless = vec![HANDSHAKE, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff];
         endless.resize(EGRESS_HELLO_BYTES_MAX + 1, 0);
         assert!(matches!(
             judge(&endless, &target("a.org", 443)),
-            Beginning::Bad(_)
+            PreambleVerdict::Bad(_)
         ));
         let other = [HANDSHAKE, 3, 1, 0, 4, 2, 0, 0, 0];
         assert!(matches!(
             judge(&other, &target("a.org", 8443)),
-            Beginning::Bad(_)
+            PreambleVerdict::Bad(_)
         ));
     }
 }

@@ -21,8 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::refusal::{Fault, Refusal};
-use super::rules::Rules;
+use super::refusal::{EgressDenial, EgressFaultParty};
+use super::rules::EgressRules;
 use super::target::Target;
 use super::{tunnel, way};
 use crate::limits::{HEADER_READ_TIMEOUT_MS, HEADERS_MAX, READ_BUFFER_BYTES};
@@ -40,7 +40,7 @@ const OF_THE_CONNECTION: [HeaderName; 8] = [
 ];
 
 /// A tunnel that was granted, and starts once its response is sent.
-struct Promised {
+struct PendingTunnel {
     program: OnUpgrade,
     server: TcpStream,
     target: Target,
@@ -48,13 +48,13 @@ struct Promised {
 
 /// State of one program's connection.
 #[derive(Default)]
-struct Begun {
-    promised: Mutex<Option<Promised>>,
+struct ProxyConnection {
+    promised: Mutex<Option<PendingTunnel>>,
     /// Connections to hosts, which end together with it.
     hosts: Mutex<JoinSet<hyper::Result<()>>>,
 }
 
-impl Begun {
+impl ProxyConnection {
     /// Drives a connection to a host until the body of the response has ended.
     fn keep(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,11 +64,11 @@ impl Begun {
 }
 
 /// Serves a program that speaks HTTP.
-pub(super) async fn serve<P>(program: P, rules: Arc<Rules>) -> std::io::Result<()>
+pub(super) async fn serve<P>(program: P, rules: Arc<EgressRules>) -> std::io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let begun = Arc::new(Begun::default());
+    let begun = Arc::new(ProxyConnection::default());
     let service = service_fn(|request| {
         let (rules, begun) = (Arc::clone(&rules), Arc::clone(&begun));
         async move { Ok::<_, hyper::Error>(answer(request, &rules, &begun).await) }
@@ -90,7 +90,7 @@ where
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    let Some(Promised {
+    let Some(PendingTunnel {
         program,
         server,
         target,
@@ -102,7 +102,11 @@ where
     tunnel::pass_on(TokioIo::new(program), server, &target, &rules).await
 }
 
-async fn answer(request: Request<Incoming>, rules: &Rules, begun: &Begun) -> Response<Body> {
+async fn answer(
+    request: Request<Incoming>,
+    rules: &EgressRules,
+    begun: &ProxyConnection,
+) -> Response<Body> {
     let answered = if request.method() == Method::CONNECT {
         promise(request, rules, begun).await
     } else {
@@ -117,12 +121,12 @@ async fn answer(request: Request<Incoming>, rules: &Rules, begun: &Begun) -> Res
 /// Connects to the host of a `CONNECT` request; its data follows.
 async fn promise(
     request: Request<Incoming>,
-    rules: &Rules,
-    begun: &Begun,
-) -> Result<Response<Body>, Refusal> {
+    rules: &EgressRules,
+    begun: &ProxyConnection,
+) -> Result<Response<Body>, EgressDenial> {
     let target = target_of(request.uri(), None)?;
     let server = way::connect(rules, &target).await?;
-    let promise = Promised {
+    let promise = PendingTunnel {
         program: hyper::upgrade::on(request),
         server,
         target,
@@ -137,17 +141,17 @@ async fn promise(
 /// Forwards a program's request to the host that it names.
 async fn pass_on(
     mut request: Request<Incoming>,
-    rules: &Rules,
-    begun: &Begun,
-) -> Result<Response<Body>, Refusal> {
+    rules: &EgressRules,
+    begun: &ProxyConnection,
+) -> Result<Response<Body>, EgressDenial> {
     if request.uri().scheme_str() != Some("http") {
-        return Err(Refusal::NoRequest(
+        return Err(EgressDenial::NoRequest(
             "this is a proxy: send `CONNECT host:port`, or a request for `http://host/…`",
         ));
     }
     let target = target_of(request.uri(), Some(HTTP_PORT))?;
     let server = way::connect(rules, &target).await?;
-    let unreachable = |error: hyper::Error| Refusal::Unreachable {
+    let unreachable = |error: hyper::Error| EgressDenial::Unreachable {
         target: target.clone(),
         why: error_chain(&error),
     };
@@ -174,13 +178,13 @@ async fn pass_on(
 /// Default port of `http://`.
 const HTTP_PORT: u16 = 80;
 
-fn target_of(uri: &Uri, usual_port: Option<u16>) -> Result<Target, Refusal> {
+fn target_of(uri: &Uri, usual_port: Option<u16>) -> Result<Target, EgressDenial> {
     let authority = uri.authority();
     let authority = authority.filter(|authority| !authority.as_str().contains('@'));
     let place = authority.and_then(|it| Some((it.host(), it.port_u16().or(usual_port)?)));
     match place {
         Some((host, port)) => Ok(Target::read(host, port)?),
-        None => Err(Refusal::NoRequest(
+        None => Err(EgressDenial::NoRequest(
             "a request must name a host and a port, without a user",
         )),
     }
@@ -200,17 +204,17 @@ fn take_off(headers: &mut HeaderMap) {
     }
 }
 
-fn refused(refusal: &Refusal) -> Response<Body> {
+fn refused(refusal: &EgressDenial) -> Response<Body> {
     let (status, reason) = match refusal.fault() {
-        Fault::Asked => (
+        EgressFaultParty::Asked => (
             StatusCode::BAD_REQUEST,
             ReasonPhrase::from_static(b"Bad Request"),
         ),
-        Fault::Denied => (
+        EgressFaultParty::Denied => (
             StatusCode::FORBIDDEN,
             ReasonPhrase::from_static(b"Not allowed by the sandbox"),
         ),
-        Fault::Failed => (
+        EgressFaultParty::Failed => (
             StatusCode::BAD_GATEWAY,
             ReasonPhrase::from_static(b"Bad Gateway"),
         ),

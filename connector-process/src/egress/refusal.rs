@@ -6,7 +6,7 @@ use super::target::{NoHost, Target};
 
 /// Reason why a program cannot reach its target.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum EgressDenial {
     /// The target is not a valid host.
     #[error(transparent)]
     NoHost(#[from] NoHost),
@@ -46,7 +46,7 @@ pub(super) enum Refusal {
 
 /// The party at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum EgressFaultParty {
     /// The program: its request is invalid.
     Asked,
     /// The target is not permitted.
@@ -55,12 +55,14 @@ pub(super) enum Fault {
     Failed,
 }
 
-impl Refusal {
-    pub(super) fn fault(&self) -> Fault {
+impl EgressDenial {
+    pub(super) fn fault(&self) -> EgressFaultParty {
         match self {
-            Self::NoHost(_) | Self::NoRequest(_) => Fault::Asked,
-            Self::NotListed { .. } | Self::Private { .. } | Self::Never { .. } => Fault::Denied,
-            Self::Unresolved { .. } | Self::Unreachable { .. } => Fault::Failed,
+            Self::NoHost(_) | Self::NoRequest(_) => EgressFaultParty::Asked,
+            Self::NotListed { .. } | Self::Private { .. } | Self::Never { .. } => {
+                EgressFaultParty::Denied
+            }
+            Self::Unresolved { .. } | Self::Unreachable { .. } => EgressFaultParty::Failed,
         }
     }
 }

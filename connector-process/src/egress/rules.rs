@@ -3,28 +3,28 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use goondan_connectors::{Reach, reach_of};
+use goondan_connectors::{AddressReachability, reach_of};
 use goondan_protocol::egress::AllowList;
 use goondan_protocol::sandbox::Host;
 
-use super::refusal::Refusal;
+use super::refusal::EgressDenial;
 use super::refusals::Refusals;
 use super::target::Target;
 
 /// The allow list of one socket.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct EgressRules {
     list: AllowList,
     refusals: Refusals,
 }
 
-impl fmt::Display for Rules {
+impl fmt::Display for EgressRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.list.caller, self.listed())
     }
 }
 
-impl Rules {
+impl EgressRules {
     pub(super) fn new(list: AllowList) -> Self {
         let refusals = Refusals::new();
         Self { list, refusals }
@@ -41,12 +41,12 @@ impl Rules {
     }
 
     /// Checks that a target is listed. Must be called before its name is resolved.
-    pub(super) fn check_listed(&self, target: &Target) -> Result<(), Refusal> {
+    pub(super) fn check_listed(&self, target: &Target) -> Result<(), EgressDenial> {
         let mut allow = self.list.allow.iter();
         if allow.any(|listed| listed.allows(&target.host, target.port)) {
             return Ok(());
         }
-        Err(Refusal::NotListed {
+        Err(EgressDenial::NotListed {
             target: target.clone(),
             caller: self.list.caller.to_string(),
             listed: self.listed(),
@@ -59,33 +59,35 @@ impl Rules {
         &self,
         target: &Target,
         addresses: &[IpAddr],
-    ) -> Result<Vec<SocketAddr>, Refusal> {
+    ) -> Result<Vec<SocketAddr>, EgressDenial> {
         let is_listed = |address: IpAddr| {
             let asked = Host::Address(address);
             let mut allow = self.list.allow.iter();
             allow.any(|listed| listed.allows(&asked, target.port))
         };
         let may_be_reached = |address: &IpAddr| match reach_of(*address) {
-            Reach::Public => true,
-            Reach::Private => is_listed(*address),
-            Reach::Never => false,
+            AddressReachability::Public => true,
+            AddressReachability::Private => is_listed(*address),
+            AddressReachability::Never => false,
         };
         let good = addresses.iter().copied().filter(may_be_reached);
         let good: Vec<_> = good.map(|it| SocketAddr::new(it, target.port)).collect();
         match addresses.first() {
             Some(address) if good.is_empty() => Err(match reach_of(*address) {
-                Reach::Never => Refusal::Never {
+                AddressReachability::Never => EgressDenial::Never {
                     target: target.clone(),
                     address: *address,
                 },
-                Reach::Public | Reach::Private => Refusal::Private {
-                    target: target.clone(),
-                    address: *address,
-                    caller: self.list.caller.to_string(),
-                },
+                AddressReachability::Public | AddressReachability::Private => {
+                    EgressDenial::Private {
+                        target: target.clone(),
+                        address: *address,
+                        caller: self.list.caller.to_string(),
+                    }
+                }
             }),
             Some(_) => Ok(good),
-            None => Err(Refusal::Unresolved {
+            None => Err(EgressDenial::Unresolved {
                 target: target.clone(),
                 why: "the name has no address".to_owned(),
             }),
@@ -97,11 +99,11 @@ impl Rules {
 mod tests {
     use goondan_protocol::egress::EgressCaller;
 
-    use super::super::refusal::Fault;
+    use super::super::refusal::EgressFaultParty;
     use super::*;
 
-    fn rules(allow: &[&str]) -> Rules {
-        Rules::new(AllowList {
+    fn rules(allow: &[&str]) -> EgressRules {
+        EgressRules::new(AllowList {
             caller: EgressCaller::Agent("coder".parse().unwrap()),
             allow: allow.iter().map(|host| host.parse().unwrap()).collect(),
         })
@@ -125,7 +127,7 @@ mod tests {
             ("127.0.0.1", 80),
         ] {
             let refusal = rules.check_listed(&target(host, port)).unwrap_err();
-            assert_eq!(refusal.fault(), Fault::Denied);
+            assert_eq!(refusal.fault(), EgressFaultParty::Denied);
             let told = refusal.to_string();
             for part in ["agent `coder`", "`a.org`", "network: {allow: […]}", host] {
                 assert!(told.contains(part), "{told}");
@@ -170,8 +172,11 @@ mod tests {
             "0.0.0.0",
         ] {
             let refusal = reachable(&[address]).unwrap_err();
-            assert_eq!(refusal.fault(), Fault::Denied, "{address}");
+            assert_eq!(refusal.fault(), EgressFaultParty::Denied, "{address}");
         }
-        assert_eq!(reachable(&[]).unwrap_err().fault(), Fault::Failed);
+        assert_eq!(
+            reachable(&[]).unwrap_err().fault(),
+            EgressFaultParty::Failed
+        );
     }
 }

@@ -9,8 +9,8 @@ use goondan_protocol::sandbox::Host;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::refusal::{Fault, Refusal};
-use super::rules::Rules;
+use super::refusal::{EgressDenial, EgressFaultParty};
+use super::rules::EgressRules;
 use super::target::Target;
 use super::{tunnel, way};
 use crate::limits::HEADER_READ_TIMEOUT_MS;
@@ -34,7 +34,7 @@ enum Reply {
 }
 
 /// Serves a program that speaks SOCKS5.
-pub(super) async fn serve<P>(mut program: P, rules: &Rules) -> io::Result<()>
+pub(super) async fn serve<P>(mut program: P, rules: &EgressRules) -> io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin,
 {
@@ -51,9 +51,9 @@ where
         Err(refusal) => {
             rules.tell_refused(&refusal);
             let reply = match refusal.fault() {
-                Fault::Denied => Reply::Denied,
-                Fault::Failed => Reply::Unreachable,
-                Fault::Asked => Reply::NoSuchAddress,
+                EgressFaultParty::Denied => Reply::Denied,
+                EgressFaultParty::Failed => Reply::Unreachable,
+                EgressFaultParty::Asked => Reply::NoSuchAddress,
             };
             answer(&mut program, reply).await
         }
@@ -61,16 +61,16 @@ where
 }
 
 async fn open(
-    asked: Result<Target, Refusal>,
-    rules: &Rules,
-) -> Result<(TcpStream, Target), Refusal> {
+    asked: Result<Target, EgressDenial>,
+    rules: &EgressRules,
+) -> Result<(TcpStream, Target), EgressDenial> {
     let target = asked?;
     let server = way::connect(rules, &target).await?;
     Ok((server, target))
 }
 
 /// Reads the program's target; `None` if an unsupported request was rejected.
-async fn ask<P>(program: &mut P) -> io::Result<Option<Result<Target, Refusal>>>
+async fn ask<P>(program: &mut P) -> io::Result<Option<Result<Target, EgressDenial>>>
 where
     P: AsyncRead + AsyncWrite + Unpin,
 {
@@ -108,7 +108,7 @@ where
     let port = u16::from_be_bytes(take(program).await?);
     Ok(Some(match host {
         Ok(host) => Ok(Target { host, port }),
-        Err(name) => Target::read(&name, port).map_err(Refusal::from),
+        Err(name) => Target::read(&name, port).map_err(EgressDenial::from),
     }))
 }
 

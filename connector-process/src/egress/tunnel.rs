@@ -5,8 +5,8 @@ use std::io;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
 
-use super::hello::{ACCESS_DENIED, Beginning, judge};
-use super::rules::Rules;
+use super::hello::{ACCESS_DENIED, PreambleVerdict, judge};
+use super::rules::EgressRules;
 use super::target::Target;
 
 /// Bytes per read until the first bytes are checked.
@@ -18,7 +18,7 @@ pub(super) async fn pass_on<P, S>(
     mut program: P,
     mut server: S,
     target: &Target,
-    rules: &Rules,
+    rules: &EgressRules,
 ) -> io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin,
@@ -33,9 +33,9 @@ where
                     return Ok(());
                 }
                 match judge(&said, target) {
-                    Beginning::More => {}
-                    Beginning::Good => break,
-                    Beginning::Bad(why) => {
+                    PreambleVerdict::More => {}
+                    PreambleVerdict::Good => break,
+                    PreambleVerdict::Bad(why) => {
                         rules.tell_refused(why);
                         program.write_all(&ACCESS_DENIED).await?;
                         return program.shutdown().await;

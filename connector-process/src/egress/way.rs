@@ -7,13 +7,16 @@ use goondan_clock::timeout;
 use goondan_protocol::sandbox::Host;
 use tokio::net::TcpStream;
 
-use super::refusal::Refusal;
-use super::rules::Rules;
+use super::refusal::EgressDenial;
+use super::rules::EgressRules;
 use super::target::Target;
 use crate::limits::{EGRESS_ADDRESSES_MAX, EGRESS_CONNECT_TIMEOUT_MS, EGRESS_RESOLVE_TIMEOUT_MS};
 
 /// Connects to a target, if it is permitted.
-pub(super) async fn connect(rules: &Rules, target: &Target) -> Result<TcpStream, Refusal> {
+pub(super) async fn connect(
+    rules: &EgressRules,
+    target: &Target,
+) -> Result<TcpStream, EgressDenial> {
     rules.check_listed(target)?;
     let addresses = resolve(target).await?;
     let mut why = String::new();
@@ -29,13 +32,13 @@ pub(super) async fn connect(rules: &Rules, target: &Target) -> Result<TcpStream,
             Err(_elapsed) => why = format!("no answer within {EGRESS_CONNECT_TIMEOUT_MS} ms"),
         }
     }
-    Err(Refusal::Unreachable {
+    Err(EgressDenial::Unreachable {
         target: target.clone(),
         why,
     })
 }
 
-async fn resolve(target: &Target) -> Result<Vec<IpAddr>, Refusal> {
+async fn resolve(target: &Target) -> Result<Vec<IpAddr>, EgressDenial> {
     let name = match &target.host {
         Host::Address(address) => return Ok(vec![*address]),
         Host::Name(name) => name.as_str(),
@@ -46,7 +49,7 @@ async fn resolve(target: &Target) -> Result<Vec<IpAddr>, Refusal> {
         Ok(Err(error)) => error.to_string(),
         Err(_elapsed) => format!("no answer within {EGRESS_RESOLVE_TIMEOUT_MS} ms"),
     };
-    Err(Refusal::Unresolved {
+    Err(EgressDenial::Unresolved {
         target: target.clone(),
         why,
     })

@@ -79,7 +79,7 @@ const NAME_BYTES_MAX: usize = 10;
 
 /// The text of a page at `base`.
 pub(super) fn to_text(html: &str, base: &Url) -> String {
-    let mut page = Page {
+    let mut page = PageText {
         base,
         out: String::with_capacity(html.len() / 4),
         pending: Gap::None,
@@ -151,7 +151,7 @@ enum Gap {
     Paragraph,
 }
 
-struct Page<'h> {
+struct PageText<'h> {
     base: &'h Url,
     out: String,
     pending: Gap,
@@ -161,7 +161,7 @@ struct Page<'h> {
     links: Vec<(Option<String>, usize)>,
 }
 
-impl Page<'_> {
+impl PageText<'_> {
     fn gap(&mut self, gap: Gap) {
         self.pending = self.pending.max(gap);
     }

@@ -3,13 +3,13 @@
 use std::time::SystemTime;
 
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{GITHUB, GitHub as Action, Service};
+use goondan_protocol::service::{GITHUB, GitHub as Action, ServiceSpec};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::own_mark::marked;
 use crate::payload::text;
-use crate::service::{Answered, Failed, check_place};
+use crate::service::{FailureContext, HttpAnswer, check_place};
 use crate::service_api::ServiceApi;
 
 /// The API version used.
@@ -26,7 +26,7 @@ pub(super) struct Api {
 
 /// A request to the API.
 #[derive(Debug, PartialEq)]
-struct Request {
+struct GitHubRequest {
     method: Method,
     path: String,
     body: Value,
@@ -34,7 +34,7 @@ struct Request {
 
 impl ServiceApi for Api {
     type Action = Action;
-    const SERVICE: &'static Service = &GITHUB;
+    const SERVICE: &'static ServiceSpec = &GITHUB;
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
         let repository = repository_of(&action);
@@ -87,7 +87,7 @@ impl Api {
         body: Option<&Value>,
         is_repeatable: bool,
     ) -> Result<Value, CallError> {
-        let failed = Failed {
+        let failed = FailureContext {
             service: "GitHub",
             is_repeatable,
         };
@@ -127,7 +127,7 @@ fn is_repository(text: &str) -> bool {
         .is_some_and(|(owner, name)| is_name(owner) && is_name(name))
 }
 
-fn to_request(action: &Action) -> Result<Request, CallError> {
+fn to_request(action: &Action) -> Result<GitHubRequest, CallError> {
     let repository = repository_of(action);
     let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
     if !is_repository(repository) {
@@ -161,10 +161,10 @@ fn to_request(action: &Action) -> Result<Request, CallError> {
             (Method::POST, path, json!({"content": content}))
         }
     };
-    Ok(Request { method, path, body })
+    Ok(GitHubRequest { method, path, body })
 }
 
-fn read(answered: &Answered, failed: Failed<'_>, now_s: u64) -> Result<Value, CallError> {
+fn read(answered: &HttpAnswer, failed: FailureContext<'_>, now_s: u64) -> Result<Value, CallError> {
     if (200..300).contains(&answered.status) {
         return Ok(answered.json());
     }
@@ -247,14 +247,14 @@ mod tests {
     fn a_spent_allowance_is_told_from_a_missing_permission() {
         let answer = |status, headers: &[(&'static str, &str)]| {
             let pairs = headers.iter();
-            let answered = Answered {
+            let answered = HttpAnswer {
                 status,
                 headers: pairs
                     .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
                     .collect::<HeaderMap>(),
                 body: br#"{"message": "Because."}"#.to_vec(),
             };
-            let failed = Failed {
+            let failed = FailureContext {
                 service: "GitHub",
                 is_repeatable: false,
             };

@@ -18,11 +18,11 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct ConnectTimeout(pub(super) Duration);
 
 impl<S> Layer<S> for ConnectTimeout {
-    type Service = Bounded<S>;
+    type Service = TimedConnector<S>;
 
-    fn layer(&self, inner: S) -> Bounded<S> {
+    fn layer(&self, inner: S) -> TimedConnector<S> {
         let connect_timeout = self.0;
-        Bounded {
+        TimedConnector {
             inner,
             connect_timeout,
         }
@@ -31,12 +31,12 @@ impl<S> Layer<S> for ConnectTimeout {
 
 /// A connector with a timeout.
 #[derive(Debug, Clone)]
-pub(super) struct Bounded<S> {
+pub(super) struct TimedConnector<S> {
     inner: S,
     connect_timeout: Duration,
 }
 
-impl<S, R> Service<R> for Bounded<S>
+impl<S, R> Service<R> for TimedConnector<S>
 where
     S: Service<R>,
     S::Future: Send + 'static,
@@ -72,9 +72,9 @@ mod tests {
 
     /// A connector that never connects.
     #[derive(Clone)]
-    struct Deaf;
+    struct UnresponsiveConnector;
 
-    impl Service<()> for Deaf {
+    impl Service<()> for UnresponsiveConnector {
         type Response = ();
         type Error = io::Error;
         type Future = std::future::Pending<io::Result<()>>;
@@ -90,7 +90,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn sup_9_connecting_is_given_up_and_a_pause_does_not_count() {
-        let mut connecting = ConnectTimeout(Duration::from_secs(10)).layer(Deaf).call(());
+        let mut connecting = ConnectTimeout(Duration::from_secs(10))
+            .layer(UnresponsiveConnector)
+            .call(());
         let begun = tokio::time::Instant::now();
         let mut poll_once = async || {
             std::future::poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx).is_pending())).await

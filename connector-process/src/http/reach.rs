@@ -3,33 +3,33 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use goondan_connectors::{Reach, reach_of};
+use goondan_connectors::{AddressReachability, reach_of};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// True if a request may go to an address.
 pub(crate) fn may_reach(address: IpAddr, allows_private: bool) -> bool {
     match reach_of(address) {
-        Reach::Public => true,
-        Reach::Private => allows_private,
-        Reach::Never => false,
+        AddressReachability::Public => true,
+        AddressReachability::Private => allows_private,
+        AddressReachability::Never => false,
     }
 }
 
 /// The host resolves to a forbidden address.
 #[derive(Debug, thiserror::Error)]
 #[error("`{host}` resolves to {address}, {}", if *.is_private { "which is private" } else { "which no request may reach" })]
-pub(crate) struct Forbidden {
+pub(crate) struct ForbiddenAddress {
     host: String,
     address: IpAddr,
     pub(crate) is_private: bool,
 }
 
-impl Forbidden {
+impl ForbiddenAddress {
     pub(crate) fn at(host: &str, address: IpAddr) -> Self {
         Self {
             host: host.to_owned(),
             address,
-            is_private: reach_of(address) == Reach::Private,
+            is_private: reach_of(address) == AddressReachability::Private,
         }
     }
 
@@ -61,7 +61,7 @@ impl Resolve for Resolver {
             let is_good = |address: &SocketAddr| may_reach(address.ip(), allows_private);
             let good: Vec<SocketAddr> = all.iter().copied().filter(is_good).collect();
             if let (Some(bad), true) = (all.first(), good.is_empty()) {
-                return Err(Forbidden::at(host, bad.ip()).into());
+                return Err(ForbiddenAddress::at(host, bad.ip()).into());
             }
             let good: Addrs = Box::new(good.into_iter());
             Ok(good)

@@ -7,14 +7,14 @@ use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
-use super::malformed::Malformed;
-use super::signature::NotSigned;
+use super::malformed::MalformedRequest;
+use super::signature::SignatureError;
 use crate::limits::{RETRY_AFTER_OVERLOADED_S, RETRY_AFTER_UNAVAILABLE_S};
 
 /// Reason why a request produced no event. Each is one row of the answers table in
 /// `docs/connectors.md`.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum RequestRejection {
     /// The path does not exist.
     #[error("the path does not exist")]
     NotFound,
@@ -41,10 +41,10 @@ pub(crate) enum Refusal {
     BrokenBody(#[source] axum::Error),
     /// The signature is missing or wrong.
     #[error(transparent)]
-    NotSigned(#[from] NotSigned),
+    NotSigned(#[from] SignatureError),
     /// The request cannot be converted to an event.
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedRequest),
     /// Too many requests are in progress.
     #[error("too many requests are in progress")]
     Busy,
@@ -65,7 +65,7 @@ pub(crate) enum Refusal {
     ByOrchestrator(EventRefused),
 }
 
-impl Refusal {
+impl RequestRejection {
     /// The status code, and a stable code for programs.
     pub(crate) fn status(&self) -> (StatusCode, &'static str) {
         match self {
@@ -112,14 +112,14 @@ impl Refusal {
 
 /// Answer to a request that is not an event: a challenge, a ping, an unwanted notification.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct DirectResponse {
     /// Its status code.
     pub(crate) status: StatusCode,
     /// Its body.
     pub(crate) body: Value,
 }
 
-impl Answer {
+impl DirectResponse {
     /// A success with this body.
     pub(crate) fn ok(body: Value) -> Self {
         Self {
@@ -135,16 +135,16 @@ impl Answer {
 }
 
 /// Default answer to a durable event.
-pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> Answer {
-    Answer {
+pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> DirectResponse {
+    DirectResponse {
         status: StatusCode::ACCEPTED,
         body: accepted_body(accepted, trace),
     }
 }
 
 /// Default answer to a refusal.
-pub(crate) fn refused(refusal: &Refusal) -> Answer {
-    Answer {
+pub(crate) fn refused(refusal: &RequestRejection) -> DirectResponse {
+    DirectResponse {
         status: refusal.status().0,
         body: refused_body(refusal),
     }
@@ -158,7 +158,7 @@ fn accepted_body(accepted: &EventAccepted, trace: TraceContext) -> Value {
     })
 }
 
-fn refused_body(refusal: &Refusal) -> Value {
+fn refused_body(refusal: &RequestRejection) -> Value {
     let (_, code) = refusal.status();
     json!({"error": {"code": code, "message": error_chain(refusal)}})
 }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn an_error_says_what_and_why_once() {
         let cause = InstanceKey::new("").unwrap_err();
-        let body = refused_body(&Malformed::BadKey(cause).into());
+        let body = refused_body(&MalformedRequest::BadKey(cause).into());
         let expected = json!({"error": {
             "code": "bad_instance_key",
             "message": "the instance key is invalid: instance key must not be empty",

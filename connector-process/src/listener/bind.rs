@@ -11,7 +11,7 @@ use crate::gateway::Gateway;
 use crate::limits::{BIND_RETRY_FIRST_MS, BIND_RETRY_MAX_MS};
 
 /// A listening socket and its address.
-pub(crate) struct Listening {
+pub(crate) struct BoundListener {
     pub(crate) listener: TcpListener,
     pub(crate) address: SocketAddr,
 }
@@ -23,7 +23,7 @@ pub(crate) async fn open(
     port: u16,
     gateway: &Gateway,
     stop: &CancellationToken,
-) -> Option<Listening> {
+) -> Option<BoundListener> {
     let place = format!("{host}:{port}");
     let mut last_reason = String::new();
     for pause in bind_pauses() {
@@ -49,10 +49,10 @@ pub(crate) async fn open(
     None
 }
 
-async fn bind(host: &str, port: u16) -> std::io::Result<Listening> {
+async fn bind(host: &str, port: u16) -> std::io::Result<BoundListener> {
     let listener = TcpListener::bind((host, port)).await?;
     let address = listener.local_addr()?;
-    Ok(Listening { listener, address })
+    Ok(BoundListener { listener, address })
 }
 
 /// Pauses between attempts to open the listening socket. Infinite.

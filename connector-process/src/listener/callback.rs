@@ -10,20 +10,20 @@ use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::{EventRefused, RefusalCode};
 use goondan_protocol::oauth::CALLBACK_EVENT;
 
-use super::answer::Refusal;
-use crate::gateway::Verdict;
+use super::answer::RequestRejection;
+use crate::gateway::EventVerdict;
 use crate::limits::CALLBACK_QUERY_BYTES_MAX;
 
 /// The page shown in the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Page {
+pub(super) enum CallbackPage {
     /// The login continues.
     Taken,
     /// The login does not exist.
     NotTaken,
 }
 
-impl Page {
+impl CallbackPage {
     pub(super) const HEADERS: [(HeaderName, &'static str); 3] = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CACHE_CONTROL, "no-store"),
@@ -66,14 +66,14 @@ pub(super) fn event_of(query: &str) -> Option<ConnectorEvent> {
 }
 
 /// The page for the orchestrator's verdict.
-pub(super) fn page_of(verdict: Verdict) -> Result<Page, Refusal> {
+pub(super) fn page_of(verdict: EventVerdict) -> Result<CallbackPage, RequestRejection> {
     match verdict {
-        Ok(_) => Ok(Page::Taken),
+        Ok(_) => Ok(CallbackPage::Taken),
         Err(EventRefused {
             code: RefusalCode::Invalid | RefusalCode::Unroutable,
             ..
-        }) => Ok(Page::NotTaken),
-        Err(refused) => Err(Refusal::ByOrchestrator(refused)),
+        }) => Ok(CallbackPage::NotTaken),
+        Err(refused) => Err(RequestRejection::ByOrchestrator(refused)),
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
             })
         };
         let page = page_of(refused(RefusalCode::Invalid)).unwrap();
-        assert_eq!(page, Page::NotTaken);
+        assert_eq!(page, CallbackPage::NotTaken);
         assert!(page_of(refused(RefusalCode::Unavailable)).is_err());
     }
 }

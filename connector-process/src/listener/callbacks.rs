@@ -40,7 +40,7 @@ use crate::limits::{
 /// A pending reply, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Promised {
+struct PendingCallback {
     event_id: EventId,
     instance_key: InstanceKey,
 }
@@ -49,34 +49,34 @@ struct Promised {
 /// it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct KeptPromise {
+struct StoredCallback {
     #[serde(flatten)]
-    promised: Promised,
+    promised: PendingCallback,
     traceparent: String,
 }
 
 /// Stored state of such a connection.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct StoredCallbacks {
     #[serde(default)]
-    callbacks: Vec<KeptPromise>,
+    callbacks: Vec<StoredCallback>,
 }
 
 /// A slot for a pending reply.
-pub(crate) struct Place(OwnedSemaphorePermit);
+pub(crate) struct CallbackSlot(OwnedSemaphorePermit);
 
 /// A callback to store.
-struct Promise {
-    promised: Promised,
+struct CallbackSubmission {
+    promised: PendingCallback,
     trace: TraceContext,
-    place: Place,
+    place: CallbackSlot,
     kept: oneshot::Sender<Result<(), String>>,
 }
 
 /// Handle to schedule reply callbacks.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
-    promises: mpsc::Sender<Promise>,
+    promises: mpsc::Sender<CallbackSubmission>,
     places: Arc<Semaphore>,
 }
 
@@ -101,8 +101,11 @@ impl Callbacks {
     }
 
     /// Reserves a slot, if one is free.
-    pub(super) fn place(&self) -> Option<Place> {
-        Arc::clone(&self.places).try_acquire_owned().ok().map(Place)
+    pub(super) fn place(&self) -> Option<CallbackSlot> {
+        Arc::clone(&self.places)
+            .try_acquire_owned()
+            .ok()
+            .map(CallbackSlot)
     }
 
     /// Schedules the callback for an event's reply. Durable when it returns.
@@ -112,7 +115,7 @@ impl Callbacks {
     /// A description of the failure.
     pub(super) async fn promise(
         &self,
-        place: Place,
+        place: CallbackSlot,
         accepted: &EventAccepted,
         trace: TraceContext,
     ) -> Result<(), String> {
@@ -120,12 +123,12 @@ impl Callbacks {
         let Some(instance_key) = accepted.instance_key.clone() else {
             return Err("the event has no conversation".to_owned());
         };
-        let promised = Promised {
+        let promised = PendingCallback {
             event_id: accepted.event_id.clone(),
             instance_key,
         };
         let (kept, answer) = oneshot::channel();
-        let promise = Promise {
+        let promise = CallbackSubmission {
             promised,
             trace,
             place,
@@ -139,7 +142,7 @@ impl Callbacks {
 
 /// Runtime state of a pending reply.
 #[derive(Debug)]
-struct Pending {
+struct PendingCallbackState {
     trace: TraceContext,
     /// `None` for a reply beyond a limit that was lowered since.
     _place: Option<OwnedSemaphorePermit>,
@@ -148,10 +151,10 @@ struct Pending {
 /// Stores pending replies and delivers those that are ready.
 pub(crate) struct CallbackWorker {
     target: Arc<ReplyTarget>,
-    promises: mpsc::Receiver<Promise>,
+    promises: mpsc::Receiver<CallbackSubmission>,
     places: Arc<Semaphore>,
-    pending: BTreeMap<Promised, Pending>,
-    deliveries: JoinSet<Promised>,
+    pending: BTreeMap<PendingCallback, PendingCallbackState>,
+    deliveries: JoinSet<PendingCallback>,
 }
 
 impl CallbackWorker {
@@ -184,12 +187,14 @@ impl CallbackWorker {
             let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
             sleep(pause).await;
         };
-        let kept = state.map_or(Ok(Kept::default()), |it| serde_json::from_str(it.get()));
+        let kept = state.map_or(Ok(StoredCallbacks::default()), |it| {
+            serde_json::from_str(it.get())
+        });
         let kept = kept.unwrap_or_else(|error: serde_json::Error| {
             tracing::error!(%error, "failed to parse pending replies; earlier replies will not be delivered");
-            Kept::default()
+            StoredCallbacks::default()
         });
-        for KeptPromise {
+        for StoredCallback {
             promised,
             traceparent,
         } in kept.callbacks
@@ -198,7 +203,7 @@ impl CallbackWorker {
                 continue;
             };
             let place = Arc::clone(&self.places).try_acquire_owned().ok();
-            let pending = Pending {
+            let pending = PendingCallbackState {
                 trace,
                 _place: place,
             };
@@ -208,14 +213,14 @@ impl CallbackWorker {
     }
 
     /// Stores a new callback together with all others that wait, with a single sync.
-    async fn promise(&mut self, first: Promise, gateway: &Gateway) {
+    async fn promise(&mut self, first: CallbackSubmission, gateway: &Gateway) {
         let mut new = Vec::new();
         let mut told = Vec::new();
         let mut next = Some(first);
         while let Some(promise) = next {
             let (promised, trace) = (promise.promised, promise.trace);
             if !self.pending.contains_key(&promised) {
-                let pending = Pending {
+                let pending = PendingCallbackState {
                     trace,
                     _place: Some(promise.place.0),
                 };
@@ -242,7 +247,7 @@ impl CallbackWorker {
         }
     }
 
-    fn begin(&mut self, promised: Promised, trace: TraceContext, gateway: &Gateway) {
+    fn begin(&mut self, promised: PendingCallback, trace: TraceContext, gateway: &Gateway) {
         let (target, gateway) = (Arc::clone(&self.target), gateway.clone());
         self.deliveries.spawn(async move {
             let outcome = outcome_of(&promised, &gateway).await;
@@ -254,7 +259,7 @@ impl CallbackWorker {
 
     /// Removes a reply that was delivered or abandoned. If that cannot be stored, the reply is
     /// delivered again after a restart.
-    async fn end(&mut self, promised: Promised, gateway: &Gateway) {
+    async fn end(&mut self, promised: PendingCallback, gateway: &Gateway) {
         self.pending.remove(&promised);
         while let Some(Ok(promised)) = self.deliveries.try_join_next() {
             self.pending.remove(&promised);
@@ -265,11 +270,14 @@ impl CallbackWorker {
     }
 
     async fn keep(&self, gateway: &Gateway) -> Result<(), String> {
-        let callbacks = self.pending.iter().map(|(promised, pending)| KeptPromise {
-            promised: promised.clone(),
-            traceparent: pending.trace.to_traceparent(),
-        });
-        let kept = Kept {
+        let callbacks = self
+            .pending
+            .iter()
+            .map(|(promised, pending)| StoredCallback {
+                promised: promised.clone(),
+                traceparent: pending.trace.to_traceparent(),
+            });
+        let kept = StoredCallbacks {
             callbacks: callbacks.collect(),
         };
         let state = to_raw_value(&kept).map_err(|error| error.to_string())?;
@@ -281,7 +289,7 @@ impl CallbackWorker {
 }
 
 /// Waits without a time limit for the outcome of an event; `None` if it is no longer known.
-async fn outcome_of(promised: &Promised, gateway: &Gateway) -> Option<TurnOutcome> {
+async fn outcome_of(promised: &PendingCallback, gateway: &Gateway) -> Option<TurnOutcome> {
     let mut looks = 0;
     loop {
         let asked = ReplyAwait {

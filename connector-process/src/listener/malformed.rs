@@ -5,7 +5,7 @@ use goondan_protocol::ids::InvalidId;
 
 /// Reason why a request cannot become an event, reported to its sender.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Malformed {
+pub(crate) enum MalformedRequest {
     /// The body is not text.
     #[error("the body is not valid UTF-8")]
     NotText(#[source] std::str::Utf8Error),
@@ -53,7 +53,7 @@ pub(crate) enum Malformed {
     BadId(#[source] InvalidId),
 }
 
-impl Malformed {
+impl MalformedRequest {
     /// A stable code for programs.
     pub(crate) fn code(&self) -> &'static str {
         match self {

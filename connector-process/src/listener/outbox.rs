@@ -9,7 +9,7 @@ use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::gateway::Gateway;
 use crate::limits::{SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS};
 
@@ -21,12 +21,12 @@ pub(crate) trait Outbox: CallHandler {
 }
 
 /// Performs an outbox's calls and detects when the token is no longer accepted.
-pub(crate) struct Watched {
+pub(crate) struct MonitoredOutbox {
     outbox: Arc<dyn Outbox>,
     rejected: Arc<Notify>,
 }
 
-impl Watched {
+impl MonitoredOutbox {
     /// Wraps `outbox`.
     pub(crate) fn new(outbox: Arc<dyn Outbox>) -> Self {
         Self {
@@ -81,8 +81,8 @@ impl Watched {
     }
 }
 
-impl CallHandler for Watched {
-    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
+impl CallHandler for MonitoredOutbox {
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let rejected = Arc::clone(&self.rejected);
         let made = self.outbox.call(call, pieces);
         async move {

@@ -7,7 +7,7 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::{TraceContext, TraceId};
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::answer::DirectResponse;
 
 /// Code of an answer whose agent failed.
 pub(super) const FAILED: &str = "failed";
@@ -17,7 +17,7 @@ pub(super) fn answer(
     accepted: &EventAccepted,
     outcome: &TurnOutcome,
     trace: TraceContext,
-) -> Answer {
+) -> DirectResponse {
     let mut body = told(&accepted.event_id, trace.trace_id, Some(outcome));
     let mut add = |name: &str, value: Value| {
         if let Some(body) = body.as_object_mut() {
@@ -34,7 +34,7 @@ pub(super) fn answer(
             StatusCode::INTERNAL_SERVER_ERROR
         }
     };
-    Answer { status, body }
+    DirectResponse { status, body }
 }
 
 /// A reply in its external form; without an outcome, no reply exists or ever will. The reason for a

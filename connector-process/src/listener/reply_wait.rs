@@ -8,44 +8,44 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::TraceContext;
 
-use super::answer::Refusal;
-use super::callbacks::Place;
+use super::answer::RequestRejection;
+use super::callbacks::CallbackSlot;
 use super::request::Listener;
-use super::response::Outcome;
+use super::response::RequestOutcome;
 
 impl Listener {
     /// Reserves a slot for a callback, if callbacks are configured, before the event is submitted.
-    pub(super) fn place_for_reply(&self) -> Result<Option<Place>, Refusal> {
+    pub(super) fn place_for_reply(&self) -> Result<Option<CallbackSlot>, RequestRejection> {
         let Some(callbacks) = self.service.callbacks() else {
             return Ok(None);
         };
-        callbacks.place().map(Some).ok_or(Refusal::NoPlace)
+        callbacks.place().map(Some).ok_or(RequestRejection::NoPlace)
     }
 
     /// Schedules the callback of the reply. Durable when it returns.
     pub(super) async fn promise(
         &self,
-        place: Place,
+        place: CallbackSlot,
         accepted: &EventAccepted,
         trace: TraceContext,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRejection> {
         let Some(callbacks) = self.service.callbacks() else {
             return Ok(());
         };
         let promise = callbacks.promise(place, accepted, trace);
-        let not_promised = |reason| Refusal::NotPromised { reason };
+        let not_promised = |reason| RequestRejection::NotPromised { reason };
         promise.await.map_err(not_promised)
     }
 
     /// Waits for the reply to a durable event, if configured, up to the configured time.
-    pub(super) async fn replied(&self, accepted: EventAccepted) -> Outcome {
+    pub(super) async fn replied(&self, accepted: EventAccepted) -> RequestOutcome {
         let wait = self.service.reply_wait();
         let (Some(wait), Some(instance_key)) = (wait, accepted.instance_key.clone()) else {
-            return Outcome::Accepted(accepted);
+            return RequestOutcome::Accepted(accepted);
         };
         // The event is accepted anyway; a client without a slot can ask again.
         let Ok(_place) = self.waiting.try_acquire() else {
-            return Outcome::Accepted(accepted);
+            return RequestOutcome::Accepted(accepted);
         };
         let event_id = accepted.event_id.clone();
         let asked = ReplyAwait {
@@ -57,8 +57,10 @@ impl Listener {
             () = self.stop.cancelled() => None,
         };
         match reply {
-            Some(Reply::Over { outcome }) => Outcome::Replied(accepted, outcome),
-            Some(Reply::Open { .. } | Reply::Unknown {}) | None => Outcome::Accepted(accepted),
+            Some(Reply::Over { outcome }) => RequestOutcome::Replied(accepted, outcome),
+            Some(Reply::Open { .. } | Reply::Unknown {}) | None => {
+                RequestOutcome::Accepted(accepted)
+            }
         }
     }
 }

@@ -23,12 +23,12 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::answer::{Answer, Refusal};
-use super::callback::{self, Page};
+use super::answer::{DirectResponse, RequestRejection};
+use super::callback::{self, CallbackPage};
 use super::connection_limiter::ConnectionPermit;
 use super::reply_body::FAILED;
-use super::response::{Outcome, to_response};
-use super::service::{Meaning, PageFormat, Pressed, Received, Service};
+use super::response::{RequestOutcome, to_response};
+use super::service::{ButtonPress, InboundRequest, InboundService, PageFormat, RawRequest};
 use crate::gateway::{Gateway, span_within};
 use crate::limits::{
     BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
@@ -67,7 +67,7 @@ impl BodyTimeout {
 /// Shared state of all requests of one connector.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    pub(super) service: Arc<dyn Service>,
+    pub(super) service: Arc<dyn InboundService>,
     pub(super) gateway: Gateway,
     body_timeout: BodyTimeout,
     slots: Semaphore,
@@ -81,7 +81,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(
-        service: Arc<dyn Service>,
+        service: Arc<dyn InboundService>,
         gateway: Gateway,
         body_timeout: BodyTimeout,
         stop: CancellationToken,
@@ -102,8 +102,8 @@ impl Listener {
         &self,
         request: Request,
         remote: &Remote,
-        record: &mut Record,
-    ) -> Result<Outcome, Refusal> {
+        record: &mut RequestLog,
+    ) -> Result<RequestOutcome, RequestRejection> {
         let (head, body) = request.into_parts();
         let callback_path = self.service.callback_path();
         if head.method == Method::GET && callback_path == Some(head.uri.path()) {
@@ -114,7 +114,7 @@ impl Listener {
             return Err(refusal);
         }
         let body = self.read(body, &remote.permit, record).await?;
-        let received = Received {
+        let received = RawRequest {
             method: head.method.as_str(),
             path: head.uri.path(),
             remote: remote.address,
@@ -125,15 +125,15 @@ impl Listener {
                 .map_or(0, |since| since.as_secs()),
         };
         let (event, thanks) = match self.service.read(&received)? {
-            Meaning::Event(event) => (*event, None),
-            Meaning::Asked(event, thanks) => (*event, Some(thanks)),
-            Meaning::Answer(answer) => return Ok(Outcome::Answered(answer)),
-            Meaning::Pressed(pressed) => return self.press(*pressed, remote).await,
-            Meaning::Page(format) => return self.page(format, remote).await,
+            InboundRequest::Event(event) => (*event, None),
+            InboundRequest::Asked(event, thanks) => (*event, Some(thanks)),
+            InboundRequest::Answer(answer) => return Ok(RequestOutcome::Answered(answer)),
+            InboundRequest::Pressed(pressed) => return self.press(*pressed, remote).await,
+            InboundRequest::Page(format) => return self.page(format, remote).await,
         };
         // Acquired only now, so that slow or unauthenticated clients take no slot from others.
         let slot = self.slots.try_acquire();
-        let slot = slot.map_err(|_none_free| Refusal::Busy)?;
+        let slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
         let place = self.place_for_reply()?;
         remote.permit.set_working();
         // The event holds the text, so the body is freed while the orchestrator works.
@@ -143,7 +143,7 @@ impl Listener {
         let submission = self
             .gateway
             .submit_within(reply_timeout, event, record.trace);
-        let accepted = submission.await.map_err(Refusal::ByOrchestrator)?;
+        let accepted = submission.await.map_err(RequestRejection::ByOrchestrator)?;
         record.event_id = Some(accepted.event_id.clone());
         if let Some(place) = place {
             self.promise(place, &accepted, record.trace).await?;
@@ -152,7 +152,7 @@ impl Listener {
         // orchestrator.
         drop(slot);
         Ok(match thanks {
-            Some(thanks) => Outcome::Answered(thanks),
+            Some(thanks) => RequestOutcome::Answered(thanks),
             None => self.replied(accepted).await,
         })
     }
@@ -163,58 +163,66 @@ impl Listener {
         head: &Parts,
         remote: &Remote,
         trace: TraceContext,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<RequestOutcome, RequestRejection> {
         if self.stop.is_cancelled() {
-            return Err(Refusal::Stopping);
+            return Err(RequestRejection::Stopping);
         }
         let Some(event) = callback::event_of(head.uri.query().unwrap_or_default()) else {
-            return Ok(Outcome::CameBack(Page::NotTaken));
+            return Ok(RequestOutcome::CameBack(CallbackPage::NotTaken));
         };
         let _slot = self
             .slots
             .try_acquire()
-            .map_err(|_none_free| Refusal::Busy)?;
+            .map_err(|_none_free| RequestRejection::Busy)?;
         remote.permit.set_working();
         let reply_timeout = self.service.reply_timeout();
         let submission = self.gateway.submit_within(reply_timeout, event, trace);
-        callback::page_of(submission.await).map(Outcome::CameBack)
+        callback::page_of(submission.await).map(RequestOutcome::CameBack)
     }
 
     /// Handles a button press about a tool call.
-    async fn press(&self, pressed: Pressed, remote: &Remote) -> Result<Outcome, Refusal> {
+    async fn press(
+        &self,
+        pressed: ButtonPress,
+        remote: &Remote,
+    ) -> Result<RequestOutcome, RequestRejection> {
         let slot = self.slots.try_acquire();
-        let _slot = slot.map_err(|_none_free| Refusal::Busy)?;
+        let _slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
         remote.permit.set_working();
         self.service.press(pressed).await?;
-        Ok(Outcome::Answered(Answer::ok(Value::Null)))
+        Ok(RequestOutcome::Answered(DirectResponse::ok(Value::Null)))
     }
 
     /// Creates the requested page.
-    async fn page(&self, format: PageFormat, remote: &Remote) -> Result<Outcome, Refusal> {
+    async fn page(
+        &self,
+        format: PageFormat,
+        remote: &Remote,
+    ) -> Result<RequestOutcome, RequestRejection> {
         let slot = self.slots.try_acquire();
-        let _slot = slot.map_err(|_none_free| Refusal::Busy)?;
+        let _slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
         remote.permit.set_working();
         let page = self.service.page(self.gateway.clone(), format).await?;
-        Ok(Outcome::Page(page))
+        Ok(RequestOutcome::Page(page))
     }
 
     /// Decides by the head alone if the body is read.
-    fn admit(&self, head: &Parts, body: &Body) -> Result<(), Refusal> {
+    fn admit(&self, head: &Parts, body: &Body) -> Result<(), RequestRejection> {
         if head.uri.path() != self.service.http_endpoint().path {
-            return Err(Refusal::NotFound);
+            return Err(RequestRejection::NotFound);
         }
         let allowed = self.service.method();
         let is_head = head.method == Method::HEAD && allowed == Method::GET.as_str();
         if head.method.as_str() != allowed && !is_head {
-            return Err(Refusal::WrongMethod { allowed });
+            return Err(RequestRejection::WrongMethod { allowed });
         }
         if self.stop.is_cancelled() {
-            return Err(Refusal::Stopping);
+            return Err(RequestRejection::Stopping);
         }
         let max = self.service.http_endpoint().body_bytes_max;
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > max {
-            return Err(Refusal::TooLarge { max });
+            return Err(RequestRejection::TooLarge { max });
         }
         Ok(())
     }
@@ -224,8 +232,8 @@ impl Listener {
         &self,
         body: Body,
         permit: &ConnectionPermit,
-        record: &mut Record,
-    ) -> Result<Vec<u8>, Refusal> {
+        record: &mut RequestLog,
+    ) -> Result<Vec<u8>, RequestRejection> {
         let max = self.service.http_endpoint().body_bytes_max;
         let mut stream = body.into_data_stream();
         let mut whole = Vec::new();
@@ -235,16 +243,16 @@ impl Listener {
             let until = begun + self.body_timeout.after(whole.len());
             let Ok(next) = timeout_at(until, stream.next()).await else {
                 let timeout_ms = (until - begun).as_millis();
-                return Err(Refusal::TooSlow { timeout_ms });
+                return Err(RequestRejection::TooSlow { timeout_ms });
             };
             let Some(chunk) = next else {
                 return Ok(whole);
             };
-            let chunk = chunk.map_err(Refusal::BrokenBody)?;
+            let chunk = chunk.map_err(RequestRejection::BrokenBody)?;
             record.body_bytes += chunk.len();
             if chunk.len() > max - whole.len() {
                 self.discard(stream);
-                return Err(Refusal::TooLarge { max });
+                return Err(RequestRejection::TooLarge { max });
             }
             whole.extend_from_slice(&chunk);
             permit.set_sending(whole.len());
@@ -282,10 +290,10 @@ pub(crate) async fn receive(
     request: Request,
 ) -> Response<Body> {
     let trace = trace_of(request.headers(), uuid::Uuid::now_v7());
-    let mut record = Record::open(&request, remote.address, trace);
+    let mut record = RequestLog::open(&request, remote.address, trace);
     let outcome = listener.take(request, &remote, &mut record).await;
     remote.permit.set_waiting();
-    let outcome = outcome.unwrap_or_else(Outcome::Refused);
+    let outcome = outcome.unwrap_or_else(RequestOutcome::Refused);
     let response = to_response(listener.service.as_ref(), &outcome, trace);
     record.close(&outcome, response.status());
     response
@@ -307,7 +315,7 @@ fn trace_of(headers: &HeaderMap, fresh: uuid::Uuid) -> TraceContext {
 
 /// Log record of one request: never its body, its query or its headers.
 #[derive(Debug)]
-struct Record {
+struct RequestLog {
     trace: TraceContext,
     remote: SocketAddr,
     method: Method,
@@ -318,7 +326,7 @@ struct Record {
     answered: bool,
 }
 
-impl Record {
+impl RequestLog {
     fn open(request: &Request, remote: SocketAddr, trace: TraceContext) -> Self {
         Self {
             trace,
@@ -332,17 +340,17 @@ impl Record {
         }
     }
 
-    fn close(mut self, outcome: &Outcome, status: StatusCode) {
+    fn close(mut self, outcome: &RequestOutcome, status: StatusCode) {
         self.answered = true;
         let code = match outcome {
-            Outcome::Refused(refusal) => Some(refusal.status().1),
-            Outcome::CameBack(Page::NotTaken) => Some("not_taken"),
-            Outcome::Replied(_, TurnOutcome::Failed { .. }) => Some(FAILED),
-            Outcome::CameBack(Page::Taken)
-            | Outcome::Accepted(_)
-            | Outcome::Replied(..)
-            | Outcome::Answered(_)
-            | Outcome::Page(_) => None,
+            RequestOutcome::Refused(refusal) => Some(refusal.status().1),
+            RequestOutcome::CameBack(CallbackPage::NotTaken) => Some("not_taken"),
+            RequestOutcome::Replied(_, TurnOutcome::Failed { .. }) => Some(FAILED),
+            RequestOutcome::CameBack(CallbackPage::Taken)
+            | RequestOutcome::Accepted(_)
+            | RequestOutcome::Replied(..)
+            | RequestOutcome::Answered(_)
+            | RequestOutcome::Page(_) => None,
         };
         self.log("request answered", Some(status), code);
     }
@@ -365,7 +373,7 @@ impl Record {
 }
 
 /// A request whose client disconnects is dropped in progress and still gets its log line.
-impl Drop for Record {
+impl Drop for RequestLog {
     fn drop(&mut self) {
         if !self.answered {
             self.log("client disconnected before its answer", None, None);

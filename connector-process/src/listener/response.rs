@@ -8,10 +8,10 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
-use super::answer::{Answer, Refusal};
+use super::answer::{DirectResponse, RequestRejection};
 use super::callback;
 use super::reply_body;
-use super::service::{Page, Service};
+use super::service::{InboundService, StaticPage};
 
 /// The response header with the trace and the span of the request, as defined by W3C Trace Context
 /// Level 2.
@@ -22,37 +22,39 @@ const JSON: &str = "application/json";
 
 /// Outcome of a request.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum RequestOutcome {
     /// Its event is durable.
     Accepted(EventAccepted),
     /// Its event is durable, and its turn is over.
     Replied(EventAccepted, TurnOutcome),
     /// It was not an event.
-    Answered(Answer),
+    Answered(DirectResponse),
     /// A user returned from an authorization server.
-    CameBack(callback::Page),
+    CameBack(callback::CallbackPage),
     /// It requested this page.
-    Page(Page),
+    Page(StaticPage),
     /// It should have produced an event but did not.
-    Refused(Refusal),
+    Refused(RequestRejection),
 }
 
 /// Formats an outcome as a response.
 pub(crate) fn to_response(
-    service: &dyn Service,
-    outcome: &Outcome,
+    service: &dyn InboundService,
+    outcome: &RequestOutcome,
     trace: TraceContext,
 ) -> Response<Body> {
     let (answer, header) = match outcome {
-        Outcome::CameBack(page) => return to_page(*page),
-        Outcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
-        Outcome::Replied(accepted, outcome) => (reply_body::answer(accepted, outcome, trace), None),
-        Outcome::Answered(answer) => (answer.clone(), None),
-        Outcome::Page(_) => (Answer::ok(Value::Null), None),
-        Outcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
+        RequestOutcome::CameBack(page) => return to_page(*page),
+        RequestOutcome::Accepted(accepted) => (service.on_accepted(accepted, trace), None),
+        RequestOutcome::Replied(accepted, outcome) => {
+            (reply_body::answer(accepted, outcome, trace), None)
+        }
+        RequestOutcome::Answered(answer) => (answer.clone(), None),
+        RequestOutcome::Page(_) => (DirectResponse::ok(Value::Null), None),
+        RequestOutcome::Refused(refusal) => (service.on_refused(refusal), refusal.header()),
     };
     let (content_type, body) = match (outcome, &answer.body) {
-        (Outcome::Page(page), _) => (page.content_type, Body::from(page.text.to_string())),
+        (RequestOutcome::Page(page), _) => (page.content_type, Body::from(page.text.to_string())),
         (_, Value::Null) => (JSON, Body::empty()),
         (_, body) => (JSON, Body::from(body.to_string())),
     };
@@ -68,11 +70,11 @@ pub(crate) fn to_response(
 }
 
 /// A page for a browser.
-fn to_page(page: callback::Page) -> Response<Body> {
+fn to_page(page: callback::CallbackPage) -> Response<Body> {
     let mut response = Response::new(Body::from(page.text()));
     *response.status_mut() = page.status();
-    let headers =
-        callback::Page::HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    let headers = callback::CallbackPage::HEADERS
+        .map(|(name, value)| (name, HeaderValue::from_static(value)));
     response.headers_mut().extend(headers);
     response
 }
@@ -101,8 +103,8 @@ mod tests {
         TraceContext::root(TraceId::from_random([1; 16]), SpanId::from_random([2; 8]))
     }
 
-    fn refused(code: RefusalCode) -> Refusal {
-        Refusal::ByOrchestrator(EventRefused {
+    fn refused(code: RefusalCode) -> RequestRejection {
+        RequestRejection::ByOrchestrator(EventRefused {
             code,
             message: "because".into(),
         })
@@ -117,7 +119,7 @@ mod tests {
             (RefusalCode::Unavailable, 503, Some("5")),
             (RefusalCode::Damaged, 500, None),
         ] {
-            let outcome = Outcome::Refused(refused(code));
+            let outcome = RequestOutcome::Refused(refused(code));
             let response = to_response(&webhook(), &outcome, trace());
             assert_eq!(response.status().as_u16(), status);
             let found = response.headers().get(RETRY_AFTER);
@@ -134,7 +136,7 @@ mod tests {
         };
         let expected = json!({"eventId": "e", "duplicate": true, "traceId": "01".repeat(16)});
         assert_eq!(answer::accepted(&accepted, trace()).body, expected);
-        let response = to_response(&webhook(), &Outcome::Accepted(accepted), trace());
+        let response = to_response(&webhook(), &RequestOutcome::Accepted(accepted), trace());
         assert_eq!(response.status(), StatusCode::ACCEPTED);
         let header = format!("00-{}-{}-01", "01".repeat(16), "02".repeat(8));
         assert_eq!(response.headers()["traceresponse"], header.as_str());

@@ -17,12 +17,12 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::bind::{self, Listening};
+use super::bind::{self, BoundListener};
 use super::connection_limiter::ConnectionLimiter;
 use super::http_endpoint::HttpEndpoint;
-use super::outbox::Watched;
+use super::outbox::MonitoredOutbox;
 use super::request::{BodyTimeout, Listener, Remote, receive};
-use super::service::Service;
+use super::service::InboundService;
 use crate::gateway::Gateway;
 use crate::limits::{
     ACCEPT_RETRY_MS, BODY_BYTES_HELD_MAX, BODY_RATE_GRACE_MS, BODY_READ_TIMEOUT_MS,
@@ -51,7 +51,7 @@ impl ConnectionTimeouts {
     };
 
     /// Time limits of a service; the longest valid request also waits for a reply.
-    fn of(service: &dyn Service) -> Self {
+    fn of(service: &dyn InboundService) -> Self {
         let reply_wait = service.reply_wait().unwrap_or_default();
         Self {
             connection_close: Self::NORMAL.connection_close + reply_wait,
@@ -61,10 +61,14 @@ impl ConnectionTimeouts {
 }
 
 /// Serves requests until `stop`, then finishes those in progress.
-pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: CancellationToken) {
+pub(crate) async fn run(
+    service: Arc<dyn InboundService>,
+    gateway: Gateway,
+    stop: CancellationToken,
+) {
     let HttpEndpoint { host, port, .. } = service.http_endpoint();
     let opened = bind::open(host, *port, &gateway, &stop).await;
-    let Some(Listening { listener, address }) = opened else {
+    let Some(BoundListener { listener, address }) = opened else {
         return;
     };
     if !service.is_guarded() && !address.ip().is_loopback() {
@@ -75,7 +79,7 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
     tracing::info!(%address, path, "listening");
     let outbox = service
         .outbox()
-        .map(|outbox| Arc::new(Watched::new(outbox)));
+        .map(|outbox| Arc::new(MonitoredOutbox::new(outbox)));
     if let Some(outbox) = &outbox {
         gateway.serve(outbox.clone()).await;
     }
@@ -96,7 +100,7 @@ pub(crate) async fn run(service: Arc<dyn Service>, gateway: Gateway, stop: Cance
 /// Serves connections until `stop`, then waits for the open ones.
 async fn serve(
     listener: TcpListener,
-    service: Arc<dyn Service>,
+    service: Arc<dyn InboundService>,
     gateway: Gateway,
     timeouts: ConnectionTimeouts,
     stop: CancellationToken,
@@ -209,7 +213,7 @@ mod tests {
         client: impl FnOnce(SocketAddr) -> F,
     ) {
         let webhook = Webhook::new(&JsonObject::new(), &BTreeMap::new());
-        let service: Arc<dyn Service> = Arc::new(webhook);
+        let service: Arc<dyn InboundService> = Arc::new(webhook);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (gateway, _orders) = Gateway::new(CancellationToken::new());

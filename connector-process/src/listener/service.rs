@@ -13,7 +13,7 @@ use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 
-use super::answer::{self, Answer, Refusal, refused};
+use super::answer::{self, DirectResponse, RequestRejection, refused};
 use super::callbacks::Callbacks;
 use super::http_endpoint::HttpEndpoint;
 use super::outbox::Outbox;
@@ -21,7 +21,7 @@ use crate::gateway::Gateway;
 use crate::limits::REPLY_TIMEOUT_MS;
 
 /// One service's HTTP protocol.
-pub(crate) trait Service: fmt::Debug + Send + Sync {
+pub(crate) trait InboundService: fmt::Debug + Send + Sync {
     /// Its HTTP endpoint.
     fn http_endpoint(&self) -> &HttpEndpoint;
 
@@ -40,13 +40,13 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
         &self,
         _gateway: Gateway,
         _format: PageFormat,
-    ) -> BoxFuture<'static, Result<Page, Refusal>> {
-        async { Err(Refusal::NotFound) }.boxed()
+    ) -> BoxFuture<'static, Result<StaticPage, RequestRejection>> {
+        async { Err(RequestRejection::NotFound) }.boxed()
     }
 
     /// Handles a button press about a tool call. On success, its result is durable.
-    fn press(&self, _pressed: Pressed) -> BoxFuture<'static, Result<(), Refusal>> {
-        async { Err(Refusal::NotFound) }.boxed()
+    fn press(&self, _pressed: ButtonPress) -> BoxFuture<'static, Result<(), RequestRejection>> {
+        async { Err(RequestRejection::NotFound) }.boxed()
     }
 
     /// True if requests must be signed.
@@ -70,8 +70,8 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] if the request is not signed or is invalid.
-    fn read(&self, received: &Received<'_>) -> Result<Meaning, Refusal>;
+    /// [`RequestRejection`] if the request is not signed or is invalid.
+    fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection>;
 
     /// Time for which the sender of an event may wait for the agent's reply, if it may.
     fn reply_wait(&self) -> Option<Duration> {
@@ -84,7 +84,7 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
     }
 
     /// Formats the acknowledgment of a durable event.
-    fn on_accepted(&self, accepted: &EventAccepted, trace: TraceContext) -> Answer {
+    fn on_accepted(&self, accepted: &EventAccepted, trace: TraceContext) -> DirectResponse {
         answer::accepted(accepted, trace)
     }
 
@@ -94,22 +94,22 @@ pub(crate) trait Service: fmt::Debug + Send + Sync {
     }
 
     /// Formats the answer to a request that produced no event.
-    fn on_refused(&self, refusal: &Refusal) -> Answer {
+    fn on_refused(&self, refusal: &RequestRejection) -> DirectResponse {
         refused(refusal)
     }
 }
 
 /// A parsed request.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Meaning {
+pub(crate) enum InboundRequest {
     /// An event.
     Event(Box<ConnectorEvent>),
     /// An event whose sender gets this answer once the event is durable.
-    Asked(Box<ConnectorEvent>, Answer),
+    Asked(Box<ConnectorEvent>, DirectResponse),
     /// Not an event; this is the answer.
-    Answer(Answer),
+    Answer(DirectResponse),
     /// Not an event but a button press about a tool call, with an empty answer.
-    Pressed(Box<Pressed>),
+    Pressed(Box<ButtonPress>),
     /// Not an event; the answer is the service's page.
     Page(PageFormat),
 }
@@ -125,7 +125,7 @@ pub(crate) enum PageFormat {
 
 /// A button press about a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pressed {
+pub(crate) struct ButtonPress {
     /// The button and the user.
     pub(crate) press: ApprovalPress,
     /// The button's message.
@@ -136,7 +136,7 @@ pub(crate) struct Pressed {
 
 /// A page of a service.
 #[derive(Debug, Clone)]
-pub(crate) struct Page {
+pub(crate) struct StaticPage {
     /// Its content type.
     pub(crate) content_type: &'static str,
     /// Its text.
@@ -145,7 +145,7 @@ pub(crate) struct Page {
 
 /// One complete request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Received<'a> {
+pub(crate) struct RawRequest<'a> {
     /// Its method.
     pub(crate) method: &'a str,
     /// Its path, without the query.

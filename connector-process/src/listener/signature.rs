@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 /// Reason why a request is not authenticated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotSigned {
+pub(crate) enum SignatureError {
     /// The header is missing.
     #[error("the request has no `{header}` header, and every request must be signed")]
     Missing {
@@ -68,8 +68,8 @@ impl SignatureCheck {
     ///
     /// # Errors
     ///
-    /// [`NotSigned`] if the signature is missing, duplicated or wrong.
-    pub(crate) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), NotSigned> {
+    /// [`SignatureError`] if the signature is missing, duplicated or wrong.
+    pub(crate) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), SignatureError> {
         self.check_parts(headers, &[body])
     }
 
@@ -82,8 +82,8 @@ impl SignatureCheck {
         &self,
         headers: &HeaderMap,
         parts: &[&[u8]],
-    ) -> Result<(), NotSigned> {
-        let wrong = || NotSigned::Wrong {
+    ) -> Result<(), SignatureError> {
+        let wrong = || SignatureError::Wrong {
             header: self.header.clone(),
         };
         let digits = only_value(headers, &self.header)?
@@ -102,18 +102,18 @@ impl SignatureCheck {
 ///
 /// # Errors
 ///
-/// [`NotSigned`] if the header is missing or duplicated.
+/// [`SignatureError`] if the header is missing or duplicated.
 pub(crate) fn only_value<'h>(
     headers: &'h HeaderMap,
     header: &HeaderName,
-) -> Result<&'h [u8], NotSigned> {
+) -> Result<&'h [u8], SignatureError> {
     let mut values = headers.get_all(header).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => Ok(value.as_bytes()),
-        (None, _) => Err(NotSigned::Missing {
+        (None, _) => Err(SignatureError::Missing {
             header: header.clone(),
         }),
-        (Some(_), Some(_)) => Err(NotSigned::Wrong {
+        (Some(_), Some(_)) => Err(SignatureError::Wrong {
             header: header.clone(),
         }),
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn everything_else_is_refused() {
         let missing = check().check(&HeaderMap::new(), BODY);
-        assert!(matches!(missing, Err(NotSigned::Missing { .. })));
+        assert!(matches!(missing, Err(SignatureError::Missing { .. })));
         let good = format!("sha256={DIGITS}");
         let one_bit_off = good.replace("5b", "5a");
         let wrong: [&[String]; 8] = [
@@ -167,10 +167,13 @@ mod tests {
         ];
         for values in wrong {
             let result = check().check(&signed(values), BODY);
-            assert!(matches!(result, Err(NotSigned::Wrong { .. })), "{values:?}");
+            assert!(
+                matches!(result, Err(SignatureError::Wrong { .. })),
+                "{values:?}"
+            );
         }
         let other_body = check().check(&signed(&[good]), b"something else");
-        assert!(matches!(other_body, Err(NotSigned::Wrong { .. })));
+        assert!(matches!(other_body, Err(SignatureError::Wrong { .. })));
     }
 
     #[test]

@@ -19,22 +19,22 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, watch};
 
-use super::client::Client;
-use super::own::{Capabilities, Failed, OwnTool};
+use super::client::McpClientHandler;
+use super::own::{Capabilities, OwnTool, OwnToolFailure};
 use super::questions::OpenCalls;
-use super::requests::{self, LeftOut};
+use super::requests::{self, OmittedTool};
 use super::{content, error_texts, rounds};
-use crate::call_clock::TimeIsUp;
-use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::call_clock::DeadlineExceeded;
+use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::gateway::Gateway;
 use crate::limits::{MCP_PAGES_MAX, MCP_TOOLS_MAX, NOTE_BYTES_MAX};
 use crate::service;
 
 /// A running server.
 #[derive(Clone)]
-pub(super) struct Serving {
+pub(super) struct RunningServer {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) client: Client,
+    pub(super) client: McpClientHandler,
     /// Name and version of the server, for people.
     pub(super) introduction: Arc<str>,
 }
@@ -43,20 +43,20 @@ pub(super) struct Serving {
 #[derive(Clone)]
 pub(super) struct Actions {
     gateway: Gateway,
-    server: watch::Receiver<Option<Serving>>,
+    server: watch::Receiver<Option<RunningServer>>,
     calls: OpenCalls,
     call_timeout: Duration,
     secrets: Arc<[String]>,
     /// Sandbox policy of the server, if it is a program.
     policy: Option<Arc<SandboxPolicy>>,
-    listed: Arc<Mutex<Option<Listed>>>,
+    listed: Arc<Mutex<Option<ServerToolList>>>,
 }
 
 /// The server's tools at the last listing.
-struct Listed {
+struct ServerToolList {
     /// Number of list changes at that time.
     changes: u64,
-    of: Client,
+    of: McpClientHandler,
     digest: String,
     tools: Vec<McpTool>,
     /// Names of the tools that goondan provides.
@@ -64,7 +64,7 @@ struct Listed {
 }
 
 impl CallHandler for Actions {
-    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let actions = self.clone();
         async move {
             let secrets: Vec<&str> = actions.secrets.iter().map(String::as_str).collect();
@@ -77,7 +77,7 @@ impl CallHandler for Actions {
 impl Actions {
     pub(super) fn new(
         gateway: Gateway,
-        server: watch::Receiver<Option<Serving>>,
+        server: watch::Receiver<Option<RunningServer>>,
         calls: OpenCalls,
         call_timeout: Duration,
         secrets: Vec<String>,
@@ -112,23 +112,23 @@ impl Actions {
                 if let Some(own) = self.own(&name).await {
                     let made = own.run(&serving.peer, &arguments);
                     let made = clock.timeout(self.call_timeout, made).await;
-                    return match made.map_err(|TimeIsUp| self.too_late())? {
+                    return match made.map_err(|DeadlineExceeded| self.too_late())? {
                         Ok(result) => to_value(&result),
-                        Err(Failed::Service(error)) => Err(to_error(&error)),
-                        Err(Failed::Call(error)) => Err(error),
+                        Err(OwnToolFailure::Service(error)) => Err(to_error(&error)),
+                        Err(OwnToolFailure::Call(error)) => Err(error),
                     };
                 }
                 let mut params = CallToolRequestParams::new(name).with_arguments(arguments);
                 if let Some(trace) = pieces.trace() {
                     params.set_traceparent(&trace.to_traceparent());
                 }
-                let Serving { peer, client, .. } = &serving;
+                let RunningServer { peer, client, .. } = &serving;
                 let made = rounds::call_tool(peer, client, pieces.call_id(), params);
                 let made = clock.timeout(self.call_timeout, made).await;
-                match made.map_err(|TimeIsUp| self.too_late())? {
+                match made.map_err(|DeadlineExceeded| self.too_late())? {
                     Ok(result) => to_value(&self.explained(content::of_call(&result))),
-                    Err(rounds::Failed::Service(error)) => Err(to_error(&error)),
-                    Err(rounds::Failed::Call(error)) => Err(error),
+                    Err(rounds::McpCallFailure::Service(error)) => Err(to_error(&error)),
+                    Err(rounds::McpCallFailure::Call(error)) => Err(error),
                 }
             }
         }
@@ -145,7 +145,11 @@ impl Actions {
         result
     }
 
-    async fn tools(&self, serving: &Serving, known: Option<&str>) -> Result<McpTools, CallError> {
+    async fn tools(
+        &self,
+        serving: &RunningServer,
+        known: Option<&str>,
+    ) -> Result<McpTools, CallError> {
         let mut listed = self.listed.lock().await;
         let changes = serving.client.changes();
         let is_current = listed
@@ -162,7 +166,7 @@ impl Actions {
             let digest = hex::encode(Sha256::digest(
                 serde_json::to_vec(&tools).map_err(|error| unreadable(&error))?,
             ));
-            *listed = Some(Listed {
+            *listed = Some(ServerToolList {
                 changes,
                 of: serving.client.clone(),
                 digest,
@@ -184,8 +188,8 @@ impl Actions {
     }
 
     /// Reports the omitted tools in the log and in `gdn ps`.
-    async fn report_left_out(&self, serving: &Serving, left_out: &[LeftOut]) {
-        for LeftOut { name, reason } in left_out {
+    async fn report_left_out(&self, serving: &RunningServer, left_out: &[OmittedTool]) {
+        for OmittedTool { name, reason } in left_out {
             tracing::warn!(tool = name, reason, "left out a tool of the MCP server");
         }
         let introduction = serving.introduction.as_ref();
@@ -222,7 +226,9 @@ impl Actions {
 }
 
 /// Lists the server's tools, separated into valid and invalid ones.
-async fn all_tools(peer: &Peer<RoleClient>) -> Result<(Vec<McpTool>, Vec<LeftOut>), ServiceError> {
+async fn all_tools(
+    peer: &Peer<RoleClient>,
+) -> Result<(Vec<McpTool>, Vec<OmittedTool>), ServiceError> {
     let (mut tools, mut left_out) = (Vec::new(), Vec::new());
     let mut cursor = None;
     for _ in 0..MCP_PAGES_MAX {
@@ -238,7 +244,7 @@ async fn all_tools(peer: &Peer<RoleClient>) -> Result<(Vec<McpTool>, Vec<LeftOut
     left_out.extend(
         tools
             .drain(MCP_TOOLS_MAX.min(tools.len())..)
-            .map(|tool| LeftOut {
+            .map(|tool| OmittedTool {
                 name: tool.name,
                 reason: format!("more than {MCP_TOOLS_MAX} tools"),
             }),

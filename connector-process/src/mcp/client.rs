@@ -19,7 +19,7 @@ use rmcp::{ClientHandler, RoleClient};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::questions::{Asking, Question};
+use super::questions::{QuestionRelay, ServerQuestion};
 
 /// The method by which a server asks a person.
 const ELICITATION: &str = "elicitation/create";
@@ -28,9 +28,9 @@ const FORM: &str = "form";
 
 /// The client's side of a session. Cloning shares it.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(super) struct McpClientHandler {
     /// Handle for questions to people.
-    asking: Asking,
+    asking: QuestionRelay,
     /// Number of notifications that the server's tools have changed.
     changes: Arc<AtomicU64>,
     /// Directory of a server that is a program of the project.
@@ -48,9 +48,9 @@ struct Elicitation {
     requested_schema: Value,
 }
 
-impl Client {
+impl McpClientHandler {
     /// Creates the client of a remote server.
-    pub(super) fn new(asking: Asking) -> Self {
+    pub(super) fn new(asking: QuestionRelay) -> Self {
         Self {
             asking,
             changes: Arc::default(),
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// Creates the client of a server that is a program in this directory.
-    pub(super) fn in_directory(asking: Asking, root: &Path) -> Self {
+    pub(super) fn in_directory(asking: QuestionRelay, root: &Path) -> Self {
         let url = reqwest::Url::from_directory_path(root).ok();
         let url = url.map(|url| Arc::from(url.as_str().trim_end_matches('/')));
         Self {
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
         // The client offers no sampling, because the model belongs to the agent. Directories of
         // this machine are irrelevant to a remote server.
@@ -160,7 +160,7 @@ impl ClientHandler for Client {
         if asked.mode.is_some_and(|mode| mode != FORM) {
             return Err(only_forms());
         }
-        let question = Question {
+        let question = ServerQuestion {
             message: asked.message,
             schema: asked.requested_schema,
             traceparent: context.meta.get_traceparent().map(str::to_owned),
@@ -178,7 +178,7 @@ impl ClientHandler for Client {
 fn question_of(
     request: ElicitRequestParams,
     traceparent: Option<String>,
-) -> Result<Question, ErrorData> {
+) -> Result<ServerQuestion, ErrorData> {
     let ElicitRequestParams::FormElicitationParams {
         message,
         requested_schema,
@@ -189,7 +189,7 @@ fn question_of(
     };
     let schema = serde_json::to_value(requested_schema);
     let schema = schema.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-    Ok(Question {
+    Ok(ServerQuestion {
         message,
         schema,
         traceparent,

@@ -37,7 +37,7 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let request = Awaited::of(&message, session_id.is_some());
+        let request = PendingRpc::of(&message, session_id.is_some());
         let response = self
             .0
             .post_message(uri, message, session_id, auth_header, custom_headers)
@@ -54,7 +54,7 @@ impl StreamableHttpClient for McpHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let request = Awaited::of(&message, session_id.is_some());
+        let request = PendingRpc::of(&message, session_id.is_some());
         let response = self
             .0
             .post_message_with_max_sse_event_size(
@@ -117,13 +117,13 @@ impl StreamableHttpClient for McpHttpClient {
 }
 
 /// A request that expects an answer.
-struct Awaited {
+struct PendingRpc {
     id: RequestId,
     /// True if the request belongs to a session that the server may have lost.
     in_session: bool,
 }
 
-impl Awaited {
+impl PendingRpc {
     fn of(message: &ClientJsonRpcMessage, has_session: bool) -> Option<Self> {
         let ClientJsonRpcMessage::Request(request) = message else {
             return None;
@@ -138,7 +138,7 @@ impl Awaited {
 
 /// Assigns an answer to its request.
 fn correlate(
-    request: Option<Awaited>,
+    request: Option<PendingRpc>,
     response: StreamableHttpPostResponse,
 ) -> Result<StreamableHttpPostResponse, HttpError> {
     let Some(request) = request else {
@@ -179,8 +179,8 @@ fn is_about_session(message: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn awaited(in_session: bool) -> Option<Awaited> {
-        Some(Awaited {
+    fn awaited(in_session: bool) -> Option<PendingRpc> {
+        Some(PendingRpc {
             id: RequestId::Number(7),
             in_session,
         })

@@ -96,26 +96,27 @@ fn tool(name: &str, description: &str, properties: &Value, required: &[&str]) ->
 
 /// Reason why one of our tools failed.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum OwnToolFailure {
     /// At the server or in transit.
     Service(Box<ServiceError>),
     /// Before the request was sent.
     Call(CallError),
 }
 
-impl From<ServiceError> for Failed {
+impl From<ServiceError> for OwnToolFailure {
     fn from(error: ServiceError) -> Self {
         Self::Service(Box::new(error))
     }
 }
 
-fn invalid(message: &str) -> Failed {
-    Failed::Call(CallError::new(CallErrorCode::Invalid, message))
+fn invalid(message: &str) -> OwnToolFailure {
+    OwnToolFailure::Call(CallError::new(CallErrorCode::Invalid, message))
 }
 
-fn value_of(result: &impl Serialize) -> Result<Value, Failed> {
-    serde_json::to_value(result)
-        .map_err(|error| Failed::Call(CallError::new(CallErrorCode::Internal, error.to_string())))
+fn value_of(result: &impl Serialize) -> Result<Value, OwnToolFailure> {
+    serde_json::to_value(result).map_err(|error| {
+        OwnToolFailure::Call(CallError::new(CallErrorCode::Internal, error.to_string()))
+    })
 }
 
 impl OwnTool {
@@ -135,7 +136,7 @@ impl OwnTool {
         self,
         peer: &Peer<RoleClient>,
         arguments: &JsonObject,
-    ) -> Result<McpResult, Failed> {
+    ) -> Result<McpResult, OwnToolFailure> {
         let text = |name: &'static str| arguments.get(name).and_then(Value::as_str);
         match self {
             Self::ListResources => list_resources(peer).await,
@@ -167,16 +168,16 @@ impl OwnTool {
     }
 }
 
-fn asks_somebody() -> Failed {
+fn asks_somebody() -> OwnToolFailure {
     let message = "the server requires a person's answer first, which this tool does not support";
-    Failed::Call(CallError::new(CallErrorCode::Refused, message))
+    OwnToolFailure::Call(CallError::new(CallErrorCode::Refused, message))
 }
 
 fn page(cursor: Option<String>) -> Option<PaginatedRequestParams> {
     Some(PaginatedRequestParams::default().with_cursor(cursor))
 }
 
-async fn list_resources(peer: &Peer<RoleClient>) -> Result<McpResult, Failed> {
+async fn list_resources(peer: &Peer<RoleClient>) -> Result<McpResult, OwnToolFailure> {
     let mut lines = Vec::new();
     let mut cursor = None;
     for _ in 0..MCP_PAGES_MAX {
@@ -206,7 +207,7 @@ async fn list_resources(peer: &Peer<RoleClient>) -> Result<McpResult, Failed> {
     Ok(listed(lines, "resources"))
 }
 
-async fn list_prompts(peer: &Peer<RoleClient>) -> Result<McpResult, Failed> {
+async fn list_prompts(peer: &Peer<RoleClient>) -> Result<McpResult, OwnToolFailure> {
     let mut lines = Vec::new();
     let mut cursor = None;
     for _ in 0..MCP_PAGES_MAX {

@@ -19,9 +19,9 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::call_clock::{CallClock, Held};
+use crate::call_clock::{CallClock, ClockPauseGuard};
 use crate::calls::Pieces;
-use crate::gateway::{Asked, Gateway};
+use crate::gateway::{Gateway, UserQuestionResult};
 use crate::limits::MCP_QUESTION_PLACE_TIMEOUT_MS;
 use crate::service::masked;
 
@@ -68,7 +68,7 @@ impl Drop for OpenCallGuard {
 struct PausedCall {
     calls: OpenCalls,
     call_id: CallId,
-    _held: Held,
+    _held: ClockPauseGuard,
 }
 
 impl Drop for PausedCall {
@@ -191,7 +191,7 @@ fn refused(message: String) -> ErrorData {
 
 /// A server's question.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct ServerQuestion {
     pub(super) message: String,
     pub(super) schema: Value,
     /// The trace context that the server sent with it.
@@ -200,7 +200,7 @@ pub(super) struct Question {
 
 /// Handle for a server's questions to people. Cloning shares it.
 #[derive(Debug, Clone)]
-pub(super) struct Asking {
+pub(super) struct QuestionRelay {
     pub(super) gateway: Gateway,
     pub(super) calls: OpenCalls,
     /// Time limit of a question.
@@ -210,7 +210,7 @@ pub(super) struct Asking {
     permits: Arc<Semaphore>,
 }
 
-impl Asking {
+impl QuestionRelay {
     pub(super) fn new(
         gateway: Gateway,
         calls: OpenCalls,
@@ -229,7 +229,7 @@ impl Asking {
     /// Asks a person and waits for the answer, unless the server cancels.
     pub(super) async fn ask(
         &self,
-        question: Question,
+        question: ServerQuestion,
         given_up: CancellationToken,
     ) -> Result<QuestionAnswered, ErrorData> {
         let _permit = self.take_permit()?;
@@ -246,7 +246,7 @@ impl Asking {
     pub(super) async fn ask_for(
         &self,
         call_id: CallId,
-        question: Question,
+        question: ServerQuestion,
     ) -> Result<QuestionAnswered, ErrorData> {
         let _permit = self.take_permit()?;
         let waiting = self.calls.hold(call_id).ok_or_else(no_call)?;
@@ -267,7 +267,7 @@ impl Asking {
     async fn ask_under(
         &self,
         waiting: PausedCall,
-        question: Question,
+        question: ServerQuestion,
         given_up: CancellationToken,
     ) -> Result<QuestionAnswered, ErrorData> {
         let ask = QuestionAsk {
@@ -277,8 +277,8 @@ impl Asking {
             timeout_ms: u64::try_from(self.answer_timeout.as_millis()).unwrap_or(u64::MAX),
         };
         match self.gateway.ask_person(ask, given_up).await {
-            Asked::Answered(answered) => Ok(answered),
-            Asked::Refused(message) => Err(ErrorData::invalid_params(message, None)),
+            UserQuestionResult::Answered(answered) => Ok(answered),
+            UserQuestionResult::Refused(message) => Err(ErrorData::invalid_params(message, None)),
         }
     }
 

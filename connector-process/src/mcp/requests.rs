@@ -17,13 +17,13 @@ use serde_json::Value;
 pub(super) struct ToolPage {
     pub(super) tools: Vec<Tool>,
     /// Tools that cannot be offered.
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<OmittedTool>,
     pub(super) next_cursor: Option<String>,
 }
 
 /// A tool that cannot be offered, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LeftOut {
+pub(super) struct OmittedTool {
     pub(super) name: String,
     pub(super) reason: String,
 }
@@ -65,7 +65,7 @@ fn read_tools(found: &Value) -> Option<ToolPage> {
             Ok(tool) => page.tools.push(tool),
             Err(error) => {
                 let name = tool.get("name").and_then(Value::as_str);
-                page.left_out.push(LeftOut {
+                page.left_out.push(OmittedTool {
                     name: name.map_or_else(|| format!("tool {place}"), str::to_owned),
                     reason: error.to_string(),
                 });

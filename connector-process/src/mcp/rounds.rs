@@ -10,13 +10,13 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::client::Client;
+use super::client::McpClientHandler;
 use super::requests::{self, CallAnswer};
 use crate::limits::{MCP_ROUND_PAUSE_MS, MCP_ROUNDS_MAX};
 
 /// Reason why a call failed.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum McpCallFailure {
     /// At the server or in transit.
     Service(ServiceError),
     /// Between two rounds.
@@ -26,13 +26,13 @@ pub(super) enum Failed {
 /// Calls a tool and answers the server's questions.
 pub(super) async fn call_tool(
     peer: &Peer<RoleClient>,
-    client: &Client,
+    client: &McpClientHandler,
     call_id: CallId,
     mut params: CallToolRequestParams,
-) -> Result<Value, Failed> {
+) -> Result<Value, McpCallFailure> {
     for _ in 0..MCP_ROUNDS_MAX {
         let answer = requests::call_tool(peer, params.clone()).await;
-        let needed = match answer.map_err(Failed::Service)? {
+        let needed = match answer.map_err(McpCallFailure::Service)? {
             CallAnswer::Result(result) => return Ok(result),
             CallAnswer::InputRequired(needed) => needed,
             CallAnswer::Task => {
@@ -62,6 +62,6 @@ pub(super) async fn call_tool(
     )))
 }
 
-fn refused(message: &str) -> Failed {
-    Failed::Call(CallError::new(CallErrorCode::Refused, message))
+fn refused(message: &str) -> McpCallFailure {
+    McpCallFailure::Call(CallError::new(CallErrorCode::Refused, message))
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use goondan_clock::{sleep, timeout};
-use goondan_confinement::Allowed;
+use goondan_confinement::ProgramRights;
 use goondan_log::{TEXT_BYTES_MAX, error_chain};
 use goondan_protocol::call::TokenVerdict;
 use rmcp::RoleClient;
@@ -20,7 +20,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Client;
+use super::client::McpClientHandler;
 use super::error_texts;
 use super::http_client::McpHttpClient;
 use crate::guarded::{self, Group};
@@ -29,13 +29,13 @@ use crate::limits::{
     MCP_CALLS_END_TIMEOUT_MS, MCP_LAST_WORDS_TIMEOUT_MS, NOTE_BYTES_MAX, PROGRAM_LINE_BYTES_MAX,
     SERVICE_CONNECT_TIMEOUT_MS,
 };
-use crate::lines::{Lines, Source};
+use crate::lines::{LineReader, ProgramStream};
 
 /// Buffer for messages to the client, in bytes.
 const MESSAGE_BYTES_WAITING: usize = 64 * 1024;
 
 /// Reason why a server is not available.
-pub(super) struct NotStarted {
+pub(super) struct ServerStartFailure {
     /// A description.
     pub(super) reason: String,
     /// Verdict on the request's token, if it caused the failure.
@@ -44,7 +44,7 @@ pub(super) struct NotStarted {
     pub(super) is_lasting: bool,
 }
 
-impl NotStarted {
+impl ServerStartFailure {
     fn new(reason: String, token: Option<TokenVerdict>) -> Self {
         Self {
             reason,
@@ -55,25 +55,25 @@ impl NotStarted {
 }
 
 /// A running server.
-pub(super) struct Session {
-    running: RunningService<RoleClient, Client>,
+pub(super) struct McpSession {
+    running: RunningService<RoleClient, McpClientHandler>,
     program: Option<(Child, Group)>,
     /// Tasks that log the program's other output.
     log: JoinSet<()>,
 }
 
-impl Session {
+impl McpSession {
     /// Connects to a remote server and negotiates the protocol.
     ///
     /// # Errors
     ///
-    /// [`NotStarted`] if communication fails.
+    /// [`ServerStartFailure`] if communication fails.
     pub(super) async fn over_http(
-        client: &Client,
+        client: &McpClientHandler,
         config: &StreamableHttpClientTransportConfig,
-    ) -> Result<Self, NotStarted> {
+    ) -> Result<Self, ServerStartFailure> {
         let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
-        let http = http.map_err(|error| NotStarted::new(error_chain(&error), None))?;
+        let http = http.map_err(|error| ServerStartFailure::new(error_chain(&error), None))?;
         let transport =
             StreamableHttpClientTransport::with_client(McpHttpClient(http), config.clone());
         let running = serve_client(client.clone(), transport).await;
@@ -83,7 +83,7 @@ impl Session {
                 .and_then(error_texts::verdict_of_challenge);
             let error = error_texts::of_start(&error);
             let reason = format!("failed to connect to `{}`: {error}", config.uri);
-            NotStarted::new(reason, token)
+            ServerStartFailure::new(reason, token)
         })?;
         Ok(Self {
             running,
@@ -96,17 +96,17 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`NotStarted`] if it cannot be started or spoken to.
+    /// [`ServerStartFailure`] if it cannot be started or spoken to.
     pub(super) async fn of_program(
-        client: &Client,
+        client: &McpClientHandler,
         command: &[String],
         env: &BTreeMap<String, String>,
         project_root: &Path,
-        allowed: Allowed,
-    ) -> Result<Self, NotStarted> {
+        allowed: ProgramRights,
+    ) -> Result<Self, ServerStartFailure> {
         let shown = command.first().map_or("", String::as_str);
         let cannot = |error: std::io::Error| {
-            NotStarted::new(format!("`{shown}` cannot be started: {error}"), None)
+            ServerStartFailure::new(format!("`{shown}` cannot be started: {error}"), None)
         };
         let mut child = guarded::command(&guarded::words(command), project_root, allowed)
             .map_err(cannot)?
@@ -117,15 +117,15 @@ impl Session {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             let reason = format!("`{shown}` cannot be started: it has no pipes");
-            return Err(NotStarted::new(reason, None));
+            return Err(ServerStartFailure::new(reason, None));
         };
         let mut log = JoinSet::new();
         let not_started = Arc::new(OnceLock::new());
-        let stderr = Lines::new(stderr, TEXT_BYTES_MAX);
+        let stderr = LineReader::new(stderr, TEXT_BYTES_MAX);
         log.spawn(log_lines(stderr, Arc::clone(&not_started)));
         let (messages, into_messages) = tokio::io::duplex(MESSAGE_BYTES_WAITING);
         log.spawn(pass_messages_on(
-            Lines::new(stdout, PROGRAM_LINE_BYTES_MAX),
+            LineReader::new(stdout, PROGRAM_LINE_BYTES_MAX),
             into_messages,
         ));
         match serve_client(client.clone(), (messages, stdin)).await {
@@ -141,9 +141,9 @@ impl Session {
                 let how = match timeout(time_limit, child.wait()).await {
                     Ok(Ok(status)) if guarded::was_not_started(status) => match not_started.get() {
                         Some(reason) => {
-                            return Err(NotStarted {
+                            return Err(ServerStartFailure {
                                 is_lasting: true,
-                                ..NotStarted::new(format!("`{shown}` {reason}"), None)
+                                ..ServerStartFailure::new(format!("`{shown}` {reason}"), None)
                             });
                         }
                         None => guarded::ended(status),
@@ -153,7 +153,7 @@ impl Session {
                 };
                 let error = error_texts::of_start(&error);
                 let reason = format!("`{shown}` is not an MCP server: {error}; it {how}");
-                Err(NotStarted::new(reason, None))
+                Err(ServerStartFailure::new(reason, None))
             }
         }
     }
@@ -244,23 +244,23 @@ fn exit_words(status: std::io::Result<ExitStatus>) -> String {
 }
 
 /// Logs the stderr of the server's program.
-async fn log_lines(mut lines: Lines<ChildStderr>, not_started: Arc<OnceLock<String>>) {
+async fn log_lines(mut lines: LineReader<ChildStderr>, not_started: Arc<OnceLock<String>>) {
     while let Ok(Some(line)) = lines.next().await {
         if let Some(reason) = guarded::not_started_line(&line.bytes) {
             not_started.get_or_init(|| reason);
         }
-        line.log(Source::Stderr);
+        line.log(ProgramStream::Stderr);
     }
 }
 
 /// Forwards lines of stdout that are JSON; other lines are logged (`LOG-3`). A line too long to
 /// check is forwarded unchanged.
-async fn pass_messages_on(mut lines: Lines<ChildStdout>, mut messages: DuplexStream) {
+async fn pass_messages_on(mut lines: LineReader<ChildStdout>, mut messages: DuplexStream) {
     while let Ok(Some(line)) = lines.next().await {
         let is_text = line.is_whole() && serde_json::from_slice::<IgnoredAny>(&line.bytes).is_err();
         if is_text {
             if !line.is_blank() {
-                line.log(Source::Stdout);
+                line.log(ProgramStream::Stdout);
             }
             continue;
         }

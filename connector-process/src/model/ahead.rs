@@ -7,35 +7,35 @@ use goondan_clock::Instant;
 use goondan_protocol::call::ModelPiece;
 use serde_json::value::to_raw_value;
 
-use super::draft::Kind;
+use super::draft::PieceKind;
 use crate::calls::Pieces;
 use crate::limits::{PIECE_BYTES_MAX, PIECE_INTERVAL_MS};
 
 /// Words that wait to be sent.
-pub(super) struct Ahead {
+pub(super) struct PieceBuffer {
     pieces: Pieces,
-    kind: Kind,
+    kind: PieceKind,
     text: String,
     /// Latest time to send the buffered text.
     due: Instant,
 }
 
-impl Ahead {
+impl PieceBuffer {
     pub(super) fn new(pieces: Pieces) -> Self {
         Self {
             pieces,
-            kind: Kind::Text,
+            kind: PieceKind::Text,
             text: String::new(),
             due: Instant::now(),
         }
     }
 
-    /// Deadline of [`Ahead::flush`]; `None` if the buffer is empty.
+    /// Deadline of [`PieceBuffer::flush`]; `None` if the buffer is empty.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.text.is_empty()).then_some(self.due)
     }
 
-    pub(super) async fn add(&mut self, kind: Kind, text: &str) {
+    pub(super) async fn add(&mut self, kind: PieceKind, text: &str) {
         if kind != self.kind {
             self.flush().await;
             self.kind = kind;
@@ -59,8 +59,8 @@ impl Ahead {
         let text = std::mem::take(&mut self.text);
         self.due = Instant::now();
         let piece = match self.kind {
-            Kind::Text => ModelPiece::Text { text },
-            Kind::Reasoning => ModelPiece::Reasoning { text },
+            PieceKind::Text => ModelPiece::Text { text },
+            PieceKind::Reasoning => ModelPiece::Reasoning { text },
         };
         if let Ok(piece) = to_raw_value(&piece) {
             self.pieces.send(piece).await;

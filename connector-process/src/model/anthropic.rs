@@ -4,17 +4,17 @@
 //! the conversation up to its last two user-side messages. New messages only follow these marks, so
 //! each request reads the cache that the previous one wrote.
 
-use goondan_connectors::thinking::{Thinking, anthropic_reply_tokens};
+use goondan_connectors::thinking::{ThinkingParams, anthropic_reply_tokens};
 use goondan_protocol::definition::HostedModel;
-use goondan_protocol::message::Role;
+use goondan_protocol::message::MessageRole;
 use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, Fault, Next, is_text, text_at, tokens_at};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, is_text, text_at, tokens_at};
 use super::draft::Draft;
-use super::events::Event;
-use super::message::{Part, Picture, Said};
-use super::question::{Question, arguments, told};
+use super::events::SseEvent;
+use super::message::{ChatMessage, MessagePart, Picture};
+use super::question::{ChatRequest, arguments, told};
 
 /// Value of the header `anthropic-version`.
 pub(super) const VERSION: &str = "2023-06-01";
@@ -31,7 +31,7 @@ const GO_ON: &str = "Go on.";
 /// # Errors
 ///
 /// If the thinking budget leaves no tokens for a reply.
-pub(super) fn request(model: &HostedModel, question: &Question) -> Result<Value, String> {
+pub(super) fn request(model: &HostedModel, question: &ChatRequest) -> Result<Value, String> {
     let thinking = question.thinking(model);
     let params = &question.params;
     let reply_tokens = params.max_tokens;
@@ -77,16 +77,16 @@ pub(super) fn request(model: &HostedModel, question: &Question) -> Result<Value,
     Ok(body)
 }
 
-fn say_thinking(fields: &mut Map<String, Value>, thinking: Thinking) {
+fn say_thinking(fields: &mut Map<String, Value>, thinking: ThinkingParams) {
     let (said, effort) = match thinking {
-        Thinking::Unsaid => (None, None),
-        Thinking::Disabled => (Some(json!({"type": "disabled"})), None),
-        Thinking::Effort(effort) => (None, Some(effort)),
-        Thinking::Adaptive(effort) => {
+        ThinkingParams::Unsaid => (None, None),
+        ThinkingParams::Disabled => (Some(json!({"type": "disabled"})), None),
+        ThinkingParams::Effort(effort) => (None, Some(effort)),
+        ThinkingParams::Adaptive(effort) => {
             let said = json!({"type": "adaptive", "display": "summarized"});
             (Some(said), Some(effort))
         }
-        Thinking::Budget(tokens) => {
+        ThinkingParams::Budget(tokens) => {
             let said = json!({"type": "enabled", "budget_tokens": tokens});
             (Some(said), None)
         }
@@ -107,12 +107,12 @@ fn mark(block: &mut Value, is_wanted: bool) {
 }
 
 /// Merges consecutive messages of one side: the results of parallel calls are one message.
-fn messages(said: &[Said], marked: bool) -> Vec<Value> {
+fn messages(said: &[ChatMessage], marked: bool) -> Vec<Value> {
     let mut sides: Vec<(&'static str, Vec<Value>)> = Vec::new();
     for said in said {
         let side = match said.role {
-            Role::Assistant => "assistant",
-            Role::System | Role::User | Role::Tool => "user",
+            MessageRole::Assistant => "assistant",
+            MessageRole::System | MessageRole::User | MessageRole::Tool => "user",
         };
         let blocks = blocks_of(said);
         match sides.last_mut() {
@@ -139,18 +139,18 @@ fn messages(said: &[Said], marked: bool) -> Vec<Value> {
         .collect()
 }
 
-fn blocks_of(said: &Said) -> Vec<Value> {
+fn blocks_of(said: &ChatMessage) -> Vec<Value> {
     let mut blocks: Vec<Value> = Vec::new();
     if let Some(thoughts) = &said.thoughts {
         blocks.extend(thoughts.blocks.iter().cloned());
     }
     for part in &said.parts {
         blocks.push(match part {
-            Part::Text(text) if said.role == Role::System => {
+            MessagePart::Text(text) if said.role == MessageRole::System => {
                 json!({"type": "text", "text": format!("<system>\n{text}\n</system>")})
             }
-            Part::Text(text) => json!({"type": "text", "text": text}),
-            Part::Image(picture) => image(picture),
+            MessagePart::Text(text) => json!({"type": "text", "text": text}),
+            MessagePart::Image(picture) => image(picture),
         });
     }
     for call in &said.calls {
@@ -196,7 +196,7 @@ fn image(picture: &Picture) -> Value {
 
 /// The reader of one reply.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct AnthropicReader {
     /// The current block, if it is a thinking block or a call.
     block: Option<Block>,
     usage: Map<String, Value>,
@@ -209,8 +209,8 @@ enum Block {
     Call(u64),
 }
 
-impl Dialect for Reader {
-    fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault> {
+impl Dialect for AnthropicReader {
+    fn event(&mut self, event: &SseEvent, draft: &mut Draft) -> Result<StreamProgress, ReplyFault> {
         let said = super::dialect::json(event)?;
         let kind = text_at(&said, "/type").unwrap_or(&event.name).to_owned();
         match kind.as_str() {
@@ -227,18 +227,18 @@ impl Dialect for Reader {
             }
             "message_stop" => {
                 self.end(draft)?;
-                return Ok(Next::Done);
+                return Ok(StreamProgress::Done);
             }
             "ping" => {}
-            "error" => return Err(Fault::Said(said)),
-            _ => return Ok(Next::Unknown),
+            "error" => return Err(ReplyFault::Said(said)),
+            _ => return Ok(StreamProgress::Unknown),
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
-    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault> {
+    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), ReplyFault> {
         let Some(content) = body.get("content").and_then(Value::as_array) else {
-            return Err(Fault::Strange);
+            return Err(ReplyFault::Strange);
         };
         draft.identify(body.get("id"), body.get("model"));
         self.count(body.get("usage"), draft);
@@ -254,7 +254,7 @@ impl Dialect for Reader {
     }
 }
 
-impl Reader {
+impl AnthropicReader {
     /// Token counts arrive in several events; each field has its latest value.
     fn count(&mut self, usage: Option<&Value>, draft: &mut Draft) {
         let Some(Value::Object(usage)) = usage else {
@@ -281,7 +281,7 @@ impl Reader {
         });
     }
 
-    fn begin(&mut self, block: Option<&Value>, draft: &mut Draft) -> Result<(), Fault> {
+    fn begin(&mut self, block: Option<&Value>, draft: &mut Draft) -> Result<(), ReplyFault> {
         let Some(block) = block else { return Ok(()) };
         let text = |pointer: &str| text_at(block, pointer).unwrap_or_default();
         self.end(draft)?;
@@ -309,7 +309,7 @@ impl Reader {
         Ok(())
     }
 
-    fn go_on(&mut self, delta: Option<&Value>, draft: &mut Draft) -> Result<(), Fault> {
+    fn go_on(&mut self, delta: Option<&Value>, draft: &mut Draft) -> Result<(), ReplyFault> {
         let Some(delta) = delta else { return Ok(()) };
         if let Some(text) = text_at(delta, "/text") {
             draft.say(text)?;
@@ -342,7 +342,7 @@ impl Reader {
     }
 
     /// Thinking blocks are sent back to the model only if it signed them.
-    fn end(&mut self, draft: &mut Draft) -> Result<(), Fault> {
+    fn end(&mut self, draft: &mut Draft) -> Result<(), ReplyFault> {
         if let Some(Block::Thoughts { text, signature }) = self.block.take()
             && !signature.is_empty()
         {
@@ -353,7 +353,7 @@ impl Reader {
         Ok(())
     }
 
-    fn stop(delta: Option<&Value>, draft: &mut Draft) -> Result<(), Fault> {
+    fn stop(delta: Option<&Value>, draft: &mut Draft) -> Result<(), ReplyFault> {
         let Some(delta) = delta else { return Ok(()) };
         if let Some(reason) = text_at(delta, "/stop_reason") {
             draft.stop(reason);

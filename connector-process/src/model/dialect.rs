@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::draft::{Draft, Excess};
-use super::events::{Event, NoEvent};
+use super::events::{NoEvent, SseEvent};
 
 /// State after an event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum StreamProgress {
     /// More events follow.
     More,
     /// The provider's protocol does not define the event; more events follow.
@@ -18,7 +18,7 @@ pub(super) enum Next {
 
 /// Reason why the response is not a reply.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum ReplyFault {
     /// It exceeds the limits of a reply.
     #[error(transparent)]
     Excess(#[from] Excess),
@@ -39,10 +39,10 @@ pub(super) enum Fault {
 /// Reads a reply in one provider's protocol.
 pub(super) trait Dialect: Send {
     /// Takes one event of a stream.
-    fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault>;
+    fn event(&mut self, event: &SseEvent, draft: &mut Draft) -> Result<StreamProgress, ReplyFault>;
 
     /// Takes a non-streamed reply.
-    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault>;
+    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), ReplyFault>;
 
     /// True if a stream without an end marker is complete, because its reply contains a finish
     /// reason.
@@ -61,7 +61,7 @@ pub(super) trait Dialect: Send {
 
 /// True if the data of an event is only a keep-alive: servers and gateways send nothing, a word, or
 /// a word in brackets between the events of the protocol.
-pub(super) fn is_keep_alive(event: &Event) -> bool {
+pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
     const WORDS_BYTES_MAX: usize = 64;
     let data = event.data.trim();
     let words = data
@@ -76,8 +76,8 @@ pub(super) fn is_keep_alive(event: &Event) -> bool {
 }
 
 /// The JSON of an event.
-pub(super) fn json(event: &Event) -> Result<Value, Fault> {
-    serde_json::from_str(&event.data).map_err(Fault::NoJson)
+pub(super) fn json(event: &SseEvent) -> Result<Value, ReplyFault> {
+    serde_json::from_str(&event.data).map_err(ReplyFault::NoJson)
 }
 
 /// A string at a pointer in JSON.

@@ -7,7 +7,7 @@ use goondan_protocol::call::{ModelAnswer, REASONING};
 use goondan_protocol::definition::HostedModel;
 use goondan_protocol::ids::{InvalidId, ToolCallId};
 use goondan_protocol::limits::MAX_ID_BYTES;
-use goondan_protocol::message::{self, Content};
+use goondan_protocol::message::{self, MessageContent};
 use goondan_protocol::usage::{USAGE, Usage};
 use serde::de::IgnoredAny;
 use serde_json::value::to_raw_value;
@@ -30,7 +30,7 @@ pub(super) enum Excess {
 
 /// Kind of a piece of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PieceKind {
     Text,
     Reasoning,
 }
@@ -68,7 +68,7 @@ pub(super) struct Draft {
     response_id: Option<String>,
     response_model: Option<String>,
     /// Pieces since they were last taken.
-    fresh: Vec<(Kind, String)>,
+    fresh: Vec<(PieceKind, String)>,
 }
 
 impl Draft {
@@ -85,7 +85,7 @@ impl Draft {
         if !text.is_empty() {
             self.grow(text.len())?;
             self.text.push_str(text);
-            self.fresh.push((Kind::Text, text.to_owned()));
+            self.fresh.push((PieceKind::Text, text.to_owned()));
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Draft {
         if !text.is_empty() {
             self.grow(text.len())?;
             self.thought.push_str(text);
-            self.fresh.push((Kind::Reasoning, text.to_owned()));
+            self.fresh.push((PieceKind::Reasoning, text.to_owned()));
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl Draft {
     }
 
     /// Takes the pieces since the previous call.
-    pub(super) fn take_fresh(&mut self) -> Vec<(Kind, String)> {
+    pub(super) fn take_fresh(&mut self) -> Vec<(PieceKind, String)> {
         std::mem::take(&mut self.fresh)
     }
 
@@ -295,13 +295,13 @@ impl Draft {
         self,
         model: &HostedModel,
         names: &ToolNames,
-    ) -> Result<ModelAnswer, Unkept> {
+    ) -> Result<ModelAnswer, ReplyStorageError> {
         let mut thoughts = Thoughts::new(model, self.thought, self.blocks);
         let mut calls = named_apart(self.calls, &mut thoughts.signatures)?;
         for call in &mut calls {
             call.tool_name = names.original(&call.tool_name).to_owned();
         }
-        let content = to_raw_value(&Content::assistant(&self.text, &calls))?;
+        let content = to_raw_value(&MessageContent::assistant(&self.text, &calls))?;
         let mut metadata = JsonObject::new();
         metadata.insert("model".to_owned(), json!(model.model));
         let notes = [
@@ -326,7 +326,7 @@ impl Draft {
 
 /// Reason why a reply cannot be stored.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unkept {
+pub(super) enum ReplyStorageError {
     /// The name or id of a call is invalid in a message.
     #[error("invalid name or id of a tool call")]
     Name(#[from] InvalidId),

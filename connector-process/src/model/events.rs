@@ -7,7 +7,7 @@ use crate::limits::REPLY_EVENT_BYTES_MAX;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct SseEvent {
     /// Its name; empty if it has none.
     pub(super) name: String,
     /// The contents of its `data` lines.
@@ -45,7 +45,7 @@ impl Events {
     pub(super) fn feed<E: From<NoEvent>>(
         &mut self,
         mut part: &[u8],
-        mut take: impl FnMut(Event) -> Result<bool, E>,
+        mut take: impl FnMut(SseEvent) -> Result<bool, E>,
     ) -> Result<bool, E> {
         while !part.is_empty() {
             if std::mem::take(&mut self.after_return) && part.first() == Some(&b'\n') {
@@ -76,14 +76,14 @@ impl Events {
 
     /// Handles the end of the body: returns the last event if no empty line ended it. It may be
     /// incomplete.
-    pub(super) fn finish(mut self) -> Option<Event> {
+    pub(super) fn finish(mut self) -> Option<SseEvent> {
         if !self.line.is_empty() {
             self.end_line().ok()?;
         }
         self.event()
     }
 
-    fn end_line(&mut self) -> Result<Option<Event>, NoEvent> {
+    fn end_line(&mut self) -> Result<Option<SseEvent>, NoEvent> {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8(line).map_err(|_| NoEvent::NotText)?;
         let line = line.strip_prefix('\u{feff}').unwrap_or(&line);
@@ -107,10 +107,10 @@ impl Events {
         Ok(None)
     }
 
-    fn event(&mut self) -> Option<Event> {
+    fn event(&mut self) -> Option<SseEvent> {
         let name = std::mem::take(&mut self.name);
         let data = self.data.take()?;
-        Some(Event { name, data })
+        Some(SseEvent { name, data })
     }
 }
 

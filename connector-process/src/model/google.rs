@@ -1,15 +1,15 @@
 //! Google's Gemini API.
 
 use goondan_protocol::definition::HostedModel;
-use goondan_protocol::message::{Role, ToolCall};
+use goondan_protocol::message::{MessageRole, ToolCall};
 use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, Fault, Next, text_at, tokens_at};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, text_at, tokens_at};
 use super::draft::Draft;
-use super::events::Event;
-use super::message::{Part, Picture, Said};
-use super::question::{Question, arguments, told};
+use super::events::SseEvent;
+use super::message::{ChatMessage, MessagePart, Picture};
+use super::question::{ChatRequest, arguments, told};
 
 /// Signature of a step's first call if another model made it.
 const UNSIGNED: &str = "skip_thought_signature_validator";
@@ -36,7 +36,7 @@ const LOST_CALL: &[&str] = &[
 ];
 
 /// The body of a request.
-pub(super) fn request(model: &HostedModel, question: &Question) -> Value {
+pub(super) fn request(model: &HostedModel, question: &ChatRequest) -> Value {
     let mut body = Map::new();
     if let Some(system) = &question.system {
         body.insert(
@@ -66,7 +66,7 @@ pub(super) fn request(model: &HostedModel, question: &Question) -> Value {
     Value::Object(body)
 }
 
-fn generation(model: &HostedModel, question: &Question) -> Map<String, Value> {
+fn generation(model: &HostedModel, question: &ChatRequest) -> Map<String, Value> {
     let params = &question.params;
     let mut config = Map::new();
     let mut thinking = Map::from_iter([("includeThoughts".to_owned(), json!(true))]);
@@ -135,19 +135,19 @@ fn thinks(name: &str) -> bool {
 }
 
 /// The messages. The results of parallel calls are one message, as Google requires.
-fn contents(model: &HostedModel, messages: &[Said]) -> Vec<Value> {
-    let mut contents: Vec<(Role, Vec<Value>)> = Vec::new();
+fn contents(model: &HostedModel, messages: &[ChatMessage]) -> Vec<Value> {
+    let mut contents: Vec<(MessageRole, Vec<Value>)> = Vec::new();
     for said in messages {
         let parts = parts_of(model, said);
         match contents.last_mut() {
-            Some((Role::Tool, held)) if said.role == Role::Tool => held.extend(parts),
+            Some((MessageRole::Tool, held)) if said.role == MessageRole::Tool => held.extend(parts),
             Some(_) | None => contents.push((said.role, parts)),
         }
     }
     let contents = contents.into_iter();
     contents
         .map(|(role, parts)| {
-            let role = if role == Role::Assistant {
+            let role = if role == MessageRole::Assistant {
                 "model"
             } else {
                 "user"
@@ -157,15 +157,15 @@ fn contents(model: &HostedModel, messages: &[Said]) -> Vec<Value> {
         .collect()
 }
 
-fn parts_of(model: &HostedModel, said: &Said) -> Vec<Value> {
+fn parts_of(model: &HostedModel, said: &ChatMessage) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for part in &said.parts {
         parts.push(match part {
-            Part::Text(text) if said.role == Role::System => {
+            MessagePart::Text(text) if said.role == MessageRole::System => {
                 json!({"text": format!("<system>\n{text}\n</system>")})
             }
-            Part::Text(text) => json!({"text": text}),
-            Part::Image(picture) => image(picture),
+            MessagePart::Text(text) => json!({"text": text}),
+            MessagePart::Image(picture) => image(picture),
         });
     }
     for (place, call) in said.calls.iter().enumerate() {
@@ -218,24 +218,24 @@ fn image(picture: &Picture) -> Value {
 
 /// The reader of one reply. The finish reason is the protocol's only end marker.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct GoogleReader {
     calls_begun: u64,
 }
 
-impl Dialect for Reader {
-    fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault> {
+impl Dialect for GoogleReader {
+    fn event(&mut self, event: &SseEvent, draft: &mut Draft) -> Result<StreamProgress, ReplyFault> {
         let said = super::dialect::json(event)?;
         self.take(&said, draft)
     }
 
-    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault> {
+    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), ReplyFault> {
         let chunks = match body {
             Value::Array(chunks) => chunks,
             body => vec![body],
         };
         for chunk in &chunks {
-            if self.take(chunk, draft)? == Next::Unknown {
-                return Err(Fault::Strange);
+            if self.take(chunk, draft)? == StreamProgress::Unknown {
+                return Err(ReplyFault::Strange);
             }
         }
         Ok(())
@@ -258,16 +258,16 @@ impl Dialect for Reader {
     }
 }
 
-impl Reader {
-    fn take(&mut self, said: &Value, draft: &mut Draft) -> Result<Next, Fault> {
+impl GoogleReader {
+    fn take(&mut self, said: &Value, draft: &mut Draft) -> Result<StreamProgress, ReplyFault> {
         if said.get("error").is_some() {
-            return Err(Fault::Said(said.clone()));
+            return Err(ReplyFault::Said(said.clone()));
         }
         let is_known = ["candidates", "promptFeedback", "usageMetadata"]
             .iter()
             .any(|field| said.get(field).is_some());
         if !is_known {
-            return Ok(Next::Unknown);
+            return Ok(StreamProgress::Unknown);
         }
         draft.identify(said.get("responseId"), said.get("modelVersion"));
         count(said.get("usageMetadata"), draft);
@@ -288,10 +288,10 @@ impl Reader {
             let why = text_at(said, "/promptFeedback/blockReasonMessage").unwrap_or(reason);
             draft.refuse(why)?;
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
-    fn take_part(&mut self, part: &Value, draft: &mut Draft) -> Result<(), Fault> {
+    fn take_part(&mut self, part: &Value, draft: &mut Draft) -> Result<(), ReplyFault> {
         if let Some(call) = part.get("functionCall") {
             let index = self.calls_begun;
             self.calls_begun += 1;

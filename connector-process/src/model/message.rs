@@ -4,7 +4,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::call::CompletionMessage;
 use goondan_protocol::definition::HostedModel;
 use goondan_protocol::images::Image;
-use goondan_protocol::message::{Role, ToolCall, ToolResult};
+use goondan_protocol::message::{MessageRole, ToolCall, ToolResult};
 use serde_json::Value;
 
 use super::thoughts::Thoughts;
@@ -14,10 +14,10 @@ const USUAL_MEDIA_TYPE: &str = "image/png";
 
 /// One message.
 #[derive(Debug)]
-pub(super) struct Said {
-    pub(super) role: Role,
+pub(super) struct ChatMessage {
+    pub(super) role: MessageRole,
     /// Texts and images, in order.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<MessagePart>,
     pub(super) calls: Vec<ToolCall>,
     pub(super) results: Vec<ToolResult>,
     pub(super) thoughts: Option<Thoughts>,
@@ -25,7 +25,7 @@ pub(super) struct Said {
 
 /// A part of a message.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum MessagePart {
     Text(String),
     Image(Picture),
 }
@@ -37,26 +37,28 @@ pub(super) enum Picture {
     Base64 { media_type: String, data: String },
 }
 
-impl Said {
+impl ChatMessage {
     /// Its entire text.
     pub(super) fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Image(_) => None,
+            MessagePart::Text(text) => Some(text.as_str()),
+            MessagePart::Image(_) => None,
         });
         texts.collect()
     }
 
     /// True if it contains only text.
     pub(super) fn is_text(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Text(_)))
+        self.parts
+            .iter()
+            .all(|part| matches!(part, MessagePart::Text(_)))
     }
 }
 
 /// Converts a message; `None` if it is empty, because providers reject empty messages.
-pub(super) fn said_of(model: &HostedModel, message: &CompletionMessage) -> Option<Said> {
+pub(super) fn said_of(model: &HostedModel, message: &CompletionMessage) -> Option<ChatMessage> {
     let content = &message.content;
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<MessagePart> = Vec::new();
     match content.as_json() {
         Value::Array(items) => {
             let items = items.iter().filter_map(Value::as_object);
@@ -65,7 +67,7 @@ pub(super) fn said_of(model: &HostedModel, message: &CompletionMessage) -> Optio
         _ => parts.extend(text_of(content.to_text())),
     }
     let thoughts = message.reasoning.as_ref();
-    let said = Said {
+    let said = ChatMessage {
         role: message.role,
         parts,
         calls: content.tool_calls(),
@@ -76,16 +78,16 @@ pub(super) fn said_of(model: &HostedModel, message: &CompletionMessage) -> Optio
     (!is_empty).then_some(said)
 }
 
-fn text_of(text: String) -> Option<Part> {
-    (!text.trim().is_empty()).then_some(Part::Text(text))
+fn text_of(text: String) -> Option<MessagePart> {
+    (!text.trim().is_empty()).then_some(MessagePart::Text(text))
 }
 
 /// Converts a part that is text or an image. Calls and results are converted separately.
-fn part_of(part: &JsonObject) -> Option<Part> {
+fn part_of(part: &JsonObject) -> Option<MessagePart> {
     let field = |name: &str| part.get(name).and_then(Value::as_str);
     match field("type")? {
         "text" => text_of(field("text")?.to_owned()),
-        "image" => picture_of(field("image")?, field("mediaType")).map(Part::Image),
+        "image" => picture_of(field("image")?, field("mediaType")).map(MessagePart::Image),
         _ => None,
     }
 }

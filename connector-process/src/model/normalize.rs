@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::definition::{HostedModel, HostedProvider};
 use goondan_protocol::ids::ToolCallId;
-use goondan_protocol::message::{Role, ToolCall, ToolResult};
+use goondan_protocol::message::{MessageRole, ToolCall, ToolResult};
 use sha2::{Digest as _, Sha256};
 
-use super::message::{Part, Said};
+use super::message::{ChatMessage, MessagePart};
 use super::thoughts::Thoughts;
 
 /// Longest tool name that all providers accept, in bytes.
@@ -154,15 +154,15 @@ fn hex_digest(text: &str, digits: usize) -> String {
 /// Rewrites a conversation for a model.
 pub(super) fn conversation(
     model: &HostedModel,
-    mut messages: Vec<Said>,
+    mut messages: Vec<ChatMessage>,
     names: &mut ToolNames,
-) -> Vec<Said> {
+) -> Vec<ChatMessage> {
     rename_calls(IdForm::of(model), &mut messages, names);
     pair_results(messages)
 }
 
 /// Gives each call an acceptable, unique id, and its result the same id.
-fn rename_calls(form: IdForm, messages: &mut [Said], names: &mut ToolNames) {
+fn rename_calls(form: IdForm, messages: &mut [ChatMessage], names: &mut ToolNames) {
     let mut uses: BTreeMap<String, usize> = BTreeMap::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
     // Request id of the latest call, by stored id.
@@ -215,7 +215,7 @@ fn rename_signatures(thoughts: &mut Thoughts, renamed: &[(ToolCallId, ToolCallId
 
 /// Moves the result of each call directly behind it, in the order of the calls. Providers reject a
 /// call without a result, and some match results by position only.
-fn pair_results(messages: Vec<Said>) -> Vec<Said> {
+fn pair_results(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let calls = messages.iter().flat_map(|message| &message.calls);
     let called: BTreeSet<ToolCallId> = calls.map(|call| call.id.clone()).collect();
     let mut results: BTreeMap<ToolCallId, ToolResult> = BTreeMap::new();
@@ -230,7 +230,7 @@ fn pair_results(messages: Vec<Said>) -> Vec<Said> {
             if called.contains(&result.tool_call_id) {
                 results.entry(result.tool_call_id.clone()).or_insert(result);
             } else {
-                orphans.push(Part::Text(format!(
+                orphans.push(MessagePart::Text(format!(
                     "Result of an earlier call of `{}`: {}",
                     result.tool_name, result.text
                 )));
@@ -238,7 +238,7 @@ fn pair_results(messages: Vec<Said>) -> Vec<Said> {
         }
         message.parts.extend(orphans);
         if !message.parts.is_empty() {
-            message.role = Role::User;
+            message.role = MessageRole::User;
             rest.push(message);
         }
     }
@@ -248,8 +248,8 @@ fn pair_results(messages: Vec<Said>) -> Vec<Said> {
         paired.push(message);
         for call in calls {
             let result = results.remove(&call.id);
-            paired.push(Said {
-                role: Role::Tool,
+            paired.push(ChatMessage {
+                role: MessageRole::Tool,
                 parts: Vec::new(),
                 calls: Vec::new(),
                 results: vec![result.unwrap_or_else(|| no_result(call))],
@@ -272,11 +272,11 @@ fn no_result(call: ToolCall) -> ToolResult {
 
 #[cfg(test)]
 mod tests {
-    use goondan_protocol::call::Completion;
+    use goondan_protocol::call::CompletionRequest;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::model::question::Question;
+    use crate::model::question::ChatRequest;
 
     fn model(provider: &str, name: &str) -> HostedModel {
         serde_json::from_value(json!({"name": "m", "provider": provider, "model": name})).unwrap()
@@ -291,12 +291,13 @@ mod tests {
             "output": {"type": "text", "value": id}}]})
     }
 
-    fn ask(model: &HostedModel, messages: &Value) -> Question {
-        let completion: Completion = serde_json::from_value(json!({"messages": messages})).unwrap();
-        Question::of(model, completion)
+    fn ask(model: &HostedModel, messages: &Value) -> ChatRequest {
+        let completion: CompletionRequest =
+            serde_json::from_value(json!({"messages": messages})).unwrap();
+        ChatRequest::of(model, completion)
     }
 
-    fn ids(question: &Question) -> (Vec<String>, Vec<String>) {
+    fn ids(question: &ChatRequest) -> (Vec<String>, Vec<String>) {
         let calls = question.messages.iter().flat_map(|said| &said.calls);
         let results = question.messages.iter().flat_map(|said| &said.results);
         (
@@ -351,8 +352,9 @@ mod tests {
         );
         let (calls, results) = ids(&question);
         assert_eq!((calls, results.len()), (results.clone(), 3));
-        let roles: Vec<Role> = question.messages.iter().map(|said| said.role).collect();
-        let (user, assistant, tool) = (Role::User, Role::Assistant, Role::Tool);
+        let roles: Vec<MessageRole> = question.messages.iter().map(|said| said.role).collect();
+        let (user, assistant, tool) =
+            (MessageRole::User, MessageRole::Assistant, MessageRole::Tool);
         assert_eq!(
             roles,
             [user, user, assistant, tool, tool, user, assistant, tool]

@@ -1,15 +1,15 @@
 //! The Chat Completions API of `OpenAI`, and of the many servers with a nearly compatible API.
 
 use goondan_protocol::definition::HostedModel;
-use goondan_protocol::message::Role;
+use goondan_protocol::message::MessageRole;
 use goondan_protocol::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, Fault, Next, text_at, tokens_at};
+use super::dialect::{Dialect, ReplyFault, StreamProgress, text_at, tokens_at};
 use super::draft::Draft;
-use super::events::Event;
-use super::message::{Part, Picture, Said};
-use super::question::{Question, arguments, sends_reasoning, told};
+use super::events::SseEvent;
+use super::message::{ChatMessage, MessagePart, Picture};
+use super::question::{ChatRequest, arguments, sends_reasoning, told};
 use super::tool_calls::{CallJoiner, Fragment};
 
 /// End marker of a stream.
@@ -19,7 +19,7 @@ const DONE: &str = "[DONE]";
 const COMPLETION_TOKENS: &[&str] = &["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 /// The body of a request.
-pub(super) fn request(model: &HostedModel, question: &Question) -> Value {
+pub(super) fn request(model: &HostedModel, question: &ChatRequest) -> Value {
     let params = &question.params;
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -67,7 +67,7 @@ pub(super) fn request(model: &HostedModel, question: &Question) -> Value {
     Value::Object(fields)
 }
 
-fn messages(model: &HostedModel, question: &Question) -> Vec<Value> {
+fn messages(model: &HostedModel, question: &ChatRequest) -> Vec<Value> {
     let mut messages = Vec::new();
     if let Some(system) = &question.system {
         messages.push(json!({"role": "system", "content": system}));
@@ -77,18 +77,18 @@ fn messages(model: &HostedModel, question: &Question) -> Vec<Value> {
     // Images that tools returned: a result can only be text, and no message may separate results.
     let mut images: Vec<Value> = Vec::new();
     for (place, said) in question.messages.iter().enumerate() {
-        if said.role != Role::Tool {
+        if said.role != MessageRole::Tool {
             messages.extend(shown(&mut images));
         }
         match said.role {
-            Role::System => messages.push(json!({"role": "system", "content": said.text()})),
-            Role::User => messages.push(json!({"role": "user", "content": content(said)})),
-            Role::Assistant => {
+            MessageRole::System => messages.push(json!({"role": "system", "content": said.text()})),
+            MessageRole::User => messages.push(json!({"role": "user", "content": content(said)})),
+            MessageRole::Assistant => {
                 // Thoughts of earlier turns are obsolete, and some services reject them.
                 let with_thoughts = sends_thoughts && place >= steps;
                 messages.push(assistant(said, with_thoughts));
             }
-            Role::Tool => {
+            MessageRole::Tool => {
                 for result in &said.results {
                     messages.push(json!({
                         "role": "tool", "tool_call_id": result.tool_call_id, "content": told(result),
@@ -116,13 +116,13 @@ fn shown(images: &mut Vec<Value>) -> Option<Value> {
     (!images.is_empty()).then(|| json!({"role": "user", "content": images}))
 }
 
-fn content(said: &Said) -> Value {
+fn content(said: &ChatMessage) -> Value {
     if said.is_text() {
         return Value::String(said.text());
     }
     let parts = said.parts.iter().map(|part| match part {
-        Part::Text(text) => json!({"type": "text", "text": text}),
-        Part::Image(picture) => image(picture),
+        MessagePart::Text(text) => json!({"type": "text", "text": text}),
+        MessagePart::Image(picture) => image(picture),
     });
     parts.collect()
 }
@@ -131,7 +131,7 @@ fn image(picture: &Picture) -> Value {
     json!({"type": "image_url", "image_url": {"url": picture.url()}})
 }
 
-fn assistant(said: &Said, with_thoughts: bool) -> Value {
+fn assistant(said: &ChatMessage, with_thoughts: bool) -> Value {
     let mut message = json!({"role": "assistant", "content": said.text()});
     let Some(fields) = message.as_object_mut() else {
         return message;
@@ -153,39 +153,39 @@ fn assistant(said: &Said, with_thoughts: bool) -> Value {
 
 /// The reader of one reply.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct OpenAiReader {
     calls: CallJoiner,
 }
 
-impl Dialect for Reader {
-    fn event(&mut self, event: &Event, draft: &mut Draft) -> Result<Next, Fault> {
+impl Dialect for OpenAiReader {
+    fn event(&mut self, event: &SseEvent, draft: &mut Draft) -> Result<StreamProgress, ReplyFault> {
         if event.data.trim().eq_ignore_ascii_case(DONE) {
-            return Ok(Next::Done);
+            return Ok(StreamProgress::Done);
         }
         let said = super::dialect::json(event)?;
         if said.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Fault::Said(said));
+            return Err(ReplyFault::Said(said));
         }
         if event.name == "error" {
-            return Err(Fault::Said(json!({"error": said})));
+            return Err(ReplyFault::Said(json!({"error": said})));
         }
         let choices = said.get("choices").and_then(Value::as_array);
         // Some servers send the usage in a separate chunk whose `choices` is null or absent.
         let has_counted = count(&said, draft);
         if choices.is_none() && !has_counted {
-            return Ok(Next::Unknown);
+            return Ok(StreamProgress::Unknown);
         }
         draft.identify(said.get("id"), said.get("model"));
         if let Some(choice) = choices.and_then(|choices| choices.first()) {
             self.take(choice, "delta", draft)?;
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
-    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), Fault> {
+    fn whole(&mut self, body: Value, draft: &mut Draft) -> Result<(), ReplyFault> {
         let choice = body.pointer("/choices/0");
         let choice = choice.filter(|choice| choice.get("message").is_some());
-        let choice = choice.ok_or(Fault::Strange)?;
+        let choice = choice.ok_or(ReplyFault::Strange)?;
         draft.identify(body.get("id"), body.get("model"));
         self.take(choice, "message", draft)?;
         count(&body, draft);
@@ -244,9 +244,9 @@ fn count(said: &Value, draft: &mut Draft) -> bool {
     true
 }
 
-impl Reader {
+impl OpenAiReader {
     /// Reads one choice: a delta in a stream, or a complete one.
-    fn take(&mut self, choice: &Value, under: &str, draft: &mut Draft) -> Result<(), Fault> {
+    fn take(&mut self, choice: &Value, under: &str, draft: &mut Draft) -> Result<(), ReplyFault> {
         let none = json!({});
         let said = choice.get(under).unwrap_or(&none);
         let thought = text_at(said, "/reasoning_content").or_else(|| text_at(said, "/reasoning"));
@@ -279,7 +279,7 @@ impl Reader {
 }
 
 /// Reads a content part of a list.
-fn take_part(part: &Value, draft: &mut Draft) -> Result<(), Fault> {
+fn take_part(part: &Value, draft: &mut Draft) -> Result<(), ReplyFault> {
     if let Some(text) = text_at(part, "/text") {
         draft.say(text)?;
     }
@@ -300,13 +300,13 @@ fn take_part(part: &Value, draft: &mut Draft) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
-    use goondan_protocol::call::Completion;
+    use goondan_protocol::call::CompletionRequest;
 
     use super::*;
 
     #[test]
     fn openais_own_models_take_completion_tokens() {
-        let completion = || -> Completion {
+        let completion = || -> CompletionRequest {
             serde_json::from_value(json!({"messages": [{"role": "user", "content": "Hi."}],
                 "params": {"maxTokens": 5}}))
             .unwrap()
@@ -323,7 +323,7 @@ mod tests {
             let model: HostedModel = serde_json::from_value(json!({"name": "m",
                 "provider": "openai", "model": name, "endpoint": endpoint}))
             .unwrap();
-            let body = request(&model, &Question::of(&model, completion()));
+            let body = request(&model, &ChatRequest::of(&model, completion()));
             assert_eq!(body[field], 5, "{name}");
         }
     }

@@ -1,21 +1,21 @@
 //! Converts a conversation to a provider-neutral request.
 
-use goondan_connectors::thinking::Thinking;
-use goondan_protocol::call::Completion;
+use goondan_connectors::thinking::ThinkingParams;
+use goondan_protocol::call::CompletionRequest;
 use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams};
-use goondan_protocol::message::{Role, ToolCall, ToolResult};
+use goondan_protocol::message::{MessageRole, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
-use super::message::{Said, said_of};
+use super::message::{ChatMessage, said_of};
 use super::normalize::{self, ToolNames};
 use super::tool_schema;
 
 /// A request to a model.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct ChatRequest {
     /// The system prompt and the system messages before the first other message.
     pub(super) system: Option<String>,
-    pub(super) messages: Vec<Said>,
+    pub(super) messages: Vec<ChatMessage>,
     pub(super) tools: Vec<OfferedTool>,
     pub(super) params: ModelParams,
     /// Mapping of tool names in the request.
@@ -30,9 +30,9 @@ pub(super) struct OfferedTool {
     pub(super) parameters: Value,
 }
 
-impl Question {
+impl ChatRequest {
     /// Converts a completion.
-    pub(super) fn of(model: &HostedModel, completion: Completion) -> Self {
+    pub(super) fn of(model: &HostedModel, completion: CompletionRequest) -> Self {
         let params = completion.params.or(&model.params);
         let mut system: Vec<String> = completion.system.into_iter().collect();
         let mut messages = Vec::new();
@@ -40,7 +40,7 @@ impl Question {
         for said in said {
             // Later system messages keep their place, because a changed system prompt invalidates
             // the cache of everything after it.
-            if said.role == Role::System && messages.is_empty() {
+            if said.role == MessageRole::System && messages.is_empty() {
                 system.push(said.text());
             } else {
                 messages.push(said);
@@ -67,12 +67,12 @@ impl Question {
     /// silently.
     pub(super) fn reports_results(&self) -> bool {
         let last = self.messages.last();
-        last.is_some_and(|said| said.role == Role::Tool)
+        last.is_some_and(|said| said.role == MessageRole::Tool)
     }
 
     /// Thinking parameters for an Anthropic model.
-    pub(super) fn thinking(&self, model: &HostedModel) -> Thinking {
-        Thinking::of_anthropic(&model.model, self.params.reasoning_effort.as_deref())
+    pub(super) fn thinking(&self, model: &HostedModel) -> ThinkingParams {
+        ThinkingParams::of_anthropic(&model.model, self.params.reasoning_effort.as_deref())
     }
 
     /// Index of the first message of the running turn's steps: after the last user message.
@@ -80,7 +80,7 @@ impl Question {
         let last = self
             .messages
             .iter()
-            .rposition(|said| said.role == Role::User);
+            .rposition(|said| said.role == MessageRole::User);
         last.map_or(0, |place| place + 1)
     }
 }
@@ -168,7 +168,7 @@ mod tests {
             result("e"), result("d"),
         ]});
         let completion = serde_json::from_value(completion).unwrap();
-        let question = Question::of(&model("http://localhost"), completion);
+        let question = ChatRequest::of(&model("http://localhost"), completion);
         let results = question.messages.iter().flat_map(|said| &said.results);
         let ids: Vec<&str> = results.map(|result| result.tool_call_id.as_str()).collect();
         assert_eq!(ids, ["a", "b", "c", "d", "e"]);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_is_said_before_the_first_message_belongs_to_the_system_prompt_and_nothing_later() {
-        let completion: Completion =
+        let completion: CompletionRequest =
             serde_json::from_value(json!({"system": "Be brief.", "messages": [
                 {"role": "system", "content": "It is Monday."},
                 {"role": "user", "content": "Hi."},
@@ -184,13 +184,13 @@ mod tests {
                 {"role": "assistant", "content": "  "},
             ]}))
             .unwrap();
-        let question = Question::of(&model("http://localhost"), completion);
+        let question = ChatRequest::of(&model("http://localhost"), completion);
         assert_eq!(
             question.system.as_deref(),
             Some("Be brief.\n\nIt is Monday.")
         );
         let roles: Vec<_> = question.messages.iter().map(|said| said.role).collect();
-        assert_eq!(roles, [Role::User, Role::System]);
+        assert_eq!(roles, [MessageRole::User, MessageRole::System]);
         assert_eq!(question.place_of_steps(), 1);
     }
 }

@@ -12,10 +12,10 @@ use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::ahead::Ahead;
-use super::dialect::{Dialect, Fault, Next, is_keep_alive};
+use super::ahead::PieceBuffer;
+use super::dialect::{Dialect, ReplyFault, StreamProgress, is_keep_alive};
 use super::draft::Draft;
-use super::events::{Event, Events};
+use super::events::{Events, SseEvent};
 use super::failure;
 use super::normalize::ToolNames;
 use crate::calls::Pieces;
@@ -54,13 +54,15 @@ struct StreamState {
 }
 
 impl StreamState {
-    fn record(&mut self, next: Next, event: &Event) {
+    fn record(&mut self, next: StreamProgress, event: &SseEvent) {
         match next {
-            Next::More | Next::Done => self.has_protocol_events = true,
-            Next::Unknown if self.first_unknown.is_none() && !event.data.trim().is_empty() => {
+            StreamProgress::More | StreamProgress::Done => self.has_protocol_events = true,
+            StreamProgress::Unknown
+                if self.first_unknown.is_none() && !event.data.trim().is_empty() =>
+            {
                 self.first_unknown = Some(event.data.clone());
             }
-            Next::Unknown => {}
+            StreamProgress::Unknown => {}
         }
     }
 
@@ -72,7 +74,7 @@ impl StreamState {
 }
 
 /// A reply in progress.
-pub(super) struct Reading<'m> {
+pub(super) struct ReplyReader<'m> {
     model: &'m HostedModel,
     dialect: Box<dyn Dialect>,
     draft: Draft,
@@ -111,7 +113,7 @@ pub(super) async fn of(
     }
     let content_type = response.headers().get(CONTENT_TYPE);
     let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let mut reading = Reading {
+    let mut reading = ReplyReader {
         model,
         dialect: expected.dialect,
         draft: Draft::default(),
@@ -123,7 +125,9 @@ pub(super) async fn of(
         names: expected.names,
         may_be_silent: expected.may_be_silent,
     };
-    let read = reading.read(response, Ahead::new(pieces), until).await;
+    let read = reading
+        .read(response, PieceBuffer::new(pieces), until)
+        .await;
     let usage = reading.draft.usage();
     let answer = read.and_then(|()| reading.end());
     answer.map_err(|error| error.having_taken(usage))
@@ -143,11 +147,11 @@ async fn error_body(model: &HostedModel, mut response: Response) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-impl Reading<'_> {
+impl ReplyReader<'_> {
     async fn read(
         &mut self,
         mut response: Response,
-        mut ahead: Ahead,
+        mut ahead: PieceBuffer,
         until: Instant,
     ) -> Result<(), CallError> {
         let stall = Duration::from_millis(self.model.timeouts.stall_ms);
@@ -221,7 +225,7 @@ impl Reading<'_> {
                 let more = events.feed(part, |event| {
                     let next = take_event(dialect.as_mut(), draft, stream, &event);
                     seen = Some(event.data);
-                    Ok::<_, Fault>(next? != Next::Done)
+                    Ok::<_, ReplyFault>(next? != StreamProgress::Done)
                 });
                 match more {
                     Ok(more) => {
@@ -273,9 +277,10 @@ impl Reading<'_> {
                         &event,
                     );
                     match taken {
-                        Ok(Next::Done) => return Ok(()),
+                        Ok(StreamProgress::Done) => return Ok(()),
                         // The last event is incomplete.
-                        Ok(Next::More | Next::Unknown) | Err(Fault::NoJson(_)) => {}
+                        Ok(StreamProgress::More | StreamProgress::Unknown)
+                        | Err(ReplyFault::NoJson(_)) => {}
                         Err(fault) => return Err(self.failed(fault, Some(&event.data))),
                     }
                 }
@@ -298,15 +303,17 @@ impl Reading<'_> {
         taken.map_err(|fault| self.failed(fault, Some(&text)))
     }
 
-    fn failed(&self, fault: Fault, seen: Option<&str>) -> CallError {
+    fn failed(&self, fault: ReplyFault, seen: Option<&str>) -> CallError {
         let seen = seen.unwrap_or_default();
         match fault {
-            Fault::Said(said) => failure::of_said(self.model, &said, true),
-            Fault::NoJson(error) if error.is_eof() => failure::broken_off(self.model),
-            Fault::Strange | Fault::NoJson(_) => {
+            ReplyFault::Said(said) => failure::of_said(self.model, &said, true),
+            ReplyFault::NoJson(error) if error.is_eof() => failure::broken_off(self.model),
+            ReplyFault::Strange | ReplyFault::NoJson(_) => {
                 failure::no_reply(self.model, &self.content_type, seen)
             }
-            Fault::Excess(_) | Fault::NoEvent(_) => failure::excess(self.model, &fault.to_string()),
+            ReplyFault::Excess(_) | ReplyFault::NoEvent(_) => {
+                failure::excess(self.model, &fault.to_string())
+            }
         }
     }
 
@@ -358,10 +365,10 @@ fn take_event(
     dialect: &mut dyn Dialect,
     draft: &mut Draft,
     stream: &mut StreamState,
-    event: &Event,
-) -> Result<Next, Fault> {
+    event: &SseEvent,
+) -> Result<StreamProgress, ReplyFault> {
     let next = if is_keep_alive(event) {
-        Next::Unknown
+        StreamProgress::Unknown
     } else {
         dialect.event(event, draft)?
     };

@@ -22,12 +22,12 @@ pub(super) struct Thoughts {
     pub(super) signatures: BTreeMap<String, Vec<String>>,
     /// Format of the first version.
     #[serde(default, skip_serializing)]
-    parts: Vec<Part>,
+    parts: Vec<ThoughtPart>,
 }
 
 /// A part of thoughts in the format of the first version.
 #[derive(Debug, Clone, Deserialize)]
-enum Part {
+enum ThoughtPart {
     ThoughtSignature(String),
     ReasoningContent(String),
     Custom {
@@ -68,14 +68,14 @@ impl Thoughts {
 
 /// Converts the parts of the first version to blocks: each signed thought with its signature and
 /// text.
-fn blocks_of(parts: Vec<Part>) -> Vec<Value> {
+fn blocks_of(parts: Vec<ThoughtPart>) -> Vec<Value> {
     let (mut signatures, mut texts, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Part::ThoughtSignature(signature) => signatures.push(signature),
-            Part::ReasoningContent(text) => texts.push(text),
-            Part::Custom { data } => blocks.push(data),
-            Part::Other(_) => {}
+            ThoughtPart::ThoughtSignature(signature) => signatures.push(signature),
+            ThoughtPart::ReasoningContent(text) => texts.push(text),
+            ThoughtPart::Custom { data } => blocks.push(data),
+            ThoughtPart::Other(_) => {}
         }
     }
     if signatures.len() == texts.len() {

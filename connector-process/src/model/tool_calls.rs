@@ -166,7 +166,7 @@ impl CallJoiner {
 #[cfg(test)]
 mod tests {
     use goondan_protocol::definition::HostedModel;
-    use goondan_protocol::message::{Content, ToolCall};
+    use goondan_protocol::message::{MessageContent, ToolCall};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -184,7 +184,7 @@ mod tests {
                 .unwrap();
         let answer = draft.finish(&model, &ToolNames::default()).unwrap();
         let content: Value = serde_json::from_str(answer.content.get()).unwrap();
-        Content::from(content).tool_calls()
+        MessageContent::from(content).tool_calls()
     }
 
     fn names_and_inputs(calls: &[ToolCall]) -> Vec<(String, Value)> {
@@ -257,7 +257,7 @@ mod tests {
 
     /// A server's way of filling in one field of the fragments.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    enum Habit {
+    enum FieldHabit {
         InHead,
         InAll,
         Never,
@@ -274,10 +274,10 @@ mod tests {
     }
 
     #[derive(Debug, Clone, Copy)]
-    struct Server {
+    struct SimulatedModelServer {
         indexes: Indexes,
-        id: Habit,
-        name: Habit,
+        id: FieldHabit,
+        name: FieldHabit,
         fresh_ids: bool,
         head_has_arguments: bool,
         whole_object: bool,
@@ -285,15 +285,19 @@ mod tests {
         empty_tail: bool,
     }
 
-    fn server() -> impl Strategy<Value = Server> {
-        let habit = prop_oneof![Just(Habit::InHead), Just(Habit::InAll)];
+    fn server() -> impl Strategy<Value = SimulatedModelServer> {
+        let habit = prop_oneof![Just(FieldHabit::InHead), Just(FieldHabit::InAll)];
         let indexes = prop_oneof![
             Just(Indexes::Own),
             Just(Indexes::Zero),
             Just(Indexes::Absent),
             Just(Indexes::Shifted)
         ];
-        let id = prop_oneof![Just(Habit::InHead), Just(Habit::InAll), Just(Habit::Never)];
+        let id = prop_oneof![
+            Just(FieldHabit::InHead),
+            Just(FieldHabit::InAll),
+            Just(FieldHabit::Never)
+        ];
         (
             indexes,
             id,
@@ -315,20 +319,20 @@ mod tests {
                     piece,
                     empty_tail,
                 )| {
-                    Server {
+                    SimulatedModelServer {
                         indexes,
                         id,
                         // Shifted numbers combined with repeated names are ambiguous.
                         name: if indexes == Indexes::Shifted {
-                            Habit::InHead
+                            FieldHabit::InHead
                         } else {
                             name
                         },
                         // A new id in each fragment carries no information, so the name must
                         // distinguish calls.
                         fresh_ids: fresh_ids
-                            && id == Habit::InAll
-                            && name == Habit::InHead
+                            && id == FieldHabit::InAll
+                            && name == FieldHabit::InHead
                             && indexes != Indexes::Shifted,
                         head_has_arguments: head_has_arguments || whole_object,
                         whole_object,
@@ -339,7 +343,7 @@ mod tests {
             )
     }
 
-    fn stream(server: Server, calls: &[(String, Value)]) -> Vec<Value> {
+    fn stream(server: SimulatedModelServer, calls: &[(String, Value)]) -> Vec<Value> {
         let mut fragments = Vec::new();
         for (place, (name, input)) in calls.iter().enumerate() {
             let text = input.to_string();
@@ -359,7 +363,8 @@ mod tests {
             }
             for (number, piece) in pieces.iter().enumerate() {
                 let is_head = number == 0;
-                let is_said = |habit| habit == Habit::InAll || habit == Habit::InHead && is_head;
+                let is_said =
+                    |habit| habit == FieldHabit::InAll || habit == FieldHabit::InHead && is_head;
                 let place = place as u64;
                 let index = match server.indexes {
                     Indexes::Own => Some(place),

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use goondan_clock::Instant;
 use goondan_protocol::call::CallError;
-use goondan_protocol::oauth::{Metadata, MetadataRequest, Refused, Reply};
+use goondan_protocol::oauth::{Metadata, MetadataRequest, Reply, TokenErrorResponse};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::{Value, json};
 
-use super::resource::{self, Said};
+use super::resource::{self, ResourceMetadata};
 use super::{Clients, metadata};
 use crate::bearer::{self, Challenge};
 use crate::limits::OAUTH_DOCUMENT_BYTES_MAX;
-use crate::service::{Answered, Broken, Failed, exchange_within};
+use crate::service::{ExchangeFailure, FailureContext, HttpAnswer, exchange_within};
 
 /// Protocol version in the unauthenticated request to a server: the first request of the Model
 /// Context Protocol.
@@ -22,17 +22,17 @@ const PROTOCOL_VERSION: &str = "2025-11-25";
 const SERVER: &str = "the server";
 
 /// Reason for failed discovery.
-enum Unknown {
+enum DiscoveryFailure {
     /// The metadata is missing or not trustworthy.
     Refused(&'static str, String),
     /// The server did not answer.
     Failed(CallError),
 }
 
-type Found<T> = Result<T, Unknown>;
+type DiscoveryResult<T> = Result<T, DiscoveryFailure>;
 
-fn refused<T>(why: impl Into<String>) -> Found<T> {
-    Err(Unknown::Refused("invalid_metadata", why.into()))
+fn refused<T>(why: impl Into<String>) -> DiscoveryResult<T> {
+    Err(DiscoveryFailure::Refused("invalid_metadata", why.into()))
 }
 
 /// Reads the metadata of an authorization server, after asking the resource server for its
@@ -42,7 +42,7 @@ pub(super) async fn ask(
     request: &MetadataRequest,
     timeout: Duration,
 ) -> Result<Reply<Metadata>, CallError> {
-    let asking = Asking {
+    let asking = MetadataFetcher {
         clients,
         timeout,
         deadline: Instant::now() + timeout,
@@ -55,28 +55,28 @@ pub(super) async fn ask(
     };
     match found {
         Ok(metadata) => Ok(Reply::Granted(metadata)),
-        Err(Unknown::Refused(error, why)) => Ok(Reply::Refused(Refused {
+        Err(DiscoveryFailure::Refused(error, why)) => Ok(Reply::Refused(TokenErrorResponse {
             error: error.to_owned(),
             description: Some(why),
         })),
-        Err(Unknown::Failed(error)) => Err(error),
+        Err(DiscoveryFailure::Failed(error)) => Err(error),
     }
 }
 
-struct Asking<'a> {
+struct MetadataFetcher<'a> {
     clients: &'a Clients,
     /// Shared time limit of all requests.
     timeout: Duration,
     deadline: Instant,
 }
 
-impl Asking<'_> {
+impl MetadataFetcher<'_> {
     fn left(&self) -> Duration {
         self.deadline - Instant::now()
     }
 
     /// Metadata of an authorization server that a person has named.
-    async fn written(&self, issuer: &str, resource: Option<&str>) -> Found<Metadata> {
+    async fn written(&self, issuer: &str, resource: Option<&str>) -> DiscoveryResult<Metadata> {
         let url = parsed(issuer)?;
         let said = self.metadata_at(&self.clients.any, issuer).await?;
         let mut metadata = read(&said, issuer)?;
@@ -90,7 +90,7 @@ impl Asking<'_> {
     }
 
     /// Metadata of an authorization server that a server named at an earlier login.
-    async fn known(&self, issuer: &str, resource: &str) -> Found<Metadata> {
+    async fn known(&self, issuer: &str, resource: &str) -> DiscoveryResult<Metadata> {
         let (metadata, _) = self.named_by(&parsed(resource)?, issuer).await?;
         Ok(Metadata {
             resource: Some(resource.to_owned()),
@@ -99,7 +99,7 @@ impl Asking<'_> {
     }
 
     /// Metadata of the authorization server that a server names.
-    async fn found_by(&self, written: &str) -> Found<Metadata> {
+    async fn found_by(&self, written: &str) -> DiscoveryResult<Metadata> {
         let url = parsed(written)?;
         let challenge = self.challenge_of(&url).await?;
         let said = self.said_by(&url, &challenge).await?;
@@ -123,7 +123,7 @@ impl Asking<'_> {
     }
 
     /// Metadata of the authorization server named by this server, parsed and raw.
-    async fn named_by(&self, url: &Url, issuer: &str) -> Found<(Metadata, Value)> {
+    async fn named_by(&self, url: &Url, issuer: &str) -> DiscoveryResult<(Metadata, Value)> {
         check(issuer, url)?;
         let client = self.clients.for_found(url);
         let document = self.metadata_at(client, issuer).await?;
@@ -135,7 +135,7 @@ impl Asking<'_> {
     }
 
     /// Sends a request to the server without a token.
-    async fn challenge_of(&self, url: &Url) -> Found<Challenge> {
+    async fn challenge_of(&self, url: &Url) -> DiscoveryResult<Challenge> {
         let body = json!({
             "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
                 "protocolVersion": PROTOCOL_VERSION, "capabilities": {},
@@ -153,14 +153,14 @@ impl Asking<'_> {
             Ok(Ok(answered)) => answered,
             Ok(Err(error)) => {
                 let reason = goondan_log::error_chain(&error.without_url());
-                return Err(failed(SERVER, &Broken::NotSent(reason)));
+                return Err(failed(SERVER, &ExchangeFailure::NotSent(reason)));
             }
             Err(_elapsed) => {
                 let reason = format!("no answer within {} ms", self.timeout.as_millis());
-                return Err(failed(SERVER, &Broken::Lost(reason)));
+                return Err(failed(SERVER, &ExchangeFailure::Lost(reason)));
             }
         };
-        let answered = Answered {
+        let answered = HttpAnswer {
             status: answered.status().as_u16(),
             headers: answered.headers().clone(),
             body: Vec::new(),
@@ -170,7 +170,7 @@ impl Asking<'_> {
 
     /// Reads the server's metadata about its tokens, from the place that it names or a standard
     /// place.
-    async fn said_by(&self, url: &Url, challenge: &Challenge) -> Found<Said> {
+    async fn said_by(&self, url: &Url, challenge: &Challenge) -> DiscoveryResult<ResourceMetadata> {
         let places = match &challenge.metadata {
             Some(named) => vec![check(named, url)?.to_string()],
             None => resource::places(url),
@@ -198,7 +198,7 @@ impl Asking<'_> {
     }
 
     /// Reads the metadata of an authorization server, from the first place that has it.
-    async fn metadata_at(&self, client: &reqwest::Client, issuer: &str) -> Found<Value> {
+    async fn metadata_at(&self, client: &reqwest::Client, issuer: &str) -> DiscoveryResult<Value> {
         let mut last = 0;
         for url in metadata::places(issuer) {
             let answered = self.get(client, &url, "the authorization server").await?;
@@ -212,7 +212,10 @@ impl Asking<'_> {
             300..400 => "the server redirects, which is not followed",
             _ => why,
         };
-        Err(Unknown::Refused("no_metadata", format!("{why} ({last})")))
+        Err(DiscoveryFailure::Refused(
+            "no_metadata",
+            format!("{why} ({last})"),
+        ))
     }
 
     async fn get(
@@ -220,44 +223,44 @@ impl Asking<'_> {
         client: &reqwest::Client,
         url: &str,
         service: &'static str,
-    ) -> Found<Answered> {
+    ) -> DiscoveryResult<HttpAnswer> {
         let request = client.get(url).header(ACCEPT, "application/json");
         let answered = exchange_within(request, self.left(), OAUTH_DOCUMENT_BYTES_MAX).await;
         let answered = answered.map_err(|broken| match broken {
-            Broken::TooLong(_) | Broken::Forbidden(_) => {
-                Unknown::Refused("invalid_metadata", format!("{service}: {broken}"))
+            ExchangeFailure::TooLong(_) | ExchangeFailure::Forbidden(_) => {
+                DiscoveryFailure::Refused("invalid_metadata", format!("{service}: {broken}"))
             }
-            Broken::NotSent(_) | Broken::Lost(_) => failed(service, &broken),
+            ExchangeFailure::NotSent(_) | ExchangeFailure::Lost(_) => failed(service, &broken),
         })?;
         must_be_up(service, &answered)?;
         Ok(answered)
     }
 }
 
-fn failing(service: &str) -> Failed<'_> {
-    Failed {
+fn failing(service: &str) -> FailureContext<'_> {
+    FailureContext {
         service,
         is_repeatable: true,
     }
 }
 
-fn failed(service: &str, broken: &Broken) -> Unknown {
-    Unknown::Failed(failing(service).without_answer(broken))
+fn failed(service: &str, broken: &ExchangeFailure) -> DiscoveryFailure {
+    DiscoveryFailure::Failed(failing(service).without_answer(broken))
 }
 
 /// A busy or failing server gives no answer; the request is repeated later.
-fn must_be_up(service: &str, answered: &Answered) -> Found<()> {
+fn must_be_up(service: &str, answered: &HttpAnswer) -> DiscoveryResult<()> {
     if answered.status != 429 && answered.status < 500 {
         return Ok(());
     }
     let after_ms = answered.retry_after_ms();
     let error = failing(service).by_status(answered.status, "it cannot answer now", after_ms);
-    Err(Unknown::Failed(error))
+    Err(DiscoveryFailure::Failed(error))
 }
 
 /// The challenge in a server's response to a request without a token. Only a 401 or 403 contains
 /// one.
-fn challenge_in(answered: &Answered) -> Found<Challenge> {
+fn challenge_in(answered: &HttpAnswer) -> DiscoveryResult<Challenge> {
     must_be_up(SERVER, answered)?;
     match answered.status {
         401 | 403 => Ok(bearer::challenge_of(&answered.headers)),
@@ -269,20 +272,20 @@ fn challenge_in(answered: &Answered) -> Found<Challenge> {
     }
 }
 
-fn parsed(address: &str) -> Found<Url> {
+fn parsed(address: &str) -> DiscoveryResult<Url> {
     Url::parse(address).or_else(|_| refused(format!("`{address}` is not a URL")))
 }
 
-fn read(said: &Value, issuer: &str) -> Found<Metadata> {
+fn read(said: &Value, issuer: &str) -> DiscoveryResult<Metadata> {
     metadata::read(said, issuer).or_else(refused)
 }
 
-fn check(named: &str, resource: &Url) -> Found<Url> {
+fn check(named: &str, resource: &Url) -> DiscoveryResult<Url> {
     resource::check(named, resource).or_else(refused)
 }
 
 /// Checks every address in the metadata to which secrets or people are sent.
-fn check_named(metadata: &Metadata, by: &Url) -> Found<()> {
+fn check_named(metadata: &Metadata, by: &Url) -> DiscoveryResult<()> {
     let endpoints = &metadata.endpoints;
     let named = [
         &endpoints.authorization,
@@ -299,7 +302,7 @@ fn check_named(metadata: &Metadata, by: &Url) -> Found<()> {
 
 /// Requires support for `S256`, because no person has verified it for an automatically registered
 /// application.
-fn must_say_s256(said: &Value) -> Found<()> {
+fn must_say_s256(said: &Value) -> DiscoveryResult<()> {
     let methods = resource::texts(said, "code_challenge_methods_supported");
     if methods.iter().any(|method| method == "S256") {
         return Ok(());
@@ -313,12 +316,12 @@ mod tests {
 
     use super::*;
 
-    fn answered(status: u16) -> Answered {
+    fn answered(status: u16) -> HttpAnswer {
         let mut headers = HeaderMap::new();
         let challenge = "Bearer resource_metadata=\"https://mcp.example/x\"";
         headers.insert(WWW_AUTHENTICATE, challenge.parse().unwrap());
         headers.insert(RETRY_AFTER, "7".parse().unwrap());
-        Answered {
+        HttpAnswer {
             status,
             headers,
             body: Vec::new(),
@@ -333,10 +336,13 @@ mod tests {
         }
         for status in [200, 302, 400, 404, 405] {
             let found = challenge_in(&answered(status));
-            assert!(matches!(found, Err(Unknown::Refused(..))), "{status}");
+            assert!(
+                matches!(found, Err(DiscoveryFailure::Refused(..))),
+                "{status}"
+            );
         }
         for status in [429, 500, 502, 503] {
-            let Err(Unknown::Failed(error)) = challenge_in(&answered(status)) else {
+            let Err(DiscoveryFailure::Failed(error)) = challenge_in(&answered(status)) else {
                 panic!("{status} is believed")
             };
             assert!(error.retryable, "{status}: {error:?}");

@@ -1,11 +1,13 @@
 //! Registers goondan as an application (RFC 7591).
 
-use goondan_protocol::oauth::{Client, ClientAuth, Refused, RegisterRequest, Reply};
+use goondan_protocol::oauth::{
+    ClientAuth, OAuthClient, RegisterRequest, Reply, TokenErrorResponse,
+};
 use goondan_protocol::secret::SecretValue;
 use serde_json::{Value, json};
 
 use super::{reply, resource};
-use crate::service::Answered;
+use crate::service::HttpAnswer;
 
 /// The body of a registration request.
 pub(super) fn body(request: &RegisterRequest) -> Value {
@@ -58,7 +60,7 @@ pub(super) fn auth_of(methods: &[String]) -> ClientAuth {
 
 /// Parses the answer of a registration endpoint; `None` if it is unreadable, or if the server
 /// cannot answer now.
-pub(super) fn read(answered: &Answered, request: &RegisterRequest) -> Option<Reply<Client>> {
+pub(super) fn read(answered: &HttpAnswer, request: &RegisterRequest) -> Option<Reply<OAuthClient>> {
     let fields = reply::fields_of(&answered.body);
     if !reply::is_good(answered) {
         if answered.status == 429 || answered.status >= 500 {
@@ -105,15 +107,15 @@ pub(super) fn read(answered: &Answered, request: &RegisterRequest) -> Option<Rep
         Some(_) => auth,
         None => ClientAuth::None,
     };
-    Some(Reply::Granted(Client {
+    Some(Reply::Granted(OAuthClient {
         id,
         secret: secret.filter(|_| auth != ClientAuth::None),
         auth,
     }))
 }
 
-fn refused(error: &str, why: Option<&str>) -> Refused {
-    Refused {
+fn refused(error: &str, why: Option<&str>) -> TokenErrorResponse {
+    TokenErrorResponse {
         error: error.to_owned(),
         description: why.map(str::to_owned),
     }
@@ -125,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    fn answered(status: u16, body: &Value) -> Answered {
-        Answered {
+    fn answered(status: u16, body: &Value) -> HttpAnswer {
+        HttpAnswer {
             status,
             headers: HeaderMap::new(),
             body: body.to_string().into_bytes(),

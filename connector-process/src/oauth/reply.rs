@@ -1,10 +1,10 @@
 //! Parses answers of token endpoints and similar ones, including nonstandard forms.
 
-use goondan_protocol::oauth::{DeviceCode, Refused, Reply, Token, url_decoded};
+use goondan_protocol::oauth::{DeviceCode, Reply, Token, TokenErrorResponse, url_decoded};
 use goondan_protocol::secret::SecretValue;
 use serde_json::{Map, Value};
 
-use crate::service::Answered;
+use crate::service::HttpAnswer;
 
 /// Errors that some servers send for an ended grant instead of `invalid_grant`.
 const ENDED: [&str; 5] = [
@@ -25,7 +25,7 @@ const DEVICE_LIFE_S: u64 = 900;
 const DEVICE_INTERVAL_S: u64 = 5;
 
 /// Parses the answer of a token endpoint; `None` if it is unreadable.
-pub(super) fn token(answered: &Answered) -> Option<Reply<Token>> {
+pub(super) fn token(answered: &HttpAnswer) -> Option<Reply<Token>> {
     let fields = fields_of(&answered.body)?;
     if let Some(refused) = refusal(&fields) {
         return Some(Reply::Refused(refused));
@@ -47,7 +47,7 @@ pub(super) fn token(answered: &Answered) -> Option<Reply<Token>> {
 }
 
 /// Parses the answer of a revocation endpoint; any success status is enough (RFC 7009).
-pub(super) fn revoked(answered: &Answered) -> Option<Reply<()>> {
+pub(super) fn revoked(answered: &HttpAnswer) -> Option<Reply<()>> {
     let fields = fields_of(&answered.body);
     match fields.as_ref().and_then(refusal) {
         Some(refused) => Some(Reply::Refused(refused)),
@@ -56,7 +56,7 @@ pub(super) fn revoked(answered: &Answered) -> Option<Reply<()>> {
 }
 
 /// Parses the answer of a device authorization endpoint.
-pub(super) fn device(answered: &Answered) -> Option<Reply<DeviceCode>> {
+pub(super) fn device(answered: &HttpAnswer) -> Option<Reply<DeviceCode>> {
     let fields = fields_of(&answered.body)?;
     if let Some(refused) = refusal(&fields) {
         return Some(Reply::Refused(refused));
@@ -76,7 +76,7 @@ pub(super) fn device(answered: &Answered) -> Option<Reply<DeviceCode>> {
     }))
 }
 
-pub(super) fn is_good(answered: &Answered) -> bool {
+pub(super) fn is_good(answered: &HttpAnswer) -> bool {
     (200..300).contains(&answered.status)
 }
 
@@ -98,7 +98,7 @@ pub(super) fn fields_of(body: &[u8]) -> Option<Map<String, Value>> {
 }
 
 /// A server's refusal; some servers send one with a success status.
-pub(super) fn refusal(fields: &Map<String, Value>) -> Option<Refused> {
+pub(super) fn refusal(fields: &Map<String, Value>) -> Option<TokenErrorResponse> {
     let (error, description) = match fields.get("error")? {
         Value::String(error) if !error.is_empty() => {
             (error.clone(), text(fields, "error_description"))
@@ -117,7 +117,7 @@ pub(super) fn refusal(fields: &Map<String, Value>) -> Option<Refused> {
     } else {
         cut(error)
     };
-    Some(Refused {
+    Some(TokenErrorResponse {
         error,
         description: description.map(cut),
     })
@@ -163,8 +163,8 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Answered {
-        Answered {
+    fn answer(status: u16, body: &str) -> HttpAnswer {
+        HttpAnswer {
             status,
             headers: HeaderMap::new(),
             body: body.as_bytes().to_vec(),

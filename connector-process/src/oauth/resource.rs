@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use goondan_connectors::{Reach, reach_of};
+use goondan_connectors::{AddressReachability, reach_of};
 use reqwest::Url;
 use serde_json::Value;
 
-use crate::http::{Forbidden, may_reach};
+use crate::http::{ForbiddenAddress, may_reach};
 use crate::limits::{OAUTH_SAID_CHARS_MAX, OAUTH_SCOPES_MAX};
 
 /// Path prefix of the metadata.
@@ -14,7 +14,7 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// Metadata of a resource server.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ResourceMetadata {
     /// Its own identifier.
     pub(super) resource: String,
     /// The authorization server to use: the first one that the resource server lists.
@@ -46,7 +46,7 @@ pub(super) fn places(resource: &Url) -> Vec<String> {
 /// # Errors
 ///
 /// The reason why it is not trustworthy.
-pub(super) fn read(said: &Value, resource: &Url) -> Result<Said, String> {
+pub(super) fn read(said: &Value, resource: &Url) -> Result<ResourceMetadata, String> {
     let Some(named) = said.get("resource").and_then(Value::as_str) else {
         return Err("its metadata has no `resource`".to_owned());
     };
@@ -60,7 +60,7 @@ pub(super) fn read(said: &Value, resource: &Url) -> Result<Said, String> {
     let Some(issuer) = servers.into_iter().next() else {
         return Err("it names no authorization server".to_owned());
     };
-    Ok(Said {
+    Ok(ResourceMetadata {
         resource: named.to_owned(),
         issuer,
         scopes: texts(said, "scopes_supported"),
@@ -88,7 +88,7 @@ fn is_of(named: &str, resource: &Url) -> bool {
 /// True if an address literally belongs to this machine or its network.
 fn is_private(url: &Url) -> bool {
     match address_of(url) {
-        Some(address) => reach_of(address) == Reach::Private,
+        Some(address) => reach_of(address) == AddressReachability::Private,
         None => url.host_str() == Some("localhost"),
     }
 }
@@ -127,7 +127,7 @@ pub(super) fn check(named: &str, resource: &Url) -> Result<Url, String> {
     match address_of(&url) {
         Some(address) if !may_reach(address, allows_private) => {
             let host = url.host_str().unwrap_or_default();
-            refused(&format!("and {}", Forbidden::at(host, address)))
+            refused(&format!("and {}", ForbiddenAddress::at(host, address)))
         }
         None if is_private(&url) && !allows_private => refused("which belongs to this machine"),
         Some(_) | None => Ok(url),

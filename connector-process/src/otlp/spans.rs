@@ -15,12 +15,12 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::Usage;
 
-use super::wire::{Attribute, Kind, Span};
+use super::wire::{Attribute, OtlpSpanKind, Span};
 use crate::limits::EXPORT_OPEN_SPANS_MAX;
 
 /// State of an open span.
 #[derive(Debug)]
-struct Open {
+struct OpenSpan {
     record: SpanRecord,
     /// Time of the first call of a step.
     answered_at: Option<Timestamp>,
@@ -29,7 +29,7 @@ struct Open {
 /// Open spans.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
-    open: HashMap<SpanId, Open>,
+    open: HashMap<SpanId, OpenSpan>,
     /// In the order of their starts, including some that have ended.
     order: VecDeque<SpanId>,
 }
@@ -56,7 +56,7 @@ impl Spans {
         if self.open.contains_key(&event.span_id) {
             return;
         }
-        let open = Open {
+        let open = OpenSpan {
             record: SpanRecord::begun_by(event),
             answered_at: None,
         };
@@ -72,10 +72,13 @@ impl Spans {
 
     fn end(&mut self, id: &WorkspaceId, exported: &ExportedEvent, outcome: SpanOutcome) -> Span {
         let event = &exported.event;
-        let open = self.open.remove(&event.span_id).unwrap_or_else(|| Open {
-            record: SpanRecord::begun_by(event),
-            answered_at: None,
-        });
+        let open = self
+            .open
+            .remove(&event.span_id)
+            .unwrap_or_else(|| OpenSpan {
+                record: SpanRecord::begun_by(event),
+                answered_at: None,
+            });
         let start_ms = millis(open.record.started_at);
         let ended_at = open.answered_at.unwrap_or(event.timestamp);
         let (name, kind, mut attributes) = described(exported);
@@ -149,7 +152,7 @@ fn of_usage(usage: &Usage) -> Vec<(&'static str, Attribute)> {
 }
 
 /// A span's name, kind and attributes.
-fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attribute)>) {
+fn described(exported: &ExportedEvent) -> (String, OtlpSpanKind, Vec<(&'static str, Attribute)>) {
     let event = &exported.event;
     let agent = event.agent_name.as_str();
     let mut attributes: Vec<(&'static str, Attribute)> = vec![
@@ -167,21 +170,21 @@ fn described(exported: &ExportedEvent) -> (String, Kind, Vec<(&'static str, Attr
             }
             (
                 format!("execute_tool {tool}"),
-                Kind::Internal,
+                OtlpSpanKind::Internal,
                 "execute_tool",
             )
         }
         (None, Some(_)) => {
             let model = exported.model.as_ref().map_or("", |model| &*model.name);
-            (format!("chat {model}"), Kind::Client, "chat")
+            (format!("chat {model}"), OtlpSpanKind::Client, "chat")
         }
         (None, None) => (
             format!("invoke_agent {agent}"),
-            Kind::Internal,
+            OtlpSpanKind::Internal,
             "invoke_agent",
         ),
     };
-    let is_chat = kind == Kind::Client;
+    let is_chat = kind == OtlpSpanKind::Client;
     attributes.push(("gen_ai.operation.name", operation.into()));
     if let Some(model) = exported
         .model
@@ -289,7 +292,7 @@ mod tests {
             panic!("{spans:?}")
         };
         assert_eq!(attribute(tool, "error.type"), Some(&"_OTHER".into()));
-        assert_eq!(chat.kind, Kind::Client);
+        assert_eq!(chat.kind, OtlpSpanKind::Client);
         assert_eq!(
             chat.end_ms - chat.start_ms,
             290,

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 /// Kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OtlpSpanKind {
     /// Internal work.
     Internal,
     /// A request to another service.
     Client,
 }
 
-impl Kind {
+impl OtlpSpanKind {
     fn number(self) -> u8 {
         match self {
             Self::Internal => 1,
@@ -70,7 +70,7 @@ pub(super) struct Span {
     pub(super) span_id: String,
     pub(super) parent_span_id: Option<String>,
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: OtlpSpanKind,
     pub(super) start_ms: u64,
     pub(super) end_ms: u64,
     pub(super) attributes: Vec<(&'static str, Attribute)>,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use goondan_clock::timeout;
 use goondan_confinement::find_program;
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use tokio::process::Command;
 
 use crate::limits::VERSION_TIMEOUT_MS;
@@ -111,7 +111,7 @@ fn is_executable(metadata: &Metadata) -> bool {
 async fn node_version(node: &Path) -> Option<NodeVersion> {
     let asking = Command::new(node)
         .arg("--version")
-        .current_dir(working_directory(Purpose::Own))
+        .current_dir(working_directory(ProcessPurpose::Own))
         .env_clear()
         .stdin(Stdio::null())
         .stderr(Stdio::null())

@@ -25,7 +25,7 @@ pub(super) enum ProgramMessage {
 /// An event as encoded by a program.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Event {
+struct ProgramEvent {
     #[serde(rename = "type")]
     _type: String,
     id: EventId,
@@ -51,7 +51,7 @@ fn usual_name() -> String {
 /// A status as encoded by a program.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Status {
+struct ProgramStatus {
     #[serde(rename = "type")]
     _type: String,
     ready: bool,
@@ -70,7 +70,7 @@ pub(super) fn read(line: &[u8]) -> Result<ProgramMessage, String> {
     match value.get("type").and_then(Value::as_str) {
         Some("event") => Ok(event(value)?),
         Some("status") => {
-            let status: Status = serde_json::from_value(value)
+            let status: ProgramStatus = serde_json::from_value(value)
                 .map_err(|error| format!("wrote an invalid `status` ({error})"))?;
             Ok(ProgramMessage::Status {
                 ready: status.ready,
@@ -89,7 +89,7 @@ fn event(value: Value) -> Result<ProgramMessage, String> {
         // Without an id, no answer is possible.
         None => Err(format!("wrote an `event` without a usable `id` ({reason})")),
     };
-    let event: Event = match serde_json::from_value(value) {
+    let event: ProgramEvent = match serde_json::from_value(value) {
         Ok(event) => event,
         Err(error) => return refused(id, error.to_string()),
     };

@@ -18,17 +18,17 @@ use tokio_util::sync::CancellationToken;
 use super::command;
 use super::launch::Launch;
 use super::messages::{self, ProgramMessage};
-use crate::gateway::{Gateway, Telling, Verdict, span_within};
+use crate::gateway::{EventVerdict, Gateway, StatusReporter, span_within};
 use crate::guarded::{self, Group};
 use crate::limits::{
     NOTE_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LAST_WORDS_TIMEOUT_MS,
     PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, PROGRAM_UNREAD_BYTES_MAX, REPLY_TIMEOUT_MS,
 };
-use crate::lines::{Line, Lines, Source};
+use crate::lines::{LineReader, ProgramLine, ProgramStream};
 
 /// End of a process.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum ProgramEnd {
     /// It was stopped as requested.
     Stopped,
     /// It exited, or was killed because of a violation.
@@ -46,13 +46,13 @@ pub(super) enum End {
 }
 
 /// A running process.
-pub(super) struct Running {
+pub(super) struct ProgramProcess {
     child: Child,
     /// Kills the process group if the process is dropped while it runs.
     group: Group,
     stdin: Option<ChildStdin>,
-    stdout: Lines<ChildStdout>,
-    stderr: Lines<ChildStderr>,
+    stdout: LineReader<ChildStdout>,
+    stderr: LineReader<ChildStderr>,
     /// Input that it has not read yet.
     unread: VecDeque<u8>,
     has_worked: bool,
@@ -60,13 +60,13 @@ pub(super) struct Running {
     not_started: Option<String>,
 }
 
-impl Running {
+impl ProgramProcess {
     /// Starts the program.
     ///
     /// # Errors
     ///
     /// How it ended before it began.
-    pub(super) async fn start(launch: &Launch) -> Result<Self, End> {
+    pub(super) async fn start(launch: &Launch) -> Result<Self, ProgramEnd> {
         let file = launch.project_root.join(&launch.entry);
         let allowed = guarded::allowed(
             &launch.project_root,
@@ -74,8 +74,8 @@ impl Running {
             launch.egress.as_deref(),
         );
         let command = command::of(&file, &allowed.path()).await;
-        let command = command.map_err(|reason| End::NotStarted { reason })?;
-        let failed = |reason: String| End::Failed {
+        let command = command.map_err(|reason| ProgramEnd::NotStarted { reason })?;
+        let failed = |reason: String| ProgramEnd::Failed {
             reason,
             has_worked: false,
         };
@@ -95,8 +95,8 @@ impl Running {
             child,
             group,
             stdin,
-            stdout: Lines::new(stdout, PROGRAM_LINE_BYTES_MAX),
-            stderr: Lines::new(stderr, TEXT_BYTES_MAX),
+            stdout: LineReader::new(stdout, PROGRAM_LINE_BYTES_MAX),
+            stderr: LineReader::new(stderr, TEXT_BYTES_MAX),
             unread: launch.start.0.bytes().collect(),
             has_worked: false,
             not_started: None,
@@ -109,7 +109,7 @@ impl Running {
         launch: &Launch,
         gateway: &Gateway,
         stop: &CancellationToken,
-    ) -> End {
+    ) -> ProgramEnd {
         let entry = launch.entry.display();
         gateway.report(true, format!("running `{entry}`")).await;
         let result = self.exchange_lines(gateway, stop).await;
@@ -118,12 +118,12 @@ impl Running {
         // Killed, or already exited.
         let status = self.child.wait().await;
         if stop.is_cancelled() {
-            return End::Stopped;
+            return ProgramEnd::Stopped;
         }
         let reason = match (result, status) {
             (Ok(()), Ok(status)) if guarded::was_not_started(status) => {
                 match self.not_started.take() {
-                    Some(reason) => return End::NotStarted { reason },
+                    Some(reason) => return ProgramEnd::NotStarted { reason },
                     None => guarded::ended(status),
                 }
             }
@@ -131,7 +131,7 @@ impl Running {
             (Ok(()), Ok(status)) => guarded::ended(status),
             (Ok(()), Err(error)) => format!("ended with an unknown status: {error}"),
         };
-        End::Failed {
+        ProgramEnd::Failed {
             reason,
             has_worked: self.has_worked,
         }
@@ -200,12 +200,12 @@ impl Running {
     /// Handles one line of stdout; for an event, returns the future of its verdict.
     fn handle_line<'g>(
         &mut self,
-        line: &Line,
+        line: &ProgramLine,
         gateway: &'g Gateway,
-        telling: &mut Telling,
-    ) -> Result<Option<impl Future<Output = (EventId, Verdict)> + use<'g>>, String> {
+        telling: &mut StatusReporter,
+    ) -> Result<Option<impl Future<Output = (EventId, EventVerdict)> + use<'g>>, String> {
         if !line.is_whole() {
-            line.log(Source::Stdout);
+            line.log(ProgramStream::Stdout);
             return Err(format!(
                 "wrote a line of more than {PROGRAM_LINE_BYTES_MAX} bytes to stdout"
             ));
@@ -214,7 +214,7 @@ impl Running {
             return Ok(None);
         }
         // An invalid line ends the program and often explains the failure.
-        match messages::read(&line.bytes).inspect_err(|_| line.log(Source::Stdout))? {
+        match messages::read(&line.bytes).inspect_err(|_| line.log(ProgramStream::Stdout))? {
             ProgramMessage::Event(event, id, caller) => {
                 let trace = span_within(caller, uuid::Uuid::now_v7());
                 let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
@@ -249,7 +249,7 @@ impl Running {
                 tokio::select! {
                     line = self.stdout.next(), if has_more => match line {
                         Ok(Some(line)) if line.is_blank() || messages::read(&line.bytes).is_ok() => {}
-                        Ok(Some(line)) => line.log(Source::Stdout),
+                        Ok(Some(line)) => line.log(ProgramStream::Stdout),
                         Ok(None) | Err(_) => has_more = false,
                     },
                     line = self.stderr.next(), if has_more_log => match line {
@@ -265,13 +265,13 @@ impl Running {
         }
     }
 
-    fn hear_stderr(&mut self, line: &Line) {
-        line.log(Source::Stderr);
+    fn hear_stderr(&mut self, line: &ProgramLine) {
+        line.log(ProgramStream::Stderr);
         let not_started = guarded::not_started_line(&line.bytes);
         self.not_started = not_started.or(self.not_started.take());
     }
 
-    fn answer(&mut self, id: &EventId, verdict: &Verdict) -> Result<(), String> {
+    fn answer(&mut self, id: &EventId, verdict: &EventVerdict) -> Result<(), String> {
         match verdict {
             Ok(accepted) => {
                 self.has_worked = true;

@@ -12,13 +12,13 @@ use goondan_protocol::call::{
     CallCancel, CallError, CallErrorCode, CallId, CallOrder, CallOutcome,
 };
 use goondan_protocol::envelope::Address;
-use goondan_protocol::ipc::{Head, ToConnector};
+use goondan_protocol::ipc::{EnvelopeHeader, ToConnector};
 use goondan_protocol::trace::TraceContext;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::wire::Queue;
-use crate::calls::{CallHandler, Outcome, Pieces};
+use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::limits::RELAY_PIECES_WAITING_MAX;
 
 /// News of a call.
@@ -85,11 +85,15 @@ impl RelayedCalls {
     }
 
     /// Sends a call and returns its receiver.
-    fn begin(&self, order: CallOrder, trace: Option<TraceContext>) -> Result<Begun, CallError> {
+    fn begin(
+        &self,
+        order: CallOrder,
+        trace: Option<TraceContext>,
+    ) -> Result<InFlightCall, CallError> {
         let call_id = order.call_id;
-        let head = Head {
+        let head = EnvelopeHeader {
             trace,
-            ..Head::new(Address::Orchestrator, self.me.clone())
+            ..EnvelopeHeader::new(Address::Orchestrator, self.me.clone())
         };
         let order = ToConnector::Call(Box::new(order)).to_frame(&head);
         let order = order.map_err(|error| {
@@ -113,7 +117,7 @@ impl RelayedCalls {
         state.waiting.insert(call_id, sender);
         let state = Arc::clone(&self.state);
         let me = self.me.clone();
-        Ok(Begun {
+        Ok(InFlightCall {
             news,
             call_id,
             me,
@@ -123,21 +127,21 @@ impl RelayedCalls {
 }
 
 /// An in-flight call. Dropping it cancels the call.
-struct Begun {
+struct InFlightCall {
     news: mpsc::Receiver<CallNews>,
     call_id: CallId,
     me: Address,
     state: Arc<Mutex<State>>,
 }
 
-impl Drop for Begun {
+impl Drop for InFlightCall {
     fn drop(&mut self) {
         let call_id = self.call_id;
         let mut state = locked(&self.state);
         if state.waiting.remove(&call_id).is_none() {
             return;
         }
-        let head = Head::new(Address::Orchestrator, self.me.clone());
+        let head = EnvelopeHeader::new(Address::Orchestrator, self.me.clone());
         let cancel = ToConnector::CallCancel(CallCancel { call_id }).to_frame(&head);
         if let (Some(link), Ok(cancel)) = (&state.link, cancel) {
             // If the queue is full, the link ends anyway.
@@ -147,7 +151,7 @@ impl Drop for Begun {
 }
 
 impl CallHandler for RelayedCalls {
-    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, Outcome> {
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let begun = self.begin(call, pieces.trace());
         async move {
             let mut begun = begun?;

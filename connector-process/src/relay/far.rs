@@ -31,9 +31,9 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 
 use self::child::Child;
-use self::dial::{Link, dial};
-use self::exchange::{Exchange, Frames};
-pub(crate) use self::settings::Settings;
+use self::dial::{RelayLink, dial};
+use self::exchange::{Frames, OpenExchanges};
+pub(crate) use self::settings::RelaySettings;
 use super::wire::WireError;
 use crate::back_off::back_off;
 use crate::guarded::ended;
@@ -45,7 +45,7 @@ use crate::limits::{
 struct Connector {
     /// The assignment that the relay expects.
     expected: ConnectorAssignment,
-    exchange: Exchange,
+    exchange: OpenExchanges,
     process: Option<Child>,
     /// Time of the next start, if it is not running.
     start_at: Instant,
@@ -55,9 +55,9 @@ struct Connector {
 }
 
 /// State of the far side.
-struct Far<'s> {
-    settings: &'s Settings,
-    link: Option<Link>,
+struct RelayedSide<'s> {
+    settings: &'s RelaySettings,
+    link: Option<RelayLink>,
     connector: Option<Connector>,
     /// Number of consecutive failed links.
     failures: u32,
@@ -68,15 +68,15 @@ struct Far<'s> {
 /// # Errors
 ///
 /// If it cannot start.
-pub(crate) async fn run(settings: &Settings) -> std::io::Result<()> {
+pub(crate) async fn run(settings: &RelaySettings) -> std::io::Result<()> {
     let mut stopping = stop_signal()?;
-    let mut far = Far {
+    let mut far = RelayedSide {
         settings,
         link: None,
         connector: None,
         failures: 0,
     };
-    let mut dialing: Option<BoxFuture<'_, Result<Link, String>>> = None;
+    let mut dialing: Option<BoxFuture<'_, Result<RelayLink, String>>> = None;
     let mut tick = pin!(sleep(Duration::from_millis(RELAY_PING_MS)));
     loop {
         if far.link.is_none() && dialing.is_none() {
@@ -120,7 +120,7 @@ async fn wait_for<T>(future: Option<&mut BoxFuture<'_, T>>) -> T {
     }
 }
 
-async fn of_link(link: Option<&mut Link>) -> Result<Bytes, WireError> {
+async fn of_link(link: Option<&mut RelayLink>) -> Result<Bytes, WireError> {
     match link {
         Some(link) => link.next().await,
         None => pending().await,
@@ -128,7 +128,7 @@ async fn of_link(link: Option<&mut Link>) -> Result<Bytes, WireError> {
 }
 
 /// An event of a connector.
-enum Said {
+enum ConnectorOutput {
     /// It sent this frame.
     Frame(Bytes),
     /// It is gone, or must be ended.
@@ -137,21 +137,24 @@ enum Said {
     Due,
 }
 
-async fn of_connector(connector: Option<&mut Connector>) -> Said {
+async fn of_connector(connector: Option<&mut Connector>) -> ConnectorOutput {
     let Some(connector) = connector else {
         return pending().await;
     };
     match &mut connector.process {
-        Some(process) => process.next().await.map_or_else(Said::Gone, Said::Frame),
+        Some(process) => process
+            .next()
+            .await
+            .map_or_else(ConnectorOutput::Gone, ConnectorOutput::Frame),
         None => {
             goondan_clock::sleep_until(connector.start_at).await;
-            Said::Due
+            ConnectorOutput::Due
         }
     }
 }
 
-impl Far<'_> {
-    async fn on_dialed(&mut self, dialed: Result<Link, String>) {
+impl RelayedSide<'_> {
+    async fn on_dialed(&mut self, dialed: Result<RelayLink, String>) {
         let dialed = dialed.and_then(|link| {
             // A connector that the daemon does not expect is not started.
             self.settings.assignment(&link.expected).map(|_fits| link)
@@ -179,7 +182,7 @@ impl Far<'_> {
     }
 
     /// Switches to a new link.
-    async fn take(&mut self, link: Link) {
+    async fn take(&mut self, link: RelayLink) {
         let is_another = |connector: &Connector| connector.expected != link.expected;
         if self.connector.as_ref().is_some_and(is_another) {
             tracing::warn!("the relay belongs to another connection now; restarting the connector");
@@ -191,7 +194,7 @@ impl Far<'_> {
             };
             Connector {
                 expected: link.expected.clone(),
-                exchange: Exchange::new(me),
+                exchange: OpenExchanges::new(me),
                 process: None,
                 start_at: Instant::now(),
                 started_at: Instant::now(),
@@ -232,14 +235,14 @@ impl Far<'_> {
         }
     }
 
-    async fn on_connector(&mut self, said: Said) {
+    async fn on_connector(&mut self, said: ConnectorOutput) {
         let Some(connector) = &mut self.connector else {
             return;
         };
         let frame = match said {
-            Said::Frame(frame) => frame,
-            Said::Gone(error) => return self.lose_connector(&error).await,
-            Said::Due => return self.start_connector().await,
+            ConnectorOutput::Frame(frame) => frame,
+            ConnectorOutput::Gone(error) => return self.lose_connector(&error).await,
+            ConnectorOutput::Due => return self.start_connector().await,
         };
         let now = (Instant::now(), uuid::Uuid::now_v7());
         match connector.exchange.of_connector(&frame, now) {
@@ -370,7 +373,7 @@ impl Far<'_> {
                 tokio::select! {
                     frame = of_link(link) => self.on_link(frame),
                     said = of_connector(connector) => {
-                        let (Said::Frame(frame), Some(connector)) = (said, &mut self.connector) else {
+                        let (ConnectorOutput::Frame(frame), Some(connector)) = (said, &mut self.connector) else {
                             return;
                         };
                         let now = (Instant::now(), uuid::Uuid::now_v7());

@@ -8,7 +8,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{
-    Assignment, ChildRole, Head, Hello, Shutdown, ToConnector, ToOrchestrator, Welcome,
+    Assignment, ChildRole, EnvelopeHeader, Hello, Shutdown, ToConnector, ToOrchestrator, Welcome,
 };
 use goondan_protocol::version::{Version, VersionMismatch};
 
@@ -75,7 +75,7 @@ pub(super) async fn decline(wire: &mut Wire, reason: String) -> Result<(), WireE
 }
 
 async fn tell(wire: &mut Wire, message: &ToConnector) -> Result<(), WireError> {
-    let head = Head::new(Address::Orchestrator, Address::Child);
+    let head = EnvelopeHeader::new(Address::Orchestrator, Address::Child);
     write_frame(&mut wire.outgoing, message.to_frame(&head)?).await
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn shake_hands(wire: &mut Wire) -> Result<ConnectorAssignment, 
         role: ChildRole::Connector,
         pid: std::process::id(),
     });
-    let head = Head::new(Address::Child, Address::Orchestrator);
+    let head = EnvelopeHeader::new(Address::Child, Address::Orchestrator);
     let hello = hello.to_frame(&head).map_err(WireError::NotAMessage)?;
     write_frame(&mut wire.outgoing, hello).await?;
     let frame = next_frame(&mut wire.incoming).await?;

@@ -14,8 +14,8 @@ use goondan_clock::sleep;
 use goondan_protocol::approval::ApprovalVerdict;
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::ipc::{
-    EventRefused, Head, Ping, RefusalCode, State, StateKept, StateRefused, Status, ToConnector,
-    ToOrchestrator,
+    EnvelopeHeader, EventRefused, Ping, RefusalCode, State, StateKept, StateRefused, Status,
+    ToConnector, ToOrchestrator,
 };
 use goondan_protocol::question::QuestionRefused;
 use goondan_protocol::reply::Reply;
@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{CallNews, RelayedCalls};
 use super::wire::{Queue, Wire, WireError, next_frame, write_all};
-use crate::gateway::{Gateway, Telling, span_within};
+use crate::gateway::{Gateway, StatusReporter, span_within};
 use crate::limits::{
     NOTE_BYTES_MAX, RELAY_PING_MS, RELAY_UNANSWERED_BYTES_MAX, RELAY_UNANSWERED_MAX,
     REPLY_TIMEOUT_MS,
 };
 
 /// Relay state that every link uses.
-pub(super) struct Near<'n> {
+pub(super) struct RelayContext<'n> {
     pub(super) me: &'n Address,
     pub(super) gateway: &'n Gateway,
     pub(super) calls: &'n RelayedCalls,
@@ -40,10 +40,10 @@ pub(super) struct Near<'n> {
 }
 
 /// A request of the other side with a pending answer.
-type Answering = BoxFuture<'static, Answered>;
+type PendingPeerReply = BoxFuture<'static, PeerReply>;
 
 /// An answered request of the other side.
-struct Answered {
+struct PeerReply {
     request: u64,
     /// Size of its frame.
     bytes: usize,
@@ -51,19 +51,19 @@ struct Answered {
 }
 
 /// State of one link.
-struct Link<'n> {
-    near: &'n Near<'n>,
+struct ClientLink<'n> {
+    near: &'n RelayContext<'n>,
     queue: Queue,
-    answering: FuturesUnordered<Answering>,
+    answering: FuturesUnordered<PendingPeerReply>,
     /// Total size of the frames of pending requests.
     answering_bytes: usize,
     /// Status reports of the other side.
-    telling: Telling,
+    telling: StatusReporter,
     /// Reply requests that can be withdrawn.
     replies: HashMap<u64, CancellationToken>,
 }
 
-impl Near<'_> {
+impl RelayContext<'_> {
     /// Serves a welcomed link until it ends or `cut` is canceled. No request is lost with it,
     /// because the other side sends open requests again.
     ///
@@ -77,7 +77,7 @@ impl Near<'_> {
             outgoing,
             heard,
         } = wire;
-        let mut link = Link {
+        let mut link = ClientLink {
             near: self,
             queue: queue.clone(),
             answering: FuturesUnordered::new(),
@@ -126,14 +126,15 @@ impl Near<'_> {
     }
 }
 
-impl Link<'_> {
+impl ClientLink<'_> {
     fn say(&self, message: &ToConnector, in_reply_to: Option<u64>) -> Result<(), WireError> {
-        let head = Head::new(Address::Orchestrator, self.near.me.clone()).answering(in_reply_to);
+        let head =
+            EnvelopeHeader::new(Address::Orchestrator, self.near.me.clone()).answering(in_reply_to);
         self.queue.put(message.to_frame(&head)?)
     }
 
     /// Sends the answer to a request.
-    fn answer(&mut self, answered: &Answered) -> Result<(), WireError> {
+    fn answer(&mut self, answered: &PeerReply) -> Result<(), WireError> {
         self.answering_bytes -= answered.bytes;
         self.replies.remove(&answered.request);
         self.say(&answered.answer, Some(answered.request))
@@ -239,7 +240,7 @@ impl Link<'_> {
         self.answering_bytes += bytes;
         self.answering.push(Box::pin(async move {
             let answer = answer.await;
-            Answered {
+            PeerReply {
                 request,
                 bytes,
                 answer,

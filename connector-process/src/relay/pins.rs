@@ -46,7 +46,7 @@ impl std::fmt::Display for Fingerprint {
 
 /// A client that may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Client {
+pub(super) struct PinnedClient {
     /// Its display name.
     pub(super) name: String,
     /// Its certificate.
@@ -55,9 +55,9 @@ pub(super) struct Client {
 
 /// The client that presented these certificates, if it is listed.
 pub(super) fn client_of<'c>(
-    clients: &'c [Client],
+    clients: &'c [PinnedClient],
     shown: Option<&[CertificateDer<'_>]>,
-) -> Option<&'c Client> {
+) -> Option<&'c PinnedClient> {
     let fingerprint = Fingerprint::of(shown?.first()?);
     clients
         .iter()
@@ -71,7 +71,7 @@ pub(super) fn client_of<'c>(
 /// A description of why the certificate and its key cannot be used, without their contents.
 pub(super) fn server_config(
     (certificate, key): (&str, &str),
-    clients: Vec<Client>,
+    clients: Vec<PinnedClient>,
 ) -> Result<ServerConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let verifier = PinnedClients {
@@ -137,7 +137,7 @@ fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, String> {
 /// Verifier that accepts the listed clients.
 #[derive(Debug)]
 struct PinnedClients {
-    clients: Vec<Client>,
+    clients: Vec<PinnedClient>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -231,13 +231,13 @@ impl ServerCertVerifier for PinnedServer {
 /// needs it for comparison.
 #[derive(Debug, thiserror::Error)]
 #[error("the presented certificate, with the fingerprint {shown}, is not listed")]
-struct NotListed {
+struct UnknownCertificate {
     shown: Fingerprint,
 }
 
 fn not_listed(certificate: &CertificateDer<'_>) -> Error {
     let shown = Fingerprint::of(certificate);
-    Error::Other(rustls::OtherError(Arc::new(NotListed { shown })))
+    Error::Other(rustls::OtherError(Arc::new(UnknownCertificate { shown })))
 }
 
 /// Unreachable, because only TLS 1.3 is negotiated.
@@ -267,7 +267,7 @@ mod tests {
     fn clients_are_known_by_what_they_show_first() {
         let certificate = CertificateDer::from(vec![1, 2, 3]);
         let other = CertificateDer::from(vec![4]);
-        let clients = [Client {
+        let clients = [PinnedClient {
             name: "dmz".to_owned(),
             fingerprint: Fingerprint::of(&certificate),
         }];
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pem_is_refused_and_not_repeated() {
-        let client = || Client {
+        let client = || PinnedClient {
             name: "dmz".to_owned(),
             fingerprint: Fingerprint([0; 32]),
         };

@@ -82,12 +82,12 @@ impl LastHeard {
 
 /// Reader that records the arrival of every byte, because a large frame on a slow line is not
 /// silence.
-pub(super) struct Listened<R> {
+pub(super) struct ActivityReader<R> {
     reader: R,
     heard: LastHeard,
 }
 
-impl<R> Listened<R> {
+impl<R> ActivityReader<R> {
     /// Creates a frame reader that records its last arrival.
     pub(super) fn frames(reader: R) -> (FramedRead<Self, FrameCodec>, LastHeard)
     where
@@ -102,7 +102,7 @@ impl<R> Listened<R> {
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Listened<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for ActivityReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -118,14 +118,14 @@ impl<R: AsyncRead + Unpin> AsyncRead for Listened<R> {
 }
 
 /// Frames from the other side.
-pub(super) type Incoming = FramedRead<Listened<ReadHalf<TlsStream<TcpStream>>>, FrameCodec>;
+pub(super) type PeerFrames = FramedRead<ActivityReader<ReadHalf<TlsStream<TcpStream>>>, FrameCodec>;
 /// Frames to the other side.
-pub(super) type Outgoing = FramedWrite<WriteHalf<TlsStream<TcpStream>>, FrameCodec>;
+pub(super) type PeerSink = FramedWrite<WriteHalf<TlsStream<TcpStream>>, FrameCodec>;
 
 /// A link before its greeting. Only small frames can be read.
 pub(super) struct Wire {
-    pub(super) incoming: Incoming,
-    pub(super) outgoing: Outgoing,
+    pub(super) incoming: PeerFrames,
+    pub(super) outgoing: PeerSink,
     pub(super) heard: LastHeard,
 }
 
@@ -133,7 +133,7 @@ impl Wire {
     /// Creates a link over a connection with a completed handshake.
     pub(super) fn over(stream: TlsStream<TcpStream>) -> Self {
         let (reader, writer) = split(stream);
-        let (incoming, heard) = Listened::frames(reader);
+        let (incoming, heard) = ActivityReader::frames(reader);
         let greeting = FrameCodec::with_max_frame_bytes(RELAY_HELLO_BYTES_MAX);
         Self {
             incoming: incoming.map_decoder(|_any| greeting),

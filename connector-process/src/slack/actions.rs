@@ -1,14 +1,16 @@
 //! Actions of agents through a Slack app, using Slack's Web API.
 
 use goondan_protocol::call::{CallError, CallErrorCode, TokenVerdict};
-use goondan_protocol::service::{SLACK, SLACK_MESSAGES_MAX, Service, Slack as Action, SlackFormat};
+use goondan_protocol::service::{
+    SLACK, SLACK_MESSAGES_MAX, ServiceSpec, Slack as Action, SlackFormat,
+};
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 
 use super::message_format::LastMessages;
 use crate::download;
 use crate::payload::text;
-use crate::service::{Answered, Failed, check_place};
+use crate::service::{FailureContext, HttpAnswer, check_place};
 use crate::service_api::ServiceApi;
 
 /// Messages of a thread per request.
@@ -28,7 +30,7 @@ pub(super) struct Api {
 
 impl ServiceApi for Api {
     type Action = Action;
-    const SERVICE: &'static Service = &SLACK;
+    const SERVICE: &'static ServiceSpec = &SLACK;
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
         if let Action::Download { url, max_bytes } = &action {
@@ -107,7 +109,7 @@ impl Api {
         params: &Value,
         is_repeatable: bool,
     ) -> Result<Value, CallError> {
-        let failed = Failed {
+        let failed = FailureContext {
             service: "Slack",
             is_repeatable,
         };
@@ -153,7 +155,7 @@ impl Api {
         params: &Value,
         cursor: Option<&str>,
     ) -> Result<Value, CallError> {
-        let failed = Failed {
+        let failed = FailureContext {
             service: "Slack",
             is_repeatable: true,
         };
@@ -299,7 +301,7 @@ fn token_at(text: &str) -> Option<&str> {
 const MEND: &str = "fix the app's scopes or the secret `botToken` of the Connection";
 
 /// Interprets Slack's answer: success is a 200 with `ok`.
-fn understood(answered: &Answered, failed: Failed<'_>) -> Result<Value, CallError> {
+fn understood(answered: &HttpAnswer, failed: FailureContext<'_>) -> Result<Value, CallError> {
     let body = answered.json();
     let retry_after_ms = answered.retry_after_ms();
     let said = text(&body, "/error").unwrap_or_default();
@@ -449,12 +451,12 @@ mod tests {
         let answered = |status: u16, body: Value| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, "3".parse().unwrap());
-            let answered = Answered {
+            let answered = HttpAnswer {
                 status,
                 headers,
                 body: body.to_string().into_bytes(),
             };
-            let failed = Failed {
+            let failed = FailureContext {
                 service: "Slack",
                 is_repeatable: false,
             };

@@ -8,8 +8,8 @@ use goondan_protocol::ids::ApprovalId;
 use serde_json::{Value, json};
 
 use super::actions::Api;
-use crate::approvals::{Board, Buttons, Message, Trouble, with};
-use crate::listener::Pressed;
+use crate::approvals::{Board, Buttons, Message, MessageRejection, with};
+use crate::listener::ButtonPress;
 use crate::payload::text;
 
 /// Action id and style of a button, by its decision.
@@ -24,7 +24,7 @@ const fn action_of(decision: ApprovalDecision) -> (&'static str, &'static str) {
 const BLOCK_CHARS_MAX: usize = 2_900;
 
 /// The press of one of our buttons, if the payload is one.
-pub(super) fn to_pressed(payload: &Value) -> Option<Pressed> {
+pub(super) fn to_pressed(payload: &Value) -> Option<ButtonPress> {
     if text(payload, "/type") != Some("block_actions") {
         return None;
     }
@@ -36,7 +36,7 @@ pub(super) fn to_pressed(payload: &Value) -> Option<Pressed> {
     let channel =
         text(payload, "/channel/id").or_else(|| text(payload, "/container/channel_id"))?;
     let ts = text(payload, "/message/ts").or_else(|| text(payload, "/container/message_ts"))?;
-    Some(Pressed {
+    Some(ButtonPress {
         press: ApprovalPress {
             approval_id: ApprovalId::new(text(payload, "/actions/0/value")?).ok()?,
             decision,
@@ -53,8 +53,8 @@ pub(super) struct Channel {
     pub(super) channel: String,
 }
 
-fn trouble(error: CallError) -> Trouble {
-    Trouble {
+fn trouble(error: CallError) -> MessageRejection {
+    MessageRejection {
         is_final: matches!(
             error.code,
             CallErrorCode::NotFound
@@ -120,7 +120,7 @@ fn row(buttons: &Buttons) -> Value {
 }
 
 impl Board for Channel {
-    async fn post(&self, message: &Message) -> Result<String, Trouble> {
+    async fn post(&self, message: &Message) -> Result<String, MessageRejection> {
         let params = with(written(message), [("channel", json!(self.channel))]);
         let posted = self.api.ask("chat.postMessage", &params, false).await;
         let posted = posted.map_err(trouble)?;
@@ -129,7 +129,7 @@ impl Board for Channel {
         Ok(format!("{channel}:{ts}"))
     }
 
-    async fn edit(&self, place: &str, message: &Message) -> Result<(), Trouble> {
+    async fn edit(&self, place: &str, message: &Message) -> Result<(), MessageRejection> {
         let (channel, ts) = place.split_once(':').unwrap_or_default();
         let fields = [("channel", json!(channel)), ("ts", json!(ts))];
         let params = with(written(message), fields);
@@ -137,7 +137,7 @@ impl Board for Channel {
         edited.map(drop).map_err(trouble)
     }
 
-    async fn tell(&self, to: &str, said: &str) -> Result<(), Trouble> {
+    async fn tell(&self, to: &str, said: &str) -> Result<(), MessageRejection> {
         let (channel, user) = to.split_once(':').unwrap_or_default();
         let params = json!({"channel": channel, "user": user, "text": escaped(said)});
         let told = self.api.ask("chat.postEphemeral", &params, false).await;

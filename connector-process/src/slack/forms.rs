@@ -7,7 +7,7 @@ use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
 use super::buttons;
-use crate::listener::{Answer, Malformed, Meaning};
+use crate::listener::{DirectResponse, InboundRequest, MalformedRequest};
 use crate::payload::{event_id, form, instance_key, is_allowed, properties, required, text};
 
 /// Parses a form. If `channels` is given, only these channels are listened to; `asks` is true if
@@ -16,38 +16,38 @@ pub(super) fn meaning(
     body: &[u8],
     channels: Option<&[String]>,
     asks: bool,
-) -> Result<Meaning, Malformed> {
+) -> Result<InboundRequest, MalformedRequest> {
     let form = form(body)?;
     if form.get("ssl_check").is_some() {
         return Ok(nothing());
     }
     let event = match form.get("payload").and_then(Value::as_str) {
         Some(payload) => {
-            let payload = serde_json::from_str(payload).map_err(Malformed::NotJson)?;
+            let payload = serde_json::from_str(payload).map_err(MalformedRequest::NotJson)?;
             if let Some(pressed) = buttons::to_pressed(&payload).filter(|_| asks) {
-                return Ok(Meaning::Pressed(Box::new(pressed)));
+                return Ok(InboundRequest::Pressed(Box::new(pressed)));
             }
             action(&payload)?
         }
         None if form.get("command").is_some() => Some(command(&form)?),
-        None => return Err(Malformed::NoField { field: "payload" }),
+        None => return Err(MalformedRequest::NoField { field: "payload" }),
     };
     let event = event.filter(|event| {
         let channel = event.properties.get("channel").and_then(Value::as_str);
         channels.is_none() || channel.is_some_and(|channel| is_allowed(channels, channel))
     });
     Ok(match event {
-        Some(event) => Meaning::Asked(Box::new(event), Answer::ok(Value::Null)),
+        Some(event) => InboundRequest::Asked(Box::new(event), DirectResponse::ok(Value::Null)),
         None => nothing(),
     })
 }
 
-fn nothing() -> Meaning {
-    Meaning::Answer(Answer::ok(Value::Null))
+fn nothing() -> InboundRequest {
+    InboundRequest::Answer(DirectResponse::ok(Value::Null))
 }
 
 /// A slash command: the text after it is the input.
-fn command(form: &Value) -> Result<ConnectorEvent, Malformed> {
+fn command(form: &Value) -> Result<ConnectorEvent, MalformedRequest> {
     let team = required(form, "/team_id")?;
     let channel = required(form, "/channel_id")?;
     let command = required(form, "/command")?;
@@ -70,7 +70,7 @@ fn command(form: &Value) -> Result<ConnectorEvent, Malformed> {
 }
 
 /// An interaction.
-struct Acted<'p> {
+struct SlackInteraction<'p> {
     name: &'static str,
     action: &'p str,
     input: String,
@@ -78,15 +78,18 @@ struct Acted<'p> {
     mark: Option<&'p str>,
 }
 
-fn acted<'p>(payload: &'p Value, kind: &str) -> Result<Option<Acted<'p>>, Malformed> {
+fn acted<'p>(
+    payload: &'p Value,
+    kind: &str,
+) -> Result<Option<SlackInteraction<'p>>, MalformedRequest> {
     Ok(Some(match kind {
         "block_actions" => {
             let first = payload.pointer("/actions/0");
-            let first = first.ok_or(Malformed::NoField {
+            let first = first.ok_or(MalformedRequest::NoField {
                 field: "/actions/0",
             })?;
             let action = required(first, "/action_id")?;
-            Acted {
+            SlackInteraction {
                 name: "block_action",
                 action,
                 input: chosen(first).unwrap_or_else(|| action.to_owned()),
@@ -95,7 +98,7 @@ fn acted<'p>(payload: &'p Value, kind: &str) -> Result<Option<Acted<'p>>, Malfor
         }
         "shortcut" | "message_action" => {
             let action = required(payload, "/callback_id")?;
-            Acted {
+            SlackInteraction {
                 name: "shortcut",
                 action,
                 input: text(payload, "/message/text").unwrap_or(action).to_owned(),
@@ -105,7 +108,7 @@ fn acted<'p>(payload: &'p Value, kind: &str) -> Result<Option<Acted<'p>>, Malfor
         "view_submission" => {
             let action = required(payload, "/view/callback_id")?;
             let values = payload.pointer("/view/state/values");
-            Acted {
+            SlackInteraction {
                 name: "view_submission",
                 action,
                 input: values.map_or_else(|| action.to_owned(), Value::to_string),
@@ -117,12 +120,12 @@ fn acted<'p>(payload: &'p Value, kind: &str) -> Result<Option<Acted<'p>>, Malfor
 }
 
 /// An interaction with the app's messages and dialogs; `None` if it is irrelevant.
-fn action(payload: &Value) -> Result<Option<ConnectorEvent>, Malformed> {
+fn action(payload: &Value) -> Result<Option<ConnectorEvent>, MalformedRequest> {
     let kind = required(payload, "/type")?;
     let team = text(payload, "/team/id").or_else(|| text(payload, "/user/team_id"));
-    let team = team.ok_or(Malformed::NoField { field: "/team/id" })?;
+    let team = team.ok_or(MalformedRequest::NoField { field: "/team/id" })?;
     let user = required(payload, "/user/id")?;
-    let Some(Acted {
+    let Some(SlackInteraction {
         name,
         action,
         input,
@@ -131,7 +134,7 @@ fn action(payload: &Value) -> Result<Option<ConnectorEvent>, Malformed> {
     else {
         return Ok(None);
     };
-    let mark = mark.ok_or(Malformed::NoField {
+    let mark = mark.ok_or(MalformedRequest::NoField {
         field: "/trigger_id",
     })?;
     let channel = text(payload, "/channel/id").or_else(|| text(payload, "/container/channel_id"));
@@ -220,16 +223,16 @@ fn auth(team: &str, user: &str) -> JsonObject {
 mod tests {
     use super::*;
 
-    fn read(body: &str) -> Meaning {
+    fn read(body: &str) -> InboundRequest {
         meaning(body.as_bytes(), None, false).unwrap()
     }
 
-    fn event(meaning: Meaning) -> ConnectorEvent {
+    fn event(meaning: InboundRequest) -> ConnectorEvent {
         match meaning {
-            Meaning::Asked(event, answer) => {
+            InboundRequest::Asked(event, answer) => {
                 assert_eq!(
                     answer,
-                    Answer::ok(Value::Null),
+                    DirectResponse::ok(Value::Null),
                     "Slack shows what it is answered"
                 );
                 *event
@@ -305,7 +308,7 @@ mod tests {
         let body = payload(&button);
         let channels = ["C2".to_owned()];
         let asked = meaning(body.as_bytes(), Some(&channels), true).unwrap();
-        assert!(matches!(asked, Meaning::Pressed(_)), "{asked:?}");
+        assert!(matches!(asked, InboundRequest::Pressed(_)), "{asked:?}");
         // Without approvals, it is an ordinary button.
         assert_eq!(event(read(&body)).input, "a-1");
     }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{Service, TELEGRAM, Telegram as Action};
+use goondan_protocol::service::{ServiceSpec, TELEGRAM, Telegram as Action};
 use serde_json::{Map, Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
 use crate::download;
 use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::service::{Failed, check_place};
+use crate::service::{FailureContext, check_place};
 use crate::service_api::ServiceApi;
 
 /// Performs the actions of agents.
@@ -23,7 +23,7 @@ pub(super) struct Actions {
 
 impl ServiceApi for Actions {
     type Action = Action;
-    const SERVICE: &'static Service = &TELEGRAM;
+    const SERVICE: &'static ServiceSpec = &TELEGRAM;
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
         if let Some(chat) = chat_of(&action) {
@@ -181,7 +181,7 @@ fn to_result(action: &Action, result: &Value) -> Value {
 }
 
 fn to_error(failure: &ApiError, is_repeatable: bool) -> CallError {
-    let failed = Failed {
+    let failed = FailureContext {
         service: "Telegram",
         is_repeatable,
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::answer::{ApiError, read};
-use crate::service::{Broken, exchange};
+use crate::service::{ExchangeFailure, exchange};
 
 /// The Bot API for one bot. Cheap to clone.
 #[derive(Clone)]
@@ -52,11 +52,11 @@ impl Api {
             .body(params.to_string());
         match exchange(request, request_timeout).await {
             Ok(answered) => read(answered.status, &answered.body),
-            Err(broken @ (Broken::TooLong(_) | Broken::Forbidden(_))) => {
+            Err(broken @ (ExchangeFailure::TooLong(_) | ExchangeFailure::Forbidden(_))) => {
                 Err(ApiError::Strange(broken.to_string()))
             }
-            Err(Broken::NotSent(reason)) => Err(ApiError::Unreachable(reason)),
-            Err(Broken::Lost(reason)) => Err(ApiError::Lost(reason)),
+            Err(ExchangeFailure::NotSent(reason)) => Err(ApiError::Unreachable(reason)),
+            Err(ExchangeFailure::Lost(reason)) => Err(ApiError::Lost(reason)),
         }
     }
 }

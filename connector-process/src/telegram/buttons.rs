@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
-use crate::approvals::{Board, Buttons, Message, Trouble, with};
+use crate::approvals::{Board, Buttons, Message, MessageRejection, with};
 use crate::limits::SERVICE_TIMEOUT_MS;
-use crate::listener::Pressed;
+use crate::listener::ButtonPress;
 use crate::payload::text;
 
 /// Type of the updates for button presses.
@@ -28,7 +28,7 @@ const fn prefix_of(decision: ApprovalDecision) -> &'static str {
 const ANSWER_CHARS_MAX: usize = 200;
 
 /// The press of one of our buttons, if the update is one.
-pub(super) fn to_pressed(update: &Value) -> Option<Pressed> {
+pub(super) fn to_pressed(update: &Value) -> Option<ButtonPress> {
     let query = update.get(UPDATE)?;
     let data = text(query, "/data")?;
     let decisions = [ApprovalDecision::Approved, ApprovalDecision::Denied];
@@ -39,7 +39,7 @@ pub(super) fn to_pressed(update: &Value) -> Option<Pressed> {
     let number = |pointer: &str| query.pointer(pointer).and_then(Value::as_i64);
     let chat = number("/message/chat/id").unwrap_or_default();
     let message = number("/message/message_id").unwrap_or_default();
-    Some(Pressed {
+    Some(ButtonPress {
         press: ApprovalPress {
             approval_id,
             decision,
@@ -57,7 +57,7 @@ pub(super) struct Chat {
 }
 
 impl Chat {
-    async fn call(&self, method: &str, params: Value) -> Result<Value, Trouble> {
+    async fn call(&self, method: &str, params: Value) -> Result<Value, MessageRejection> {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let result = self.api.call(method, &params, request_timeout).await;
         result.or_else(|error| match error {
@@ -72,8 +72,8 @@ impl Chat {
     }
 }
 
-fn trouble(error: &ApiError) -> Trouble {
-    Trouble {
+fn trouble(error: &ApiError) -> MessageRejection {
+    MessageRejection {
         reason: error.to_string(),
         is_final: matches!(error, ApiError::Refused { status, .. } if *status < 500),
         retry_after_ms: match error {
@@ -120,7 +120,7 @@ fn chat_id(chat: &str) -> Value {
 }
 
 impl Board for Chat {
-    async fn post(&self, message: &Message) -> Result<String, Trouble> {
+    async fn post(&self, message: &Message) -> Result<String, MessageRejection> {
         let params = with(written(message), [("chat_id", chat_id(&self.chat))]);
         let posted = self.call("sendMessage", params).await?;
         let number = |pointer: &str| posted.pointer(pointer).and_then(Value::as_i64);
@@ -129,7 +129,7 @@ impl Board for Chat {
         Ok(format!("{chat}:{message}"))
     }
 
-    async fn edit(&self, place: &str, message: &Message) -> Result<(), Trouble> {
+    async fn edit(&self, place: &str, message: &Message) -> Result<(), MessageRejection> {
         let (chat, id) = place.rsplit_once(':').unwrap_or_default();
         let id: i64 = id.parse().unwrap_or_default();
         let fields = [("chat_id", chat_id(chat)), ("message_id", json!(id))];
@@ -137,7 +137,7 @@ impl Board for Chat {
         self.call("editMessageText", params).await.map(drop)
     }
 
-    async fn tell(&self, to: &str, text: &str) -> Result<(), Trouble> {
+    async fn tell(&self, to: &str, text: &str) -> Result<(), MessageRejection> {
         let text: String = text.chars().take(ANSWER_CHARS_MAX).collect();
         let params = json!({"callback_query_id": to, "text": text, "show_alert": true});
         self.call("answerCallbackQuery", params).await.map(drop)

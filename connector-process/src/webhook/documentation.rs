@@ -7,14 +7,14 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::ipc::{EventRefused, RefusalCode};
 
-use super::Settings;
+use super::WebhookSettings;
 use super::event_input::{ID_HEADERS, INPUT_FIELDS, KEY_HEADER};
 use crate::limits::{
     BODY_BYTES_HELD_MAX, BODY_RATE_GRACE_MS, BODY_RATE_MIN_BYTES_S, BODY_READ_TIMEOUT_MS,
     CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS, PROPERTIES_MAX, PROPERTY_BYTES_MAX,
     REQUESTS_IN_FLIGHT_MAX,
 };
-use crate::listener::{Malformed, NotSigned, Refusal};
+use crate::listener::{MalformedRequest, RequestRejection, SignatureError};
 
 const PAGE: &str = include_str!("../../../docs/connectors.md");
 
@@ -61,22 +61,22 @@ fn every_answer_has_an_item_with_its_code() {
     let not_text = std::str::from_utf8(b"\xff".as_slice()).unwrap_err();
     let not_json = serde_json::from_str::<u8>("x").unwrap_err();
     let malformed = [
-        Malformed::NotText(not_text),
-        Malformed::NotJson(not_json),
-        Malformed::EmptyInput,
-        Malformed::NoInput {
+        MalformedRequest::NotText(not_text),
+        MalformedRequest::NotJson(not_json),
+        MalformedRequest::EmptyInput,
+        MalformedRequest::NoInput {
             field: field.clone(),
         },
-        Malformed::NotAName { field },
-        Malformed::BadHeader {
+        MalformedRequest::NotAName { field },
+        MalformedRequest::BadHeader {
             header: header.clone(),
         },
-        Malformed::NoHeader {
+        MalformedRequest::NoHeader {
             header: header.clone(),
         },
-        Malformed::NoField { field: "f" },
-        Malformed::BadKey(id()),
-        Malformed::BadId(id()),
+        MalformedRequest::NoField { field: "f" },
+        MalformedRequest::BadKey(id()),
+        MalformedRequest::BadId(id()),
     ];
     let by_orchestrator = [
         RefusalCode::Invalid,
@@ -90,27 +90,27 @@ fn every_answer_has_an_item_with_its_code() {
         message: String::new(),
     });
     let own = [
-        Refusal::NotFound,
-        Refusal::WrongMethod { allowed: "POST" },
-        Refusal::TooLarge { max: 1 },
-        Refusal::TooSlow { timeout_ms: 1 },
-        Refusal::BrokenBody(axum::Error::new(std::io::Error::other("broken"))),
-        Refusal::NotSigned(NotSigned::Stale {
+        RequestRejection::NotFound,
+        RequestRejection::WrongMethod { allowed: "POST" },
+        RequestRejection::TooLarge { max: 1 },
+        RequestRejection::TooSlow { timeout_ms: 1 },
+        RequestRejection::BrokenBody(axum::Error::new(std::io::Error::other("broken"))),
+        RequestRejection::NotSigned(SignatureError::Stale {
             header: header.clone(),
             window_s: 1,
         }),
-        Refusal::NotSigned(NotSigned::Missing { header }),
-        Refusal::Busy,
-        Refusal::NoPlace,
-        Refusal::NotPromised {
+        RequestRejection::NotSigned(SignatureError::Missing { header }),
+        RequestRejection::Busy,
+        RequestRejection::NoPlace,
+        RequestRejection::NotPromised {
             reason: String::new(),
         },
-        Refusal::Stopping,
+        RequestRejection::Stopping,
     ];
     let refusals = own
         .into_iter()
-        .chain(malformed.map(Refusal::Malformed))
-        .chain(by_orchestrator.map(Refusal::ByOrchestrator));
+        .chain(malformed.map(RequestRejection::Malformed))
+        .chain(by_orchestrator.map(RequestRejection::ByOrchestrator));
     for refusal in refusals {
         let (status, code) = refusal.status();
         let start = format!("{} `", status.as_u16());
@@ -128,7 +128,7 @@ fn every_answer_has_an_item_with_its_code() {
 fn the_signature_example_is_right() {
     let (secret, body, signature) = (example("SECRET"), example("BODY"), example("SIGNATURE"));
     let secrets = BTreeMap::from([("hmac".to_owned(), secret.to_owned())]);
-    let settings = Settings::new(&JsonObject::new(), &secrets);
+    let settings = WebhookSettings::new(&JsonObject::new(), &secrets);
     let check = settings.signature.unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("x-hub-signature-256", signature.parse().unwrap());

@@ -17,9 +17,9 @@ use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::{Value, json};
 
-use super::settings::{FieldPath, Settings};
+use super::settings::{FieldPath, WebhookSettings};
 use crate::limits::{PROPERTIES_MAX, PROPERTY_BYTES_MAX};
-use crate::listener::{Malformed, Received, shortened};
+use crate::listener::{MalformedRequest, RawRequest, shortened};
 
 /// Name of every webhook event.
 pub(crate) const EVENT_NAME: &str = "request";
@@ -40,16 +40,16 @@ pub(crate) const INPUT_FIELDS: [&str; 3] = ["input", "text", "message"];
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it has no usable input, key or id.
+/// [`MalformedRequest`] if it has no usable input, key or id.
 pub(crate) fn to_event(
-    settings: &Settings,
-    received: &Received<'_>,
-) -> Result<ConnectorEvent, Malformed> {
-    let text = std::str::from_utf8(received.body).map_err(Malformed::NotText)?;
+    settings: &WebhookSettings,
+    received: &RawRequest<'_>,
+) -> Result<ConnectorEvent, MalformedRequest> {
+    let text = std::str::from_utf8(received.body).map_err(MalformedRequest::NotText)?;
     let json = json_body(content_type(received.headers), text)?;
     let input = input(settings.input_field.as_ref(), json.as_ref(), text)?;
     if input.trim().is_empty() {
-        return Err(Malformed::EmptyInput);
+        return Err(MalformedRequest::EmptyInput);
     }
     let key = match named_by_field(settings.key_field.as_ref(), json.as_ref())? {
         Some(key) => Some(key),
@@ -62,13 +62,16 @@ pub(crate) fn to_event(
         }
     }
     Ok(ConnectorEvent {
-        id: id.map(EventId::new).transpose().map_err(Malformed::BadId)?,
+        id: id
+            .map(EventId::new)
+            .transpose()
+            .map_err(MalformedRequest::BadId)?,
         name: EVENT_NAME.to_owned(),
         input: input.to_owned(),
         instance_key: key
             .map(InstanceKey::new)
             .transpose()
-            .map_err(Malformed::BadKey)?,
+            .map_err(MalformedRequest::BadKey)?,
         properties: properties(json.as_ref(), received),
         auth: None,
         metadata: metadata(received),
@@ -90,11 +93,11 @@ fn is_json(content_type: &str) -> bool {
 
 /// Parses the body as JSON if its content type or its first character indicates JSON. Without a
 /// JSON content type, invalid JSON is text.
-fn json_body(content_type: &str, text: &str) -> Result<Option<Value>, Malformed> {
+fn json_body(content_type: &str, text: &str) -> Result<Option<Value>, MalformedRequest> {
     if is_json(content_type) {
         serde_json::from_str(text)
             .map(Some)
-            .map_err(Malformed::NotJson)
+            .map_err(MalformedRequest::NotJson)
     } else if text.trim_start().starts_with('{') {
         Ok(serde_json::from_str(text).ok())
     } else {
@@ -106,12 +109,12 @@ fn input<'a>(
     field: Option<&FieldPath>,
     json: Option<&'a Value>,
     text: &'a str,
-) -> Result<&'a str, Malformed> {
+) -> Result<&'a str, MalformedRequest> {
     if let Some(field) = field {
         let value = json.and_then(|body| field.find(body));
         return value
             .and_then(Value::as_str)
-            .ok_or_else(|| Malformed::NoInput {
+            .ok_or_else(|| MalformedRequest::NoInput {
                 field: field.to_string(),
             });
     }
@@ -126,7 +129,7 @@ fn input<'a>(
 fn named_by_field(
     field: Option<&FieldPath>,
     json: Option<&Value>,
-) -> Result<Option<String>, Malformed> {
+) -> Result<Option<String>, MalformedRequest> {
     let Some((field, body)) = field.zip(json) else {
         return Ok(None);
     };
@@ -134,20 +137,23 @@ fn named_by_field(
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(Value::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
-        Some(_) => Err(Malformed::NotAName {
+        Some(_) => Err(MalformedRequest::NotAName {
             field: field.to_string(),
         }),
     }
 }
 
-fn named_by_header(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Malformed> {
+fn named_by_header(
+    headers: &HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<String>, MalformedRequest> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
         return Ok(None);
     };
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) if values.next().is_none() => Ok(Some(text.to_owned())),
-        Ok(_) | Err(_) => Err(Malformed::BadHeader {
+        Ok(_) | Err(_) => Err(MalformedRequest::BadHeader {
             header: name.clone(),
         }),
     }
@@ -155,7 +161,7 @@ fn named_by_header(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Stri
 
 /// Properties for ingress rules: the body's top-level strings, numbers and booleans, overridden by
 /// facts of the request, which no body can forge.
-fn properties(json: Option<&Value>, received: &Received<'_>) -> JsonObject {
+fn properties(json: Option<&Value>, received: &RawRequest<'_>) -> JsonObject {
     let fields = json.and_then(Value::as_object).into_iter().flatten();
     let mut properties: JsonObject = fields
         .filter(|(name, value)| name.len() <= PROPERTY_BYTES_MAX && is_small_scalar(value))
@@ -178,7 +184,7 @@ fn is_small_scalar(value: &Value) -> bool {
     }
 }
 
-fn metadata(received: &Received<'_>) -> JsonObject {
+fn metadata(received: &RawRequest<'_>) -> JsonObject {
     let mut metadata = JsonObject::new();
     metadata.insert("remoteAddress".into(), json!(received.remote.to_string()));
     let content_type = content_type(received.headers);
@@ -199,15 +205,15 @@ mod tests {
         config: &Value,
         headers: &[(&str, &[u8])],
         body: &[u8],
-    ) -> Result<ConnectorEvent, Malformed> {
+    ) -> Result<ConnectorEvent, MalformedRequest> {
         let config = config.as_object().unwrap().clone();
-        let settings = Settings::new(&config, &BTreeMap::new());
+        let settings = WebhookSettings::new(&config, &BTreeMap::new());
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: HeaderName = name.parse().unwrap();
             map.append(name, axum::http::HeaderValue::from_bytes(value).unwrap());
         }
-        let received = Received {
+        let received = RawRequest {
             method: "POST",
             path: "/hook",
             remote: "127.0.0.1:5".parse().unwrap(),
@@ -252,7 +258,7 @@ mod tests {
         for body in [r#"{"input":"y"}"#, r#"{"a":{"b":1}}"#, "plain"] {
             let error = map(&config, &[], body.as_bytes()).unwrap_err();
             assert!(
-                matches!(error, Malformed::NoInput { .. }),
+                matches!(error, MalformedRequest::NoInput { .. }),
                 "{body}: {error}"
             );
         }

@@ -44,7 +44,7 @@ impl std::fmt::Display for FieldPath {
 
 /// The settings of one webhook.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct WebhookSettings {
     /// Its HTTP endpoint.
     pub(crate) http_endpoint: HttpEndpoint,
     /// Location of the input in a JSON body. `None` selects the rule of [`super::event_input`].
@@ -61,7 +61,7 @@ pub(crate) struct Settings {
     pub(crate) reply_wait: Option<Duration>,
 }
 
-impl Settings {
+impl WebhookSettings {
     /// Creates settings from a configuration and secrets that passed
     /// [`goondan_connectors::check()`].
     pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Self {
@@ -119,13 +119,13 @@ mod tests {
 
     use super::*;
 
-    fn settings(config: &Value, secrets: &[(&str, &str)]) -> Settings {
+    fn settings(config: &Value, secrets: &[(&str, &str)]) -> WebhookSettings {
         let config = config.as_object().unwrap().clone();
         let secrets = secrets
             .iter()
             .map(|(name, secret)| ((*name).to_owned(), (*secret).to_owned()))
             .collect();
-        Settings::new(&config, &secrets)
+        WebhookSettings::new(&config, &secrets)
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! Method: the real binary sends requests to a provider on the loopback, which records each one.
 
-use goondan_tests::provider::{Answer, Provider, anthropic_saying, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, anthropic_saying, openai_saying};
 use serde_json::{Value, json};
 
 use crate::model::{KEY, Model};
 
 fn provider() -> Provider {
-    Provider::start(|_| Answer::stream(&anthropic_saying("Yes.")))
+    Provider::start(|_| ProviderResponse::stream(&anthropic_saying("Yes.")))
 }
 
 /// The request body for these messages.
@@ -254,7 +254,7 @@ fn images_of_a_tool_reach_each_model_in_its_own_form() {
         json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="})
     );
 
-    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["Yes."])));
+    let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Yes."])));
     Model::at(&provider, "openai").ask(&question).answer();
     let messages = provider.received()[0].body["messages"].clone();
     let roles: Vec<_> = messages
@@ -282,7 +282,7 @@ fn thoughts_go_back_to_openais_protocol_only_where_they_are_taken_and_only_in_th
         result("a"),
     ]});
     for (sends, expected) in [(None, [false, false]), (Some(true), [false, true])] {
-        let provider = Provider::start(|_| Answer::stream(&openai_saying(&["Yes."])));
+        let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Yes."])));
         let mut model = json!({"name": "m", "provider": "openai", "model": "big-1",
             "endpoint": provider.endpoint()});
         if let Some(sends) = sends {

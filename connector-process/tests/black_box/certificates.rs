@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use goondan_protocol::call::{CallId, CallOrder, CallOutcome, Caller};
 use goondan_protocol::ipc::ToOrchestrator;
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai_saying};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -106,7 +106,7 @@ fn answer(stream: StreamOwned<ServerConnection, TcpStream>) -> std::io::Result<(
 
 #[test]
 fn who_speaks_plain_http_needs_no_certificates() {
-    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["Hello."])));
+    let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Hello."])));
     let outcome = ask(&provider.endpoint(), Path::new("/nonexistent"));
     assert!(said(&outcome).contains("Hello."), "{}", said(&outcome));
 }

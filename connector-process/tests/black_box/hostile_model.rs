@@ -6,7 +6,8 @@
 
 use goondan_protocol::call::CallErrorCode;
 use goondan_tests::provider::{
-    self, Answer, Ending, OPENAI_DONE, Provider, anthropic_saying, openai_delta, openai_saying,
+    self, OPENAI_DONE, Provider, ProviderResponse, ResponseEnd, anthropic_saying, openai_delta,
+    openai_saying,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ fn sec_8_a_tool_calls_number_is_no_size() {
         stopped("tool_calls"),
     ];
     let events = provider::openai(&events) + OPENAI_DONE;
-    let provider = Provider::start(move |_| Answer::stream(&events));
+    let provider = Provider::start(move |_| ProviderResponse::stream(&events));
     let mut model = Model::at(&provider, "openai");
     let calls = model.hi().content().tool_calls();
     let ids: Vec<_> = calls.iter().map(|call| call.id.as_str()).collect();
@@ -47,18 +48,19 @@ fn sec_8_a_tool_calls_number_is_no_size() {
 fn sec_8_a_reply_with_too_many_calls_is_given_up_at_the_first_too_many() {
     let events: Vec<Value> = (0..5_000).map(calling).collect();
     // It would continue forever if its output were read.
-    let openai = Answer::stream(&provider::openai(&events)).ending(Ending::Silent);
+    let openai = ProviderResponse::stream(&provider::openai(&events)).ending(ResponseEnd::Silent);
     let begun = |index: u64| {
         json!({"type": "content_block_start", "index": index, "content_block":
             {"type": "tool_use", "id": format!("c{index}"), "name": "t", "input": {}}})
     };
     let events: Vec<Value> = (0..5_000).map(begun).collect();
-    let anthropic = Answer::stream(&provider::anthropic(&events)).ending(Ending::Silent);
+    let anthropic =
+        ProviderResponse::stream(&provider::anthropic(&events)).ending(ResponseEnd::Silent);
     let parts: Vec<Value> = (0..5_000)
         .map(|_| json!({"functionCall": {"name": "t", "args": {}}}))
         .collect();
     let events = [json!({"candidates": [{"content": {"parts": parts}}]})];
-    let google = Answer::stream(&provider::google(&events)).ending(Ending::Silent);
+    let google = ProviderResponse::stream(&provider::google(&events)).ending(ResponseEnd::Silent);
     for (kind, answer) in [
         ("openai", openai),
         ("anthropic", anthropic),
@@ -104,7 +106,7 @@ fn sec_8_a_stream_that_never_ends_is_given_up_by_its_length_and_by_its_time() {
     for (what, part) in endless {
         let part = part.clone();
         let provider = Provider::start(move |_| {
-            Answer::stream("data: {\"choices\": []}\n\n").repeating(&part)
+            ProviderResponse::stream("data: {\"choices\": []}\n\n").repeating(&part)
         });
         let mut model = Model::at(&provider, "openai");
         let made = model.hi();
@@ -124,8 +126,9 @@ fn sec_8_a_stream_that_never_ends_is_given_up_by_its_length_and_by_its_time() {
         ": still here\n",
         "\n",
     ] {
-        let provider =
-            Provider::start(move |_| Answer::stream("").repeating_slowly(part.as_bytes()));
+        let provider = Provider::start(move |_| {
+            ProviderResponse::stream("").repeating_slowly(part.as_bytes())
+        });
         let mut model = Model::with(&json!({
             "name": "m", "provider": "anthropic", "model": "big-1", "endpoint": provider.endpoint(),
             "timeouts": {"connectMs": 10_000, "firstByteMs": 60_000, "stallMs": 60_000, "totalMs": 300},
@@ -168,7 +171,7 @@ fn an_answer_that_is_a_whole_reply_is_one_in_each_protocol() {
         ("google", json!([chunk])),
         ("google", chunk),
     ] {
-        let provider = Provider::start(move |_| Answer::json(&body));
+        let provider = Provider::start(move |_| ProviderResponse::json(&body));
         let made = Model::at(&provider, kind).hi();
         let content = made.content();
         assert_eq!(content.to_text(), "Look.", "{kind}");
@@ -221,7 +224,7 @@ fn an_error_in_the_place_of_a_reply_is_quoted_and_tried_again_only_if_that_helps
         for kind in ["openai", "anthropic", "google"] {
             let body = body.clone();
             let answer = body.clone();
-            let provider = Provider::start(move |_| Answer::json(&answer));
+            let provider = Provider::start(move |_| ProviderResponse::json(&answer));
             let made = Model::at(&provider, kind).hi();
             let error = made.error();
             assert_eq!(
@@ -241,7 +244,7 @@ fn an_error_in_the_place_of_a_reply_is_quoted_and_tried_again_only_if_that_helps
 #[test]
 fn an_answer_that_is_no_reply_is_told_as_what_it_is_and_not_asked_for_again() {
     let of_type = |kind: &str, body: &str| {
-        let mut answer = Answer::stream(body);
+        let mut answer = ProviderResponse::stream(body);
         answer.headers = vec![("content-type", kind.to_owned())];
         answer
     };
@@ -306,7 +309,7 @@ fn an_answer_that_is_no_reply_is_told_as_what_it_is_and_not_asked_for_again() {
         ("anthropic", openai_saying(&["Hi."])),
         ("google", anthropic_saying("Hi.")),
     ] {
-        let provider = Provider::start(move |_| Answer::stream(&events));
+        let provider = Provider::start(move |_| ProviderResponse::stream(&events));
         let made = Model::at(&provider, kind).hi();
         assert_eq!(
             made.error().code,
@@ -320,7 +323,7 @@ fn an_answer_that_is_no_reply_is_told_as_what_it_is_and_not_asked_for_again() {
 #[test]
 fn a_reply_is_whole_with_its_reason_though_the_last_mark_is_missing() {
     let events = openai_saying(&["Hello."]).replace(OPENAI_DONE, "");
-    let provider = Provider::start(move |_| Answer::stream(&events));
+    let provider = Provider::start(move |_| ProviderResponse::stream(&events));
     let made = Model::at(&provider, "openai").hi();
     assert_eq!(made.content().to_text(), "Hello.");
 }
@@ -361,7 +364,7 @@ fn a_refusal_is_no_reply_and_its_words_are_told() {
             "OTHER",
         ),
     ] {
-        let provider = Provider::start(move |_| Answer::stream(&events));
+        let provider = Provider::start(move |_| ProviderResponse::stream(&events));
         let made = Model::at(&provider, kind).hi();
         let error = made.error();
         assert_eq!(
@@ -380,7 +383,7 @@ fn a_refusal_is_no_reply_and_its_words_are_told() {
     }
     let whole = json!({"choices": [{"finish_reason": "stop", "message": {"content": null,
         "refusal": "I will not."}}]});
-    let provider = Provider::start(move |_| Answer::json(&whole));
+    let provider = Provider::start(move |_| ProviderResponse::json(&whole));
     let made = Model::at(&provider, "openai").hi();
     assert!(
         made.error().message.contains("I will not."),
@@ -392,7 +395,7 @@ fn a_refusal_is_no_reply_and_its_words_are_told() {
 #[test]
 fn an_error_of_any_length_is_read_as_far_as_it_is_quoted() {
     let provider = Provider::start(move |_| {
-        let mut answer = Answer::error(500, &json!({}));
+        let mut answer = ProviderResponse::error(500, &json!({}));
         answer.chunks = Vec::new();
         answer.repeating(&[b'x'; 60_000])
     });

@@ -8,11 +8,12 @@ use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOrder, CallOutcome, Caller, ModelAnswer, ModelPiece,
 };
 use goondan_protocol::ipc::ToOrchestrator;
-use goondan_protocol::message::Content;
+use goondan_protocol::message::MessageContent;
 use goondan_protocol::trace::TraceContext;
 use goondan_tests::processes;
 use goondan_tests::provider::{
-    self, Answer, Ending, OPENAI_DONE, Provider, anthropic_saying, openai_delta, openai_saying,
+    self, OPENAI_DONE, Provider, ProviderResponse, ResponseEnd, anthropic_saying, openai_delta,
+    openai_saying,
 };
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ pub(crate) struct Model {
 }
 
 /// A finished call: its pieces and its result.
-pub(crate) struct Made {
+pub(crate) struct FinishedCall {
     pieces: Vec<ModelPiece>,
     outcome: CallOutcome,
 }
@@ -71,12 +72,12 @@ impl Model {
         call_id
     }
 
-    pub(crate) fn ask(&mut self, params: &Value) -> Made {
+    pub(crate) fn ask(&mut self, params: &Value) -> FinishedCall {
         self.ask_in(None, params)
     }
 
     /// Sends a request within a trace.
-    pub(crate) fn ask_in(&mut self, traceparent: Option<&str>, params: &Value) -> Made {
+    pub(crate) fn ask_in(&mut self, traceparent: Option<&str>, params: &Value) -> FinishedCall {
         let call_id = self.begin_in(traceparent, params);
         let mut pieces = Vec::new();
         loop {
@@ -88,7 +89,7 @@ impl Model {
                 ToOrchestrator::CallResult(result) => {
                     assert_eq!(result.call_id, call_id);
                     let outcome = result.outcome;
-                    return Made { pieces, outcome };
+                    return FinishedCall { pieces, outcome };
                 }
                 other => panic!("{other:?}"),
             }
@@ -100,12 +101,12 @@ impl Model {
         processes::peak_memory(u32::try_from(self.orchestrator.pid().as_raw()).unwrap())
     }
 
-    pub(crate) fn hi(&mut self) -> Made {
+    pub(crate) fn hi(&mut self) -> FinishedCall {
         self.ask(&json!({"messages": [{"role": "user", "content": "Hi."}]}))
     }
 }
 
-impl Made {
+impl FinishedCall {
     pub(crate) fn answer(&self) -> ModelAnswer {
         match &self.outcome {
             CallOutcome::Ok(raw) => serde_json::from_str(raw.get()).unwrap(),
@@ -113,9 +114,9 @@ impl Made {
         }
     }
 
-    pub(crate) fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> MessageContent {
         let content: Value = serde_json::from_str(self.answer().content.get()).unwrap();
-        Content::from(content)
+        MessageContent::from(content)
     }
 
     pub(crate) fn error(&self) -> &CallError {
@@ -198,12 +199,12 @@ fn anthropic_is_asked_and_answers_with_thoughts_words_and_parallel_calls() {
         json!({"type": "message_stop"}),
     ]);
     // Parts of three bytes split characters and events at every position.
-    let answer = Answer::stream(&events).in_parts_of(3);
+    let answer = ProviderResponse::stream(&events).in_parts_of(3);
     let provider = Provider::start(move |received| {
         if received.number == 0 {
             answer.clone()
         } else {
-            Answer::stream(&anthropic_saying("A cat."))
+            ProviderResponse::stream(&anthropic_saying("A cat."))
         }
     });
     let mut model = Model::at(&provider, "anthropic");
@@ -291,7 +292,7 @@ fn openai_is_asked_and_answers_with_interleaved_calls_in_fragments() {
                "completion_tokens_details": {"reasoning_tokens": 2},
             "prompt_tokens_details": {"cached_tokens": 15}}}),
     ]) + OPENAI_DONE;
-    let answer = Answer::stream(&events).in_parts_of(5);
+    let answer = ProviderResponse::stream(&events).in_parts_of(5);
     let provider = Provider::start(move |_| answer.clone());
     let made = Model::at(&provider, "openai").ask(&conversation());
     let calls = made.content().tool_calls();
@@ -336,12 +337,12 @@ fn google_is_asked_and_answers_and_its_silence_is_no_end() {
         part(json!([call(1), call(2)]), Some("STOP")),
     ];
     let refused = provider::google(&[part(json!([]), Some("SAFETY"))]);
-    let whole = Answer::stream(&provider::google(&events)).in_parts_of(4);
-    let cut = Answer::stream(&provider::google(&events[..2])).ending(Ending::Closed);
+    let whole = ProviderResponse::stream(&provider::google(&events)).in_parts_of(4);
+    let cut = ProviderResponse::stream(&provider::google(&events[..2])).ending(ResponseEnd::Closed);
     let provider = Provider::start(move |received| match received.number {
         0 => whole.clone(),
         1 => cut.clone(),
-        _ => Answer::stream(&refused),
+        _ => ProviderResponse::stream(&refused),
     });
     let mut model = Model::at(&provider, "google");
     let made = model.ask(&conversation());
@@ -374,8 +375,8 @@ fn a_stream_that_is_cut_is_no_reply() {
     let anthropic = anthropic_saying("Hello.");
     let (before_end, _) = anthropic.split_once("event: message_stop").unwrap();
     for (kind, events) in [("openai", half), ("anthropic", before_end)] {
-        for ending in [Ending::Closed, Ending::Whole] {
-            let answer = Answer::stream(events).ending(ending);
+        for ending in [ResponseEnd::Closed, ResponseEnd::Whole] {
+            let answer = ProviderResponse::stream(events).ending(ending);
             let provider = Provider::start(move |_| answer.clone());
             let made = Model::at(&provider, kind).hi();
             let error = made.error();
@@ -391,7 +392,7 @@ fn an_error_within_a_stream_ends_it_with_the_providers_own_words() {
         json!({"type": "message_start", "message": {"id": "m"}}),
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
     ]);
-    let provider = Provider::start(move |_| Answer::stream(&events));
+    let provider = Provider::start(move |_| ProviderResponse::stream(&events));
     let made = Model::at(&provider, "anthropic").hi();
     let error = made.error();
     assert_eq!(
@@ -403,7 +404,7 @@ fn an_error_within_a_stream_ends_it_with_the_providers_own_words() {
     let events = provider::openai(&[
         json!({"error": {"message": "the GPU fell off", "type": "server_error"}}),
     ]);
-    let provider = Provider::start(move |_| Answer::stream(&events));
+    let provider = Provider::start(move |_| ProviderResponse::stream(&events));
     let made = Model::at(&provider, "openai").hi();
     assert!(
         made.error().message.contains("the GPU fell off"),
@@ -479,7 +480,7 @@ fn each_refusal_has_its_code_and_says_what_to_do() {
         let answers = cases.clone();
         let provider = Provider::start(move |received| {
             let (status, body, ..) = &answers[received.number];
-            Answer::error(*status, body).with_header("retry-after", "3")
+            ProviderResponse::error(*status, body).with_header("retry-after", "3")
         });
         let mut model = Model::at(&provider, kind);
         for (status, body, code, retryable, advice) in &cases {
@@ -507,9 +508,9 @@ fn each_refusal_has_its_code_and_says_what_to_do() {
 }
 
 /// A reply that starts and then stays open forever without another word.
-fn half_a_reply() -> Answer {
+fn half_a_reply() -> ProviderResponse {
     let begun = provider::openai(&[openai_delta(&json!({"content": "Hel"}))]);
-    Answer::stream(&begun).ending(Ending::Silent)
+    ProviderResponse::stream(&begun).ending(ResponseEnd::Silent)
 }
 
 #[test]
@@ -562,7 +563,7 @@ fn a_call_under_way_is_finished_before_the_process_ends() {
     let (go, wait) = std::sync::mpsc::channel();
     let provider = Provider::start(move |_| {
         wait.recv().unwrap();
-        Answer::stream(&openai_saying(&["Hello."]))
+        ProviderResponse::stream(&openai_saying(&["Hello."]))
     });
     let mut model = Model::at(&provider, "openai");
     model.begin(&json!({"messages": [{"role": "user", "content": "Hi."}]}));

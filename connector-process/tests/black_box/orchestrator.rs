@@ -18,8 +18,8 @@ use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::ipc::{
-    Assignment, EventAccepted, EventRefused, Head, Hello, IPC_FD_VAR, Ping, RefusalCode, Shutdown,
-    Status, ToConnector, ToOrchestrator, Welcome,
+    Assignment, EnvelopeHeader, EventAccepted, EventRefused, Hello, IPC_FD_VAR, Ping, RefusalCode,
+    Shutdown, Status, ToConnector, ToOrchestrator, Welcome,
 };
 use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::TraceContext;
@@ -43,7 +43,7 @@ pub(crate) struct Orchestrator {
 }
 
 /// An event that waits for its verdict.
-pub(crate) struct Pending {
+pub(crate) struct PendingEvent {
     /// The id of the request.
     pub(crate) request: u64,
     /// The envelope it came in.
@@ -137,11 +137,16 @@ impl Orchestrator {
     }
 
     fn try_send(&mut self, message: &ToConnector, in_reply_to: Option<u64>) -> std::io::Result<()> {
-        let head = Head::new(Address::Orchestrator, Address::Child).answering(in_reply_to);
+        let head =
+            EnvelopeHeader::new(Address::Orchestrator, Address::Child).answering(in_reply_to);
         self.try_send_with(&head, message)
     }
 
-    fn try_send_with(&mut self, head: &Head, message: &ToConnector) -> std::io::Result<()> {
+    fn try_send_with(
+        &mut self,
+        head: &EnvelopeHeader,
+        message: &ToConnector,
+    ) -> std::io::Result<()> {
         let body = message.to_frame(head).unwrap();
         let len = u32::try_from(body.len()).unwrap();
         let frame = [&len.to_be_bytes()[..], &body].concat();
@@ -218,8 +223,8 @@ impl Orchestrator {
 
     /// Starts a call that belongs to a trace.
     pub(crate) fn call_in(&mut self, trace: Option<TraceContext>, call: CallOrder) {
-        let head = Head::new(Address::Orchestrator, Address::Child);
-        let head = Head { trace, ..head };
+        let head = EnvelopeHeader::new(Address::Orchestrator, Address::Child);
+        let head = EnvelopeHeader { trace, ..head };
         self.try_send_with(&head, &ToConnector::Call(Box::new(call)))
             .unwrap();
     }
@@ -246,7 +251,7 @@ impl Orchestrator {
                 (envelope, ToOrchestrator::Event(event)) => {
                     let request = envelope.id.unwrap();
                     let id = event.id.clone().unwrap();
-                    let pending = Pending {
+                    let pending = PendingEvent {
                         request,
                         envelope,
                         event: *event,
@@ -259,12 +264,12 @@ impl Orchestrator {
     }
 
     /// The next event, ignoring statuses.
-    pub(crate) fn next_event(&mut self) -> Pending {
+    pub(crate) fn next_event(&mut self) -> PendingEvent {
         loop {
             let (envelope, message) = self.receive();
             match message {
                 ToOrchestrator::Event(event) => {
-                    return Pending {
+                    return PendingEvent {
                         request: envelope.id.expect("an event is a request"),
                         envelope,
                         event: *event,
@@ -277,12 +282,12 @@ impl Orchestrator {
     }
 
     /// The next message, which must be an event.
-    pub(crate) fn event(&mut self) -> Pending {
+    pub(crate) fn event(&mut self) -> PendingEvent {
         self.event_or_pong().expect("an event and no pong")
     }
 
     /// Confirms that an event is durable.
-    pub(crate) fn accept(&mut self, pending: &Pending, event_id: &str, duplicate: bool) {
+    pub(crate) fn accept(&mut self, pending: &PendingEvent, event_id: &str, duplicate: bool) {
         let accepted = EventAccepted {
             event_id: EventId::new(event_id).unwrap(),
             duplicate,
@@ -313,7 +318,7 @@ impl Orchestrator {
         self.send(&ToConnector::Reply(Box::new(reply)), Some(request));
     }
 
-    pub(crate) fn refuse(&mut self, pending: &Pending, code: RefusalCode) {
+    pub(crate) fn refuse(&mut self, pending: &PendingEvent, code: RefusalCode) {
         let refused = EventRefused {
             code,
             message: "because of the test".into(),
@@ -338,10 +343,10 @@ impl Orchestrator {
     }
 
     /// The next message: an event, or `None` if it is a pong.
-    pub(crate) fn event_or_pong(&mut self) -> Option<Pending> {
+    pub(crate) fn event_or_pong(&mut self) -> Option<PendingEvent> {
         let (envelope, message) = self.receive();
         match message {
-            ToOrchestrator::Event(event) => Some(Pending {
+            ToOrchestrator::Event(event) => Some(PendingEvent {
                 request: envelope.id.expect("an event is a request"),
                 envelope,
                 event: *event,

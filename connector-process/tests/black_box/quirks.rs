@@ -2,13 +2,13 @@
 //! accepted by servers that validate them (PROV-1).
 
 use goondan_protocol::call::CallErrorCode;
-use goondan_tests::provider::{self, Answer, OPENAI_DONE, Provider, openai_saying};
+use goondan_tests::provider::{self, OPENAI_DONE, Provider, ProviderResponse, openai_saying};
 use serde_json::{Value, json};
 
 use crate::model::Model;
 
-fn openai(chunks: &[Value]) -> Answer {
-    Answer::stream(&(provider::openai(chunks) + OPENAI_DONE))
+fn openai(chunks: &[Value]) -> ProviderResponse {
+    ProviderResponse::stream(&(provider::openai(chunks) + OPENAI_DONE))
 }
 
 fn delta(delta: &Value) -> Value {
@@ -24,7 +24,7 @@ fn fragment(call: &Value) -> Value {
 }
 
 /// A model at a provider that gives one answer to each request.
-fn answering(kind: &str, name: &str, answer: Answer) -> (Provider, Model) {
+fn answering(kind: &str, name: &str, answer: ProviderResponse) -> (Provider, Model) {
     let provider = Provider::start(move |_| answer.clone());
     let model = Model::with(&json!({
         "name": "m", "provider": kind, "model": name, "endpoint": provider.endpoint(),
@@ -77,7 +77,7 @@ fn prov_1_usage_counts_wherever_it_comes_and_keep_alives_do_not() {
         let said = provider::openai(&[delta(&json!({"content": "hello"})), stop("stop"), last]);
         let noise = ": OPENROUTER PROCESSING\n\ndata: \n\ndata: ping\n\nevent: ping\ndata: {}\n\n";
         let stream = format!("{noise}{said}{noise}{OPENAI_DONE}");
-        let (_provider, mut model) = answering("openai", "m", Answer::stream(&stream));
+        let (_provider, mut model) = answering("openai", "m", ProviderResponse::stream(&stream));
         let made = model.hi();
         assert_eq!(made.content().to_text(), "hello");
         let usage = &made.answer().metadata["usage"];
@@ -91,7 +91,7 @@ fn prov_1_usage_counts_wherever_it_comes_and_keep_alives_do_not() {
 #[test]
 fn prov_1_a_reply_that_says_nothing_is_no_success() {
     let google = |candidate: Value| {
-        Answer::stream(&provider::google(&[json!({"candidates": [candidate],
+        ProviderResponse::stream(&provider::google(&[json!({"candidates": [candidate],
             "usageMetadata": {"promptTokenCount": 5, "totalTokenCount": 5}})]))
     };
     let ended = |reason: &str| google(json!({"content": {}, "finishReason": reason}));
@@ -101,7 +101,7 @@ fn prov_1_a_reply_that_says_nothing_is_no_success() {
         "finishReason": "MALFORMED_FUNCTION_CALL"});
     let reasoning = delta(&json!({"reasoning_content": "let me see"}));
     let anthropic = |reason: &str| {
-        Answer::stream(&provider::anthropic(&[
+        ProviderResponse::stream(&provider::anthropic(&[
             json!({"type": "message_start", "message": {"id": "m"}}),
             json!({"type": "message_delta", "delta": {"stop_reason": reason}}),
             json!({"type": "message_stop"}),
@@ -162,7 +162,7 @@ fn prov_1_histories_and_catalogs_go_out_in_forms_that_servers_accept() {
         let tools = received.body["tools"].as_array();
         let tools = tools.expect("the request offers tools");
         let name = tools[1].pointer("/function/name").and_then(Value::as_str);
-        Answer::stream(&reply.replace("PLACE", name.expect("the tool has a name")))
+        ProviderResponse::stream(&reply.replace("PLACE", name.expect("the tool has a name")))
     });
     let mut model = Model::at(&provider, "openai");
     let made = model.ask(&json!({
@@ -208,7 +208,7 @@ fn prov_1_histories_and_catalogs_go_out_in_forms_that_servers_accept() {
 
 #[test]
 fn prov_1_an_option_of_null_leaves_its_field_out() {
-    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["ready"])));
+    let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["ready"])));
     let mut model = Model::with(&json!({
         "name": "m", "provider": "openai", "model": "m", "endpoint": provider.endpoint(),
         "params": {"maxTokens": 50},
@@ -231,7 +231,8 @@ fn prov_1_an_overflow_is_told_from_a_limit_of_rate() {
         (400, too_long, CallErrorCode::TooLarge),
         (413, too_fast, CallErrorCode::RateLimited),
     ] {
-        let (_provider, mut model) = answering("openai", "m", Answer::error(status, &body));
+        let (_provider, mut model) =
+            answering("openai", "m", ProviderResponse::error(status, &body));
         assert_eq!(model.hi().error().code, code);
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use goondan_protocol::call::{CallError, CallId, CallOrder, CallOutcome, Caller};
 use goondan_protocol::ipc::{RefusalCode, Status, ToOrchestrator};
-use goondan_tests::relay::{FAR, FarSide, Identity, Line, RELAY, STRANGER};
+use goondan_tests::relay::{FAR, FarSide, Identity, NetworkLine, RELAY, STRANGER};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ fn rep_1_an_event_goes_through_and_its_sender_hears_of_it_once_it_is_durable() {
 fn rep_1_msg_13_an_event_that_a_cut_line_left_open_is_sent_again_as_the_same_event() {
     let directory = tempfile::tempdir().unwrap();
     let (mut orchestrator, relay) = near();
-    let line = Line::to(relay);
+    let line = NetworkLine::to(relay);
     let far = far(directory.path(), line.address(), FAR);
     let webhook = webhook_address(&mut orchestrator);
     // It has no id of its own.

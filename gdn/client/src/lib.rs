@@ -9,7 +9,7 @@
 
 mod pages;
 
-pub use pages::{Paged, Trace};
+pub use pages::{PagedMethod, Trace};
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use goondan_protocol::control::{
-    Connect, Connected, ControlError, ErrorCode, Incoming, JsonRpc, LOG_LINE, LogLine, Method,
-    PROCESS_CHANGE, ProcessChange, Status, TURN_PIECE, TURN_PROGRESS, TurnPiece, TurnProgress,
-    WORKSPACE_CHANGE, WorkspaceChange,
+    Connect, ConnectResult, ControlError, ErrorCode, JsonRpc, LOG_LINE, LogLine, Method,
+    PROCESS_CHANGE, ProcessChange, ServerMessage, Status, TURN_PIECE, TURN_PROGRESS, TurnPiece,
+    TurnProgress, WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
@@ -206,7 +206,7 @@ impl RequestTimeout {
 /// A request as sent. The protocol's own `Request` holds any call; this one is for one method and
 /// borrows its parameters.
 #[derive(Serialize)]
-struct Outgoing<'a, P: ?Sized> {
+struct ClientRequest<'a, P: ?Sized> {
     jsonrpc: JsonRpc,
     id: u64,
     method: &'static str,
@@ -216,7 +216,7 @@ struct Outgoing<'a, P: ?Sized> {
 /// Fields of `daemon.status` that exist in every version (`REL-1`).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct StatusOfAny {
+struct CompatibleStatus {
     version: Version,
     pid: u32,
     state_root: PathBuf,
@@ -235,7 +235,7 @@ impl Method for AskAny {
 
 /// The daemon that answered.
 #[derive(Debug)]
-pub enum Reached {
+pub enum DaemonConnection {
     /// A daemon of our version.
     Same(Client),
     /// A daemon of another version.
@@ -259,7 +259,7 @@ pub struct OtherDaemon {
 pub struct Client {
     frames: Framed<Stream, FrameCodec>,
     request_id: u64,
-    daemon: Connected,
+    daemon: ConnectResult,
 }
 
 /// True if a daemon owns the state root, even if it does not listen: while it lives, it locks the
@@ -309,11 +309,11 @@ impl Client {
     ///
     /// As [`Self::connect`]. A daemon of another version that does not report its status counts as
     /// unreachable.
-    pub async fn reach(state_root: &Path) -> Result<Reached, ConnectError> {
+    pub async fn reach(state_root: &Path) -> Result<DaemonConnection, ConnectError> {
         let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
         let reaching = async {
             match Self::handshake(state_root).await? {
-                (client, None) => Ok(Reached::Same(client)),
+                (client, None) => Ok(DaemonConnection::Same(client)),
                 (client, Some(why)) => client.introduced(why).await,
             }
         };
@@ -321,20 +321,20 @@ impl Client {
         reached.unwrap_or(Err(ConnectError::NoAnswer))
     }
 
-    async fn introduced(mut self, why: ConnectError) -> Result<Reached, ConnectError> {
+    async fn introduced(mut self, why: ConnectError) -> Result<DaemonConnection, ConnectError> {
         let Ok(status) = self.exchange(&AskAny {}, &mut |_| {}).await else {
             return Err(why);
         };
-        let Ok(known) = StatusOfAny::deserialize(&status) else {
+        let Ok(known) = CompatibleStatus::deserialize(&status) else {
             return Err(why);
         };
-        self.daemon = Connected {
+        self.daemon = ConnectResult {
             version: known.version,
             pid: known.pid,
             state_root: known.state_root,
             log_dir: known.log_dir,
         };
-        Ok(Reached::Other(OtherDaemon {
+        Ok(DaemonConnection::Other(OtherDaemon {
             client: self,
             status,
             why,
@@ -350,7 +350,7 @@ impl Client {
         let mut client = Self {
             frames: Framed::new(stream, FrameCodec::new()),
             request_id: 0,
-            daemon: Connected {
+            daemon: ConnectResult {
                 version: version.clone(),
                 pid: 0,
                 state_root: state_root.to_owned(),
@@ -375,7 +375,7 @@ impl Client {
     }
 
     /// The daemon's introduction.
-    pub fn daemon(&self) -> &Connected {
+    pub fn daemon(&self) -> &ConnectResult {
         &self.daemon
     }
 
@@ -462,7 +462,7 @@ impl Client {
         on_notification: &mut impl FnMut(&str, &RawValue, u64) -> Result<(), serde_json::Error>,
     ) -> Result<Box<RawValue>, CallError> {
         self.request_id += 1;
-        let request = Outgoing {
+        let request = ClientRequest {
             jsonrpc: JsonRpc,
             id: self.request_id,
             method,
@@ -483,7 +483,7 @@ impl Client {
                 Some(Err(source)) => return Err(lost(Some(source))),
                 None => return Err(lost(None)),
             };
-            let incoming: Incoming = serde_json::from_slice(&frame).map_err(unreadable)?;
+            let incoming: ServerMessage = serde_json::from_slice(&frame).map_err(unreadable)?;
             if let Some(error) = incoming.error {
                 return Err(CallError::Refused(error.into()));
             }

@@ -26,7 +26,7 @@ pub struct Trace {
 }
 
 /// A request for one page of a list.
-pub trait Paged: Method + Clone {
+pub trait PagedMethod: Method + Clone {
     /// Item of the list.
     type Item;
 
@@ -35,11 +35,11 @@ pub trait Paged: Method + Clone {
     fn turn(&mut self, page: Self::Output, listed: &mut Vec<Self::Item>) -> bool;
 }
 
-/// Implements [`Paged`] for lists whose pages contain `$items` and the start of the next page in
+/// Implements [`PagedMethod`] for lists whose pages contain `$items` and the start of the next page in
 /// `next`.
 macro_rules! paged {
     ($($list:ty: $items:ident of $item:ty;)+) => {$(
-        impl Paged for $list {
+        impl PagedMethod for $list {
             type Item = $item;
 
             fn turn(&mut self, page: Self::Output, listed: &mut Vec<$item>) -> bool {
@@ -170,7 +170,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Self::query`].
-    pub async fn all<L: Paged>(&mut self, mut list: L) -> Result<Vec<L::Item>, CallError> {
+    pub async fn all<L: PagedMethod>(&mut self, mut list: L) -> Result<Vec<L::Item>, CallError> {
         let mut listed = Vec::new();
         loop {
             let page = self.query(list.clone()).await?;

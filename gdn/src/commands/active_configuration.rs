@@ -11,13 +11,13 @@ use crate::output::{style, text};
 pub(super) const SHORT_DIGEST_CHARS: usize = 8;
 
 /// Configuration that runs instead of the project's own.
-pub(super) struct Running<'w> {
+pub(super) struct ActiveConfig<'w> {
     digest: Option<&'w str>,
     since: Option<Timestamp>,
     is_last_known_good: bool,
 }
 
-impl<'w> Running<'w> {
+impl<'w> ActiveConfig<'w> {
     pub(super) fn of(info: &'w WorkspaceInfo) -> Self {
         Self {
             digest: info.config_digest.as_deref(),
@@ -59,7 +59,7 @@ impl<'w> Running<'w> {
 pub(super) fn warn(
     workspace_id: &WorkspaceId,
     problem: &WorkspaceProblem,
-    running: &Running<'_>,
+    running: &ActiveConfig<'_>,
     context: &Context,
 ) {
     let output = context.output;

@@ -219,7 +219,7 @@ fn remark(last: &ExportPart, pending: usize, output: Output) {
 /// Names in the first line of an archive.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head {
+struct ArchiveHeader {
     instance_key: InstanceKey,
     agent_name: AgentName,
 }
@@ -239,7 +239,7 @@ pub(super) async fn import(args: InstanceImportArgs, context: &Context) -> Resul
     BufReader::new(file.take(HEAD_BYTES_MAX))
         .read_until(b'\n', &mut line)
         .map_err(unreadable)?;
-    let head: Head = serde_json::from_slice(&line).map_err(|error| {
+    let head: ArchiveHeader = serde_json::from_slice(&line).map_err(|error| {
         let message = format!("{} is not an archive of a conversation", path.display());
         let hint =
             "pass a file that `gdn instance export` wrote, decompressed if it was compressed";

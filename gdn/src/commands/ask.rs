@@ -1,7 +1,7 @@
 //! Sends an event to an agent and waits for its reply; shared by `send`, `chat` and `demo`.
 
 use clap::Args;
-use goondan_protocol::control::{SendEvent, Sent, WorkspaceInfo};
+use goondan_protocol::control::{SendEvent, SendResult, WorkspaceInfo};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::images::Image;
@@ -16,7 +16,7 @@ use crate::output::text::shell_quoted;
 
 /// Recipient of a message.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct To {
+pub(crate) struct RecipientArgs {
     /// The agent [default: the swarm's entry agent]
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<AgentName>,
@@ -28,7 +28,7 @@ pub(crate) struct To {
 /// An event for an agent. The client generates its event id, so that after a crash the same event can be sent again
 /// and is still answered once (`MSG-13`).
 #[derive(Debug, Clone)]
-pub(crate) struct Question {
+pub(crate) struct AgentInput {
     workspace_id: WorkspaceId,
     agent: Option<AgentName>,
     instance: InstanceKey,
@@ -41,7 +41,7 @@ pub(crate) struct Question {
     event_id: EventId,
 }
 
-impl Question {
+impl AgentInput {
     /// Creates an event for the conversation `instance`, or for the workspace's default one, with the event id
     /// `event_id` or a new one.
     pub(crate) fn new(
@@ -100,7 +100,7 @@ impl Question {
     }
 
     /// Sends the event and returns once it is accepted.
-    pub(crate) async fn hand_in(&self, client: &mut Client) -> Result<Sent, CallError> {
+    pub(crate) async fn hand_in(&self, client: &mut Client) -> Result<SendResult, CallError> {
         client.query(self.request(false)).await
     }
 
@@ -109,7 +109,7 @@ impl Question {
         &self,
         client: &mut Client,
         view: &TurnView,
-    ) -> Result<Sent, CallError> {
+    ) -> Result<SendResult, CallError> {
         client
             .watch(
                 self.request(true),
@@ -185,7 +185,7 @@ impl Question {
 }
 
 /// Ends the view of a turn. True if the whole reply has been streamed to the terminal.
-pub(crate) fn is_shown(view: &TurnView, sent: &Sent) -> bool {
+pub(crate) fn is_shown(view: &TurnView, sent: &SendResult) -> bool {
     match &sent.outcome {
         Some(TurnOutcome::Completed { reply }) => view.end(reply),
         Some(TurnOutcome::Failed { .. }) | None => view.end(""),
@@ -193,7 +193,7 @@ pub(crate) fn is_shown(view: &TurnView, sent: &Sent) -> bool {
 }
 
 /// Returns the reply, or the failure of the turn.
-pub(crate) fn reply_of<'a>(sent: &'a Sent, context: &Context) -> Result<&'a str, Failure> {
+pub(crate) fn reply_of<'a>(sent: &'a SendResult, context: &Context) -> Result<&'a str, Failure> {
     match &sent.outcome {
         Some(TurnOutcome::Completed { reply }) => Ok(reply),
         Some(TurnOutcome::Failed { code, message }) => Err(Failure::new(

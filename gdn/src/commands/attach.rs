@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::client::Client;
 use crate::context::Context;
-use crate::daemon::{self, Started};
+use crate::daemon::{self, StartedDaemon};
 use crate::failure::Failure;
 
 /// Connects to the running daemon, or starts one and prints its log directory.
@@ -16,7 +16,7 @@ pub(super) async fn attach_or_start(
         return Ok((client, None));
     }
     context.check_format()?;
-    let Started { client, log_dir } = daemon::start(&context.state_root, is_strict).await?;
+    let StartedDaemon { client, log_dir } = daemon::start(&context.state_root, is_strict).await?;
     context.output.note(format!(
         "Started the daemon: pid {}, log in {}",
         client.daemon().pid,

@@ -8,22 +8,22 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use goondan_protocol::control::{Sent, WorkspaceInfo};
+use goondan_protocol::control::{SendResult, WorkspaceInfo};
 use goondan_protocol::ids::{EventId, InstanceKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use self::arrivals::{Arrival, Seen};
-use self::editor::Said;
-use self::lines::{Line, Lines, parse};
-use super::ask::{Question, To, is_shown, reply_of};
+use self::arrivals::{Arrival, ChatProgress};
+use self::editor::EditorInput;
+use self::lines::{ChatInput, InputLines, parse};
+use super::ask::{AgentInput, RecipientArgs, is_shown, reply_of};
 use super::transcript::{self, Transcript};
 use super::{approval, cancel, names, turns};
 use crate::client::{CallError, Client, ConnectError};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::progress::{Streaming, TurnView};
+use crate::output::progress::{StreamMode, TurnView};
 use crate::output::{style, text};
 use crate::schemas;
 
@@ -42,13 +42,15 @@ If the daemon restarts, the chat reconnects and resends the question in progress
 same id, so that it is answered once.")]
 pub(crate) struct ChatArgs {
     #[command(flatten)]
-    to: To,
+    to: RecipientArgs,
 }
 
 impl ChatArgs {
     /// Chat with the entry agent in the default conversation.
     pub(crate) fn usual() -> Self {
-        Self { to: To::default() }
+        Self {
+            to: RecipientArgs::default(),
+        }
     }
 }
 
@@ -79,15 +81,15 @@ pub(crate) async fn run(args: ChatArgs, context: &Context) -> Result<(), Failure
     names::check_agent(args.to.agent.as_ref(), &workspace)?;
     let is_terminal = std::io::stdin().is_terminal();
     let key = workspace.conversation(args.to.instance.clone());
-    let session = Session {
+    let session = ChatSession {
         context,
         workspace,
         to: args.to,
         client: Some(client),
         is_terminal,
-        lines: Lines::open(is_terminal, context.output),
+        lines: InputLines::open(is_terminal, context.output),
         left: None,
-        seen: Seen::nothing(text::now()),
+        seen: ChatProgress::nothing(text::now()),
         failed: None,
         has_interrupted: false,
     };
@@ -123,29 +125,29 @@ fn ended() -> Failure {
 }
 
 /// Next step after a line of input.
-enum Next {
+enum LoopStep {
     Continue,
     End,
 }
 
-struct Session<'a> {
+struct ChatSession<'a> {
     context: &'a Context,
     workspace: WorkspaceInfo,
-    to: To,
+    to: RecipientArgs,
     /// None after the connection is lost or a wait is abandoned.
     client: Option<Client>,
     is_terminal: bool,
-    lines: Lines,
+    lines: InputLines,
     /// Latest event whose reply was not awaited.
     left: Option<EventId>,
-    seen: Seen,
+    seen: ChatProgress,
     /// Failure of the latest event that failed.
     failed: Option<Failure>,
     /// True if the latest input was Ctrl-C.
     has_interrupted: bool,
 }
 
-impl Session<'_> {
+impl ChatSession<'_> {
     async fn run(mut self, mut arrived: mpsc::UnboundedReceiver<Arrival>) -> Result<(), Failure> {
         self.greet();
         self.begin().await?;
@@ -157,7 +159,7 @@ impl Session<'_> {
             self.prompt();
             let said = tokio::select! {
                 said = self.lines.next() => said?,
-                _ = interrupt.recv() => Said::Interrupted,
+                _ = interrupt.recv() => EditorInput::Interrupted,
                 _ = hang_up.recv() => return Err(ended()),
                 _ = terminate.recv() => return Err(ended()),
                 Some(arrival) = arrived.recv() => {
@@ -171,8 +173,8 @@ impl Session<'_> {
                 _ = terminate.recv() => return Err(ended()),
             };
             match next {
-                Ok(Next::Continue) => {}
-                Ok(Next::End) => break,
+                Ok(LoopStep::Continue) => {}
+                Ok(LoopStep::End) => break,
                 // A failed event does not end the chat; a lost daemon does.
                 Err(failure) if !failure.silent && goes_on_after(&failure) => {
                     self.context.output.failure(&failure);
@@ -307,41 +309,47 @@ impl Session<'_> {
         }
     }
 
-    async fn take(&mut self, said: Said, interrupt: &mut Signal) -> Result<Next, Failure> {
+    async fn take(
+        &mut self,
+        said: EditorInput,
+        interrupt: &mut Signal,
+    ) -> Result<LoopStep, Failure> {
         let left = self.left.take();
         let has_interrupted = std::mem::replace(&mut self.has_interrupted, false);
         let line = match (said, left) {
-            (Said::Line(line), _) => line,
-            (Said::End, _) => {
+            (EditorInput::Line(line), _) => line,
+            (EditorInput::End, _) => {
                 self.end_line();
-                return Ok(Next::End);
+                return Ok(LoopStep::End);
             }
-            (Said::Interrupted, Some(event)) => {
+            (EditorInput::Interrupted, Some(event)) => {
                 self.end_line();
                 self.cancel(event).await?;
-                return Ok(Next::Continue);
+                return Ok(LoopStep::Continue);
             }
-            (Said::Interrupted, None) if self.lines.are_edited() && !has_interrupted => {
+            (EditorInput::Interrupted, None) if self.lines.are_edited() && !has_interrupted => {
                 self.has_interrupted = true;
                 let output = self.context.output;
                 output.note("Press Ctrl-C again or Ctrl-D to end the chat.");
-                return Ok(Next::Continue);
+                return Ok(LoopStep::Continue);
             }
-            (Said::Interrupted, None) => {
+            (EditorInput::Interrupted, None) => {
                 self.end_line();
                 return Err(ended());
             }
         };
         let output = self.context.output;
         match parse(&line) {
-            Line::Empty => {}
-            Line::Quit => return Ok(Next::End),
-            Line::Help => output.note(self.help()),
-            Line::Unknown(line) => output.note(format!("Unknown command: {line}\n{}", self.help())),
-            Line::History(limit) => self.history(limit).await?,
-            Line::Say(text) => self.say(text, interrupt).await?,
+            ChatInput::Empty => {}
+            ChatInput::Quit => return Ok(LoopStep::End),
+            ChatInput::Help => output.note(self.help()),
+            ChatInput::Unknown(line) => {
+                output.note(format!("Unknown command: {line}\n{}", self.help()))
+            }
+            ChatInput::History(limit) => self.history(limit).await?,
+            ChatInput::Say(text) => self.say(text, interrupt).await?,
         }
-        Ok(Next::Continue)
+        Ok(LoopStep::Continue)
     }
 
     fn help(&self) -> String {
@@ -370,7 +378,7 @@ impl Session<'_> {
     }
 
     async fn say(&mut self, text: &str, interrupt: &mut Signal) -> Result<(), Failure> {
-        let question = Question::new(
+        let question = AgentInput::new(
             &self.workspace,
             self.to.agent.clone(),
             self.to.instance.clone(),
@@ -425,10 +433,10 @@ impl Session<'_> {
 
     /// Sends the event until it is answered, again under the same event id after each lost connection. Also returns
     /// whether the reply has been streamed.
-    async fn answer(&mut self, question: &Question) -> Result<(Sent, bool), Failure> {
+    async fn answer(&mut self, question: &AgentInput) -> Result<(SendResult, bool), Failure> {
         let output = self.context.output;
-        let streaming = match Streaming::usual(output) {
-            Streaming::Text if self.is_terminal => Streaming::Named,
+        let streaming = match StreamMode::usual(output) {
+            StreamMode::Text if self.is_terminal => StreamMode::Named,
             usual => usual,
         };
         let view = TurnView::start(self.context, output.is_json(), streaming);
@@ -461,7 +469,7 @@ impl Session<'_> {
     /// Returns the connection or a new one; waits a limited time for the daemon to come back.
     async fn connected(
         &mut self,
-        asking: Option<(&TurnView, &Question)>,
+        asking: Option<(&TurnView, &AgentInput)>,
     ) -> Result<Client, Failure> {
         if let Some(client) = self.client.take() {
             return Ok(client);

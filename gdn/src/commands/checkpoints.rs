@@ -7,7 +7,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 
 /// Table row of one checkpoint.
-pub(super) struct Listed<'a> {
+pub(super) struct CheckpointRow<'a> {
     pub(super) id: &'a str,
     pub(super) why: String,
     /// Value of the kind-specific column: a phase, or the number of messages.
@@ -21,7 +21,7 @@ pub(super) struct Listed<'a> {
 /// Table of checkpoints. `amount` is the header of the kind-specific column, `below` its label on a narrow page.
 pub(super) fn table_of(
     (amount, below): (&'static str, &'static str),
-    listed: Vec<Listed<'_>>,
+    listed: Vec<CheckpointRow<'_>>,
     now: Timestamp,
 ) -> Table {
     let mut table = Table::new([
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn ckpt_4_a_checkpoint_without_a_description_has_no_age() {
-        let unreadable = || Listed {
+        let unreadable = || CheckpointRow {
             id: "checkpoint_001",
             why: String::new(),
             amount: "0".to_owned(),

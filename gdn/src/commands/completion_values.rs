@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// A workspace that has run before.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownWorkspace {
     pub(super) id: WorkspaceId,
     pub(super) project_root: PathBuf,
 }
@@ -19,12 +19,12 @@ pub(super) struct Known {
 /// Fields of `workspace.json` that are needed here.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Record {
+struct WorkspaceFile {
     project_root: PathBuf,
 }
 
 /// Returns the workspace named by its id, or all workspaces of the project. Unreadable records are skipped.
-pub(super) fn of(context: &Context) -> Result<Vec<Known>, Failure> {
+pub(super) fn of(context: &Context) -> Result<Vec<KnownWorkspace>, Failure> {
     let named = context.workspace_id();
     let project = match &named {
         Some(_) => None,
@@ -37,12 +37,12 @@ pub(super) fn of(context: &Context) -> Result<Vec<Known>, Failure> {
     let found = entries.flatten().filter_map(|entry| {
         let id = WorkspaceId::new(entry.file_name().to_str()?).ok()?;
         let text = std::fs::read(entry.path().join("workspace.json")).ok()?;
-        let Record { project_root } = serde_json::from_slice(&text).ok()?;
+        let WorkspaceFile { project_root } = serde_json::from_slice(&text).ok()?;
         let is_meant = match (&named, &project) {
             (Some(named), _) => *named == id,
             (None, project) => project.as_ref() == Some(&project_root),
         };
-        is_meant.then_some(Known { id, project_root })
+        is_meant.then_some(KnownWorkspace { id, project_root })
     });
     Ok(found.collect())
 }

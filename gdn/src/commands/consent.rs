@@ -9,7 +9,7 @@ use goondan_protocol::control::{
     AllowSecret, ControlError, ErrorCode, OpenWorkspace, WorkspaceInfo,
 };
 use goondan_protocol::ids::SecretName;
-use goondan_vault::{ProjectIdentity, Reader};
+use goondan_vault::{ProjectIdentity, SecretReader};
 
 use super::attach::attach_or_start;
 use super::{confirm, shutdown};
@@ -157,7 +157,7 @@ fn wanted(
 ) -> BTreeMap<SecretName, Vec<String>> {
     let vault = context.vault();
     let project = identity(project_root);
-    let secrets = Reader::new(&vault, &project);
+    let secrets = SecretReader::new(&vault, &project);
     let loaded = Loader::new(&ProcessEnvironment)
         .with_env_files(env_files)
         .with_secrets(&secrets)

@@ -3,19 +3,19 @@
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 
-use goondan_protocol::control::{OpenWorkspace, Sent};
+use goondan_protocol::control::{OpenWorkspace, SendResult};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::ask::{Question, reply_of};
+use super::ask::{AgentInput, reply_of};
 use super::{shutdown, transcript};
 use crate::client::Client;
 use crate::context::Context;
-use crate::daemon::{self, Started};
+use crate::daemon::{self, StartedDaemon};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::progress::{Streaming, TurnView};
+use crate::output::progress::{StreamMode, TurnView};
 use crate::output::style;
 use crate::output::text::{self, shell_quoted};
 use crate::{project, schemas};
@@ -128,8 +128,8 @@ pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure
 }
 
 /// Results of the demo run.
-struct Played {
-    sent: Sent,
+struct DemoResult {
+    sent: SendResult,
     messages: usize,
 }
 
@@ -137,11 +137,11 @@ struct Played {
 async fn play(
     args: &DemoArgs,
     project: &Path,
-    started: Started,
+    started: StartedDaemon,
     demo: &Context,
-) -> Result<Played, Failure> {
+) -> Result<DemoResult, Failure> {
     let output = demo.output;
-    let Started {
+    let StartedDaemon {
         mut client,
         log_dir,
     } = started;
@@ -167,8 +167,8 @@ async fn play(
     output.note(format!("{} {}", mark(demo, "workspace"), info.workspace_id));
     let asked = args.ask.clone().unwrap_or_default();
     output.note(format!("{} {asked}\n", mark(demo, "question")));
-    let question = Question::new(&info, None, None, asked, None)?;
-    let view = TurnView::start(demo, output.is_json(), Streaming::Off);
+    let question = AgentInput::new(&info, None, None, asked, None)?;
+    let view = TurnView::start(demo, output.is_json(), StreamMode::Off);
     let sent = question
         .ask(&mut client, &view)
         .await
@@ -177,12 +177,12 @@ async fn play(
     output.note("");
     output.reply(reply_of(&sent, demo)?)?;
     let messages = history_len(&mut client, &sent, &info.workspace_id).await?;
-    Ok(Played { sent, messages })
+    Ok(DemoResult { sent, messages })
 }
 
 async fn history_len(
     client: &mut Client,
-    sent: &Sent,
+    sent: &SendResult,
     workspace_id: &goondan_protocol::ids::WorkspaceId,
 ) -> Result<usize, Failure> {
     let transcript = transcript::read(client, workspace_id, &sent.instance_key, Some(0)).await?;
@@ -238,7 +238,7 @@ fn mark(context: &Context, name: &str) -> String {
 }
 
 /// Prints the results and the commands to try next.
-fn finish(played: &Played, state_root: Option<&Path>, project: &Path, context: &Context) {
+fn finish(played: &DemoResult, state_root: Option<&Path>, project: &Path, context: &Context) {
     let output = context.output;
     let kept = match state_root {
         Some(root) => format!("The state root is kept: {}", root.display()),

@@ -14,8 +14,8 @@ mod project;
 use clap::Args;
 use serde::Serialize;
 
-use self::check_result::{Finding, Verdict};
-use self::daemon_probe::Seen;
+use self::check_result::{CheckResult, CheckStatus};
+use self::daemon_probe::ProbeResults;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -41,10 +41,10 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct DoctorReport {
     /// True if nothing needs to be fixed.
     healthy: bool,
-    findings: Vec<Finding>,
+    findings: Vec<CheckResult>,
 }
 
 pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Failure> {
@@ -56,8 +56,8 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     findings.extend(own::log_server(context).await);
     findings.extend(machine::findings(&context.state_root));
     let seen = match own::daemon_check(context).await {
-        Some(check) => Seen::by_daemon(check),
-        None => Seen::here(),
+        Some(check) => ProbeResults::by_daemon(check),
+        None => ProbeResults::here(),
     };
     findings.extend(kernel::findings(&seen));
     findings.extend(seen.read_only_projects());
@@ -66,8 +66,8 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     if let Some(bundle) = bundle.filter(|_| args.network) {
         findings.extend(endpoints::findings(&bundle).await);
     }
-    let bad = count(&findings, Verdict::Bad);
-    let report = Report {
+    let bad = count(&findings, CheckStatus::Bad);
+    let report = DoctorReport {
         healthy: bad == 0,
         findings,
     };
@@ -82,12 +82,12 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     Err(Failure::new(Exit::Degraded, message, hint))
 }
 
-fn count(findings: &[Finding], verdict: Verdict) -> usize {
+fn count(findings: &[CheckResult], verdict: CheckStatus) -> usize {
     let found = findings.iter().filter(|finding| finding.verdict == verdict);
     found.count()
 }
 
-fn table(findings: &[Finding]) -> Table {
+fn table(findings: &[CheckResult]) -> Table {
     let mut table = Table::new([
         Column::new("CHECK"),
         Column::new("RESULT"),
@@ -96,10 +96,10 @@ fn table(findings: &[Finding]) -> Table {
     ]);
     for finding in findings {
         let (word, style) = match finding.verdict {
-            Verdict::Ok => ("ok", style::GOOD),
-            Verdict::Warn => ("warning", style::WARN),
-            Verdict::Bad => ("bad", style::BAD),
-            Verdict::Unknown => ("unknown", style::FAINT),
+            CheckStatus::Ok => ("ok", style::GOOD),
+            CheckStatus::Warn => ("warning", style::WARN),
+            CheckStatus::Bad => ("bad", style::BAD),
+            CheckStatus::Unknown => ("unknown", style::FAINT),
         };
         table.row([
             Cell::from(finding.check),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::follow::Processes;
 use crate::client::{Client, Notice, RequestTimeout};
 use crate::context::Context;
-use crate::output::progress::Waiting;
+use crate::output::progress::WaitIndicator;
 use crate::output::text;
 
 /// Interval between progress lines, in milliseconds.
@@ -38,7 +38,7 @@ pub(super) async fn while_draining<T>(
     let (told, mut changes) = mpsc::unbounded_channel();
     let watching = watch(context, workspace_id, told);
     tokio::pin!(watching);
-    let mut waiting = Waiting::new(context.output);
+    let mut waiting = WaitIndicator::new(context.output);
     let mut processes = Processes::default();
     let mut shown = String::new();
     let mut is_watched = true;

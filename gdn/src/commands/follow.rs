@@ -18,7 +18,7 @@ pub(super) const LOST: &str = "Connection lost; waiting for a daemon that runs t
 
 /// Notification for a watcher.
 #[derive(Debug)]
-pub(super) enum Followed {
+pub(super) enum WorkspaceNotification {
     Change(Box<WorkspaceChange>),
     /// The project was stopped.
     Stopped,
@@ -42,11 +42,11 @@ pub(super) async fn reopened(context: &Context) -> (Client, WorkspaceInfo) {
 }
 
 /// Watches the project until the future is dropped.
-pub(super) async fn follow(context: &Context, mut take: impl FnMut(Followed)) {
+pub(super) async fn follow(context: &Context, mut take: impl FnMut(WorkspaceNotification)) {
     let mut after = None;
     loop {
         let ended = match context.open().await {
-            Err(_) => Followed::Lost,
+            Err(_) => WorkspaceNotification::Lost,
             Ok((mut client, workspace)) => {
                 let request = WatchWorkspace {
                     workspace_id: workspace.workspace_id,
@@ -57,13 +57,13 @@ pub(super) async fn follow(context: &Context, mut take: impl FnMut(Followed)) {
                         if !change.told.has_more() {
                             after = Some(change.cursor);
                         }
-                        take(Followed::Change(change));
+                        take(WorkspaceNotification::Change(change));
                     }
                 };
                 let timeout = RequestTimeout::Endless;
                 match client.watch(request, timeout, &mut take).await {
-                    Ok(_) => Followed::Stopped,
-                    Err(_) => Followed::Lost,
+                    Ok(_) => WorkspaceNotification::Stopped,
+                    Err(_) => WorkspaceNotification::Lost,
                 }
             }
         };

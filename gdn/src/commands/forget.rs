@@ -12,7 +12,7 @@ use goondan_protocol::ids::{SecretName, WorkspaceId};
 use serde::Serialize;
 
 use super::attach::attach_or_start;
-use super::completion_values::{self, Known};
+use super::completion_values::{self, KnownWorkspace};
 use super::confirm::confirm;
 use super::drain_progress::while_draining;
 use crate::client::Client;
@@ -46,7 +46,7 @@ const MAX_SWEEPS: usize = 3;
 /// Result of the command.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Forgotten {
+struct ForgetResult {
     workspace_ids: BTreeSet<WorkspaceId>,
     project_root: Option<PathBuf>,
     /// True if the project was registered.
@@ -65,10 +65,13 @@ pub(crate) async fn run(args: &ForgetArgs, context: &Context) -> Result<(), Fail
         Err(failure) if failure.exit == Exit::NotFound && !known.is_empty() => None,
         Err(failure) => return Err(failure),
     };
-    let mut done = Forgotten {
+    let mut done = ForgetResult {
         project_root: known.first().map(|known| known.project_root.clone()),
-        workspace_ids: known.into_iter().map(|Known { id, .. }| id).collect(),
-        ..Forgotten::default()
+        workspace_ids: known
+            .into_iter()
+            .map(|KnownWorkspace { id, .. }| id)
+            .collect(),
+        ..ForgetResult::default()
     };
     match &running {
         Some(running) => {
@@ -186,7 +189,7 @@ async fn deny(
     Ok(denied)
 }
 
-fn tell(done: &Forgotten, args: &ForgetArgs, context: &Context) -> Result<(), Failure> {
+fn tell(done: &ForgetResult, args: &ForgetArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::FORGET, done)?;
     let ids: Vec<&str> = done.workspace_ids.iter().map(WorkspaceId::as_str).collect();

@@ -1,12 +1,12 @@
 //! Health problems as reported by `gdn status`, `gdn ps` and their exit codes (`OBS-6`).
 
 use goondan_protocol::control::{
-    DaemonStatus, ProcessState, Readiness, Unacknowledged, UnhealthyProcess, WorkspaceInfo,
+    DaemonStatus, ProcessState, Readiness, ReplicationStall, UnhealthyProcess, WorkspaceInfo,
 };
 use goondan_protocol::shell::shell_quoted;
 use goondan_protocol::time::Timestamp;
 
-use super::active_configuration::{self, Running};
+use super::active_configuration::{self, ActiveConfig};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub(super) fn state_of(workspace: &WorkspaceInfo) -> Cell {
 pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
     let id = &workspace.workspace_id;
     if let Some(problem) = &workspace.problem {
-        active_configuration::warn(id, problem, &Running::of(workspace), context);
+        active_configuration::warn(id, problem, &ActiveConfig::of(workspace), context);
     }
     let output = context.output;
     for remark in remarks(workspace, context) {
@@ -42,7 +42,7 @@ pub(super) fn report(workspace: &WorkspaceInfo, context: &Context) {
 
 /// Remark about a workspace that a user should see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Remark {
+pub(super) struct HealthNote {
     /// True if something is wrong; false if something needs a decision.
     pub(super) is_warning: bool,
     /// Text that follows the workspace's name.
@@ -50,12 +50,12 @@ pub(super) struct Remark {
 }
 
 /// Remarks about a workspace, except for configuration problems.
-pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Remark> {
+pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<HealthNote> {
     let id = &workspace.workspace_id;
     let command = |words: &str| context.daemon_command(&format!("--workspace {id} {words}"));
     let mut remarks = Vec::new();
     let mut warn = |text| {
-        remarks.push(Remark {
+        remarks.push(HealthNote {
             is_warning: true,
             text,
         });
@@ -105,7 +105,7 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Remar
 }
 
 /// Remarks about items that need a decision by a person.
-fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<Remark> {
+fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<HealthNote> {
     let verb = |count| if count == 1 { "waits" } else { "wait" };
     let mut texts = Vec::new();
     if workspace.questions > 0 {
@@ -139,7 +139,7 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<R
         let list = command("calls");
         texts.push(format!(": {count} with an unknown outcome: `{list}`"));
     }
-    let remark = |text| Remark {
+    let remark = |text| HealthNote {
         is_warning: false,
         text,
     };
@@ -147,7 +147,7 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<R
 }
 
 /// `nothing is acknowledged for 12 s: password authentication failed`.
-pub(super) fn unacknowledged(silence: &Unacknowledged) -> String {
+pub(super) fn unacknowledged(silence: &ReplicationStall) -> String {
     let age = text::age(silence.since, text::now());
     let reason = text::one_line(&silence.reason);
     format!("nothing is acknowledged for {age}: {reason}")

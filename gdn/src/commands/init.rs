@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use goondan_config::{Machine as _, ThisMachine};
+use goondan_config::{HostMachine as _, LocalMachine};
 use goondan_protocol::sandbox::Level;
 use serde_json::json;
 
@@ -223,7 +223,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
 }
 
 /// Strictest confinement level that this machine supports.
-pub(super) fn strictest(machine: &ThisMachine) -> Level {
+pub(super) fn strictest(machine: &LocalMachine) -> Level {
     Level::strictest(|level| machine.lacks_sandbox(level).is_none())
 }
 
@@ -262,7 +262,7 @@ fn failure(error: &InitError, path: &Path) -> Failure {
 
 /// Result of the command.
 #[derive(Debug)]
-struct Made {
+struct InitOutput {
     root: PathBuf,
     package: String,
     files: Vec<&'static str>,
@@ -270,7 +270,12 @@ struct Made {
 }
 
 /// Writes the project's files. Without `force`, an existing file is an error and nothing is written.
-fn create(path: &Path, template: Template, level: Level, force: bool) -> Result<Made, InitError> {
+fn create(
+    path: &Path,
+    template: Template,
+    level: Level,
+    force: bool,
+) -> Result<InitOutput, InitError> {
     let files = files(template);
     let existing: Vec<PathBuf> = files
         .iter()
@@ -288,7 +293,7 @@ fn create(path: &Path, template: Template, level: Level, force: bool) -> Result<
             source,
         })?;
     let package = package_name(&root);
-    let mut made = Made {
+    let mut made = InitOutput {
         root,
         package,
         files: Vec::new(),

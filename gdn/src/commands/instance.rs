@@ -187,7 +187,7 @@ pub(crate) async fn run(command: InstanceCommand, context: &Context) -> Result<(
 
 /// Output of `gdn instance list --json`. Borrowed, because the list can be very long.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct InstanceListOutput<'a> {
     instances: &'a [InstanceSummary],
 }
 
@@ -208,7 +208,7 @@ async fn list(args: &InstanceListArgs, context: &Context) -> Result<(), Failure>
     let instances = client.all(list).await?;
     let output = context.output;
     let instances = &instances;
-    output.object(schemas::INSTANCE_LIST, &Listed { instances })?;
+    output.object(schemas::INSTANCE_LIST, &InstanceListOutput { instances })?;
     if instances.is_empty() {
         let hint = context.command("send \"Hello\"");
         return output.data(format!(

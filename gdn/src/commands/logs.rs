@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
-use goondan_protocol::control::{Done, FollowLogs, LogLevel, LogProcess};
+use goondan_protocol::control::{EmptyResult, FollowLogs, LogLevel, LogProcess};
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
@@ -63,7 +63,7 @@ pub(crate) struct LogsArgs {
     level: Option<Level>,
     /// Only lines of this kind of process: orchestrator, agent, connector or replica
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
-    process: Option<Kind>,
+    process: Option<ProcessKindArg>,
     /// Only lines of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<AgentName>,
@@ -93,7 +93,7 @@ enum Level {
 
 /// Values of `--process`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum ProcessKindArg {
     Orchestrator,
     Agent,
     Connector,
@@ -119,10 +119,10 @@ impl LogsArgs {
             event_id: self.event.clone(),
             trace_id: self.trace,
             process: self.process.map(|kind| match kind {
-                Kind::Orchestrator => LogProcess::Orchestrator,
-                Kind::Agent => LogProcess::Agent,
-                Kind::Connector => LogProcess::Connector,
-                Kind::Replica => LogProcess::Replica,
+                ProcessKindArg::Orchestrator => LogProcess::Orchestrator,
+                ProcessKindArg::Agent => LogProcess::Agent,
+                ProcessKindArg::Connector => LogProcess::Connector,
+                ProcessKindArg::Replica => LogProcess::Replica,
             }),
             level: self.level.map(|level| match level {
                 Level::Error => LogLevel::Error,
@@ -184,7 +184,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
         true => None,
         false => Some(of_project(client.as_mut(), context).await?),
     };
-    let reader = Reader {
+    let reader = LogPrinter {
         filter: Filter {
             workspaces,
             chosen: args.chosen(),
@@ -254,7 +254,7 @@ async fn of_project(
 }
 
 /// Shows lines from files and from the daemon's memory.
-struct Reader<'c> {
+struct LogPrinter<'c> {
     args: LogsArgs,
     filter: Filter,
     context: &'c Context,
@@ -262,7 +262,7 @@ struct Reader<'c> {
     has_shown: Cell<bool>,
 }
 
-impl Reader<'_> {
+impl LogPrinter<'_> {
     /// Failure if a named agent or conversation does not exist now.
     async fn unknown_name(&self, client: &mut Client) -> Result<Option<Failure>, Failure> {
         let args = &self.args;
@@ -362,7 +362,7 @@ impl Reader<'_> {
         };
         let ended = tokio::select! {
             ended = client.watch(follow, request_timeout, &mut print) => ended,
-            () = stop.notified() => Ok(Done {}),
+            () = stop.notified() => Ok(EmptyResult {}),
         };
         if let Some(failure) = failed {
             return Err(failure);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan_config::{Loader, ProcessEnvironment};
-use goondan_vault::Reader;
+use goondan_vault::SecretReader;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ impl ReadArgs {
         context.check_format()?;
         let vault = context.vault();
         let project = super::consent::identity(&root);
-        let secrets = Reader::new(&vault, &project);
+        let secrets = SecretReader::new(&vault, &project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
             .with_secrets(&secrets);

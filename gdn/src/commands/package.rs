@@ -36,11 +36,11 @@ mod signatures;
 mod web;
 mod why;
 
-use choose::Rules;
+use choose::ResolutionRules;
 use consent::Consent;
 use fetch::Fetcher;
-use install::{Installed, Mode};
-use plan::{Folder, Plan};
+use install::{InstallResult, Mode};
+use plan::{Folder, ProjectPackages};
 
 /// Manage packages of tools, extensions and connectors
 #[derive(Debug, Subcommand)]
@@ -154,8 +154,8 @@ pub(crate) struct ReleaseAgeArgs {
 }
 
 impl ReleaseAgeArgs {
-    fn rules(&self) -> Rules {
-        Rules {
+    fn rules(&self) -> ResolutionRules {
+        ResolutionRules {
             min_age_days: self.min_release_age,
             only: None,
         }
@@ -257,7 +257,7 @@ pub(crate) async fn run(command: PackageCommand, context: &Context) -> Result<()
 }
 
 async fn install(args: &PackageInstallArgs, context: &Context) -> Result<(), Failure> {
-    let plan = Plan::read(context.project()?)?;
+    let plan = ProjectPackages::read(context.project()?)?;
     let mode = if args.frozen_lockfile {
         Mode::Frozen
     } else {
@@ -279,7 +279,7 @@ async fn install(args: &PackageInstallArgs, context: &Context) -> Result<(), Fai
 }
 
 async fn add(args: &PackageAddArgs, context: &Context) -> Result<(), Failure> {
-    let mut plan = Plan::read(context.project()?)?;
+    let mut plan = ProjectPackages::read(context.project()?)?;
     let before = plan.folders()?;
     let rules = args.age.rules();
     let mut fetcher = Fetcher::new(context, &plan)?;
@@ -300,7 +300,7 @@ async fn add(args: &PackageAddArgs, context: &Context) -> Result<(), Failure> {
 }
 
 async fn update(args: &PackageUpdateArgs, context: &Context) -> Result<(), Failure> {
-    let plan = Plan::read(context.project()?)?;
+    let plan = ProjectPackages::read(context.project()?)?;
     let mut rules = args.age.rules();
     if !args.packages.is_empty() {
         let mut only = BTreeSet::new();
@@ -343,7 +343,7 @@ fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, context: &C
 }
 
 async fn remove(args: &PackageRemoveArgs, context: &Context) -> Result<(), Failure> {
-    let mut plan = Plan::read(context.project()?)?;
+    let mut plan = ProjectPackages::read(context.project()?)?;
     let before = plan.folders()?;
     let mut text = plan.manifest.clone();
     for name in &args.packages {
@@ -367,17 +367,17 @@ async fn remove(args: &PackageRemoveArgs, context: &Context) -> Result<(), Failu
 /// Output of `gdn package install` and similar commands.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'t> {
+struct InstallOutput<'t> {
     /// Number of packages that the project uses.
     packages: usize,
-    changes: &'t [plan::Change],
+    changes: &'t [plan::PackageChange],
     /// Notes about the chosen versions.
     notes: &'t [String],
 }
 
 fn told(
-    installed: &Installed,
-    plan: &Plan,
+    installed: &InstallResult,
+    plan: &ProjectPackages,
     before: &BTreeMap<PackageName, Folder>,
     schema: &str,
     context: &Context,
@@ -390,7 +390,7 @@ fn told(
     }
     output.object(
         schema,
-        &Told {
+        &InstallOutput {
             packages,
             changes: &changes,
             notes: &installed.notes,
@@ -408,7 +408,7 @@ fn told(
 /// A line of `gdn package list`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
+struct PackageListRow {
     name: String,
     version: Option<String>,
     /// Requirement of the project itself.
@@ -421,13 +421,13 @@ struct Listed {
 
 fn list(context: &Context) -> Result<(), Failure> {
     context.check_format()?;
-    let plan = Plan::read(context.project()?)?;
+    let plan = ProjectPackages::read(context.project()?)?;
     let folders = plan.folders()?;
     let store = Store::of(&context.state_root);
     let required = |name: &str| plan.requires.get(name).map(ToString::to_string);
-    let mut listed: Vec<Listed> = Vec::new();
+    let mut listed: Vec<PackageListRow> = Vec::new();
     for (name, folder) in &folders {
-        listed.push(Listed {
+        listed.push(PackageListRow {
             name: name.to_string(),
             version: Some(folder.version.to_string()),
             required: required(name.as_str()),
@@ -438,7 +438,7 @@ fn list(context: &Context) -> Result<(), Failure> {
     }
     for (name, locked) in plan.lock.packages() {
         let dir = store.tree(&locked.tree);
-        listed.push(Listed {
+        listed.push(PackageListRow {
             name: name.to_string(),
             version: Some(locked.version.to_string()),
             required: required(name.as_str()),
@@ -457,7 +457,7 @@ fn list(context: &Context) -> Result<(), Failure> {
         .iter()
         .filter(|(name, _)| !folders.contains_key(*name) && plan.lock.get(name).is_none());
     for (name, requirement) in missing {
-        listed.push(Listed {
+        listed.push(PackageListRow {
             name: name.to_string(),
             version: None,
             required: Some(requirement.to_string()),
@@ -470,7 +470,11 @@ fn list(context: &Context) -> Result<(), Failure> {
     print_list(&listed, &plan, context)
 }
 
-fn print_list(listed: &[Listed], plan: &Plan, context: &Context) -> Result<(), Failure> {
+fn print_list(
+    listed: &[PackageListRow],
+    plan: &ProjectPackages,
+    context: &Context,
+) -> Result<(), Failure> {
     let output = context.output;
     output.object(
         schemas::PACKAGE_LIST,
@@ -502,7 +506,7 @@ fn print_list(listed: &[Listed], plan: &Plan, context: &Context) -> Result<(), F
         ]);
     }
     output.data(table.render(output.canvas()).trim_end())?;
-    let is_whole = |it: &Listed| matches!(it.state, "installed" | "folder");
+    let is_whole = |it: &PackageListRow| matches!(it.state, "installed" | "folder");
     if !listed.iter().all(is_whole) || plan.lacks()?.is_some() {
         output.note(format!(
             "{LOCK_FILE} and the installed packages do not match: run `{}`",

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
     ApplyProposal, CreateProposal, DiffProposal, ListProposals, MergeProposal, ProposalApplied,
-    ProposalDetail, ProposalInfo, ProposalState, Refusal, RejectProposal, RevertProposal,
+    ProposalDetail, ProposalInfo, ProposalRefusal, ProposalState, RejectProposal, RevertProposal,
     ReviewProposal, SandboxRef, ShowProposal,
 };
 use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
@@ -339,10 +339,10 @@ async fn check(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
     }
     output.data(review::refusals_of(&found.refusals, output.canvas()))?;
     let SandboxRef { run_id, agent_id } = &found.proposal.at;
-    let hint = if found.refusals.iter().all(Refusal::is_overridable) {
+    let hint = if found.refusals.iter().all(ProposalRefusal::is_overridable) {
         let apply = format!("proposal apply {run_id} {agent_id} --allow-moved-base");
         format!("to apply it anyway: `{}`", context.command(&apply))
-    } else if found.refusals.iter().all(Refusal::is_stale) {
+    } else if found.refusals.iter().all(ProposalRefusal::is_stale) {
         let merge = format!("proposal merge {run_id} {agent_id}");
         format!(
             "merge it with the current files into a new proposal: `{}`",

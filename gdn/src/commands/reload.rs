@@ -3,7 +3,7 @@
 use clap::Args;
 use goondan_protocol::control::{Reload, WorkspaceReload};
 
-use super::active_configuration::{self, Running};
+use super::active_configuration::{self, ActiveConfig};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Fail
 /// Prints why a workspace's configuration was rejected and what runs instead, if it was rejected.
 pub(super) fn warn(workspace: &WorkspaceReload, context: &Context) {
     if let Some(problem) = &workspace.problem {
-        let running = Running::of_reload(workspace);
+        let running = ActiveConfig::of_reload(workspace);
         active_configuration::warn(&workspace.workspace_id, problem, &running, context);
     }
 }

@@ -4,13 +4,13 @@
 use clap::Args;
 use goondan_protocol::control::{
     CheckpointInstance, InstanceCheckpoint, InstanceRewound, ListInstanceCheckpoints,
-    MessageTakenBack, RewindInstance, RewindRecord,
+    RewindInstance, RewindRecord, RewoundMessage,
 };
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
-use super::checkpoints::{self, Listed, push_files, push_skipped};
+use super::checkpoints::{self, CheckpointRow, push_files, push_skipped};
 use super::confirm::confirm;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -107,7 +107,7 @@ pub(crate) async fn list(args: InstanceCheckpointsArgs, context: &Context) -> Re
 }
 
 fn table_of(checkpoints: &[InstanceCheckpoint], now: Timestamp) -> Table {
-    let listed = checkpoints.iter().map(|one| Listed {
+    let listed = checkpoints.iter().map(|one| CheckpointRow {
         id: &one.checkpoint_id,
         why: match one.kind.as_str() {
             "pre_restore" => "before a rewind".to_owned(),
@@ -175,7 +175,7 @@ pub(crate) async fn run(args: RewindArgs, context: &Context) -> Result<(), Failu
 }
 
 /// Role and beginning of a message; a message of tool results has no text.
-fn said_by(message: &MessageTakenBack) -> String {
+fn said_by(message: &RewoundMessage) -> String {
     let role = text::one_line(&message.role);
     match text::one_line(&message.head) {
         head if head.is_empty() => role,

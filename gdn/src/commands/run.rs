@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
-use super::active_configuration::{self, Running};
+use super::active_configuration::{self, ActiveConfig};
 use super::attach::attach_or_start;
 use super::chat::{self, ChatArgs};
 use super::consent;
@@ -127,7 +127,7 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     if let Some(root) = &root {
         project::check_apart(root, &context.state_root)?;
     }
-    let settings = Settings::of(args)?;
+    let settings = RunSettings::of(args)?;
     if args.foreground {
         if let Some(root) = &root {
             let env_files = settings.env_files.as_deref().unwrap_or_default();
@@ -271,7 +271,7 @@ impl ReadinessWait {
 async fn open(
     client: &mut Client,
     project_root: PathBuf,
-    settings: Settings,
+    settings: RunSettings,
     is_strict: bool,
     context: &Context,
 ) -> Result<(WorkspaceInfo, Option<Failure>), Failure> {
@@ -371,7 +371,7 @@ async fn stopped_instead(
     info: WorkspaceInfo,
     failure: Failure,
 ) -> Result<Failure, Failure> {
-    let running = Running::of(&info).told();
+    let running = ActiveConfig::of(&info).told();
     let workspace_id = info.workspace_id;
     client.change(CloseWorkspace { workspace_id }).await?;
     let message = failure.message;
@@ -385,7 +385,7 @@ async fn stopped_instead(
 
 /// Combines the configuration problem with what runs instead and how to change that.
 fn told_with_what_runs(failure: Failure, info: &WorkspaceInfo, context: &Context) -> Failure {
-    let running = Running::of(info);
+    let running = ActiveConfig::of(info);
     let hints = [Some(failure.hint), running.refusal(context)];
     Failure {
         message: format!("{}\n\n{}", failure.message, running.told()),
@@ -395,12 +395,12 @@ fn told_with_what_runs(failure: Failure, info: &WorkspaceInfo, context: &Context
 }
 
 /// Run options; options not given keep their value.
-struct Settings {
+struct RunSettings {
     watch: Option<bool>,
     env_files: Option<Vec<PathBuf>>,
 }
 
-impl Settings {
+impl RunSettings {
     fn of(args: &RunArgs) -> Result<Self, Failure> {
         let env_files = args.env.absolute()?;
         Ok(Self {

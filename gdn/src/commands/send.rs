@@ -5,16 +5,16 @@ use goondan_protocol::ids::EventId;
 use std::io::Read as _;
 use std::time::Duration;
 
-use goondan_protocol::control::Sent;
+use goondan_protocol::control::SendResult;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 
-use super::ask::{Question, To, is_shown, reply_of};
+use super::ask::{AgentInput, RecipientArgs, is_shown, reply_of};
 use super::images;
 use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::progress::{Streaming, TurnView};
+use crate::output::progress::{StreamMode, TurnView};
 use crate::schemas;
 
 /// Send a message to an agent and print its reply
@@ -33,7 +33,7 @@ pub(crate) struct SendArgs {
     #[arg(value_name = "TEXT")]
     text: String,
     #[command(flatten)]
-    to: To,
+    to: RecipientArgs,
     /// Image for the agent: a file or URL (can be repeated)
     #[arg(long, value_name = "FILE|URL")]
     image: Vec<String>,
@@ -59,7 +59,7 @@ impl SendArgs {
     pub(crate) fn usual(text: String) -> Self {
         Self {
             text,
-            to: To::default(),
+            to: RecipientArgs::default(),
             image: Vec::new(),
             event_id: None,
             no_wait: false,
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure
     };
     let images = images::read(&args.image)?;
     let (mut client, workspace) = context.open().await?;
-    let question = Question::new(
+    let question = AgentInput::new(
         &workspace,
         args.to.agent,
         args.to.instance,
@@ -101,9 +101,9 @@ pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure
     }
     let limit = args.timeout.map(Duration::from_secs);
     let quiet = args.quiet || output.is_json();
-    let streaming = match Streaming::usual(output) {
-        _ if args.stream && output.is_json() => Streaming::Objects,
-        _ if args.stream => Streaming::Text,
+    let streaming = match StreamMode::usual(output) {
+        _ if args.stream && output.is_json() => StreamMode::Objects,
+        _ if args.stream => StreamMode::Text,
         usual => usual,
     };
     let view = TurnView::start(context, quiet, streaming);
@@ -124,11 +124,11 @@ pub(crate) async fn run(args: SendArgs, context: &Context) -> Result<(), Failure
 /// Sends the event and waits for the reply, the timeout, or Ctrl-C.
 async fn wait(
     client: &mut Client,
-    question: &Question,
+    question: &AgentInput,
     limit: Option<Duration>,
     view: &TurnView,
     context: &Context,
-) -> Result<Sent, Failure> {
+) -> Result<SendResult, Failure> {
     let time_is_up = async {
         match limit {
             Some(limit) => tokio::time::sleep(limit).await,

@@ -16,11 +16,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
 
-use self::decide::{Found, Surroundings};
-use self::manager::{Kind, ManagerName, OfThisMachine, State};
+use self::decide::{ServiceState, Surroundings};
+use self::manager::{ManagerName, ServiceKind, State, SystemPrograms};
 pub(super) use self::own::{Runner, runner_of, service_differences, start_own, stop_own};
-use self::site::{Service, Site};
-use crate::client::{Client, ConnectError, Reached};
+use self::site::{ServiceControl, ServiceSite};
+use crate::client::{Client, ConnectError, DaemonConnection};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -108,12 +108,12 @@ pub(crate) struct WhichArgs {
 }
 
 impl WhichArgs {
-    fn kind(&self) -> Result<Kind, Failure> {
+    fn kind(&self) -> Result<ServiceKind, Failure> {
         let manager = self.manager.unwrap_or_else(ManagerName::of_this_system);
         match (manager, self.system) {
-            (ManagerName::Systemd, false) => Ok(Kind::User),
-            (ManagerName::Systemd, true) => Ok(Kind::System),
-            (ManagerName::Launchd, false) => Ok(Kind::Agent),
+            (ManagerName::Systemd, false) => Ok(ServiceKind::User),
+            (ManagerName::Systemd, true) => Ok(ServiceKind::System),
+            (ManagerName::Launchd, false) => Ok(ServiceKind::Agent),
             (ManagerName::Launchd, true) => Err(Failure::new(
                 Exit::Usage,
                 "launchd supports user services only",
@@ -133,7 +133,7 @@ pub(crate) async fn run(command: ServiceCommand, context: &Context) -> Result<()
 
 async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let mut site = Site::find(args.which.kind()?, args.run_as.as_deref(), context)?;
+    let mut site = ServiceSite::find(args.which.kind()?, args.run_as.as_deref(), context)?;
     if !args.writable.is_empty() {
         let dirs = writable(site.kind, &args.writable)?;
         site = site.with_writable(dirs);
@@ -145,12 +145,12 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
         output.object(schemas::SERVICE_INSTALL, &shown)?;
         return output.data(&wanted);
     }
-    let service = Service::new(&site, &OfThisMachine);
+    let service = ServiceControl::new(&site, &SystemPrograms);
     let state = service.state()?;
     let usual = site.usual(there.as_deref())?;
     let other = service.other()?;
     let daemon = daemon(&site).await?.map(|daemon| daemon.pid);
-    let found = Found {
+    let found = ServiceState {
         kind: site.kind,
         is_root: site.is_root,
         file: &site.file,
@@ -191,8 +191,8 @@ async fn install(args: &InstallArgs, context: &Context) -> Result<(), Failure> {
 }
 
 /// Canonical paths of the directories the service may write, because systemd mounts real paths.
-fn writable(kind: Kind, dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    if kind == Kind::Agent {
+fn writable(kind: ServiceKind, dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    if kind == ServiceKind::Agent {
         let message = "launchd does not restrict the directories of a service";
         return Err(Failure::new(Exit::Usage, message, "omit `--writable`"));
     }
@@ -211,16 +211,19 @@ fn writable(kind: Kind, dirs: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Waits until the manager reports the service as running and, if it is ours, the daemon responds.
-async fn wait_until_it_runs(site: &Site, service: &Service<'_>) -> Result<u32, Failure> {
+async fn wait_until_it_runs(
+    site: &ServiceSite,
+    service: &ServiceControl<'_>,
+) -> Result<u32, Failure> {
     let deadline = Instant::now() + Duration::from_millis(START_MS);
     loop {
         let state = service.state()?;
         if let Some(pid) = state.pid.filter(|_| state.is_active()) {
             let is_answering = match Client::reach(&site.state_root).await {
-                Ok(Reached::Same(client)) => client.daemon().pid == pid,
-                Ok(Reached::Other(other)) => other.client.daemon().pid == pid,
+                Ok(DaemonConnection::Same(client)) => client.daemon().pid == pid,
+                Ok(DaemonConnection::Other(other)) => other.client.daemon().pid == pid,
                 // Root may not connect to the user's daemon, so the manager's report must suffice.
-                Err(ConnectError::ForeignPeer { .. }) => site.kind == Kind::System,
+                Err(ConnectError::ForeignPeer { .. }) => site.kind == ServiceKind::System,
                 Err(_) => false,
             };
             if is_answering {
@@ -237,25 +240,25 @@ async fn wait_until_it_runs(site: &Site, service: &Service<'_>) -> Result<u32, F
 }
 
 /// The daemon that owns the state root.
-struct Running {
+struct RunningDaemon {
     pid: u32,
     /// None if the daemon cannot be queried.
     version: Option<String>,
 }
 
-async fn daemon(site: &Site) -> Result<Option<Running>, Failure> {
+async fn daemon(site: &ServiceSite) -> Result<Option<RunningDaemon>, Failure> {
     let client = match Client::reach(&site.state_root).await {
-        Ok(Reached::Same(client)) => client,
-        Ok(Reached::Other(other)) => other.client,
+        Ok(DaemonConnection::Same(client)) => client,
+        Ok(DaemonConnection::Other(other)) => other.client,
         Err(ConnectError::NotRunning { .. }) => return Ok(None),
         Err(error @ (ConnectError::ForeignPeer { .. } | ConnectError::NotListening { .. })) => {
             let pid = site.pid_in_file().ok_or(error)?;
-            return Ok(Some(Running { pid, version: None }));
+            return Ok(Some(RunningDaemon { pid, version: None }));
         }
         Err(error) => return Err(error.into()),
     };
     let daemon = client.daemon();
-    Ok(Some(Running {
+    Ok(Some(RunningDaemon {
         pid: daemon.pid,
         version: Some(daemon.version.goondan.clone()),
     }))
@@ -264,7 +267,7 @@ async fn daemon(site: &Site) -> Result<Option<Running>, Failure> {
 /// Output of `gdn service status`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct ServiceStatusOutput {
     installed: bool,
     /// `user`, `system` or `agent`.
     kind: &'static str,
@@ -279,9 +282,14 @@ struct Shown {
     differs: Option<bool>,
 }
 
-impl Shown {
-    fn new(site: &Site, state: &State, there: Option<&str>, running: Option<Running>) -> Self {
-        let is_its = |running: &Running| state.pid == Some(running.pid);
+impl ServiceStatusOutput {
+    fn new(
+        site: &ServiceSite,
+        state: &State,
+        there: Option<&str>,
+        running: Option<RunningDaemon>,
+    ) -> Self {
+        let is_its = |running: &RunningDaemon| state.pid == Some(running.pid);
         let wanted = site.usual(there).ok();
         let differs = there.zip(wanted).map(|(there, wanted)| there != wanted);
         Self {
@@ -297,7 +305,7 @@ impl Shown {
         }
     }
 
-    fn table(&self, site: &Site, state: &State) -> Table {
+    fn table(&self, site: &ServiceSite, state: &State) -> Table {
         let told = |word: &str, is_good: bool| {
             let style = if is_good { style::GOOD } else { style::WARN };
             let word = if word.is_empty() { "no" } else { word };
@@ -332,12 +340,12 @@ impl Shown {
 
 async fn status(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let site = Site::find(args.which.kind()?, None, context)?;
-    let service = Service::new(&site, &OfThisMachine);
+    let site = ServiceSite::find(args.which.kind()?, None, context)?;
+    let service = ServiceControl::new(&site, &SystemPrograms);
     let state = service.state()?;
     let there = site.there()?;
     let running = daemon(&site).await?;
-    let shown = Shown::new(&site, &state, there.as_deref(), running);
+    let shown = ServiceStatusOutput::new(&site, &state, there.as_deref(), running);
     output.object(schemas::SERVICE_STATUS, &shown)?;
     if !shown.installed {
         let other = service.other()?;
@@ -356,23 +364,23 @@ async fn status(args: &StatusArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-fn none_installed(site: &Site, other: Option<&Path>) -> Failure {
+fn none_installed(site: &ServiceSite, other: Option<&Path>) -> Failure {
     let hint = match (site.kind, other) {
-        (Kind::User, Some(_)) => "check the system service: `gdn service status --system`",
-        (Kind::System, Some(_)) => "check the user service: `gdn service status`",
-        (Kind::System, None) => "install it: `sudo gdn service install --system`",
-        (Kind::User | Kind::Agent, _) => "install it: `gdn service install`",
+        (ServiceKind::User, Some(_)) => "check the system service: `gdn service status --system`",
+        (ServiceKind::System, Some(_)) => "check the user service: `gdn service status`",
+        (ServiceKind::System, None) => "install it: `sudo gdn service install --system`",
+        (ServiceKind::User | ServiceKind::Agent, _) => "install it: `gdn service install`",
     };
     Failure::new(Exit::NotFound, "the service is not installed", hint)
 }
 
 fn remove(args: &RemoveArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let site = Site::find(args.which.kind()?, None, context)?;
-    let service = Service::new(&site, &OfThisMachine);
+    let site = ServiceSite::find(args.which.kind()?, None, context)?;
+    let service = ServiceControl::new(&site, &SystemPrograms);
     let state = service.state()?;
     let there = site.there()?;
-    let removing = decide::remove(&Found {
+    let removing = decide::remove(&ServiceState {
         kind: site.kind,
         is_root: site.is_root,
         file: &site.file,

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::drain_progress::while_draining;
-use crate::client::{CallError, Client, ConnectError, Reached};
+use crate::client::{CallError, Client, ConnectError, DaemonConnection};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -41,8 +41,8 @@ const POLL_MS: u64 = 25;
 pub(crate) async fn run(args: &ShutdownArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let client = match Client::reach(&context.state_root).await {
-        Ok(Reached::Same(client)) => client,
-        Ok(Reached::Other(other)) => other.client,
+        Ok(DaemonConnection::Same(client)) => client,
+        Ok(DaemonConnection::Other(other)) => other.client,
         // Not an error, because no daemon runs.
         Err(ConnectError::NotRunning { .. }) => {
             output.object(schemas::SHUTDOWN, &json!({ "pid": null }))?;

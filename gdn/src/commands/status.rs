@@ -3,13 +3,13 @@
 mod observation;
 
 use clap::Args;
-use goondan_protocol::control::{DaemonStatus, Resource, Watching, WorkspaceInfo};
+use goondan_protocol::control::{DaemonStatus, FileWatchMode, Resource, WorkspaceInfo};
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::state_format::StateFormat;
 
 use self::observation::Observation;
 use super::{approval, health, node};
-use crate::client::{Client, OtherDaemon, Reached};
+use crate::client::{Client, DaemonConnection, OtherDaemon};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::style;
@@ -30,13 +30,13 @@ pub(crate) struct StatusArgs {}
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let mut client = match Client::reach(&context.state_root).await? {
-        Reached::Same(client) => client,
-        Reached::Other(other) => return of_another_version(other, context),
+        DaemonConnection::Same(client) => client,
+        DaemonConnection::Other(other) => return of_another_version(other, context),
     };
     let status = client.status().await?;
     let output = context.output;
     let observation = observation::survey(&status.state_root);
-    let shown = Shown {
+    let shown = StatusOutput {
         status: &status,
         observation,
         // The daemon has upgraded the format; `gdn doctor` checks later changes.
@@ -69,7 +69,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
 
 /// State of the daemon and of the files on disk.
 #[derive(serde::Serialize)]
-struct Shown<'s> {
+struct StatusOutput<'s> {
     #[serde(flatten)]
     status: &'s DaemonStatus,
     observation: Observation,
@@ -201,9 +201,9 @@ pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
 /// Cell for the state of the file watcher.
 pub(super) fn watch(workspace: &WorkspaceInfo) -> Cell {
     match workspace.watch {
-        Watching::Off => Cell::styled("off", style::FAINT),
-        Watching::Starting | Watching::Events => Cell::from("on"),
-        Watching::Polling => Cell::styled("polling", style::WARN),
+        FileWatchMode::Off => Cell::styled("off", style::FAINT),
+        FileWatchMode::Starting | FileWatchMode::Events => Cell::from("on"),
+        FileWatchMode::Polling => Cell::styled("polling", style::WARN),
     }
 }
 

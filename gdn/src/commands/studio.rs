@@ -46,7 +46,7 @@ pub(crate) struct StudioArgs {
 
 /// First output of Studio.
 #[derive(Deserialize)]
-struct Announced {
+struct StudioAddress {
     address: String,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &StudioArgs, context: &Context) -> Result<(), Failure> {
         .flat_map(|stdout| BufReader::new(stdout).lines())
     {
         let line = line.map_err(|error| ended(&error.to_string()))?;
-        let announced: Announced =
+        let announced: StudioAddress =
             serde_json::from_str(&line).map_err(|error| ended(&error.to_string()))?;
         show(&announced, is_first, args, context)?;
         is_first = false;
@@ -129,7 +129,7 @@ fn ask_for_more(mut studio: ChildStdin) {
 }
 
 fn show(
-    announced: &Announced,
+    announced: &StudioAddress,
     is_first: bool,
     args: &StudioArgs,
     context: &Context,

@@ -23,11 +23,11 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use self::app::{App, Link};
-use self::draw::Ink;
-use self::feeds::Request;
-use self::input::{Effect, Input, LogsOf, Size, Wanted};
-use self::terminal::{Screen, Typed};
+use self::app::{App, ConnectionState};
+use self::draw::RenderContext;
+use self::feeds::FeedRequest;
+use self::input::{FeedQuery, LogSource, Size, TopEffect, TopInput};
+use self::terminal::{Screen, TerminalEvent};
 pub(crate) use self::view::View;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -97,8 +97,8 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure
     });
     let (inputs, told) = mpsc::unbounded_channel();
     let (requests, requested) = mpsc::unbounded_channel();
-    let (logs, wanted_logs) = watch::channel(LogsOf::Project);
-    let session = Session {
+    let (logs, wanted_logs) = watch::channel(LogSource::Project);
+    let session = TopSession {
         app: App::new(args.view, args.read_only, size),
         context,
         requests,
@@ -113,19 +113,19 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<(), Failure
 }
 
 /// Application state and the channels for its requests.
-struct Session<'a> {
+struct TopSession<'a> {
     app: App,
     context: &'a Context,
-    requests: mpsc::UnboundedSender<Request>,
-    logs: watch::Sender<LogsOf>,
+    requests: mpsc::UnboundedSender<FeedRequest>,
+    logs: watch::Sender<LogSource>,
 }
 
-impl Session<'_> {
+impl TopSession<'_> {
     async fn run(
         mut self,
         screen: &mut Screen,
-        mut keys: mpsc::UnboundedReceiver<Typed>,
-        mut told: mpsc::UnboundedReceiver<Input>,
+        mut keys: mpsc::UnboundedReceiver<TerminalEvent>,
+        mut told: mpsc::UnboundedReceiver<TopInput>,
     ) -> Result<(), Failure> {
         let mut hang_up = signal(SignalKind::hangup())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -143,10 +143,10 @@ impl Session<'_> {
                 _ = terminate.recv() => return Ok(()),
                 typed = keys.recv() => {
                     match typed {
-                        Some(Typed::Key(key)) => if self.take(Input::Key(key)) {
+                        Some(TerminalEvent::Key(key)) => if self.take(TopInput::Key(key)) {
                             return Ok(());
                         },
-                        Some(Typed::Resized(size)) => drop(self.take(Input::Resized(size))),
+                        Some(TerminalEvent::Resized(size)) => drop(self.take(TopInput::Resized(size))),
                         // The terminal is gone.
                         None => return Ok(()),
                     }
@@ -167,14 +167,14 @@ impl Session<'_> {
                     is_drawn = false;
                 }
                 _ = tick.tick() => {
-                    self.take(Input::Tick);
+                    self.take(TopInput::Tick);
                     is_drawn = false;
                 }
             }
         }
     }
 
-    fn take_all(&mut self, first: Input, told: &mut mpsc::UnboundedReceiver<Input>) {
+    fn take_all(&mut self, first: TopInput, told: &mut mpsc::UnboundedReceiver<TopInput>) {
         self.take(first);
         for _ in 0..INPUTS_AT_ONCE_MAX {
             match told.try_recv() {
@@ -185,15 +185,15 @@ impl Session<'_> {
     }
 
     /// Handles an input and its effects. Returns true to quit.
-    fn take(&mut self, input: Input) -> bool {
+    fn take(&mut self, input: TopInput) -> bool {
         let mut is_over = false;
         for effect in self.app.handle(input, text::now()) {
             // The feeds live as long as this session.
             match effect {
-                Effect::Quit => is_over = true,
-                Effect::Load(Wanted::Logs(of)) => drop(self.logs.send(of)),
-                Effect::Load(wanted) => drop(self.requests.send(Request::Load(wanted))),
-                Effect::Act(act) => drop(self.requests.send(Request::Act(act))),
+                TopEffect::Quit => is_over = true,
+                TopEffect::Load(FeedQuery::Logs(of)) => drop(self.logs.send(of)),
+                TopEffect::Load(wanted) => drop(self.requests.send(FeedRequest::Load(wanted))),
+                TopEffect::Act(act) => drop(self.requests.send(FeedRequest::Act(act))),
             }
         }
         is_over
@@ -208,8 +208,8 @@ impl Session<'_> {
     }
 }
 
-fn ink(context: &Context, now: Timestamp) -> Ink<'_> {
-    Ink {
+fn ink(context: &Context, now: Timestamp) -> RenderContext<'_> {
+    RenderContext {
         context,
         now,
         has_colors: context.output.out.is_on(),
@@ -252,12 +252,12 @@ async fn once(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     });
     let mut app = App::new(args.view, true, size);
     for input in [
-        Input::Facts(Box::new(facts)),
-        Input::Conversations(Box::new(page)),
-        Input::Usage(Box::new(usage)),
+        TopInput::Facts(Box::new(facts)),
+        TopInput::Conversations(Box::new(page)),
+        TopInput::Usage(Box::new(usage)),
     ] {
         app.handle(input, now);
     }
-    app.link = Link::Up;
+    app.link = ConnectionState::Up;
     output.data(draw::as_text(&app, ink(context, now), size))
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use goondan_client::Trace;
 use goondan_protocol::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
-use goondan_protocol::observe::{RuntimeEvent, SpanPhase, SpanRecord, Standing};
+use goondan_protocol::observe::{RuntimeEvent, SpanPhase, SpanRecord, SpanState};
 use goondan_protocol::sandbox::Level;
 use goondan_protocol::trace::SpanId;
-use goondan_protocol::usage::{MicroUsd, Spending, Spent, Usage};
+use goondan_protocol::usage::{MicroUsd, ReplyCost, Usage, UsageTotal};
 use serde::Serialize;
 use serde_json::json;
 
@@ -148,7 +148,7 @@ impl Span {
         if matches!(event.kind.phase(), SpanPhase::Ends(_)) {
             (self.usage, self.cost_micro_usd) = (event.usage, event.cost_micro_usd);
             self.sandbox = event.sandbox;
-            if self.record.standing != Standing::Completed {
+            if self.record.standing != SpanState::Completed {
                 self.detail.clone_from(&event.detail);
             }
         }
@@ -171,10 +171,10 @@ impl Span {
 
     fn look(&self) -> anstyle::Style {
         match (self.record.standing, self.kind) {
-            (Standing::Failed | Standing::Parked, _) => style::BAD,
-            (Standing::Open, _) => style::WARN,
-            (Standing::Completed, SpanKind::Tool) => style::GOOD,
-            (Standing::Completed, SpanKind::Turn | SpanKind::Step) => style::PLAIN,
+            (SpanState::Failed | SpanState::Parked, _) => style::BAD,
+            (SpanState::Open, _) => style::WARN,
+            (SpanState::Completed, SpanKind::Tool) => style::GOOD,
+            (SpanState::Completed, SpanKind::Turn | SpanKind::Step) => style::PLAIN,
         }
     }
 
@@ -207,13 +207,13 @@ impl Span {
             remarks.push(format!("sandbox `{level}`"));
         }
         match self.record.standing {
-            Standing::Open => remarks.push("not ended".to_owned()),
-            Standing::Failed => remarks.push("failed".to_owned()),
-            Standing::Parked => remarks.push("parked".to_owned()),
-            Standing::Completed => {}
+            SpanState::Open => remarks.push("not ended".to_owned()),
+            SpanState::Failed => remarks.push("failed".to_owned()),
+            SpanState::Parked => remarks.push("parked".to_owned()),
+            SpanState::Completed => {}
         }
-        if self.record.standing != Standing::Completed
-            && self.record.standing != Standing::Open
+        if self.record.standing != SpanState::Completed
+            && self.record.standing != SpanState::Open
             && let Some(detail) = &self.detail
         {
             remarks.push(detail.clone());
@@ -267,11 +267,11 @@ fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
 }
 
 /// Total of all replies with known token counts; none if there is no such reply.
-fn total_of(spans: &[Span]) -> Option<Spending> {
-    let mut total = Spending::default();
+fn total_of(spans: &[Span]) -> Option<UsageTotal> {
+    let mut total = UsageTotal::default();
     let steps = spans.iter().filter(|span| span.kind == SpanKind::Step);
     for span in steps.filter(|span| span.usage.is_some()) {
-        total.add_reply(&Spent {
+        total.add_reply(&ReplyCost {
             usage: span.usage,
             cost: span.cost_micro_usd,
         });

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use goondan_protocol::control::{InstanceHistory, InstancePage, RewindRecord, ShowInstance};
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use goondan_protocol::images::Image;
-use goondan_protocol::message::{Message, Role};
+use goondan_protocol::message::{Message, MessageRole};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 
 use super::rewind::rewind_in_words;
-use super::turns::{self, Unanswered};
+use super::turns::{self, UnansweredTurn};
 use crate::client::{CallError, Client};
 use crate::output::style::{self, Palette};
 use crate::output::text;
@@ -26,7 +26,7 @@ pub(super) struct Transcript {
     pub(super) total: usize,
     /// Failed turns since the first of these messages. These turns left no messages.
     #[serde(rename = "unansweredTurns")]
-    pub(super) unanswered: Vec<Unanswered>,
+    pub(super) unanswered: Vec<UnansweredTurn>,
     /// Rewinds of the conversation, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) rewinds: Vec<RewindRecord>,
@@ -192,7 +192,7 @@ fn written_at(message: &Message) -> Option<Timestamp> {
 }
 
 /// A turn that left only its failure.
-pub(super) fn without_answer(turn: &Unanswered, palette: Palette) -> String {
+pub(super) fn without_answer(turn: &UnansweredTurn, palette: Palette) -> String {
     let mut out = format!(
         "{}  {}\n",
         palette.paint(style::BAD, &format!("turn {}", turn.outcome())),
@@ -212,10 +212,10 @@ pub(super) fn without_answer(turn: &Unanswered, palette: Palette) -> String {
 /// Renders one message.
 pub(super) fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
     let (name, look) = match message.data.role {
-        Role::System => ("system", style::FAINT),
-        Role::User => ("user", style::HINT),
-        Role::Assistant => ("assistant", style::GOOD),
-        Role::Tool => ("tool", style::WARN),
+        MessageRole::System => ("system", style::FAINT),
+        MessageRole::User => ("user", style::HINT),
+        MessageRole::Assistant => ("assistant", style::GOOD),
+        MessageRole::Tool => ("tool", style::WARN),
     };
     // An unreadable time is shown unchanged.
     let at = message.created_at.parse::<Timestamp>();

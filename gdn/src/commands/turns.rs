@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use goondan_protocol::control::InstanceTurns;
 use goondan_protocol::ids::{EventId, InstanceKey, StepId, ToolCallId, TurnId, WorkspaceId};
-use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, SpanRecord, Standing};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, SpanRecord, SpanState};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::output::text;
 /// Outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Outcome {
+enum TurnRowOutcome {
     /// Ended with a reply.
     Completed,
     /// Ended without a reply.
@@ -46,7 +46,7 @@ struct ToolUse {
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Turn {
+struct TurnRow {
     turn_id: TurnId,
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<EventId>,
@@ -57,7 +57,7 @@ struct Turn {
     /// Time from the first start to the end, including time without a process.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
-    outcome: Outcome,
+    outcome: TurnRowOutcome,
     /// Number of processes that worked on it.
     attempts: u32,
     steps: usize,
@@ -76,12 +76,12 @@ struct Turn {
 /// A turn that ended without a reply and left no message in the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Unanswered {
+pub(super) struct UnansweredTurn {
     pub(super) turn_id: TurnId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) event_id: Option<EventId>,
     trace_id: TraceId,
-    outcome: Outcome,
+    outcome: TurnRowOutcome,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Timestamp,
     /// Beginning of the input.
@@ -91,10 +91,14 @@ pub(super) struct Unanswered {
     pub(super) reason: Option<String>,
 }
 
-impl Unanswered {
-    fn of(turn: Turn) -> Option<Self> {
+impl UnansweredTurn {
+    fn of(turn: TurnRow) -> Option<Self> {
         let ended_at = turn.ended_at?;
-        matches!(turn.outcome, Outcome::Failed | Outcome::Parked).then_some(Self {
+        matches!(
+            turn.outcome,
+            TurnRowOutcome::Failed | TurnRowOutcome::Parked
+        )
+        .then_some(Self {
             turn_id: turn.turn_id,
             event_id: turn.event_id,
             trace_id: turn.trace_id,
@@ -109,7 +113,7 @@ impl Unanswered {
     /// `failed` or `parked`.
     pub(super) fn outcome(&self) -> &'static str {
         match self.outcome {
-            Outcome::Parked => "parked",
+            TurnRowOutcome::Parked => "parked",
             _ => "failed",
         }
     }
@@ -118,7 +122,7 @@ impl Unanswered {
 /// Turns of a conversation.
 #[derive(Debug, Serialize)]
 pub(super) struct Turns {
-    turns: Vec<Turn>,
+    turns: Vec<TurnRow>,
     /// Number of turns, including those omitted.
     total: usize,
     /// Number of unreadable records.
@@ -132,7 +136,7 @@ pub(super) async fn read(
     instance_key: &InstanceKey,
     limit: Option<usize>,
 ) -> Result<Turns, CallError> {
-    let mut story = Story::default();
+    let mut story = TurnTableBuilder::default();
     let (mut unreadable, mut offset) = (0, 0);
     loop {
         let page = client
@@ -165,31 +169,31 @@ pub(super) async fn read(
 
 /// Builds turns from runtime events.
 #[derive(Debug, Default)]
-struct Story {
-    turns: Vec<Begun>,
+struct TurnTableBuilder {
+    turns: Vec<OpenTurnRow>,
     places: HashMap<TurnId, usize>,
 }
 
 #[derive(Debug)]
-struct Begun {
-    turn: Turn,
+struct OpenTurnRow {
+    turn: TurnRow,
     record: SpanRecord,
     steps: HashSet<StepId>,
     /// Keyed by step and call, because a resumed turn repeats calls under the same id.
     calls: HashSet<(Option<StepId>, Option<ToolCallId>)>,
 }
 
-impl Begun {
+impl OpenTurnRow {
     fn new(event: &RuntimeEvent) -> Self {
         Self {
-            turn: Turn {
+            turn: TurnRow {
                 turn_id: event.turn_id.clone(),
                 event_id: None,
                 trace_id: event.trace_id,
                 started_at: event.timestamp,
                 ended_at: None,
                 duration_ms: None,
-                outcome: Outcome::NotRecorded,
+                outcome: TurnRowOutcome::NotRecorded,
                 attempts: 0,
                 steps: 0,
                 tools: Vec::new(),
@@ -207,18 +211,18 @@ impl Begun {
     }
 
     /// Returns the turn with the data recorded so far.
-    fn finish(self) -> Turn {
+    fn finish(self) -> TurnRow {
         let record = self.record;
         let ended_at = record.ended_at;
-        Turn {
+        TurnRow {
             started_at: record.started_at,
             ended_at,
             duration_ms: ended_at.map(|end| text::ms_between(record.started_at, end)),
             outcome: match record.standing {
-                Standing::Completed => Outcome::Completed,
-                Standing::Failed => Outcome::Failed,
-                Standing::Parked => Outcome::Parked,
-                Standing::Open => Outcome::NotRecorded,
+                SpanState::Completed => TurnRowOutcome::Completed,
+                SpanState::Failed => TurnRowOutcome::Failed,
+                SpanState::Parked => TurnRowOutcome::Parked,
+                SpanState::Open => TurnRowOutcome::NotRecorded,
             },
             attempts: record.attempts,
             steps: self.steps.len(),
@@ -243,11 +247,11 @@ impl Begun {
     }
 }
 
-impl Story {
+impl TurnTableBuilder {
     fn add(&mut self, mut event: RuntimeEvent) {
         let place = self.places.entry(event.turn_id.clone());
         let at = *place.or_insert_with(|| {
-            self.turns.push(Begun::new(&event));
+            self.turns.push(OpenTurnRow::new(&event));
             self.turns.len() - 1
         });
         let Some(begun) = self.turns.get_mut(at) else {
@@ -291,19 +295,19 @@ impl Story {
 
     /// Returns the turns, oldest first. If `busy`, there is pending work, so a last turn without an end is in
     /// progress: turns run one at a time.
-    fn tell(self, busy: bool) -> Vec<Turn> {
-        let mut turns: Vec<Turn> = self.turns.into_iter().map(Begun::finish).collect();
+    fn tell(self, busy: bool) -> Vec<TurnRow> {
+        let mut turns: Vec<TurnRow> = self.turns.into_iter().map(OpenTurnRow::finish).collect();
         if let Some(last) = turns.last_mut()
             && busy
             && last.ended_at.is_none()
         {
-            last.outcome = Outcome::InProgress;
+            last.outcome = TurnRowOutcome::InProgress;
         }
         turns
     }
 }
 
-impl Outcome {
+impl TurnRowOutcome {
     fn cell(self) -> Cell {
         match self {
             Self::Completed => Cell::styled("completed", style::GOOD),
@@ -317,8 +321,11 @@ impl Outcome {
 
 impl Turns {
     /// Turns that ended without a reply.
-    pub(super) fn unanswered(self) -> Vec<Unanswered> {
-        self.turns.into_iter().filter_map(Unanswered::of).collect()
+    pub(super) fn unanswered(self) -> Vec<UnansweredTurn> {
+        self.turns
+            .into_iter()
+            .filter_map(UnansweredTurn::of)
+            .collect()
     }
 
     /// Renders the turns, one line each, newest last.
@@ -341,7 +348,7 @@ impl Turns {
         ]);
         for turn in &self.turns {
             let took = match turn.outcome {
-                Outcome::InProgress => Some(text::ms_between(turn.started_at, now)),
+                TurnRowOutcome::InProgress => Some(text::ms_between(turn.started_at, now)),
                 _ => turn.duration_ms,
             };
             table.row([
@@ -435,8 +442,8 @@ mod tests {
         serde_json::from_value(event).unwrap()
     }
 
-    fn told(events: Vec<RuntimeEvent>, busy: bool) -> Vec<Turn> {
-        let mut story = Story::default();
+    fn told(events: Vec<RuntimeEvent>, busy: bool) -> Vec<TurnRow> {
+        let mut story = TurnTableBuilder::default();
         for event in events {
             story.add(event);
         }
@@ -487,7 +494,7 @@ mod tests {
         assert_eq!((turn.attempts, turn.steps), (2, 2));
         assert_eq!(
             (turn.outcome, turn.duration_ms),
-            (Outcome::Completed, Some(8_000))
+            (TurnRowOutcome::Completed, Some(8_000))
         );
         assert_eq!(turn.event_id.as_ref().map(EventId::as_str), Some("e"));
         assert_eq!(configs(&turn.config_digests), "aaaabbbb eeeeffff");
@@ -502,13 +509,20 @@ mod tests {
             let turns = told(vec![begun("a", 1), begun("b", 2)], busy);
             turns.iter().map(|turn| turn.outcome).collect::<Vec<_>>()
         };
-        assert_eq!(outcomes(true), [Outcome::NotRecorded, Outcome::InProgress]);
+        assert_eq!(
+            outcomes(true),
+            [TurnRowOutcome::NotRecorded, TurnRowOutcome::InProgress]
+        );
         assert_eq!(
             outcomes(false),
-            [Outcome::NotRecorded, Outcome::NotRecorded]
+            [TurnRowOutcome::NotRecorded, TurnRowOutcome::NotRecorded]
         );
         let ended = told(resumed_turn(), true);
-        assert_eq!(ended[0].outcome, Outcome::Completed, "another event waits");
+        assert_eq!(
+            ended[0].outcome,
+            TurnRowOutcome::Completed,
+            "another event waits"
+        );
     }
 
     #[test]

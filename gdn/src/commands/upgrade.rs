@@ -20,15 +20,15 @@ use clap::{ArgGroup, Args};
 use serde_json::json;
 
 use self::daemon_probe::Daemon;
-use self::executor::{Carrying, Ended};
-use self::journal::{Journal, Ran, Way};
+use self::executor::{UpgradeExecutor, UpgradeOutcome};
+use self::journal::{Journal, PriorDaemonState, UpgradeDirection};
 use self::probe::Reads;
-use self::staging::{Incoming, clear_away};
+use self::staging::{StagedVersion, clear_away};
 use super::{service, shutdown};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::installation::{Installation, Link, VersionName};
+use crate::installation::{Installation, VersionLink, VersionName};
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
@@ -135,7 +135,7 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
                 .object(schemas::UPGRADE, &json!({ "outcome": "unchanged" }))
         }
         (None, None) => {
-            let previous = installation.linked(Link::Previous)?;
+            let previous = installation.linked(VersionLink::Previous)?;
             let previous = previous.ok_or_else(|| {
                 let hint = format!("list the versions: `{}`", again(&installation, "--list"));
                 Failure::new(Exit::NotFound, "no previous version", hint)
@@ -204,8 +204,8 @@ fn check(context: &Context) -> Result<(), Failure> {
 
 fn list(installation: &Installation, context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    let current = installation.linked(Link::Current)?;
-    let previous = installation.linked(Link::Previous)?;
+    let current = installation.linked(VersionLink::Current)?;
+    let previous = installation.linked(VersionLink::Previous)?;
     let journal = Journal::read(installation)?;
     let installed = installation.installed()?;
     let is = |link: &Option<VersionName>, name| link.as_ref() == Some(name);
@@ -252,7 +252,7 @@ async fn take_in(
     installation: &Installation,
     context: &Context,
 ) -> Result<(), Failure> {
-    let incoming = Incoming::take(from, args.sha256.as_deref(), installation)?;
+    let incoming = StagedVersion::take(from, args.sha256.as_deref(), installation)?;
     let number = probe::number_of(incoming.dir())?;
     let name = incoming.name(&number).map_err(|error| {
         let hint = "nothing was changed; get a complete, unmodified version of goondan";
@@ -260,7 +260,7 @@ async fn take_in(
     })?;
     probe::reads(&incoming.dir().join(GDN), &context.state_root)
         .map_err(|error| unreadable(&error))?;
-    if args.dry_run && installation.linked(Link::Current)?.as_ref() != Some(&name) {
+    if args.dry_run && installation.linked(VersionLink::Current)?.as_ref() != Some(&name) {
         return told(installation, context, &name, "planned", None, &[]);
     }
     incoming.settle(&name, installation)?;
@@ -283,7 +283,7 @@ async fn first(
 ) -> Result<(), Failure> {
     let output = context.output;
     installation
-        .point(Link::Current, name)
+        .point(VersionLink::Current, name)
         .map_err(|error| unwritable(installation.prefix(), &error))?;
     told(installation, context, name, "installed", None, &[])?;
     let bin = installation.bin_dir();
@@ -306,7 +306,7 @@ async fn go_to(
     installation: &Installation,
     context: &Context,
 ) -> Result<(), Failure> {
-    let Some(from) = installation.linked(Link::Current)? else {
+    let Some(from) = installation.linked(VersionLink::Current)? else {
         return first(to, installation, context).await;
     };
     if from == *to {
@@ -328,7 +328,7 @@ async fn go_to(
     }
     let ran = how_it_runs(installation, context).await?;
     let mut journal = Journal::new(from.clone(), to.clone(), &context.state_root, ran);
-    if ran != Ran::Not {
+    if ran != PriorDaemonState::Not {
         let look = probe::look(&old_gdn, &context.state_root);
         journal.ill_before = look.ok().flatten().map(|look| look.ill).unwrap_or_default();
     }
@@ -340,9 +340,12 @@ async fn go_to(
 }
 
 /// Detects how the daemon to replace was started.
-async fn how_it_runs(installation: &Installation, context: &Context) -> Result<Ran, Failure> {
+async fn how_it_runs(
+    installation: &Installation,
+    context: &Context,
+) -> Result<PriorDaemonState, Failure> {
     let daemon = match Daemon::of(&context.state_root).await? {
-        Daemon::None => return Ok(Ran::Not),
+        Daemon::None => return Ok(PriorDaemonState::Not),
         Daemon::Answers(daemon) => daemon,
         Daemon::Silent(_) => {
             return Err(Failure::new(
@@ -370,7 +373,7 @@ async fn how_it_runs(installation: &Installation, context: &Context) -> Result<R
         ));
     }
     match service::runner_of(pid, installation, context)? {
-        service::Runner::Own => Ok(Ran::AsService),
+        service::Runner::Own => Ok(PriorDaemonState::AsService),
         service::Runner::OwnElsewhere => Err(refused(
             "the service does not start the current version".to_owned(),
             format!("update the service, and restart it: `{bin}/gdn service install --force`"),
@@ -379,7 +382,7 @@ async fn how_it_runs(installation: &Installation, context: &Context) -> Result<R
             "the daemon is a system service, which only root can stop".to_owned(),
             "as root: `systemctl stop goondan`, then this command again, then `systemctl start goondan`".to_owned(),
         )),
-        service::Runner::Nobody if daemon.client.daemon().log_dir.is_some() => Ok(Ran::InBackground),
+        service::Runner::Nobody if daemon.client.daemon().log_dir.is_some() => Ok(PriorDaemonState::InBackground),
         service::Runner::Nobody => Err(refused(
             format!("the daemon, pid {pid}, runs in a terminal, or was started in an unknown way"),
             format!("stop it (`{shutdown}`), run this again, and start it as before"),
@@ -394,8 +397,8 @@ async fn go_on(
     installation: &Installation,
     context: &Context,
 ) -> Result<(), Failure> {
-    if args.rollback && journal.way == Way::Forward {
-        journal.way = Way::Back {
+    if args.rollback && journal.way == UpgradeDirection::Forward {
+        journal.way = UpgradeDirection::Back {
             why: "a rollback was requested".to_owned(),
         };
         journal.write(installation)?;
@@ -411,14 +414,14 @@ async fn carry_out(
     context: &Context,
 ) -> Result<(), Failure> {
     let (from, to) = (journal.from.clone(), journal.to.clone());
-    let mut carrying = Carrying {
+    let mut carrying = UpgradeExecutor {
         installation,
         context,
         journal,
         grace_ms: args.grace.map(|seconds| seconds.saturating_mul(1000)),
     };
     match carrying.run().await? {
-        Ended::Upgraded(removed) => told(
+        UpgradeOutcome::Upgraded(removed) => told(
             installation,
             context,
             &to,
@@ -427,10 +430,10 @@ async fn carry_out(
             &removed,
         ),
         // The rollback was requested.
-        Ended::TakenBack(_) if args.rollback => {
+        UpgradeOutcome::TakenBack(_) if args.rollback => {
             told(installation, context, &from, "takenBack", Some(&to), &[])
         }
-        Ended::TakenBack(why) => Err(Failure::new(
+        UpgradeOutcome::TakenBack(why) => Err(Failure::new(
             Exit::TakenBack,
             format!("{to} failed, and {from} is the current version again: {why}"),
             format!(

@@ -2,10 +2,10 @@
 
 use clap::{Args, ValueEnum};
 use goondan_protocol::budget::{Amount, BudgetPeriod, BudgetState};
-use goondan_protocol::control::{AccountUsage, ReadUsage, UsageBy, UsageReport};
+use goondan_protocol::control::{AccountUsage, ReadUsage, UsageGrouping, UsageReport};
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::time::{Day, Timestamp};
-use goondan_protocol::usage::{MicroUsd, Spending};
+use goondan_protocol::usage::{MicroUsd, UsageTotal};
 use serde_json::json;
 
 use crate::context::Context;
@@ -45,7 +45,7 @@ pub(crate) enum UsageSum {
     Revision,
 }
 
-impl From<UsageSum> for UsageBy {
+impl From<UsageSum> for UsageGrouping {
     fn from(sum: UsageSum) -> Self {
         match sum {
             UsageSum::Agent => Self::Agent,
@@ -77,7 +77,7 @@ const WARNING_PERCENT: u64 = 90;
 
 pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace_id) = context.open_scope(args.all).await?;
-    let by = UsageBy::from(args.by);
+    let by = UsageGrouping::from(args.by);
     let since = args.since;
     let read = ReadUsage {
         workspace_id,
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
         limit: None,
     };
     let mut report = client.usage(read).await?;
-    if by == UsageBy::Day {
+    if by == UsageGrouping::Day {
         report.rows.reverse();
     }
     let output = context.output;
@@ -138,18 +138,18 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
 
 /// Usage of each agent.
 pub(super) fn by_agent(report: &UsageReport) -> Table {
-    table(report, UsageBy::Agent, false)
+    table(report, UsageGrouping::Agent, false)
 }
 
-fn table(report: &UsageReport, by: UsageBy, all: bool) -> Table {
+fn table(report: &UsageReport, by: UsageGrouping, all: bool) -> Table {
     let workspace = all.then_some("WORKSPACE");
-    let agent = (by == UsageBy::Instance).then_some("AGENT");
+    let agent = (by == UsageGrouping::Instance).then_some("AGENT");
     let what = match by {
-        UsageBy::Agent => "AGENT",
-        UsageBy::Instance => "CONVERSATION",
-        UsageBy::Day => "DAY",
-        UsageBy::Model => "MODEL",
-        UsageBy::Revision => "REVISION",
+        UsageGrouping::Agent => "AGENT",
+        UsageGrouping::Instance => "CONVERSATION",
+        UsageGrouping::Day => "DAY",
+        UsageGrouping::Model => "MODEL",
+        UsageGrouping::Revision => "REVISION",
     };
     let titles = workspace.into_iter().chain([what]).chain(agent);
     let titles = titles.map(|title| Column::new(title).cut());
@@ -249,7 +249,7 @@ pub(super) fn budgets(states: &[BudgetState], all: bool) -> Table {
     table
 }
 
-fn numbers(spending: &Spending) -> [Cell; 5] {
+fn numbers(spending: &UsageTotal) -> [Cell; 5] {
     let usage = &spending.usage;
     let cost = text::cost(spending);
     let look = if spending.unpriced > 0 {
@@ -276,8 +276,8 @@ mod tests {
     use super::*;
     use crate::output::style::Palette;
 
-    fn spending(replies: u64, cost: u64, unpriced: u64) -> Spending {
-        Spending {
+    fn spending(replies: u64, cost: u64, unpriced: u64) -> UsageTotal {
+        UsageTotal {
             replies,
             usage: Usage {
                 input_tokens: 100 * replies,
@@ -311,7 +311,7 @@ mod tests {
             budgets: Vec::new(),
             accounts: Vec::new(),
         };
-        let shown = table(&report, UsageBy::Instance, false).render(Palette::new(false));
+        let shown = table(&report, UsageGrouping::Instance, false).render(Palette::new(false));
         assert_eq!(
             shown,
             "CONVERSATION  AGENT  REPLIES  IN   CACHED  OUT  COST\n\
@@ -320,7 +320,7 @@ mod tests {
              total                3        320  20      7    $1.50 and more\n"
         );
         report.rows.truncate(1);
-        let shown = table(&report, UsageBy::Day, true).render(Palette::new(false));
+        let shown = table(&report, UsageGrouping::Day, true).render(Palette::new(false));
         assert!(shown.starts_with("WORKSPACE  DAY   REPLIES"), "{shown}");
         assert_eq!(shown.lines().count(), 2);
     }

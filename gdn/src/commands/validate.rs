@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::Path;
 
-use goondan_config::{Bundle, Checked, Diagnostic, Loader, Severity};
+use goondan_config::{Diagnostic, Loader, ProjectCheck, ProjectConfig, Severity};
 use serde_json::{Value, json};
 
 use super::offline_project::ReadArgs;
@@ -90,9 +90,9 @@ fn validate(
     } else {
         Vec::new()
     };
-    let Checked { bundle, warnings } = loader.check(root);
+    let ProjectCheck { bundle, warnings } = loader.check(root);
     let errors = bundle.as_ref().err().map_or(&[][..], AsRef::as_ref);
-    let found = Found {
+    let found = ValidationResult {
         root,
         bundle: bundle.as_ref().ok(),
         fixes: &fixes,
@@ -116,17 +116,17 @@ fn validate(
 }
 
 /// Result of the validation.
-struct Found<'f> {
+struct ValidationResult<'f> {
     root: &'f Path,
     /// Present if there are no errors, even with warnings.
-    bundle: Option<&'f Bundle>,
+    bundle: Option<&'f ProjectConfig>,
     fixes: &'f [Autofix],
     errors: &'f [Diagnostic],
     warnings: &'f [Diagnostic],
     is_valid: bool,
 }
 
-impl Found<'_> {
+impl ValidationResult<'_> {
     fn problems(&self) -> impl Iterator<Item = &Diagnostic> {
         self.errors.iter().chain(self.warnings)
     }
@@ -206,7 +206,7 @@ fn count_warnings(found: &[Diagnostic]) -> usize {
     warnings.count()
 }
 
-fn summary(root: &Path, bundle: &Bundle, warnings: usize) -> Table {
+fn summary(root: &Path, bundle: &ProjectConfig, warnings: usize) -> Table {
     let mut table = Table::of_fields();
     let state = match warnings {
         0 => Cell::styled("valid", style::GOOD),

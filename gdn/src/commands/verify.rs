@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use goondan_protocol::control::{
-    Finding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances, VerifyReplica,
+    FileFinding, FindingSeverity, ListWorkspaces, Verification, VerifyInstances, VerifyReplica,
     VerifyRoot,
 };
 use goondan_protocol::ids::InstanceKey;
@@ -128,7 +128,7 @@ fn tell(
     }
     // Only conversations are repaired; acknowledged findings in other files are no longer errors.
     let mut left = found.findings.iter();
-    let is_left = |finding: &Finding| {
+    let is_left = |finding: &FileFinding| {
         finding.severity == FindingSeverity::Error
             && !(args.repair && finding.instance_key.is_some())
     };
@@ -146,7 +146,7 @@ fn tell(
     Err(Failure::new(Exit::Damaged, problem, advice))
 }
 
-fn is_damaged(findings: &[Finding]) -> bool {
+fn is_damaged(findings: &[FileFinding]) -> bool {
     let mut severities = findings.iter().map(|finding| finding.severity);
     severities.any(|severity| severity == FindingSeverity::Error)
 }
@@ -168,7 +168,7 @@ fn plural(count: u64, one: &str, more: &str) -> String {
 
 /// File name in a conversation; otherwise the path in its workspace or the state directory, because every task has a
 /// `history.jsonl`.
-fn place_of<'a>(finding: &'a Finding, state_root: &Path) -> &'a Path {
+fn place_of<'a>(finding: &'a FileFinding, state_root: &Path) -> &'a Path {
     if finding.instance_key.is_some() {
         return finding
             .path
@@ -200,7 +200,7 @@ fn add(found: &mut Verification, part: Verification) {
     found.kept.extend(part.kept);
 }
 
-fn table_of(findings: &[Finding], state_root: &Path) -> Table {
+fn table_of(findings: &[FileFinding], state_root: &Path) -> Table {
     let mut table = Table::new([
         Column::new(""),
         Column::new("CONVERSATION").cut(),
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     fn place(path: &str, instance_key: Option<&str>) -> String {
-        let finding = Finding {
+        let finding = FileFinding {
             instance_key: instance_key.map(|key| key.parse().unwrap()),
             severity: FindingSeverity::Error,
             kind: "damaged-record".to_owned(),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goondan_protocol::control::{
-    Done, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange, WorkspaceInfo,
+    EmptyResult, WatchCursor, WatchUpdate, WatchWorkspace, WorkspaceChange, WorkspaceInfo,
     WorkspaceSnapshot,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
@@ -76,7 +76,7 @@ async fn watch(
     // Printing fails if the reader of stdout is gone; then no more updates are needed.
     let stop = Notify::new();
     let mut failed = None;
-    let mut up = Up::default();
+    let mut up = ProcessCounts::default();
     let mut show = |notice| {
         if let Notice::Change(change) = notice {
             if !change.told.has_more() {
@@ -90,13 +90,13 @@ async fn watch(
     };
     let ended = tokio::select! {
         ended = client.watch(request, RequestTimeout::Endless, &mut show) => ended,
-        () = stop.notified() => Ok(Done {}),
+        () = stop.notified() => Ok(EmptyResult {}),
     };
     if let Some(failure) = failed {
         return Err(failure);
     }
     match ended {
-        Ok(Done {}) => Ok(true),
+        Ok(EmptyResult {}) => Ok(true),
         Err(CallError::Lost { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -104,13 +104,13 @@ async fn watch(
 
 /// Running processes, counted from the parts of the snapshot received so far.
 #[derive(Debug, Default)]
-struct Up {
+struct ProcessCounts {
     working: usize,
     agents: usize,
     others: usize,
 }
 
-impl Up {
+impl ProcessCounts {
     fn count(&mut self, snapshot: &WorkspaceSnapshot) {
         let processes = snapshot.processes.iter();
         let up = processes.filter(|info| info.pid.is_some());
@@ -125,7 +125,7 @@ fn show(
     args: &WatchArgs,
     context: &Context,
     change: &WorkspaceChange,
-    up: &mut Up,
+    up: &mut ProcessCounts,
 ) -> Result<(), Failure> {
     let output = context.output;
     let wanted = args.instance.as_ref();
@@ -152,7 +152,7 @@ fn show(
 }
 
 /// Summarizes the state in one line.
-fn summary(up: &Up, workspace: &WorkspaceInfo) -> String {
+fn summary(up: &ProcessCounts, workspace: &WorkspaceInfo) -> String {
     let counted = [
         text::count(up.working, "turn"),
         text::count(up.agents, "agent process"),

@@ -11,14 +11,14 @@ pub(crate) fn unified(path: &str, before: &str, after: &str) -> String {
     let mut diff = Diff::compute(Algorithm::Histogram, &input);
     diff.postprocess_lines(&input);
     // Merge hunks that are close to each other.
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<HunkPart> = Vec::new();
     for hunk in diff.hunks() {
         match parts.last_mut() {
             Some(last) if hunk.before.start <= last.before.end + 2 * CONTEXT_LINES => {
                 last.before.end = hunk.before.end;
                 last.after.end = hunk.after.end;
             }
-            Some(_) | None => parts.push(Part {
+            Some(_) | None => parts.push(HunkPart {
                 before: hunk.before,
                 after: hunk.after,
             }),
@@ -40,12 +40,12 @@ pub(crate) fn unified(path: &str, before: &str, after: &str) -> String {
 }
 
 /// Changes in one hunk.
-struct Part {
+struct HunkPart {
     before: std::ops::Range<u32>,
     after: std::ops::Range<u32>,
 }
 
-impl Part {
+impl HunkPart {
     fn write(&self, old: &[String], new: &[String], diff: &Diff, out: &mut String) {
         let len = |lines: &[String]| u32::try_from(lines.len()).unwrap_or(u32::MAX);
         let lead = CONTEXT_LINES.min(self.before.start);

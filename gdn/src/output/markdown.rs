@@ -45,7 +45,7 @@ struct Prefix {
 
 /// A table being collected.
 #[derive(Debug, Default)]
-struct Cells {
+struct TableCells {
     rows: Vec<Vec<String>>,
     has_head: bool,
 }
@@ -60,7 +60,7 @@ struct Painter {
     lists: Vec<Option<u64>>,
     /// Code block being collected.
     code: Option<String>,
-    table: Option<Cells>,
+    table: Option<TableCells>,
     /// Target of the open link, and the start of its text.
     link: Option<(String, usize)>,
     /// True if no empty line is needed before the next block.
@@ -128,7 +128,7 @@ impl Painter {
             Tag::Item => self.item(),
             Tag::Table(_) => {
                 self.gap();
-                self.table = Some(Cells::default());
+                self.table = Some(TableCells::default());
             }
             Tag::TableHead | Tag::TableRow => {
                 if let Some(table) = &mut self.table {

@@ -4,12 +4,12 @@ use super::style;
 use super::table::{Canvas, Table};
 
 /// A page under construction.
-pub(crate) struct Page {
+pub(crate) struct PageWriter {
     canvas: Canvas,
     text: String,
 }
 
-impl Page {
+impl PageWriter {
     /// Creates a page that begins with these fields.
     pub(crate) fn new(fields: &Table, canvas: Canvas) -> Self {
         Self {
@@ -42,7 +42,7 @@ mod tests {
     fn what_says_nothing_has_no_title() {
         let mut fields = Table::of_fields();
         fields.field("Task", "shop");
-        let mut page = Page::new(&fields, Palette::new(false).into());
+        let mut page = PageWriter::new(&fields, Palette::new(false).into());
         page.part("Documents", "\n");
         page.part("History", "  made\n\n");
         assert_eq!(page.into_text(), "Task  shop\n\nHistory\n  made\n");

@@ -21,7 +21,7 @@ const DEFAULT_COLUMNS: usize = 400;
 
 /// Display mode of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Streaming {
+pub(crate) enum StreamMode {
     /// Not streamed; printed when complete.
     Off,
     /// As text on stdout.
@@ -32,7 +32,7 @@ pub(crate) enum Streaming {
     Objects,
 }
 
-impl Streaming {
+impl StreamMode {
     /// Default mode: streamed text on a terminal, the complete reply in a pipe.
     pub(crate) fn usual(output: Output) -> Self {
         if output.is_watched() {
@@ -45,7 +45,7 @@ impl Streaming {
 
 /// State of the displayed reply.
 #[derive(Debug, Default)]
-struct Shown {
+struct ReplyDisplay {
     spinner: Option<ProgressBar>,
     agent: Option<String>,
     /// Text of the current step.
@@ -66,9 +66,9 @@ pub(crate) struct TurnView {
     show_question: String,
     /// Commands about a call that needs approval.
     decide: Decide,
-    streaming: Streaming,
+    streaming: StreamMode,
     columns: usize,
-    shown: RefCell<Shown>,
+    shown: RefCell<ReplyDisplay>,
 }
 
 /// Commands about a call that needs approval, without its id.
@@ -82,7 +82,7 @@ struct Decide {
 impl TurnView {
     /// Creates a view that waits for the turn to begin. With `quiet`, it shows only the reply, according to
     /// `streaming`.
-    pub(crate) fn start(context: &Context, quiet: bool, streaming: Streaming) -> Self {
+    pub(crate) fn start(context: &Context, quiet: bool, streaming: StreamMode) -> Self {
         let output = context.output;
         let columns = columns_of_stderr();
         let view = Self {
@@ -136,7 +136,7 @@ impl TurnView {
 
     /// Shows a part of a reply.
     pub(crate) fn piece(&self, piece: &TurnPiece) {
-        if self.streaming == Streaming::Objects {
+        if self.streaming == StreamMode::Objects {
             drop(self.output.object(schemas::SEND_PIECE, piece));
             return;
         }
@@ -168,7 +168,7 @@ impl TurnView {
     }
 
     fn text(&self, text: &str) {
-        if self.streaming == Streaming::Off {
+        if self.streaming == StreamMode::Off {
             return;
         }
         let mut shown = self.shown.borrow_mut();
@@ -214,8 +214,8 @@ impl TurnView {
         }
     }
 
-    fn name(&self, shown: &Shown) {
-        if self.streaming == Streaming::Named
+    fn name(&self, shown: &ReplyDisplay) {
+        if self.streaming == StreamMode::Named
             && let Some(agent) = &shown.agent
         {
             self.output.name(agent);
@@ -224,7 +224,7 @@ impl TurnView {
 
     /// Renders the text as Markdown, and returns how many rows above the cursor it began. None if rendering changes
     /// nothing or the text cannot be replaced.
-    fn rendered(&self, shown: &Shown) -> Option<(usize, String)> {
+    fn rendered(&self, shown: &ReplyDisplay) -> Option<(usize, String)> {
         let (columns, rows) = shown.size.filter(|size| size_of_stdout() == Some(*size))?;
         if !self.output.is_watched() || !self.output.out.is_on() || shown.unbroken.contains('\t') {
             return None;
@@ -236,7 +236,7 @@ impl TurnView {
         }
         let agent = shown.agent.as_deref().unwrap_or_default();
         let name = match self.streaming {
-            Streaming::Named => format!("{agent}> "),
+            StreamMode::Named => format!("{agent}> "),
             _ => String::new(),
         };
         let above = text::rows_of(&format!("{name}{said}"), columns).saturating_sub(1);
@@ -286,12 +286,12 @@ impl Drop for TurnView {
 
 /// Reports on stderr what a command waits for: as a spinner on a terminal, otherwise as a line for each change.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitIndicator {
     output: Output,
     spinner: Option<ProgressBar>,
 }
 
-impl Waiting {
+impl WaitIndicator {
     pub(crate) fn new(output: Output) -> Self {
         Self {
             output,
@@ -311,7 +311,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitIndicator {
     fn drop(&mut self) {
         if let Some(spinner) = self.spinner.take() {
             spinner.finish_and_clear();

@@ -4,7 +4,7 @@ pub(crate) use goondan_protocol::shell::shell_quoted;
 
 use super::invisible::judged;
 use goondan_protocol::time::Timestamp;
-use goondan_protocol::usage::Spending;
+use goondan_protocol::usage::UsageTotal;
 use jiff::tz::TimeZone;
 use std::fmt::Display;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -218,7 +218,7 @@ pub(crate) fn bytes(size: u64) -> String {
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// Formats the cost of replies, and notes how many replies of unknown cost it does not include.
-pub(crate) fn cost(spending: &Spending) -> String {
+pub(crate) fn cost(spending: &UsageTotal) -> String {
     match (spending.replies, spending.unpriced) {
         (_, 0) => spending.cost_micro_usd.to_string(),
         (all, unpriced) if unpriced >= all => UNKNOWN.to_owned(),

@@ -55,20 +55,20 @@ async fn connection(stream: TcpStream, router: Router) {
 #[derive(Debug)]
 struct Seats {
     max: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<ConnectionTable>,
     /// A place is free, or a connection is idle again.
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct ConnectionTable {
     /// By number, which rises: the oldest is first.
-    connections: BTreeMap<u64, Standing>,
+    connections: BTreeMap<u64, ConnectionEntry>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Standing {
+struct ConnectionEntry {
     /// Requests that are worked on.
     requests: usize,
     gives_way: Arc<Notify>,
@@ -83,7 +83,7 @@ impl Seats {
         })
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, ConnectionTable> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,7 +110,7 @@ impl Seats {
         let number = taken.next;
         taken.next += 1;
         let gives_way = Arc::new(Notify::new());
-        let standing = Standing {
+        let standing = ConnectionEntry {
             requests: 0,
             gives_way: Arc::clone(&gives_way),
         };
@@ -143,9 +143,9 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// A request of a page that has logged in is worked on until this is dropped.
-    pub(crate) fn work(self: &Arc<Self>) -> Work {
+    pub(crate) fn work(self: &Arc<Self>) -> ActiveRequest {
         self.seats.change(self.number, |requests| requests + 1);
-        Work(Arc::clone(self))
+        ActiveRequest(Arc::clone(self))
     }
 }
 
@@ -158,9 +158,9 @@ impl Drop for Seat {
 
 /// A request that is worked on.
 #[derive(Debug)]
-pub(crate) struct Work(Arc<Seat>);
+pub(crate) struct ActiveRequest(Arc<Seat>);
 
-impl Drop for Work {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let change = |requests: usize| requests.saturating_sub(1);
         self.0.seats.change(self.0.number, change);

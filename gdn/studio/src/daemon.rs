@@ -23,7 +23,7 @@ use crate::methods::Access;
 
 /// Reason why the page gets no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failed {
+pub(crate) enum DaemonRequestError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]
@@ -36,7 +36,7 @@ pub(crate) enum Failed {
 
 /// An error as shown by the page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct PageError {
     /// The daemon's stable code, or one of Studio's own.
     pub(crate) code: String,
     /// The failure.
@@ -46,7 +46,7 @@ pub(crate) struct Told {
     pub(crate) suggestion: Option<String>,
 }
 
-impl Told {
+impl PageError {
     pub(crate) fn new(code: &str, message: &dyn std::fmt::Display, suggestion: &str) -> Self {
         Self {
             code: code.to_owned(),
@@ -56,13 +56,13 @@ impl Told {
     }
 }
 
-impl Failed {
+impl DaemonRequestError {
     /// The error for the page, and the status of the response.
-    pub(crate) fn told(&self) -> (StatusCode, Told) {
+    pub(crate) fn told(&self) -> (StatusCode, PageError) {
         match self {
             Self::Call(CallError::Refused(refused)) => {
                 let code = serde_json::to_value(refused.code).unwrap_or_default();
-                let told = Told {
+                let told = PageError {
                     code: code.as_str().unwrap_or("internal").to_owned(),
                     message: refused.message.clone(),
                     suggestion: refused.suggestion.clone(),
@@ -71,7 +71,8 @@ impl Failed {
             }
             Self::Call(error) => {
                 let why = with_causes(error);
-                let told = Told::new("lost", &why, "check if it was done before you repeat it");
+                let told =
+                    PageError::new("lost", &why, "check if it was done before you repeat it");
                 (StatusCode::SERVICE_UNAVAILABLE, told)
             }
             Self::Connect(error) => {
@@ -83,15 +84,16 @@ impl Failed {
                     ConnectError::VersionMismatch { .. } => "restart Studio: `gdn studio`",
                     _ => "find the problem: `gdn doctor`",
                 };
-                let told = Told::new("unreachable", &with_causes(error), suggestion);
+                let told = PageError::new("unreachable", &with_causes(error), suggestion);
                 (StatusCode::SERVICE_UNAVAILABLE, told)
             }
             Self::TooManyStreams => {
-                let told = Told::new("overloaded", self, "close tabs of other browsers");
+                let told = PageError::new("overloaded", self, "close tabs of other browsers");
                 (StatusCode::TOO_MANY_REQUESTS, told)
             }
             Self::TooManyWaits => {
-                let told = Told::new("overloaded", self, "try again when one of them has ended");
+                let told =
+                    PageError::new("overloaded", self, "try again when one of them has ended");
                 (StatusCode::TOO_MANY_REQUESTS, told)
             }
         }
@@ -143,9 +145,12 @@ impl Daemon {
         method: &'static str,
         access: Access,
         params: &RawValue,
-    ) -> Result<Box<RawValue>, Failed> {
+    ) -> Result<Box<RawValue>, DaemonRequestError> {
         let _permit = match kind_of(method, params) {
-            CallKind::Waits => self.waits.try_acquire().map_err(|_| Failed::TooManyWaits)?,
+            CallKind::Waits => self
+                .waits
+                .try_acquire()
+                .map_err(|_| DaemonRequestError::TooManyWaits)?,
             CallKind::Decides => acquire(&self.decisions).await,
             CallKind::Other => acquire(&self.calls).await,
         };
@@ -163,13 +168,13 @@ impl Daemon {
         &self,
         method: &'static str,
         params: Box<RawValue>,
-    ) -> Result<Lines, Failed> {
+    ) -> Result<StreamLines, DaemonRequestError> {
         let permit = Arc::clone(&self.streams).try_acquire_owned();
-        let permit = permit.map_err(|_| Failed::TooManyStreams)?;
+        let permit = permit.map_err(|_| DaemonRequestError::TooManyStreams)?;
         let client = Client::connect(&self.state_root).await?;
         let (sender, lines) = mpsc::channel(STREAM_LINES_MAX);
         self.following.spawn(follow(client, method, params, sender));
-        Ok(Lines {
+        Ok(StreamLines {
             lines,
             _permit: permit,
         })
@@ -213,7 +218,7 @@ async fn follow(
     };
     let last = match outcome {
         Ok(result) => json!({ "result": result }),
-        Err(error) => json!({ "error": Failed::Call(error).told().1 }),
+        Err(error) => json!({ "error": DaemonRequestError::Call(error).told().1 }),
     };
     // A browser that misses this line still sees that the stream has ended.
     drop(lines.try_send(line(&last)));
@@ -232,12 +237,12 @@ fn line(value: &Value) -> Bytes {
 
 /// The lines of a stream.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct StreamLines {
     lines: mpsc::Receiver<Bytes>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Lines {
+impl StreamLines {
     /// The next line; after a silent interval, a keep-alive line. `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         let silence = Duration::from_millis(STREAM_ALIVE_MS);
@@ -257,7 +262,7 @@ mod tests {
     #[test]
     fn a_refusal_of_the_daemon_is_told_as_it_said_it() {
         let refused = ControlError::new(ErrorCode::EventNotFound, "no event e1").suggest("look");
-        let (status, told) = Failed::Call(CallError::Refused(refused)).told();
+        let (status, told) = DaemonRequestError::Call(CallError::Refused(refused)).told();
         assert_eq!(status, StatusCode::OK);
         let json = json!({"code": "eventNotFound", "message": "no event e1", "suggestion": "look"});
         assert_eq!(serde_json::to_value(&told).unwrap(), json);
@@ -277,7 +282,7 @@ mod tests {
     async fn a_silent_stream_says_that_it_is_alive_and_ends_with_its_sender() {
         let streams = Arc::new(Semaphore::new(1));
         let (sender, lines) = mpsc::channel(1);
-        let mut lines = Lines {
+        let mut lines = StreamLines {
             lines,
             _permit: streams.try_acquire_owned().unwrap(),
         };

@@ -17,7 +17,7 @@ pub(crate) struct Guard {
 
 /// Reason for rejecting a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum GuardRejection {
     #[error("the request names a host that is not this page's")]
     Host,
     #[error("the request does not come from this page")]
@@ -43,11 +43,11 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with the reason.
-    pub(crate) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refused> {
-        let host = only(headers, &header::HOST).ok_or(Refused::Host)?;
+    /// [`GuardRejection`] with the reason.
+    pub(crate) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), GuardRejection> {
+        let host = only(headers, &header::HOST).ok_or(GuardRejection::Host)?;
         if !self.hosts.iter().any(|own| own == host) {
-            return Err(Refused::Host);
+            return Err(GuardRejection::Host);
         }
         let is_ask = method != Method::GET && method != Method::HEAD;
         match only(headers, &SEC_FETCH_SITE) {
@@ -56,19 +56,19 @@ impl Guard {
             Some("none") if !is_ask => {}
             Some("same-origin") => {}
             None if !headers.contains_key(SEC_FETCH_SITE) => {}
-            _ => return Err(Refused::Origin),
+            _ => return Err(GuardRejection::Origin),
         }
         if !is_ask {
             return Ok(());
         }
         // It must be the requested address, not just any of the page's addresses.
-        let origin = only(headers, &header::ORIGIN).ok_or(Refused::Origin)?;
+        let origin = only(headers, &header::ORIGIN).ok_or(GuardRejection::Origin)?;
         if origin.strip_prefix("http://") != Some(host) {
-            return Err(Refused::Origin);
+            return Err(GuardRejection::Origin);
         }
         match only(headers, &header::CONTENT_TYPE) {
             Some("application/json") => Ok(()),
-            _ => Err(Refused::NotJson),
+            _ => Err(GuardRejection::NotJson),
         }
     }
 }
@@ -96,7 +96,7 @@ mod tests {
         method: &Method,
         name: &'static str,
         value: Option<&'static str>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), GuardRejection> {
         let guard = Guard::new(4711, &["desk.example:8080".to_owned()]);
         let mut headers = HeaderMap::new();
         for (header, own) in OWN {
@@ -129,12 +129,12 @@ mod tests {
             for method in [Method::GET, Method::POST] {
                 assert_eq!(
                     check(&method, "host", Some(host)),
-                    Err(Refused::Host),
+                    Err(GuardRejection::Host),
                     "{host}"
                 );
             }
         }
-        assert_eq!(check(&Method::GET, "host", None), Err(Refused::Host));
+        assert_eq!(check(&Method::GET, "host", None), Err(GuardRejection::Host));
     }
 
     #[test]
@@ -152,16 +152,16 @@ mod tests {
         for origin in others {
             assert_eq!(
                 check(&Method::POST, "origin", origin),
-                Err(Refused::Origin),
+                Err(GuardRejection::Origin),
                 "{origin:?}"
             );
         }
         for site in ["cross-site", "same-site", "none", "?"] {
             let of_post = check(&Method::POST, "sec-fetch-site", Some(site));
-            assert_eq!(of_post, Err(Refused::Origin), "{site}");
+            assert_eq!(of_post, Err(GuardRejection::Origin), "{site}");
         }
         let of_get = check(&Method::GET, "sec-fetch-site", Some("cross-site"));
-        assert_eq!(of_get, Err(Refused::Origin));
+        assert_eq!(of_get, Err(GuardRejection::Origin));
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         ] {
             assert_eq!(
                 check(&Method::POST, "content-type", kind),
-                Err(Refused::NotJson),
+                Err(GuardRejection::NotJson),
                 "{kind:?}"
             );
         }
@@ -193,6 +193,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append("host", "127.0.0.1:4711".parse().unwrap());
         headers.append("host", "127.0.0.1:4711".parse().unwrap());
-        assert_eq!(guard.check(&Method::GET, &headers), Err(Refused::Host));
+        assert_eq!(
+            guard.check(&Method::GET, &headers),
+            Err(GuardRejection::Host)
+        );
     }
 }

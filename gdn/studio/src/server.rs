@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::assets::{self, Asset};
-use crate::connections::{Seat, Work};
-use crate::daemon::{Daemon, Failed, Told};
+use crate::connections::{ActiveRequest, Seat};
+use crate::daemon::{Daemon, DaemonRequestError, PageError};
 use crate::guard::Guard;
 use crate::limits::{BODY_READ_TIMEOUT_MS, REQUEST_BYTES_MAX};
 use crate::methods::{self, Access};
@@ -67,16 +67,16 @@ struct Login {
 /// A method of the daemon with its parameters.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct MethodCall {
     method: String,
     params: Box<RawValue>,
 }
 
 /// Status and error of a rejected request.
-struct Declined(StatusCode, Told);
+struct RequestFailure(StatusCode, PageError);
 
-impl From<Failed> for Declined {
-    fn from(failed: Failed) -> Self {
+impl From<DaemonRequestError> for RequestFailure {
+    fn from(failed: DaemonRequestError) -> Self {
         let (status, told) = failed.told();
         Self(status, told)
     }
@@ -113,15 +113,15 @@ impl Studio {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn answer(&self, seat: &Arc<Seat>, request: Request) -> Result<Response, Declined> {
+    async fn answer(&self, seat: &Arc<Seat>, request: Request) -> Result<Response, RequestFailure> {
         let (head, body) = request.into_parts();
         self.guard
             .check(&head.method, &head.headers)
             .map_err(|refused| {
                 let hint = "open the address that `gdn studio` shows";
-                Declined(
+                RequestFailure(
                     StatusCode::FORBIDDEN,
-                    Told::new("forbidden", &refused, hint),
+                    PageError::new("forbidden", &refused, hint),
                 )
             })?;
         let path = head.uri.path();
@@ -131,8 +131,8 @@ impl Studio {
         }
         if head.method != Method::POST {
             let hint = "open the address that `gdn studio` shows";
-            let told = Told::new("methodNotAllowed", &"only GET and POST are supported", hint);
-            return Err(Declined(StatusCode::METHOD_NOT_ALLOWED, told));
+            let told = PageError::new("methodNotAllowed", &"only GET and POST are supported", hint);
+            return Err(RequestFailure(StatusCode::METHOD_NOT_ALLOWED, told));
         }
         if path == "/api/login" {
             return self.log_in(&read::<Login>(body).await?);
@@ -152,10 +152,10 @@ impl Studio {
         }
     }
 
-    fn log_in(&self, login: &Login) -> Result<Response, Declined> {
+    fn log_in(&self, login: &Login) -> Result<Response, RequestFailure> {
         let token = Secret::random().map_err(|error| {
-            let told = Told::new("internal", &error, "restart Studio: `gdn studio`");
-            Declined(StatusCode::INTERNAL_SERVER_ERROR, told)
+            let told = PageError::new("internal", &error, "restart Studio: `gdn studio`");
+            RequestFailure(StatusCode::INTERNAL_SERVER_ERROR, told)
         })?;
         let now_ms = self.now_ms();
         if !self.sessions().exchange(&login.ticket, &token, now_ms) {
@@ -170,15 +170,15 @@ impl Studio {
         Ok(json_of(StatusCode::OK, &logged_in))
     }
 
-    async fn call(&self, asked: Asked) -> Result<Response, Declined> {
+    async fn call(&self, asked: MethodCall) -> Result<Response, RequestFailure> {
         let known = methods::method(&asked.method);
         let (method, access) = known.ok_or_else(|| not_for_pages(&asked.method))?;
         if access == Access::Writes && !self.may_write {
             let message = format!("Studio only reads: `{method}` changes something");
             let hint = "restart Studio with write access: `gdn studio --write`";
-            return Err(Declined(
+            return Err(RequestFailure(
                 StatusCode::FORBIDDEN,
-                Told::new("readOnly", &message, hint),
+                PageError::new("readOnly", &message, hint),
             ));
         }
         let result = self.daemon.call(method, access, &asked.params).await?;
@@ -192,7 +192,11 @@ impl Studio {
         ))
     }
 
-    async fn stream(&self, asked: Asked, work: Work) -> Result<Response, Declined> {
+    async fn stream(
+        &self,
+        asked: MethodCall,
+        work: ActiveRequest,
+    ) -> Result<Response, RequestFailure> {
         let known = methods::stream(&asked.method);
         let method = known.ok_or_else(|| not_for_pages(&asked.method))?;
         let lines = self.daemon.stream(method, asked.params).await?;
@@ -221,11 +225,11 @@ async fn handle(
     request: Request,
 ) -> Response {
     let answer = studio.answer(&seat, request).await;
-    answer.unwrap_or_else(|Declined(status, told)| json_of(status, &json!({ "error": told })))
+    answer.unwrap_or_else(|RequestFailure(status, told)| json_of(status, &json!({ "error": told })))
 }
 
 /// Reads the body of a request.
-async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Declined> {
+async fn read<T: DeserializeOwned>(body: Body) -> Result<T, RequestFailure> {
     let hint = "load the page again";
     let limit = Duration::from_millis(BODY_READ_TIMEOUT_MS);
     let body = timeout(limit, to_bytes(body, REQUEST_BYTES_MAX)).await;
@@ -233,18 +237,18 @@ async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Declined> {
         let message = format!(
             "the request is longer than {REQUEST_BYTES_MAX} bytes, was cut off, or arrived too slowly"
         );
-        Declined(
+        RequestFailure(
             StatusCode::PAYLOAD_TOO_LARGE,
-            Told::new("tooLarge", &message, hint),
+            PageError::new("tooLarge", &message, hint),
         )
     })?;
     serde_json::from_slice(&body).map_err(|error| {
-        let told = Told::new(
+        let told = PageError::new(
             "invalidRequest",
             &format!("the request cannot be read: {error}"),
             hint,
         );
-        Declined(StatusCode::BAD_REQUEST, told)
+        RequestFailure(StatusCode::BAD_REQUEST, told)
     })
 }
 
@@ -253,25 +257,28 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     value.strip_prefix("Bearer ")
 }
 
-fn unknown() -> Declined {
+fn unknown() -> RequestFailure {
     let message = "this page is not logged in, or its login has expired";
     let hint = "open the next address that `gdn studio` prints: each is valid once, for one minute";
-    Declined(
+    RequestFailure(
         StatusCode::UNAUTHORIZED,
-        Told::new("unauthorized", &message, hint),
+        PageError::new("unauthorized", &message, hint),
     )
 }
 
-fn no_such(path: &str) -> Declined {
+fn no_such(path: &str) -> RequestFailure {
     let message = format!("{path} does not exist");
     let hint = "open the address that `gdn studio` shows";
-    Declined(StatusCode::NOT_FOUND, Told::new("notFound", &message, hint))
+    RequestFailure(
+        StatusCode::NOT_FOUND,
+        PageError::new("notFound", &message, hint),
+    )
 }
 
-fn not_for_pages(method: &str) -> Declined {
+fn not_for_pages(method: &str) -> RequestFailure {
     let message = format!("Studio does not support `{method}`");
-    let told = Told::new("forbidden", &message, "see what gdn can do: `gdn --help`");
-    Declined(StatusCode::FORBIDDEN, told)
+    let told = PageError::new("forbidden", &message, "see what gdn can do: `gdn --help`");
+    RequestFailure(StatusCode::FORBIDDEN, told)
 }
 
 fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {

@@ -34,7 +34,7 @@ impl Secret {
 
 /// Stored digest of a ticket or a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kept {
+struct CredentialDigest {
     digest: [u8; 32],
     until_ms: u64,
 }
@@ -42,8 +42,8 @@ struct Kept {
 /// The valid tickets and tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    tickets: Vec<Kept>,
-    tokens: Vec<Kept>,
+    tickets: Vec<CredentialDigest>,
+    tokens: Vec<CredentialDigest>,
 }
 
 impl Sessions {
@@ -78,19 +78,19 @@ fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-fn keep(all: &mut Vec<Kept>, secret: &Secret, now_ms: u64, life_ms: u64) {
+fn keep(all: &mut Vec<CredentialDigest>, secret: &Secret, now_ms: u64, life_ms: u64) {
     all.retain(|kept| now_ms < kept.until_ms);
     if all.len() >= SESSIONS_MAX {
         all.remove(0);
     }
-    all.push(Kept {
+    all.push(CredentialDigest {
         digest: digest(secret.as_str()),
         until_ms: now_ms.saturating_add(life_ms),
     });
 }
 
 /// Removes a secret. Returns true if it existed and was valid.
-fn take(all: &mut Vec<Kept>, secret: &str, now_ms: u64) -> bool {
+fn take(all: &mut Vec<CredentialDigest>, secret: &str, now_ms: u64) -> bool {
     let digest = digest(secret);
     let at = all.iter().position(|kept| kept.digest == digest);
     at.is_some_and(|at| now_ms < all.remove(at).until_ms)

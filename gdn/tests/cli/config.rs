@@ -64,7 +64,7 @@ fn annotations_name_the_file_from_where_the_workflow_runs() {
 
     let mut command = home.command(&["validate", "--format", "github", "project"]);
     command.current_dir(home.path());
-    let ran = crate::home::Ran::of(command.output().unwrap()).exits(6);
+    let ran = crate::home::GdnOutput::of(command.output().unwrap()).exits(6);
     assert!(ran.stdout.starts_with("::error file=project/goondan.yaml,"));
 }
 

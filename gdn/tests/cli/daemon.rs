@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 
 use bytes::BytesMut;
 use goondan_protocol::control::{
-    Call, Connected, ControlError, LOG_LINE, Notification, PROCESS_CHANGE, Request, Response,
-    TURN_PIECE, TURN_PROGRESS,
+    Call, ConnectResult, ControlError, LOG_LINE, Notification, PROCESS_CHANGE, RpcRequest,
+    RpcResponse, TURN_PIECE, TURN_PROGRESS,
 };
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::version::Version;
@@ -67,7 +67,7 @@ impl Daemon {
         let listener = UnixListener::bind(&socket).unwrap();
         let calls = Arc::new(Mutex::new(Vec::new()));
         let stopped = Arc::new(AtomicBool::new(false));
-        let serving = Serving {
+        let serving = FakeDaemon {
             socket: socket.clone(),
             state_root: state_root.to_owned(),
             calls: Arc::clone(&calls),
@@ -141,7 +141,7 @@ impl Drop for Daemon {
     }
 }
 
-struct Serving {
+struct FakeDaemon {
     socket: std::path::PathBuf,
     state_root: std::path::PathBuf,
     calls: Arc<Mutex<Vec<Call>>>,
@@ -149,7 +149,7 @@ struct Serving {
     handler: Mutex<Box<Handler>>,
 }
 
-impl Serving {
+impl FakeDaemon {
     /// Serves connections concurrently: `gdn run` watches on one while it asks on another.
     fn serve(&self, listener: &UnixListener) {
         std::thread::scope(|scope| {
@@ -170,7 +170,7 @@ impl Serving {
         let mut chunk = [0; 4096];
         loop {
             while let Some(frame) = codec.decode(&mut buffer).unwrap() {
-                let request: Request = serde_json::from_slice(&frame).unwrap();
+                let request: RpcRequest = serde_json::from_slice(&frame).unwrap();
                 self.calls.lock().unwrap().push(request.call.clone());
                 for act in self.acts(&request.call) {
                     let message = match act {
@@ -228,7 +228,7 @@ impl Serving {
         }
         match call {
             Call::Connect(_) => answer(
-                serde_json::to_value(Connected {
+                serde_json::to_value(ConnectResult {
                     log_dir: None,
                     version: Version::current(),
                     pid: std::process::id(),
@@ -255,5 +255,5 @@ fn notification(method: &'static str, params: &Value) -> Vec<u8> {
 }
 
 fn response(id: u64, outcome: Result<Value, ControlError>) -> Vec<u8> {
-    serde_json::to_vec(&Response::new(Some(id), outcome)).unwrap()
+    serde_json::to_vec(&RpcResponse::new(Some(id), outcome)).unwrap()
 }

@@ -92,7 +92,7 @@ fn outside_a_project_the_way_in_is_told() {
     let _daemon = home.daemon(|_| vec![]);
     let mut command = home.command(&["ps"]);
     command.current_dir(home.path());
-    let ran = crate::home::Ran::of(command.output().unwrap()).exits(5);
+    let ran = crate::home::GdnOutput::of(command.output().unwrap()).exits(5);
     ran.tells(&[
         "error: no goondan.yaml in ",
         "--project DIR",
@@ -117,7 +117,7 @@ fn a_project_is_found_from_within() {
     fs::create_dir_all(&deep).unwrap();
     let mut command = home.command(&["ps"]);
     command.current_dir(deep);
-    crate::home::Ran::of(command.output().unwrap()).exits(0);
+    crate::home::GdnOutput::of(command.output().unwrap()).exits(0);
 }
 
 #[test]

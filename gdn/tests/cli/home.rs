@@ -99,28 +99,28 @@ impl Home {
         command
     }
 
-    pub(crate) fn gdn(&self, args: &[&str]) -> Ran {
-        Ran::of(self.command(args).output().unwrap())
+    pub(crate) fn gdn(&self, args: &[&str]) -> GdnOutput {
+        GdnOutput::of(self.command(args).output().unwrap())
     }
 
-    pub(crate) fn gdn_with_stdin(&self, args: &[&str], stdin: &str) -> Ran {
+    pub(crate) fn gdn_with_stdin(&self, args: &[&str], stdin: &str) -> GdnOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
         pipe.write_all(stdin.as_bytes()).unwrap();
         drop(pipe);
-        Ran::of(child.wait_with_output().unwrap())
+        GdnOutput::of(child.wait_with_output().unwrap())
     }
 }
 
 /// Result of a run of `gdn`.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct GdnOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Ran {
+impl GdnOutput {
     pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),

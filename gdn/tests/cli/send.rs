@@ -8,7 +8,7 @@ use goondan_protocol::limits::MAX_INPUT_BYTES;
 use serde_json::{Value, json};
 
 use crate::daemon::{Act, Daemon, answer};
-use crate::home::{Home, Ran, WORKSPACE, completed, progress, sent};
+use crate::home::{GdnOutput, Home, WORKSPACE, completed, progress, sent};
 
 fn only_send(daemon: &Daemon) -> SendEvent {
     match daemon.calls().as_slice() {
@@ -243,7 +243,7 @@ fn the_hint_repeats_the_options_that_name_the_daemon() {
     let state_root = state_root.to_str().unwrap();
     let mut command = home.command(&["--state-root", state_root, "send", "--project", ".", "x"]);
     command.env_remove("GOONDAN_STATE_ROOT");
-    let ran = Ran::of(command.output().unwrap()).exits(9);
+    let ran = GdnOutput::of(command.output().unwrap()).exits(9);
     ran.tells(&[&format!("gdn --state-root {state_root} --project . run &&")]);
 }
 

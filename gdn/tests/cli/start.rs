@@ -10,7 +10,7 @@ use goondan_protocol::control::Call;
 use serde_json::json;
 
 use crate::daemon::{Act, Daemon, answer};
-use crate::home::{Home, Ran, completed, progress, sent};
+use crate::home::{GdnOutput, Home, completed, progress, sent};
 
 /// Maximum wait for an expected result.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,8 +37,8 @@ fn install(home: &Home, script: &str) -> PathBuf {
     gdn
 }
 
-fn run(home: &Home, gdn: &Path, args: &[&str]) -> Ran {
-    Ran::of(home.command_of(gdn, args).output().unwrap())
+fn run(home: &Home, gdn: &Path, args: &[&str]) -> GdnOutput {
+    GdnOutput::of(home.command_of(gdn, args).output().unwrap())
 }
 
 fn opening(home: &Home) -> Daemon {
@@ -100,7 +100,7 @@ fn a_daemon_is_started_in_the_background_and_waited_for() {
     let started = home.command_of(&gdn, &["run", "--json"]).spawn().unwrap();
     let called = wait_for(&called);
     let _daemon = opening(&home);
-    let ran = Ran::of(started.wait_with_output().unwrap()).exits(0);
+    let ran = GdnOutput::of(started.wait_with_output().unwrap()).exits(0);
     let json = ran.json();
     assert_eq!(json["schema"], "gdn.run/v1");
     assert_eq!(json["daemon"]["started"], true);
@@ -133,7 +133,7 @@ fn a_missing_program_is_told() {
     fs::remove_file(home.path().join("bin/goondan-orchestrator")).unwrap();
     let mut command = home.command_of(&gdn, &["run"]);
     command.env("PATH", "/nonexistent");
-    let ran = Ran::of(command.output().unwrap()).exits(13);
+    let ran = GdnOutput::of(command.output().unwrap()).exits(13);
     ran.tells(&["cannot run goondan-orchestrator", "cargo build --release"]);
 }
 
@@ -166,7 +166,7 @@ fn wait_for(file: &Path) -> String {
 
 /// Runs `gdn demo` against a daemon that replies with `outcome`. Returns the result, the state root it used, and the
 /// daemon.
-fn demo(home: &Home, more: &[&str], outcome: serde_json::Value) -> (Ran, PathBuf, Daemon) {
+fn demo(home: &Home, more: &[&str], outcome: serde_json::Value) -> (GdnOutput, PathBuf, Daemon) {
     let called = home.path().join("called");
     let script = format!(
         "printf %s \"$3\" > {called}.new; mv {called}.new {called}",
@@ -191,7 +191,7 @@ fn demo(home: &Home, more: &[&str], outcome: serde_json::Value) -> (Ran, PathBuf
         }
         _ => vec![],
     });
-    let ran = Ran::of(started.wait_with_output().unwrap());
+    let ran = GdnOutput::of(started.wait_with_output().unwrap());
     (ran, state_root, daemon)
 }
 
@@ -255,7 +255,7 @@ fn a_workspace_named_by_its_id_needs_no_project() {
     let home = Home::new();
     let daemon = home.daemon(|_| vec![]);
     let mut command = home.command(&["run", "--workspace", "w1"]);
-    let ran = Ran::of(command.current_dir("/").output().unwrap()).exits(0);
+    let ran = GdnOutput::of(command.current_dir("/").output().unwrap()).exits(0);
     assert!(ran.stdout.starts_with("Workspace    w1\n"), "{ran:?}");
     assert!(matches!(daemon.calls()[..], [Call::WatchProcesses(_)]));
     home.gdn(&["run", "--workspace", "w2"])
@@ -271,7 +271,7 @@ fn a_demo_that_cannot_start_leaves_nothing_behind() {
     fs::create_dir_all(&tmp).unwrap();
     let mut command = home.command_of(&gdn, &["demo", "--ask", "Hello"]);
     command.env("TMPDIR", &tmp);
-    Ran::of(command.output().unwrap())
+    GdnOutput::of(command.output().unwrap())
         .exits(13)
         .tells(&["could not start"]);
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);

@@ -8,12 +8,12 @@ use goondan_protocol::bundle::{BundleFile, BundleStatus, ChangesetInfo, Changese
 use goondan_protocol::control::{BundleLogs, ShownChangeset};
 use goondan_protocol::ids::{AgentName, ChangesetId, RevisionId};
 use goondan_protocol::time::Timestamp;
-use goondan_trees::Files;
+use goondan_trees::FileAccess;
 
 use crate::diff::diff;
 use crate::error::BundleError;
 use crate::limits::TEXT_BYTES_MAX;
-use crate::machine::{Outcome, State, Stepped};
+use crate::machine::{CanaryOutcome, RevisionChange, State};
 use crate::store::Store;
 use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
 
@@ -21,10 +21,10 @@ mod agent_operations;
 mod head_checks;
 mod replay;
 
-pub use replay::Staged;
+pub use replay::RehearsalConfigs;
 
 /// Loader of complete configurations.
-pub trait Gate {
+pub trait ConfigPreflight {
     /// The loaded agent.
     type Loaded;
 
@@ -46,7 +46,7 @@ pub trait Gate {
 
 /// State of a bundle as needed by the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct BundleState {
     /// The active revision; `None` if nothing was proposed yet.
     pub active: Option<RevisionId>,
     /// True if the next step needs a new process, because another revision becomes active or the
@@ -60,7 +60,7 @@ pub struct Standing {
 
 /// Configuration for the start of an agent's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Armed<L> {
+pub struct StartupConfig<L> {
     /// The loaded active revision; `None` if it is the unchanged project without a notice.
     pub loaded: Option<L>,
     /// Additional notice for the agent.
@@ -69,7 +69,7 @@ pub struct Armed<L> {
 
 /// A durable change of a bundle, for the log and for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Happened {
+pub struct BundleEvent {
     /// Kind: `proposed`, `committed`, `rejected`, `activated`, `promoted`, `reverted`, `failed`.
     pub what: &'static str,
     /// The changeset that caused it, if any.
@@ -84,7 +84,7 @@ pub struct Happened {
 #[derive(Debug)]
 pub struct Surroundings<'a, G> {
     /// File access.
-    pub files: &'a dyn Files,
+    pub files: &'a dyn FileAccess,
     /// The directory of the conversation.
     pub instance: &'a Path,
     /// The conversation's agent.
@@ -104,8 +104,8 @@ pub struct Surroundings<'a, G> {
 pub struct Bundle<'a, G> {
     with: Surroundings<'a, G>,
     store: Store<'a>,
-    happened: Vec<Happened>,
-    standing: Option<Standing>,
+    happened: Vec<BundleEvent>,
+    standing: Option<BundleState>,
 }
 
 /// Truncates a user's text.
@@ -125,7 +125,7 @@ fn cut_to(text: &str, most: usize) -> &str {
 ///
 /// [`BundleError::File`] and [`BundleError::Damaged`].
 pub fn waiting_changesets(
-    files: &dyn Files,
+    files: &dyn FileAccess,
     instance: &Path,
 ) -> Result<Option<Vec<ChangesetInfo>>, BundleError> {
     let state = Store::new(files, instance).peek()?;
@@ -136,7 +136,7 @@ pub fn waiting_changesets(
     }))
 }
 
-impl<'a, G: Gate> Bundle<'a, G> {
+impl<'a, G: ConfigPreflight> Bundle<'a, G> {
     /// Creates the bundle of a conversation without reading anything.
     pub fn new(with: Surroundings<'a, G>) -> Self {
         Self {
@@ -148,17 +148,17 @@ impl<'a, G: Gate> Bundle<'a, G> {
     }
 
     /// Takes the durable changes since creation.
-    pub fn take_happened(&mut self) -> Vec<Happened> {
+    pub fn take_happened(&mut self) -> Vec<BundleEvent> {
         std::mem::take(&mut self.happened)
     }
 
     /// Takes the state after the last operation, if known.
-    pub fn take_standing(&mut self) -> Option<Standing> {
+    pub fn take_standing(&mut self) -> Option<BundleState> {
         self.standing.take()
     }
 
     fn remember(&mut self, state: &State) {
-        self.standing = Some(Standing {
+        self.standing = Some(BundleState {
             active: Some(state.active.clone()),
             is_pending: state.needs_process(),
             is_on_probation: state.probation.is_some(),
@@ -213,7 +213,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
             ChangesetState::Committed => "committed",
             ChangesetState::Rejected => "rejected",
         };
-        self.happened.push(Happened {
+        self.happened.push(BundleEvent {
             what,
             changeset_id: Some(id.clone()),
             revision: info.revision.clone(),
@@ -498,20 +498,20 @@ impl<'a, G: Gate> Bundle<'a, G> {
     /// # Errors
     ///
     /// [`BundleError`]: start with the unchanged project then.
-    pub fn arm(&mut self) -> Result<Armed<G::Loaded>, BundleError> {
-        let nothing = Armed {
+    pub fn arm(&mut self) -> Result<StartupConfig<G::Loaded>, BundleError> {
+        let nothing = StartupConfig {
             loaded: None,
             notice: None,
         };
         let Some(mut state) = self.store.load()? else {
-            self.standing = Some(Standing::default());
+            self.standing = Some(BundleState::default());
             return Ok(nothing);
         };
         let mut is_changed = self.mend(&mut state)?;
         is_changed |= self.follow_project(&mut state)?;
         let was_on_probation = state.probation.is_some();
         let digest = self.digest(&state);
-        is_changed |= state.step(digest.as_deref(), self.with.at) == Stepped::Activated;
+        is_changed |= state.step(digest.as_deref(), self.with.at) == RevisionChange::Activated;
         let mut loaded = None;
         while state.active != state.base {
             let tree = self.store.tree(&state.active)?;
@@ -540,7 +540,7 @@ impl<'a, G: Gate> Bundle<'a, G> {
             self.happened.extend(told);
         }
         self.remember(&state);
-        Ok(Armed {
+        Ok(StartupConfig {
             loaded,
             notice: state.notice.as_deref().map(cut).map(str::to_owned),
         })
@@ -551,14 +551,14 @@ impl<'a, G: Gate> Bundle<'a, G> {
     /// # Errors
     ///
     /// [`BundleError`]: the outcome may not be counted then.
-    pub fn note(&mut self, outcome: &Outcome) -> Result<(), BundleError> {
+    pub fn note(&mut self, outcome: &CanaryOutcome) -> Result<(), BundleError> {
         let Some(mut state) = self.store.load()? else {
             return Ok(());
         };
         if state.probation.is_some() {
             let digest = self.digest(&state);
             let outcome = match outcome {
-                Outcome::Failed(why) => Outcome::Failed(cut(why).to_owned()),
+                CanaryOutcome::Failed(why) => CanaryOutcome::Failed(cut(why).to_owned()),
                 other => other.clone(),
             };
             state.note(&outcome, digest.as_deref(), self.with.at);
@@ -572,10 +572,10 @@ impl<'a, G: Gate> Bundle<'a, G> {
 }
 
 /// Returns the unlogged records as reported changes.
-fn told_of(state: &State) -> Vec<Happened> {
+fn told_of(state: &State) -> Vec<BundleEvent> {
     use goondan_protocol::bundle::StatusResult;
     let statuses = state.unlogged.statuses.iter();
-    let told = statuses.map(|record| Happened {
+    let told = statuses.map(|record| BundleEvent {
         what: match record.result {
             StatusResult::Ok if record.detail.is_empty() => "activated",
             StatusResult::Ok => "promoted",

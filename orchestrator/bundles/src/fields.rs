@@ -47,7 +47,7 @@ const ONLY_NAMED: &str = "module files cannot be changed";
 
 /// Decision about changes under the swarm's policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum PolicyDecision {
     /// Allowed without approval.
     Automatic,
     /// Requires approval, for these reasons.
@@ -58,19 +58,19 @@ pub(crate) enum Decision {
 
 /// Reason why files cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unreadable(pub(crate) String);
+pub(crate) struct ComparisonError(pub(crate) String);
 
 /// Unparsed resources by kind and name.
 type Resources = BTreeMap<(String, String), Value>;
 
-fn resources(tree: &Tree) -> Result<Resources, Unreadable> {
+fn resources(tree: &Tree) -> Result<Resources, ComparisonError> {
     let mut found = Resources::new();
     for (path, text) in tree {
         let Some(text) = text.as_ref().filter(|_| is_resource_file(path.as_ref())) else {
             continue;
         };
         let written = resources_of(path.as_ref(), text);
-        let written = written.map_err(|problems| Unreadable(problems.to_string()))?;
+        let written = written.map_err(|problems| ComparisonError(problems.to_string()))?;
         for resource in written {
             let text = |value: Option<&Value>| {
                 value.and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -81,7 +81,7 @@ fn resources(tree: &Tree) -> Result<Resources, Unreadable> {
                 .insert((kind.clone(), name.clone()), resource)
                 .is_some()
             {
-                return Err(Unreadable(format!("{kind} `{name}` is defined twice")));
+                return Err(ComparisonError(format!("{kind} `{name}` is defined twice")));
             }
         }
     }
@@ -109,12 +109,12 @@ fn plain(path: &str) -> String {
 ///
 /// # Errors
 ///
-/// [`Unreadable`] if a resource file is not valid YAML.
+/// [`ComparisonError`] if a resource file is not valid YAML.
 pub(crate) fn changes(
     before: &Tree,
     after: &Tree,
     own: &AgentName,
-) -> Result<Vec<FieldChange>, Unreadable> {
+) -> Result<Vec<FieldChange>, ComparisonError> {
     let (was, is) = (resources(before)?, resources(after)?);
     let mut prompts = prompt_files(&was, own);
     prompts.extend(prompt_files(&is, own));
@@ -284,7 +284,7 @@ fn class_of(
 }
 
 /// Decides about changes.
-pub(crate) fn decide(changes: &[FieldChange], policy: &ChangesetPolicy) -> Decision {
+pub(crate) fn decide(changes: &[FieldChange], policy: &ChangesetPolicy) -> PolicyDecision {
     let rule_of = |class| match class {
         Class::Prompts => policy.prompts,
         Class::Tools => policy.tools,
@@ -303,15 +303,15 @@ pub(crate) fn decide(changes: &[FieldChange], policy: &ChangesetPolicy) -> Decis
         })
         .collect();
     if !refused.is_empty() {
-        return Decision::Refused(refused.join("\n"));
+        return PolicyDecision::Refused(refused.join("\n"));
     }
     let asked: Vec<&str> = of(ChangeRule::Approval)
         .map(|change| change.what.as_str())
         .collect();
     if asked.is_empty() {
-        return Decision::Automatic;
+        return PolicyDecision::Automatic;
     }
-    Decision::Approval(format!("requires approval by a user: {}", asked.join(", ")))
+    PolicyDecision::Approval(format!("requires approval by a user: {}", asked.join(", ")))
 }
 
 #[cfg(test)]
@@ -351,24 +351,24 @@ spec: {modelConfig: {modelRef: Model/m}, prompt: {system: hi}}
         ])
     }
 
-    fn decided(after: &Tree) -> Decision {
+    fn decided(after: &Tree) -> PolicyDecision {
         let own = "writer".parse().unwrap();
         let changes = changes(&tree(PROJECT, "old"), after, &own).unwrap();
         decide(&changes, &ChangesetPolicy::default())
     }
 
-    fn edited(from: &str, to: &str) -> Decision {
+    fn edited(from: &str, to: &str) -> PolicyDecision {
         assert!(PROJECT.contains(from), "{from}");
         decided(&tree(&PROJECT.replace(from, to), "old"))
     }
 
     #[test]
     fn bundle_7_a_prompt_is_an_agents_own_tools_and_models_need_a_person_and_all_else_is_never() {
-        assert_eq!(decided(&tree(PROJECT, "new")), Decision::Automatic);
+        assert_eq!(decided(&tree(PROJECT, "new")), PolicyDecision::Automatic);
         let inline = edited("{systemRef: ./prompts/writer.md}", "{system: new}");
-        assert_eq!(inline, Decision::Automatic);
-        let approval = |decision: &Decision| matches!(decision, Decision::Approval(_));
-        let refused = |decision: &Decision| matches!(decision, Decision::Refused(_));
+        assert_eq!(inline, PolicyDecision::Automatic);
+        let approval = |decision: &PolicyDecision| matches!(decision, PolicyDecision::Approval(_));
+        let refused = |decision: &PolicyDecision| matches!(decision, PolicyDecision::Refused(_));
         let two = edited("[{ref: Tool/bash}", "[{ref: Tool/x}, {ref: Tool/bash}");
         assert!(approval(&two), "{two:?}");
         let model = edited("{modelRef: Model/m}\n", "{modelRef: Model/n}\n");
@@ -415,10 +415,10 @@ spec: {modelConfig: {modelRef: Model/m}, prompt: {system: hi}}
     fn bundle_7_files_of_modules_and_files_that_nobody_names_are_never_an_agents() {
         let mut after = tree(PROJECT, "old");
         after.insert("tools/x.ts".to_owned(), Some("evil()".to_owned()));
-        assert!(matches!(decided(&after), Decision::Refused(_)));
+        assert!(matches!(decided(&after), PolicyDecision::Refused(_)));
         let mut after = tree(PROJECT, "old");
         after.insert(".env".to_owned(), Some("KEY=1".to_owned()));
-        assert!(matches!(decided(&after), Decision::Refused(_)));
+        assert!(matches!(decided(&after), PolicyDecision::Refused(_)));
     }
 
     #[test]
@@ -429,11 +429,17 @@ spec: {modelConfig: {modelRef: Model/m}, prompt: {system: hi}}
             prompts: ChangeRule::Approval,
             ..ChangesetPolicy::default()
         };
-        assert!(matches!(decide(&changes, &policy), Decision::Approval(_)));
+        assert!(matches!(
+            decide(&changes, &policy),
+            PolicyDecision::Approval(_)
+        ));
         let policy = ChangesetPolicy {
             prompts: ChangeRule::Never,
             ..policy
         };
-        assert!(matches!(decide(&changes, &policy), Decision::Refused(_)));
+        assert!(matches!(
+            decide(&changes, &policy),
+            PolicyDecision::Refused(_)
+        ));
     }
 }

@@ -2,7 +2,7 @@
 //! wrong change never breaks the conversation (`BUNDLE-1` to `BUNDLE-8`).
 //!
 //! Synchronous: no clock, thread or process. Time is an input, files are accessed through
-//! [`Files`](goondan_trees::Files), and a [`Gate`] loads configurations. From the lowest layer up:
+//! [`Files`](goondan_trees::Files), and a [`ConfigPreflight`] loads configurations. From the lowest layer up:
 //! configuration files and their merge (`tree`), permissions by field (`fields`), the state machine
 //! of changesets and revisions (`machine`), working copies shared with agents (`working_copies`),
 //! the storage (`store`), and the operations of agents, users and the daemon ([`Bundle`]).
@@ -26,11 +26,12 @@ mod tree;
 mod working_copies;
 
 pub use bundle::{
-    Armed, Bundle, Gate, Happened, Staged, Standing, Surroundings, waiting_changesets,
+    Bundle, BundleEvent, BundleState, ConfigPreflight, RehearsalConfigs, StartupConfig,
+    Surroundings, waiting_changesets,
 };
 pub use diff::text_diff;
 pub use error::BundleError;
-pub use machine::Outcome;
+pub use machine::CanaryOutcome;
 pub use store::BUNDLE_DIR;
 pub use tree::{Tree, tree_of};
 

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use goondan_protocol::bundle::{
-    ChangesetInfo, ChangesetRecord, ChangesetState, Probation, Quarantined, StatusPhase,
+    CanaryState, ChangesetInfo, ChangesetRecord, ChangesetState, QuarantinedContent, StatusPhase,
     StatusRecord, StatusResult,
 };
 use goondan_protocol::ids::{ChangesetId, RevisionId};
@@ -44,8 +44,8 @@ pub(crate) struct State {
     /// The last tool call that committed a changeset, and the changeset.
     pub(crate) last_commit: Option<(ChangesetId, ChangesetId)>,
     pub(crate) pinned: bool,
-    pub(crate) probation: Option<Probation>,
-    pub(crate) quarantined: Vec<Quarantined>,
+    pub(crate) probation: Option<CanaryState>,
+    pub(crate) quarantined: Vec<QuarantinedContent>,
     pub(crate) conflicts: Vec<String>,
     /// Reason why the active revision is not the intended one.
     pub(crate) problem: Option<String>,
@@ -61,20 +61,20 @@ pub(crate) struct State {
     /// Sequence number of the last record.
     pub(crate) seq: u64,
     /// Records that may be missing in the logs.
-    pub(crate) unlogged: Unlogged,
+    pub(crate) unlogged: UnloggedRecords,
 }
 
 /// Records to be written to the logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Unlogged {
+pub(crate) struct UnloggedRecords {
     pub(crate) changesets: Vec<ChangesetRecord>,
     pub(crate) statuses: Vec<StatusRecord>,
 }
 
 /// Result of the check of a changeset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ChangesetVerdict {
     /// Becomes the head.
     Accepted,
     /// Waits for approval, with the reason.
@@ -85,17 +85,17 @@ pub(crate) enum Verdict {
 
 /// A checked proposal for the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Proposed {
+pub(crate) struct CheckedProposal {
     pub(crate) revision: Option<RevisionId>,
     pub(crate) summary: Vec<String>,
     /// The changed files.
     pub(crate) paths: Vec<String>,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: ChangesetVerdict,
 }
 
 /// Outcome of a turn or of an ended process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CanaryOutcome {
     /// A turn was completed.
     Completed,
     /// A turn failed, or its process crashed, with the reason.
@@ -106,7 +106,7 @@ pub enum Outcome {
 
 /// Decision between two steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stepped {
+pub(crate) enum RevisionChange {
     /// The active revision is unchanged.
     Stays,
     /// Another revision became active.
@@ -135,7 +135,7 @@ impl State {
             origins: BTreeMap::new(),
             changesets: Vec::new(),
             seq: 0,
-            unlogged: Unlogged::default(),
+            unlogged: UnloggedRecords::default(),
         }
     }
 
@@ -274,7 +274,7 @@ impl State {
         id: &ChangesetId,
         call: &ChangesetId,
         message: &str,
-        proposed: Proposed,
+        proposed: CheckedProposal,
         at: Timestamp,
     ) {
         let Some(info) = self.changeset_mut(id) else {
@@ -291,9 +291,13 @@ impl State {
         info.summary = proposed.summary;
         info.revision = proposed.revision;
         let (state, result, detail) = match &proposed.verdict {
-            Verdict::Accepted => (ChangesetState::Committed, StatusResult::Ok, String::new()),
-            Verdict::Waits(why) => (ChangesetState::Waiting, StatusResult::Skipped, why.clone()),
-            Verdict::Rejected(why) => (
+            ChangesetVerdict::Accepted => {
+                (ChangesetState::Committed, StatusResult::Ok, String::new())
+            }
+            ChangesetVerdict::Waits(why) => {
+                (ChangesetState::Waiting, StatusResult::Skipped, why.clone())
+            }
+            ChangesetVerdict::Rejected(why) => (
                 ChangesetState::Rejected,
                 StatusResult::Rejected,
                 why.clone(),
@@ -306,7 +310,7 @@ impl State {
         let revision = info.revision.clone();
         let phase = (StatusPhase::Commit, result);
         self.log_status(phase, Some(id.clone()), revision.clone(), detail, at);
-        if let (Verdict::Accepted, Some(revision)) = (proposed.verdict, revision) {
+        if let (ChangesetVerdict::Accepted, Some(revision)) = (proposed.verdict, revision) {
             self.become_head(id, revision, proposed.paths);
         }
     }
@@ -325,19 +329,19 @@ impl State {
         &mut self,
         id: &ChangesetId,
         reason: &str,
-        proposed: Proposed,
+        proposed: CheckedProposal,
         at: Timestamp,
     ) {
         let Some(info) = self.changeset_mut(id) else {
             return;
         };
         let (state, result, detail) = match &proposed.verdict {
-            Verdict::Rejected(why) => (
+            ChangesetVerdict::Rejected(why) => (
                 ChangesetState::Rejected,
                 StatusResult::Rejected,
                 why.clone(),
             ),
-            Verdict::Accepted | Verdict::Waits(_) => {
+            ChangesetVerdict::Accepted | ChangesetVerdict::Waits(_) => {
                 let said = said_by_person("approved", reason);
                 (ChangesetState::Committed, StatusResult::Ok, said)
             }
@@ -489,7 +493,7 @@ impl State {
 
     /// Determines the active revision for a starting process, between two steps. `digest` is the
     /// digest of the active revision's changes; `None` if it is unreadable.
-    pub(crate) fn step(&mut self, digest: Option<&str>, at: Timestamp) -> Stepped {
+    pub(crate) fn step(&mut self, digest: Option<&str>, at: Timestamp) -> RevisionChange {
         let was = self.active.clone();
         if self.is_pending() {
             self.activate(at);
@@ -506,9 +510,9 @@ impl State {
             probation.is_started = true;
         }
         if self.active == was {
-            Stepped::Stays
+            RevisionChange::Stays
         } else {
-            Stepped::Activated
+            RevisionChange::Activated
         }
     }
 
@@ -521,7 +525,7 @@ impl State {
             self.notice = None;
             self.problem = None;
         }
-        self.probation = (!proves_itself).then(|| Probation {
+        self.probation = (!proves_itself).then(|| CanaryState {
             since: at,
             turns: 0,
             failures: 0,
@@ -605,15 +609,15 @@ impl State {
     }
 
     /// Records the outcome of a turn or of an ended process.
-    pub(crate) fn note(&mut self, outcome: &Outcome, digest: Option<&str>, at: Timestamp) {
+    pub(crate) fn note(&mut self, outcome: &CanaryOutcome, digest: Option<&str>, at: Timestamp) {
         let Some(probation) = &mut self.probation else {
             return;
         };
         probation.is_started = false;
         match outcome {
-            Outcome::Neutral => {}
-            Outcome::Failed(why) => self.fail(why, digest, at),
-            Outcome::Completed => {
+            CanaryOutcome::Neutral => {}
+            CanaryOutcome::Failed(why) => self.fail(why, digest, at),
+            CanaryOutcome::Completed => {
                 probation.turns = probation.turns.saturating_add(1);
                 let since = probation.since.as_unix_millis();
                 let age_ms = at.as_unix_millis().saturating_sub(since);
@@ -648,12 +652,13 @@ impl State {
     fn take_back(&mut self, why: &str, digest: Option<&str>, at: Timestamp) {
         let revision = self.active.clone();
         let changeset = self.last_activated_changeset.clone();
-        self.quarantined.extend(digest.map(|digest| Quarantined {
-            digest: digest.to_owned(),
-            revision: revision.clone(),
-            at,
-            reason: why.to_owned(),
-        }));
+        self.quarantined
+            .extend(digest.map(|digest| QuarantinedContent {
+                digest: digest.to_owned(),
+                revision: revision.clone(),
+                at,
+                reason: why.to_owned(),
+            }));
         let over = self.quarantined.len().saturating_sub(QUARANTINED_MAX);
         self.quarantined.drain(..over);
         self.probation = None;
@@ -672,7 +677,7 @@ impl State {
     }
 
     /// Returns the quarantine entry of a digest, if there is one.
-    pub(crate) fn is_quarantined(&self, digest: &str) -> Option<&Quarantined> {
+    pub(crate) fn is_quarantined(&self, digest: &str) -> Option<&QuarantinedContent> {
         self.quarantined.iter().find(|it| it.digest == digest)
     }
 }

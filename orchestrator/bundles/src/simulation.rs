@@ -12,16 +12,16 @@ use fastrand::Rng;
 use goondan_config::ChangesetPolicy;
 use goondan_durable::disk::{Crash, Disk, Folder, SimulatedDisk, read_all};
 use goondan_protocol::bundle::{
-    BundleAsk, BundleStatus, BundleTold, ChangesetState, StatusPhase, StatusResult,
+    BundleAsk, BundleAskResult, BundleStatus, ChangesetState, StatusPhase, StatusResult,
 };
 use goondan_protocol::ids::{AgentName, ChangesetId, RevisionId};
 use goondan_protocol::time::Timestamp;
-use goondan_trees::Files;
+use goondan_trees::FileAccess;
 
-use crate::bundle::{Armed, Bundle, Gate, Surroundings};
+use crate::bundle::{Bundle, ConfigPreflight, StartupConfig, Surroundings};
 use crate::error::BundleError;
 use crate::limits::{CURSOR_BYTES_MAX, PROBATION_FAILURES_MAX, PROBATION_MS};
-use crate::machine::{Outcome, State};
+use crate::machine::{CanaryOutcome, State};
 use crate::store::Store;
 use crate::tree::{Tree, overlay_digest};
 
@@ -43,9 +43,9 @@ fn project(prompt: &str, note: &str) -> Tree {
 }
 
 /// Loads every configuration that is not marked as unloadable.
-struct SayingSo;
+struct MarkerPreflight;
 
-impl Gate for SayingSo {
+impl ConfigPreflight for MarkerPreflight {
     type Loaded = Tree;
 
     fn load(&self, files: &Tree) -> Result<Tree, String> {
@@ -69,7 +69,7 @@ impl Gate for SayingSo {
 #[derive(Debug)]
 struct SimulatedFiles(SimulatedDisk);
 
-impl Files for SimulatedFiles {
+impl FileAccess for SimulatedFiles {
     fn disk(&self) -> &dyn Disk {
         &self.0
     }
@@ -114,7 +114,7 @@ impl World {
 
     fn with<T>(
         &self,
-        act: impl FnOnce(&mut Bundle<'_, SayingSo>) -> Result<T, BundleError>,
+        act: impl FnOnce(&mut Bundle<'_, MarkerPreflight>) -> Result<T, BundleError>,
     ) -> Result<T, BundleError> {
         let agent: AgentName = "a".parse().unwrap();
         let files = SimulatedFiles(self.disk.clone());
@@ -124,13 +124,13 @@ impl World {
             agent: &agent,
             project: Some(self.project.clone()),
             policy: Some(ChangesetPolicy::default()),
-            gate: &SayingSo,
+            gate: &MarkerPreflight,
             at: Timestamp::from_unix_millis(self.now_ms),
         });
         act(&mut bundle)
     }
 
-    fn arm(&self) -> Result<Armed<Tree>, BundleError> {
+    fn arm(&self) -> Result<StartupConfig<Tree>, BundleError> {
         self.with(|bundle| {
             let armed = bundle.arm()?;
             Ok(armed)
@@ -147,7 +147,7 @@ impl World {
     /// Runs an operation during which the machine may stop and restart. `None` if it stopped.
     fn risky<T>(
         &mut self,
-        act: impl FnOnce(&mut Bundle<'_, SayingSo>) -> Result<T, BundleError>,
+        act: impl FnOnce(&mut Bundle<'_, MarkerPreflight>) -> Result<T, BundleError>,
     ) -> Option<Result<T, BundleError>> {
         let stops = self.rng.u8(..3) == 0;
         if stops {
@@ -224,7 +224,7 @@ impl World {
         };
         self.asked.push((call.clone(), ask.clone()));
         let told = self.risky(|bundle| bundle.ask(&ask, &call));
-        if let Some(Ok(BundleTold {
+        if let Some(Ok(BundleAskResult {
             changeset: Some(info),
             ..
         })) = told
@@ -270,9 +270,9 @@ impl World {
             8 | 9 => drop(self.risky(|bundle| bundle.arm().map(drop))),
             _ => {
                 let outcome = match self.rng.u8(..4) {
-                    0 | 1 => Outcome::Completed,
-                    2 => Outcome::Failed("crash".to_owned()),
-                    _ => Outcome::Neutral,
+                    0 | 1 => CanaryOutcome::Completed,
+                    2 => CanaryOutcome::Failed("crash".to_owned()),
+                    _ => CanaryOutcome::Neutral,
                 };
                 drop(self.risky(|bundle| bundle.note(&outcome)));
             }
@@ -391,7 +391,7 @@ fn bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_work
 }
 
 /// An agent's change of prompt `two`.
-fn propose(world: &World, number: u32, content: &str) -> BundleTold {
+fn propose(world: &World, number: u32, content: &str) -> BundleAskResult {
     let call = |part: &str| format!("t.{number}-{part}").parse::<ChangesetId>().unwrap();
     let ask = |ask: BundleAsk, part| world.with(|bundle| bundle.ask(&ask, &call(part))).unwrap();
     ask(BundleAsk::Open { revision: None }, "o");
@@ -466,7 +466,7 @@ fn bundle_7_ten_minutes_with_a_turn_prove_a_revision_and_two_failures_take_it_ba
     let first = active(&world);
     world.now_ms += i64::try_from(PROBATION_MS).unwrap();
     world
-        .with(|bundle| bundle.note(&Outcome::Completed))
+        .with(|bundle| bundle.note(&CanaryOutcome::Completed))
         .unwrap();
     let promoted = world.status().unwrap();
     assert_eq!(
@@ -475,11 +475,13 @@ fn bundle_7_ten_minutes_with_a_turn_prove_a_revision_and_two_failures_take_it_ba
     );
     propose(&world, 2, "three");
     world.arm().unwrap();
-    let failed = Outcome::Failed("crash".to_owned());
+    let failed = CanaryOutcome::Failed("crash".to_owned());
     world.with(|bundle| bundle.note(&failed)).unwrap();
     assert_ne!(active(&world), first);
     // A rate limit is not a failure, but a lost process is.
-    world.with(|bundle| bundle.note(&Outcome::Neutral)).unwrap();
+    world
+        .with(|bundle| bundle.note(&CanaryOutcome::Neutral))
+        .unwrap();
     world.arm().unwrap();
     assert_ne!(active(&world), first);
     let armed = world.arm().unwrap();
@@ -506,7 +508,7 @@ fn bundle_7_whatever_of_the_store_is_damaged_the_best_that_is_left_is_active_and
     world.arm().unwrap();
     world.now_ms += i64::try_from(PROBATION_MS).unwrap();
     world
-        .with(|bundle| bundle.note(&Outcome::Completed))
+        .with(|bundle| bundle.note(&CanaryOutcome::Completed))
         .unwrap();
     let promoted = active(&world);
     propose(&world, 2, "three");

@@ -29,13 +29,13 @@ use goondan_durable::journal::Journal;
 use goondan_durable::register::Register;
 use goondan_protocol::bundle::BUNDLE_RECORDS_MAX;
 use goondan_protocol::ids::{ChangesetId, RevisionId};
-use goondan_trees::Files;
+use goondan_trees::FileAccess;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BundleError;
 use crate::limits::{CURSOR_BYTES_MAX, FILES_MAX, TREE_BYTES_MAX};
-use crate::machine::{STATE_VERSION, State, Unlogged};
+use crate::machine::{STATE_VERSION, State, UnloggedRecords};
 use crate::tree::{Manifest, Tree, digest_of, manifest_of, revision_of, too_large};
 use crate::working_copies::{CHANGESETS, WorkingCopies, workdir_in};
 
@@ -69,21 +69,21 @@ struct Revision {
 
 /// Position of a record in its log.
 #[derive(Deserialize)]
-struct Placed {
+struct NumberedRecord {
     seq: u64,
 }
 
 /// The files of one bundle.
 #[derive(Debug, Clone)]
 pub(crate) struct Store<'d> {
-    files: &'d dyn Files,
+    files: &'d dyn FileAccess,
     disk: &'d dyn Disk,
     instance: PathBuf,
     dir: PathBuf,
 }
 
 impl<'d> Store<'d> {
-    pub(crate) fn new(files: &'d dyn Files, instance: &Path) -> Self {
+    pub(crate) fn new(files: &'d dyn FileAccess, instance: &Path) -> Self {
         Self {
             files,
             disk: files.disk(),
@@ -161,7 +161,7 @@ impl<'d> Store<'d> {
         };
         self.note_all()?;
         self.finish(&state)?;
-        state.unlogged = Unlogged::default();
+        state.unlogged = UnloggedRecords::default();
         Ok(Some(state))
     }
 
@@ -193,7 +193,7 @@ impl<'d> Store<'d> {
         self.ensure(&self.dir)?;
         self.register().replace(&below(CURSOR), &text)?;
         self.finish(state)?;
-        state.unlogged = Unlogged::default();
+        state.unlogged = UnloggedRecords::default();
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl<'d> Store<'d> {
         let mut journal = Journal::open(self.disk, &path)?;
         let mut last = 0;
         let good = journal.scan(|_, line| {
-            if let Ok(placed) = serde_json::from_slice::<Placed>(line) {
+            if let Ok(placed) = serde_json::from_slice::<NumberedRecord>(line) {
                 last = placed.seq.max(last);
             }
         })?;

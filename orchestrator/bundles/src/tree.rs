@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_config::KeptFiles;
+use goondan_config::ProjectSnapshot;
 use goondan_protocol::ids::{InvalidId, RevisionId};
 use sha2::{Digest as _, Sha256};
 
@@ -108,7 +108,7 @@ pub(crate) fn too_large() -> BundleError {
 
 /// Returns the files from which a project was read; `None` if a path is not UTF-8.
 #[must_use]
-pub fn tree_of(kept: &KeptFiles) -> Option<Tree> {
+pub fn tree_of(kept: &ProjectSnapshot) -> Option<Tree> {
     kept.iter()
         .map(|(path, text)| Some((path.to_str()?.to_owned(), text.map(str::to_owned))))
         .collect()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use goondan_durable::IoContext as _;
 use goondan_durable::disk::{Folder, NodeKind, append_all, read_all};
 use goondan_protocol::ids::ChangesetId;
-use goondan_trees::{Files, remove_all};
+use goondan_trees::{FileAccess, remove_all};
 
 use crate::error::BundleError;
 use crate::limits::{FILES_MAX, PATH_BYTES_MAX, TREE_BYTES_MAX};
@@ -40,7 +40,7 @@ pub(crate) struct WorkingCopies {
 
 impl WorkingCopies {
     /// Opens the working copies in the existing directory `root`.
-    pub(crate) fn open(files: &dyn Files, root: PathBuf) -> Result<Self, BundleError> {
+    pub(crate) fn open(files: &dyn FileAccess, root: PathBuf) -> Result<Self, BundleError> {
         let folder = files.folder(&root).during("open", &root)?;
         Ok(Self { folder, root })
     }

@@ -11,13 +11,13 @@ use super::*;
 const SECRET: &str = "AGE-SECRET-KEY-1";
 
 /// A directory of changesets, and another one beside it that agents must not access.
-struct Place {
+struct CopiesFixture {
     root: TempDir,
     copies: WorkingCopies,
     id: ChangesetId,
 }
 
-impl Place {
+impl CopiesFixture {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         for dir in ["changesets", "system"] {
@@ -61,7 +61,7 @@ impl Place {
 
 #[test]
 fn bundle_3_a_working_copy_is_written_read_and_removed() {
-    let place = Place::new();
+    let place = CopiesFixture::new();
     let write = |path, text| place.copies.write(&place.id, path, text).unwrap();
     write("prompts/a.md", Some("two"));
     write("deep/er/b.md", Some("new"));
@@ -79,7 +79,7 @@ fn bundle_3_a_working_copy_is_written_read_and_removed() {
 
 #[test]
 fn sec_3_a_link_in_the_place_of_a_directory_leads_no_write_elsewhere() {
-    let place = Place::new();
+    let place = CopiesFixture::new();
     let system = place.root.path().join("system");
     symlink(&system, place.workdir().join("d")).unwrap();
     for path in ["d/config.json", "d/identity.age"] {
@@ -106,7 +106,7 @@ fn sec_3_a_link_in_the_place_of_a_directory_leads_no_write_elsewhere() {
 
 #[test]
 fn sec_3_a_link_in_the_place_of_a_file_is_not_read_and_a_write_takes_its_place() {
-    let place = Place::new();
+    let place = CopiesFixture::new();
     let link = place.workdir().join("prompts/a.md");
     fs::remove_file(&link).unwrap();
     symlink(place.secret(), &link).unwrap();

@@ -14,7 +14,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use goondan_checkpoints::{AgentState, Consistency, Made, MakeCheckpoint, Retention, Store, Which};
+use goondan_checkpoints::{
+    AgentState, CheckpointReceipt, CheckpointSelector, Consistency, MakeCheckpoint, Retention,
+    Store,
+};
 use goondan_durable::disk::{Folder as _, append_all};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::RealFolder;
@@ -87,12 +90,16 @@ fn main() {
     assert_eq!(drill.problem, None);
     println!("drill                        {}", seconds(took));
     edit(&root, ROUNDS);
-    let (restored, took) = timed(|| store.restore(Which::Latest, false, now()).unwrap());
+    let (restored, took) = timed(|| {
+        store
+            .restore(CheckpointSelector::Latest, false, now())
+            .unwrap()
+    });
     assert_eq!(restored.changed.len(), 1);
     println!("restore of one file          {}", seconds(took));
 }
 
-fn make(store: &mut Store) -> Made {
+fn make(store: &mut Store) -> CheckpointReceipt {
     let request = MakeCheckpoint {
         kind: "periodic",
         phase: 1,
@@ -125,13 +132,13 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 /// Also measures the CPU time, which excludes other processes.
-fn measured<T>(work: impl FnOnce() -> T) -> (T, Took) {
+fn measured<T>(work: impl FnOnce() -> T) -> (T, MeasuredTime) {
     let start = on_processor();
     let (done, elapsed) = timed(work);
     let on_processor = on_processor().saturating_sub(start);
     (
         done,
-        Took {
+        MeasuredTime {
             elapsed,
             on_processor,
         },
@@ -140,7 +147,7 @@ fn measured<T>(work: impl FnOnce() -> T) -> (T, Took) {
 
 /// Elapsed and CPU time of an operation.
 #[derive(Clone, Copy)]
-struct Took {
+struct MeasuredTime {
     elapsed: Duration,
     on_processor: Duration,
 }
@@ -162,8 +169,8 @@ fn prune(store: &mut Store) {
 
 /// Prints the median, minimum and maximum of some times, and the median CPU time; returns the
 /// medians.
-fn show(what: &str, times: &[Took]) -> (Duration, Duration) {
-    let sorted = |of: fn(&Took) -> Duration| {
+fn show(what: &str, times: &[MeasuredTime]) -> (Duration, Duration) {
+    let sorted = |of: fn(&MeasuredTime) -> Duration| {
         let mut sorted: Vec<Duration> = times.iter().map(of).collect();
         sorted.sort_unstable();
         sorted

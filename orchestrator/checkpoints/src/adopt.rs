@@ -10,7 +10,7 @@ use goondan_trees::extract::{Options, extract};
 use goondan_trees::{Digest, TreeError, Writers, remove_all, survey};
 use serde::Deserialize;
 
-use crate::archive::{self, Writing};
+use crate::archive::{self, ArchiveParams};
 use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
 use crate::known::metadata_of;
@@ -50,7 +50,7 @@ struct Plain {
 
 /// A checkpoint that stays as it is, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotAdopted {
+pub struct AdoptionFailure {
     /// Id of the checkpoint.
     pub id: CheckpointId,
     /// The problem.
@@ -68,7 +68,7 @@ impl Store {
     pub fn adopt(
         &self,
         register: Option<&Register<'_>>,
-    ) -> Result<Vec<NotAdopted>, CheckpointError> {
+    ) -> Result<Vec<AdoptionFailure>, CheckpointError> {
         let mut left = Vec::new();
         if !self.has_checkpoints()? {
             return Ok(left);
@@ -89,7 +89,7 @@ impl Store {
                     error @ (CheckpointError::Io { .. }
                     | CheckpointError::Tree(TreeError::Io { .. })),
                 ) => return Err(error),
-                Err(error) => left.push(NotAdopted {
+                Err(error) => left.push(AdoptionFailure {
                     id,
                     problem: error.to_string(),
                 }),
@@ -150,7 +150,7 @@ impl Store {
         )?;
         let path = staging.join(SNAPSHOT);
         let mut file = root.create(&path, 0o600).during("create", &path)?;
-        let writing = Writing {
+        let writing = ArchiveParams {
             source: tree.as_ref(),
             base: None,
             consistency: Consistency::Stopped,

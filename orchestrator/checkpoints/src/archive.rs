@@ -8,12 +8,12 @@ use std::path::Path;
 use goondan_durable::disk::{DiskFile, Folder, NodeKind, read_full};
 use goondan_trees::tar_entry::{padding, push_header, seconds};
 use goondan_trees::{
-    Digest, Entry, Manifest, ManifestBuilder, Names, RelativePath, Surveyed, TreeError,
+    Digest, Manifest, ManifestBuilder, Names, RelativePath, SurveyedPath, TreeEntry, TreeError,
 };
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{CheckpointError, IoContext as _};
-use crate::index::{Index, Known, Member};
+use crate::index::{Index, IndexedFile, Member};
 use crate::limits::{ARCHIVE_WRITE_BYTES, FILE_READ_ATTEMPTS, GROUP_BYTES_MAX, tree_limits};
 use crate::output::Output;
 use crate::record::Consistency;
@@ -28,7 +28,7 @@ const WHOLE_BYTES_MAX: u64 = 2 * GROUP_BYTES_MAX;
 const ARCHIVE: &str = crate::place::SNAPSHOT;
 
 /// Parameters of an archive.
-pub(crate) struct Writing<'w> {
+pub(crate) struct ArchiveParams<'w> {
     pub(crate) source: &'w dyn Folder,
     /// Index of the newest checkpoint, and its archive.
     pub(crate) base: Option<(&'w Index, Box<dyn DiskFile>)>,
@@ -40,22 +40,22 @@ pub(crate) struct Writing<'w> {
 }
 
 /// A written archive that is not synced.
-pub(crate) struct Written {
+pub(crate) struct UnsyncedArchive {
     pub(crate) manifest: Manifest,
     pub(crate) checksum: Digest,
     pub(crate) bytes: u64,
-    pub(crate) files: HashMap<RelativePath, Known>,
+    pub(crate) files: HashMap<RelativePath, IndexedFile>,
     pub(crate) members: HashMap<Digest, Member>,
     pub(crate) files_read: usize,
 }
 
 /// Writes an archive of entries, which are sorted by path.
 pub(crate) fn write(
-    writing: Writing<'_>,
-    entries: &[Surveyed],
+    writing: ArchiveParams<'_>,
+    entries: &[SurveyedPath],
     into: &mut dyn DiskFile,
-) -> Result<Written, CheckpointError> {
-    let mut work = Work {
+) -> Result<UnsyncedArchive, CheckpointError> {
+    let mut work = ArchiveWriter {
         writing,
         out: Output::new(into),
         builder: ManifestBuilder::new(tree_limits(), Names::Local),
@@ -66,7 +66,7 @@ pub(crate) fn write(
     for group in crate::groups::groups(entries) {
         work.group(entries.get(group).unwrap_or_default())?;
     }
-    let Work {
+    let ArchiveWriter {
         mut out,
         builder,
         files,
@@ -76,7 +76,7 @@ pub(crate) fn write(
     } = work;
     out.member(&END).during("write", Path::new(ARCHIVE))?;
     let (checksum, bytes) = out.finish().during("write", Path::new(ARCHIVE))?;
-    Ok(Written {
+    Ok(UnsyncedArchive {
         manifest: builder.finish(),
         checksum,
         bytes,
@@ -86,20 +86,20 @@ pub(crate) fn write(
     })
 }
 
-struct Work<'w, 'o> {
-    writing: Writing<'w>,
+struct ArchiveWriter<'w, 'o> {
+    writing: ArchiveParams<'w>,
     out: Output<'o>,
     builder: ManifestBuilder,
-    files: HashMap<RelativePath, Known>,
+    files: HashMap<RelativePath, IndexedFile>,
     members: HashMap<Digest, Member>,
     files_read: usize,
 }
 
 /// Entries in the order of the archive.
-type Entries<'e> = Vec<(&'e Surveyed, Entry)>;
+type Entries<'e> = Vec<(&'e SurveyedPath, TreeEntry)>;
 
-impl Work<'_, '_> {
-    fn group(&mut self, group: &[Surveyed]) -> Result<(), CheckpointError> {
+impl ArchiveWriter<'_, '_> {
+    fn group(&mut self, group: &[SurveyedPath]) -> Result<(), CheckpointError> {
         let known: Option<Entries<'_>> = group
             .iter()
             .map(|found| Some((found, self.known(found)?)))
@@ -123,17 +123,17 @@ impl Work<'_, '_> {
     }
 
     /// The entry, if it is known without reading the file.
-    fn known(&self, found: &Surveyed) -> Option<Entry> {
+    fn known(&self, found: &SurveyedPath) -> Option<TreeEntry> {
         Some(match found.stat.kind {
-            NodeKind::Directory => Entry::Directory {
+            NodeKind::Directory => TreeEntry::Directory {
                 mode: found.stat.mode,
             },
-            NodeKind::Link => Entry::Link {
+            NodeKind::Link => TreeEntry::Link {
                 target: found.target.clone()?,
             },
             NodeKind::File => {
                 let (index, _) = self.writing.base.as_ref()?;
-                Entry::File {
+                TreeEntry::File {
                     mode: found.stat.mode,
                     bytes: found.stat.len,
                     sha256: index.digest_of(&found.path, &found.stat)?,
@@ -161,19 +161,19 @@ impl Work<'_, '_> {
 
     /// Records a file that does not have to be read the next time, unless a concurrent write could
     /// go unnoticed.
-    fn remember(&mut self, found: &Surveyed, entry: &Entry) {
+    fn remember(&mut self, found: &SurveyedPath, entry: &TreeEntry) {
         let [.., changed] = found.stat.version;
-        if let Entry::File { sha256, .. } = entry
+        if let TreeEntry::File { sha256, .. } = entry
             && changed < self.writing.begun
         {
             let (stat, sha256) = (found.stat, *sha256);
             self.files
-                .insert(found.path.clone(), Known { stat, sha256 });
+                .insert(found.path.clone(), IndexedFile { stat, sha256 });
         }
     }
 
     /// Reads and compresses a group.
-    fn read_group(&mut self, group: &[Surveyed]) -> Result<(), CheckpointError> {
+    fn read_group(&mut self, group: &[SurveyedPath]) -> Result<(), CheckpointError> {
         let mut tar = Vec::new();
         let mut entries: Entries<'_> = Vec::with_capacity(group.len());
         for found in group {
@@ -210,7 +210,10 @@ impl Work<'_, '_> {
     }
 
     /// Reads a file and retries if it is being written. `None` if the file is gone.
-    fn read(&mut self, found: &Surveyed) -> Result<Option<(Entry, Vec<u8>)>, CheckpointError> {
+    fn read(
+        &mut self,
+        found: &SurveyedPath,
+    ) -> Result<Option<(TreeEntry, Vec<u8>)>, CheckpointError> {
         let at = found.path.as_path();
         let may_be_written = self.may_be_written(&found.path);
         let mut before = found.stat;
@@ -224,13 +227,13 @@ impl Work<'_, '_> {
             let after = self.writing.source.look(at).during("inspect", at)?;
             if let Some(content) = content {
                 self.files_read += 1;
-                let entry = Entry::File {
+                let entry = TreeEntry::File {
                     mode: before.mode,
                     bytes: content.len() as u64,
                     sha256: Digest::of(&content),
                 };
                 if after == Some(before) {
-                    let read = Surveyed {
+                    let read = SurveyedPath {
                         stat: before,
                         ..found.clone()
                     };
@@ -258,7 +261,7 @@ impl Work<'_, '_> {
     }
 
     /// Reads and compresses a file in pieces.
-    fn long_file(&mut self, found: &Surveyed) -> Result<(), CheckpointError> {
+    fn long_file(&mut self, found: &SurveyedPath) -> Result<(), CheckpointError> {
         let (at, archive) = (found.path.as_path(), Path::new(ARCHIVE));
         let may_be_written = self.may_be_written(&found.path);
         let mut file = match self.writing.source.read(at) {
@@ -267,7 +270,7 @@ impl Work<'_, '_> {
         };
         self.files_read += 1;
         let (mode, bytes) = (found.stat.mode, found.stat.len);
-        let sized = |sha256| Entry::File {
+        let sized = |sha256| TreeEntry::File {
             mode,
             bytes,
             sha256,
@@ -313,7 +316,7 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory | InvalidInput)
 }
 
-fn changing(found: &Surveyed) -> CheckpointError {
+fn changing(found: &SurveyedPath) -> CheckpointError {
     TreeError::Changing {
         path: found.path.clone(),
     }
@@ -326,13 +329,13 @@ fn key_of(entries: &Entries<'_>) -> Digest {
     for (found, entry) in entries {
         let path = found.path.as_bytes();
         let (kind, mode, bytes, content) = match entry {
-            Entry::File {
+            TreeEntry::File {
                 mode,
                 bytes,
                 sha256,
             } => (0_u8, *mode, *bytes, sha256.as_bytes().as_slice()),
-            Entry::Directory { mode } => (1, *mode, 0, &[][..]),
-            Entry::Link { target } => (2, 0, 0, target.as_slice()),
+            TreeEntry::Directory { mode } => (1, *mode, 0, &[][..]),
+            TreeEntry::Link { target } => (2, 0, 0, target.as_slice()),
         };
         hasher.update([kind]);
         for number in [

@@ -6,7 +6,7 @@ use goondan_durable::disk::{Crash, Disk as _, Folder, SimulatedDisk, append_all,
 use goondan_trees::remove_all;
 
 use crate::world::{ROOT, World, at, request};
-use crate::{CheckpointError, Store, Which};
+use crate::{CheckpointError, CheckpointSelector, Store};
 
 const COPY: &str = "/copy";
 
@@ -58,7 +58,8 @@ fn repo_1_a_copy_of_the_project_is_restored_whole_or_not_at_all() {
     for call in 1.. {
         let disk = disk.after_crash(Crash::ProcessOnly);
         disk.crash_at(disk.calls() + call);
-        let restored = open(&disk).and_then(|mut store| store.restore(Which::Latest, false, at(1)));
+        let restored = open(&disk)
+            .and_then(|mut store| store.restore(CheckpointSelector::Latest, false, at(1)));
         let is_whole = !disk.is_down();
         let found = disk.after_crash(Crash::Subset(call));
         drop(open(&found).unwrap());

@@ -4,8 +4,8 @@
 
 use goondan_durable::disk::Crash;
 
-use crate::world::{Nodes, World, at, request};
-use crate::{CheckpointId, PRE_RESTORE, Retention, Which};
+use crate::world::{World, WorldNodes, at, request};
+use crate::{CheckpointId, CheckpointSelector, PRE_RESTORE, Retention};
 
 /// Stops the machine at every call of `work`, then once more during recovery.
 fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World, bool) -> bool) {
@@ -74,7 +74,7 @@ fn two() -> World {
 }
 
 /// The files after restoring a checkpoint.
-fn restored(world: &World, id: &str) -> Nodes {
+fn restored(world: &World, id: &str) -> WorldNodes {
     let world = world.copy();
     world.restore(id).unwrap();
     world.restorable()
@@ -117,7 +117,9 @@ fn ckpt_4_a_restore_that_is_stopped_at_any_call_is_all_old_or_all_new() {
     let first: CheckpointId = "checkpoint_001".parse().unwrap();
     let restore = |world: &World| {
         let mut store = world.open().ok()?;
-        store.restore(Which::Id(first), false, at(1)).ok()
+        store
+            .restore(CheckpointSelector::Id(first), false, at(1))
+            .ok()
     };
     stop_everywhere(&base, &|world| drop(restore(world)), &|world, _| {
         let ids = ids(world);

@@ -8,11 +8,11 @@ use goondan_trees::{Excludes, Writers, remove_all, survey};
 use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
 use crate::place::{DRILL, SNAPSHOT, Stream, below, folder_of};
-use crate::store::{Store, Whole};
+use crate::store::{ReadableCheckpoint, Store};
 
 /// Result of a drill.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drill {
+pub struct DrillResult {
     /// The tested checkpoint.
     pub checkpoint_id: CheckpointId,
     /// Time of the drill.
@@ -30,11 +30,11 @@ impl Store {
     /// # Errors
     ///
     /// [`CheckpointError::None`], [`CheckpointError::NoRoom`], or the file system's error. A
-    /// damaged checkpoint is not an error but reported as [`Drill::problem`].
-    pub fn drill(&mut self, now: Timestamp) -> Result<Drill, CheckpointError> {
+    /// damaged checkpoint is not an error but reported as [`DrillResult::problem`].
+    pub fn drill(&mut self, now: Timestamp) -> Result<DrillResult, CheckpointError> {
         let candidates = self.candidates()?;
         let id = *candidates.first().ok_or(CheckpointError::None)?;
-        let mut drill = Drill {
+        let mut drill = DrillResult {
             checkpoint_id: id,
             at: now,
             entries: 0,
@@ -60,7 +60,11 @@ impl Store {
     }
 
     /// Unpacks and compares a checkpoint; returns the problem, if any.
-    fn try_out(&self, id: CheckpointId, whole: &Whole) -> Result<Option<String>, CheckpointError> {
+    fn try_out(
+        &self,
+        id: CheckpointId,
+        whole: &ReadableCheckpoint,
+    ) -> Result<Option<String>, CheckpointError> {
         let path = below(DRILL);
         let into = self.root.below(&path).during("open", &path)?;
         let archive = folder_of(id).join(SNAPSHOT);

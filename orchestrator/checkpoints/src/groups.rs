@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use goondan_durable::disk::NodeKind;
-use goondan_trees::Surveyed;
+use goondan_trees::SurveyedPath;
 use sha2::{Digest as _, Sha256};
 
 use crate::limits::{GROUP_BYTES_MAX, GROUP_BYTES_MIN, GROUP_BYTES_MORE};
@@ -16,7 +16,7 @@ const BLOCK_BYTES: u64 = 512;
 
 /// Approximate size of an entry in an archive. Lengths are rounded to a power of two, so that a
 /// slightly larger file does not end a group.
-fn weight(entry: &Surveyed) -> u64 {
+fn weight(entry: &SurveyedPath) -> u64 {
     let len = if entry.stat.kind == NodeKind::File {
         entry.stat.len.next_power_of_two()
     } else {
@@ -26,14 +26,14 @@ fn weight(entry: &Surveyed) -> u64 {
 }
 
 /// A pseudo-random number derived from the path.
-fn number_of(entry: &Surveyed) -> u64 {
+fn number_of(entry: &SurveyedPath) -> u64 {
     let digest = Sha256::digest(entry.path.as_bytes());
     let bytes = digest.first_chunk().copied().unwrap_or_default();
     u64::from_le_bytes(bytes)
 }
 
 /// Splits entries, sorted by path, into groups.
-pub(crate) fn groups(entries: &[Surveyed]) -> Vec<Range<usize>> {
+pub(crate) fn groups(entries: &[SurveyedPath]) -> Vec<Range<usize>> {
     let mut groups = Vec::new();
     let (mut start, mut bytes) = (0, 0_u64);
     for (at, entry) in entries.iter().enumerate() {

@@ -11,7 +11,7 @@ use goondan_trees::Digest;
 use tar::EntryType;
 
 use crate::world::{World, at};
-use crate::{CheckpointError, Which};
+use crate::{CheckpointError, CheckpointSelector};
 
 pub(crate) struct Item<'i>(
     pub(crate) EntryType,
@@ -81,7 +81,10 @@ pub(crate) fn plant(world: &World, archive: &[u8], edit: impl FnOnce(&mut serde_
 /// it.
 pub(crate) fn is_refused(world: &World, what: &str) {
     let before = world.nodes();
-    for which in [Which::Latest, Which::Id("checkpoint_001".parse().unwrap())] {
+    for which in [
+        CheckpointSelector::Latest,
+        CheckpointSelector::Id("checkpoint_001".parse().unwrap()),
+    ] {
         let refused = world.store().restore(which, false, at(1));
         let error = refused.err().unwrap_or_else(|| panic!("{what} was taken"));
         assert!(

@@ -28,7 +28,7 @@ pub(crate) struct Member {
 
 /// A file that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct IndexedFile {
     pub(crate) stat: NodeStat,
     pub(crate) sha256: Digest,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Index {
     pub(crate) archive_bytes: u64,
     /// Digest of the checkpoint's manifest without goondan's own files.
     pub(crate) content: Digest,
-    pub(crate) files: HashMap<RelativePath, Known>,
+    pub(crate) files: HashMap<RelativePath, IndexedFile>,
     /// The groups, by the digest of their content.
     pub(crate) members: HashMap<Digest, Member>,
 }
@@ -57,7 +57,7 @@ impl Index {
 /// Serialized form of an index.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Stored {
+struct IndexFile {
     boot: String,
     base: CheckpointId,
     archive_bytes: u64,
@@ -72,7 +72,7 @@ struct StoredFile(String, [i128; 4], u64, u32, Digest);
 
 /// Serializes an index with its digest.
 pub(crate) fn write(index: &Index, boot: &str) -> Result<Vec<u8>, CheckpointError> {
-    let file = |(path, known): (&RelativePath, &Known)| {
+    let file = |(path, known): (&RelativePath, &IndexedFile)| {
         let stat = known.stat;
         StoredFile(
             path.to_string(),
@@ -84,7 +84,7 @@ pub(crate) fn write(index: &Index, boot: &str) -> Result<Vec<u8>, CheckpointErro
     };
     let member =
         |(key, member): (&Digest, &Member)| (*key, member.offset, member.bytes, member.crc32);
-    let text = json(&Stored {
+    let text = json(&IndexFile {
         boot: boot.to_owned(),
         base: index.base,
         archive_bytes: index.archive_bytes,
@@ -105,7 +105,7 @@ pub(crate) fn read(whole: &[u8], boot: &str) -> Option<Index> {
     if digest != Digest::of(text).to_string().as_bytes() {
         return None;
     }
-    let stored: Stored = serde_json::from_slice(text).ok()?;
+    let stored: IndexFile = serde_json::from_slice(text).ok()?;
     if stored.boot != boot {
         return None;
     }
@@ -118,7 +118,7 @@ pub(crate) fn read(whole: &[u8], boot: &str) -> Option<Index> {
             len,
             version,
         };
-        files.insert(path, Known { stat, sha256 });
+        files.insert(path, IndexedFile { stat, sha256 });
     }
     let member = |(key, offset, bytes, crc32)| {
         (

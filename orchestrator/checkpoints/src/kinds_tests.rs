@@ -18,13 +18,13 @@ use std::time::Duration;
 use goondan_trees::{RealFolder, TreeError, remove_all};
 
 use crate::world::{at, request};
-use crate::{CheckpointError, Store, Which};
+use crate::{CheckpointError, CheckpointSelector, Store};
 
 /// All pairs together take seconds; a restore that waits for the other end of a pipe never ends.
 const ALL_PAIRS: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PathKind {
     Nothing,
     File,
     ClosedFile,
@@ -43,23 +43,23 @@ enum Kind {
     Socket,
 }
 
-const KINDS: [Kind; 16] = [
-    Kind::Nothing,
-    Kind::File,
-    Kind::ClosedFile,
-    Kind::HardLinks,
-    Kind::Directory,
-    Kind::ClosedDirectory,
-    Kind::DeepDirectory,
-    Kind::StrangeNames,
-    Kind::DirectoryWithPipe,
-    Kind::DirectoryWithSecret,
-    Kind::Link,
-    Kind::LinkToDirectory,
-    Kind::LinkOutside,
-    Kind::LinkToNothing,
-    Kind::Pipe,
-    Kind::Socket,
+const KINDS: [PathKind; 16] = [
+    PathKind::Nothing,
+    PathKind::File,
+    PathKind::ClosedFile,
+    PathKind::HardLinks,
+    PathKind::Directory,
+    PathKind::ClosedDirectory,
+    PathKind::DeepDirectory,
+    PathKind::StrangeNames,
+    PathKind::DirectoryWithPipe,
+    PathKind::DirectoryWithSecret,
+    PathKind::Link,
+    PathKind::LinkToDirectory,
+    PathKind::LinkOutside,
+    PathKind::LinkToNothing,
+    PathKind::Pipe,
+    PathKind::Socket,
 ];
 
 /// Depth of nested directories.
@@ -69,7 +69,7 @@ fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-impl Kind {
+impl PathKind {
     fn make(self, it: &Path) {
         let closed = Permissions::from_mode(0o0);
         match self {
@@ -181,13 +181,13 @@ fn open(root: &Path) -> Store {
     Store::open(Box::new(folder), "task", "boot").unwrap().0
 }
 
-fn change(root: &Path, to: Kind) {
+fn change(root: &Path, to: PathKind) {
     remove_all(&RealFolder::open(root).unwrap(), Path::new("it")).unwrap();
     to.make(&root.join("it"));
 }
 
 /// Makes a checkpoint of one kind, replaces it with another, restores it, and undoes the restore.
-fn there_and_back(old: Kind, new: Kind) {
+fn there_and_back(old: PathKind, new: PathKind) {
     let case = format!("{old:?}, then {new:?}");
     // In memory for speed, because durability is not tested here.
     let temp = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -199,11 +199,13 @@ fn there_and_back(old: Kind, new: Kind) {
     let before = tree(root, false);
     change(root, new);
     let (meanwhile, all) = (tree(root, false), tree(root, true));
-    let is_rehearsed = open(root).restore(Which::Latest, true, at(1)).is_ok();
+    let is_rehearsed = open(root)
+        .restore(CheckpointSelector::Latest, true, at(1))
+        .is_ok();
     assert_eq!(tree(root, true), all, "{case}");
-    let restored = open(root).restore(Which::Latest, false, at(1));
+    let restored = open(root).restore(CheckpointSelector::Latest, false, at(1));
     assert_eq!(is_rehearsed, restored.is_ok(), "{case}: {restored:?}");
-    if new == Kind::DirectoryWithSecret && old.is_leaf() {
+    if new == PathKind::DirectoryWithSecret && old.is_leaf() {
         let error = restored.unwrap_err();
         assert!(
             matches!(error, CheckpointError::Blocked(_)),
@@ -218,15 +220,18 @@ fn there_and_back(old: Kind, new: Kind) {
     assert_eq!(restored.used, made.checkpoint_id, "{case}");
     assert!(restored.kept.is_empty(), "{case}: {restored:?}");
     // A directory stays if it contains files that are in no checkpoint.
-    let stays = matches!(new, Kind::DirectoryWithPipe | Kind::DirectoryWithSecret);
+    let stays = matches!(
+        new,
+        PathKind::DirectoryWithPipe | PathKind::DirectoryWithSecret
+    );
     if !stays {
         assert_eq!(tree(root, false), before, "{case}");
     }
     assert!(restored.differs.is_empty(), "{case}: {restored:?}");
     if let Some(pre_restore) = restored.pre_restore
-        && old != Kind::DirectoryWithSecret
+        && old != PathKind::DirectoryWithSecret
     {
-        let back = open(root).restore(Which::Id(pre_restore), false, at(2));
+        let back = open(root).restore(CheckpointSelector::Id(pre_restore), false, at(2));
         back.unwrap_or_else(|error| panic!("{case}, back: {error}"));
         assert_eq!(tree(root, false), meanwhile, "{case}, back");
     }
@@ -237,7 +242,11 @@ fn ckpt_4_every_kind_of_file_is_taken_back_whatever_came() {
     let (done, waiting) = channel();
     std::thread::spawn(move || {
         // A file, a directory and a link, each before and after every other kind.
-        for one in [Kind::File, Kind::Directory, Kind::LinkToDirectory] {
+        for one in [
+            PathKind::File,
+            PathKind::Directory,
+            PathKind::LinkToDirectory,
+        ] {
             for other in KINDS {
                 there_and_back(one, other);
                 if other != one {

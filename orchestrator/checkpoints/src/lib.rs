@@ -56,15 +56,16 @@ mod restore;
 mod rewind;
 mod store;
 
-pub use adopt::NotAdopted;
-pub use drill::Drill;
+pub use adopt::AdoptionFailure;
+pub use drill::DrillResult;
 pub use error::CheckpointError;
 pub use id::{CheckpointId, IdError};
 pub use prune::Retention;
 pub use record::{
-    About, AgentState, Consistency, Listed, Made, MakeCheckpoint, PRE_RESTORE, Restored, Which,
+    AgentState, CheckpointEntry, CheckpointMetadata, CheckpointReceipt, CheckpointSelector,
+    Consistency, MakeCheckpoint, PRE_RESTORE, RestoreResult,
 };
-pub use rewind::Plan;
+pub use rewind::RewindPlan;
 pub use store::Store;
 
 #[cfg(test)]

@@ -11,15 +11,15 @@ use goondan_trees::TreeError;
 
 use crate::place::OWN;
 use crate::world::{World, at, request};
-use crate::{CheckpointError, Consistency, MakeCheckpoint, Store, Which};
+use crate::{CheckpointError, CheckpointSelector, Consistency, MakeCheckpoint, Store};
 
 #[derive(Debug)]
-struct Busy {
+struct ChangingFolder {
     inner: Box<dyn Folder>,
     world: World,
 }
 
-impl Busy {
+impl ChangingFolder {
     fn write(&self, path: &Path) {
         let name = path.file_name().and_then(|name| name.to_str());
         match name {
@@ -34,7 +34,7 @@ impl Busy {
     }
 }
 
-impl Folder for Busy {
+impl Folder for ChangingFolder {
     fn look(&self, path: &Path) -> io::Result<Option<NodeStat>> {
         self.inner.look(path)
     }
@@ -87,7 +87,7 @@ impl Folder for Busy {
 
 /// The checkpoints of a work area to which the daemon is writing.
 fn busy(world: &World) -> Store {
-    let busy = Box::new(Busy {
+    let busy = Box::new(ChangingFolder {
         inner: world.folder(),
         world: world.clone(),
     });
@@ -137,7 +137,9 @@ fn ckpt_4_a_restore_is_not_refused_for_what_the_daemon_writes_meanwhile() {
     let (world, count) = made(&[], Consistency::Stopped);
     count.unwrap();
     world.write("src/main.rs", "changed\n");
-    let restored = busy(&world).restore(Which::Latest, false, at(1)).unwrap();
+    let restored = busy(&world)
+        .restore(CheckpointSelector::Latest, false, at(1))
+        .unwrap();
     assert!(restored.differs.is_empty(), "{restored:?}");
     assert_eq!(world.read("src/main.rs").unwrap(), b"fn main() {}\n");
 }

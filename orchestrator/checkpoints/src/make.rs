@@ -7,11 +7,11 @@ use goondan_protocol::control::PinnedConversation;
 use goondan_protocol::time::Timestamp;
 use goondan_trees::freeze::Reason;
 use goondan_trees::{
-    Digest, Entry, Manifest, RelativePath, Survey, TreeError, Writers, remove_all, survey,
+    Digest, Manifest, RelativePath, Survey, TreeEntry, TreeError, Writers, remove_all, survey,
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::archive::{self, Writing, Written};
+use crate::archive::{self, ArchiveParams, UnsyncedArchive};
 use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
 use crate::index::{self, Index};
@@ -21,7 +21,8 @@ use crate::place::{
     replace, replace_unsynced, write_new,
 };
 use crate::record::{
-    Consistency, Latest, Made, MakeCheckpoint, NotHeld, PRE_RESTORE, Summary, json, write,
+    CheckpointReceipt, Consistency, LatestCheckpoint, MakeCheckpoint, OmittedPath, PRE_RESTORE,
+    Summary, json, write,
 };
 use crate::store::Store;
 
@@ -29,8 +30,8 @@ use crate::store::Store;
 const METADATA_BYTES_EACH: u64 = 512;
 
 /// A checkpoint that was made, and what it holds.
-pub(crate) struct Held {
-    pub(crate) made: Made,
+pub(crate) struct NewCheckpoint {
+    pub(crate) made: CheckpointReceipt,
     pub(crate) manifest: Manifest,
 }
 
@@ -46,7 +47,7 @@ impl Store {
         &mut self,
         request: &MakeCheckpoint<'_>,
         now: Timestamp,
-    ) -> Result<Made, CheckpointError> {
+    ) -> Result<CheckpointReceipt, CheckpointError> {
         if request.kind == PRE_RESTORE {
             return Err(CheckpointError::invalid(format!(
                 "`{PRE_RESTORE}` is reserved for checkpoints that a restore creates; use another type"
@@ -59,7 +60,7 @@ impl Store {
         &mut self,
         request: &MakeCheckpoint<'_>,
         now: Timestamp,
-    ) -> Result<Held, CheckpointError> {
+    ) -> Result<NewCheckpoint, CheckpointError> {
         request.check()?;
         let ids = self.ids()?;
         if ids.len() >= CHECKPOINTS_MAX {
@@ -105,7 +106,7 @@ impl Store {
 
     /// Writes `latest.json`.
     pub(crate) fn tell_latest(&self, summary: &Summary) -> Result<(), CheckpointError> {
-        let latest = Latest {
+        let latest = LatestCheckpoint {
             checkpoint_id: summary.id,
             path: folder_of(summary.id).display().to_string(),
             created_at: summary.created_at,
@@ -124,7 +125,7 @@ impl Store {
         request: &MakeCheckpoint<'_>,
         now: Timestamp,
         index: Option<&Index>,
-    ) -> Result<(Held, Summary, Index), CheckpointError> {
+    ) -> Result<(NewCheckpoint, Summary, Index), CheckpointError> {
         let root = self.root.as_ref();
         let path = staging.join(SNAPSHOT);
         let mut file = root.create(&path, 0o600).during("create", &path)?;
@@ -133,7 +134,7 @@ impl Store {
         let begun = stat.map_or(i128::MIN, |stat| stat.version[3]);
         let found = self.survey(request.consistency)?;
         self.check_room(&found, index)?;
-        let writing = Writing {
+        let writing = ArchiveParams {
             source: self.files(),
             base: index.and_then(|index| Some((index, root.read(&snapshot_of(index)).ok()?))),
             consistency: request.consistency,
@@ -149,7 +150,7 @@ impl Store {
         root.sync_dir(staging).during("sync", staging)?;
         let content = content_of(self.scope, &written.manifest);
         let before = self.content_before(index, newest)?;
-        let made = Made {
+        let made = CheckpointReceipt {
             checkpoint_id: id,
             snapshot_bytes: written.bytes,
             files: files_in(&written.manifest),
@@ -157,7 +158,7 @@ impl Store {
             files_read: written.files_read,
             left_out: left_out.len(),
         };
-        let Written {
+        let UnsyncedArchive {
             manifest,
             bytes,
             files,
@@ -171,7 +172,7 @@ impl Store {
             files,
             members,
         };
-        Ok((Held { made, manifest }, summary, index))
+        Ok((NewCheckpoint { made, manifest }, summary, index))
     }
 
     /// Builds the metadata of a checkpoint.
@@ -180,7 +181,7 @@ impl Store {
         id: CheckpointId,
         request: &MakeCheckpoint<'_>,
         now: Timestamp,
-        written: &Written,
+        written: &UnsyncedArchive,
     ) -> Result<Summary, CheckpointError> {
         let pinned = request.pinned.clone();
         let pinned = pinned.map(|pinned| with_digest(pinned, &written.manifest));
@@ -275,7 +276,7 @@ fn with_digest(
     let base = RelativePath::new(BASE.as_bytes());
     let base = base.map_err(|error| CheckpointError::invalid(error.to_string()))?;
     match held.get(&base) {
-        Some(Entry::File { bytes, sha256, .. }) if *bytes == pinned.base_bytes => {
+        Some(TreeEntry::File { bytes, sha256, .. }) if *bytes == pinned.base_bytes => {
             Ok(PinnedConversation {
                 base_sha256: sha256.to_string(),
                 ..pinned
@@ -289,7 +290,7 @@ fn snapshot_of(index: &Index) -> PathBuf {
     folder_of(index.base).join(SNAPSHOT)
 }
 
-pub(crate) fn not_held(found: &Survey) -> Vec<NotHeld> {
+pub(crate) fn not_held(found: &Survey) -> Vec<OmittedPath> {
     let told = found.left_out.iter().filter_map(|left| {
         let reason = match &left.reason {
             // Paths that no snapshot ever contains are not listed in each one.
@@ -297,7 +298,7 @@ pub(crate) fn not_held(found: &Survey) -> Vec<NotHeld> {
             Reason::Rule(what) => (*what).to_owned(),
             Reason::Special => "it is not a file, directory or link".to_owned(),
         };
-        Some(NotHeld {
+        Some(OmittedPath {
             path: left.path.clone(),
             reason,
         })
@@ -315,9 +316,9 @@ pub(crate) fn content_of(scope: Scope, manifest: &Manifest) -> Digest {
     let mut hasher = Sha256::new();
     for (path, entry) in manifest.entries().filter(|(path, _)| !scope.is_own(path)) {
         let (kind, mode, content) = match entry {
-            Entry::File { mode, sha256, .. } => (0_u8, *mode, sha256.as_bytes().as_slice()),
-            Entry::Directory { mode } => (1, *mode, &[][..]),
-            Entry::Link { target } => (2, 0, target.as_slice()),
+            TreeEntry::File { mode, sha256, .. } => (0_u8, *mode, sha256.as_bytes().as_slice()),
+            TreeEntry::Directory { mode } => (1, *mode, &[][..]),
+            TreeEntry::Link { target } => (2, 0, target.as_slice()),
         };
         let path = path.as_bytes();
         hasher.update([kind]);

@@ -85,9 +85,9 @@ impl<'o> Output<'o> {
     }
 
     /// Starts a member that is too large for memory.
-    pub(crate) fn begin<'s>(&'s mut self) -> Streamed<'s, 'o> {
+    pub(crate) fn begin<'s>(&'s mut self) -> MemberWriter<'s, 'o> {
         let offset = self.bytes;
-        Streamed {
+        MemberWriter {
             encoder: GzEncoder::new(
                 Piece {
                     out: self,
@@ -107,12 +107,12 @@ impl<'o> Output<'o> {
 }
 
 /// A member being written.
-pub(crate) struct Streamed<'s, 'o> {
+pub(crate) struct MemberWriter<'s, 'o> {
     encoder: GzEncoder<Piece<'s, 'o>>,
     offset: u64,
 }
 
-impl Streamed<'_, '_> {
+impl MemberWriter<'_, '_> {
     pub(crate) fn put(&mut self, piece: &[u8]) -> io::Result<()> {
         self.encoder.write_all(piece)
     }

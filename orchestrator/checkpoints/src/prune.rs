@@ -8,7 +8,7 @@ use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
 use crate::limits::CHECKPOINTS_KEPT;
 use crate::place::{CHECKPOINTS, REMOVING, below, folder_of};
-use crate::record::Listed;
+use crate::record::CheckpointEntry;
 use crate::store::Store;
 
 /// Retention policy.
@@ -68,9 +68,9 @@ impl Store {
 }
 
 /// Selects the checkpoints to remove; `listed` is sorted from oldest to newest.
-fn doomed(listed: &[Listed], retention: Retention) -> Vec<CheckpointId> {
-    let is_whole = |listed: &&Listed| listed.damaged.is_none();
-    let is_told = |listed: &&Listed| {
+fn doomed(listed: &[CheckpointEntry], retention: Retention) -> Vec<CheckpointId> {
+    let is_whole = |listed: &&CheckpointEntry| listed.damaged.is_none();
+    let is_told = |listed: &&CheckpointEntry| {
         let about = listed.about.as_ref();
         listed.damaged.is_none() && about.is_some_and(|about| about.kind != crate::PRE_RESTORE)
     };

@@ -13,9 +13,9 @@ use goondan_durable::disk::{Folder as _, append_all};
 use goondan_trees::RealFolder;
 
 use crate::world::{at, request};
-use crate::{Retention, Store, Which};
+use crate::{CheckpointSelector, Retention, Store};
 
-type Nodes = BTreeMap<PathBuf, (u32, i64, Vec<u8>)>;
+type ExtractedNodes = BTreeMap<PathBuf, (u32, i64, Vec<u8>)>;
 
 fn write(root: &RealFolder, path: &[u8], mode: u32, content: &[u8]) {
     let path = Path::new(OsStr::from_bytes(path));
@@ -79,8 +79,8 @@ fn hard(root: &Path) {
 }
 
 /// All entries of a directory except `.checkpoints`: mode, time (of files) and content.
-fn nodes(root: &Path) -> Nodes {
-    let mut nodes = Nodes::new();
+fn nodes(root: &Path) -> ExtractedNodes {
+    let mut nodes = ExtractedNodes::new();
     let mut rest = vec![root.to_owned()];
     while let Some(dir) = rest.pop() {
         for entry in std::fs::read_dir(&dir).unwrap() {
@@ -147,7 +147,7 @@ fn ckpt_3_any_tar_opens_a_snapshot() {
             nodes(&root)[Path::new("many/3/3.txt")].clone(),
         )]),
     ];
-    let expected: Nodes = expected.into_iter().flatten().collect();
+    let expected: ExtractedNodes = expected.into_iter().flatten().collect();
     store.make(&request("periodic"), at(1)).unwrap();
     assert_eq!(store.drill(at(2)).unwrap().problem, None);
     let archive = root.join(".checkpoints/checkpoint_002/snapshot.tar.gz");
@@ -251,10 +251,12 @@ fn ckpt_4_ckpt_5_on_a_real_file_system_what_is_unchanged_is_not_read_and_all_com
     folder.remove(Path::new("guide")).unwrap();
     set_mode("many", 0o500);
     let mut store = open();
-    let restored = store.restore(Which::Latest, false, at(3)).unwrap();
+    let restored = store
+        .restore(CheckpointSelector::Latest, false, at(3))
+        .unwrap();
     assert!(restored.differs.is_empty(), "{restored:?}");
     assert_eq!(restored.used, third.checkpoint_id);
-    let strip = |nodes: Nodes| -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let strip = |nodes: ExtractedNodes| -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         let strip = |(path, (mode, _, content))| (path, (mode, content));
         nodes.into_iter().map(strip).collect()
     };

@@ -2,7 +2,7 @@
 
 use goondan_protocol::control::PinnedConversation;
 use goondan_protocol::time::Timestamp;
-use goondan_trees::{Digest, Entry, Manifest, RelativePath, read_local_manifest};
+use goondan_trees::{Digest, Manifest, RelativePath, TreeEntry, read_local_manifest};
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -123,7 +123,7 @@ pub(crate) struct Summary {
 
 /// Something that a snapshot does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct NotHeld {
+pub(crate) struct OmittedPath {
     pub(crate) path: String,
     pub(crate) reason: String,
 }
@@ -131,18 +131,18 @@ pub(crate) struct NotHeld {
 /// `metadata.json` as it is written.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'w> {
+struct MetadataFile<'w> {
     #[serde(flatten)]
     summary: &'w Summary,
-    left_out: &'w [NotHeld],
-    files: Files<'w>,
+    left_out: &'w [OmittedPath],
+    files: ManifestPaths<'w>,
     manifest: &'w Manifest,
 }
 
 /// The paths of a manifest without its directories.
-struct Files<'w>(&'w Manifest);
+struct ManifestPaths<'w>(&'w Manifest);
 
-impl Serialize for Files<'_> {
+impl Serialize for ManifestPaths<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         for (path, entry) in self.0.entries() {
@@ -156,7 +156,7 @@ impl Serialize for Files<'_> {
 
 /// The manifest of `metadata.json`.
 #[derive(Deserialize)]
-struct WithManifest {
+struct ManifestField {
     #[serde(deserialize_with = "read_local_manifest")]
     manifest: Manifest,
 }
@@ -164,13 +164,13 @@ struct WithManifest {
 /// Writes `metadata.json`.
 pub(crate) fn write(
     summary: &Summary,
-    left_out: &[NotHeld],
+    left_out: &[OmittedPath],
     manifest: &Manifest,
 ) -> Result<Vec<u8>, CheckpointError> {
-    json(&Written {
+    json(&MetadataFile {
         summary,
         left_out,
-        files: Files(manifest),
+        files: ManifestPaths(manifest),
         manifest,
     })
 }
@@ -190,7 +190,7 @@ pub(crate) fn read_manifest(text: &[u8], summary: &Summary) -> Result<Manifest, 
                 .to_owned(),
         );
     };
-    let WithManifest { manifest } = serde_json::from_slice(text)
+    let ManifestField { manifest } = serde_json::from_slice(text)
         .map_err(|error| format!("failed to read the manifest in `metadata.json`: {error}"))?;
     let digest = manifest.digest().map_err(|error| error.to_string())?;
     if digest != expected {
@@ -204,17 +204,17 @@ pub(crate) fn read_manifest(text: &[u8], summary: &Summary) -> Result<Manifest, 
     Ok(manifest)
 }
 
-fn mode_of(entry: &Entry) -> u32 {
+fn mode_of(entry: &TreeEntry) -> u32 {
     match entry {
-        Entry::File { mode, .. } | Entry::Directory { mode } => *mode,
-        Entry::Link { .. } => 0,
+        TreeEntry::File { mode, .. } | TreeEntry::Directory { mode } => *mode,
+        TreeEntry::Link { .. } => 0,
     }
 }
 
 /// `latest.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Latest {
+pub(crate) struct LatestCheckpoint {
     pub(crate) checkpoint_id: CheckpointId,
     pub(crate) path: String,
     pub(crate) created_at: Timestamp,
@@ -235,7 +235,7 @@ pub(crate) fn json(record: &impl Serialize) -> Result<Vec<u8>, CheckpointError> 
 
 /// Result of making a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
+pub struct CheckpointReceipt {
     /// Its id.
     pub checkpoint_id: CheckpointId,
     /// Bytes of its archive.
@@ -252,18 +252,18 @@ pub struct Made {
 
 /// A checkpoint as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct CheckpointEntry {
     /// Its id.
     pub id: CheckpointId,
     /// Bytes of its folder's files.
     pub size: u64,
     /// Its metadata; `None` if that is unreadable.
-    pub about: Option<About>,
+    pub about: Option<CheckpointMetadata>,
     /// Damage that is visible without reading the archive.
     pub damaged: Option<String>,
 }
 
-impl Listed {
+impl CheckpointEntry {
     /// Reason for the checkpoint; empty if its metadata is unreadable.
     #[must_use]
     pub fn kind(&self) -> &str {
@@ -293,7 +293,7 @@ impl Listed {
 
 /// Metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About {
+pub struct CheckpointMetadata {
     /// Reason for the checkpoint.
     pub kind: String,
     /// Name given by a user.
@@ -316,7 +316,7 @@ pub struct About {
     pub pinned: Option<PinnedConversation>,
 }
 
-impl From<Summary> for About {
+impl From<Summary> for CheckpointMetadata {
     fn from(summary: Summary) -> Self {
         Self {
             kind: summary.kind,
@@ -335,7 +335,7 @@ impl From<Summary> for About {
 
 /// Selects a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum CheckpointSelector {
     /// The newest that is whole and was not made by a restore.
     Latest,
     /// This one, and no other.
@@ -344,7 +344,7 @@ pub enum Which {
 
 /// Result of a restore or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreResult {
     /// The restored checkpoint.
     pub used: CheckpointId,
     /// Newer ones that are damaged, with what is wrong: a warning.

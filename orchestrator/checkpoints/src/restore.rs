@@ -10,10 +10,10 @@ use goondan_durable::disk::{Folder, NodeKind};
 use goondan_durable::{Finding, FindingKind};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::extract::extract_listed;
-use goondan_trees::swap::{self, Place, Recovered, Specials};
+use goondan_trees::swap::{self, Specials, SwapRecovery, SwapSite};
 use goondan_trees::{
-    Change, Entry, Manifest, ManifestBuilder, Names, RelativePath, Survey, TreeError, changes,
-    observe, remove_all,
+    Manifest, ManifestBuilder, Names, PathChange, RelativePath, Survey, TreeEntry, TreeError,
+    changes, observe, remove_all,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,10 @@ use crate::place::{
     CHECKPOINTS, REMOVING, RESTORING, SNAPSHOT, STAGING, Scope, Stream, below, folder_of,
     read_file, write_new,
 };
-use crate::record::{AgentState, Consistency, MakeCheckpoint, PRE_RESTORE, Restored, Which, json};
-use crate::store::{Store, Whole};
+use crate::record::{
+    AgentState, CheckpointSelector, Consistency, MakeCheckpoint, PRE_RESTORE, RestoreResult, json,
+};
+use crate::store::{ReadableCheckpoint, Store};
 
 /// The unpacked files, in [`RESTORING`].
 const NEW: &str = "new";
@@ -58,10 +60,10 @@ impl Store {
     /// changed.
     pub fn restore(
         &mut self,
-        which: Which,
+        which: CheckpointSelector,
         is_dry_run: bool,
         now: Timestamp,
-    ) -> Result<Restored, CheckpointError> {
+    ) -> Result<RestoreResult, CheckpointError> {
         let (id, whole, fell_back_from) = self.chosen(which)?;
         let current = self.current()?;
         let differences = self.differences(&current, &whole.manifest);
@@ -77,8 +79,8 @@ impl Store {
     }
 
     /// Checks that the changes can be applied, before anything is written.
-    pub(crate) fn check_place(&self, differences: &[Change]) -> Result<(), CheckpointError> {
-        let place = Place {
+    pub(crate) fn check_place(&self, differences: &[PathChange]) -> Result<(), CheckpointError> {
+        let place = SwapSite {
             journal: self.root.as_ref(),
             root: self.files(),
             names: Names::Local,
@@ -91,11 +93,11 @@ impl Store {
     /// Changes what differs. `held_in` is the checkpoint that holds what is there, if one was made before.
     pub(crate) fn bring_back(
         &mut self,
-        mut restored: Restored,
-        (whole, current, differences): (&Whole, &Manifest, &[Change]),
+        mut restored: RestoreResult,
+        (whole, current, differences): (&ReadableCheckpoint, &Manifest, &[PathChange]),
         held_in: Option<CheckpointId>,
         now: Timestamp,
-    ) -> Result<Restored, CheckpointError> {
+    ) -> Result<RestoreResult, CheckpointError> {
         let id = restored.used;
         let restoring = below(RESTORING);
         let prepared = self.prepare(id, whole, (current, differences), held_in, now);
@@ -112,8 +114,8 @@ impl Store {
         let found = self.current()?;
         let differs = self.differences(&found, &whole.manifest).into_iter();
         // A directory stays if it holds what no snapshot does.
-        let is_wrong = |change: &Change| {
-            change.new.is_some() || !change.old.as_ref().is_some_and(Entry::is_directory)
+        let is_wrong = |change: &PathChange| {
+            change.new.is_some() || !change.old.as_ref().is_some_and(TreeEntry::is_directory)
         };
         restored.differs = differs.filter(is_wrong).map(|change| change.path).collect();
         Ok(restored)
@@ -135,10 +137,17 @@ impl Store {
     #[expect(clippy::type_complexity, reason = "three things, each plain")]
     pub(crate) fn chosen(
         &self,
-        which: Which,
-    ) -> Result<(CheckpointId, Whole, Vec<(CheckpointId, String)>), CheckpointError> {
+        which: CheckpointSelector,
+    ) -> Result<
+        (
+            CheckpointId,
+            ReadableCheckpoint,
+            Vec<(CheckpointId, String)>,
+        ),
+        CheckpointError,
+    > {
         match which {
-            Which::Id(id) => {
+            CheckpointSelector::Id(id) => {
                 if !self.ids()?.contains(&id) {
                     return Err(CheckpointError::Unknown { id });
                 }
@@ -147,7 +156,7 @@ impl Store {
                     Err(problem) => Err(CheckpointError::Damaged { id, problem }),
                 }
             }
-            Which::Latest => {
+            CheckpointSelector::Latest => {
                 let mut passed: Vec<(CheckpointId, String)> = Vec::new();
                 for id in self.candidates()? {
                     match self.whole(id)? {
@@ -185,15 +194,15 @@ impl Store {
         for one in &found.found {
             let known = index.and_then(|index| index.digest_of(&one.path, &one.stat));
             let entry = match (one.stat.kind, known, &one.target) {
-                (NodeKind::File, Some(sha256), _) => Some(Entry::File {
+                (NodeKind::File, Some(sha256), _) => Some(TreeEntry::File {
                     mode: one.stat.mode,
                     bytes: one.stat.len,
                     sha256,
                 }),
-                (NodeKind::Link, _, Some(target)) => Some(Entry::Link {
+                (NodeKind::Link, _, Some(target)) => Some(TreeEntry::Link {
                     target: target.clone(),
                 }),
-                (NodeKind::Directory, ..) => Some(Entry::Directory {
+                (NodeKind::Directory, ..) => Some(TreeEntry::Directory {
                     mode: one.stat.mode,
                 }),
                 _ => {
@@ -209,7 +218,7 @@ impl Store {
     }
 
     /// Changes from the current files to the target.
-    pub(crate) fn differences(&self, current: &Manifest, target: &Manifest) -> Vec<Change> {
+    pub(crate) fn differences(&self, current: &Manifest, target: &Manifest) -> Vec<PathChange> {
         let mut differences = changes(current, target);
         differences
             .retain(|change| !self.scope.is_own(&change.path) && !self.is_left_out(&change.path));
@@ -230,8 +239,8 @@ impl Store {
     fn prepare(
         &mut self,
         id: CheckpointId,
-        whole: &Whole,
-        (current, differences): (&Manifest, &[Change]),
+        whole: &ReadableCheckpoint,
+        (current, differences): (&Manifest, &[PathChange]),
         held_in: Option<CheckpointId>,
         now: Timestamp,
     ) -> Result<CheckpointId, CheckpointError> {
@@ -242,7 +251,8 @@ impl Store {
         for path in [&restoring, &new, &journal] {
             root.create_dir(path, 0o700).during("create", path)?;
         }
-        let comes = |change: &&Change| matches!(&change.new, Some(entry) if !entry.is_directory());
+        let comes =
+            |change: &&PathChange| matches!(&change.new, Some(entry) if !entry.is_directory());
         let wanted: BTreeSet<&RelativePath> = differences
             .iter()
             .filter(comes)
@@ -290,7 +300,7 @@ impl Store {
     fn hold(
         &mut self,
         id: CheckpointId,
-        whole: &Whole,
+        whole: &ReadableCheckpoint,
         held_in: Option<CheckpointId>,
         now: Timestamp,
     ) -> Result<(CheckpointId, Manifest), CheckpointError> {
@@ -325,8 +335,8 @@ impl Store {
         &mut self,
         current: &Manifest,
         target: &Manifest,
-        differences: &[Change],
-    ) -> Result<Vec<swap::Kept>, CheckpointError> {
+        differences: &[PathChange],
+    ) -> Result<Vec<swap::DisplacedFile>, CheckpointError> {
         let restoring = below(RESTORING);
         let new = restoring.join(NEW);
         let (root, files) = (self.root.as_ref(), self.files());
@@ -369,9 +379,9 @@ impl Store {
             swap::recover(place).map_err(CheckpointError::from)
         })?;
         let (of, what, kept) = match recovered {
-            Recovered::New { kept } => (note.used, "it was finished", kept),
-            Recovered::Old { kept, .. } => (note.pre_restore, "it was rolled back", kept),
-            Recovered::Nothing => (note.pre_restore, "it had not started", Vec::new()),
+            SwapRecovery::New { kept } => (note.used, "it was finished", kept),
+            SwapRecovery::Old { kept, .. } => (note.pre_restore, "it was rolled back", kept),
+            SwapRecovery::Nothing => (note.pre_restore, "it had not started", Vec::new()),
         };
         let mut problem = format!("a restore of `{}` was interrupted: {what}", note.used);
         for kept in kept {
@@ -405,15 +415,15 @@ impl Store {
 pub(crate) fn told(
     used: CheckpointId,
     fell_back_from: Vec<(CheckpointId, String)>,
-    differences: &[Change],
-) -> Restored {
+    differences: &[PathChange],
+) -> RestoreResult {
     let paths = |is_old: bool, is_new: bool| {
         let fits =
-            |change: &&Change| change.old.is_some() == is_old && change.new.is_some() == is_new;
+            |change: &&PathChange| change.old.is_some() == is_old && change.new.is_some() == is_new;
         let paths = differences.iter().filter(fits);
         paths.map(|change| change.path.clone()).collect()
     };
-    Restored {
+    RestoreResult {
         used,
         fell_back_from,
         added: paths(false, true),
@@ -427,14 +437,15 @@ pub(crate) fn told(
 
 /// The changes that a swap makes. Directories have their modes set afterwards; until then files can be put in
 /// them.
-fn for_swap(differences: &[Change]) -> Vec<Change> {
-    let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+fn for_swap(differences: &[PathChange]) -> Vec<PathChange> {
+    let is_directory =
+        |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(TreeEntry::is_directory);
     let moves = differences
         .iter()
         .filter(|change| !(is_directory(&change.old) && is_directory(&change.new)));
-    let opened = |change: &Change| {
+    let opened = |change: &PathChange| {
         let mut change = change.clone();
-        if let Some(Entry::Directory { mode }) = &mut change.new {
+        if let Some(TreeEntry::Directory { mode }) = &mut change.new {
             *mode |= 0o700;
         }
         change
@@ -446,14 +457,14 @@ fn for_swap(differences: &[Change]) -> Vec<Change> {
 fn open_up(
     root: &dyn Folder,
     current: &Manifest,
-    differences: &[Change],
+    differences: &[PathChange],
 ) -> Result<(), CheckpointError> {
     let parents: BTreeSet<RelativePath> = differences
         .iter()
         .flat_map(|change| change.path.ancestors())
         .collect();
     for path in parents {
-        if let Some(Entry::Directory { mode }) = current.get(&path)
+        if let Some(TreeEntry::Directory { mode }) = current.get(&path)
             && mode & 0o700 != 0o700
         {
             let at = path.as_path();
@@ -468,7 +479,7 @@ fn open_up(
 fn set_modes(scope: Scope, root: &dyn Folder, manifest: &Manifest) -> Result<(), CheckpointError> {
     let entries = manifest.entries().rev();
     for (path, entry) in entries.filter(|(path, _)| !scope.is_own(path)) {
-        let Entry::Directory { mode } = entry else {
+        let TreeEntry::Directory { mode } = entry else {
             continue;
         };
         let at = path.as_path();
@@ -501,11 +512,11 @@ fn free_name(root: &dyn Folder) -> Result<String, CheckpointError> {
 /// Works on `files` with the journal that lies below `root`.
 fn with_journal<T>(
     (root, files): (&dyn Folder, &dyn Folder),
-    work: impl FnOnce(Place<'_>) -> Result<T, CheckpointError>,
+    work: impl FnOnce(SwapSite<'_>) -> Result<T, CheckpointError>,
 ) -> Result<T, CheckpointError> {
     let path: PathBuf = below(RESTORING).join(JOURNAL);
     let journal = root.below(&path).during("open", &path)?;
-    work(Place {
+    work(SwapSite {
         journal: journal.as_ref(),
         root: files,
         names: Names::Local,

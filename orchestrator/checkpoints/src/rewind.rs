@@ -9,28 +9,30 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::time::Timestamp;
 use goondan_trees::extract::extract_listed;
-use goondan_trees::{Change, Entry, RelativePath, TreeError, changes, remove_all};
+use goondan_trees::{PathChange, RelativePath, TreeEntry, TreeError, changes, remove_all};
 
 use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
 use crate::place::{BASE, CHECKPOINTS, REWINDING, SNAPSHOT, Scope, Stream, below, folder_of};
-use crate::record::{Made, MakeCheckpoint, PRE_RESTORE, Restored, Which};
+use crate::record::{
+    CheckpointReceipt, CheckpointSelector, MakeCheckpoint, PRE_RESTORE, RestoreResult,
+};
 use crate::restore::told;
-use crate::store::{Store, Whole};
+use crate::store::{ReadableCheckpoint, Store};
 
 /// The changes of a rewind.
 #[derive(Debug)]
-pub struct Plan {
+pub struct RewindPlan {
     /// Changes to the work directory.
-    pub files: Restored,
+    pub files: RestoreResult,
     /// Changes to the conversation: its messages and the states of its extensions.
-    pub conversation: Vec<Change>,
+    pub conversation: Vec<PathChange>,
     /// Path of the unpacked conversation, below the conversation's directory.
     pub unpacked: PathBuf,
-    whole: Whole,
+    whole: ReadableCheckpoint,
 }
 
-impl Plan {
+impl RewindPlan {
     /// True if anything differs.
     #[must_use]
     pub fn changes_anything(&self) -> bool {
@@ -47,7 +49,7 @@ impl Plan {
 
     /// State files of extensions that change.
     pub fn extensions(&self) -> impl Iterator<Item = &RelativePath> {
-        let is_state = |change: &&Change| change.path.as_bytes().starts_with(b"extensions/");
+        let is_state = |change: &&PathChange| change.path.as_bytes().starts_with(b"extensions/");
         self.conversation
             .iter()
             .filter(is_state)
@@ -61,7 +63,10 @@ impl Store {
     /// # Errors
     ///
     /// [`CheckpointError`]; the files of the work directory and of the conversation are unchanged.
-    pub fn plan_rewind(&mut self, which: Which) -> Result<Plan, CheckpointError> {
+    pub fn plan_rewind(
+        &mut self,
+        which: CheckpointSelector,
+    ) -> Result<RewindPlan, CheckpointError> {
         let (id, whole, fell_back_from) = self.chosen(which)?;
         if self.scope != Scope::Conversation || whole.summary.pinned.is_none() {
             let problem = format!("`{id}` is not a checkpoint of a conversation");
@@ -71,9 +76,9 @@ impl Store {
         let files = self.differences(&current, &whole.manifest);
         self.check_place(&files)?;
         // goondan's own directories always exist, and changes of their times are irrelevant.
-        let is_content = |change: &Change| {
+        let is_content = |change: &PathChange| {
             let is_directory =
-                |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+                |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(TreeEntry::is_directory);
             self.scope.is_own(&change.path)
                 && !is_directory(&change.old)
                 && !is_directory(&change.new)
@@ -82,7 +87,7 @@ impl Store {
         let conversation = changes(&current, &whole.manifest).into_iter();
         let conversation = conversation.filter(is_content).collect();
         let unpacked = self.unpack_conversation(id, &whole)?;
-        Ok(Plan {
+        Ok(RewindPlan {
             files: told(id, fell_back_from, &files),
             conversation,
             unpacked,
@@ -99,7 +104,7 @@ impl Store {
         &mut self,
         request: &MakeCheckpoint<'_>,
         now: Timestamp,
-    ) -> Result<Made, CheckpointError> {
+    ) -> Result<CheckpointReceipt, CheckpointError> {
         let request = MakeCheckpoint {
             kind: PRE_RESTORE,
             ..request.clone()
@@ -115,7 +120,7 @@ impl Store {
     /// See [`Store::restore`].
     pub fn rewind_files(
         &mut self,
-        plan: &Plan,
+        plan: &RewindPlan,
         held_in: CheckpointId,
         now: Timestamp,
     ) -> Result<(), CheckpointError> {
@@ -155,7 +160,7 @@ impl Store {
     /// [`CheckpointError::Io`].
     pub fn each_message(
         &self,
-        unpacked: Option<&Plan>,
+        unpacked: Option<&RewindPlan>,
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), CheckpointError> {
         let path = unpacked.map_or_else(|| PathBuf::from(BASE), |plan| plan.unpacked.join(BASE));
@@ -172,7 +177,7 @@ impl Store {
     fn unpack_conversation(
         &self,
         id: CheckpointId,
-        whole: &Whole,
+        whole: &ReadableCheckpoint,
     ) -> Result<PathBuf, CheckpointError> {
         let path = below(REWINDING);
         let root = self.root.as_ref();

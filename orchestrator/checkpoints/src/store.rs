@@ -18,7 +18,7 @@ use crate::limits::{
 use crate::place::{
     CHECKPOINTS, INDEX, LATEST, METADATA, SNAPSHOT, Scope, below, folder_of, read_file,
 };
-use crate::record::{Latest, Listed, Summary, read_manifest, read_summary};
+use crate::record::{CheckpointEntry, LatestCheckpoint, Summary, read_manifest, read_summary};
 
 /// The checkpoints of one work area.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Store {
 
 /// A checkpoint that can be read.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct ReadableCheckpoint {
     pub(crate) summary: Summary,
     pub(crate) manifest: Manifest,
 }
@@ -128,7 +128,7 @@ impl Store {
     /// # Errors
     ///
     /// [`CheckpointError::Io`]. A damaged checkpoint is listed as damaged.
-    pub fn list(&self) -> Result<Vec<Listed>, CheckpointError> {
+    pub fn list(&self) -> Result<Vec<CheckpointEntry>, CheckpointError> {
         self.list_behind(None)?.collect()
     }
 
@@ -140,7 +140,8 @@ impl Store {
     pub fn list_behind(
         &self,
         after: Option<CheckpointId>,
-    ) -> Result<impl Iterator<Item = Result<Listed, CheckpointError>>, CheckpointError> {
+    ) -> Result<impl Iterator<Item = Result<CheckpointEntry, CheckpointError>>, CheckpointError>
+    {
         let ids = self.ids()?.into_iter();
         let behind = ids.filter(move |id| after.is_none_or(|after| after < *id));
         Ok(behind.map(|id| self.listed(id)))
@@ -164,7 +165,7 @@ impl Store {
         Err(CheckpointError::UnknownName { name })
     }
 
-    fn listed(&self, id: CheckpointId) -> Result<Listed, CheckpointError> {
+    fn listed(&self, id: CheckpointId) -> Result<CheckpointEntry, CheckpointError> {
         let mut size = 0;
         for name in [SNAPSHOT, METADATA] {
             let path = folder_of(id).join(name);
@@ -190,7 +191,7 @@ impl Store {
                 (Some(summary.into()), damaged)
             }
         };
-        Ok(Listed {
+        Ok(CheckpointEntry {
             id,
             size,
             about,
@@ -285,7 +286,7 @@ impl Store {
     pub(crate) fn described(
         &self,
         id: CheckpointId,
-    ) -> Result<Result<Whole, String>, CheckpointError> {
+    ) -> Result<Result<ReadableCheckpoint, String>, CheckpointError> {
         let text = match self.metadata(id)? {
             Ok(text) => text,
             Err(problem) => return Ok(Err(problem)),
@@ -293,13 +294,16 @@ impl Store {
         let read = || {
             let summary = own(read_summary(&text)?, id)?;
             let manifest = read_manifest(&text, &summary)?;
-            Ok(Whole { summary, manifest })
+            Ok(ReadableCheckpoint { summary, manifest })
         };
         Ok(read())
     }
 
     /// The same, of one whose archive has the digest it had.
-    pub(crate) fn whole(&self, id: CheckpointId) -> Result<Result<Whole, String>, CheckpointError> {
+    pub(crate) fn whole(
+        &self,
+        id: CheckpointId,
+    ) -> Result<Result<ReadableCheckpoint, String>, CheckpointError> {
         let whole = match self.described(id)? {
             Ok(whole) => whole,
             Err(problem) => return Ok(Err(problem)),
@@ -336,7 +340,7 @@ impl Store {
     }
 
     /// Content of `latest.json`; `None` if it cannot be read.
-    pub(crate) fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
+    pub(crate) fn latest(&self) -> Result<Option<LatestCheckpoint>, CheckpointError> {
         let path = below(LATEST);
         let text = match read_file(self.root.as_ref(), &path, CHECKPOINT_NOTE_BYTES_MAX) {
             Ok(text) => text,

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use goondan_durable::disk::{Crash, Disk as _, Fault};
+use goondan_durable::disk::{CallFault, Crash, Disk as _};
 use goondan_trees::RelativePath;
 
 use super::*;
@@ -100,9 +100,13 @@ fn ckpt_4_a_restore_brings_back_exactly_what_was_and_keeps_what_came_later() {
         .unwrap();
     let later = world.restorable();
     let mut store = world.store();
-    let dry = store.restore(Which::Latest, true, at(1)).unwrap();
+    let dry = store
+        .restore(CheckpointSelector::Latest, true, at(1))
+        .unwrap();
     assert_eq!(world.restorable(), later, "a dry run changes nothing");
-    let restored = store.restore(Which::Latest, false, at(1)).unwrap();
+    let restored = store
+        .restore(CheckpointSelector::Latest, false, at(1))
+        .unwrap();
     assert_eq!(world.restorable(), before);
     assert_eq!(
         (&restored.added, &restored.changed, &restored.removed),
@@ -123,15 +127,22 @@ fn ckpt_4_a_restore_brings_back_exactly_what_was_and_keeps_what_came_later() {
     // Undoes the restore.
     let pre = restored.pre_restore.unwrap();
     assert_eq!(pre.to_string(), "checkpoint_002");
-    store.restore(Which::Id(pre), false, at(2)).unwrap();
+    store
+        .restore(CheckpointSelector::Id(pre), false, at(2))
+        .unwrap();
     assert_eq!(world.restorable(), later);
     // By default, a restore does not use a checkpoint made by a restore.
     assert_eq!(
-        store.restore(Which::Latest, false, at(3)).unwrap().used,
+        store
+            .restore(CheckpointSelector::Latest, false, at(3))
+            .unwrap()
+            .used,
         made_id("checkpoint_001")
     );
     assert_eq!(world.restorable(), before);
-    let again = store.restore(Which::Latest, false, at(4)).unwrap();
+    let again = store
+        .restore(CheckpointSelector::Latest, false, at(4))
+        .unwrap();
     assert_eq!(again.pre_restore, None, "nothing changed");
 }
 
@@ -277,15 +288,15 @@ fn ckpt_5_a_file_of_the_moment_of_a_checkpoint_is_read_again() {
     store.make(&request("periodic"), at(1)).unwrap();
     let index = store.take_index(made_id("checkpoint_002")).unwrap();
     for (path, is_noted) in [("f", true), ("g", true)] {
-        let path = goondan_trees::RelativePath::new(path.as_bytes()).unwrap();
+        let path = RelativePath::new(path.as_bytes()).unwrap();
         assert_eq!(index.files.contains_key(&path), is_noted, "{path}");
     }
     let stat = world.folder().look(Path::new("g")).unwrap().unwrap();
     let [.., changed] = stat.version;
-    let path = goondan_trees::RelativePath::new(b"g").unwrap();
+    let path = RelativePath::new(b"g").unwrap();
     for (begun, is_noted) in [(changed + 1, true), (changed, false), (changed - 1, false)] {
         let folder = world.folder();
-        let writing = archive::Writing {
+        let writing = archive::ArchiveParams {
             source: folder.as_ref(),
             base: None,
             consistency: Consistency::Stopped,
@@ -354,7 +365,7 @@ fn ckpt_1_a_disk_that_fails_once_at_any_call_costs_no_checkpoint() {
         let calls = world.disk.calls();
         world
             .disk
-            .fail_at(calls + call, Fault::Errno(ENOSPC), false);
+            .fail_at(calls + call, CallFault::Errno(ENOSPC), false);
         let done = store.make(&request("error"), at(1));
         if world.disk.calls() - calls < call {
             assert!(done.is_ok() && call > 50);

@@ -12,7 +12,8 @@ use goondan_protocol::time::Timestamp;
 use goondan_trees::remove_all;
 
 use crate::{
-    AgentState, CheckpointError, Consistency, Made, MakeCheckpoint, Restored, Store, Which,
+    AgentState, CheckpointError, CheckpointReceipt, CheckpointSelector, Consistency,
+    MakeCheckpoint, RestoreResult, Store,
 };
 
 pub(crate) const ROOT: &str = "/task";
@@ -22,7 +23,7 @@ pub(crate) fn at(seconds: i64) -> Timestamp {
 }
 
 /// Kind, mode, and content or target of each path.
-pub(crate) type Nodes = BTreeMap<String, (char, u32, Vec<u8>)>;
+pub(crate) type WorldNodes = BTreeMap<String, (char, u32, Vec<u8>)>;
 
 pub(crate) fn request(kind: &str) -> MakeCheckpoint<'_> {
     MakeCheckpoint {
@@ -124,15 +125,15 @@ impl World {
         self.open().unwrap()
     }
 
-    pub(crate) fn make(&self, kind: &str) -> Result<Made, CheckpointError> {
+    pub(crate) fn make(&self, kind: &str) -> Result<CheckpointReceipt, CheckpointError> {
         self.open()?.make(&request(kind), at(0))
     }
 
-    pub(crate) fn restore(&self, id: &str) -> Result<Restored, CheckpointError> {
+    pub(crate) fn restore(&self, id: &str) -> Result<RestoreResult, CheckpointError> {
         let which = if id == "latest" {
-            Which::Latest
+            CheckpointSelector::Latest
         } else {
-            Which::Id(id.parse()?)
+            CheckpointSelector::Id(id.parse()?)
         };
         self.open()?.restore(which, false, at(1))
     }
@@ -175,9 +176,9 @@ impl World {
     }
 
     /// All entries of the work area except `.checkpoints`.
-    pub(crate) fn nodes(&self) -> Nodes {
+    pub(crate) fn nodes(&self) -> WorldNodes {
         let folder = self.folder();
-        let mut nodes = Nodes::new();
+        let mut nodes = WorldNodes::new();
         let mut rest = vec![std::path::PathBuf::new()];
         while let Some(dir) = rest.pop() {
             for name in folder.names(&dir).unwrap() {
@@ -208,7 +209,7 @@ impl World {
     }
 
     /// All entries that a restore can change.
-    pub(crate) fn restorable(&self) -> Nodes {
+    pub(crate) fn restorable(&self) -> WorldNodes {
         let mut nodes = self.nodes();
         let is_other = |path: &str| {
             [".metadata", ".logs", ".cache"]

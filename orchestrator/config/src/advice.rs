@@ -3,7 +3,7 @@
 //! Pure tables and searches: each function suggests a fix for a problem that a reader has already
 //! found.
 
-use crate::tree::{Entry, Value};
+use crate::tree::{MappingEntry, YamlValue};
 
 /// Servers with an API compatible to `openai`: their usual names, and the URL to configure.
 const OPENAI_COMPATIBLE: &[(&[&str], &str)] = &[
@@ -57,7 +57,7 @@ pub(crate) fn provider(written: &str) -> String {
 }
 
 /// A document of another system, recognized by its top-level fields, with a suggestion.
-pub(crate) struct Foreign {
+pub(crate) struct ForeignDocument {
     pub(crate) message: String,
     pub(crate) help: &'static str,
 }
@@ -67,14 +67,17 @@ const BEGIN: &str =
 
 /// Recognizes a document without any of goondan's top-level fields. `is_kind` returns true for the
 /// name of a kind.
-pub(crate) fn foreign(entries: &[Entry], is_kind: impl Fn(&str) -> bool) -> Option<Foreign> {
+pub(crate) fn foreign(
+    entries: &[MappingEntry],
+    is_kind: impl Fn(&str) -> bool,
+) -> Option<ForeignDocument> {
     let has = |key: &str| entries.iter().any(|entry| entry.key == key);
     let has_any = |keys: &[&str]| keys.iter().any(|key| has(key));
     if let Some(version) = text_of(entries, "apiVersion") {
         let is_cluster = !version.contains("goondan")
             && (version == "v1" || version.ends_with("/v1") || version.contains("k8s.io"));
         let kind = text_of(entries, "kind")?;
-        return (is_cluster && !is_kind(kind)).then(|| Foreign {
+        return (is_cluster && !is_kind(kind)).then(|| ForeignDocument {
             message: format!("this is a Kubernetes `{kind}`, not a goondan resource"),
             help: BEGIN,
         });
@@ -91,7 +94,7 @@ pub(crate) fn foreign(entries: &[Entry], is_kind: impl Fn(&str) -> bool) -> Opti
     } else if has_any(&["openapi", "swagger"]) {
         "an HTTP API description"
     } else if entries.is_empty() || has_any(&["name", "agents", "agent", "model", "tools"]) {
-        return (!entries.is_empty()).then(|| Foreign {
+        return (!entries.is_empty()).then(|| ForeignDocument {
             message: "this document has no resource fields (`apiVersion`, `kind`, `metadata` and \
                 `spec`)"
                 .to_owned(),
@@ -101,16 +104,16 @@ pub(crate) fn foreign(entries: &[Entry], is_kind: impl Fn(&str) -> bool) -> Opti
     } else {
         return None;
     };
-    Some(Foreign {
+    Some(ForeignDocument {
         message: format!("this is {what}, not a goondan project"),
         help: BEGIN,
     })
 }
 
-fn text_of<'e>(entries: &'e [Entry], key: &str) -> Option<&'e str> {
+fn text_of<'e>(entries: &'e [MappingEntry], key: &str) -> Option<&'e str> {
     let entry = entries.iter().find(|entry| entry.key == key)?;
     match &entry.node.value {
-        Value::Text(text) => Some(text),
+        YamlValue::Text(text) => Some(text),
         _ => None,
     }
 }

@@ -8,17 +8,17 @@ use regex_lite::Regex;
 
 use crate::codes;
 use crate::fields::{Fields, WordOr, text};
-use crate::report::{Place, Problem, Report};
-use crate::shape::{Content, Default, Field, Shape};
+use crate::report::{Problem, ProblemReport, SourceLocation};
+use crate::shape::{Field, FieldDefault, FieldType, Shape};
 
 /// Field of a listed tool.
 pub(crate) const APPROVE: Field = Field::optional(
     "approve",
-    Content::WordOr(Approve::WORDS, &RULES),
+    FieldType::WordOr(Approve::WORDS, &RULES),
     "Calls that need a person's approval. `always`: calls run without approval. `ask`: every call \
      needs approval. `never`: every call is denied. Or rules by export and arguments.",
 )
-.or(Default::Text("always"));
+.or(FieldDefault::Text("always"));
 
 static RULES: Shape = Shape::of(
     "ApproveRules",
@@ -26,15 +26,15 @@ static RULES: Shape = Shape::of(
     &[
         Field::required(
             "rules",
-            Content::List(&Content::Mapping(&RULE)),
+            FieldType::List(&FieldType::Mapping(&RULE)),
             "The rules. The first rule that matches a call applies.",
         ),
         Field::optional(
             "otherwise",
-            Content::Word(Approve::WORDS),
+            FieldType::Word(Approve::WORDS),
             "Decision for a call that matches no rule.",
         )
-        .or(Default::Text("ask")),
+        .or(FieldDefault::Text("ask")),
     ],
 );
 
@@ -44,29 +44,29 @@ static RULE: Shape = Shape::of(
     &[
         Field::optional(
             "export",
-            Content::Text,
+            FieldType::Text,
             "Name of the called export, such as `exec`. Default: any export.",
         ),
         Field::optional(
             "when",
-            Content::Entries(&Content::Text),
+            FieldType::Entries(&FieldType::Text),
             "Arguments, each with a regular expression that must match its whole text. Values that \
              are not text are matched as JSON. A missing argument matches no expression.",
         ),
         Field::required(
             "approve",
-            Content::Word(Approve::WORDS),
+            FieldType::Word(Approve::WORDS),
             "Decision for the call.",
         ),
     ],
 );
 
 /// The configured rules, each with the place of its export if it names one.
-pub(crate) type Written = Vec<(ApproveRule, Option<Place>)>;
+pub(crate) type ConfiguredApprovals = Vec<(ApproveRule, Option<SourceLocation>)>;
 
 /// Reads the field; returns no rules if it is absent.
-pub(crate) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Written {
-    let mut rules = Written::new();
+pub(crate) fn read(fields: &mut Fields<'_>, report: &mut ProblemReport) -> ConfiguredApprovals {
+    let mut rules = ConfiguredApprovals::new();
     match fields.word_or_mapping("approve", report) {
         None => {}
         Some(WordOr::Word(word)) => {
@@ -103,7 +103,10 @@ pub(crate) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Written {
     rules
 }
 
-fn read_rule(mut rule: Fields<'_>, report: &mut Report) -> (ApproveRule, Option<Place>) {
+fn read_rule(
+    mut rule: Fields<'_>,
+    report: &mut ProblemReport,
+) -> (ApproveRule, Option<SourceLocation>) {
     let export = rule.text("export", report);
     let place = export.as_ref().map(|export| export.place);
     let export = export.map(|export| export.value.to_owned());

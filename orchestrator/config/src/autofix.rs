@@ -7,12 +7,12 @@ use serde_json::Value as Json;
 
 use crate::diagnostic::Diagnostic;
 use crate::limits::{MAX_FIXES, MAX_YAML_BYTES};
-use crate::load::{self, Outside};
+use crate::load::{self, ExternalSources};
 use crate::misplaced;
 use crate::project_files::ProjectFiles;
-use crate::report::Report;
+use crate::report::ProblemReport;
 use crate::syntax;
-use crate::tree::{self, Node};
+use crate::tree::{self, YamlNode};
 
 /// A file with its fixes. Nothing has been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +24,12 @@ pub struct FixedFile {
     /// Its fixed text.
     pub after: String,
     /// The fixes, in order of their places.
-    pub changes: Vec<Change>,
+    pub changes: Vec<AutofixChange>,
 }
 
 /// A fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct AutofixChange {
     /// The problem, with its place in the text in which it was found.
     pub problem: Diagnostic,
     /// The text that replaces the characters of the problem.
@@ -39,7 +39,7 @@ pub struct Change {
 }
 
 /// See [`crate::autofix()`].
-pub(crate) fn autofix(mut files: ProjectFiles, outside: Outside<'_>) -> Vec<FixedFile> {
+pub(crate) fn autofix(mut files: ProjectFiles, outside: ExternalSources<'_>) -> Vec<FixedFile> {
     let mut fixed: Vec<FixedFile> = Vec::new();
     let mut refused: Vec<(PathBuf, usize, usize)> = Vec::new();
     let place = |problem: &Diagnostic| (problem.file.clone(), problem.line, problem.column);
@@ -61,7 +61,7 @@ pub(crate) fn autofix(mut files: ProjectFiles, outside: Outside<'_>) -> Vec<Fixe
     fixed
 }
 
-fn find_problems(files: &ProjectFiles, outside: Outside<'_>) -> Vec<Diagnostic> {
+fn find_problems(files: &ProjectFiles, outside: ExternalSources<'_>) -> Vec<Diagnostic> {
     let (mut errors, warnings) = load::read(files, outside).report.finish();
     errors.extend(warnings);
     errors
@@ -71,7 +71,7 @@ fn find_problems(files: &ProjectFiles, outside: Outside<'_>) -> Vec<Diagnostic> 
 fn try_fix(
     problem: &Diagnostic,
     files: &mut ProjectFiles,
-    outside: Outside<'_>,
+    outside: ExternalSources<'_>,
     fixed: &mut Vec<FixedFile>,
 ) -> bool {
     let (Some(replacement), Ok(before)) = (&problem.fix, files.read(&problem.file, MAX_YAML_BYTES))
@@ -98,7 +98,7 @@ fn try_fix(
         .source_line
         .as_ref()
         .and_then(|_| line(&after, problem.line).map(str::to_owned));
-    let change = Change {
+    let change = AutofixChange {
         problem: problem.clone(),
         replacement: replacement.clone(),
         line_after,
@@ -122,10 +122,10 @@ fn try_fix(
 fn differences(before: &str, after: &str) -> Option<usize> {
     let parse = |text: &str| {
         let text = syntax::with_yaml_line_ends(text);
-        let mut report = Report::of(&misplaced::VOCABULARY);
+        let mut report = ProblemReport::of(&misplaced::VOCABULARY);
         let file = report.add_file(Path::new(""), text.as_ref());
         let nodes = tree::parse(file, &text, &mut report)?;
-        Some(nodes.iter().map(Node::to_json).collect::<Json>())
+        Some(nodes.iter().map(YamlNode::to_json).collect::<Json>())
     };
     Some(difference(&parse(before)?, &parse(after)?))
 }

@@ -34,21 +34,21 @@ use serde_json::{Map, Value, json};
 use agents::resolve_agent;
 use connections::resolve_connections;
 use members::{Membership, find_entry_agent, only_swarm, read_membership};
-use sandboxes::Ground;
+use sandboxes::SandboxCheckContext;
 
 use crate::codes;
 use crate::digest;
-use crate::fields::Located;
-use crate::kind::Kind;
+use crate::fields::LocatedValue;
+use crate::kind::ResourceKind;
 use crate::kinds::Resources;
 use crate::kinds::swarm::SwarmSpec;
-use crate::machine::Machine;
-use crate::report::{Problem, Report};
+use crate::machine::HostMachine;
+use crate::report::{Problem, ProblemReport};
 use crate::{ChangesetPolicy, ConnectionDefinition, Lifecycle, Package, TaskPolicy};
 
 /// A project, ready to run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bundle {
+pub struct ProjectConfig {
     /// Name and version of the package, if the project has them.
     pub package: Option<Package>,
     /// The agent that gets what no rule sends elsewhere: one of `agents`. None only in a project whose agents are
@@ -96,8 +96,8 @@ fn agents_of(
     membership: &Membership,
     entry_agent: Option<&AgentName>,
     resources: &Resources,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) -> BTreeMap<AgentName, AgentDefinition> {
     let mut agents = BTreeMap::new();
     for agent in &resources.agents {
@@ -117,7 +117,7 @@ fn agents_of(
     agents
 }
 
-impl Bundle {
+impl ProjectConfig {
     /// True if this is the entry agent.
     #[must_use]
     pub fn is_entry(&self, agent: &AgentName) -> bool {
@@ -139,14 +139,14 @@ impl Bundle {
     pub(crate) fn of(
         resources: Resources,
         project: &Path,
-        machine: &dyn Machine,
-        report: &mut Report,
+        machine: &dyn HostMachine,
+        report: &mut ProblemReport,
     ) -> Option<Self> {
         let swarm = only_swarm(&resources, report);
         let membership = read_membership(swarm, &resources, report);
         let entry_agent = find_entry_agent(swarm, &membership, &resources, report);
 
-        let ground = Ground {
+        let ground = SandboxCheckContext {
             machine,
             project,
             swarm: &membership.policy.sandbox,
@@ -169,9 +169,14 @@ impl Bundle {
         );
         oauth::add(&oauth_apps, &mut connections, &resources, report);
         if !report.has_errors() {
-            let mut kinds = vec![Kind::MODEL, Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
+            let mut kinds = vec![
+                ResourceKind::MODEL,
+                ResourceKind::TOOL,
+                ResourceKind::EXTENSION,
+                ResourceKind::CONNECTOR,
+            ];
             if swarm.is_some_and(|swarm| swarm.value.agents.is_some()) {
-                kinds.push(Kind::AGENT);
+                kinds.push(ResourceKind::AGENT);
             }
             resources.names.warn_unused(&kinds, report);
         }
@@ -205,13 +210,16 @@ impl Bundle {
 }
 
 /// Models, and what those with prices cost.
-type Called = (
+type PricedModels = (
     BTreeMap<ResourceName, HostedModel>,
     BTreeMap<ResourceName, PriceTable>,
 );
 
 /// The models that agents call, and their prices if the project has them.
-fn called_models(agents: &BTreeMap<AgentName, AgentDefinition>, resources: &Resources) -> Called {
+fn called_models(
+    agents: &BTreeMap<AgentName, AgentDefinition>,
+    resources: &Resources,
+) -> PricedModels {
     let names = agents.values().flat_map(|agent| agent.model.names());
     let called = names.filter_map(|name| {
         let hosted = resources.hosted.get(name)?;
@@ -229,7 +237,7 @@ fn called_models(agents: &BTreeMap<AgentName, AgentDefinition>, resources: &Reso
 }
 
 /// Digest of everything that distinguishes a bundle.
-fn digest_of(bundle: &Bundle) -> String {
+fn digest_of(bundle: &ProjectConfig) -> String {
     let package = bundle
         .package
         .as_ref()
@@ -265,7 +273,7 @@ fn digest_of(bundle: &Bundle) -> String {
 }
 
 /// Settings of later versions, which change the digest only if they are set.
-fn add_said(bundle: &Bundle, content: &mut Map<String, Value>) {
+fn add_said(bundle: &ProjectConfig, content: &mut Map<String, Value>) {
     if bundle.observation != ObservationBounds::default() {
         let ObservationBounds { bytes, days } = bundle.observation;
         let bounds = json!({"bytes": bytes, "days": days});
@@ -310,11 +318,11 @@ fn add_said(bundle: &Bundle, content: &mut Map<String, Value>) {
 
 /// The budgets, checked against what models cost.
 fn kept_budgets(
-    swarm: Option<&Located<SwarmSpec>>,
+    swarm: Option<&LocatedValue<SwarmSpec>>,
     membership: &Membership,
     agents: &BTreeMap<AgentName, AgentDefinition>,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Vec<Budget> {
     let budgets = budgets_of(swarm, membership, resources);
     for budget in &budgets {
@@ -326,10 +334,10 @@ fn kept_budgets(
 
 /// The budgets of the swarm, then those of its agents.
 fn budgets_of<'r>(
-    swarm: Option<&'r Located<SwarmSpec>>,
+    swarm: Option<&'r LocatedValue<SwarmSpec>>,
     membership: &Membership,
     resources: &'r Resources,
-) -> Vec<&'r Located<Budget>> {
+) -> Vec<&'r LocatedValue<Budget>> {
     let of_swarm = swarm.into_iter().flat_map(|swarm| &swarm.value.budgets);
     let agents = resources.agents.iter().map(|agent| &agent.value);
     let agents = agents.map(|agent| (&agent.name, &agent.budgets));
@@ -344,10 +352,10 @@ fn budgets_of<'r>(
 
 /// A budget in money is kept only if it is known what the models cost it is about.
 fn check_prices(
-    budget: &Located<Budget>,
+    budget: &LocatedValue<Budget>,
     agents: &BTreeMap<AgentName, AgentDefinition>,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     if budget.value.micro_usd.is_none() {
         return;

@@ -28,31 +28,31 @@ use goondan_protocol::base_package::{BASE_PACKAGE, BaseContract};
 use crate::codes;
 use crate::contract::asks_for_older;
 use crate::environment::Variables;
-use crate::kind::Kind;
-use crate::report::{FileId, Place, Problem, Report};
-use crate::tree::Node;
+use crate::kind::ResourceKind;
+use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
+use crate::tree::YamlNode;
 use edit::{entries_mut, text_at};
 use resources::Resources;
 
 /// Content of the resource files, in reading order.
-pub(crate) type Trees = Vec<(FileId, Vec<Node>)>;
+pub(crate) type Trees = Vec<(FileId, Vec<YamlNode>)>;
 
 /// State of the conversion.
-struct Rewriting<'r> {
+struct CompatConversion<'r> {
     contract: BaseContract,
     resources: Resources,
-    report: &'r mut Report,
+    report: &'r mut ProblemReport,
     /// Forms that were already reported.
     mentioned: BTreeSet<String>,
     /// Additional documents of the project that result from older forms.
-    added: Vec<Node>,
+    added: Vec<YamlNode>,
     /// Fields to override in a document, by its kind and name.
-    patches: Vec<(Kind, String, Node)>,
+    patches: Vec<(ResourceKind, String, YamlNode)>,
 }
 
-impl Rewriting<'_> {
+impl CompatConversion<'_> {
     /// Reports an older form, once for each `what`.
-    fn note(&mut self, place: Place, what: String, today: impl Into<String>) {
+    fn note(&mut self, place: SourceLocation, what: String, today: impl Into<String>) {
         if self.mentioned.insert(what.clone()) {
             self.report
                 .add(Problem::note(codes::OLDER_FORM, place, what).help(today));
@@ -70,10 +70,10 @@ impl Rewriting<'_> {
 pub(crate) fn modernize(
     mut trees: Trees,
     variables: &Variables<'_>,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> (Trees, BaseContract) {
     let contract = contract_of(&trees);
-    let mut rewriting = Rewriting {
+    let mut rewriting = CompatConversion {
         contract,
         resources: Resources::of(&trees, contract),
         report,
@@ -99,7 +99,7 @@ pub(crate) fn modernize(
     (trees, contract)
 }
 
-fn rewrite(document: &mut Node, variables: &Variables<'_>, cx: &mut Rewriting<'_>) {
+fn rewrite(document: &mut YamlNode, variables: &Variables<'_>, cx: &mut CompatConversion<'_>) {
     let (Some(kind), Some(name)) = (
         text_at(document, &["kind"]),
         text_at(document, &["metadata", "name"]),

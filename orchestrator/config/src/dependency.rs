@@ -2,16 +2,20 @@
 
 use goondan_packages::{PackageName, Requirement};
 
-use crate::kind::Kind;
-use crate::place::Place;
+use crate::kind::ResourceKind;
+use crate::place::SourceLocation;
 
 /// Kinds of resources that other packages can refer to.
-pub(crate) const SHARED_KINDS: [Kind; 3] = [Kind::TOOL, Kind::EXTENSION, Kind::CONNECTOR];
+pub(crate) const SHARED_KINDS: [ResourceKind; 3] = [
+    ResourceKind::TOOL,
+    ResourceKind::EXTENSION,
+    ResourceKind::CONNECTOR,
+];
 
 /// A required package and the place of the requirement.
 #[derive(Debug, Clone)]
 pub(crate) struct Dependency {
     pub(crate) name: PackageName,
     pub(crate) requirement: Requirement,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
 }

@@ -1,34 +1,34 @@
 //! The fields that all resources share: `apiVersion`, `kind`, `metadata.name`, `spec`.
 
-use crate::advice::{self, Foreign};
+use crate::advice::{self, ForeignDocument};
 use crate::codes;
-use crate::fields::{Fields, Label, Located, one_of};
+use crate::fields::{Fields, Label, LocatedValue, one_of};
 use crate::frame::{API_VERSION, FRAME};
-use crate::kind::Kind;
-use crate::report::{Problem, Report};
-use crate::shape::Content;
+use crate::kind::ResourceKind;
+use crate::report::{Problem, ProblemReport};
+use crate::shape::FieldType;
 use crate::similar::nearest;
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// A document with a valid frame; its `spec` is not read yet.
 #[derive(Debug)]
 pub(crate) struct Document<'n> {
-    pub(crate) kind: Kind,
-    pub(crate) name: Located<&'n str>,
+    pub(crate) kind: ResourceKind,
+    pub(crate) name: LocatedValue<&'n str>,
     pub(crate) label: Label,
-    spec: Option<&'n Entry>,
+    spec: Option<&'n MappingEntry>,
     /// Content of `spec`, by kind.
-    content: Content,
+    content: FieldType,
 }
 
 impl<'n> Document<'n> {
     /// True if a document declares this kind, even if the rest is invalid.
-    pub(crate) fn claims(node: &Node, kind: Kind) -> bool {
-        let Value::Mapping(entries) = &node.value else {
+    pub(crate) fn claims(node: &YamlNode, kind: ResourceKind) -> bool {
+        let YamlValue::Mapping(entries) = &node.value else {
             return false;
         };
         entries.iter().any(|entry| {
-            let is_name = matches!(&entry.node.value, Value::Text(name) if name == kind.name());
+            let is_name = matches!(&entry.node.value, YamlValue::Text(name) if name == kind.name());
             entry.key == "kind" && is_name
         })
     }
@@ -36,17 +36,17 @@ impl<'n> Document<'n> {
     /// Reads a document's frame. `None` if the resource cannot be identified. `spec_of` returns the
     /// content of a kind's `spec`.
     pub(crate) fn read(
-        node: &'n Node,
-        spec_of: fn(Kind) -> Content,
-        report: &mut Report,
+        node: &'n YamlNode,
+        spec_of: fn(ResourceKind) -> FieldType,
+        report: &mut ProblemReport,
     ) -> Option<Self> {
         if let Some(foreign) = advice::foreign(node.entries(), |name| report.kind(name).is_some()) {
-            let Foreign { message, help } = foreign;
+            let ForeignDocument { message, help } = foreign;
             report.add(Problem::new(codes::UNKNOWN_KIND, node.place, message).help(help));
             return None;
         }
         let label = Label::of("this document");
-        let frame = Content::Mapping(&FRAME);
+        let frame = FieldType::Mapping(&FRAME);
         let mut fields = Fields::open(node, node.place, label, frame, report)?;
         check_api_version(&mut fields, report);
         let kind = read_kind(&mut fields, report);
@@ -70,9 +70,9 @@ impl<'n> Document<'n> {
     }
 
     /// Adds the place of the document's name to a result.
-    pub(crate) fn located<T>(&self, read: Option<T>) -> Option<Located<T>> {
+    pub(crate) fn located<T>(&self, read: Option<T>) -> Option<LocatedValue<T>> {
         let place = self.name.place;
-        read.map(|value| Located { value, place })
+        read.map(|value| LocatedValue { value, place })
     }
 
     /// Adds the document's name to a result.
@@ -81,12 +81,12 @@ impl<'n> Document<'n> {
     }
 
     /// The node of `spec`, if present.
-    pub(crate) fn spec_node(&self) -> Option<&'n Node> {
+    pub(crate) fn spec_node(&self) -> Option<&'n YamlNode> {
         self.spec.map(|entry| &entry.node)
     }
 
     /// The fields of `spec`; reports a missing `spec`.
-    pub(crate) fn spec(&self, report: &mut Report) -> Option<Fields<'n>> {
+    pub(crate) fn spec(&self, report: &mut ProblemReport) -> Option<Fields<'n>> {
         let fields = self.optional_spec(report);
         if self.spec.is_none() {
             report.add(Problem::new(
@@ -99,16 +99,16 @@ impl<'n> Document<'n> {
     }
 
     /// The fields of `spec`, if present.
-    pub(crate) fn optional_spec(&self, report: &mut Report) -> Option<Fields<'n>> {
+    pub(crate) fn optional_spec(&self, report: &mut ProblemReport) -> Option<Fields<'n>> {
         let entry = self.spec?;
         let label = self.label.field("spec");
         Fields::open(&entry.node, entry.key_place, label, self.content, report)
     }
 }
 
-fn check_labels(labels: &[Entry], report: &mut Report) {
+fn check_labels(labels: &[MappingEntry], report: &mut ProblemReport) {
     for label in labels {
-        if !matches!(label.node.value, Value::Text(_)) {
+        if !matches!(label.node.value, YamlValue::Text(_)) {
             let message = format!(
                 "the label `{}` must be text, not {}",
                 label.key,
@@ -120,7 +120,7 @@ fn check_labels(labels: &[Entry], report: &mut Report) {
     }
 }
 
-fn check_api_version(fields: &mut Fields<'_>, report: &mut Report) {
+fn check_api_version(fields: &mut Fields<'_>, report: &mut ProblemReport) {
     let Some(version) = fields.text("apiVersion", report) else {
         return;
     };
@@ -140,7 +140,7 @@ fn check_api_version(fields: &mut Fields<'_>, report: &mut Report) {
     }
 }
 
-fn read_kind(fields: &mut Fields<'_>, report: &mut Report) -> Option<Kind> {
+fn read_kind(fields: &mut Fields<'_>, report: &mut ProblemReport) -> Option<ResourceKind> {
     let written = fields.text("kind", report)?;
     let kind = report.kind(written.value);
     if kind.is_none() {
@@ -157,7 +157,7 @@ fn read_kind(fields: &mut Fields<'_>, report: &mut Report) -> Option<Kind> {
             )
             .rename(
                 written.value,
-                nearest(written.value, kinds.into_iter().map(Kind::name)),
+                nearest(written.value, kinds.into_iter().map(ResourceKind::name)),
             ),
         );
     }

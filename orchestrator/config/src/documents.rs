@@ -7,17 +7,20 @@ use goondan_protocol::base_package::BaseContract;
 use crate::compat;
 use crate::document::Document;
 use crate::file_list::{FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name};
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::kinds::{self, Context, Resources};
 use crate::limits::MAX_YAML_BYTES;
 use crate::project_files::ProjectFiles;
-use crate::report::{FileId, Place, Report};
+use crate::report::{FileId, ProblemReport, SourceLocation};
 use crate::skill;
 use crate::syntax::with_yaml_line_ends;
-use crate::tree::{self, Node};
+use crate::tree::{self, YamlNode};
 
 /// Reads the files whose documents form the project.
-pub(crate) fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(FileId, Vec<Node>)> {
+pub(crate) fn read_trees(
+    files: &ProjectFiles,
+    report: &mut ProblemReport,
+) -> Vec<(FileId, Vec<YamlNode>)> {
     let mut trees: Vec<_> = read_tree(files, Path::new(PROJECT_FILE), report)
         .into_iter()
         .collect();
@@ -27,7 +30,7 @@ pub(crate) fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(File
     };
     let paths = files.resource_files(layout).unwrap_or_else(|failure| {
         let file = report.add_file(Path::new(RESOURCES_DIR), "");
-        report.add(failure.at(Place::start_of(file)));
+        report.add(failure.at(SourceLocation::start_of(file)));
         report.set_partial();
         Vec::new()
     });
@@ -48,8 +51,8 @@ pub(crate) fn read_trees(files: &ProjectFiles, report: &mut Report) -> Vec<(File
 pub(crate) fn read_tree(
     files: &ProjectFiles,
     path: &Path,
-    report: &mut Report,
-) -> Option<(FileId, Vec<Node>)> {
+    report: &mut ProblemReport,
+) -> Option<(FileId, Vec<YamlNode>)> {
     match files.read(path, MAX_YAML_BYTES) {
         Ok(text) => {
             let text = with_yaml_line_ends(&text);
@@ -64,7 +67,7 @@ pub(crate) fn read_tree(
                 if !report.has_errors() {
                     let file = report.add_file(path, "");
                     let missing = FileFailure::NotFound(path.display().to_string());
-                    report.add(missing.at(Place::start_of(file)));
+                    report.add(missing.at(SourceLocation::start_of(file)));
                 }
                 return None;
             };
@@ -73,7 +76,7 @@ pub(crate) fn read_tree(
         }
         Err(failure) => {
             let file = report.add_file(path, "");
-            let mut problem = failure.at(Place::start_of(file));
+            let mut problem = failure.at(SourceLocation::start_of(file));
             if matches!(failure, FileFailure::NotFound(_)) && path == Path::new(PROJECT_FILE) {
                 let misnamed = files.misnamed_project_file();
                 problem = problem
@@ -89,13 +92,13 @@ pub(crate) fn read_tree(
 
 /// Reads the Package document of a package, and its resources of some kinds.
 pub(crate) fn read_shared(
-    trees: &[(FileId, Vec<Node>)],
-    kinds: &[Kind],
+    trees: &[(FileId, Vec<YamlNode>)],
+    kinds: &[ResourceKind],
     cx: &mut Context<'_>,
 ) -> Resources {
     let mut resources = Resources::default();
     for (index, node) in trees.iter().flat_map(|(_, nodes)| nodes).enumerate() {
-        let is_package = index == 0 && Document::claims(node, Kind::PACKAGE);
+        let is_package = index == 0 && Document::claims(node, ResourceKind::PACKAGE);
         if !is_package && !kinds.iter().any(|kind| Document::claims(node, *kind)) {
             continue;
         }

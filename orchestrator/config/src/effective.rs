@@ -7,16 +7,16 @@ use serde_json::Value as Json;
 
 use crate::diagnostic::Diagnostics;
 use crate::document::Document;
-use crate::environment::{Setter, Variables};
-use crate::kind::Kind;
+use crate::environment::{VariableOrigin, Variables};
+use crate::kind::ResourceKind;
 use crate::kinds;
 use crate::kinds::swarm::POLICY;
-use crate::load::{self, Outside};
+use crate::load::{self, ExternalSources};
 use crate::misplaced;
 use crate::project_files::ProjectFiles;
-use crate::report::{Place, Report};
-use crate::shape::{Content, Field, Shape};
-use crate::tree::{Entry, Node, Value};
+use crate::report::{ProblemReport, SourceLocation};
+use crate::shape::{Field, FieldType, Shape};
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// An effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,21 +76,21 @@ pub enum Origin {
 /// See [`crate::effective()`].
 pub(crate) fn effective(
     files: &ProjectFiles,
-    outside: Outside<'_>,
+    outside: ExternalSources<'_>,
 ) -> Result<Vec<Setting>, Diagnostics> {
     let reading = load::read(files, outside);
     if reading.bundle.is_none() {
         return Err(reading.report.into_diagnostics());
     }
     // Problems were already reported when the documents were first read.
-    let mut unheeded = Report::of(&misplaced::VOCABULARY);
+    let mut unheeded = ProblemReport::of(&misplaced::VOCABULARY);
     let documents: Vec<Document<'_>> = reading
         .trees
         .iter()
         .flat_map(|(_, nodes)| nodes)
         .filter_map(|node| Document::read(node, kinds::spec_of, &mut unheeded))
         .collect();
-    let mut walk = Walk {
+    let mut walk = SettingsWalk {
         report: &reading.report,
         variables: &reading.variables,
         resource: String::new(),
@@ -103,22 +103,22 @@ pub(crate) fn effective(
     }
     if !documents
         .iter()
-        .any(|document| document.kind == Kind::SWARM)
+        .any(|document| document.kind == ResourceKind::SWARM)
     {
-        walk.resource = Kind::SWARM.to_string();
+        walk.resource = ResourceKind::SWARM.to_string();
         walk.field(&POLICY, None, "");
     }
     Ok(walk.settings)
 }
 
-struct Walk<'r> {
-    report: &'r Report,
+struct SettingsWalk<'r> {
+    report: &'r ProblemReport,
     variables: &'r Variables<'r>,
     resource: String,
     settings: Vec<Setting>,
 }
 
-impl Walk<'_> {
+impl SettingsWalk<'_> {
     fn add(&mut self, path: String, value: SettingValue, origin: Origin) {
         self.settings.push(Setting {
             resource: self.resource.clone(),
@@ -128,7 +128,7 @@ impl Walk<'_> {
         });
     }
 
-    fn field(&mut self, field: &Field, node: Option<&Node>, parent: &str) {
+    fn field(&mut self, field: &Field, node: Option<&YamlNode>, parent: &str) {
         let path = within(parent, field.name);
         match (node, field.default) {
             (None, Some(default)) => {
@@ -140,30 +140,30 @@ impl Walk<'_> {
         }
     }
 
-    fn content(&mut self, content: Content, node: Option<&Node>, path: String) {
+    fn content(&mut self, content: FieldType, node: Option<&YamlNode>, path: String) {
         let entries = node.map_or(&[][..], entries_of);
         match content {
-            Content::Secret => {
+            FieldType::Secret => {
                 if let Some(node) = node {
                     self.secret(node, path);
                 }
             }
-            Content::Mapping(_) | Content::Choice(_) => {
+            FieldType::Mapping(_) | FieldType::Choice(_) => {
                 if let Some(shape) = content.shape(entries) {
                     self.shape(shape, entries, &path);
                 }
             }
-            Content::WordOr(_, shape) => match node.map(|node| &node.value) {
-                Some(Value::Mapping(_)) => self.shape(shape, entries, &path),
+            FieldType::WordOr(_, shape) => match node.map(|node| &node.value) {
+                Some(YamlValue::Mapping(_)) => self.shape(shape, entries, &path),
                 _ => {
                     if let Some(node) = node {
                         self.plain(node, path);
                     }
                 }
             },
-            Content::List(content) => {
+            FieldType::List(content) => {
                 let Some(node) = node else { return };
-                let Value::List(items) = &node.value else {
+                let YamlValue::List(items) = &node.value else {
                     return;
                 };
                 if items.is_empty() {
@@ -174,25 +174,25 @@ impl Walk<'_> {
                     self.content(*content, Some(item), format!("{path}[{index}]"));
                 }
             }
-            Content::Entries(content) => {
+            FieldType::Entries(content) => {
                 for entry in entries {
                     self.content(*content, Some(&entry.node), within(&path, &entry.key));
                 }
             }
-            Content::Settings | Content::Variables => {
+            FieldType::Settings | FieldType::Variables => {
                 if let Some(node) = node {
                     self.settings(node, path);
                 }
             }
-            Content::Text
-            | Content::Path
-            | Content::Word(_)
-            | Content::Number(..)
-            | Content::Boolean
-            | Content::Amount
-            | Content::Anything
-            | Content::Reference(_)
-            | Content::Listed(_) => {
+            FieldType::Text
+            | FieldType::Path
+            | FieldType::Word(_)
+            | FieldType::Number(..)
+            | FieldType::Boolean
+            | FieldType::Amount
+            | FieldType::Anything
+            | FieldType::Reference(_)
+            | FieldType::Listed(_) => {
                 if let Some(node) = node {
                     self.plain(node, path);
                 }
@@ -200,19 +200,19 @@ impl Walk<'_> {
         }
     }
 
-    fn shape(&mut self, shape: &'static Shape, entries: &[Entry], path: &str) {
+    fn shape(&mut self, shape: &'static Shape, entries: &[MappingEntry], path: &str) {
         for field in shape.fields {
             let entry = entries
                 .iter()
                 .find(|entry| entry.key == field.name)
-                .filter(|entry| !matches!(entry.node.value, Value::Null));
+                .filter(|entry| !matches!(entry.node.value, YamlValue::Null));
             self.field(field, entry.map(|entry| &entry.node), path);
         }
     }
 
-    fn settings(&mut self, node: &Node, path: String) {
+    fn settings(&mut self, node: &YamlNode, path: String) {
         match &node.value {
-            Value::Mapping(entries) => match taken(entries) {
+            YamlValue::Mapping(entries) => match taken(entries) {
                 Some(taken) => self.taken(taken, path),
                 None => {
                     for entry in entries {
@@ -220,18 +220,18 @@ impl Walk<'_> {
                     }
                 }
             },
-            Value::List(items) => {
+            YamlValue::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     self.settings(item, format!("{path}[{index}]"));
                 }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::Text(_) => {
                 self.plain(node, path);
             }
         }
     }
 
-    fn secret(&mut self, node: &Node, path: String) {
+    fn secret(&mut self, node: &YamlNode, path: String) {
         match taken(entries_of(node)) {
             Some(taken) => self.taken(taken, path),
             None => {
@@ -241,17 +241,17 @@ impl Walk<'_> {
         }
     }
 
-    fn taken(&mut self, taken: Taken<'_>, path: String) {
+    fn taken(&mut self, taken: ValueSource<'_>, path: String) {
         let variable = match taken {
-            Taken::Variable(variable) => variable,
-            Taken::Secret { name, key } => {
+            ValueSource::Variable(variable) => variable,
+            ValueSource::Secret { name, key } => {
                 let (name, key) = (name.to_owned(), key.to_owned());
                 return self.add(path, SettingValue::Masked, Origin::Secret { name, key });
             }
         };
         let file = match self.variables.get(variable).map(|found| found.setter) {
-            Some(Setter::File { path, line }) => Some((path, line)),
-            Some(Setter::Process) | None => None,
+            Some(VariableOrigin::File { path, line }) => Some((path, line)),
+            Some(VariableOrigin::Process) | None => None,
         };
         let origin = Origin::Environment {
             variable: variable.to_owned(),
@@ -260,12 +260,12 @@ impl Walk<'_> {
         self.add(path, SettingValue::Masked, origin);
     }
 
-    fn plain(&mut self, node: &Node, path: String) {
+    fn plain(&mut self, node: &YamlNode, path: String) {
         let origin = self.file(node.place);
         self.add(path, SettingValue::Plain(node.to_json()), origin);
     }
 
-    fn file(&self, place: Place) -> Origin {
+    fn file(&self, place: SourceLocation) -> Origin {
         Origin::File {
             file: self.report.path_of(place).to_path_buf(),
             line: place.line,
@@ -279,40 +279,40 @@ fn within(parent: &str, name: &str) -> String {
     format!("{parent}{dot}{name}")
 }
 
-fn entries_of(node: &Node) -> &[Entry] {
+fn entries_of(node: &YamlNode) -> &[MappingEntry] {
     match &node.value {
-        Value::Mapping(entries) => entries,
+        YamlValue::Mapping(entries) => entries,
         _ => &[],
     }
 }
 
 /// Source of a value.
 #[derive(Clone, Copy)]
-enum Taken<'n> {
+enum ValueSource<'n> {
     Variable(&'n str),
     Secret { name: &'n str, key: &'n str },
 }
 
 /// Parses the source named by `{valueFrom: …}`.
-fn taken(entries: &[Entry]) -> Option<Taken<'_>> {
+fn taken(entries: &[MappingEntry]) -> Option<ValueSource<'_>> {
     let source = entries_of(field(entries, "valueFrom")?);
     if let Some(variable) = field(source, "env") {
-        return text(variable).map(Taken::Variable);
+        return text(variable).map(ValueSource::Variable);
     }
     let secret = entries_of(field(source, "secretRef")?);
     let name = text(field(secret, "ref")?)?.strip_prefix(SECRET_PREFIX)?;
     let key = text(field(secret, "key")?)?;
-    Some(Taken::Secret { name, key })
+    Some(ValueSource::Secret { name, key })
 }
 
-fn field<'n>(entries: &'n [Entry], name: &str) -> Option<&'n Node> {
+fn field<'n>(entries: &'n [MappingEntry], name: &str) -> Option<&'n YamlNode> {
     let entry = entries.iter().find(|entry| entry.key == name);
     entry.map(|entry| &entry.node)
 }
 
-fn text(node: &Node) -> Option<&str> {
+fn text(node: &YamlNode) -> Option<&str> {
     match &node.value {
-        Value::Text(text) => Some(text),
+        YamlValue::Text(text) => Some(text),
         _ => None,
     }
 }

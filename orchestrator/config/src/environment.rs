@@ -9,7 +9,7 @@ use crate::Environment;
 use crate::codes;
 use crate::file_list::FileFailure;
 use crate::project_files::ProjectFiles;
-use crate::report::{FileId, Place, Problem, Report};
+use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
 
 /// The project's environment files, by descending precedence.
 const FILES: [&str; 2] = [".env.local", ".env"];
@@ -29,14 +29,14 @@ struct EnvironmentFile {
 
 /// A variable's value and its origin.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ResolvedVariable {
     pub(crate) value: String,
-    pub(crate) setter: Setter,
+    pub(crate) setter: VariableOrigin,
 }
 
 /// Origin of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Setter {
+pub(crate) enum VariableOrigin {
     Process,
     File { path: PathBuf, line: usize },
 }
@@ -46,13 +46,13 @@ impl<'e> Variables<'e> {
     pub(crate) fn read(
         process: &'e dyn Environment,
         files: &ProjectFiles,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> Self {
         let named = files.env_files().iter().rev().map(PathBuf::as_path);
         let paths = named.chain(FILES.iter().map(Path::new));
         // For a stored configuration only the variables that it needs matter, not other problems of
         // the files.
-        let mut unheeded = Report::default();
+        let mut unheeded = ProblemReport::default();
         let report = if files.is_kept() {
             &mut unheeded
         } else {
@@ -64,18 +64,18 @@ impl<'e> Variables<'e> {
         Self { process, files }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Found> {
+    pub(crate) fn get(&self, name: &str) -> Option<ResolvedVariable> {
         if let Some(value) = self.process.get(name) {
-            return Some(Found {
+            return Some(ResolvedVariable {
                 value,
-                setter: Setter::Process,
+                setter: VariableOrigin::Process,
             });
         }
         self.files.iter().find_map(|file| {
             let (value, line) = file.variables.get(name)?;
-            Some(Found {
+            Some(ResolvedVariable {
                 value: value.clone(),
-                setter: Setter::File {
+                setter: VariableOrigin::File {
                     path: file.path.clone(),
                     line: *line,
                 },
@@ -85,7 +85,7 @@ impl<'e> Variables<'e> {
 }
 
 impl EnvironmentFile {
-    fn read(path: &Path, files: &ProjectFiles, report: &mut Report) -> Option<Self> {
+    fn read(path: &Path, files: &ProjectFiles, report: &mut ProblemReport) -> Option<Self> {
         let text = match files.read_env_file(path) {
             Ok(text) => text,
             // A directory of that name belongs to another tool.
@@ -94,7 +94,7 @@ impl EnvironmentFile {
             }
             Err(failure) => {
                 let file = report.add_file(path, "");
-                report.add(failure.at(Place::start_of(file)));
+                report.add(failure.at(SourceLocation::start_of(file)));
                 return None;
             }
         };
@@ -108,16 +108,20 @@ impl EnvironmentFile {
 }
 
 /// Parses `NAME=value` lines. Nothing is expanded: `$` is literal.
-fn parse(text: &str, file: FileId, report: &mut Report) -> BTreeMap<String, (String, usize)> {
+fn parse(
+    text: &str,
+    file: FileId,
+    report: &mut ProblemReport,
+) -> BTreeMap<String, (String, usize)> {
     let text = crate::syntax::with_yaml_line_ends(text.trim_start_matches('\u{feff}'));
     let mut variables = BTreeMap::new();
     let mut rest: &str = &text;
     let mut line = 1;
     while !rest.is_empty() {
         let before = rest;
-        let place = Place {
+        let place = SourceLocation {
             line,
-            ..Place::start_of(file)
+            ..SourceLocation::start_of(file)
         };
         match take_variable(&mut rest) {
             Ok(None) => {}
@@ -222,7 +226,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (BTreeMap<String, (String, usize)>, Vec<String>) {
-        let mut report = Report::default();
+        let mut report = ProblemReport::default();
         let file = report.add_file(Path::new(".env"), "");
         let variables = parse(text, file, &mut report);
         let (errors, warnings) = report.finish();

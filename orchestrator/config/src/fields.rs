@@ -1,4 +1,4 @@
-//! Reads typed fields from a [`Node`] and reports all problems.
+//! Reads typed fields from a [`YamlNode`] and reports all problems.
 //!
 //! Opening a mapping checks it against its [`Shape`]: unknown, missing and conflicting fields. Each
 //! getter then checks one value. A reader that requests a field outside its shape, requests a wrong
@@ -12,10 +12,10 @@ use goondan_protocol::usage::{InvalidAmount, MicroUsd};
 
 use crate::advice;
 use crate::codes;
-use crate::report::{Place, Problem, Report};
-use crate::shape::{Content, Rule, Shape};
+use crate::report::{Problem, ProblemReport, SourceLocation};
+use crate::shape::{FieldConstraint, FieldType, Shape};
 use crate::similar::nearest;
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// Name of a value in messages: `spec.prompt.system` of Agent `helper`.
 #[derive(Debug, Clone)]
@@ -73,17 +73,17 @@ impl fmt::Display for Label {
 
 /// A value with its place and label for later messages.
 #[derive(Debug, Clone)]
-pub(crate) struct Located<T> {
+pub(crate) struct LocatedValue<T> {
     pub(crate) value: T,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
 }
 
 /// A mapping whose fields are read one by one.
 #[derive(Debug)]
 pub(crate) struct Fields<'n> {
     pub(crate) label: Label,
-    pub(crate) place: Place,
-    entries: &'n [Entry],
+    pub(crate) place: SourceLocation,
+    entries: &'n [MappingEntry],
     shape: &'static Shape,
     asked: Vec<&'static str>,
 }
@@ -92,11 +92,11 @@ impl<'n> Fields<'n> {
     /// Opens a mapping and checks its fields. Missing fields are reported at `place`, the mapping's
     /// own key.
     pub(crate) fn open(
-        node: &'n Node,
-        place: Place,
+        node: &'n YamlNode,
+        place: SourceLocation,
         label: Label,
-        content: Content,
-        report: &mut Report,
+        content: FieldType,
+        report: &mut ProblemReport,
     ) -> Option<Self> {
         let entries = mapping(node, &label, report)?;
         let shape = content.shape(entries);
@@ -125,24 +125,24 @@ impl<'n> Fields<'n> {
     }
 
     /// The place of the field's name, if the field is present and has a value.
-    pub(crate) fn place_of(&self, name: &str) -> Option<Place> {
+    pub(crate) fn place_of(&self, name: &str) -> Option<SourceLocation> {
         self.find(name).map(|entry| entry.key_place)
     }
 
     /// True if the field is a list; other values were reported when it was read.
     pub(crate) fn is_list(&self, name: &str) -> bool {
         self.find(name)
-            .is_some_and(|entry| matches!(entry.node.value, Value::List(_)))
+            .is_some_and(|entry| matches!(entry.node.value, YamlValue::List(_)))
     }
 
-    fn find(&self, name: &str) -> Option<&'n Entry> {
+    fn find(&self, name: &str) -> Option<&'n MappingEntry> {
         self.entries
             .iter()
-            .find(|entry| entry.key == name && !matches!(entry.node.value, Value::Null))
+            .find(|entry| entry.key == name && !matches!(entry.node.value, YamlValue::Null))
     }
 
     /// The field and its content type, if it is present and has a value.
-    pub(crate) fn ask(&mut self, name: &'static str) -> Option<(&'n Entry, Content)> {
+    pub(crate) fn ask(&mut self, name: &'static str) -> Option<(&'n MappingEntry, FieldType)> {
         self.asked.push(name);
         let field = self.shape.field(name);
         debug_assert!(field.is_some(), "`{name}` is not a field of {}", self.label);
@@ -150,7 +150,7 @@ impl<'n> Fields<'n> {
     }
 
     /// The raw field, if it is present and has a value.
-    pub(crate) fn get(&mut self, name: &'static str) -> Option<&'n Entry> {
+    pub(crate) fn get(&mut self, name: &'static str) -> Option<&'n MappingEntry> {
         self.ask(name).map(|(entry, _)| entry)
     }
 
@@ -158,11 +158,11 @@ impl<'n> Fields<'n> {
     pub(crate) fn text(
         &mut self,
         name: &'static str,
-        report: &mut Report,
-    ) -> Option<Located<&'n str>> {
+        report: &mut ProblemReport,
+    ) -> Option<LocatedValue<&'n str>> {
         let (entry, content) = self.ask(name)?;
         debug_assert!(
-            matches!(content, Content::Text | Content::Path),
+            matches!(content, FieldType::Text | FieldType::Path),
             "`{name}` of {} is not a text field",
             self.label
         );
@@ -173,8 +173,8 @@ impl<'n> Fields<'n> {
     pub(crate) fn word(
         &mut self,
         name: &'static str,
-        report: &mut Report,
-    ) -> Option<Located<&'n str>> {
+        report: &mut ProblemReport,
+    ) -> Option<LocatedValue<&'n str>> {
         self.word_or(name, |_unknown| None, report)
     }
 
@@ -183,10 +183,10 @@ impl<'n> Fields<'n> {
         &mut self,
         name: &'static str,
         advise: fn(&str) -> Option<String>,
-        report: &mut Report,
-    ) -> Option<Located<&'n str>> {
+        report: &mut ProblemReport,
+    ) -> Option<LocatedValue<&'n str>> {
         let (entry, content) = self.ask(name)?;
-        let Content::Word(words) = content else {
+        let FieldType::Word(words) = content else {
             debug_assert!(false, "`{name}` of {} is not a word field", self.label);
             return None;
         };
@@ -211,22 +211,22 @@ impl<'n> Fields<'n> {
     pub(crate) fn word_or_mapping(
         &mut self,
         name: &'static str,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> Option<WordOr<'n>> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
-        let Content::WordOr(words, _) = content else {
+        let FieldType::WordOr(words, _) = content else {
             debug_assert!(false, "{label} is not a word or a mapping");
             return None;
         };
-        if matches!(entry.node.value, Value::Mapping(_)) {
+        if matches!(entry.node.value, YamlValue::Mapping(_)) {
             let fields = Self::open(&entry.node, entry.key_place, label, content, report);
             return fields.map(WordOr::Mapping);
         }
-        if let Value::Text(written) = &entry.node.value
+        if let YamlValue::Text(written) = &entry.node.value
             && words.contains(&written.as_str())
         {
-            let word = Located {
+            let word = LocatedValue {
                 value: written.as_str(),
                 place: entry.node.place,
             };
@@ -242,14 +242,14 @@ impl<'n> Fields<'n> {
     }
 
     /// Reads an integer within the range of its shape.
-    pub(crate) fn number(&mut self, name: &'static str, report: &mut Report) -> Option<u64> {
+    pub(crate) fn number(&mut self, name: &'static str, report: &mut ProblemReport) -> Option<u64> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
-        let Content::Number(least, most) = content else {
+        let FieldType::Number(least, most) = content else {
             debug_assert!(false, "{label} is not a number field");
             return None;
         };
-        let Value::Number(number) = &entry.node.value else {
+        let YamlValue::Number(number) = &entry.node.value else {
             report.add(wrong_type(&entry.node, &label, "a whole number"));
             return None;
         };
@@ -267,14 +267,18 @@ impl<'n> Fields<'n> {
     }
 
     /// Reads a boolean field.
-    pub(crate) fn boolean(&mut self, name: &'static str, report: &mut Report) -> Option<bool> {
+    pub(crate) fn boolean(
+        &mut self,
+        name: &'static str,
+        report: &mut ProblemReport,
+    ) -> Option<bool> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
         debug_assert!(
-            matches!(content, Content::Boolean),
+            matches!(content, FieldType::Boolean),
             "{label} is not a boolean field"
         );
-        if let Value::Bool(value) = entry.node.value {
+        if let YamlValue::Bool(value) = entry.node.value {
             return Some(value);
         }
         report.add(wrong_type(&entry.node, &label, "`true` or `false`"));
@@ -282,17 +286,21 @@ impl<'n> Fields<'n> {
     }
 
     /// Reads an amount of money in US dollars. Numbers are parsed from their digits as written.
-    pub(crate) fn amount(&mut self, name: &'static str, report: &mut Report) -> Option<MicroUsd> {
+    pub(crate) fn amount(
+        &mut self,
+        name: &'static str,
+        report: &mut ProblemReport,
+    ) -> Option<MicroUsd> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
         debug_assert!(
-            matches!(content, Content::Amount),
+            matches!(content, FieldType::Amount),
             "{label} is not an amount field"
         );
         let written = match &entry.node.value {
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => text.clone(),
-            Value::Null | Value::Bool(_) | Value::List(_) | Value::Mapping(_) => {
+            YamlValue::Number(number) => number.to_string(),
+            YamlValue::Text(text) => text.clone(),
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::List(_) | YamlValue::Mapping(_) => {
                 report.add(wrong_type(&entry.node, &label, "an amount of money"));
                 return None;
             }
@@ -309,7 +317,11 @@ impl<'n> Fields<'n> {
     }
 
     /// A mapping field to read further.
-    pub(crate) fn nested(&mut self, name: &'static str, report: &mut Report) -> Option<Self> {
+    pub(crate) fn nested(
+        &mut self,
+        name: &'static str,
+        report: &mut ProblemReport,
+    ) -> Option<Self> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
         Self::open(&entry.node, entry.key_place, label, content, report)
@@ -319,17 +331,17 @@ impl<'n> Fields<'n> {
     pub(crate) fn items(
         &mut self,
         name: &'static str,
-        report: &mut Report,
-    ) -> Vec<(&'n Node, Label, Content)> {
+        report: &mut ProblemReport,
+    ) -> Vec<(&'n YamlNode, Label, FieldType)> {
         let Some((entry, content)) = self.ask(name) else {
             return Vec::new();
         };
         let label = self.label.field(name);
-        let Content::List(content) = content else {
+        let FieldType::List(content) = content else {
             debug_assert!(false, "{label} is not a list field");
             return Vec::new();
         };
-        let Value::List(items) = &entry.node.value else {
+        let YamlValue::List(items) = &entry.node.value else {
             report.add(
                 wrong_type(&entry.node, &label, "a list")
                     .help("write each item on its own line, starting with `- `"),
@@ -347,7 +359,7 @@ impl<'n> Fields<'n> {
     pub(crate) fn mappings(
         &mut self,
         name: &'static str,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> Vec<Option<Self>> {
         self.items(name, report)
             .into_iter()
@@ -359,8 +371,8 @@ impl<'n> Fields<'n> {
     pub(crate) fn texts(
         &mut self,
         name: &'static str,
-        report: &mut Report,
-    ) -> Vec<Located<&'n str>> {
+        report: &mut ProblemReport,
+    ) -> Vec<LocatedValue<&'n str>> {
         self.items(name, report)
             .into_iter()
             .filter_map(|(node, label, _)| text(node, &label, report))
@@ -368,7 +380,11 @@ impl<'n> Fields<'n> {
     }
 
     /// The entries of a mapping field with custom names; empty if it is absent.
-    pub(crate) fn entries(&mut self, name: &'static str, report: &mut Report) -> &'n [Entry] {
+    pub(crate) fn entries(
+        &mut self,
+        name: &'static str,
+        report: &mut ProblemReport,
+    ) -> &'n [MappingEntry] {
         let Some((entry, content)) = self.ask(name) else {
             return &[];
         };
@@ -380,11 +396,11 @@ impl<'n> Fields<'n> {
         mapping(&entry.node, &label, report).unwrap_or_default()
     }
 
-    fn check_unknown(&self, report: &mut Report) {
+    fn check_unknown(&self, report: &mut ProblemReport) {
         if self.shape.is_open {
             return;
         }
-        let is_unknown = |entry: &&Entry| self.shape.field(&entry.key).is_none();
+        let is_unknown = |entry: &&MappingEntry| self.shape.field(&entry.key).is_none();
         let mut unknown = self.entries.iter().filter(is_unknown).peekable();
         if unknown.peek().is_none() {
             return;
@@ -419,7 +435,7 @@ impl<'n> Fields<'n> {
     }
 
     /// Suggestion for an unknown field.
-    fn advice(&self, key: &str, report: &Report) -> Option<String> {
+    fn advice(&self, key: &str, report: &ProblemReport) -> Option<String> {
         let kind = self.label.owner.split(' ').next();
         let kind = kind.and_then(|name| report.kind(name));
         let is_within = self.label.path.starts_with("spec.");
@@ -427,7 +443,7 @@ impl<'n> Fields<'n> {
         report.advise(self.shape, outer, key)
     }
 
-    fn check_missing(&self, report: &mut Report) {
+    fn check_missing(&self, report: &mut ProblemReport) {
         for field in self.shape.fields.iter().filter(|field| field.is_required) {
             if self.has(field.name) {
                 continue;
@@ -450,7 +466,7 @@ impl<'n> Fields<'n> {
     }
 
     /// In a mapping with arbitrary fields, an unknown field may be a misspelled required one.
-    fn check_misspelt(&self, required: &'static str, report: &mut Report) {
+    fn check_misspelt(&self, required: &'static str, report: &mut ProblemReport) {
         if !self.shape.is_open {
             return;
         }
@@ -475,10 +491,10 @@ impl<'n> Fields<'n> {
         }
     }
 
-    fn check_rules(&self, report: &mut Report) {
+    fn check_rules(&self, report: &mut ProblemReport) {
         for rule in self.shape.rules {
             match rule {
-                Rule::NotBoth(first, second) => {
+                FieldConstraint::NotBoth(first, second) => {
                     if let (true, Some(other)) = (self.has(first), self.find(second)) {
                         report.add(
                             Problem::new(
@@ -490,7 +506,7 @@ impl<'n> Fields<'n> {
                         );
                     }
                 }
-                Rule::AnyOf(names, help) => {
+                FieldConstraint::AnyOf(names, help) => {
                     if !names.iter().any(|name| self.has(name)) {
                         report.add(
                             Problem::new(
@@ -524,38 +540,46 @@ impl<'n> Fields<'n> {
 
 /// Reads a string, or reports another type.
 pub(crate) fn text<'n>(
-    node: &'n Node,
+    node: &'n YamlNode,
     label: &Label,
-    report: &mut Report,
-) -> Option<Located<&'n str>> {
-    if let Value::Text(value) = &node.value {
-        return Some(Located {
+    report: &mut ProblemReport,
+) -> Option<LocatedValue<&'n str>> {
+    if let YamlValue::Text(value) = &node.value {
+        return Some(LocatedValue {
             value,
             place: node.place,
         });
     }
     let problem = wrong_type(node, label, "text");
     report.add(match node.value {
-        Value::Bool(_) | Value::Number(_) => problem.help("put the value in quotes").quote(),
-        Value::Null | Value::Text(_) | Value::List(_) | Value::Mapping(_) => problem,
+        YamlValue::Bool(_) | YamlValue::Number(_) => {
+            problem.help("put the value in quotes").quote()
+        }
+        YamlValue::Null | YamlValue::Text(_) | YamlValue::List(_) | YamlValue::Mapping(_) => {
+            problem
+        }
     });
     None
 }
 
 /// Reads a mapping's entries, or reports another type.
-fn mapping<'n>(node: &'n Node, label: &Label, report: &mut Report) -> Option<&'n [Entry]> {
-    if let Value::Mapping(entries) = &node.value {
+fn mapping<'n>(
+    node: &'n YamlNode,
+    label: &Label,
+    report: &mut ProblemReport,
+) -> Option<&'n [MappingEntry]> {
+    if let YamlValue::Mapping(entries) = &node.value {
         return Some(entries);
     }
     let help = match &node.value {
-        Value::Text(text) => advice::text_for_mapping(&label.path, text),
+        YamlValue::Text(text) => advice::text_for_mapping(&label.path, text),
         _ => None,
     };
     report.add(wrong_type(node, label, "a mapping of fields").help_if(help));
     None
 }
 
-fn wrong_type(node: &Node, label: &Label, expected: &str) -> Problem {
+fn wrong_type(node: &YamlNode, label: &Label, expected: &str) -> Problem {
     Problem::new(
         codes::WRONG_TYPE,
         node.place,
@@ -565,7 +589,7 @@ fn wrong_type(node: &Node, label: &Label, expected: &str) -> Problem {
 
 /// A word or a mapping.
 pub(crate) enum WordOr<'n> {
-    Word(Located<&'n str>),
+    Word(LocatedValue<&'n str>),
     Mapping(Fields<'n>),
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::codes;
 use crate::limits::{MAX_PROJECT_DIRECTORIES, MAX_RESOURCE_DEPTH, MAX_RESOURCE_FILES};
-use crate::report::{Place, Problem};
+use crate::report::{Problem, SourceLocation};
 
 /// Name of a project's definition.
 pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
@@ -89,7 +89,7 @@ impl FileFailure {
     }
 
     /// Converts the failure to a problem at the field or file that requires the file.
-    pub(crate) fn at(&self, place: Place) -> Problem {
+    pub(crate) fn at(&self, place: SourceLocation) -> Problem {
         Problem::new(self.code(), place, self.to_string()).help(self.suggestion())
     }
 
@@ -165,7 +165,7 @@ pub(crate) fn list_resource_files(
 }
 
 /// Way to search a directory.
-struct Walk {
+struct DirectoryWalk {
     /// True for the path of a file that is searched for.
     is_wanted: fn(&Path) -> bool,
     /// True for an entry that is a directory to search.
@@ -175,7 +175,7 @@ struct Walk {
 }
 
 /// All of [`RESOURCES_DIR`], including links. Broken links are reported when they are read.
-const RESOURCES: Walk = Walk {
+const RESOURCES: DirectoryWalk = DirectoryWalk {
     is_wanted: is_yaml,
     is_entered: |entry, _| fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()),
     directories_max: MAX_RESOURCE_FILES,
@@ -184,7 +184,7 @@ const RESOURCES: Walk = Walk {
 
 /// A whole project, for file names known to 0.0.3. Skips deep and third-party directories, and
 /// links.
-const BY_NAME: Walk = Walk {
+const BY_NAME: DirectoryWalk = DirectoryWalk {
     is_wanted: has_older_name,
     is_entered: |entry, path| {
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -194,7 +194,7 @@ const BY_NAME: Walk = Walk {
     too_many: || FileFailure::TooManyDirectories,
 };
 
-impl Walk {
+impl DirectoryWalk {
     fn list(&self, root: &Path, directory: &Path) -> Result<Vec<PathBuf>, FileFailure> {
         let mut files = Vec::new();
         let mut directories = vec![directory.to_owned()];

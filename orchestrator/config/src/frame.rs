@@ -1,6 +1,6 @@
 //! Fields of every document.
 
-use crate::shape::{Content, Field, Shape};
+use crate::shape::{Field, FieldType, Shape};
 
 /// The only supported `apiVersion`.
 pub(crate) const API_VERSION: &str = "goondan.ai/v1";
@@ -10,20 +10,20 @@ pub(crate) static FRAME: Shape = Shape::of(
     "Document",
     "A resource of a goondan project.",
     &[
-        Field::required("apiVersion", Content::Text, "The version of this format."),
+        Field::required("apiVersion", FieldType::Text, "The version of this format."),
         Field::required(
             "kind",
-            Content::Text,
+            FieldType::Text,
             "The kind of resource that the document defines.",
         ),
         Field::required(
             "metadata",
-            Content::Mapping(&METADATA),
+            FieldType::Mapping(&METADATA),
             "Name and labels of the resource.",
         ),
         Field::optional(
             "spec",
-            Content::Anything,
+            FieldType::Anything,
             "Content of the resource. Optional for a Package.",
         ),
     ],
@@ -33,15 +33,15 @@ static METADATA: Shape = Shape::of(
     "Metadata",
     "Name and labels of a resource.",
     &[
-        Field::required("name", Content::Text, "The name, unique within its kind."),
+        Field::required("name", FieldType::Text, "The name, unique within its kind."),
         Field::optional(
             "labels",
-            Content::Entries(&Content::Text),
+            FieldType::Entries(&FieldType::Text),
             "Your own labels, which selectors match.",
         ),
         Field::optional(
             "annotations",
-            Content::Entries(&Content::Anything),
+            FieldType::Entries(&FieldType::Anything),
             "Your own notes. Goondan ignores them.",
         ),
     ],

@@ -17,11 +17,11 @@ const MAX_SPECIFIER_BYTES: usize = 1_024;
 const SCRIPT_ENDINGS: &[&str] = &["ts", "mts", "cts", "js", "mjs", "cjs", "json"];
 
 /// Candidate paths of an import, by descending precedence, relative to the Project Root.
-pub(crate) type Named = Vec<PathBuf>;
+pub(crate) type ImportCandidates = Vec<PathBuf>;
 
 /// The files that `file` imports. Python searches the directory from which the program was started:
 /// the one of `entry`.
-pub(crate) fn named_in(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
+pub(crate) fn named_in(entry: &Path, file: &Path, text: &str) -> Vec<ImportCandidates> {
     let named = match ModuleKind::of(file) {
         ModuleKind::JavaScript | ModuleKind::TypeScript => scripts(file, text),
         ModuleKind::Python => python(entry, file, text),
@@ -51,7 +51,7 @@ fn joined(directory: &Path, path: &str) -> Option<PathBuf> {
     Some(clean)
 }
 
-fn scripts(file: &Path, text: &str) -> Vec<Named> {
+fn scripts(file: &Path, text: &str) -> Vec<ImportCandidates> {
     let directory = file.parent().unwrap_or(Path::new(""));
     let paths = in_quotes(text).filter_map(|path| joined(directory, path));
     paths.map(|path| places_of_script(&path)).collect()
@@ -71,7 +71,7 @@ fn in_quotes(text: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-fn places_of_script(path: &Path) -> Named {
+fn places_of_script(path: &Path) -> ImportCandidates {
     let mut places = vec![path.to_path_buf()];
     let ending = path.extension().and_then(|ending| ending.to_str());
     match ending {
@@ -97,7 +97,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(text)
 }
 
-fn python(entry: &Path, file: &Path, text: &str) -> Vec<Named> {
+fn python(entry: &Path, file: &Path, text: &str) -> Vec<ImportCandidates> {
     let beside = |file: &Path| file.parent().unwrap_or(Path::new("")).to_path_buf();
     let (start, own) = (beside(entry), beside(file));
     let mut named = Vec::new();
@@ -159,7 +159,7 @@ fn first_word(text: &str) -> &str {
 }
 
 /// `a.b.c` is a file; `a` and `a.b` are packages that are loaded on the way.
-fn modules_of(base: &Path, dotted: &str) -> Vec<Named> {
+fn modules_of(base: &Path, dotted: &str) -> Vec<ImportCandidates> {
     let mut base = base.to_path_buf();
     let mut named = Vec::new();
     for name in dotted.split('.') {
@@ -172,7 +172,7 @@ fn modules_of(base: &Path, dotted: &str) -> Vec<Named> {
     named
 }
 
-fn places_of_module(base: &Path, name: &str) -> Option<Named> {
+fn places_of_module(base: &Path, name: &str) -> Option<ImportCandidates> {
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let place = base.join(name);
     is_name.then(|| vec![place.join("__init__.py"), with_ending(&place, "py")])

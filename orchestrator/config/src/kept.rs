@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// The files a project was read from: paths relative to the Project Root, with their texts. A file
 /// that was only referenced, such as a module, has no text and stays in its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KeptFiles {
+pub struct ProjectSnapshot {
     files: BTreeMap<PathBuf, Option<String>>,
 }
 
-impl KeptFiles {
+impl ProjectSnapshot {
     /// Every file with its text, if it has one, by path.
     pub fn iter(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
         self.files
@@ -54,7 +54,7 @@ impl KeptFiles {
     }
 }
 
-impl FromIterator<(PathBuf, Option<String>)> for KeptFiles {
+impl FromIterator<(PathBuf, Option<String>)> for ProjectSnapshot {
     fn from_iter<I: IntoIterator<Item = (PathBuf, Option<String>)>>(files: I) -> Self {
         Self {
             files: files.into_iter().collect(),

@@ -5,9 +5,9 @@ use std::fmt;
 /// A kind of resource. Each kind is declared as a constant where its `spec` is read; `crate::kinds`
 /// lists all kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Kind(&'static str);
+pub(crate) struct ResourceKind(&'static str);
 
-impl Kind {
+impl ResourceKind {
     /// Creates the kind of documents with this `kind`.
     pub(crate) const fn named(name: &'static str) -> Self {
         Self(name)
@@ -18,7 +18,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ResourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

@@ -46,38 +46,38 @@ use goondan_protocol::permissions::Permissions;
 use goondan_protocol::secret::SecretStore;
 
 use crate::Package;
-use crate::asked_token::AskedToken;
+use crate::asked_token::TokenRequest;
 use crate::codes;
 use crate::dependency::Dependency;
 use crate::document::Document;
 use crate::environment::Variables;
-use crate::fields::Located;
-use crate::kind::Kind;
-use crate::machine::Machine;
+use crate::fields::LocatedValue;
+use crate::kind::ResourceKind;
+use crate::machine::HostMachine;
 use crate::project_files::ProjectFiles;
 use crate::reference::Names;
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::secrets::Secrets;
-use crate::shape::Content;
+use crate::shape::FieldType;
 
 /// Inputs and outputs of readers.
 pub(crate) struct Context<'a> {
     pub(crate) files: &'a ProjectFiles,
     pub(crate) variables: &'a Variables<'a>,
     pub(crate) store: &'a dyn SecretStore,
-    pub(crate) machine: &'a dyn Machine,
+    pub(crate) machine: &'a dyn HostMachine,
     pub(crate) secrets: Secrets,
     /// The tokens that were asked for so far.
-    pub(crate) asked_tokens: Vec<AskedToken>,
+    pub(crate) asked_tokens: Vec<TokenRequest>,
     /// The resource that is being read, such as `Connection/hook`.
     pub(crate) resource: String,
-    pub(crate) report: Report,
+    pub(crate) report: ProblemReport,
 }
 
 /// Turns text into a checked id, or reports why it is none.
 pub(crate) fn id<T: FromStr<Err = InvalidId>>(
-    text: &Located<&str>,
-    report: &mut Report,
+    text: &LocatedValue<&str>,
+    report: &mut ProblemReport,
 ) -> Option<T> {
     match text.value.parse() {
         Ok(id) => Some(id),
@@ -94,7 +94,7 @@ pub(crate) fn id<T: FromStr<Err = InvalidId>>(
 
 /// Reads a text file that a field names by its path within the project. Also gives the path.
 pub(crate) fn read_named_file(
-    path: &Located<&str>,
+    path: &LocatedValue<&str>,
     limit: usize,
     cx: &mut Context<'_>,
 ) -> Option<(PathBuf, String)> {
@@ -110,7 +110,7 @@ pub(crate) fn read_named_file(
 }
 
 /// Finds the file of an `entry` (`ROOT-5`), and what runs it on this machine.
-pub(crate) fn read_entry(entry: &Located<&str>, cx: &mut Context<'_>) -> Option<PathBuf> {
+pub(crate) fn read_entry(entry: &LocatedValue<&str>, cx: &mut Context<'_>) -> Option<PathBuf> {
     let found = ProjectFiles::check_text(entry.value)
         .and_then(|path| cx.files.check_is_file(&path).map(|()| path));
     match found {
@@ -130,20 +130,20 @@ pub(crate) fn read_entry(entry: &Located<&str>, cx: &mut Context<'_>) -> Option<
 }
 
 /// Reads a document and puts what it defines where [`Resources`] keep it.
-type Read = fn(&Document<'_>, &mut Resources, &mut Context<'_>);
+type DocumentReader = fn(&Document<'_>, &mut Resources, &mut Context<'_>);
 
 /// All kinds, in display order: the shape of each `spec`, and the reader of its documents.
-static KINDS: [(Kind, Content, Read); 9] = [
+static KINDS: [(ResourceKind, FieldType, DocumentReader); 9] = [
     (
-        Kind::PACKAGE,
-        Content::Mapping(&package::SPEC),
+        ResourceKind::PACKAGE,
+        FieldType::Mapping(&package::SPEC),
         |document, all, cx| {
             (all.package, all.dependencies) = package::read(document, &mut cx.report);
         },
     ),
     (
-        Kind::MODEL,
-        Content::Choice(&model::SPEC),
+        ResourceKind::MODEL,
+        FieldType::Choice(&model::SPEC),
         |document, all, cx| {
             if let Some((model, hosted)) = model::read(document, cx) {
                 let hosted = hosted.map(|hosted| (model.name.clone(), hosted));
@@ -153,11 +153,13 @@ static KINDS: [(Kind, Content, Read); 9] = [
         },
     ),
     (
-        Kind::AGENT,
-        Content::Choice(&agent::SPEC),
+        ResourceKind::AGENT,
+        FieldType::Choice(&agent::SPEC),
         |document, all, cx| match agent::read(document, cx) {
-            Some(agent::Read::Llm(agent)) => all.agents.extend(document.located(Some(*agent))),
-            Some(agent::Read::Cli(agent)) => {
+            Some(agent::AgentDocument::Llm(agent)) => {
+                all.agents.extend(document.located(Some(*agent)))
+            }
+            Some(agent::AgentDocument::Cli(agent)) => {
                 all.cli_agent_count += 1;
                 let agent = agent.map(|agent| *agent);
                 all.cli_agents.extend(document.located(agent));
@@ -166,48 +168,48 @@ static KINDS: [(Kind, Content, Read); 9] = [
         },
     ),
     (
-        Kind::SWARM,
-        Content::Mapping(&swarm::SPEC),
+        ResourceKind::SWARM,
+        FieldType::Mapping(&swarm::SPEC),
         |document, all, cx| {
             let swarm = swarm::read(document, cx);
             all.swarms.extend(document.located(swarm));
         },
     ),
     (
-        Kind::TOOL,
-        Content::Choice(&tool::SPEC),
+        ResourceKind::TOOL,
+        FieldType::Choice(&tool::SPEC),
         |document, all, cx| {
             let tool = tool::read(document, cx);
             all.tools.extend(document.named(tool));
         },
     ),
     (
-        Kind::EXTENSION,
-        Content::Choice(&extension::SPEC),
+        ResourceKind::EXTENSION,
+        FieldType::Choice(&extension::SPEC),
         |document, all, cx| {
             let extension = extension::read(document, cx);
             all.extensions.extend(document.named(extension));
         },
     ),
     (
-        Kind::CONNECTOR,
-        Content::Choice(&connector::SPEC),
+        ResourceKind::CONNECTOR,
+        FieldType::Choice(&connector::SPEC),
         |document, all, cx| {
             let connector = connector::read(document, cx);
             all.connectors.extend(document.named(connector));
         },
     ),
     (
-        Kind::CONNECTION,
-        Content::Mapping(&connection::SPEC),
+        ResourceKind::CONNECTION,
+        FieldType::Mapping(&connection::SPEC),
         |document, all, cx| {
             let connection = connection::read(document, cx);
             all.connections.extend(document.located(connection));
         },
     ),
     (
-        Kind::OAUTH_APP,
-        Content::Mapping(&oauth_app::SPEC),
+        ResourceKind::OAUTH_APP,
+        FieldType::Mapping(&oauth_app::SPEC),
         |document, all, cx| {
             let app = oauth_app::read(document, cx);
             all.oauth_apps.extend(document.named(app));
@@ -217,7 +219,7 @@ static KINDS: [(Kind, Content, Read); 9] = [
 
 /// A package that was found and read.
 #[derive(Debug)]
-pub(crate) struct Installed {
+pub(crate) struct ResolvedPackage {
     /// Its canonical path.
     pub(crate) folder: PathBuf,
     /// Its requested permissions, all of which were granted.
@@ -235,30 +237,30 @@ pub(crate) struct Resources {
     pub(crate) names: Names,
     /// The start of `goondan.yaml`, if it could be read: the location of problems about missing
     /// documents.
-    pub(crate) start: Option<Place>,
+    pub(crate) start: Option<SourceLocation>,
     pub(crate) package: Option<Package>,
     /// The packages that it requires, with their places.
     pub(crate) dependencies: Vec<Dependency>,
     /// The packages that were read.
-    pub(crate) packages: BTreeMap<PackageName, Installed>,
+    pub(crate) packages: BTreeMap<PackageName, ResolvedPackage>,
     pub(crate) models: BTreeMap<String, ModelDefinition>,
     /// The models that a provider serves.
-    pub(crate) hosted: BTreeMap<ResourceName, model::Hosted>,
+    pub(crate) hosted: BTreeMap<ResourceName, model::ModelWithPrices>,
     pub(crate) tools: BTreeMap<String, ToolDefinition>,
     pub(crate) extensions: BTreeMap<String, ExtensionDefinition>,
     pub(crate) connectors: BTreeMap<String, connector::ConnectorSpec>,
     /// With the places of their names, in the order read.
-    pub(crate) agents: Vec<Located<agent::AgentSpec>>,
+    pub(crate) agents: Vec<LocatedValue<agent::AgentSpec>>,
     /// Number of Agents that are programs, including unreadable ones.
     pub(crate) cli_agent_count: usize,
-    pub(crate) cli_agents: Vec<Located<cli_agent::CliAgentSpec>>,
-    pub(crate) swarms: Vec<Located<swarm::SwarmSpec>>,
-    pub(crate) connections: Vec<Located<connection::ConnectionSpec>>,
+    pub(crate) cli_agents: Vec<LocatedValue<cli_agent::CliAgentSpec>>,
+    pub(crate) swarms: Vec<LocatedValue<swarm::SwarmSpec>>,
+    pub(crate) connections: Vec<LocatedValue<connection::ConnectionSpec>>,
     pub(crate) oauth_apps: BTreeMap<String, OAuthApp>,
     /// The tokens that are asked for.
-    pub(crate) asked_tokens: Vec<AskedToken>,
+    pub(crate) asked_tokens: Vec<TokenRequest>,
     /// Number of documents of each kind, including unreadable ones.
-    pub(crate) counts: BTreeMap<Kind, usize>,
+    pub(crate) counts: BTreeMap<ResourceKind, usize>,
     /// The contract of `@goondan/base` that it is written for.
     pub(crate) contract: BaseContract,
     /// The environment files that were named.
@@ -279,16 +281,16 @@ impl Resources {
     }
 }
 
-fn find(kind: Kind) -> Option<&'static (Kind, Content, Read)> {
+fn find(kind: ResourceKind) -> Option<&'static (ResourceKind, FieldType, DocumentReader)> {
     KINDS.iter().find(|(other, _, _)| *other == kind)
 }
 
 /// All kinds, in display order.
-pub(crate) fn all() -> impl Iterator<Item = Kind> {
+pub(crate) fn all() -> impl Iterator<Item = ResourceKind> {
     KINDS.iter().map(|(kind, _, _)| *kind)
 }
 
 /// Shape of a kind's `spec`.
-pub(crate) fn spec_of(kind: Kind) -> Content {
-    find(kind).map_or(Content::Anything, |(_, spec, _)| *spec)
+pub(crate) fn spec_of(kind: ResourceKind) -> FieldType {
+    find(kind).map_or(FieldType::Anything, |(_, spec, _)| *spec)
 }

@@ -1,10 +1,10 @@
-//! A project's `goondan.yaml`, loaded into a typed, resolved and validated [`Bundle`] (`ROOT-4`,
+//! A project's `goondan.yaml`, loaded into a typed, resolved and validated [`ProjectConfig`] (`ROOT-4`,
 //! `ROOT-5`).
 //!
 //! # From a project to a bundle
 //!
 //! files → tree of values with locations (`tree`) → documents (`document`) → one typed value for
-//! each resource (`kinds`) → resolved references (`bundle`) → [`Bundle`].
+//! each resource (`kinds`) → resolved references (`bundle`) → [`ProjectConfig`].
 //!
 //! The fields of a mapping are defined once, as a `Shape` beside its reader. The reader validates
 //! against it; the JSON Schemas ([`schema()`]) and the list of effective values ([`effective()`])
@@ -13,8 +13,8 @@
 //! # Invariants
 //!
 //! * Loading is a function of the Project Root's files, the [`Environment`], the secrets and the
-//!   [`Machine`], and changes nothing (`ROOT-2`).
-//! * A [`Bundle`] is complete: every reference is resolved, every pattern compiles, and every file
+//!   [`HostMachine`], and changes nothing (`ROOT-2`).
+//! * A [`ProjectConfig`] is complete: every reference is resolved, every pattern compiles, and every file
 //!   that it names has been read.
 //! * Every problem is reported, once and with its location. A consequence of another problem is not
 //!   reported.
@@ -85,14 +85,14 @@ use serde_json::Value;
 
 use project_files::ProjectFiles;
 
-pub use autofix::{Change, FixedFile};
-pub use bundle::Bundle;
+pub use autofix::{AutofixChange, FixedFile};
+pub use bundle::ProjectConfig;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
 pub use goondan_connectors::ApprovalChat;
-pub use kept::KeptFiles;
-pub use loader::{Loaded, Loader};
-pub use machine::{AnyMachine, Machine, Readable, ThisMachine};
+pub use kept::ProjectSnapshot;
+pub use loader::{LoadResult, Loader};
+pub use machine::{AnyMachine, HostMachine, LocalMachine, ReadablePathsFn};
 pub use migrate::MigratedFile;
 pub use schema::{schema, schema_names};
 pub use secrets::Secrets;
@@ -109,12 +109,12 @@ pub use written::{is_resource_file, resources_of};
 /// # Errors
 ///
 /// Everything that is wrong with the project, not only the first thing.
-pub fn load(project_root: &Path, env: &dyn Environment) -> Result<Bundle, Diagnostics> {
+pub fn load(project_root: &Path, env: &dyn Environment) -> Result<ProjectConfig, Diagnostics> {
     Loader::new(env).load(project_root).bundle
 }
 
 /// Like [`load()`], with what is not wrong but hardly meant.
-pub fn check(project_root: &Path, env: &dyn Environment) -> Checked {
+pub fn check(project_root: &Path, env: &dyn Environment) -> ProjectCheck {
     Loader::new(env).check(project_root)
 }
 
@@ -139,9 +139,9 @@ pub fn autofix(project_root: &Path, env: &dyn Environment) -> Result<Vec<FixedFi
 
 /// Result of checking a project.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
+pub struct ProjectCheck {
     /// The project, or everything that is wrong with it.
-    pub bundle: Result<Bundle, Diagnostics>,
+    pub bundle: Result<ProjectConfig, Diagnostics>,
     /// Warnings, ordered by file and line.
     pub warnings: Vec<Diagnostic>,
 }
@@ -155,7 +155,7 @@ pub struct Checked {
 ///
 /// `goondan.yaml` is unreadable or not valid YAML, or its Package document is invalid.
 pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> {
-    let mut report = report::Report::of(&misplaced::VOCABULARY);
+    let mut report = report::ProblemReport::of(&misplaced::VOCABULARY);
     let files = load::open(project_root, &mut report);
     Ok(load::package(files, report)?.map(|package| package.name))
 }
@@ -168,7 +168,7 @@ pub fn package_name(project_root: &Path) -> Result<Option<String>, Diagnostics> 
 ///
 /// As there.
 pub fn package_of(root: &Path) -> Result<Option<Package>, Diagnostics> {
-    let mut report = report::Report::of(&misplaced::VOCABULARY);
+    let mut report = report::ProblemReport::of(&misplaced::VOCABULARY);
     let files = load::open(root, &mut report).map(ProjectFiles::of_package);
     load::package(files, report)
 }
@@ -368,7 +368,7 @@ pub struct IngressRule {
     pub event: Option<String>,
     /// Properties the event must have with equal values.
     pub properties: BTreeMap<String, Value>,
-    /// The agent it goes to; `None` is the entry agent. Always one of [`Bundle::agents`].
+    /// The agent it goes to; `None` is the entry agent. Always one of [`ProjectConfig::agents`].
     pub agent: Option<AgentName>,
     /// The conversation it goes to.
     pub key: KeyRule,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use goondan_protocol::secret::SecretStore;
 
-use crate::bundle::Bundle;
+use crate::bundle::ProjectConfig;
 use crate::codes;
 use crate::compat;
 use crate::diagnostic::Diagnostics;
@@ -12,44 +12,44 @@ use crate::document::Document;
 use crate::documents::{read_tree, read_trees};
 use crate::environment::Variables;
 use crate::file_list::PROJECT_FILE;
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::kinds::{self, Context, Resources};
-use crate::machine::Machine;
+use crate::machine::HostMachine;
 use crate::misplaced;
 use crate::packages;
 use crate::project_files::ProjectFiles;
-use crate::report::{FileId, Place, Problem, Report};
+use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
 use crate::secrets::Secrets;
-use crate::tree::Node;
+use crate::tree::YamlNode;
 use crate::{Environment, Package};
 
 /// A project that was read, valid or not.
-pub(crate) struct Reading<'e> {
+pub(crate) struct ParsedProject<'e> {
     /// `None` if there are errors.
-    pub(crate) bundle: Option<Bundle>,
-    pub(crate) report: Report,
+    pub(crate) bundle: Option<ProjectConfig>,
+    pub(crate) report: ProblemReport,
     /// Content of the resource files, in reading order.
-    pub(crate) trees: Vec<(FileId, Vec<Node>)>,
+    pub(crate) trees: Vec<(FileId, Vec<YamlNode>)>,
     pub(crate) variables: Variables<'e>,
     pub(crate) secrets: Secrets,
 }
 
 /// External sources of values for a project.
 #[derive(Clone, Copy)]
-pub(crate) struct Outside<'e> {
+pub(crate) struct ExternalSources<'e> {
     pub(crate) env: &'e dyn Environment,
     pub(crate) store: &'e dyn SecretStore,
-    pub(crate) machine: &'e dyn Machine,
+    pub(crate) machine: &'e dyn HostMachine,
 }
 
 /// Reads a project from these files.
-pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e> {
-    let Outside {
+pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> ParsedProject<'e> {
+    let ExternalSources {
         env,
         store,
         machine,
     } = outside;
-    let mut report = Report::of(&misplaced::VOCABULARY);
+    let mut report = ProblemReport::of(&misplaced::VOCABULARY);
     let trees = read_trees(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
     let (trees, contract) = compat::modernize(trees, &variables, &mut report);
@@ -74,8 +74,8 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
         ..
     } = cx;
     resources.asked_tokens = asked_tokens;
-    let bundle = Bundle::of(resources, files.root(), machine, &mut report);
-    Reading {
+    let bundle = ProjectConfig::of(resources, files.root(), machine, &mut report);
+    ParsedProject {
         bundle: bundle.filter(|_| !report.has_errors()),
         report,
         trees,
@@ -87,14 +87,14 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: Outside<'e>) -> Reading<'e
 /// See [`crate::package_of`].
 pub(crate) fn package(
     files: Option<ProjectFiles>,
-    mut report: Report,
+    mut report: ProblemReport,
 ) -> Result<Option<Package>, Diagnostics> {
     let package = files
         .and_then(|files| read_tree(&files, Path::new(PROJECT_FILE), &mut report))
         .and_then(|(_, documents)| {
             let first = documents.first()?;
             // Problems of a document of another kind are not reported here.
-            if !Document::claims(first, Kind::PACKAGE) {
+            if !Document::claims(first, ResourceKind::PACKAGE) {
                 return None;
             }
             let document = Document::read(first, kinds::spec_of, &mut report)?;
@@ -108,7 +108,7 @@ pub(crate) fn package(
 }
 
 /// Opens a Project Root, or reports why not.
-pub(crate) fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
+pub(crate) fn open(root: &Path, report: &mut ProblemReport) -> Option<ProjectFiles> {
     match ProjectFiles::open(root) {
         Ok(files) => Some(files),
         Err(error) => {
@@ -116,7 +116,7 @@ pub(crate) fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
             report.add(
                 Problem::new(
                     codes::MISSING_FILE,
-                    Place::start_of(file),
+                    SourceLocation::start_of(file),
                     format!(
                         "failed to open the Project Root `{}`: {error}",
                         root.display()
@@ -129,11 +129,11 @@ pub(crate) fn open(root: &Path, report: &mut Report) -> Option<ProjectFiles> {
     }
 }
 
-fn read_resources(trees: &[(FileId, Vec<Node>)], cx: &mut Context<'_>) -> Resources {
+fn read_resources(trees: &[(FileId, Vec<YamlNode>)], cx: &mut Context<'_>) -> Resources {
     // The project file is read first. If it could not be read, that was already reported.
     let project_file = trees.first().map(|(file, _)| *file);
     let mut resources = Resources {
-        start: project_file.map(Place::start_of),
+        start: project_file.map(SourceLocation::start_of),
         ..Resources::default()
     };
     let nodes = trees
@@ -145,7 +145,7 @@ fn read_resources(trees: &[(FileId, Vec<Node>)], cx: &mut Context<'_>) -> Resour
             continue;
         };
         let may_be_package = index == 0 && Some(file) == project_file;
-        if document.kind == Kind::PACKAGE && !may_be_package {
+        if document.kind == ResourceKind::PACKAGE && !may_be_package {
             cx.report.add(
                 Problem::new(
                     codes::MISPLACED_PACKAGE,

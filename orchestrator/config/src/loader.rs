@@ -7,27 +7,27 @@ use goondan_protocol::secret::{NoSecrets, SecretStore};
 use crate::autofix::{self, FixedFile};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::effective::{self, Setting};
-use crate::kept::KeptFiles;
-use crate::load::{self, Outside};
-use crate::machine::{AnyMachine, Machine};
+use crate::kept::ProjectSnapshot;
+use crate::load::{self, ExternalSources};
+use crate::machine::{AnyMachine, HostMachine};
 use crate::migrate::{self, MigratedFile};
 use crate::project_files::ProjectFiles;
-use crate::report::Report;
+use crate::report::ProblemReport;
 use crate::secrets::Secrets;
 use crate::sources::Sources;
-use crate::{Bundle, Checked, Environment};
+use crate::{Environment, ProjectCheck, ProjectConfig};
 
 /// Loads projects.
 pub struct Loader<'e> {
-    outside: Outside<'e>,
+    outside: ExternalSources<'e>,
     env_files: Vec<PathBuf>,
 }
 
 /// Result of loading a project.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Loaded {
+pub struct LoadResult {
     /// The project, or all its errors.
-    pub bundle: Result<Bundle, Diagnostics>,
+    pub bundle: Result<ProjectConfig, Diagnostics>,
     /// Warnings and notes, sorted by file and line.
     pub warnings: Vec<Diagnostic>,
     /// The files it was read from.
@@ -43,7 +43,7 @@ impl<'e> Loader<'e> {
     pub fn new(env: &'e dyn Environment) -> Self {
         let (store, machine) = (&NoSecrets, &AnyMachine);
         Self {
-            outside: Outside {
+            outside: ExternalSources {
                 env,
                 store,
                 machine,
@@ -65,7 +65,7 @@ impl<'e> Loader<'e> {
     /// Sets the store for secrets.
     #[must_use]
     pub fn with_secrets(self, store: &'e dyn SecretStore) -> Self {
-        let outside = Outside {
+        let outside = ExternalSources {
             store,
             ..self.outside
         };
@@ -74,8 +74,8 @@ impl<'e> Loader<'e> {
 
     /// Enables checks that this machine has everything the project's modules and programs need.
     #[must_use]
-    pub fn with_machine(self, machine: &'e dyn Machine) -> Self {
-        let outside = Outside {
+    pub fn with_machine(self, machine: &'e dyn HostMachine) -> Self {
+        let outside = ExternalSources {
             machine,
             ..self.outside
         };
@@ -84,19 +84,19 @@ impl<'e> Loader<'e> {
 
     /// Loads the project in `root`. Blocks on the file system.
     #[must_use]
-    pub fn load(&self, root: &Path) -> Loaded {
+    pub fn load(&self, root: &Path) -> LoadResult {
         self.read(root, None)
     }
 
     /// Loads the project of `root` from stored files. Environment files are read from their places,
     /// and their problems are ignored. Blocks on the file system.
     #[must_use]
-    pub fn load_kept(&self, root: &Path, kept: &KeptFiles) -> Loaded {
+    pub fn load_kept(&self, root: &Path, kept: &ProjectSnapshot) -> LoadResult {
         self.read(root, Some(kept))
     }
 
-    fn read(&self, root: &Path, kept: Option<&KeptFiles>) -> Loaded {
-        let mut report = Report::default();
+    fn read(&self, root: &Path, kept: Option<&ProjectSnapshot>) -> LoadResult {
+        let mut report = ProblemReport::default();
         let (bundle, report, sources, secrets) = match self.open(root, &mut report) {
             None => (None, report, Sources::of(root), Secrets::default()),
             Some(files) => {
@@ -112,7 +112,7 @@ impl<'e> Loader<'e> {
             }
         };
         let (errors, warnings) = report.finish();
-        Loaded {
+        LoadResult {
             bundle: bundle.ok_or_else(|| Diagnostics::new(errors)),
             warnings,
             sources,
@@ -122,11 +122,11 @@ impl<'e> Loader<'e> {
 
     /// See [`crate::check`].
     #[must_use]
-    pub fn check(&self, root: &Path) -> Checked {
-        let Loaded {
+    pub fn check(&self, root: &Path) -> ProjectCheck {
+        let LoadResult {
             bundle, warnings, ..
         } = self.load(root);
-        Checked { bundle, warnings }
+        ProjectCheck { bundle, warnings }
     }
 
     /// See [`crate::effective()`].
@@ -135,7 +135,7 @@ impl<'e> Loader<'e> {
     ///
     /// All errors of the project, because an invalid project has no effective values.
     pub fn effective(&self, root: &Path) -> Result<Vec<Setting>, Diagnostics> {
-        let mut report = Report::default();
+        let mut report = ProblemReport::default();
         match self.open(root, &mut report) {
             Some(files) => effective::effective(&files, self.outside),
             None => Err(report.into_diagnostics()),
@@ -148,7 +148,7 @@ impl<'e> Loader<'e> {
     ///
     /// The Project Root cannot be opened.
     pub fn autofix(&self, root: &Path) -> Result<Vec<FixedFile>, Diagnostics> {
-        let mut report = Report::default();
+        let mut report = ProblemReport::default();
         match self.open(root, &mut report) {
             Some(files) => Ok(autofix::autofix(files, self.outside)),
             None => Err(report.into_diagnostics()),
@@ -162,14 +162,14 @@ impl<'e> Loader<'e> {
     ///
     /// Problems of the older forms or of the files themselves.
     pub fn migrate(&self, root: &Path) -> Result<Vec<MigratedFile>, Diagnostics> {
-        let mut report = Report::default();
+        let mut report = ProblemReport::default();
         match self.open(root, &mut report) {
             Some(files) => migrate::migrate(&files, self.outside),
             None => Err(report.into_diagnostics()),
         }
     }
 
-    fn open(&self, root: &Path, report: &mut Report) -> Option<ProjectFiles> {
+    fn open(&self, root: &Path, report: &mut ProblemReport) -> Option<ProjectFiles> {
         let files = load::open(root, report)?;
         Some(files.with_env_files(self.env_files.clone()))
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use goondan_protocol::module_file::{ModuleKind, NoRuntime, NodeVersion, Runtime, UnfitNode};
 use goondan_protocol::sandbox::{Facts, Level, Right, SandboxPolicy};
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 
 /// Timeout of `node --version`, in milliseconds: the same as when a module is started.
 const VERSION_TIMEOUT_MS: u64 = 10_000;
@@ -22,7 +22,7 @@ const LOOK_MS: u64 = 5;
 const MAX_VERSION_BYTES: u64 = 256;
 
 /// The machine that a project will run on. A parameter, so that loading stays a pure function.
-pub trait Machine {
+pub trait HostMachine {
     /// Reason why no runtime there can run the module in `file`; `None` if one can.
     fn lacks_runtime(&self, file: &Path) -> Option<NoRuntime>;
 
@@ -64,7 +64,7 @@ pub trait Machine {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AnyMachine;
 
-impl Machine for AnyMachine {
+impl HostMachine for AnyMachine {
     fn lacks_runtime(&self, _file: &Path) -> Option<NoRuntime> {
         None
     }
@@ -93,19 +93,19 @@ impl Machine for AnyMachine {
 /// The machine of this process, by its `PATH`. Queries the version of node and the confinement
 /// rights of the kernel at most once, when a project needs them.
 #[derive(Debug)]
-pub struct ThisMachine {
+pub struct LocalMachine {
     path: OsString,
     node: OnceCell<Option<NodeVersion>>,
     state_root: PathBuf,
     tasks_root: Option<PathBuf>,
     rights: LazyCell<Facts, Box<dyn FnOnce() -> Facts>>,
-    readable: Option<Readable>,
+    readable: Option<ReadablePathsFn>,
 }
 
 /// Returns the paths that a policy lets programs of a project read.
-pub type Readable = fn(&SandboxPolicy, &Path) -> Vec<PathBuf>;
+pub type ReadablePathsFn = fn(&SandboxPolicy, &Path) -> Vec<PathBuf>;
 
-impl ThisMachine {
+impl LocalMachine {
     /// This machine, as this process finds programs. `state_root` holds goondan's own files; `rights` finds out
     /// what the kernel can confine.
     #[must_use]
@@ -122,7 +122,7 @@ impl ThisMachine {
 
     /// Adds the function that returns the paths that a sandbox lets programs read.
     #[must_use]
-    pub fn with_readable(self, readable: Readable) -> Self {
+    pub fn with_readable(self, readable: ReadablePathsFn) -> Self {
         Self {
             readable: Some(readable),
             ..self
@@ -151,7 +151,7 @@ impl ThisMachine {
     }
 }
 
-impl Machine for ThisMachine {
+impl HostMachine for LocalMachine {
     fn lacks_runtime(&self, file: &Path) -> Option<NoRuntime> {
         let kind = ModuleKind::of(file);
         let mut node = UnfitNode::Absent;
@@ -231,7 +231,7 @@ fn is_executable(file: &Path) -> bool {
 fn version_of(node: &Path) -> Option<NodeVersion> {
     let mut child = Command::new(node)
         .arg("--version")
-        .current_dir(working_directory(Purpose::Own))
+        .current_dir(working_directory(ProcessPurpose::Own))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

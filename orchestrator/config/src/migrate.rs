@@ -11,12 +11,12 @@ use crate::diagnostic::Diagnostics;
 use crate::documents::read_trees;
 use crate::environment::Variables;
 use crate::limits::MAX_YAML_BYTES;
-use crate::load::Outside;
+use crate::load::ExternalSources;
 use crate::place::FileId;
 use crate::project_files::ProjectFiles;
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::syntax::with_yaml_line_ends;
-use crate::tree::Node;
+use crate::tree::YamlNode;
 use crate::{codes, misplaced};
 
 /// A file that changes in the current format. Nothing has been written.
@@ -34,9 +34,9 @@ pub struct MigratedFile {
 /// that are set determine which keys and connections are added.
 pub(crate) fn migrate(
     files: &ProjectFiles,
-    outside: Outside<'_>,
+    outside: ExternalSources<'_>,
 ) -> Result<Vec<MigratedFile>, Diagnostics> {
-    let mut report = Report::of(&misplaced::VOCABULARY);
+    let mut report = ProblemReport::of(&misplaced::VOCABULARY);
     let before = read_trees(files, &mut report);
     let variables = Variables::read(outside.env, files, &mut report);
     let trees: Vec<_> = before
@@ -49,7 +49,7 @@ pub(crate) fn migrate(
     }
     let mut migrated = Vec::new();
     for ((file, before), (_, after)) in before.iter().zip(&after) {
-        let path = report.path_of(Place::start_of(*file)).to_owned();
+        let path = report.path_of(SourceLocation::start_of(*file)).to_owned();
         let Ok(text) = files.read(&path, MAX_YAML_BYTES) else {
             continue;
         };
@@ -75,15 +75,19 @@ pub(crate) fn migrate(
 
 fn unwritable(file: FileId, error: &serde_yaml::Error) -> Problem {
     let message = format!("failed to write the file's content as YAML: {error}");
-    Problem::new(codes::UNREADABLE_FILE, Place::start_of(file), message)
-        .help("write the modern form by hand: docs/compatibility.md")
+    Problem::new(
+        codes::UNREADABLE_FILE,
+        SourceLocation::start_of(file),
+        message,
+    )
+    .help("write the modern form by hand: docs/compatibility.md")
 }
 
 /// The text of a file with these documents; `None` if they are unchanged.
 fn written_anew(
     text: &str,
-    before: &[Node],
-    after: &[Node],
+    before: &[YamlNode],
+    after: &[YamlNode],
 ) -> Result<Option<String>, serde_yaml::Error> {
     // Changed documents, by their first line.
     let mut changed = BTreeMap::new();
@@ -113,19 +117,19 @@ fn written_anew(
 }
 
 /// The text between two document markers, and the marker before it.
-struct Part<'t> {
+struct YamlDocument<'t> {
     mark: &'t str,
     text: &'t str,
     /// Counted from 1.
     lines: std::ops::Range<usize>,
 }
 
-fn parts_of(text: &str) -> Vec<Part<'_>> {
+fn parts_of(text: &str) -> Vec<YamlDocument<'_>> {
     let is_mark = |line: &str| {
         let rest = line.strip_prefix("---");
         rest.is_some_and(|rest| rest.trim().is_empty() || rest.trim_start().starts_with('#'))
     };
-    let mut parts = vec![Part {
+    let mut parts = vec![YamlDocument {
         mark: "",
         text: "",
         lines: 1..1,
@@ -134,7 +138,7 @@ fn parts_of(text: &str) -> Vec<Part<'_>> {
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         let end = at + line.len();
         if is_mark(line) {
-            parts.push(Part {
+            parts.push(YamlDocument {
                 mark: text.get(at..end).unwrap_or_default(),
                 text: text.get(end..end).unwrap_or_default(),
                 lines: number + 1..number + 1,

@@ -1,10 +1,10 @@
 //! Suggestions for misplaced fields and for field names of other systems.
 
 use crate::frame::FRAME;
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::kinds;
 use crate::report::Vocabulary;
-use crate::shape::{Content, Shape};
+use crate::shape::{FieldType, Shape};
 
 /// Search depth for a field below the mapping in which it was written.
 const MAX_SEARCH_DEPTH: usize = 3;
@@ -138,7 +138,7 @@ pub(crate) static VOCABULARY: Vocabulary = Vocabulary {
 
 /// Suggestion for an unknown field of a mapping with this shape. `outer` is the kind of the `spec`
 /// that contains the mapping, if any.
-fn advise(shape: &'static Shape, outer: Option<Kind>, key: &str) -> Option<String> {
+fn advise(shape: &'static Shape, outer: Option<ResourceKind>, key: &str) -> Option<String> {
     unknown_field(shape, key).or_else(|| field_of_spec(outer?, key))
 }
 
@@ -161,15 +161,15 @@ fn unknown_field(shape: &'static Shape, key: &str) -> Option<String> {
 }
 
 /// Suggestion for a field of the `spec` that is indented too far.
-fn field_of_spec(kind: Kind, key: &str) -> Option<String> {
+fn field_of_spec(kind: ResourceKind, key: &str) -> Option<String> {
     spec_has(kind, key)
         .then(|| format!("`{key}` is a field of `spec`: indent it like the other fields of `spec`"))
 }
 
-fn spec_has(kind: Kind, key: &str) -> bool {
+fn spec_has(kind: ResourceKind, key: &str) -> bool {
     match kinds::spec_of(kind) {
-        Content::Mapping(shape) => shape.field(key).is_some(),
-        Content::Choice(choice) => {
+        FieldType::Mapping(shape) => shape.field(key).is_some(),
+        FieldType::Choice(choice) => {
             let cases = choice.cases.iter().map(|(_, shape)| *shape);
             let mut shapes = cases.chain([choice.otherwise]);
             shapes.any(|shape| shape.field(key).is_some())
@@ -181,7 +181,7 @@ fn spec_has(kind: Kind, key: &str) -> bool {
 /// Shortest path to a field of this name below a mapping with this shape.
 fn path_below(shape: &'static Shape, key: &str, depth: usize) -> Option<String> {
     let below = |content| match content {
-        Content::Mapping(shape) => Some(shape),
+        FieldType::Mapping(shape) => Some(shape),
         _ => None,
     };
     let mut level: Vec<(String, &'static Shape)> = vec![(String::new(), shape)];

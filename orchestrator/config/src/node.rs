@@ -5,39 +5,39 @@ use goondan_protocol::oauth::OAUTH_APP_PREFIX;
 use goondan_protocol::secret::SECRET_PREFIX;
 use serde_json::{Number, Value as Json};
 
-use crate::place::Place;
+use crate::place::SourceLocation;
 
 /// Field that refers to a secret.
 pub(crate) const REFERENCE: &str = "secretRef";
 
 /// A value and its place.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
-    pub(crate) value: Value,
-    pub(crate) place: Place,
+pub(crate) struct YamlNode {
+    pub(crate) value: YamlValue,
+    pub(crate) place: SourceLocation,
 }
 
 /// A YAML value.
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+pub(crate) enum YamlValue {
     Null,
     Bool(bool),
     Number(Number),
     Text(String),
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// In the order written, each key once.
-    Mapping(Vec<Entry>),
+    Mapping(Vec<MappingEntry>),
 }
 
 /// One field of a mapping.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct MappingEntry {
     pub(crate) key: String,
-    pub(crate) key_place: Place,
-    pub(crate) node: Node,
+    pub(crate) key_place: SourceLocation,
+    pub(crate) node: YamlNode,
 }
 
-impl Value {
+impl YamlValue {
     /// Name of the value's type, for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self {
@@ -51,16 +51,16 @@ impl Value {
     }
 }
 
-impl Node {
+impl YamlNode {
     /// Converts the node to plain JSON.
     pub(crate) fn to_json(&self) -> Json {
         match &self.value {
-            Value::Null => Json::Null,
-            Value::Bool(value) => Json::Bool(*value),
-            Value::Number(value) => Json::Number(value.clone()),
-            Value::Text(value) => Json::String(value.clone()),
-            Value::List(items) => items.iter().map(Self::to_json).collect(),
-            Value::Mapping(entries) => Json::Object(entries_to_json(entries)),
+            YamlValue::Null => Json::Null,
+            YamlValue::Bool(value) => Json::Bool(*value),
+            YamlValue::Number(value) => Json::Number(value.clone()),
+            YamlValue::Text(value) => Json::String(value.clone()),
+            YamlValue::List(items) => items.iter().map(Self::to_json).collect(),
+            YamlValue::Mapping(entries) => Json::Object(entries_to_json(entries)),
         }
     }
 
@@ -68,30 +68,30 @@ impl Node {
     /// References to secrets are skipped.
     pub(crate) fn each_line(&self, visit: &mut impl FnMut(usize)) {
         match &self.value {
-            Value::List(items) => items.iter().for_each(|item| item.each_line(visit)),
-            Value::Mapping(entries) => {
+            YamlValue::List(items) => items.iter().for_each(|item| item.each_line(visit)),
+            YamlValue::Mapping(entries) => {
                 let may_hold = entries.iter().filter(|entry| !entry.only_names_a_secret());
                 may_hold.for_each(|entry| {
                     visit(entry.key_place.line);
                     entry.node.each_line(visit);
                 });
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::Text(_) => {
                 visit(self.place.line);
             }
         }
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[MappingEntry] {
         match &self.value {
-            Value::Mapping(entries) => entries,
+            YamlValue::Mapping(entries) => entries,
             _ => &[],
         }
     }
 }
 
 /// Converts a mapping to a JSON object.
-pub(crate) fn entries_to_json(entries: &[Entry]) -> JsonObject {
+pub(crate) fn entries_to_json(entries: &[MappingEntry]) -> JsonObject {
     entries
         .iter()
         .map(|entry| (entry.key.clone(), entry.node.to_json()))
@@ -99,28 +99,28 @@ pub(crate) fn entries_to_json(entries: &[Entry]) -> JsonObject {
 }
 
 /// True for `{ref: Secret/name, key: …}`. Any other form may contain the secret itself.
-pub(crate) fn is_reference(node: &Node) -> bool {
+pub(crate) fn is_reference(node: &YamlNode) -> bool {
     let entries = node.entries();
-    let is_name = |entry: &Entry| match (entry.key.as_str(), &entry.node.value) {
-        ("ref", Value::Text(name)) => name.starts_with(SECRET_PREFIX),
-        ("key", Value::Text(_)) => true,
+    let is_name = |entry: &MappingEntry| match (entry.key.as_str(), &entry.node.value) {
+        ("ref", YamlValue::Text(name)) => name.starts_with(SECRET_PREFIX),
+        ("key", YamlValue::Text(_)) => true,
         _ => false,
     };
     entries.len() == 2 && entries.iter().all(is_name)
 }
 
 /// True for `{app: OAuthApp/name}`, with or without a `subject`.
-pub(crate) fn is_token(node: &Node) -> bool {
+pub(crate) fn is_token(node: &YamlNode) -> bool {
     let entries = node.entries();
-    let is_part = |entry: &Entry| match (entry.key.as_str(), &entry.node.value) {
-        ("app", Value::Text(name)) => name.starts_with(OAUTH_APP_PREFIX),
-        ("subject", Value::Text(_)) => true,
+    let is_part = |entry: &MappingEntry| match (entry.key.as_str(), &entry.node.value) {
+        ("app", YamlValue::Text(name)) => name.starts_with(OAUTH_APP_PREFIX),
+        ("subject", YamlValue::Text(_)) => true,
         _ => false,
     };
     !entries.is_empty() && entries.iter().all(is_part)
 }
 
-impl Entry {
+impl MappingEntry {
     /// True for `…: {valueFrom: {secretRef: {ref: Secret/name, key: …}}}`, which can be shown.
     pub(crate) fn only_names_a_secret(&self) -> bool {
         let [source] = self.node.entries() else {

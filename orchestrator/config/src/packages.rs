@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use goondan_packages::limits::{LOCK_BYTES_MAX, PACKAGES_MAX};
-use goondan_packages::{LOCK_FILE, Lock, Locked, PackageName, Store, tree_digest};
+use goondan_packages::{LOCK_FILE, Lock, LockedPackage, PackageName, Store, tree_digest};
 
 use goondan_protocol::permissions::Permissions;
 
@@ -15,16 +15,16 @@ use crate::codes;
 use crate::dependency::{Dependency, SHARED_KINDS};
 use crate::documents;
 use crate::file_list::{FileFailure, PROJECT_FILE};
-use crate::kinds::{Context, Installed, Resources};
+use crate::kinds::{Context, ResolvedPackage, Resources};
 use crate::project_files::ProjectFiles;
 use crate::reference::qualified;
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 
 /// Suggestion for packages that are not up to date.
 const INSTALL: &str = "run `gdn package install`";
 
 /// A package to load: its requirement, and the base folder of relative paths.
-struct Wanted {
+struct PackageToLoad {
     dependency: Dependency,
     from: PathBuf,
     /// True if a local folder requires it; the project can then override the version.
@@ -40,13 +40,13 @@ pub(crate) fn add(resources: &mut Resources, cx: &mut Context<'_>) {
     let root = cx.files.root().to_owned();
     let wanted = |from: &Path, by_folder: bool| {
         let from = from.to_owned();
-        move |dependency| Wanted {
+        move |dependency| PackageToLoad {
             dependency,
             from: from.clone(),
             by_folder,
         }
     };
-    let mut waiting: Vec<Wanted> = own.into_iter().map(wanted(&root, true)).collect();
+    let mut waiting: Vec<PackageToLoad> = own.into_iter().map(wanted(&root, true)).collect();
     let mut lock = None;
     let mut seen = BTreeSet::new();
     while let Some(next) = waiting.pop() {
@@ -66,14 +66,18 @@ pub(crate) fn add(resources: &mut Resources, cx: &mut Context<'_>) {
 }
 
 /// Location of a package.
-struct Found {
+struct PackageLocation {
     folder: PathBuf,
     /// Granted permissions; `None` for a local folder, whose own requests apply.
     granted: Option<Permissions>,
 }
 
 /// Locates a package.
-fn find(wanted: &Wanted, lock: &mut Option<Option<Lock>>, cx: &mut Context<'_>) -> Option<Found> {
+fn find(
+    wanted: &PackageToLoad,
+    lock: &mut Option<Option<Lock>>,
+    cx: &mut Context<'_>,
+) -> Option<PackageLocation> {
     let Dependency {
         name,
         requirement,
@@ -89,7 +93,7 @@ fn find(wanted: &Wanted, lock: &mut Option<Option<Lock>>, cx: &mut Context<'_>) 
                 .add(problem.help("require an archive or a version range instead"));
             return None;
         }
-        return Some(Found {
+        return Some(PackageLocation {
             folder: wanted.from.join(path),
             granted: None,
         });
@@ -114,14 +118,14 @@ fn find(wanted: &Wanted, lock: &mut Option<Option<Lock>>, cx: &mut Context<'_>) 
             .add(Problem::new(codes::NOT_INSTALLED, *place, message).help(INSTALL));
         return None;
     }
-    Some(Found {
+    Some(PackageLocation {
         folder: locked_folder(name, locked, *place, cx)?,
         granted: Some(locked.granted.clone()),
     })
 }
 
 /// The lockfile; `None` if it is unusable, which is reported.
-fn read_lock(place: Place, cx: &mut Context<'_>) -> Option<Lock> {
+fn read_lock(place: SourceLocation, cx: &mut Context<'_>) -> Option<Lock> {
     let text = match cx.files.read(Path::new(LOCK_FILE), LOCK_BYTES_MAX) {
         Ok(text) => text,
         Err(FileFailure::NotFound(_)) => {
@@ -146,7 +150,11 @@ fn read_lock(place: Place, cx: &mut Context<'_>) -> Option<Lock> {
             }
             let help =
                 "restore it from the last commit, or remove it and run `gdn package install`";
-            let problem = Problem::new(codes::NOT_INSTALLED, Place::start_of(file), message);
+            let problem = Problem::new(
+                codes::NOT_INSTALLED,
+                SourceLocation::start_of(file),
+                message,
+            );
             cx.report.add(problem.help(help));
             None
         }
@@ -156,8 +164,8 @@ fn read_lock(place: Place, cx: &mut Context<'_>) -> Option<Lock> {
 /// The folder of a locked package, whose content matches the lockfile.
 fn locked_folder(
     name: &PackageName,
-    locked: &Locked,
-    place: Place,
+    locked: &LockedPackage,
+    place: SourceLocation,
     cx: &mut Context<'_>,
 ) -> Option<PathBuf> {
     // Without information about the machine, installed packages are unknown.
@@ -194,8 +202,8 @@ fn locked_folder(
 fn read(
     resources: &mut Resources,
     name: &PackageName,
-    place: Place,
-    at: &Found,
+    place: SourceLocation,
+    at: &PackageLocation,
     cx: &mut Context<'_>,
 ) -> Vec<Dependency> {
     let folder = at.folder.as_path();
@@ -253,7 +261,7 @@ fn read(
     let package = found.package.take();
     let permissions = package.map(|it| it.permissions).unwrap_or_default();
     check_granted(name, &permissions, at, place, &mut cx.report);
-    let installed = Installed {
+    let installed = ResolvedPackage {
         folder: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
         permissions,
         is_skill,
@@ -266,9 +274,9 @@ fn read(
 fn check_granted(
     name: &PackageName,
     asked: &Permissions,
-    at: &Found,
-    place: Place,
-    report: &mut Report,
+    at: &PackageLocation,
+    place: SourceLocation,
+    report: &mut ProblemReport,
 ) {
     let Some(granted) = &at.granted else {
         return;
@@ -286,9 +294,9 @@ fn check_granted(
 fn check_name(
     found: &Resources,
     name: &PackageName,
-    place: Place,
+    place: SourceLocation,
     folder: &Path,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let own = found.package.as_ref().map(|package| package.name.as_str());
     if own == Some(name.as_str()) || report.is_partial() {

@@ -6,7 +6,7 @@ pub(crate) struct FileId(pub(crate) usize);
 
 /// A place in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourceLocation {
     pub(crate) file: FileId,
     /// Counted from 1.
     pub(crate) line: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Place {
     pub(crate) len: usize,
 }
 
-impl Place {
+impl SourceLocation {
     /// The start of a file, for problems of the whole file.
     pub(crate) fn start_of(file: FileId) -> Self {
         Self {

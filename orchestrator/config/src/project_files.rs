@@ -12,7 +12,7 @@ use crate::file_list::{
     FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml, list_resource_files,
 };
 use crate::imports;
-use crate::kept::KeptFiles;
+use crate::kept::ProjectSnapshot;
 use crate::limits::{MAX_ENV_FILE_BYTES, MAX_IMPORT_PLACES, MAX_IMPORTING_BYTES};
 use crate::sources::{FileState, Sources};
 
@@ -28,7 +28,7 @@ pub(crate) struct ProjectFiles {
     /// True for the files of a package, whose modules run from its own folder.
     is_package: bool,
     /// Stored files that are read instead of the project, except for environment files.
-    kept: Option<KeptFiles>,
+    kept: Option<ProjectSnapshot>,
     /// Everything that was accessed, with its state.
     seen: RefCell<Sources>,
 }
@@ -91,7 +91,7 @@ impl ProjectFiles {
 
     /// Reads stored files instead of current ones. Environment files are not stored, and are read
     /// from their places.
-    pub(crate) fn reading_kept(self, kept: KeptFiles) -> Self {
+    pub(crate) fn reading_kept(self, kept: ProjectSnapshot) -> Self {
         Self {
             kept: Some(kept),
             ..self

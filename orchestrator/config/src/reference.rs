@@ -12,22 +12,22 @@ use crate::approve;
 use crate::codes;
 use crate::dependency::SHARED_KINDS;
 use crate::fields::{Fields, Label, one_of};
-use crate::kind::Kind;
-use crate::report::{Place, Problem, Report};
-use crate::shape::{Content, Field, Shape};
+use crate::kind::ResourceKind;
+use crate::report::{Problem, ProblemReport, SourceLocation};
+use crate::shape::{Field, FieldType, Shape};
 use crate::similar::nearest;
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 impl Fields<'_> {
     /// Reads a reference to a resource of the kind in the shape.
     pub(crate) fn reference(
         &mut self,
         name: &'static str,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> Option<Reference> {
         let (entry, content) = self.ask(name)?;
         let label = self.label.field(name);
-        let Content::Reference(kind) = content else {
+        let FieldType::Reference(kind) = content else {
             debug_assert!(false, "{label} is not a reference field");
             return None;
         };
@@ -35,11 +35,15 @@ impl Fields<'_> {
     }
 
     /// Reads the references of a list field; unreadable ones are skipped.
-    pub(crate) fn references(&mut self, name: &'static str, report: &mut Report) -> Vec<Reference> {
+    pub(crate) fn references(
+        &mut self,
+        name: &'static str,
+        report: &mut ProblemReport,
+    ) -> Vec<Reference> {
         self.items(name, report)
             .into_iter()
             .filter_map(|(node, label, content)| {
-                let Content::Listed(shape) = content else {
+                let FieldType::Listed(shape) = content else {
                     debug_assert!(false, "{label} is not a reference field");
                     return None;
                 };
@@ -63,11 +67,11 @@ pub(crate) static REFERENCE: Shape = Shape::of(
     "Reference",
     "A reference to a resource, in mapping form.",
     &[
-        Field::required("kind", Content::Text, "The resource's kind."),
-        Field::required("name", Content::Text, "The resource's name."),
+        Field::required("kind", FieldType::Text, "The resource's kind."),
+        Field::required("name", FieldType::Text, "The resource's name."),
         Field::optional(
             "package",
-            Content::Text,
+            FieldType::Text,
             "The package it comes from. Default: this project.",
         ),
     ],
@@ -76,38 +80,41 @@ pub(crate) static REFERENCE: Shape = Shape::of(
 /// A reference as written; the field determines its kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Reference {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ResourceKind,
     pub(crate) name: String,
     /// True if it refers to [`BASE_PACKAGE`] rather than a resource of the project.
     pub(crate) builtin: bool,
     /// The installed package that it refers to, if any, with its place.
-    pub(crate) package: Option<(PackageName, Place)>,
-    pub(crate) place: Place,
+    pub(crate) package: Option<(PackageName, SourceLocation)>,
+    pub(crate) place: SourceLocation,
     /// Settings next to the reference in a list.
     pub(crate) config: Option<ListedConfig>,
     /// Approval rules next to the reference in a list.
-    pub(crate) approve: approve::Written,
+    pub(crate) approve: approve::ConfiguredApprovals,
 }
 
 /// Settings next to a reference.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedConfig {
     pub(crate) label: Label,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<MappingEntry>,
 }
 
 impl Reference {
     /// Reads a reference to a resource of kind `expected`.
     pub(crate) fn read(
-        node: &Node,
+        node: &YamlNode,
         label: &Label,
-        expected: Kind,
-        report: &mut Report,
+        expected: ResourceKind,
+        report: &mut ProblemReport,
     ) -> Option<Self> {
         match &node.value {
-            Value::Text(text) => Self::from_text(text, node.place, label, expected, report),
-            Value::Mapping(_) => Self::from_mapping(node, label, expected, report),
-            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_)) => {
+            YamlValue::Text(text) => Self::from_text(text, node.place, label, expected, report),
+            YamlValue::Mapping(_) => Self::from_mapping(node, label, expected, report),
+            other @ (YamlValue::Null
+            | YamlValue::Bool(_)
+            | YamlValue::Number(_)
+            | YamlValue::List(_)) => {
                 report.add(
                     Problem::new(
                         codes::WRONG_TYPE,
@@ -124,21 +131,21 @@ impl Reference {
     /// Reads a reference in a list, which may also have the form `{ref: …}`, with settings if the
     /// shape has them.
     pub(crate) fn read_listed(
-        node: &Node,
+        node: &YamlNode,
         label: &Label,
         shape: &'static Shape,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> Option<Self> {
-        let Some(Content::Reference(kind)) = shape.field("ref").map(|field| field.content) else {
+        let Some(FieldType::Reference(kind)) = shape.field("ref").map(|field| field.content) else {
             debug_assert!(false, "{} has no reference field", shape.name);
             return None;
         };
-        let is_wrapped = matches!(&node.value, Value::Mapping(entries)
+        let is_wrapped = matches!(&node.value, YamlValue::Mapping(entries)
             if entries.iter().any(|entry| entry.key == "ref"));
         if !is_wrapped {
             return Self::read(node, label, kind, report);
         }
-        let content = Content::Mapping(shape);
+        let content = FieldType::Mapping(shape);
         let mut fields = Fields::open(node, node.place, label.clone(), content, report)?;
         let reference = fields.reference("ref", report);
         let config = match shape.field("config") {
@@ -150,7 +157,7 @@ impl Reference {
         };
         let approve = match shape.field("approve") {
             Some(_) => approve::read(&mut fields, report),
-            None => approve::Written::new(),
+            None => approve::ConfiguredApprovals::new(),
         };
         fields.close();
         reference.map(|reference| Self {
@@ -162,10 +169,10 @@ impl Reference {
 
     fn from_text(
         text: &str,
-        place: Place,
+        place: SourceLocation,
         label: &Label,
-        expected: Kind,
-        report: &mut Report,
+        expected: ResourceKind,
+        report: &mut ProblemReport,
     ) -> Option<Self> {
         let Some((kind, name)) = text.split_once('/').filter(|(_, name)| !name.is_empty()) else {
             report.add(
@@ -186,17 +193,17 @@ impl Reference {
             package: None,
             place,
             config: None,
-            approve: approve::Written::new(),
+            approve: approve::ConfiguredApprovals::new(),
         })
     }
 
     fn from_mapping(
-        node: &Node,
+        node: &YamlNode,
         label: &Label,
-        expected: Kind,
-        report: &mut Report,
+        expected: ResourceKind,
+        report: &mut ProblemReport,
     ) -> Option<Self> {
-        let content = Content::Mapping(&REFERENCE);
+        let content = FieldType::Mapping(&REFERENCE);
         let mut fields = Fields::open(node, node.place, label.clone(), content, report)?;
         let kind = fields.text("kind", report);
         let name = fields.text("name", report);
@@ -223,7 +230,7 @@ impl Reference {
             package,
             place: name.place,
             config: None,
-            approve: approve::Written::new(),
+            approve: approve::ConfiguredApprovals::new(),
         })
     }
 }
@@ -245,7 +252,7 @@ impl Reference {
 }
 
 /// Problem of a package that the project does not require.
-fn unknown_package(name: &str, place: Place, required: &[&str]) -> Problem {
+fn unknown_package(name: &str, place: SourceLocation, required: &[&str]) -> Problem {
     let required = required.iter().copied().chain([BASE_PACKAGE]);
     Problem::new(
         codes::UNKNOWN_REFERENCE,
@@ -258,10 +265,10 @@ fn unknown_package(name: &str, place: Place, required: &[&str]) -> Problem {
 
 fn check_kind(
     written: &str,
-    expected: Kind,
-    place: Place,
+    expected: ResourceKind,
+    place: SourceLocation,
     label: &Label,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<()> {
     if written == expected.name() {
         return Some(());
@@ -290,17 +297,17 @@ fn check_kind(
     None
 }
 
-fn is_builtin(kind: Kind, name: &str) -> bool {
+fn is_builtin(kind: ResourceKind, name: &str) -> bool {
     match kind {
-        Kind::TOOL => !tool_exports(name).is_empty(),
-        Kind::CONNECTOR => builtin_connectors().any(|known| known == name),
-        Kind::EXTENSION => EXTENSIONS.contains(&name),
+        ResourceKind::TOOL => !tool_exports(name).is_empty(),
+        ResourceKind::CONNECTOR => builtin_connectors().any(|known| known == name),
+        ResourceKind::EXTENSION => EXTENSIONS.contains(&name),
         _ => false,
     }
 }
 
 /// Syntax of a reference to `name`: to a built-in resource if one has this name.
-fn written_as(kind: Kind, name: &str) -> String {
+fn written_as(kind: ResourceKind, name: &str) -> String {
     if is_builtin(kind, name) {
         format!("write `{{kind: {kind}, name: {name}, package: \"{BASE_PACKAGE}\"}}`")
     } else {
@@ -310,15 +317,15 @@ fn written_as(kind: Kind, name: &str) -> String {
 
 /// Checks a name in [`BASE_PACKAGE`].
 pub(crate) fn check_builtin(
-    kind: Kind,
+    kind: ResourceKind,
     name: &str,
-    place: Place,
-    report: &mut Report,
+    place: SourceLocation,
+    report: &mut ProblemReport,
 ) -> Option<()> {
     let known = match kind {
-        Kind::TOOL => tool_names().collect(),
-        Kind::CONNECTOR => builtin_connectors().collect(),
-        Kind::EXTENSION => EXTENSIONS.to_vec(),
+        ResourceKind::TOOL => tool_names().collect(),
+        ResourceKind::CONNECTOR => builtin_connectors().collect(),
+        ResourceKind::EXTENSION => EXTENSIONS.to_vec(),
         _ => Vec::new(),
     };
     if known.contains(&name) {
@@ -341,16 +348,22 @@ pub(crate) fn check_builtin(
 /// All resources of the project by kind and name, with their places.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    places: BTreeMap<(Kind, String), Place>,
+    places: BTreeMap<(ResourceKind, String), SourceLocation>,
     /// Resources of the required packages, as far as they could be read.
-    packages: BTreeMap<PackageName, Option<BTreeSet<(Kind, String)>>>,
+    packages: BTreeMap<PackageName, Option<BTreeSet<(ResourceKind, String)>>>,
     /// Resources that are referenced.
-    used: RefCell<BTreeSet<(Kind, String)>>,
+    used: RefCell<BTreeSet<(ResourceKind, String)>>,
 }
 
 impl Names {
     /// Registers a resource; reports a duplicate of the same kind and name.
-    pub(crate) fn register(&mut self, kind: Kind, name: &str, place: Place, report: &mut Report) {
+    pub(crate) fn register(
+        &mut self,
+        kind: ResourceKind,
+        name: &str,
+        place: SourceLocation,
+        report: &mut ProblemReport,
+    ) {
         if let Some(first) = self.places.get(&(kind, name.to_owned())) {
             let first = report.locate(*first);
             report.add(
@@ -382,8 +395,8 @@ impl Names {
         &self,
         reference: &Reference,
         package: &PackageName,
-        place: Place,
-        report: &mut Report,
+        place: SourceLocation,
+        report: &mut ProblemReport,
     ) -> Option<()> {
         let Some(has) = self.packages.get(package) else {
             let required: Vec<&str> = self.packages.keys().map(PackageName::as_str).collect();
@@ -394,7 +407,7 @@ impl Names {
         let has = has.as_ref()?;
         let Reference { kind, name, .. } = reference;
         if !SHARED_KINDS.contains(kind) {
-            let kinds = one_of(SHARED_KINDS.map(Kind::name));
+            let kinds = one_of(SHARED_KINDS.map(ResourceKind::name));
             let message = format!("a package cannot share {kind} resources; it can share {kinds}");
             report.add(Problem::new(codes::UNKNOWN_REFERENCE, place, message));
             return None;
@@ -419,7 +432,7 @@ impl Names {
     }
 
     /// Checks that the referenced resource exists, and marks it as used.
-    pub(crate) fn check(&self, reference: &Reference, report: &mut Report) -> Option<()> {
+    pub(crate) fn check(&self, reference: &Reference, report: &mut ProblemReport) -> Option<()> {
         let Reference {
             kind, name, place, ..
         } = reference;
@@ -441,7 +454,7 @@ impl Names {
     }
 
     /// Warns of unused resources of these kinds.
-    pub(crate) fn warn_unused(&self, kinds: &[Kind], report: &mut Report) {
+    pub(crate) fn warn_unused(&self, kinds: &[ResourceKind], report: &mut ProblemReport) {
         let used = self.used.borrow();
         for (key, place) in &self.places {
             let (kind, name) = key;
@@ -458,7 +471,7 @@ impl Names {
         }
     }
 
-    fn unknown(&self, kind: Kind, name: &str, place: Place) -> Problem {
+    fn unknown(&self, kind: ResourceKind, name: &str, place: SourceLocation) -> Problem {
         let problem = Problem::new(
             codes::UNKNOWN_REFERENCE,
             place,

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::limits::{MAX_DIAGNOSTICS, MAX_MESSAGE_CHARS, MAX_SOURCE_LINE_CHARS};
-pub(crate) use crate::place::{FileId, Place};
+pub(crate) use crate::place::{FileId, SourceLocation};
 use crate::shape::Shape;
-use crate::similar::Nearest;
+use crate::similar::NearestName;
 
 /// A problem.
 #[derive(Debug)]
 pub(crate) struct Problem {
     severity: Severity,
     code: &'static str,
-    place: Place,
+    place: SourceLocation,
     message: String,
     suggestion: Option<String>,
     fix: Option<Fix>,
@@ -50,7 +50,11 @@ impl Fix {
 }
 
 impl Problem {
-    pub(crate) fn new(code: &'static str, place: Place, message: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        code: &'static str,
+        place: SourceLocation,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             severity: Severity::Error,
             code,
@@ -63,7 +67,11 @@ impl Problem {
 
     /// A warning: a valid but probably unintended form. It does not prevent the project from
     /// running.
-    pub(crate) fn warning(code: &'static str, place: Place, message: impl Into<String>) -> Self {
+    pub(crate) fn warning(
+        code: &'static str,
+        place: SourceLocation,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             severity: Severity::Warning,
             ..Self::new(code, place, message)
@@ -71,7 +79,11 @@ impl Problem {
     }
 
     /// A note: a valid older form, reported once.
-    pub(crate) fn note(code: &'static str, place: Place, message: impl Into<String>) -> Self {
+    pub(crate) fn note(
+        code: &'static str,
+        place: SourceLocation,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             severity: Severity::Note,
             ..Self::new(code, place, message)
@@ -91,13 +103,13 @@ impl Problem {
     }
 
     /// Adds "did you mean" if there is a candidate.
-    pub(crate) fn did_you_mean(self, found: Option<Nearest<'_>>) -> Self {
+    pub(crate) fn did_you_mean(self, found: Option<NearestName<'_>>) -> Self {
         self.help_if(found.map(|found| format!("did you mean `{}`?", found.name)))
     }
 
     /// Adds "did you mean" if there is a candidate for a misspelled word, and an automatic fix if
     /// it is the only one.
-    pub(crate) fn rename(self, written: &str, found: Option<Nearest<'_>>) -> Self {
+    pub(crate) fn rename(self, written: &str, found: Option<NearestName<'_>>) -> Self {
         let problem = self.did_you_mean(found);
         match found {
             Some(found) if found.is_only => problem.replace(written, found.name),
@@ -123,7 +135,7 @@ impl Problem {
 
 /// A file that was read, for showing its lines.
 #[derive(Debug)]
-struct Source {
+struct SourceFile {
     path: PathBuf,
     text: String,
     /// Lines that may contain a secret and are never shown (`SEC-2`).
@@ -134,22 +146,22 @@ struct Source {
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     /// The kinds, in the order shown to people.
-    pub(crate) kinds: fn() -> Vec<Kind>,
+    pub(crate) kinds: fn() -> Vec<ResourceKind>,
     /// Returns a suggestion for an unknown field of a mapping with this shape, within the `spec` of
     /// a kind.
-    pub(crate) advise: fn(&'static Shape, Option<Kind>, &str) -> Option<String>,
+    pub(crate) advise: fn(&'static Shape, Option<ResourceKind>, &str) -> Option<String>,
 }
 
 /// Files that were read and problems that were found.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct ProblemReport {
     vocabulary: Option<&'static Vocabulary>,
-    sources: Vec<Source>,
+    sources: Vec<SourceFile>,
     problems: Vec<Problem>,
     partial: bool,
 }
 
-impl Report {
+impl ProblemReport {
     /// Creates an empty report.
     pub(crate) fn of(vocabulary: &'static Vocabulary) -> Self {
         Self {
@@ -159,12 +171,12 @@ impl Report {
     }
 
     /// All kinds of resources.
-    pub(crate) fn kinds(&self) -> Vec<Kind> {
+    pub(crate) fn kinds(&self) -> Vec<ResourceKind> {
         self.vocabulary.map(|it| (it.kinds)()).unwrap_or_default()
     }
 
     /// The kind with exactly this name.
-    pub(crate) fn kind(&self, name: &str) -> Option<Kind> {
+    pub(crate) fn kind(&self, name: &str) -> Option<ResourceKind> {
         let mut kinds = self.kinds().into_iter();
         kinds.find(|kind| kind.name() == name)
     }
@@ -173,7 +185,7 @@ impl Report {
     pub(crate) fn advise(
         &self,
         shape: &'static Shape,
-        outer: Option<Kind>,
+        outer: Option<ResourceKind>,
         key: &str,
     ) -> Option<String> {
         self.vocabulary
@@ -183,7 +195,7 @@ impl Report {
     /// Registers a file by its path relative to the Project Root. `text` may be empty if the file
     /// could not be read.
     pub(crate) fn add_file(&mut self, path: &Path, text: impl Into<String>) -> FileId {
-        self.sources.push(Source {
+        self.sources.push(SourceFile {
             path: path.to_path_buf(),
             text: text.into(),
             hidden_lines: BTreeSet::new(),
@@ -220,13 +232,13 @@ impl Report {
     }
 
     /// The file of a place, relative to the Project Root.
-    pub(crate) fn path_of(&self, place: Place) -> &Path {
+    pub(crate) fn path_of(&self, place: SourceLocation) -> &Path {
         let source = self.sources.get(place.file.0);
         source.map_or(Path::new(""), |source| &source.path)
     }
 
     /// Formats a place as `file:line:column`, for messages that name a second place.
-    pub(crate) fn locate(&self, place: Place) -> String {
+    pub(crate) fn locate(&self, place: SourceLocation) -> String {
         let path = self.sources.get(place.file.0).map(|source| &source.path);
         let path = path.map_or_else(String::new, |path| path.display().to_string());
         format!("{path}:{}:{}", place.line, place.column)
@@ -236,7 +248,7 @@ impl Report {
     pub(crate) fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         let mut found: BTreeMap<_, Diagnostic> = BTreeMap::new();
         for problem in self.problems {
-            let Place {
+            let SourceLocation {
                 file,
                 line,
                 column,
@@ -301,7 +313,7 @@ fn cut(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics
 }
 
-impl Source {
+impl SourceFile {
     fn text_of_line(&self, line: usize) -> Option<&str> {
         let text = self.text.trim_start_matches('\u{feff}');
         text.lines().nth(line.checked_sub(1)?)

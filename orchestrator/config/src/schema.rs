@@ -11,12 +11,12 @@ use goondan_protocol::field;
 use serde_json::{Map, Value as Json, json};
 
 use crate::frame::{API_VERSION, FRAME};
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::kinds;
 use crate::kinds::script::SCRIPT;
 use crate::reference::REFERENCE;
 use crate::shape::value::{TAKEN, VALUE};
-use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
+use crate::shape::{Case, Field, FieldConstraint, FieldType, Shape, ShapeChoice};
 
 /// Dialect of the schemas.
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
@@ -29,7 +29,7 @@ const AMOUNT: &str = r"^[0-9]+(\.[0-9]{1,6})?$";
 
 /// Names of all schemas: each kind, and script files of the scripted model.
 pub fn schema_names() -> impl Iterator<Item = &'static str> {
-    kinds::all().map(Kind::name).chain([SCRIPT_NAME])
+    kinds::all().map(ResourceKind::name).chain([SCRIPT_NAME])
 }
 
 /// The JSON Schema of any document, of the kind `name`, or of a script file (`Script`). `None` if
@@ -65,7 +65,7 @@ pub fn schema(name: Option<&str>) -> Option<Json> {
 
 /// Schema of a document of any kind: the frame, and the `spec` by kind.
 fn any_document(definitions: &mut Definitions) -> Json {
-    let kinds: Vec<&str> = kinds::all().map(Kind::name).collect();
+    let kinds: Vec<&str> = kinds::all().map(ResourceKind::name).collect();
     let mut schema = frame(&json!({ "enum": kinds }), definitions);
     let cases: Vec<Json> = kinds::all()
         .map(|kind| {
@@ -79,7 +79,7 @@ fn any_document(definitions: &mut Definitions) -> Json {
     schema
 }
 
-fn document(kind: Kind, definitions: &mut Definitions) -> Json {
+fn document(kind: ResourceKind, definitions: &mut Definitions) -> Json {
     let mut schema = frame(&json!({ "const": kind.name() }), definitions);
     insert(&mut schema, "allOf", json!([spec(kind, definitions)]));
     schema
@@ -101,13 +101,13 @@ fn describe(properties: &mut Json, name: &str, more: &Json) {
     }
 }
 
-fn spec(kind: Kind, definitions: &mut Definitions) -> Json {
+fn spec(kind: ResourceKind, definitions: &mut Definitions) -> Json {
     let content = definitions.content(kinds::spec_of(kind));
     match kind {
-        Kind::PACKAGE => json!({ "properties": { "spec": or_nothing(&content) } }),
-        Kind::CONNECTION => with_cases(content, connectors::cases(definitions)),
-        Kind::TOOL => with_cases(content, builtins::of_tools(definitions)),
-        Kind::EXTENSION => with_cases(content, builtins::of_extensions(definitions)),
+        ResourceKind::PACKAGE => json!({ "properties": { "spec": or_nothing(&content) } }),
+        ResourceKind::CONNECTION => with_cases(content, connectors::cases(definitions)),
+        ResourceKind::TOOL => with_cases(content, builtins::of_tools(definitions)),
+        ResourceKind::EXTENSION => with_cases(content, builtins::of_extensions(definitions)),
         _ => json!({ "properties": { "spec": content }, "required": ["spec"] }),
     }
 }
@@ -220,29 +220,29 @@ impl Definitions {
         schema
     }
 
-    fn content(&mut self, content: Content) -> Json {
+    fn content(&mut self, content: FieldType) -> Json {
         match content {
-            Content::Text | Content::Path => json!({ "type": "string" }),
-            Content::Word(words) => json!({ "enum": words }),
-            Content::Number(least, most) => {
+            FieldType::Text | FieldType::Path => json!({ "type": "string" }),
+            FieldType::Word(words) => json!({ "enum": words }),
+            FieldType::Number(least, most) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
-            Content::Boolean => json!({ "type": "boolean" }),
-            Content::Amount => {
+            FieldType::Boolean => json!({ "type": "boolean" }),
+            FieldType::Amount => {
                 json!({ "type": ["number", "string"], "minimum": 0, "pattern": AMOUNT })
             }
-            Content::Mapping(shape) => self.shape(shape),
-            Content::WordOr(words, shape) => {
+            FieldType::Mapping(shape) => self.shape(shape),
+            FieldType::WordOr(words, shape) => {
                 json!({ "anyOf": [{ "enum": words }, self.shape(shape)] })
             }
-            Content::Choice(choice) => self.choice(choice),
-            Content::List(content) => json!({ "type": "array", "items": self.content(*content) }),
-            Content::Entries(content) => {
+            FieldType::Choice(choice) => self.choice(choice),
+            FieldType::List(content) => json!({ "type": "array", "items": self.content(*content) }),
+            FieldType::Entries(content) => {
                 let values = self.content(*content);
                 json!({ "type": "object", "additionalProperties": values })
             }
-            Content::Anything => json!({}),
-            Content::Settings => self.named("Settings", |definitions| {
+            FieldType::Anything => json!({}),
+            FieldType::Settings => self.named("Settings", |definitions| {
                 let value = definitions.setting();
                 json!({
                     "type": "object",
@@ -250,7 +250,7 @@ impl Definitions {
                     "additionalProperties": value,
                 })
             }),
-            Content::Variables => self.named("Variables", |definitions| {
+            FieldType::Variables => self.named("Variables", |definitions| {
                 let taken = definitions.shape(&VALUE);
                 json!({
                     "type": "object",
@@ -261,9 +261,10 @@ impl Definitions {
                     },
                 })
             }),
-            Content::Reference(kind) => self.reference(kind),
-            Content::Listed(shape) => {
-                let Some(Content::Reference(kind)) = shape.field("ref").map(|field| field.content)
+            FieldType::Reference(kind) => self.reference(kind),
+            FieldType::Listed(shape) => {
+                let Some(FieldType::Reference(kind)) =
+                    shape.field("ref").map(|field| field.content)
                 else {
                     return json!({});
                 };
@@ -272,13 +273,13 @@ impl Definitions {
                     "then": self.shape(shape),
                     "else": self.reference(kind),
                 });
-                if kind == Kind::EXTENSION {
+                if kind == ResourceKind::EXTENSION {
                     let cases = builtins::of_listed_extensions(self);
                     insert(&mut listed, "allOf", cases.into());
                 }
                 listed
             }
-            Content::Secret => self.shape(&VALUE),
+            FieldType::Secret => self.shape(&VALUE),
         }
     }
 
@@ -296,7 +297,7 @@ impl Definitions {
         })
     }
 
-    fn choice(&mut self, choice: &'static Choice) -> Json {
+    fn choice(&mut self, choice: &'static ShapeChoice) -> Json {
         let mut schema = self.shape(choice.otherwise);
         for (case, shape) in choice.cases.iter().rev() {
             let value = match case {
@@ -321,7 +322,7 @@ impl Definitions {
         schema
     }
 
-    fn reference(&mut self, kind: Kind) -> Json {
+    fn reference(&mut self, kind: ResourceKind) -> Json {
         self.named(&format!("{kind}Reference"), |definitions| {
             let mut written_out = definitions.object(&REFERENCE);
             if let Some(properties) = written_out.get_mut("properties") {
@@ -337,12 +338,12 @@ impl Definitions {
     }
 }
 
-fn rule(rule: &Rule) -> Json {
+fn rule(rule: &FieldConstraint) -> Json {
     match rule {
-        Rule::NotBoth(first, second) => {
+        FieldConstraint::NotBoth(first, second) => {
             json!({ "not": { "allOf": [is_there(first), is_there(second)] } })
         }
-        Rule::AnyOf(names, _) => {
+        FieldConstraint::AnyOf(names, _) => {
             let cases: Vec<Json> = names.iter().copied().map(is_there).collect();
             json!({ "anyOf": cases })
         }

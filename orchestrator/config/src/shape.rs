@@ -6,10 +6,10 @@
 //! pattern or a broken reference.
 
 use goondan_protocol::field;
-pub(crate) use goondan_protocol::field::Default;
+pub(crate) use goondan_protocol::field::FieldDefault;
 
-use crate::kind::Kind;
-use crate::node::{Entry, Value};
+use crate::kind::ResourceKind;
+use crate::node::{MappingEntry, YamlValue};
 
 pub(crate) mod value;
 
@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     /// Its description, for people who write one.
     pub(crate) about: &'static str,
     pub(crate) fields: &'static [Field],
-    pub(crate) rules: &'static [Rule],
+    pub(crate) rules: &'static [FieldConstraint],
     /// True if unknown fields are ignored because the mapping's fields are not known.
     pub(crate) is_open: bool,
 }
@@ -43,7 +43,7 @@ impl Shape {
     }
 
     /// Adds rules.
-    pub(crate) const fn with(self, rules: &'static [Rule]) -> Self {
+    pub(crate) const fn with(self, rules: &'static [FieldConstraint]) -> Self {
         Self { rules, ..self }
     }
 
@@ -61,11 +61,11 @@ impl Shape {
 }
 
 /// One field of a shape.
-pub(crate) type Field = field::Field<Content>;
+pub(crate) type Field = field::Field<FieldType>;
 
 /// Constraint on several fields of a shape.
 #[derive(Debug)]
-pub(crate) enum Rule {
+pub(crate) enum FieldConstraint {
     /// At most one of the two is present.
     NotBoth(&'static str, &'static str),
     /// At least one of these is present; with a suggestion.
@@ -74,7 +74,7 @@ pub(crate) enum Rule {
 
 /// Allowed values.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Content {
+pub(crate) enum FieldType {
     Text,
     /// A path within the Project Root.
     Path,
@@ -89,10 +89,10 @@ pub(crate) enum Content {
     /// One of these words, or a mapping of this shape.
     WordOr(&'static [&'static str], &'static Shape),
     /// One of several shapes.
-    Choice(&'static Choice),
-    List(&'static Content),
+    Choice(&'static ShapeChoice),
+    List(&'static FieldType),
     /// A mapping with custom names.
-    Entries(&'static Content),
+    Entries(&'static FieldType),
     /// Any YAML value.
     Anything,
     /// A mapping of arbitrary values, which may be taken from elsewhere (`valueFrom`).
@@ -100,7 +100,7 @@ pub(crate) enum Content {
     /// A mapping of variables: texts, or values taken from elsewhere (`valueFrom`).
     Variables,
     /// A reference to a resource.
-    Reference(Kind),
+    Reference(ResourceKind),
     /// A reference in a list, optionally as a mapping of this shape with the reference in the field
     /// `ref`.
     Listed(&'static Shape),
@@ -110,7 +110,7 @@ pub(crate) enum Content {
 
 /// Several shapes, selected by the value of a field.
 #[derive(Debug)]
-pub(crate) struct Choice {
+pub(crate) struct ShapeChoice {
     pub(crate) field: &'static str,
     /// The first matching case applies.
     pub(crate) cases: &'static [(Case, &'static Shape)],
@@ -128,18 +128,18 @@ pub(crate) enum Case {
     Holds(&'static str, &'static [&'static str]),
 }
 
-impl Choice {
+impl ShapeChoice {
     /// The shape of a mapping with these entries.
-    pub(crate) fn of(&self, entries: &[Entry]) -> &'static Shape {
+    pub(crate) fn of(&self, entries: &[MappingEntry]) -> &'static Shape {
         let value = entries
             .iter()
             .find(|entry| entry.key == self.field)
             .map(|entry| &entry.node.value);
         let holds = |case: &Case| match (case, value) {
-            (_, None | Some(Value::Null)) => false,
+            (_, None | Some(YamlValue::Null)) => false,
             (Case::IsThere, Some(_)) => true,
-            (Case::Is(words), Some(value @ Value::Text(_))) => is_one_of(value, words),
-            (Case::Holds(field, words), Some(Value::Mapping(entries))) => {
+            (Case::Is(words), Some(value @ YamlValue::Text(_))) => is_one_of(value, words),
+            (Case::Holds(field, words), Some(YamlValue::Mapping(entries))) => {
                 let mut within = entries.iter();
                 within.any(|entry| entry.key == *field && is_one_of(&entry.node.value, words))
             }
@@ -150,13 +150,13 @@ impl Choice {
     }
 }
 
-fn is_one_of(value: &Value, words: &[&str]) -> bool {
-    matches!(value, Value::Text(text) if words.contains(&text.as_str()))
+fn is_one_of(value: &YamlValue, words: &[&str]) -> bool {
+    matches!(value, YamlValue::Text(text) if words.contains(&text.as_str()))
 }
 
-impl Content {
+impl FieldType {
     /// The shape of a mapping with these entries; `None` if it may have any names.
-    pub(crate) fn shape(self, entries: &[Entry]) -> Option<&'static Shape> {
+    pub(crate) fn shape(self, entries: &[MappingEntry]) -> Option<&'static Shape> {
         match self {
             Self::Mapping(shape) | Self::WordOr(_, shape) => Some(shape),
             Self::Secret => Some(&value::VALUE),

@@ -2,7 +2,7 @@
 
 /// A likely intended name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Nearest<'c> {
+pub(crate) struct NearestName<'c> {
     pub(crate) name: &'c str,
     /// True if no other candidate is similar enough.
     pub(crate) is_only: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Nearest<'c> {
 pub(crate) fn nearest<'c>(
     text: &str,
     candidates: impl IntoIterator<Item = &'c str>,
-) -> Option<Nearest<'c>> {
+) -> Option<NearestName<'c>> {
     let allowed = (text.chars().count() / 3).max(1);
     let near: Vec<(usize, &str)> = candidates
         .into_iter()
@@ -23,7 +23,7 @@ pub(crate) fn nearest<'c>(
         .filter(|(edits, _)| *edits <= allowed)
         .collect();
     let (_, name) = near.iter().min_by_key(|(edits, _)| *edits)?;
-    Some(Nearest {
+    Some(NearestName {
         name,
         is_only: near.len() == 1,
     })

@@ -12,7 +12,7 @@ use crate::codes;
 use crate::frame::API_VERSION;
 use crate::limits::{MAX_PROMPT_BYTES, MAX_SKILL_DESCRIPTION_CHARS};
 use crate::project_files::ProjectFiles;
-use crate::report::{FileId, Place, Problem, Report};
+use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
 use crate::tree;
 
 /// File that marks a folder as a skill.
@@ -29,7 +29,7 @@ const UNVERSIONED: &str = "0.0.0";
 
 /// The project file derived for a skill; `None` if the folder is not a skill, or an invalid one,
 /// which is reported.
-pub(crate) fn project_text(files: &ProjectFiles, report: &mut Report) -> Option<String> {
+pub(crate) fn project_text(files: &ProjectFiles, report: &mut ProblemReport) -> Option<String> {
     let text = files.read(Path::new(SKILL_FILE), MAX_PROMPT_BYTES).ok()?;
     let file = report.add_file(Path::new(SKILL_FILE), text.as_str());
     let said = front_matter(&text).and_then(|said| said_in(file, said, report));
@@ -41,7 +41,11 @@ pub(crate) fn project_text(files: &ProjectFiles, report: &mut Report) -> Option<
         let message = format!(
             "`{SKILL_FILE}` does not begin with the `name` and the `description` of a skill"
         );
-        let problem = Problem::new(codes::INVALID_VALUE, Place::start_of(file), message);
+        let problem = Problem::new(
+            codes::INVALID_VALUE,
+            SourceLocation::start_of(file),
+            message,
+        );
         report.add(
             problem
                 .help("write `---`, `name: …`, `description: …` and `---` above everything else"),
@@ -91,7 +95,7 @@ fn front_matter(text: &str) -> Option<&str> {
     text.get(..end)
 }
 
-fn said_in(file: FileId, front_matter: &str, report: &mut Report) -> Option<Value> {
+fn said_in(file: FileId, front_matter: &str, report: &mut ProblemReport) -> Option<Value> {
     let documents = tree::parse(file, front_matter, report)?;
-    documents.first().map(tree::Node::to_json)
+    documents.first().map(tree::YamlNode::to_json)
 }

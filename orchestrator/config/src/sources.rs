@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::file_list::{
     Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name, is_foreign, list_resource_files,
 };
-use crate::kept::KeptFiles;
+use crate::kept::ProjectSnapshot;
 use crate::limits::MAX_COMPARED_BYTES;
 
 /// State of a path.
@@ -59,7 +59,7 @@ pub struct Sources {
     files: BTreeMap<PathBuf, FileState>,
     /// The listed resource files, if they were listed; `None` inside if listing failed.
     listing: Option<(Layout, Option<Vec<PathBuf>>)>,
-    kept: KeptFiles,
+    kept: ProjectSnapshot,
     secrets: BTreeSet<String>,
 }
 
@@ -78,7 +78,7 @@ impl Sources {
 
     /// The files that can be stored and loaded again without the project.
     #[must_use]
-    pub fn kept(&self) -> &KeptFiles {
+    pub fn kept(&self) -> &ProjectSnapshot {
         &self.kept
     }
 

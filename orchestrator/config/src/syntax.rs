@@ -20,12 +20,12 @@ pub(crate) fn with_yaml_line_ends(text: &str) -> Cow<'_, str> {
 }
 
 /// The problem and a suggestion.
-pub(crate) struct Explained {
+pub(crate) struct ProblemText {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
 }
 
-impl Explained {
+impl ProblemText {
     fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -36,14 +36,14 @@ impl Explained {
 
 /// Explains a parser error. `line` is the text of the line it names; `None` if that may contain a
 /// secret (`SEC-2`).
-pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
+pub(crate) fn explain(error: &Error, line: Option<&str>) -> ProblemText {
     match error.without_snippet() {
         Error::AliasError { error, .. } => explain(error, line),
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayCounterOverflow { .. } => Explained::new(
+        | Error::AliasReplayCounterOverflow { .. } => ProblemText::new(
             format!(
                 "the YAML is too deep or too large; at most {MAX_YAML_DEPTH} levels, \
                  {MAX_YAML_NODES} values and {MAX_YAML_TEXT_BYTES} bytes of text are allowed, \
@@ -51,13 +51,13 @@ pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
             ),
             "split the file into several files below `resources/`, or use fewer aliases",
         ),
-        Error::RecursiveReferencesRequireWeakTypes { .. } => Explained::new(
+        Error::RecursiveReferencesRequireWeakTypes { .. } => ProblemText::new(
             "an alias is part of its own anchor",
             "write the value instead of the alias",
         ),
         Error::NullIntoString { .. } | Error::Unexpected { .. } => {
             let is_braces = line.is_some_and(|line| line.contains("{{"));
-            Explained::new(
+            ProblemText::new(
                 "a field's name must be text",
                 if is_braces {
                     "a text that begins with `{` is parsed as a mapping: put it in quotes"
@@ -66,7 +66,7 @@ pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
                 },
             )
         }
-        Error::UnknownAnchor { .. } => Explained::new(
+        Error::UnknownAnchor { .. } => ProblemText::new(
             "an alias refers to an undefined anchor",
             "`*name` needs a `&name` before it; put a text that begins with `*` in quotes",
         ),
@@ -82,11 +82,11 @@ pub(crate) fn explain(error: &Error, line: Option<&str>) -> Explained {
 }
 
 /// Explains an error that is only described by the parser's message.
-fn of_words(message: &str, line: Option<&str>) -> Explained {
+fn of_words(message: &str, line: Option<&str>) -> ProblemText {
     // Long: one case for each mistake.
     let unclear = || format!("this is not valid YAML: {message}");
     if message.starts_with("tabs disallowed") || indents_by_tab(line) {
-        return Explained::new(
+        return ProblemText::new(
             "this line is indented with a tab; YAML allows only spaces",
             "replace each tab with two spaces",
         );
@@ -97,18 +97,18 @@ fn of_words(message: &str, line: Option<&str>) -> Explained {
             |quoted| format!("put the text in quotes: `{quoted}`"),
         );
         return match line {
-            Some(line) if line.matches(": ").count() < 2 => Explained::new(
+            Some(line) if line.matches(": ").count() < 2 => ProblemText::new(
                 "unexpected field",
                 "indent it like the other fields; put a text that contains `: ` in quotes",
             ),
-            _ => Explained::new(
+            _ => ProblemText::new(
                 "a text without quotes contains `: `, which starts another field",
                 unquoted,
             ),
         };
     }
     if message.contains("did not find expected key") {
-        return Explained::new(
+        return ProblemText::new(
             "the indentation of this line matches no field above it",
             "indent it like the other fields",
         );
@@ -118,32 +118,32 @@ fn of_words(message: &str, line: Option<&str>) -> Explained {
             || "put the text in quotes".to_owned(),
             |quoted| format!("put the text in quotes: `{quoted}`"),
         );
-        return Explained::new(
+        return ProblemText::new(
             "a text without quotes cannot begin with this character",
             quoted,
         );
     }
     if message.contains("trailing content after single-quoted") {
-        return Explained::new(
+        return ProblemText::new(
             "unexpected text after the closing `'`",
             "write `''` for a `'` within the text, or put the text in `\"`",
         );
     }
     if message.contains("trailing content after double-quoted") {
-        return Explained::new(
+        return ProblemText::new(
             "unexpected text after the closing `\"`",
             "write `\\\"` for a `\"` within the text, or put the text in `'`",
         );
     }
     if message.contains("quoted scalar") {
-        return Explained::new(
+        return ProblemText::new(
             unclear(),
             "check the lines above for a missing closing quote",
         );
     }
     if message.starts_with("simple key expected") {
         let is_mark = line.is_some_and(|line| line.trim() == "--" || line.trim_start() == "–");
-        return Explained::new(
+        return ProblemText::new(
             "this line is not a field: it has no `:`",
             if is_mark {
                 "write `---` to begin another document"
@@ -152,7 +152,7 @@ fn of_words(message: &str, line: Option<&str>) -> Explained {
             },
         );
     }
-    Explained {
+    ProblemText {
         message: unclear(),
         // Usually `${name}` within `{…}`, where the brace ends the mapping.
         help: message.contains("flow").then(|| {

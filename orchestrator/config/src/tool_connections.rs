@@ -4,7 +4,7 @@ use goondan_connectors::{is_relay, working_as};
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::definition::{ToolDefinition, ToolSource};
 use goondan_protocol::ids::ConnectionName;
-use goondan_protocol::service::{Service, service_of};
+use goondan_protocol::service::{ServiceSpec, service_of};
 use goondan_protocol::settings::CONNECTION;
 
 use crate::codes;
@@ -13,7 +13,7 @@ use crate::kinds::Resources;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::connector::Program;
 use crate::reference::Reference;
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::similar::nearest;
 
 /// Sets the connections of a tool: the one in its setting `connection`, or else all of its
@@ -22,7 +22,7 @@ pub(crate) fn connect(
     tool: &mut ToolDefinition,
     reference: &Reference,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let ToolSource::Builtin { package, name } = &tool.source else {
         return;
@@ -96,7 +96,7 @@ fn named(setting: &serde_json::Value) -> &str {
 
 fn not_there(
     tool: &ToolDefinition,
-    service: &Service,
+    service: &ServiceSpec,
     setting: &serde_json::Value,
     all: &[&ConnectionSpec],
     reference: &Reference,
@@ -116,8 +116,8 @@ fn not_there(
     Problem::new(codes::UNKNOWN_REFERENCE, reference.place, message).did_you_mean(meant)
 }
 
-fn none_at_all(tool: &ToolDefinition, service: &Service, reference: &Reference) -> Problem {
-    let Service { connector, .. } = service;
+fn none_at_all(tool: &ToolDefinition, service: &ServiceSpec, reference: &Reference) -> Problem {
+    let ServiceSpec { connector, .. } = service;
     let message = format!(
         "the tool `{}` needs a Connection of the connector `{connector}`, but the project has none",
         tool.name
@@ -131,10 +131,10 @@ fn none_at_all(tool: &ToolDefinition, service: &Service, reference: &Reference) 
 /// Reports that `who` cannot use a connection because a secret is missing.
 pub(crate) fn check_secret(
     who: &str,
-    service: &Service,
+    service: &ServiceSpec,
     connection: &ConnectionSpec,
-    (place, resources): (Place, &Resources),
-    report: &mut Report,
+    (place, resources): (SourceLocation, &Resources),
+    report: &mut ProblemReport,
 ) {
     let Some(secret) = service.secret else {
         return;

@@ -14,16 +14,16 @@ use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy, Spanned}
 
 use crate::codes;
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
-pub(crate) use crate::node::{Entry, Node, Value, entries_to_json};
+pub(crate) use crate::node::{MappingEntry, YamlNode, YamlValue, entries_to_json};
 use crate::node::{REFERENCE, is_reference, is_token};
-use crate::report::{FileId, Place, Problem, Report};
-use crate::syntax::{Explained, explain};
+use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
+use crate::syntax::{ProblemText, explain};
 
 /// Parses all documents of a file. Empty documents are skipped.
 ///
 /// Returns `None` and reports the place if the text is not valid YAML; a file is parsed completely
 /// or not at all.
-pub(crate) fn parse(file: FileId, text: &str, report: &mut Report) -> Option<Vec<Node>> {
+pub(crate) fn parse(file: FileId, text: &str, report: &mut ProblemReport) -> Option<Vec<YamlNode>> {
     match serde_saphyr::from_multiple_with_options::<Spanned<Raw>>(text, options()) {
         Ok(documents) => Some(
             documents
@@ -66,9 +66,9 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-fn place_of(location: Location, file: FileId) -> Place {
+fn place_of(location: Location, file: FileId) -> SourceLocation {
     let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    Place {
+    SourceLocation {
         file,
         line: number(location.line()).max(1),
         column: number(location.column()).max(1),
@@ -77,33 +77,37 @@ fn place_of(location: Location, file: FileId) -> Place {
 }
 
 /// Assigns places in `file` to all values and reports duplicate keys.
-fn settle(raw: Spanned<Raw>, file: FileId, report: &mut Report) -> Node {
+fn settle(raw: Spanned<Raw>, file: FileId, report: &mut ProblemReport) -> YamlNode {
     let place = place_of(raw.referenced, file);
     let value = match raw.value {
-        Raw::Null => Value::Null,
-        Raw::Bool(value) => Value::Bool(value),
-        Raw::Number(value) => Value::Number(value),
-        Raw::Text(value) => Value::Text(value),
-        Raw::List(items) => Value::List(
+        Raw::Null => YamlValue::Null,
+        Raw::Bool(value) => YamlValue::Bool(value),
+        Raw::Number(value) => YamlValue::Number(value),
+        Raw::Text(value) => YamlValue::Text(value),
+        Raw::List(items) => YamlValue::List(
             items
                 .into_iter()
                 .map(|item| settle(item, file, report))
                 .collect(),
         ),
-        Raw::Mapping(fields) => Value::Mapping(settle_mapping(fields, file, report)),
+        Raw::Mapping(fields) => YamlValue::Mapping(settle_mapping(fields, file, report)),
     };
-    Node { value, place }
+    YamlNode { value, place }
 }
 
 /// Problem of two consecutive resources in one document.
-fn missing_separator(place: Place) -> Problem {
+fn missing_separator(place: SourceLocation) -> Problem {
     let message = "another resource begins here in the same document";
     Problem::new(codes::DUPLICATE_FIELD, place, message).help("add a line `---` above it")
 }
 
 /// The entries of a mapping, followed by those merged with `<<`.
-fn settle_mapping(fields: Vec<RawField>, file: FileId, report: &mut Report) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::with_capacity(fields.len());
+fn settle_mapping(
+    fields: Vec<RawField>,
+    file: FileId,
+    report: &mut ProblemReport,
+) -> Vec<MappingEntry> {
+    let mut entries: Vec<MappingEntry> = Vec::with_capacity(fields.len());
     let mut places = HashMap::new();
     let mut merged = Vec::new();
     for (key, raw) in fields {
@@ -136,7 +140,7 @@ fn settle_mapping(fields: Vec<RawField>, file: FileId, report: &mut Report) -> V
             continue;
         }
         places.insert(key.value.clone(), key_place);
-        entries.push(Entry {
+        entries.push(MappingEntry {
             key: key.value,
             key_place,
             node,
@@ -153,15 +157,20 @@ fn settle_mapping(fields: Vec<RawField>, file: FileId, report: &mut Report) -> V
 
 /// Adds the entries of every mapping that `<<` names to `merged`. Entries are moved, never copied.
 /// The parser counts the repetition by aliases, and merges do not add to it, even if nested.
-fn sources_of(node: Node, key_place: Place, merged: &mut Vec<Entry>, report: &mut Report) {
+fn sources_of(
+    node: YamlNode,
+    key_place: SourceLocation,
+    merged: &mut Vec<MappingEntry>,
+    report: &mut ProblemReport,
+) {
     let sources = match node.value {
-        Value::List(items) => items,
-        value => vec![Node { value, ..node }],
+        YamlValue::List(items) => items,
+        value => vec![YamlNode { value, ..node }],
     };
     for source in sources {
         match source.value {
-            Value::Mapping(entries) => merged.extend(entries),
-            Value::Null => {}
+            YamlValue::Mapping(entries) => merged.extend(entries),
+            YamlValue::Null => {}
             other => report.add(
                 Problem::new(
                     codes::SYNTAX,
@@ -174,9 +183,9 @@ fn sources_of(node: Node, key_place: Place, merged: &mut Vec<Entry>, report: &mu
     }
 }
 
-fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut Report) {
+fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut ProblemReport) {
     let place = error.location().map_or_else(
-        || Place::start_of(file),
+        || SourceLocation::start_of(file),
         |location| place_of(location, file),
     );
     let hides = may_be_secret(text, place.line);
@@ -188,7 +197,7 @@ fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut Report) {
         .skip(place.line.saturating_sub(1))
         .take(usize::from(!hides))
         .next();
-    let Explained { message, help } = explain(error, line);
+    let ProblemText { message, help } = explain(error, line);
     report.set_partial();
     report.add(Problem::new(codes::SYNTAX, place, message).help_if(help));
 }
@@ -214,7 +223,7 @@ fn is_secret(key: &str) -> bool {
 
 /// True for a valid `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: …}}`, which can be
 /// shown. Anything that does not look like a variable's name may be the secret itself.
-fn is_taken(node: &Node) -> bool {
+fn is_taken(node: &YamlNode) -> bool {
     let [taken] = node.entries() else {
         return false;
     };
@@ -228,7 +237,7 @@ fn is_taken(node: &Node) -> bool {
     taken.key == "valueFrom"
         && match (source.key.as_str(), &source.node.value) {
             (REFERENCE, _) => is_reference(&source.node),
-            ("env", Value::Text(name)) => is_variable(name),
+            ("env", YamlValue::Text(name)) => is_variable(name),
             ("oauth", _) => is_token(&source.node),
             _ => false,
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::diagnostic::Diagnostics;
 use crate::file_list::{PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml};
-use crate::report::Report;
+use crate::report::ProblemReport;
 use crate::tree;
 
 /// True if a file, by its path in the project, is a resource file. Files with names only known to
@@ -25,11 +25,11 @@ pub fn is_resource_file(path: &Path) -> bool {
 ///
 /// Syntax errors.
 pub fn resources_of(path: &Path, text: &str) -> Result<Vec<Value>, Diagnostics> {
-    let mut report = Report::default();
+    let mut report = ProblemReport::default();
     let file = report.add_file(path, text);
     match tree::parse(file, text, &mut report) {
         Some(documents) if !report.has_errors() => {
-            Ok(documents.iter().map(tree::Node::to_json).collect())
+            Ok(documents.iter().map(tree::YamlNode::to_json).collect())
         }
         _ => Err(report.into_diagnostics()),
     }

@@ -1,7 +1,7 @@
 //! Outgoing calls: queueing, execution, and recovery when a process dies.
 //!
 //! An agent requests a call; the process of the named model or connection executes it. Calls that
-//! share a credential share a [`Lane`]: agents take turns, the number of concurrent calls is
+//! share a credential share a [`CredentialQueue`]: agents take turns, the number of concurrent calls is
 //! limited, and a rate-limit response delays all of them.
 //!
 //! # Invariants
@@ -30,27 +30,27 @@ use goondan_protocol::ipc::{ToAgent, ToConnector};
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::usage::Charge;
-use goondan_store::ledger::Entry;
+use goondan_store::ledger::LedgerEntry;
 use serde_json::value::{RawValue, to_raw_value};
 
-use self::accounts::{Accounts, Payer};
-use self::budgets::Verdict;
+use self::accounts::{Accounts, BudgetOwner};
+use self::budgets::Admission;
 use self::call_metrics::{count_request, count_unknown};
-use self::lane::{Lane, Who};
-use self::last_reply::Replied;
+use self::lane::{CredentialQueue, QueueKey};
+use self::last_reply::LastReply;
 use self::messages::{
     answer_call, check_call, credential_of, send_provider, tell_of_fallback, tell_watchers,
 };
 use self::model_replies::step_to_record;
 use self::open_questions::Questions;
 use self::pending_charges::Charges;
-use self::token_rejection::{Declined, runs_with_declined};
-use crate::exchange::oauth_calls::{OAuthCalled, SaidOfTokens};
-use crate::exchange::task_calls::{NotificationRef, TaskCalled};
+use self::token_rejection::{TokenRejection, runs_with_declined};
+use crate::exchange::oauth_calls::{OAuthCallResult, TokenReport};
+use crate::exchange::task_calls::{NotificationRef, TaskCallResult};
 use crate::fleet::Fleet;
 use crate::fleet::authority;
 use crate::fleet::availability::Availability;
-use crate::fleet::views::Work;
+use crate::fleet::views::ProcessWorkload;
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
     CALLS_OPEN_PER_AGENT, TICK_MS,
@@ -130,7 +130,7 @@ struct OpenCall {
     held_since_ms: Option<u64>,
     not_before_ms: u64,
     /// The rejection of the token last used. The call waits for another token.
-    declined: Option<Declined>,
+    declined: Option<TokenRejection>,
     /// Number of attempts so far.
     attempts: u32,
     /// Start of the latest attempt.
@@ -138,18 +138,18 @@ struct OpenCall {
     /// True if a piece of the current attempt was delivered.
     has_streamed: bool,
     /// The budget owners that the reply counts against.
-    payers: Vec<Payer>,
+    payers: Vec<BudgetOwner>,
     /// Budget reserved while the call runs, until its reply is counted.
     reserved: Option<Charge>,
     /// The usage of the model's reply, until the ledger records it.
-    bill: Option<Box<Entry>>,
+    bill: Option<Box<LedgerEntry>>,
     state: CallState,
 }
 
 impl OpenCall {
     /// The queue position key.
-    fn who(&self) -> Who<'_> {
-        Who {
+    fn who(&self) -> QueueKey<'_> {
+        QueueKey {
             agent: &self.agent,
             instance_key: &self.at.instance_key,
         }
@@ -172,23 +172,23 @@ impl OpenCall {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     open: BTreeMap<CallId, OpenCall>,
-    lanes: BTreeMap<LaneKey, Lane>,
+    lanes: BTreeMap<LaneKey, CredentialQueue>,
     charges: Charges,
     questions: Questions,
     /// The latest reply of each turn in progress.
-    replied: BTreeMap<InstanceRef, Replied>,
-    done_for_tasks: Vec<TaskCalled>,
+    replied: BTreeMap<InstanceRef, LastReply>,
+    done_for_tasks: Vec<TaskCallResult>,
     /// Workspaces whose ledgers have new entries.
     charged: BTreeSet<WorkspaceId>,
     /// Finished calls for tokens.
-    done_for_oauth: Vec<OAuthCalled>,
+    done_for_oauth: Vec<OAuthCallResult>,
     /// Token verdicts that have not been processed.
-    verdicts: Vec<SaidOfTokens>,
+    verdicts: Vec<TokenReport>,
     /// Spending of each workspace.
     accounts: BTreeMap<WorkspaceId, Accounts>,
 }
 
-impl Work for Calls {
+impl ProcessWorkload for Calls {
     fn is_called(&self, id: &WorkspaceId, target: &CallTarget) -> bool {
         self.any_for(id, target)
     }
@@ -230,7 +230,7 @@ impl Calls {
 impl Calls {
     /// Total spending of a conversation.
     pub(super) fn spent_by(&self, at: &InstanceRef) -> Charge {
-        let payer = Payer::Instance(at.instance_key.clone());
+        let payer = BudgetOwner::Instance(at.instance_key.clone());
         let accounts = self.accounts.get(&at.workspace_id);
         accounts.map_or_else(Charge::default, |accounts| accounts.ever(&payer))
     }
@@ -378,7 +378,7 @@ impl Calls {
             let message = format!("{target} is not in the configuration");
             return Err(CallError::new(CallErrorCode::NotFound, message));
         };
-        let who = Who {
+        let who = QueueKey {
             agent,
             instance_key: &at.instance_key,
         };
@@ -448,10 +448,10 @@ impl Calls {
                 continue;
             };
             match self.budget_verdict(fleet, id) {
-                Verdict::Fits(reserved) => self.begin_call(fleet, id, process, reserved),
+                Admission::Fits(reserved) => self.begin_call(fleet, id, process, reserved),
                 // The call starts when a call that holds the reservation ends.
-                Verdict::Wait => self.put_back(id, now_ms.saturating_add(TICK_MS)),
-                Verdict::Refused(error) => {
+                Admission::Wait => self.put_back(id, now_ms.saturating_add(TICK_MS)),
+                Admission::Refused(error) => {
                     self.put_back(id, now_ms);
                     self.end_call(fleet, id, CallOutcome::Error(error));
                 }
@@ -527,8 +527,8 @@ impl Calls {
             );
         }
         match (call.origin, call.waiter) {
-            (Origin::Task(of), _) => self.done_for_tasks.push(TaskCalled { of, outcome }),
-            (Origin::OAuth(ticket), _) => self.done_for_oauth.push(OAuthCalled {
+            (Origin::Task(of), _) => self.done_for_tasks.push(TaskCallResult { of, outcome }),
+            (Origin::OAuth(ticket), _) => self.done_for_oauth.push(OAuthCallResult {
                 ticket,
                 method: call.method,
                 outcome,

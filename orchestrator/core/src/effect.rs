@@ -13,14 +13,14 @@ use goondan_protocol::control::{
     ReadAudit, ReadUsage, StorePackage,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{ChildRole, Head, ToChild};
+use goondan_protocol::ipc::{ChildRole, EnvelopeHeader, ToChild};
 use goondan_protocol::metrics::Sample;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::{TraceContext, TraceId};
 use goondan_store::audit::Logs;
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::writer::Job;
+use goondan_store::writer::StoreJob;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -31,12 +31,12 @@ use crate::exchange::{
     BundleWork, MetricsReader, ProcessId, ProposalWork, RequestToken, SecretWork, StateWork,
     TaskWork,
 };
-use crate::fleet::watchers::Told;
+use crate::fleet::watchers::WatchNotification;
 use crate::instance_list::ListPurpose;
 
 /// An operation requested by the core. The shell executes it and makes no decisions.
 #[derive(Debug)]
-pub enum Effect {
+pub enum CoreEffect {
     /// Start a process.
     Spawn(Spawn),
     /// Send a message to a process.
@@ -44,7 +44,7 @@ pub enum Effect {
         /// The process.
         process: ProcessId,
         /// Request id and trace that go with it.
-        head: Head,
+        head: EnvelopeHeader,
         /// The message.
         message: Box<ToChild>,
     },
@@ -61,7 +61,7 @@ pub enum Effect {
         trace: Option<TraceContext>,
     },
     /// Submit a job to the store.
-    Store(Job),
+    Store(StoreJob),
     /// Read a workspace from disk.
     LoadWorkspace {
         /// Purpose of the read.
@@ -134,7 +134,7 @@ pub enum Effect {
         /// The client's request.
         token: RequestToken,
         /// The data to read.
-        read: Read,
+        read: ReadRequest,
     },
     /// Read or change the secret store.
     Secrets {
@@ -205,7 +205,7 @@ pub enum Effect {
         /// The client's watch request.
         token: RequestToken,
         /// The notification.
-        told: Box<Told>,
+        told: Box<WatchNotification>,
     },
     /// Write a line to the log.
     Log(LogEvent),
@@ -224,7 +224,7 @@ pub enum Effect {
 
 /// Data that can be read outside the writer threads, because they do not own it.
 #[derive(Debug)]
-pub enum Read {
+pub enum ReadRequest {
     /// A page of audit logs.
     Audit {
         /// The logs to read.

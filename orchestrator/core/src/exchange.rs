@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_config::{ChangesetPolicy, Sources};
-use goondan_durable::Verified;
+use goondan_durable::VerificationResult;
 use goondan_protocol::bundle::BundleAsk;
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
@@ -16,7 +16,7 @@ use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{
     AgentName, ChangesetId, InstanceRef, RehearsalSubject, RevisionId, WorkspaceId,
 };
-use goondan_protocol::ipc::Head;
+use goondan_protocol::ipc::EnvelopeHeader;
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -28,11 +28,11 @@ pub(crate) mod task_budgets;
 pub(crate) mod task_calls;
 pub(crate) mod tasks;
 
-pub(crate) use tasks::{TaskDone, TaskRef, TaskWork};
+pub(crate) use tasks::{TaskRef, TaskResult, TaskWork};
 
 /// The time at which something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
+pub struct ClockTime {
     /// Milliseconds on a clock that only moves forwards: for delays.
     pub mono_ms: u64,
     /// The calendar's time: for records.
@@ -53,7 +53,7 @@ pub enum MetricsReader {
         /// Its process.
         process: ProcessId,
         /// Head of the response.
-        head: Head,
+        head: EnvelopeHeader,
         /// Its workspace.
         workspace_id: WorkspaceId,
     },
@@ -69,7 +69,7 @@ pub struct Peer {
     /// Its process, as it was when it connected.
     pub pid: Option<u32>,
     /// Standing of the client.
-    pub standing: Standing,
+    pub standing: ClientOrigin,
 }
 
 #[cfg(test)]
@@ -78,14 +78,14 @@ impl Peer {
     pub(crate) fn person() -> Self {
         Self {
             pid: None,
-            standing: Standing::Person,
+            standing: ClientOrigin::Person,
         }
     }
 }
 
 /// Origin of a client, as far as the shell can determine it (`SEC-4`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClientOrigin {
     /// A person or their program; no descendant of the daemon's children.
     Person,
     /// It was started by the daemon's own children: an agent's tool, or a connector's program.
@@ -105,7 +105,7 @@ pub enum StateWork {
 
 /// Result of an operation on a connection's state.
 #[derive(Debug, Clone)]
-pub enum StateDone {
+pub enum StateResult {
     /// The stored value.
     Found(Option<Box<RawValue>>),
     /// The value was stored.
@@ -136,7 +136,7 @@ pub enum SecretWork {
 
 /// Result of an operation on the secret store.
 #[derive(Debug)]
-pub enum SecretsDone {
+pub enum SecretsResult {
     /// The secrets.
     Listed(SecretList),
     /// The durable change.
@@ -148,7 +148,7 @@ pub enum SecretsDone {
     /// Result of the re-encryption.
     Rotated(SecretsRotated),
     /// The findings.
-    Verified(Box<Verified>),
+    Verified(Box<VerificationResult>),
 }
 
 macro_rules! proposal_work {
@@ -239,13 +239,13 @@ proposal_work! {
     /// Merge it into a new proposal on top of the project's current files.
     Merge(MergeProposal),
     /// Verify all of their files; the answer contains the number of sandboxes and a
-    /// [`Verified`](goondan_durable::Verified).
+    /// [`VerificationResult`](goondan_durable::Verified).
     Verify(VerifySandboxes),
 }
 
 /// Result of an operation on sandboxes and proposals.
 #[derive(Debug)]
-pub struct ProposalsDone {
+pub struct ProposalsResult {
     /// The answer for the caller.
     pub answer: Result<Value, ControlError>,
     /// Durable events, even if the operation failed.
@@ -254,7 +254,7 @@ pub struct ProposalsDone {
 
 /// Usage and limit of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct ResourceLevel {
     /// Amount in use.
     pub used: u64,
     /// Maximum amount.
@@ -263,13 +263,13 @@ pub struct Share {
 
 /// Resources that processes need. A resource without a value counts as sufficient.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Supply {
+pub struct ResourceUsage {
     /// File descriptors of the daemon.
-    pub descriptors: Option<Share>,
+    pub descriptors: Option<ResourceLevel>,
     /// Processes and their threads, of the machine or the control group.
-    pub tasks: Option<Share>,
+    pub tasks: Option<ResourceLevel>,
     /// Memory of the machine or the control group, in bytes.
-    pub memory_bytes: Option<Share>,
+    pub memory_bytes: Option<ResourceLevel>,
 }
 
 /// Operation on the bundle of a conversation.
@@ -281,7 +281,7 @@ pub enum BundleAction {
         is_author: bool,
     },
     /// Count the outcome of a turn or a process.
-    Note(Outcome),
+    Note(ConfigOutcome),
     /// Do what its agent asks.
     Ask {
         /// The request.
@@ -295,7 +295,7 @@ pub enum BundleAction {
 
 /// Outcome of a turn or a process, as far as its configuration may be the cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ConfigOutcome {
     /// A turn was completed.
     Completed,
     /// A turn failed, or its process crashed: why.
@@ -350,7 +350,7 @@ pub struct BundleWork {
 
 /// Result of an operation on a bundle.
 #[derive(Debug)]
-pub struct BundleDone {
+pub struct BundleResult {
     /// The conversation.
     pub instance: InstanceRef,
     /// The answer for the caller; for an agent a
@@ -362,7 +362,7 @@ pub struct BundleDone {
     /// Current status of the bundle, if known.
     pub standing: Option<BundleStanding>,
     /// Durable events.
-    pub happened: Vec<BundleHappened>,
+    pub happened: Vec<BundleChange>,
 }
 
 /// Status of a bundle, as far as the core needs it.
@@ -380,7 +380,7 @@ pub struct BundleStanding {
 
 /// Something that happened to a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BundleHappened {
+pub struct BundleChange {
     /// In one word.
     pub what: &'static str,
     /// The changeset, if one led to it.

@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use goondan_config::{Bundle, Lifecycle, Sources, TaskPolicy};
+use goondan_config::{Lifecycle, ProjectConfig, Sources, TaskPolicy};
 use goondan_protocol::call::CallId;
 use goondan_protocol::control::{
-    ControlError, ErrorCode, Unacknowledged, Watching, WorkspaceProblem,
+    ControlError, ErrorCode, FileWatchMode, ReplicationStall, WorkspaceProblem,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId};
 use goondan_protocol::ipc::ChildRole;
@@ -19,22 +19,22 @@ use goondan_store::workspace::WorkspaceRecord;
 use serde::Serialize;
 use uuid::Uuid;
 
-use self::capacity::Room;
+use self::capacity::CapacityState;
 use self::connectors::Connector;
-use self::conversation_run::{ConversationRun, RunNews};
+use self::conversation_run::{ConversationRun, RunUpdate};
 use self::instance::Instance;
 use self::models::Model;
 use self::quotas::Trees;
-use self::runs::Run;
-use self::starts::Starts;
+use self::runs::TaskProcess;
+use self::starts::StartQueue;
 use self::task_conversations::TaskConversation;
 use self::watchers::Watchers;
 use crate::exchange::oauth_calls::Tokens;
-use crate::jobs::{Asked, Continuation, Jobs};
+use crate::jobs::{Continuation, JobOperation, Jobs};
 use crate::limits::TICKS_OF_REST;
 use crate::refusals::{no_workspace, stopping_error};
 use crate::unknown_calls::UnknownCalls;
-use crate::{Effect, Facts, LogEvent, Now, ProcessId, RequestToken};
+use crate::{ClockTime, CoreEffect, Facts, LogEvent, ProcessId, RequestToken};
 
 pub(crate) mod agent_replies;
 pub(crate) mod agent_requests;
@@ -91,14 +91,14 @@ pub(crate) mod workspaces;
 
 /// Owner of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
+pub(crate) enum ProcessOwner {
     Agent(InstanceRef),
     Connector(WorkspaceId, ConnectionName),
     Model(WorkspaceId, ResourceName),
     Task(WorkspaceId, TaskId),
 }
 
-impl Owner {
+impl ProcessOwner {
     pub(crate) fn role(&self) -> ChildRole {
         match self {
             Self::Agent(_) => ChildRole::Agent,
@@ -123,16 +123,16 @@ impl Owner {
 pub(crate) struct Workspace {
     pub(crate) record: WorkspaceRecord,
     /// The running configuration; `None` until one was valid, or after it was withdrawn.
-    pub(crate) bundle: Option<Bundle>,
+    pub(crate) bundle: Option<ProjectConfig>,
     /// Start time of the configuration.
     pub(crate) since: Option<Timestamp>,
     /// True if the last known good configuration runs, because the project's own is invalid.
     pub(crate) is_last_known_good: bool,
     pub(crate) problem: Option<WorkspaceProblem>,
     /// Start of the period without confirmations by its log.
-    pub(crate) unacknowledged: Option<Unacknowledged>,
+    pub(crate) unacknowledged: Option<ReplicationStall>,
     /// Mode of watching its files.
-    pub(crate) watching: Watching,
+    pub(crate) watching: FileWatchMode,
     /// Sources of the last read configuration.
     pub(crate) sources: Arc<Sources>,
     /// True if copies of the sources may be stored: they contain no literal secret.
@@ -141,7 +141,7 @@ pub(crate) struct Workspace {
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
     /// Runs of tasks in progress.
-    runs: BTreeMap<TaskId, Run>,
+    runs: BTreeMap<TaskId, TaskProcess>,
     /// The conversations that work for tasks.
     task_conversations: BTreeMap<InstanceKey, TaskConversation>,
     /// Number of parked events of each instance.
@@ -157,7 +157,7 @@ pub(crate) struct Workspace {
     /// The tokens of authorization servers that are good now.
     tokens: Tokens,
     /// State of closing; `None` while the workspace is open.
-    pub(crate) closing: Option<Closing>,
+    pub(crate) closing: Option<WorkspaceShutdown>,
     pub(crate) watchers: Watchers,
 }
 
@@ -171,7 +171,7 @@ impl Workspace {
             is_last_known_good: false,
             problem: None,
             unacknowledged: None,
-            watching: Watching::Off,
+            watching: FileWatchMode::Off,
             sources,
             may_be_kept: false,
             instances: BTreeMap::new(),
@@ -225,7 +225,7 @@ impl Workspace {
 
 /// A workspace on its way out.
 #[derive(Debug, Default)]
-pub(crate) struct Closing {
+pub(crate) struct WorkspaceShutdown {
     pub(crate) requests: Vec<RequestToken>,
     /// Time of the latest request.
     since_ms: u64,
@@ -237,7 +237,7 @@ pub(crate) struct Closing {
 
 /// State of the daemon's shutdown.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stopping {
+pub(crate) struct DaemonShutdown {
     grace_period_ms: Option<u64>,
     /// Time of the latest request.
     since_ms: u64,
@@ -245,8 +245,8 @@ pub(crate) struct Stopping {
 }
 
 /// Owners whose timers are due.
-pub(crate) struct Tick {
-    pub(crate) owners: Vec<Owner>,
+pub(crate) struct DueTimers {
+    pub(crate) owners: Vec<ProcessOwner>,
     /// True if idle ones are included.
     pub(crate) is_for_all: bool,
 }
@@ -255,25 +255,25 @@ pub(crate) struct Tick {
 pub(crate) struct Fleet {
     facts: Facts,
     workspaces: BTreeMap<WorkspaceId, Workspace>,
-    owners: BTreeMap<ProcessId, Owner>,
+    owners: BTreeMap<ProcessId, ProcessOwner>,
     ticks: u64,
     jobs: Jobs,
     trees: Trees,
-    starts: Starts,
-    room: Room,
-    bundles: bundles::Lines,
-    stopping: Option<Stopping>,
+    starts: StartQueue,
+    room: CapacityState,
+    bundles: bundles::BundleQueues,
+    stopping: Option<DaemonShutdown>,
     /// Counter of freezes.
     holds: u64,
     /// Frozen conversations that may have a next step.
     holds_due: BTreeSet<InstanceRef>,
     /// Outcomes of events of tasks' runs.
-    run_news: Vec<(ConversationRun, RunNews)>,
+    run_news: Vec<(ConversationRun, RunUpdate)>,
     next_process: u64,
     next_call: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
-    now: Now,
-    effects: Vec<Effect>,
+    now: ClockTime,
+    effects: Vec<CoreEffect>,
 }
 
 impl Fleet {
@@ -287,9 +287,9 @@ impl Fleet {
             ticks: 0,
             jobs: Jobs::default(),
             trees: Trees::default(),
-            starts: Starts::default(),
-            bundles: bundles::Lines::default(),
-            room: Room::default(),
+            starts: StartQueue::default(),
+            bundles: bundles::BundleQueues::default(),
+            room: CapacityState::default(),
             stopping: None,
             holds: 0,
             holds_due: BTreeSet::new(),
@@ -297,24 +297,24 @@ impl Fleet {
             next_process: 0,
             next_call: 0,
             next_uuid: Box::new(next_uuid),
-            now: Now { mono_ms: 0, wall },
+            now: ClockTime { mono_ms: 0, wall },
             effects: Vec::new(),
         }
     }
 
     /// Sets the time of the next input.
-    pub(crate) fn begin(&mut self, now: Now) {
+    pub(crate) fn begin(&mut self, now: ClockTime) {
         self.now = now;
     }
 
     /// Drains the effects, in order.
-    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+    pub(crate) fn take_effects(&mut self) -> Vec<CoreEffect> {
         std::mem::take(&mut self.effects)
     }
 
     /// Owners whose timers are due.
-    pub(crate) fn tick(&mut self) -> Tick {
-        let mut owners: Vec<Owner> = Vec::new();
+    pub(crate) fn tick(&mut self) -> DueTimers {
+        let mut owners: Vec<ProcessOwner> = Vec::new();
         self.ticks = self.ticks.wrapping_add(1);
         let is_for_all = self.ticks.is_multiple_of(TICKS_OF_REST);
         for (id, workspace) in &self.workspaces {
@@ -323,25 +323,25 @@ impl Fleet {
                     continue;
                 }
                 let (workspace_id, instance_key) = (id.clone(), key.clone());
-                owners.push(Owner::Agent(InstanceRef {
+                owners.push(ProcessOwner::Agent(InstanceRef {
                     workspace_id,
                     instance_key,
                 }));
             }
             for name in workspace.connectors.keys() {
-                owners.push(Owner::Connector(id.clone(), name.clone()));
+                owners.push(ProcessOwner::Connector(id.clone(), name.clone()));
             }
             for name in workspace.models.keys() {
-                owners.push(Owner::Model(id.clone(), name.clone()));
+                owners.push(ProcessOwner::Model(id.clone(), name.clone()));
             }
             for task in workspace.runs.keys() {
-                owners.push(Owner::Task(id.clone(), task.clone()));
+                owners.push(ProcessOwner::Task(id.clone(), task.clone()));
             }
         }
         if is_for_all {
             self.trees.forget(self.now.mono_ms);
         }
-        Tick { owners, is_for_all }
+        DueTimers { owners, is_for_all }
     }
 
     /// Closes the workspaces that have nothing left to wait for; `is_busy` is true if a higher
@@ -352,7 +352,7 @@ impl Fleet {
         }
         let held = match self.stopping {
             // A second request to stop does not wait; the next daemon finishes what is in progress.
-            Some(Stopping {
+            Some(DaemonShutdown {
                 grace_period_ms: Some(0),
                 ..
             }) => Vec::new(),
@@ -378,7 +378,7 @@ impl Fleet {
         if self.stopping.is_none() {
             self.log(LogEvent::info("the daemon is stopping"));
         }
-        self.stopping = Some(Stopping {
+        self.stopping = Some(DaemonShutdown {
             grace_period_ms,
             since_ms: self.now.mono_ms,
             is_announced: false,
@@ -410,7 +410,7 @@ impl Fleet {
     }
 
     /// Owner of a process; `None` if the process is gone.
-    pub(crate) fn owner_of(&self, process: ProcessId) -> Option<&Owner> {
+    pub(crate) fn owner_of(&self, process: ProcessId) -> Option<&ProcessOwner> {
         self.owners.get(&process)
     }
 
@@ -419,18 +419,25 @@ impl Fleet {
         self.starts.waiting()
     }
 
-    pub(crate) fn push(&mut self, effect: Effect) {
+    pub(crate) fn push(&mut self, effect: CoreEffect) {
         self.effects.push(effect);
     }
 
     /// Submits a job to the store, with its continuation.
-    pub(crate) fn store<O: Asked>(&mut self, operation: O, then: impl Continuation<O> + 'static) {
+    pub(crate) fn store<O: JobOperation>(
+        &mut self,
+        operation: O,
+        then: impl Continuation<O> + 'static,
+    ) {
         let job = self.jobs.add(operation, then);
-        self.push(Effect::Store(job));
+        self.push(CoreEffect::Store(job));
     }
 
     /// Continuation of a job that the store has finished; `None` if it was already reported.
-    pub(crate) fn take_job<O: Asked>(&mut self, token: u64) -> Option<Box<dyn Continuation<O>>> {
+    pub(crate) fn take_job<O: JobOperation>(
+        &mut self,
+        token: u64,
+    ) -> Option<Box<dyn Continuation<O>>> {
         self.jobs.take(token)
     }
 
@@ -441,7 +448,7 @@ impl Fleet {
         {
             event = event.with("agentName", entry.agent.as_str());
         }
-        self.push(Effect::Log(event));
+        self.push(CoreEffect::Log(event));
     }
 
     pub(crate) fn uuid(&mut self) -> Uuid {
@@ -480,11 +487,11 @@ impl Fleet {
     pub(super) fn respond<T: Serialize>(&mut self, token: RequestToken, value: &T) {
         let result = serde_json::to_value(value)
             .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()));
-        self.push(Effect::Respond { token, result });
+        self.push(CoreEffect::Respond { token, result });
     }
 
     pub(super) fn respond_error(&mut self, token: RequestToken, error: ControlError) {
-        self.push(Effect::Respond {
+        self.push(CoreEffect::Respond {
             token,
             result: Err(error),
         });
@@ -498,7 +505,7 @@ impl Fleet {
 }
 
 /// The running configuration of a workspace, or the reason why there is none.
-pub(crate) fn bundle_of(workspace: &Workspace) -> Result<&Bundle, ControlError> {
+pub(crate) fn bundle_of(workspace: &Workspace) -> Result<&ProjectConfig, ControlError> {
     workspace.bundle.as_ref().ok_or_else(|| {
         let problem = workspace.problem.as_ref();
         let why = problem.map_or("its configuration was never valid", |p| &p.message);

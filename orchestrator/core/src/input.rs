@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use goondan_config::{Bundle, Sources};
-use goondan_protocol::control::{Call, ControlError, Unacknowledged, Watching};
+use goondan_config::{ProjectConfig, Sources};
+use goondan_protocol::control::{Call, ControlError, FileWatchMode, ReplicationStall};
 use goondan_protocol::ids::{ConnectionName, InstanceKey, WorkspaceId};
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::instance::Metadata;
-use goondan_store::workspace::{WithWork, WorkspaceRecord};
-use goondan_store::writer::Completion;
+use goondan_store::workspace::{PendingInstance, WorkspaceRecord};
+use goondan_store::writer::StoreCompletion;
 
 use crate::Accounts;
 use crate::UnknownCalls;
-use crate::exchange::joint::JointDone;
-use crate::exchange::oauth::OAuthDone;
+use crate::exchange::joint::JointResult;
+use crate::exchange::oauth::OAuthResult;
 use crate::exchange::{
-    BundleDone, Peer, ProcessId, ProposalsDone, RequestToken, SecretsDone, StateDone, Supply,
-    TaskDone,
+    BundleResult, Peer, ProcessId, ProposalsResult, RequestToken, ResourceUsage, SecretsResult,
+    StateResult, TaskResult,
 };
-use crate::instance_list::{ListPurpose, ListedInstances};
+use crate::instance_list::{InstanceListing, ListPurpose};
 
 /// Something that happened.
 #[derive(Debug)]
-pub enum Input {
+pub enum CoreInput {
     /// A client sent a request.
     Request {
         /// The request that waits for it.
@@ -42,7 +42,7 @@ pub enum Input {
         tokens: Vec<RequestToken>,
     },
     /// A workspace was read from disk, or could not be.
-    Loaded(Box<Loaded>),
+    Loaded(Box<WorkspaceLoadResult>),
     /// The instances of a workspace, or why they could not be listed.
     Listed {
         /// The workspace.
@@ -50,7 +50,7 @@ pub enum Input {
         /// Purpose of the list.
         purpose: ListPurpose,
         /// The list.
-        result: Result<ListedInstances, ControlError>,
+        result: Result<InstanceListing, ControlError>,
     },
     /// A workspace's record was written, or could not be.
     WorkspaceWritten {
@@ -67,7 +67,7 @@ pub enum Input {
         to: String,
     },
     /// Workspaces without acknowledgments, because their logs do not confirm records.
-    Unacknowledged(BTreeMap<WorkspaceId, Unacknowledged>),
+    Unacknowledged(BTreeMap<WorkspaceId, ReplicationStall>),
     /// The state of a connection was read or stored, or the operation failed.
     ConnectionState {
         /// The workspace.
@@ -75,14 +75,14 @@ pub enum Input {
         /// The connection.
         connection: ConnectionName,
         /// The result, or the reason of the failure.
-        result: Result<StateDone, String>,
+        result: Result<StateResult, String>,
     },
     /// The secret store was looked into or changed, or could not be.
     Secrets {
         /// The request that waits for it.
         token: RequestToken,
         /// The result.
-        result: Result<SecretsDone, ControlError>,
+        result: Result<SecretsResult, ControlError>,
     },
     /// Something was done about sandboxes and proposals, or could not be.
     Proposals {
@@ -92,16 +92,16 @@ pub enum Input {
         /// start.
         is_asked: bool,
         /// The result.
-        done: ProposalsDone,
+        done: ProposalsResult,
     },
     /// Something was done about the bundle of a conversation, or could not be.
-    Bundle(Box<BundleDone>),
+    Bundle(Box<BundleResult>),
     /// Something was done about the work area of a task, or could not be.
-    Tasks(Box<TaskDone>),
+    Tasks(Box<TaskResult>),
     /// Something was done about the documents of OAuth, or could not be.
-    OAuth(OAuthDone),
+    OAuth(OAuthResult),
     /// Something was done about the joint checkpoints of a conversation, or could not be.
-    Joint(Box<JointDone>),
+    Joint(Box<JointResult>),
     /// A process was started.
     Spawned {
         /// The process.
@@ -142,9 +142,9 @@ pub enum Input {
         how: String,
     },
     /// Available resources for processes.
-    Supply(Supply),
+    Supply(ResourceUsage),
     /// The store reports.
-    Stored(Completion),
+    Stored(StoreCompletion),
     /// Time passed.
     Tick,
     /// Read the configuration of every workspace again.
@@ -159,7 +159,7 @@ pub enum Input {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The mode.
-        how: Watching,
+        how: FileWatchMode,
     },
     /// A signal requests that the daemon stops.
     Stop {
@@ -180,7 +180,7 @@ pub enum LoadPurpose {
         /// The request that waits for it.
         token: RequestToken,
         /// The settings.
-        settings: Settings,
+        settings: WorkspaceSettings,
     },
     /// A client or a signal has its configuration read again.
     Reload(Option<RequestToken>),
@@ -209,10 +209,10 @@ impl LoadPurpose {
     }
 
     /// The client's settings for the project.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> WorkspaceSettings {
         match self {
             Self::Open { settings, .. } => settings.clone(),
-            _ => Settings::default(),
+            _ => WorkspaceSettings::default(),
         }
     }
 
@@ -227,7 +227,7 @@ impl LoadPurpose {
 
 /// A client's settings for a workspace; absent ones stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct WorkspaceSettings {
     /// True to watch its files.
     pub watch: Option<bool>,
     /// Environment files beside its own.
@@ -236,7 +236,7 @@ pub struct Settings {
 
 /// A workspace, read from disk.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct WorkspaceLoadResult {
     /// Purpose of the read.
     pub purpose: LoadPurpose,
     /// The workspace, if its id is known.
@@ -262,7 +262,7 @@ pub struct LoadedWorkspace {
     /// Its record.
     pub record: WorkspaceRecord,
     /// The configuration, or what is wrong with it.
-    pub bundle: Result<Bundle, ControlError>,
+    pub bundle: Result<ProjectConfig, ControlError>,
     /// Reason for the last known good configuration, if it is in use.
     pub fallback: Option<Fallback>,
     /// True if the source files may be stored: they contain no literal secret.
@@ -272,7 +272,7 @@ pub struct LoadedWorkspace {
     /// Tool calls with an unknown outcome, from its audit log.
     pub unknown_calls: UnknownCalls,
     /// Instances with pending work.
-    pub with_work: Vec<WithWork>,
+    pub with_work: Vec<PendingInstance>,
     /// Number of parked events of each instance.
     pub parked: BTreeMap<InstanceKey, u64>,
     /// All instances, for a restart of conversations from scratch; otherwise empty.

@@ -4,7 +4,7 @@ use goondan_protocol::agents::ListScope;
 use goondan_protocol::control::{ListEvents, PruneInstances, VerifyInstances};
 use goondan_protocol::ids::InstanceKey;
 use goondan_store::instance::Metadata;
-use goondan_store::workspace::Unusable;
+use goondan_store::workspace::UnusableEntry;
 
 use crate::exchange::RequestToken;
 use crate::fleet::agent_replies::pending_replies::Requester;
@@ -46,17 +46,17 @@ pub enum ListPurpose {
 
 /// The instances of a workspace.
 #[derive(Debug, Default)]
-pub struct ListedInstances {
+pub struct InstanceListing {
     /// Metadata from the store.
     pub found: Vec<Metadata>,
     /// Instances with unreadable metadata, by directory name.
     pub unreadable: Vec<InstanceKey>,
 }
 
-impl ListedInstances {
+impl InstanceListing {
     /// Converts the store's list.
-    pub fn of((found, unusable): (Vec<Metadata>, Vec<Unusable>)) -> Self {
-        let key_of = |unusable: Unusable| {
+    pub fn of((found, unusable): (Vec<Metadata>, Vec<UnusableEntry>)) -> Self {
+        let key_of = |unusable: UnusableEntry| {
             let name = unusable.path.file_name()?.to_str()?;
             goondan_store::file_names::instance_key_of(name)
         };

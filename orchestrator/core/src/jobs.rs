@@ -17,7 +17,7 @@ use goondan_store::writer::operation::{
     PinConversation, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
     VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
-use goondan_store::writer::{Completion, Job, Report};
+use goondan_store::writer::{Report, StoreCompletion, StoreJob};
 
 use crate::{Core, LogEvent};
 
@@ -31,12 +31,12 @@ pub(crate) trait Continuation<O: Operation>: fmt::Debug + Send {
 }
 
 /// Pending continuations of one operation type, by token.
-type Pending<O> = BTreeMap<u64, Box<dyn Continuation<O>>>;
+type PendingJobs<O> = BTreeMap<u64, Box<dyn Continuation<O>>>;
 
 /// An operation type that the core submits.
-pub(crate) trait Asked: Operation + Sized {
+pub(crate) trait JobOperation: Operation + Sized {
     /// Its pending jobs.
-    fn pending(jobs: &mut Jobs) -> &mut Pending<Self>;
+    fn pending(jobs: &mut Jobs) -> &mut PendingJobs<Self>;
 }
 
 macro_rules! jobs {
@@ -45,12 +45,12 @@ macro_rules! jobs {
         #[derive(Debug, Default)]
         pub(crate) struct Jobs {
             next_token: u64,
-            $($field: Pending<$operation>,)*
+            $($field: PendingJobs<$operation>,)*
         }
 
         $(
-            impl Asked for $operation {
-                fn pending(jobs: &mut Jobs) -> &mut Pending<Self> {
+            impl JobOperation for $operation {
+                fn pending(jobs: &mut Jobs) -> &mut PendingJobs<Self> {
                     &mut jobs.$field
                 }
             }
@@ -68,7 +68,7 @@ macro_rules! jobs {
         }
 
         impl Core {
-            pub(super) fn on_stored(&mut self, completion: Completion) {
+            pub(super) fn on_stored(&mut self, completion: StoreCompletion) {
                 let token = completion.token;
                 match completion.report {
                     $(Report::$operation(result) => match self.fleet.take_job::<$operation>(token) {
@@ -132,20 +132,20 @@ impl Jobs {
 
 impl Jobs {
     /// Stores the continuation of an operation and returns the job for the store.
-    pub(crate) fn add<O: Asked>(
+    pub(crate) fn add<O: JobOperation>(
         &mut self,
         operation: O,
         then: impl Continuation<O> + 'static,
-    ) -> Job {
+    ) -> StoreJob {
         self.next_token += 1;
         let token = self.next_token;
         O::pending(self).insert(token, Box::new(then));
         let op = operation.into();
-        Job { token, op }
+        StoreJob { token, op }
     }
 
     /// Removes the continuation of a completed job; `None` if it was already taken.
-    pub(crate) fn take<O: Asked>(&mut self, token: u64) -> Option<Box<dyn Continuation<O>>> {
+    pub(crate) fn take<O: JobOperation>(&mut self, token: u64) -> Option<Box<dyn Continuation<O>>> {
         O::pending(self).remove(&token)
     }
 }

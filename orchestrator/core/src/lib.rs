@@ -1,6 +1,6 @@
 //! The decisions of the orchestrator: a state machine without I/O.
 //!
-//! [`Core::handle`] takes an [`Input`] and the time, and returns [`Effect`]s, in order. It uses no
+//! [`Core::handle`] takes an [`CoreInput`] and the time, and returns [`CoreEffect`]s, in order. It uses no
 //! clock, file or randomness: ids come from a given source. So every run can be repeated, and
 //! thousands of runs simulated.
 //!
@@ -27,7 +27,7 @@
 //!   turn.
 //! * Every waiting client is answered, with the outcome or an error.
 
-use goondan_protocol::control::Done;
+use goondan_protocol::control::EmptyResult;
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use uuid::Uuid;
@@ -52,24 +52,27 @@ mod tasks;
 mod unknown_calls;
 
 pub use calls::accounts::Accounts;
-pub use effect::{Effect, LogEvent, Read, Severity, Spawn};
-pub use exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
-pub use exchange::oauth::{OAuthDone, OAuthWork};
+pub use effect::{CoreEffect, LogEvent, ReadRequest, Severity, Spawn};
+pub use exchange::joint::{FreezeId, JointMetadata, JointResult, JointWork, RollbackFailure};
+pub use exchange::oauth::{OAuthResult, OAuthWork};
 pub use exchange::tasks::{
-    AtEnd, CheckpointAbout, Clear, FoundTask, LogPosition, LogText, LostSecrets, Measured,
-    NotCreated, RemovalFor, SecretsRead, TaskDone, TaskRef, TaskWork,
+    Clear, DiskMeasurement, EndOfLogPolicy, LoadedTask, LogPosition, LogText,
+    NewCheckpointMetadata, RemovalCaller, SecretsRead, TaskCreationFailure, TaskRef, TaskResult,
+    TaskWork, UnreadableSecrets,
 };
 pub use exchange::{
-    BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
-    MetricsReader, Now, Outcome, Peer, PrepareForTask, ProcessId, ProposalWork, ProposalsDone,
-    ProposeForTask, RequestToken, SecretWork, SecretsDone, Share, Standing, StateDone, StateWork,
-    Supply, VerifySandboxes,
+    BundleAction, BundleCall, BundleChange, BundleResult, BundleStanding, BundleWork, ClientOrigin,
+    ClockTime, ConfigOutcome, MetricsReader, Peer, PrepareForTask, ProcessId, ProposalWork,
+    ProposalsResult, ProposeForTask, RequestToken, ResourceLevel, ResourceUsage, SecretWork,
+    SecretsResult, StateResult, StateWork, VerifySandboxes,
 };
 pub use fleet::parked_events::parked_among;
-pub use fleet::watchers::Told;
+pub use fleet::watchers::WatchNotification;
 pub use groups::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, child_group, program_group};
-pub use input::{Fallback, Input, LoadPurpose, Loaded, LoadedWorkspace, Settings};
-pub use instance_list::{ListPurpose, ListedInstances};
+pub use input::{
+    CoreInput, Fallback, LoadPurpose, LoadedWorkspace, WorkspaceLoadResult, WorkspaceSettings,
+};
+pub use instance_list::{InstanceListing, ListPurpose};
 pub use refusals::control_error;
 pub use requests::verification::finding_told;
 pub use unknown_calls::UnknownCalls;
@@ -123,44 +126,44 @@ impl Core {
     }
 
     /// Handles an input and returns the effects, in order.
-    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
+    pub fn handle(&mut self, now: ClockTime, input: CoreInput) -> Vec<CoreEffect> {
         self.fleet.begin(now);
         match input {
-            Input::Request { token, peer, call } => self.on_request(token, peer, *call),
-            Input::ClientGone { tokens } => self.on_client_gone(&tokens),
-            Input::Loaded(loaded) => self.on_loaded(*loaded),
-            Input::Listed {
+            CoreInput::Request { token, peer, call } => self.on_request(token, peer, *call),
+            CoreInput::ClientGone { tokens } => self.on_client_gone(&tokens),
+            CoreInput::Loaded(loaded) => self.on_loaded(*loaded),
+            CoreInput::Listed {
                 workspace_id,
                 purpose,
                 result,
             } => self.on_listed(&workspace_id, purpose, result),
-            Input::WorkspaceWritten {
+            CoreInput::WorkspaceWritten {
                 workspace_id,
                 result,
             } => self.on_workspace_written(&workspace_id, &result),
-            Input::HandOn { workspace_id, to } => {
+            CoreInput::HandOn { workspace_id, to } => {
                 if self.fleet.hand_on(&workspace_id, to) {
                     self.tasks.on_close(&mut self.fleet, &workspace_id);
                 }
             }
-            Input::Unacknowledged(workspaces) => self.fleet.on_unacknowledged(&workspaces),
-            Input::ConnectionState {
+            CoreInput::Unacknowledged(workspaces) => self.fleet.on_unacknowledged(&workspaces),
+            CoreInput::ConnectionState {
                 workspace_id,
                 connection,
                 result,
             } => self.fleet.on_state_done(&workspace_id, &connection, result),
-            Input::Secrets { token, result } => self.on_secrets(token, result),
-            Input::Proposals {
+            CoreInput::Secrets { token, result } => self.on_secrets(token, result),
+            CoreInput::Proposals {
                 workspace_id,
                 is_asked,
                 done,
             } => self.on_proposals(&workspace_id, is_asked, done),
-            Input::Bundle(done) => self.fleet.on_bundle(*done),
-            Input::Joint(done) => self.on_joint(*done),
-            Input::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
-            Input::OAuth(done) => self.oauth.on_done(&mut self.fleet, done),
-            Input::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
-            Input::Message {
+            CoreInput::Bundle(done) => self.fleet.on_bundle(*done),
+            CoreInput::Joint(done) => self.on_joint(*done),
+            CoreInput::Tasks(done) => self.tasks.on_done(&mut self.fleet, *done),
+            CoreInput::OAuth(done) => self.oauth.on_done(&mut self.fleet, done),
+            CoreInput::Spawned { process, pid } => self.fleet.on_spawned(process, pid),
+            CoreInput::Message {
                 process,
                 message,
                 request_id,
@@ -168,17 +171,17 @@ impl Core {
             } => {
                 self.on_message(process, *message, request_id, trace);
             }
-            Input::Broken { process, problem } => self.fleet.on_broken(process, &problem),
-            Input::Exited { process, how } => self.on_exited(process, &how),
-            Input::NoRoom { process, how } => self.on_no_room(process, &how),
-            Input::Supply(supply) => self.fleet.on_supply(supply),
-            Input::Stored(completion) => self.on_stored(completion),
-            Input::Tick => self.on_tick(),
-            Input::Reload => self.reload_all(),
-            Input::FilesChanged { workspace_id } => self.on_files_changed(&workspace_id),
-            Input::Watching { workspace_id, how } => self.on_watching(&workspace_id, how),
-            Input::Stop { grace_period_ms } => self.stop(grace_period_ms),
-            Input::ForceStop => {
+            CoreInput::Broken { process, problem } => self.fleet.on_broken(process, &problem),
+            CoreInput::Exited { process, how } => self.on_exited(process, &how),
+            CoreInput::NoRoom { process, how } => self.on_no_room(process, &how),
+            CoreInput::Supply(supply) => self.fleet.on_supply(supply),
+            CoreInput::Stored(completion) => self.on_stored(completion),
+            CoreInput::Tick => self.on_tick(),
+            CoreInput::Reload => self.reload_all(),
+            CoreInput::FilesChanged { workspace_id } => self.on_files_changed(&workspace_id),
+            CoreInput::Watching { workspace_id, how } => self.on_watching(&workspace_id, how),
+            CoreInput::Stop { grace_period_ms } => self.stop(grace_period_ms),
+            CoreInput::ForceStop => {
                 self.fleet.force_stop();
                 self.tasks.on_stop(&mut self.fleet);
             }
@@ -226,9 +229,9 @@ impl Core {
             .has_just_ended(|id| is_writing || self.tasks.is_busy(id))
         {
             for token in self.requests.take_stops() {
-                self.fleet.respond(token, &Done {});
+                self.fleet.respond(token, &EmptyResult {});
             }
-            self.fleet.push(Effect::Exit);
+            self.fleet.push(CoreEffect::Exit);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Tokens of authorization servers: connects [`goondan_oauth::Machine`] to the daemon (`SYS-4`).
+//! Tokens of authorization servers: connects [`goondan_oauth::OAuthMachine`] to the daemon (`SYS-4`).
 //!
 //! Requests to servers are calls to the workspace's connection `oauth`; no process waits for them.
 //! `fleet::tokens` tracks the token of each process.
@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use goondan_oauth::{
-    Answer, Answered, CameBack, ENTROPY_BYTES, Effect as Said, GrantKey, Happening, Machine,
-    Request, Ruling, Ticket, Waiter, limits::REQUEST_TIMEOUT_MS,
+    ENTROPY_BYTES, GrantAnswer, GrantKey, OAuthEffect, OAuthEvent, OAuthMachine, RedirectOutcome,
+    RejectionOutcome, ServerRequest, ServerResponse, Ticket, WaiterId, limits::REQUEST_TIMEOUT_MS,
 };
 use goondan_protocol::call::{CallErrorCode, CallOutcome};
 use goondan_protocol::control::{Call, ControlError, ErrorCode, LoginBegun};
@@ -19,11 +19,11 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha512};
 
-use crate::exchange::oauth::{OAuthDone, OAuthWork};
-use crate::exchange::oauth_calls::{OAuthCall, OAuthCalled, SaidOfTokens};
+use crate::exchange::oauth::{OAuthResult, OAuthWork};
+use crate::exchange::oauth_calls::{OAuthCall, OAuthCallResult, TokenReport};
 use crate::fleet::Fleet;
 use crate::fleet::connectors::callback_path;
-use crate::{Effect, LogEvent, RequestToken};
+use crate::{CoreEffect, LogEvent, RequestToken};
 
 /// Number of UUIDs hashed into the secrets of a login. Each has 74 random bits; UUIDs of the same
 /// millisecond have at least 32 independent bits.
@@ -32,7 +32,7 @@ const LOGIN_UUIDS: usize = 8;
 /// The state machine and its pending requests.
 #[derive(Debug, Default)]
 pub(crate) struct OAuth {
-    machine: Machine,
+    machine: OAuthMachine,
     calls: Vec<OAuthCall>,
     /// Workspaces of logins in progress, by request.
     beginning: BTreeMap<RequestToken, WorkspaceId>,
@@ -68,15 +68,15 @@ impl OAuth {
         }
     }
 
-    pub(crate) fn on_done(&mut self, fleet: &mut Fleet, done: OAuthDone) {
+    pub(crate) fn on_done(&mut self, fleet: &mut Fleet, done: OAuthResult) {
         self.machine.begin(fleet.now().wall);
         match done {
-            OAuthDone::Read {
+            OAuthResult::Read {
                 workspace_id,
                 app,
                 documents,
             } => self.machine.on_read(&workspace_id, &app, documents),
-            OAuthDone::Kept { ticket, result } => self.machine.on_kept(ticket, result),
+            OAuthResult::Kept { ticket, result } => self.machine.on_kept(ticket, result),
         }
         self.say(fleet);
     }
@@ -86,7 +86,7 @@ impl OAuth {
         std::mem::take(&mut self.calls)
     }
 
-    pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: OAuthCalled) {
+    pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: OAuthCallResult) {
         self.machine.begin(fleet.now().wall);
         let answered = answered(&called.method, called.outcome);
         self.machine.on_answered(called.ticket, answered);
@@ -94,9 +94,13 @@ impl OAuth {
     }
 
     /// Handles a server's verdict on the tokens it received.
-    pub(crate) fn on_verdict(&mut self, fleet: &mut Fleet, verdict: &SaidOfTokens) -> Ruling {
+    pub(crate) fn on_verdict(
+        &mut self,
+        fleet: &mut Fleet,
+        verdict: &TokenReport,
+    ) -> RejectionOutcome {
         self.machine.begin(fleet.now().wall);
-        let mut ruling = Ruling::OtherToken;
+        let mut ruling = RejectionOutcome::OtherToken;
         for (need, token) in &verdict.tokens {
             let key = GrantKey {
                 workspace_id: verdict.workspace_id.clone(),
@@ -122,7 +126,7 @@ impl OAuth {
         id: &WorkspaceId,
         path: &str,
         query: &str,
-    ) -> CameBack {
+    ) -> RedirectOutcome {
         self.machine.begin(fleet.now().wall);
         let taken = self.machine.come_back(id, path, query);
         self.say(fleet);
@@ -132,7 +136,7 @@ impl OAuth {
     /// Handles client requests. Only users may change anything.
     pub(crate) fn on_request(&mut self, fleet: &mut Fleet, token: RequestToken, call: Call) {
         self.machine.begin(fleet.now().wall);
-        let waiter = Waiter(token.0);
+        let waiter = WaiterId(token.0);
         match call {
             Call::ListGrants(list) => {
                 return fleet.respond(token, &self.machine.list(list.workspace_id.as_ref()));
@@ -174,8 +178,10 @@ impl OAuth {
         let mut effects = VecDeque::from(self.machine.take_effects());
         while let Some(said) = effects.pop_front() {
             match said {
-                Said::Documents(work) => fleet.push(Effect::OAuth(OAuthWork::Documents(work))),
-                Said::Ask {
+                OAuthEffect::Documents(work) => {
+                    fleet.push(CoreEffect::OAuth(OAuthWork::Documents(work)))
+                }
+                OAuthEffect::Ask {
                     ticket,
                     workspace_id,
                     request,
@@ -183,27 +189,30 @@ impl OAuth {
                     Ok(call) => self.calls.push(call),
                     Err(error) => {
                         let why = format!("failed to write the request: {error}");
-                        self.machine.on_answered(ticket, Answered::NotMade(why));
+                        self.machine
+                            .on_answered(ticket, ServerResponse::NotMade(why));
                     }
                 },
-                Said::Token { key, token } => fleet.set_token(&key.workspace_id, &key.need, token),
-                Said::Answer { waiter, result } => {
+                OAuthEffect::Token { key, token } => {
+                    fleet.set_token(&key.workspace_id, &key.need, token)
+                }
+                OAuthEffect::Answer { waiter, result } => {
                     let token = RequestToken(waiter.0);
                     match result {
-                        Ok(Answer::Begun(begun)) => {
+                        Ok(GrantAnswer::Begun(begun)) => {
                             let workspace_id = self.beginning.remove(&token);
                             let heard_by = hearer_of(fleet, workspace_id.as_ref(), &begun);
                             fleet.respond(token, &LoginBegun { heard_by, ..begun });
                         }
-                        Ok(Answer::Grant(info)) => fleet.respond(token, &info),
-                        Ok(Answer::Revoked(revoked)) => fleet.respond(token, &revoked),
+                        Ok(GrantAnswer::Grant(info)) => fleet.respond(token, &info),
+                        Ok(GrantAnswer::Revoked(revoked)) => fleet.respond(token, &revoked),
                         Err(error) => {
                             self.beginning.remove(&token);
                             fleet.respond_error(token, error);
                         }
                     }
                 }
-                Said::Happened { key, what } => tell(fleet, &key, what),
+                OAuthEffect::Happened { key, what } => tell(fleet, &key, what),
             }
             effects.extend(self.machine.take_effects());
         }
@@ -223,29 +232,29 @@ fn hearer_of(
     found.map(|(name, _)| name.clone())
 }
 
-fn tell(fleet: &mut Fleet, key: &GrantKey, what: Happening) {
+fn tell(fleet: &mut Fleet, key: &GrantKey, what: OAuthEvent) {
     let (event, audited) = match what {
-        Happening::Granted => (LogEvent::info("auth.granted"), Some("oauth.granted")),
-        Happening::Renewed => (LogEvent::info("token renewed"), None),
-        Happening::NeedsAuth(why) => (
+        OAuthEvent::Granted => (LogEvent::info("auth.granted"), Some("oauth.granted")),
+        OAuthEvent::Renewed => (LogEvent::info("token renewed"), None),
+        OAuthEvent::NeedsAuth(why) => (
             LogEvent::warn("new login required").with("reason", why),
             Some("oauth.needsAuth"),
         ),
-        Happening::Declined => (
+        OAuthEvent::Declined => (
             LogEvent::warn("token rejected by server; renewing it"),
             None,
         ),
-        Happening::NeedsWider(scopes) => (
+        OAuthEvent::NeedsWider(scopes) => (
             LogEvent::warn("token lacks scopes; a person's consent is required")
                 .with("scopes", scopes),
             Some("oauth.needsConsent"),
         ),
-        Happening::NotRenewed(why) => (
+        OAuthEvent::NotRenewed(why) => (
             LogEvent::warn("failed to renew token").with("reason", why),
             None,
         ),
-        Happening::Revoked => (LogEvent::info("tokens revoked"), Some("oauth.revoked")),
-        Happening::Unreadable(why) => (
+        OAuthEvent::Revoked => (LogEvent::info("tokens revoked"), Some("oauth.revoked")),
+        OAuthEvent::Unreadable(why) => (
             LogEvent::error("failed to read OAuth document").with("reason", why),
             None,
         ),
@@ -254,7 +263,7 @@ fn tell(fleet: &mut Fleet, key: &GrantKey, what: Happening) {
     let event = event.with("app", key.need.app.as_str());
     fleet.log(event.with("subject", key.need.subject.as_str()));
     if let Some(event) = audited {
-        fleet.push(Effect::OAuth(OAuthWork::Audit {
+        fleet.push(CoreEffect::OAuth(OAuthWork::Audit {
             event,
             workspace_id: key.workspace_id.clone(),
             subject: key.need.to_string(),
@@ -287,15 +296,15 @@ fn entropy(fleet: &mut Fleet) -> [u8; ENTROPY_BYTES] {
 fn call_of(
     ticket: Ticket,
     workspace_id: WorkspaceId,
-    request: &Request,
+    request: &ServerRequest,
 ) -> serde_json::Result<OAuthCall> {
     let (method, params, is_idempotent) = match request {
-        Request::Metadata(request) => (METADATA, to_raw_value(request), true),
-        Request::Token(request) => (TOKEN, to_raw_value(request), false),
-        Request::Revoke(request) => (REVOKE, to_raw_value(request), true),
-        Request::Device(request) => (DEVICE, to_raw_value(request), true),
+        ServerRequest::Metadata(request) => (METADATA, to_raw_value(request), true),
+        ServerRequest::Token(request) => (TOKEN, to_raw_value(request), false),
+        ServerRequest::Revoke(request) => (REVOKE, to_raw_value(request), true),
+        ServerRequest::Device(request) => (DEVICE, to_raw_value(request), true),
         // Not idempotent: a second request would register another application.
-        Request::Register(request) => (REGISTER, to_raw_value(request), false),
+        ServerRequest::Register(request) => (REGISTER, to_raw_value(request), false),
     };
     Ok(OAuthCall {
         ticket,
@@ -308,7 +317,7 @@ fn call_of(
 }
 
 /// Converts a call's outcome for the state machine.
-fn answered(method: &str, outcome: CallOutcome) -> Answered {
+fn answered(method: &str, outcome: CallOutcome) -> ServerResponse {
     let raw = match outcome {
         CallOutcome::Ok(raw) => raw,
         CallOutcome::Error(error) => {
@@ -318,9 +327,9 @@ fn answered(method: &str, outcome: CallOutcome) -> Answered {
                 CallErrorCode::Interrupted | CallErrorCode::TimedOut | CallErrorCode::Internal
             );
             return if is_unknown {
-                Answered::Unknown(error.message)
+                ServerResponse::Unknown(error.message)
             } else {
-                Answered::NotMade(error.message)
+                ServerResponse::NotMade(error.message)
             };
         }
     };
@@ -328,12 +337,12 @@ fn answered(method: &str, outcome: CallOutcome) -> Answered {
         serde_json::from_str(raw.get()).ok()
     }
     let read = match method {
-        METADATA => read(&raw).map(Answered::Metadata),
-        TOKEN => read(&raw).map(Answered::Token),
-        REVOKE => read(&raw).map(Answered::Revoked),
-        REGISTER => read(&raw).map(Answered::Registered),
-        _ => read(&raw).map(Answered::Device),
+        METADATA => read(&raw).map(ServerResponse::Metadata),
+        TOKEN => read(&raw).map(ServerResponse::Token),
+        REVOKE => read(&raw).map(ServerResponse::Revoked),
+        REGISTER => read(&raw).map(ServerResponse::Registered),
+        _ => read(&raw).map(ServerResponse::Device),
     };
     // The text is not quoted, because it may contain a token.
-    read.unwrap_or_else(|| Answered::Unknown("failed to read the answer".to_owned()))
+    read.unwrap_or_else(|| ServerResponse::Unknown("failed to read the answer".to_owned()))
 }

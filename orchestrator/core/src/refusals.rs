@@ -8,12 +8,12 @@ use goondan_store::StoreError;
 
 /// Error returned to an agent whose request cannot be fulfilled.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct AgentRequestError {
     pub(super) code: &'static str,
     pub(super) message: String,
 }
 
-impl Refused {
+impl AgentRequestError {
     pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -22,8 +22,8 @@ impl Refused {
     }
 }
 
-impl From<Refused> for AgentAnswer {
-    fn from(refused: Refused) -> Self {
+impl From<AgentRequestError> for AgentAnswer {
+    fn from(refused: AgentRequestError) -> Self {
         Self::Refused {
             code: refused.code.to_owned(),
             message: refused.message,

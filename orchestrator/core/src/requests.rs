@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
-    Call, ControlError, DaemonCheck, Done, ErrorCode, InstanceDetail, InstanceSummary,
-    ListInstances, MoveWorkspace, NodesCheck, NodesPage, SendEvent, Sent,
+    Call, ControlError, DaemonCheck, EmptyResult, ErrorCode, InstanceDetail, InstanceSummary,
+    ListInstances, MoveWorkspace, NodesCheck, NodesPage, SendEvent, SendResult,
 };
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
@@ -21,13 +21,13 @@ use serde_json::json;
 
 use crate::exchange::{BundleCall, MetricsReader, ProposalWork, SecretWork};
 use crate::fleet::bundle_of;
-use crate::fleet::event_queue::AcceptReply;
+use crate::fleet::event_queue::EventOrigin;
 use crate::fleet::instance::DeleteReply;
-use crate::fleet::parked_events::Decision;
-use crate::jobs::{Asked, Continuation, continuation};
+use crate::fleet::parked_events::ParkedEventDecision;
+use crate::jobs::{Continuation, JobOperation, continuation};
 use crate::refusals::{no_other_nodes, no_workspace, stopping_error};
-use crate::router::{SENT_EVENT, Unroutable};
-use crate::{Core, Effect, LoadPurpose, Peer, RequestToken, control_error, router};
+use crate::router::{RoutingError, SENT_EVENT};
+use crate::{Core, CoreEffect, LoadPurpose, Peer, RequestToken, control_error, router};
 
 pub(crate) mod archives;
 pub(crate) mod configuration_load;
@@ -45,24 +45,24 @@ mod rewinding_tests;
 pub(crate) mod secrets;
 pub(crate) mod verification;
 
-use self::deletion::Sweep;
+use self::deletion::PendingDeletions;
 use self::events::EventListing;
 use self::persons::check_person;
-use self::proposals::{Asker, Lines};
-use self::reload::Reloading;
+use self::proposals::{ProposalQueues, ProposalRequester};
+use self::reload::PendingReload;
 use self::retention::Retention;
-use self::verification::Verifying;
+use self::verification::PendingVerification;
 
 /// Requests of clients that take more than one step.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Requests that wait for the daemon's exit.
     stops: Vec<RequestToken>,
-    sweeps: BTreeMap<RequestToken, Sweep>,
+    sweeps: BTreeMap<RequestToken, PendingDeletions>,
     event_listings: BTreeMap<RequestToken, EventListing>,
-    verifications: BTreeMap<RequestToken, Verifying>,
-    reloads: BTreeMap<RequestToken, Reloading>,
-    proposals: Lines,
+    verifications: BTreeMap<RequestToken, PendingVerification>,
+    reloads: BTreeMap<RequestToken, PendingReload>,
+    proposals: ProposalQueues,
     /// State of the retention policy for each workspace.
     retention: BTreeMap<WorkspaceId, Retention>,
 }
@@ -124,7 +124,7 @@ continuation! {
 }
 
 impl Core {
-    fn with_instance<O: Asked, C: Continuation<O> + 'static>(
+    fn with_instance<O: JobOperation, C: Continuation<O> + 'static>(
         &mut self,
         token: RequestToken,
         workspace_id: WorkspaceId,
@@ -206,7 +206,7 @@ impl Core {
         let event_id = send
             .event_id
             .unwrap_or_else(|| EventId::from(self.fleet.uuid()));
-        let sent = Sent {
+        let sent = SendResult {
             event_id: event_id.clone(),
             instance_key: route.instance_key.clone(),
             agent: route.agent.clone(),
@@ -232,7 +232,7 @@ impl Core {
             workspace_id: send.workspace_id,
             instance_key: route.instance_key,
         };
-        let reply = AcceptReply::Client {
+        let reply = EventOrigin::Client {
             token,
             sent,
             wait: send.wait,
@@ -246,7 +246,7 @@ impl Core {
             Err(error) => return self.fleet.respond_error(token, error),
         };
         let processing = self.fleet.in_turn();
-        self.fleet.push(Effect::ListInstances {
+        self.fleet.push(CoreEffect::ListInstances {
             token,
             list,
             workspaces,
@@ -308,7 +308,7 @@ impl Core {
                     let project_root = workspace.record.project_root.clone();
                     let workspace_id = Some(request.workspace_id.clone());
                     let purpose = LoadPurpose::Restart { token, request };
-                    self.fleet.push(Effect::LoadWorkspace {
+                    self.fleet.push(CoreEffect::LoadWorkspace {
                         purpose,
                         workspace_id,
                         project_root,
@@ -344,7 +344,7 @@ impl Core {
                     instance_key,
                 };
                 self.fleet
-                    .decide(token, at, retry.event_id, Decision::Retry);
+                    .decide(token, at, retry.event_id, ParkedEventDecision::Retry);
             }
             Call::DropEvent(drop) => {
                 let (workspace_id, instance_key) = (drop.workspace_id, drop.instance_key);
@@ -352,7 +352,8 @@ impl Core {
                     workspace_id,
                     instance_key,
                 };
-                self.fleet.decide(token, at, drop.event_id, Decision::Drop);
+                self.fleet
+                    .decide(token, at, drop.event_id, ParkedEventDecision::Drop);
             }
             Call::CancelEvent(cancel) => self.cancel_event(token, cancel),
             Call::PauseEvent(pause) => self.arrange_event(token, pause),
@@ -396,46 +397,55 @@ impl Core {
                 }
             }
             Call::PrepareSandbox(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Prepare(call));
+                self.use_proposals(
+                    ProposalRequester::Client(token),
+                    ProposalWork::Prepare(call),
+                );
             }
             Call::ListSandboxes(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::ListSandboxes(call));
+                self.use_proposals(
+                    ProposalRequester::Client(token),
+                    ProposalWork::ListSandboxes(call),
+                );
             }
             Call::ShowSandbox(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::ShowSandbox(call));
+                self.use_proposals(
+                    ProposalRequester::Client(token),
+                    ProposalWork::ShowSandbox(call),
+                );
             }
             Call::RemoveSandbox(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Remove(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Remove(call));
             }
             Call::CreateProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Create(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Create(call));
             }
             Call::ListProposals(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::List(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::List(call));
             }
             Call::ShowProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Show(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Show(call));
             }
             Call::DiffProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Diff(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Diff(call));
             }
             Call::CheckProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Check(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Check(call));
             }
             Call::ReviewProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Review(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Review(call));
             }
             Call::ApplyProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Apply(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Apply(call));
             }
             Call::RejectProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Reject(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Reject(call));
             }
             Call::RevertProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Revert(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Revert(call));
             }
             Call::MergeProposal(call) => {
-                self.use_proposals(Asker::Client(token), ProposalWork::Merge(call));
+                self.use_proposals(ProposalRequester::Client(token), ProposalWork::Merge(call));
             }
             Call::ShowBundle(call) => self.fleet.serve_bundle(
                 token,
@@ -524,14 +534,17 @@ impl Core {
             Call::DenySecret(deny) => self.use_secrets(token, SecretWork::Deny(deny)),
             Call::RotateSecrets(_) => self.use_secrets(token, SecretWork::Rotate),
             Call::StorePackage(request) => {
-                self.fleet.push(Effect::StorePackage { token, request });
+                self.fleet.push(CoreEffect::StorePackage { token, request });
             }
             Call::PrunePackages(request) => {
-                self.fleet.push(Effect::PrunePackages { token, request });
+                self.fleet
+                    .push(CoreEffect::PrunePackages { token, request });
             }
             // Logs and what processes take are the shell's own; these never come here.
             // The shell deals with these.
-            Call::FollowLogs(_) | Call::WatchProcesses(_) => self.fleet.respond(token, &Done {}),
+            Call::FollowLogs(_) | Call::WatchProcesses(_) => {
+                self.fleet.respond(token, &EmptyResult {})
+            }
             Call::CheckDaemon(_) => self.fleet.respond(token, &DaemonCheck::default()),
             Call::CheckNodes(_) => self.fleet.respond(token, &NodesCheck::default()),
             Call::ListNodes(list) => {
@@ -575,24 +588,24 @@ impl Core {
 }
 
 /// Error for a client's event that cannot be routed.
-fn unroutable(problem: &Unroutable, bundle: &Bundle) -> ControlError {
+fn unroutable(problem: &RoutingError, bundle: &ProjectConfig) -> ControlError {
     let agents = router::agents_of(bundle);
     match problem {
-        Unroutable::NoEntryAgent => {
+        RoutingError::NoEntryAgent => {
             let text = "the project's agents are programs that work on tasks, so no agent answers messages";
             ControlError::new(ErrorCode::AgentNotFound, text).suggest(
                 "create a task with `gdn task new TITLE`, or add a document of `kind: Agent` with a `modelConfig`",
             )
         }
-        Unroutable::NoAgent { .. } if agents.is_empty() => {
+        RoutingError::NoAgent { .. } if agents.is_empty() => {
             ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
                 .suggest("agents with `runtime.kind: cli` work only on tasks: `gdn task new TITLE`")
         }
-        Unroutable::NoAgent { .. } => {
+        RoutingError::NoAgent { .. } => {
             ControlError::new(ErrorCode::AgentNotFound, problem.to_string())
                 .suggest(format!("the agents are: {agents}"))
         }
-        Unroutable::NoRule { .. } | Unroutable::NoKey { .. } | Unroutable::BadKey { .. } => {
+        RoutingError::NoRule { .. } | RoutingError::NoKey { .. } | RoutingError::BadKey { .. } => {
             ControlError::new(ErrorCode::InvalidRequest, problem.to_string()).suggest(format!(
                 "choose an agent with `--agent`; the agents are: {agents}"
             ))

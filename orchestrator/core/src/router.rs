@@ -1,6 +1,6 @@
 //! Routing of events to instances (`IPC-3`, `INST-3`). Pure functions of the configuration.
 
-use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
+use goondan_config::{ConnectionDefinition, IngressRule, KeyRule, ProjectConfig};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceKey, InvalidId};
@@ -15,7 +15,7 @@ const CRON: &str = "cron";
 
 /// Reason an event cannot be routed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unroutable {
+pub(crate) enum RoutingError {
     /// No ingress rule matches.
     #[error("no ingress rule of connection `{connection}` matches event `{event}`")]
     NoRule {
@@ -63,10 +63,10 @@ pub(crate) struct Route {
 /// The key of `agent`'s part of a conversation: the conversation's key for the entry agent,
 /// `<agent>:<key>` for other agents, unless the key already has that form.
 fn key_within(
-    bundle: &Bundle,
+    bundle: &ProjectConfig,
     agent: &AgentName,
     conversation: &InstanceKey,
-) -> Result<InstanceKey, Unroutable> {
+) -> Result<InstanceKey, RoutingError> {
     let prefix = format!("{agent}:");
     if bundle.is_entry(agent) || conversation.as_str().starts_with(&prefix) {
         return Ok(conversation.clone());
@@ -74,22 +74,22 @@ fn key_within(
     new_key(&format!("{prefix}{conversation}"))
 }
 
-fn new_key(text: &str) -> Result<InstanceKey, Unroutable> {
-    InstanceKey::new(text).map_err(|error| Unroutable::BadKey {
+fn new_key(text: &str) -> Result<InstanceKey, RoutingError> {
+    InstanceKey::new(text).map_err(|error| RoutingError::BadKey {
         problem: error.to_string(),
     })
 }
 
 /// Routes a client's event to `agent`, or to the entry agent if `None`.
 fn route_direct(
-    bundle: &Bundle,
+    bundle: &ProjectConfig,
     agent: Option<&AgentName>,
     conversation: &InstanceKey,
-) -> Result<Route, Unroutable> {
+) -> Result<Route, RoutingError> {
     let entry = bundle.entry_agent.as_ref();
-    let agent = agent.or(entry).ok_or(Unroutable::NoEntryAgent)?;
+    let agent = agent.or(entry).ok_or(RoutingError::NoEntryAgent)?;
     if !bundle.agents.contains_key(agent) {
-        return Err(Unroutable::NoAgent {
+        return Err(RoutingError::NoAgent {
             agent: agent.clone(),
         });
     }
@@ -104,10 +104,10 @@ fn route_direct(
 /// Routes a client's event: to the named agent, otherwise by the rules of the project's
 /// local-client connection, otherwise to the entry agent.
 pub(crate) fn route_sent(
-    bundle: &Bundle,
+    bundle: &ProjectConfig,
     agent: Option<&AgentName>,
     conversation: &InstanceKey,
-) -> Result<Route, Unroutable> {
+) -> Result<Route, RoutingError> {
     match (agent, &bundle.local) {
         (None, Some(local)) => {
             let event = ConnectorEvent {
@@ -138,7 +138,7 @@ pub(super) const SPAWNED: char = '#';
 
 /// The conversation that an instance belongs to: the key of the entry agent's part.
 pub(super) fn conversation_of<'k>(
-    bundle: &Bundle,
+    bundle: &ProjectConfig,
     (agent, key): (&AgentName, &'k InstanceKey),
 ) -> &'k str {
     if bundle.is_entry(agent) {
@@ -152,14 +152,14 @@ pub(super) fn conversation_of<'k>(
 /// Routes an agent's event to another agent in the same conversation, or in the conversation with
 /// the `given` key. `fresh` names a new instance within the conversation.
 pub(super) fn route_between(
-    bundle: &Bundle,
+    bundle: &ProjectConfig,
     from: (&AgentName, &InstanceKey),
     agent: &AgentName,
     given: Option<&InstanceKey>,
     fresh: Option<&str>,
-) -> Result<Route, Unroutable> {
+) -> Result<Route, RoutingError> {
     if !bundle.agents.contains_key(agent) {
-        return Err(Unroutable::NoAgent {
+        return Err(RoutingError::NoAgent {
             agent: agent.clone(),
         });
     }
@@ -216,10 +216,10 @@ pub(super) fn event_id_within(
 /// conversation named after the connection. Keys chosen by a sender are namespaced by connection
 /// (`SEC-9`), unless the rule sets `instanceKeyPrefix`.
 pub(crate) fn route_ingress(
-    bundle: &Bundle,
+    bundle: &ProjectConfig,
     connection: &ConnectionDefinition,
     event: &ConnectorEvent,
-) -> Result<Route, Unroutable> {
+) -> Result<Route, RoutingError> {
     let rule = rule_for(connection, event)?;
     let agent = agent_of(bundle, rule)?;
     let as_said = key_by_rule(bundle, connection, (rule, &agent), event);
@@ -266,11 +266,11 @@ pub(crate) fn route_ingress(
 fn rule_for<'c>(
     connection: &'c ConnectionDefinition,
     event: &ConnectorEvent,
-) -> Result<&'c IngressRule, Unroutable> {
+) -> Result<&'c IngressRule, RoutingError> {
     let mut rules = connection.rules.iter();
     rules.find(|rule| matches(rule, event)).ok_or_else(|| {
         let (connection, event) = (connection.name.to_string(), event.name.clone());
-        Unroutable::NoRule { connection, event }
+        RoutingError::NoRule { connection, event }
     })
 }
 
@@ -284,18 +284,18 @@ fn is_configured(connection: &ConnectionDefinition, key: &str) -> bool {
             .any(|schedule| schedule.get("instanceKey").and_then(Value::as_str) == Some(key))
 }
 
-fn agent_of(bundle: &Bundle, rule: &IngressRule) -> Result<AgentName, Unroutable> {
+fn agent_of(bundle: &ProjectConfig, rule: &IngressRule) -> Result<AgentName, RoutingError> {
     let named = rule.agent.as_ref().or(bundle.entry_agent.as_ref());
-    named.cloned().ok_or(Unroutable::NoEntryAgent)
+    named.cloned().ok_or(RoutingError::NoEntryAgent)
 }
 
 /// The key according to the rule and the event.
 fn key_by_rule(
-    bundle: &Bundle,
+    bundle: &ProjectConfig,
     connection: &ConnectionDefinition,
     (rule, agent): (&IngressRule, &AgentName),
     event: &ConnectorEvent,
-) -> Result<InstanceKey, Unroutable> {
+) -> Result<InstanceKey, RoutingError> {
     match &rule.key {
         KeyRule::Fixed(key) => Ok(key.clone()),
         KeyRule::FromEvent { prefix } => {
@@ -315,8 +315,8 @@ fn key_by_rule(
     }
 }
 
-fn property_of(event: &ConnectorEvent, name: &str) -> Result<String, Unroutable> {
-    property_text(event, name).ok_or_else(|| Unroutable::NoKey {
+fn property_of(event: &ConnectorEvent, name: &str) -> Result<String, RoutingError> {
+    property_text(event, name).ok_or_else(|| RoutingError::NoKey {
         property: name.to_owned(),
     })
 }
@@ -339,7 +339,7 @@ fn property_text(event: &ConnectorEvent, name: &str) -> Option<String> {
 }
 
 /// Names of the agents, for display.
-pub(super) fn agents_of(bundle: &Bundle) -> String {
+pub(super) fn agents_of(bundle: &ProjectConfig) -> String {
     let names: Vec<&str> = bundle.agents.keys().map(AgentName::as_str).collect();
     names.join(", ")
 }
@@ -359,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    fn bundle() -> Bundle {
+    fn bundle() -> ProjectConfig {
         let agent = |name: &str| {
             let name: AgentName = name.parse().unwrap();
             let definition = AgentDefinition {
@@ -389,7 +389,7 @@ mod tests {
             };
             (name, definition)
         };
-        Bundle {
+        ProjectConfig {
             package: None,
             conversation_key: None,
             entry_agent: "clerk".parse().ok(),
@@ -460,12 +460,12 @@ mod tests {
     fn route(
         rules: Vec<IngressRule>,
         event: &ConnectorEvent,
-    ) -> Result<(String, String), Unroutable> {
+    ) -> Result<(String, String), RoutingError> {
         let route = route_ingress(&bundle(), &connection(rules), event)?;
         Ok((route.agent.to_string(), route.instance_key.to_string()))
     }
 
-    fn goes_to(agent: &str, key: &str) -> Result<(String, String), Unroutable> {
+    fn goes_to(agent: &str, key: &str) -> Result<(String, String), RoutingError> {
         Ok((agent.to_owned(), key.to_owned()))
     }
 
@@ -523,7 +523,7 @@ mod tests {
         let other = event("visit", Some("ann"), json!({}));
         assert!(matches!(
             route(rules(), &other),
-            Err(Unroutable::NoRule { .. })
+            Err(RoutingError::NoRule { .. })
         ));
     }
 
@@ -540,7 +540,7 @@ mod tests {
         assert_eq!(at(Some("helper"), "helper:ann").unwrap(), "helper:ann");
         assert!(matches!(
             at(Some("nobody"), "ann"),
-            Err(Unroutable::NoAgent { .. })
+            Err(RoutingError::NoAgent { .. })
         ));
         let fixed = KeyRule::Fixed("shared".parse().unwrap());
         let rules = vec![rule(None, Some("helper"), fixed)];
@@ -567,7 +567,7 @@ mod tests {
         let other = vec![rule(Some("request"), None, own_key(None))];
         assert!(matches!(
             at(Some(other), None),
-            Err(Unroutable::NoRule { .. })
+            Err(RoutingError::NoRule { .. })
         ));
     }
 
@@ -592,10 +592,10 @@ mod tests {
         assert_eq!(of(json!(7)), goes_to("clerk", "u7"));
         assert_eq!(of(json!(false)), goes_to("clerk", "ufalse"));
         for value in [json!(null), json!([1]), json!({"a": 1})] {
-            assert!(matches!(of(value), Err(Unroutable::NoKey { .. })));
+            assert!(matches!(of(value), Err(RoutingError::NoKey { .. })));
         }
         let missing = route(property(), &event("e", None, json!({})));
-        assert!(matches!(missing, Err(Unroutable::NoKey { .. })));
+        assert!(matches!(missing, Err(RoutingError::NoKey { .. })));
     }
 
     #[test]
@@ -674,7 +674,7 @@ mod tests {
         let longest = "k".repeat(MAX_INSTANCE_KEY_BYTES);
         let rules = vec![rule(None, Some("helper"), own_key(None))];
         let found = route(rules, &event("e", Some(&longest), json!({})));
-        assert!(matches!(found, Err(Unroutable::BadKey { .. })));
+        assert!(matches!(found, Err(RoutingError::BadKey { .. })));
         let empty = KeyRule::Property {
             name: "user".to_owned(),
             prefix: None,
@@ -683,6 +683,6 @@ mod tests {
             vec![rule(None, None, empty)],
             &event("e", None, json!({"user": ""})),
         );
-        assert!(matches!(found, Err(Unroutable::BadKey { .. })));
+        assert!(matches!(found, Err(RoutingError::BadKey { .. })));
     }
 }

@@ -3,21 +3,21 @@
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{ConnectionName, ResourceName, WorkspaceId};
-use goondan_protocol::ipc::{Head, Status, ToOrchestrator};
+use goondan_protocol::ipc::{EnvelopeHeader, Status, ToOrchestrator};
 use goondan_protocol::oauth::CALLBACK_EVENT;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
-use goondan_store::instance::{Cancelled, OpenTurn};
+use goondan_store::instance::{CancelScope, OpenTurn};
 
 use crate::exchange::task_budgets::TaskSpending;
 use crate::exchange::{MetricsReader, StateWork, TaskRef};
-use crate::fleet::Owner;
-use crate::fleet::agent_requests::Beyond;
+use crate::fleet::ProcessOwner;
+use crate::fleet::agent_requests::ForwardedRequest;
 use crate::fleet::cancellation::Cancelling;
 use crate::fleet::instance::DeleteReply;
 use crate::fleet::parked_events::Parking;
 use crate::fleet::turns::{Beginning, Completing};
-use crate::requests::proposals::Asker;
+use crate::requests::proposals::ProposalRequester;
 use crate::{Core, ProcessId};
 
 impl Core {
@@ -41,13 +41,13 @@ impl Core {
             (ToOrchestrator::Hello(hello), _) => self.fleet.on_hello(process, &owner, &hello),
             (ToOrchestrator::Pong(_) | ToOrchestrator::ShutdownAck(_), _) => {}
             (ToOrchestrator::Confined(confined), _) => self.fleet.on_confined(&owner, confined),
-            (ToOrchestrator::Status(mut status), Owner::Connector(id, name)) => {
+            (ToOrchestrator::Status(mut status), ProcessOwner::Connector(id, name)) => {
                 let token = status.token.take();
                 status.token =
                     token.filter(|said| self.calls.is_declined_start(&self.fleet, process, said));
                 self.on_connector_status(id, name, status);
             }
-            (ToOrchestrator::Event(event), Owner::Connector(id, name))
+            (ToOrchestrator::Event(event), ProcessOwner::Connector(id, name))
                 if event.name == CALLBACK_EVENT
                     && let Some(path) = self.fleet.callback_path_of(id, name) =>
             {
@@ -56,96 +56,102 @@ impl Core {
                     .on_callback(&mut self.fleet, id, &path, &event.input);
                 self.fleet.answer_callback(process, request_id, came);
             }
-            (ToOrchestrator::Event(event), Owner::Connector(id, name)) => {
+            (ToOrchestrator::Event(event), ProcessOwner::Connector(id, name)) => {
                 self.fleet
                     .on_connector_event(id, name, process, request_id, trace, *event);
             }
-            (ToOrchestrator::StateGet(_), Owner::Connector(id, name)) => {
+            (ToOrchestrator::StateGet(_), ProcessOwner::Connector(id, name)) => {
                 self.fleet
                     .on_state_work(id, name, process, request_id, StateWork::Get);
             }
-            (ToOrchestrator::StateSet(set), Owner::Connector(id, name)) => {
+            (ToOrchestrator::StateSet(set), ProcessOwner::Connector(id, name)) => {
                 let work = StateWork::Set(set.state);
                 self.fleet
                     .on_state_work(id, name, process, request_id, work);
             }
-            (ToOrchestrator::ReplyAwait(asked), Owner::Connector(id, name)) => {
+            (ToOrchestrator::ReplyAwait(asked), ProcessOwner::Connector(id, name)) => {
                 self.fleet
                     .on_reply_await(id, name, process, request_id, asked);
             }
-            (ToOrchestrator::ReplyForget(forget), Owner::Connector(id, name)) => {
+            (ToOrchestrator::ReplyForget(forget), ProcessOwner::Connector(id, name)) => {
                 self.fleet.on_reply_forget(id, name, process, &forget);
             }
-            (ToOrchestrator::ApprovalsFollow(follow), Owner::Connector(id, name)) => {
+            (ToOrchestrator::ApprovalsFollow(follow), ProcessOwner::Connector(id, name)) => {
                 self.fleet.on_approvals_follow(id, name, process, follow);
             }
-            (ToOrchestrator::ApprovalPress(press), Owner::Connector(id, name)) => {
+            (ToOrchestrator::ApprovalPress(press), ProcessOwner::Connector(id, name)) => {
                 self.fleet
                     .on_approval_press(id, name, process, request_id, press);
             }
-            (ToOrchestrator::MetricsGet(_), Owner::Connector(id, name))
+            (ToOrchestrator::MetricsGet(_), ProcessOwner::Connector(id, name))
                 if self.fleet.may_read_metrics(id, name) =>
             {
                 let to = Address::Connector { name: name.clone() };
-                let head = Head::new(Address::Orchestrator, to).answering(request_id);
+                let head = EnvelopeHeader::new(Address::Orchestrator, to).answering(request_id);
                 self.tell_metrics(MetricsReader::Connection {
                     process,
                     head,
                     workspace_id: id.clone(),
                 });
             }
-            (ToOrchestrator::QuestionAsk(ask), Owner::Connector(id, name)) => {
+            (ToOrchestrator::QuestionAsk(ask), ProcessOwner::Connector(id, name)) => {
                 self.calls
                     .on_question_ask(&mut self.fleet, (id, name), process, request_id, *ask);
             }
-            (ToOrchestrator::QuestionWithdraw(withdraw), Owner::Connector(..)) => {
+            (ToOrchestrator::QuestionWithdraw(withdraw), ProcessOwner::Connector(..)) => {
                 self.calls
                     .on_question_withdraw(&mut self.fleet, process, withdraw);
             }
-            (ToOrchestrator::ConversationLoad(load), Owner::Agent(at)) => {
+            (ToOrchestrator::ConversationLoad(load), ProcessOwner::Agent(at)) => {
                 self.fleet
                     .on_conversation_load(at, process, request_id, load.offset);
             }
-            (ToOrchestrator::TurnAppend(append), Owner::Agent(at)) => {
+            (ToOrchestrator::TurnAppend(append), ProcessOwner::Agent(at)) => {
                 self.fleet.on_turn_append(at, process, append);
             }
-            (ToOrchestrator::TurnComplete(complete), Owner::Agent(at)) => {
+            (ToOrchestrator::TurnComplete(complete), ProcessOwner::Agent(at)) => {
                 self.fleet.on_complete(at, process, complete);
             }
-            (ToOrchestrator::AgentAsk(ask), Owner::Agent(at)) => {
+            (ToOrchestrator::AgentAsk(ask), ProcessOwner::Agent(at)) => {
                 let asked = self
                     .fleet
                     .on_agent_ask(at, process, request_id, trace, *ask);
                 match asked {
-                    Some((requester, Beyond::Files(work))) => {
-                        self.use_proposals(Asker::Agent(requester), work);
+                    Some((requester, ForwardedRequest::Files(work))) => {
+                        self.use_proposals(ProposalRequester::Agent(requester), work);
                     }
-                    Some((requester, Beyond::Tasks(ask))) => {
+                    Some((requester, ForwardedRequest::Tasks(ask))) => {
                         self.tasks.on_agent_ask(&mut self.fleet, requester, ask);
                     }
                     None => {}
                 }
             }
-            (ToOrchestrator::AgentNotStarted(not), Owner::Agent(at)) => {
+            (ToOrchestrator::AgentNotStarted(not), ProcessOwner::Agent(at)) => {
                 self.fleet.on_agent_not_started(at, &not.error);
             }
-            (ToOrchestrator::Observe(event), Owner::Agent(at)) => {
+            (ToOrchestrator::Observe(event), ProcessOwner::Agent(at)) => {
                 self.fleet.on_observe(at, process, *event);
             }
-            (ToOrchestrator::Call(call), Owner::Agent(at)) => {
+            (ToOrchestrator::Call(call), ProcessOwner::Agent(at)) => {
                 self.calls
                     .on_call(&mut self.fleet, at, process, trace, *call);
             }
-            (ToOrchestrator::CallCancel(cancel), Owner::Agent(_)) => {
+            (ToOrchestrator::CallCancel(cancel), ProcessOwner::Agent(_)) => {
                 self.calls.on_call_cancel(&mut self.fleet, process, cancel);
             }
-            (ToOrchestrator::Status(status), Owner::Model(id, name)) => {
+            (ToOrchestrator::Status(status), ProcessOwner::Model(id, name)) => {
                 self.on_model_status(id, name, status);
             }
-            (ToOrchestrator::CallPiece(piece), Owner::Connector(..) | Owner::Model(..)) => {
+            (
+                ToOrchestrator::CallPiece(piece),
+                ProcessOwner::Connector(..) | ProcessOwner::Model(..),
+            ) => {
                 self.calls.on_call_piece(&mut self.fleet, process, &piece);
             }
-            (ToOrchestrator::CallResult(result), Owner::Connector(..) | Owner::Model(..)) => {
+            (
+                ToOrchestrator::CallResult(result),
+                ProcessOwner::Connector(..) | ProcessOwner::Model(..),
+            ) => {
                 if !self.fleet.is_collected(process, &result) {
                     self.calls.on_call_result(&mut self.fleet, process, result);
                 }
@@ -157,7 +163,7 @@ impl Core {
                 | ToOrchestrator::TaskOutput(_)
                 | ToOrchestrator::TaskAlive(_)
                 | ToOrchestrator::TaskExited(_)),
-                Owner::Task(id, task),
+                ProcessOwner::Task(id, task),
             ) => {
                 let at = TaskRef::new(id, task);
                 if let Err(problem) = self.tasks.on_message(&mut self.fleet, &at, message) {
@@ -205,7 +211,7 @@ impl Core {
                 self.delete_instance(&at, None, DeleteReply::Policy);
             }
             for (step, work) in sandboxes {
-                self.use_proposals(Asker::Task(step), work);
+                self.use_proposals(ProposalRequester::Task(step), work);
             }
             for call in asked {
                 self.calls.on_task_call(&mut self.fleet, call);
@@ -264,7 +270,7 @@ impl Core {
         };
         let fleet = &mut self.fleet;
         match &owner {
-            Owner::Agent(at) => {
+            ProcessOwner::Agent(at) => {
                 self.calls.on_caller_gone(fleet, process, at);
                 if fleet.on_agent_exited(at, is_crash.then_some(how)) {
                     self.calls.give_up_calls_of(fleet, at, None);
@@ -272,19 +278,19 @@ impl Core {
                 }
                 self.fleet.give_room(process);
             }
-            Owner::Connector(id, name) => {
+            ProcessOwner::Connector(id, name) => {
                 let target = CallTarget::Connection { name: name.clone() };
                 self.calls
                     .on_provider_gone(fleet, process, id, &target, how);
             }
-            Owner::Model(id, name) => {
+            ProcessOwner::Model(id, name) => {
                 let target = CallTarget::Model { name: name.clone() };
                 self.calls
                     .on_provider_gone(fleet, process, id, &target, how);
                 let is_called = self.calls.any_for(id, &target);
                 self.fleet.pump_model(id, name, is_called);
             }
-            Owner::Task(id, task) => {
+            ProcessOwner::Task(id, task) => {
                 if let Some((run, end)) = fleet.take_run(id, task, how) {
                     self.tasks
                         .on_run_gone(fleet, &TaskRef::new(id, task), run, end);
@@ -295,7 +301,7 @@ impl Core {
 
     /// A process could not be started for want of room.
     pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) {
-        if let Some(Owner::Task(id, task)) = self.fleet.on_no_room(process, how) {
+        if let Some(ProcessOwner::Task(id, task)) = self.fleet.on_no_room(process, how) {
             self.tasks
                 .on_no_room(&mut self.fleet, &TaskRef::new(&id, &task));
         }
@@ -315,15 +321,15 @@ impl Core {
     }
 
     /// Handles the passing of time for one process.
-    pub(crate) fn on_time(&mut self, owner: &Owner) {
+    pub(crate) fn on_time(&mut self, owner: &ProcessOwner) {
         self.fleet.on_time(owner);
         match owner {
-            Owner::Agent(_) | Owner::Task(..) => {}
-            Owner::Connector(id, name) => {
+            ProcessOwner::Agent(_) | ProcessOwner::Task(..) => {}
+            ProcessOwner::Connector(id, name) => {
                 let target = CallTarget::Connection { name: name.clone() };
                 self.calls.serve(&mut self.fleet, id, &target);
             }
-            Owner::Model(id, name) => self.on_model_time(id, name),
+            ProcessOwner::Model(id, name) => self.on_model_time(id, name),
         }
     }
 
@@ -364,7 +370,7 @@ impl Core {
     pub(crate) fn on_cancelled(
         &mut self,
         cancelling: &Cancelling,
-        result: Result<Cancelled, StoreError>,
+        result: Result<CancelScope, StoreError>,
     ) {
         if let Some(turn_id) = self.fleet.on_cancelled(cancelling, result) {
             self.on_committed(&cancelling.completing(turn_id), Ok(()));

@@ -42,7 +42,7 @@ mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use goondan_durable::disk::Fault;
+use goondan_durable::disk::CallFault;
 use goondan_protocol::control::{
     AnswerQuestion, Call, CancelEvent, CloseWorkspace, DeclineQuestion, DeleteInstance, DropEvent,
     EventInfo, ListEvents, ListProcesses, OpenWorkspace, Restart, RetryEvent, SendEvent, Status,
@@ -53,11 +53,11 @@ use nix::errno::Errno;
 
 use self::config::{ENTRY_AGENT, Edit, HELPER_AGENT, key_of};
 use self::decisions::ASK_FIRST;
-use self::oracle::Asked;
-use self::world::{Plan, Post, World};
+use self::oracle::SimulatedRequest;
+use self::world::{FaultRates, PostedEvent, World};
 use crate::limits::RETENTION_INTERVAL_MS;
 use crate::limits::{IDLE_AGENT_DESCRIPTORS, SPARE_STARTS_PART, WORKING_AGENT_DESCRIPTORS};
-use crate::{Input, Share, Supply};
+use crate::{CoreInput, ResourceLevel, ResourceUsage};
 
 /// A little more than two million steps in total.
 const RUNS: u64 = 230;
@@ -72,10 +72,10 @@ fn workspace_id(world: &World) -> WorkspaceId {
     id
 }
 
-fn plan_of(seed: u64) -> Plan {
+fn plan_of(seed: u64) -> FaultRates {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x9e37_79b9_7f4a_7c15);
     let mut pick = |rates: [u64; 4]| rates[rng.usize(..4)];
-    Plan {
+    FaultRates {
         crash: pick([0, 5, 40, 400]),
         hang: pick([0, 0, 2, 20]),
         garbage: pick([0, 0, 5, 20]),
@@ -125,7 +125,7 @@ fn hand_in(world: &mut World, conversation: &str) {
     let key = key_of(ENTRY_AGENT, conversation);
     let event_id = world.new_post(&key);
     let is_in_flight = false;
-    world.posts.push(Post {
+    world.posts.push(PostedEvent {
         event_id,
         key,
         is_in_flight,
@@ -148,12 +148,12 @@ fn send(world: &mut World, input: &str) {
         traceparent: None,
         wait: waits,
     };
-    let asked = Asked::Send { event_id, waits };
+    let asked = SimulatedRequest::Send { event_id, waits };
     let token = world.ask(asked, Call::SendEvent(send));
     if world.rng.u64(..10) == 0 {
         world.oracle.leave(|gone| gone == token);
         let tokens = vec![token];
-        world.input(Input::ClientGone { tokens });
+        world.input(CoreInput::ClientGone { tokens });
     }
 }
 
@@ -178,15 +178,15 @@ fn meddle(world: &mut World) {
                 6.. => Edit::Partial([(); 5].map(|()| world.rng.u32(0..2))),
                 n => Edit::Valid(u32::try_from(n).unwrap()),
             };
-            world.input(Input::Reload);
+            world.input(CoreInput::Reload);
         }
         5 | 6 => {
             let agent = world.rng.bool().then(|| ENTRY_AGENT.parse().unwrap());
             let fresh = world.rng.u64(0..4) == 0;
             let asked = if fresh {
-                Asked::FreshRestart
+                SimulatedRequest::FreshRestart
             } else {
-                Asked::Other
+                SimulatedRequest::Other
             };
             let call = Call::Restart(Restart {
                 workspace_id: id,
@@ -197,7 +197,7 @@ fn meddle(world: &mut World) {
             world.ask(asked, call);
         }
         7 => {
-            world.ask(Asked::Other, Call::Status(Status {}));
+            world.ask(SimulatedRequest::Other, Call::Status(Status {}));
         }
         9 => cancel(world),
         10 | 11 => queue_control::arrange(world),
@@ -210,7 +210,7 @@ fn meddle(world: &mut World) {
         }
         _ => {
             let call = Call::ListProcesses(ListProcesses::default());
-            world.ask(Asked::Other, call);
+            world.ask(SimulatedRequest::Other, call);
         }
     }
 }
@@ -233,7 +233,7 @@ fn answer_questions(world: &mut World) {
             }),
             _ => continue,
         };
-        world.ask(Asked::Other, call);
+        world.ask(SimulatedRequest::Other, call);
     }
 }
 
@@ -242,7 +242,7 @@ fn delete(world: &mut World, key: &InstanceKey) {
         workspace_id: workspace_id(world),
         instance_key: key.clone(),
     });
-    world.ask(Asked::Delete(key.clone()), call);
+    world.ask(SimulatedRequest::Delete(key.clone()), call);
 }
 
 fn list_parked(world: &mut World) {
@@ -253,14 +253,14 @@ fn list_parked(world: &mut World) {
         after: None,
         limit: None,
     });
-    world.ask(Asked::ListParked, call);
+    world.ask(SimulatedRequest::ListParked, call);
 }
 
 fn decide(world: &mut World, event: &EventInfo, is_dropped: bool) {
     let workspace_id = workspace_id(world);
     let (instance_key, event_id) = (event.instance_key.clone(), event.event_id.clone());
     if is_dropped {
-        let asked = Asked::Drop(event_id.clone());
+        let asked = SimulatedRequest::Drop(event_id.clone());
         let call = Call::DropEvent(DropEvent {
             workspace_id,
             instance_key,
@@ -268,7 +268,7 @@ fn decide(world: &mut World, event: &EventInfo, is_dropped: bool) {
         });
         world.ask(asked, call);
     } else {
-        let asked = Asked::Retry(event_id.clone());
+        let asked = SimulatedRequest::Retry(event_id.clone());
         let call = Call::RetryEvent(RetryEvent {
             workspace_id,
             instance_key,
@@ -289,13 +289,13 @@ fn cancel(world: &mut World) {
         instance_key,
         event_id: Some(event_id.clone()),
     });
-    world.ask(Asked::Cancel(event_id), call);
+    world.ask(SimulatedRequest::Cancel(event_id), call);
 }
 
 fn close(world: &mut World) {
     let workspace_id = workspace_id(world);
     let call = Call::CloseWorkspace(CloseWorkspace { workspace_id });
-    world.ask(Asked::Other, call);
+    world.ask(SimulatedRequest::Other, call);
 }
 
 fn open(world: &mut World) {
@@ -305,7 +305,7 @@ fn open(world: &mut World) {
         watch: None,
         env_files: None,
     });
-    world.ask(Asked::Other, call);
+    world.ask(SimulatedRequest::Other, call);
 }
 
 fn run_for(world: &mut World, ms: u64) {
@@ -393,7 +393,7 @@ fn heal(world: &mut World, edit: Edit) {
 
 /// Totals over several runs.
 #[derive(Default)]
-struct Tally {
+struct RunTotals {
     steps: u64,
     /// Number of turns that began with the commit of the previous one.
     begun_behind: u64,
@@ -401,7 +401,7 @@ struct Tally {
     told: BTreeMap<String, u64>,
 }
 
-impl Tally {
+impl RunTotals {
     fn add(&mut self, world: World) {
         self.steps += world.steps;
         self.begun_behind += world.begun_behind;
@@ -423,12 +423,12 @@ impl Tally {
 }
 
 /// Runs the seeds below `runs` on all processors.
-fn simulate_all(runs: u64) -> Tally {
+fn simulate_all(runs: u64) -> RunTotals {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let share = || {
-            let mut tally = Tally::default();
+            let mut tally = RunTotals::default();
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 if seed >= runs {
@@ -438,7 +438,7 @@ fn simulate_all(runs: u64) -> Tally {
             }
         };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
-        let mut all = Tally::default();
+        let mut all = RunTotals::default();
         for thread in running {
             match thread.join() {
                 Ok(tally) => {
@@ -469,7 +469,7 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
         return;
     }
     let runs = runs_or(RUNS);
-    let Tally {
+    let RunTotals {
         steps,
         begun_behind,
         told,
@@ -514,7 +514,7 @@ fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
 }
 
 /// No faults and no user actions.
-const CALM: Plan = Plan {
+const CALM: FaultRates = FaultRates {
     crash: 0,
     hang: 0,
     garbage: 0,
@@ -528,7 +528,7 @@ const CALM: Plan = Plan {
 /// answered immediately, and no deadlock occurs.
 #[test]
 fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
-    let mut tally = Tally::default();
+    let mut tally = RunTotals::default();
     for seed in 0..40 {
         let mut world = World::new(seed, CALM, false);
         world.is_healing = true;
@@ -569,7 +569,7 @@ fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
 #[test]
 fn a_disk_that_is_full_parks_no_event() {
     // The disk fails only if the test requests it.
-    let plan = Plan { disk: 1, ..CALM };
+    let plan = FaultRates { disk: 1, ..CALM };
     for seed in 0..100 {
         let mut world = World::new(seed, plan, false);
         world.is_healing = true;
@@ -579,7 +579,7 @@ fn a_disk_that_is_full_parks_no_event() {
             hand_in(&mut world, conversation);
         }
         world.post();
-        let full = Fault::Errno(Errno::ENOSPC as i32);
+        let full = CallFault::Errno(Errno::ENOSPC as i32);
         for _ in 0..400 {
             let call = world.disk.calls() + world.rng.u64(0..8);
             world.disk.fail_at(call, full, false);
@@ -631,7 +631,7 @@ fn a_turn_that_begins_behind_another_has_the_model_it_began_on() {
             }
             edits += u64::from(world.begun_behind > begun_behind);
             world.edit = Edit::OtherModel(round % 2);
-            world.input(Input::Reload);
+            world.input(CoreInput::Reload);
             run_for(&mut world, 2_000);
         }
     }
@@ -706,7 +706,7 @@ fn sup_8_an_edit_restarts_what_it_concerns_and_nothing_else() {
     let mut world = expiring_world();
     let edit = |world: &mut World, numbers| {
         world.edit = Edit::Partial(numbers);
-        world.input(Input::Reload);
+        world.input(CoreInput::Reload);
         run_for(world, 2_000);
         std::mem::take(&mut world.edits_felt)
     };
@@ -732,12 +732,12 @@ fn sup_3_no_more_agents_leave_for_those_that_are_leaving() {
     // spare starts.
     let (limit, spare) = (1_000, 875 / WORKING_AGENT_DESCRIPTORS / SPARE_STARTS_PART);
     let used = 875 - (spare - 1) * WORKING_AGENT_DESCRIPTORS;
-    let supply = Supply {
-        descriptors: Some(Share { used, limit }),
-        ..Supply::default()
+    let supply = ResourceUsage {
+        descriptors: Some(ResourceLevel { used, limit }),
+        ..ResourceUsage::default()
     };
     for _ in 0..20 {
-        world.input(Input::Supply(supply));
+        world.input(CoreInput::Supply(supply));
     }
     run_for(&mut world, 2_000);
     let left = u64::try_from(running - world.running()).unwrap();

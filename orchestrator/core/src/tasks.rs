@@ -28,14 +28,14 @@ use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
-use goondan_tasks::fact::Fact;
-use goondan_tasks::machine::{Effect as TaskEffect, Input as TaskInput, Refused};
+use goondan_tasks::fact::TaskEvent;
+use goondan_tasks::machine::{InputRefusal, TaskEffect, TaskInput};
 use goondan_tasks::state::State;
 
-use crate::exchange::{ProposalWork, TaskDone, TaskRef, TaskWork};
+use crate::exchange::{ProposalWork, TaskRef, TaskResult, TaskWork};
 use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
-use crate::{Effect, RequestToken};
+use crate::{CoreEffect, RequestToken};
 
 mod accounts;
 mod budgets;
@@ -68,13 +68,13 @@ mod workers;
 #[cfg(test)]
 mod world;
 
-use entry::{Asker, Batch, Decision, Entry, Written};
-use notifications::Notifying;
+use entry::{Batch, DurableBatch, PendingTaskRequest, TaskEntry, TaskRequester};
+use notifications::NotificationQueue;
 
 /// The tasks of all open workspaces.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    spaces: BTreeMap<WorkspaceId, Space>,
+    spaces: BTreeMap<WorkspaceId, WorkspaceTasks>,
     /// Tasks with a queued run, in order.
     waiting: VecDeque<TaskRef>,
     /// Tasks for whose run secrets are being read.
@@ -84,38 +84,38 @@ pub(crate) struct Tasks {
     /// Pending operations on sandboxes, and their purposes.
     sandbox_works: Vec<(proposals::SandboxStep, ProposalWork)>,
     /// Work areas that are being measured, and the actions that wait for the result.
-    looks: BTreeMap<TaskRef, Vec<disk::AfterLook>>,
+    looks: BTreeMap<TaskRef, Vec<disk::MeasurementFollowUp>>,
     /// Removals of many tasks.
     removals: retention::Removals,
     /// No drill is begun by policy before, on the clock of `Now::mono_ms`.
     drill_at_ms: u64,
-    notifying: Notifying,
+    notifying: NotificationQueue,
     /// No run is started before this time, because resources were exhausted; on the clock of
     /// `Now::mono_ms`.
     start_at_ms: u64,
-    accounting: budgets::Accounting,
+    accounting: budgets::PendingBudgetWork,
     /// Conversations that go with their tasks.
     gone_conversations: Vec<InstanceRef>,
     /// Agents that wait for tasks.
-    waiters: Vec<by_agents::Waiter>,
+    waiters: Vec<by_agents::TaskWaiter>,
     /// Requests of clients that are there and waited, or wait, for more of a log.
     readers: HashSet<RequestToken>,
 }
 
 /// The tasks of one workspace.
 #[derive(Debug, Default)]
-struct Space {
+struct WorkspaceTasks {
     /// True if the tasks are loaded.
     is_loaded: bool,
     /// Requests that wait until they are.
     held: Vec<(RequestToken, Call)>,
     /// Requests of agents that wait until then.
     held_asks: Vec<(Requester, AgentAsk)>,
-    entries: BTreeMap<TaskId, Entry>,
+    entries: BTreeMap<TaskId, TaskEntry>,
     /// Requests about work areas that are being carried out.
     works: usize,
     /// State of the retention policy.
-    seen: retention::Seen,
+    seen: retention::RetentionState,
 }
 
 /// Error for an unknown task.
@@ -127,29 +127,29 @@ fn not_found(at: &TaskRef) -> ControlError {
 }
 
 /// Error for an input that the task refuses.
-fn refused(at: &TaskRef, refused: &Refused) -> ControlError {
+fn refused(at: &TaskRef, refused: &InputRefusal) -> ControlError {
     let text = format!("task `{}`: {refused}", at.task_id);
     let code = match refused {
-        Refused::Unknown(_) => ErrorCode::TaskNotFound,
+        InputRefusal::Unknown(_) => ErrorCode::TaskNotFound,
         _ => ErrorCode::TaskRefused,
     };
     let error = ControlError::new(code, text);
     match refused {
         // The task does not exist, so it cannot be shown.
-        Refused::BadTask => error.suggest("see the options: `gdn task new --help`"),
+        InputRefusal::BadTask => error.suggest("see the options: `gdn task new --help`"),
         _ => error.suggest(format!("see its status: `gdn task show {}`", at.task_id)),
     }
 }
 
 impl Tasks {
-    fn entry_mut(&mut self, at: &TaskRef) -> Option<&mut Entry> {
+    fn entry_mut(&mut self, at: &TaskRef) -> Option<&mut TaskEntry> {
         self.spaces
             .get_mut(&at.workspace_id)?
             .entries
             .get_mut(&at.task_id)
     }
 
-    fn entry(&self, at: &TaskRef) -> Option<&Entry> {
+    fn entry(&self, at: &TaskRef) -> Option<&TaskEntry> {
         self.spaces.get(&at.workspace_id)?.entries.get(&at.task_id)
     }
 
@@ -157,12 +157,12 @@ impl Tasks {
     pub(crate) fn is_busy(&self, id: &WorkspaceId) -> bool {
         self.spaces.get(id).is_some_and(|space| {
             let is_opening = !space.is_loaded;
-            is_opening || space.works > 0 || space.entries.values().any(Entry::is_busy)
+            is_opening || space.works > 0 || space.entries.values().any(TaskEntry::is_busy)
         })
     }
 
     fn work(fleet: &mut Fleet, work: TaskWork) {
-        fleet.push(Effect::Tasks(Box::new(work)));
+        fleet.push(CoreEffect::Tasks(Box::new(work)));
     }
 
     /// Sends an input to a task's state machine, for `decision` if a client waits for the result.
@@ -172,7 +172,7 @@ impl Tasks {
         fleet: &mut Fleet,
         at: &TaskRef,
         input: TaskInput,
-        decision: Option<Decision>,
+        decision: Option<PendingTaskRequest>,
     ) {
         self.take_input(fleet, at, input, decision);
         self.flush(fleet, at);
@@ -183,7 +183,7 @@ impl Tasks {
         fleet: &mut Fleet,
         at: &TaskRef,
         input: TaskInput,
-        decision: Option<Decision>,
+        decision: Option<PendingTaskRequest>,
     ) {
         let now = fleet.now().wall;
         // A report of a run in progress does not start a run.
@@ -200,12 +200,12 @@ impl Tasks {
             entry.set_agents(agents);
         }
         let asker = decision.as_ref().map(|decision| decision.asker.clone());
-        let told = |state: &State, fact: &Fact| notifications::wanted(fleet, at, state, fact);
+        let told = |state: &State, fact: &TaskEvent| notifications::wanted(fleet, at, state, fact);
         let error = match entry.handle(input, decision, now, told) {
             Ok(()) => return,
-            Err(entry::NotTaken::Refused(why)) => refused(at, &why),
-            Err(entry::NotTaken::Damaged(why)) => damaged(at, &why),
-            Err(entry::NotTaken::Busy(why)) => busy(at, why),
+            Err(entry::InputFailure::Refused(why)) => refused(at, &why),
+            Err(entry::InputFailure::Damaged(why)) => damaged(at, &why),
+            Err(entry::InputFailure::Busy(why)) => busy(at, why),
         };
         if let Some(asker) = asker {
             Self::tell_error(fleet, &asker, error);
@@ -236,7 +236,7 @@ impl Tasks {
                 let Some(written) = entry.written() else {
                     return;
                 };
-                let Written {
+                let DurableBatch {
                     batch,
                     changed,
                     has_spent,
@@ -274,7 +274,7 @@ impl Tasks {
             };
             fleet.announce(&at.workspace_id, event, None);
             match (decision.answer, decision.asker) {
-                (Some(answer), Asker::Client(token)) => fleet.respond(token, &answer),
+                (Some(answer), TaskRequester::Client(token)) => fleet.respond(token, &answer),
                 (_, asker) => self.tell_info(fleet, &asker, at),
             }
         }
@@ -336,43 +336,43 @@ impl Tasks {
         }
     }
 
-    pub(crate) fn on_done(&mut self, fleet: &mut Fleet, done: TaskDone) {
+    pub(crate) fn on_done(&mut self, fleet: &mut Fleet, done: TaskResult) {
         match done {
-            TaskDone::Loaded {
+            TaskResult::Loaded {
                 workspace_id,
                 found,
             } => self.on_loaded(fleet, &workspace_id, found),
-            TaskDone::Reloaded {
+            TaskResult::Reloaded {
                 workspace_id,
                 found,
             } => self.on_reloaded(fleet, &workspace_id, found),
-            TaskDone::Created { at, result } => self.on_created(fleet, &at, result),
-            TaskDone::Written { at, result } => self.on_written(fleet, &at, result),
-            TaskDone::Logged { at, bytes, items } => {
+            TaskResult::Created { at, result } => self.on_created(fleet, &at, result),
+            TaskResult::Written { at, result } => self.on_written(fleet, &at, result),
+            TaskResult::Logged { at, bytes, items } => {
                 if let Some(entry) = self.entry_mut(&at) {
                     entry.output_waiting = entry.output_waiting.saturating_sub(bytes);
                     entry.items_waiting = entry.items_waiting.saturating_sub(items);
                 }
             }
-            TaskDone::SecretKept {
+            TaskResult::SecretKept {
                 at,
                 token,
                 id,
                 result,
             } => self.on_secret_kept(fleet, &at, token, id, result),
-            TaskDone::SecretsRead { at, run, result } => {
+            TaskResult::SecretsRead { at, run, result } => {
                 self.on_secrets_read(fleet, &at, run, result);
             }
-            TaskDone::Imported {
+            TaskResult::Imported {
                 workspace_id,
                 token,
                 result,
             } => self.on_imported(fleet, &workspace_id, token, result),
-            TaskDone::DocumentsFound { at, missing } => {
+            TaskResult::DocumentsFound { at, missing } => {
                 self.input(fleet, &at, TaskInput::DocumentsFound { missing }, None);
             }
-            TaskDone::Measured { at, result } => self.on_measured(fleet, &at, result),
-            TaskDone::CheckpointMade {
+            TaskResult::Measured { at, result } => self.on_measured(fleet, &at, result),
+            TaskResult::CheckpointMade {
                 at,
                 token,
                 result,
@@ -383,17 +383,17 @@ impl Tasks {
                     self.note_look(fleet, &at, disk);
                 }
             }
-            TaskDone::Restored {
+            TaskResult::Restored {
                 at,
                 token,
                 is_rehearsal,
                 result,
             } => self.on_restored(fleet, &at, token, is_rehearsal, result),
-            TaskDone::HandoffRefused { at, problem } => {
+            TaskResult::HandoffRefused { at, problem } => {
                 self.input(fleet, &at, TaskInput::HandoffRefused { problem }, None);
             }
-            TaskDone::Drilled { at, token, result } => self.on_drilled(fleet, &at, token, result),
-            TaskDone::Removed { at, reply, result } => self.on_removed(fleet, &at, reply, result),
+            TaskResult::Drilled { at, token, result } => self.on_drilled(fleet, &at, token, result),
+            TaskResult::Removed { at, reply, result } => self.on_removed(fleet, &at, reply, result),
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct UnknownCall {
 /// An audit record about one call, or about a whole conversation.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Record {
+struct UnknownCallRecord {
     event: String,
     instance_key: InstanceKey,
     #[serde(default)]
@@ -47,7 +47,7 @@ impl UnknownCalls {
     /// Applies a record of the workspace's audit log. Records must be applied in order.
     pub fn follow(&mut self, fields: JsonObject) {
         let fields = Value::Object(fields);
-        let Ok(record) = Record::deserialize(&fields) else {
+        let Ok(record) = UnknownCallRecord::deserialize(&fields) else {
             return;
         };
         let what = record.event.strip_prefix("instance.").unwrap_or_default();

@@ -28,7 +28,7 @@ pub trait BatchWorker: Send + 'static {
     fn route(job: &Self::Job) -> u64;
 
     /// Executes a batch and leaves it empty. Returns the completions in parts.
-    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Done<Self::Completion>>;
+    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Completions<Self::Completion>>;
 
     /// Runs the work after a batch that no caller waits for.
     fn settle(&mut self);
@@ -44,14 +44,14 @@ pub trait BatchWorker: Send + 'static {
 }
 
 /// Completions of a part of a batch.
-pub enum Done<C> {
+pub enum Completions<C> {
     /// Completions that are ready.
     Now(Vec<C>),
     /// Closure that waits and then returns the completions.
     Later(Box<dyn FnOnce() -> Vec<C> + Send>),
 }
 
-impl<C> Done<C> {
+impl<C> Completions<C> {
     /// Waits for the completions.
     #[must_use]
     pub fn wait(self) -> Vec<C> {
@@ -62,7 +62,7 @@ impl<C> Done<C> {
     }
 }
 
-impl<C> fmt::Debug for Done<C> {
+impl<C> fmt::Debug for Completions<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Now(_) => "Now",

@@ -30,7 +30,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 
 /// Position of a record in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordPosition {
     /// Its number, from 1.
     pub n: u64,
     /// The number of the last durable record when this one was written.
@@ -41,7 +41,7 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seal {
     /// The checksum is valid.
-    Whole(Place),
+    Whole(RecordPosition),
     /// No checksum: another implementation wrote the line.
     Absent,
     /// The checksum does not match.
@@ -53,7 +53,7 @@ pub enum Seal {
 /// # Errors
 ///
 /// [`FileError::Unwritable`] if it cannot be written as JSON.
-pub fn seal(record: &impl Serialize, place: Place) -> Result<Vec<u8>, FileError> {
+pub fn seal(record: &impl Serialize, place: RecordPosition) -> Result<Vec<u8>, FileError> {
     let mut line = serde_json::to_vec(record).map_err(|error| FileError::Unwritable {
         problem: error.to_string(),
     })?;
@@ -105,10 +105,10 @@ pub fn unsealed(line: &[u8]) -> Option<&[u8]> {
 }
 
 /// Parses `…,"n":17,"d":16`.
-fn place_of(body: &[u8]) -> Option<Place> {
+fn place_of(body: &[u8]) -> Option<RecordPosition> {
     let (rest, durable) = number_behind(body, b",\"d\":")?;
     let (_, n) = number_behind(rest, b",\"n\":")?;
-    Some(Place { n, durable })
+    Some(RecordPosition { n, durable })
 }
 
 fn number_behind<'a>(body: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], u64)> {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const PLACE: Place = Place { n: 17, durable: 9 };
+    const PLACE: RecordPosition = RecordPosition { n: 17, durable: 9 };
 
     fn sealed() -> Vec<u8> {
         let mut line = seal(&json!({"type": "accepted", "text": "é\n"}), PLACE).unwrap();

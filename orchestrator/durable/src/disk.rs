@@ -22,7 +22,7 @@ mod simulated;
 
 pub use folder::{Folder, NodeKind, NodeStat};
 pub use real::RealDisk;
-pub use simulated::{Crash, Fault, SimulatedDisk};
+pub use simulated::{CallFault, Crash, SimulatedDisk};
 
 /// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum EntryKind {
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct DiskEntry {
     /// Its name within the directory.
     pub name: OsString,
     /// Its type.
@@ -90,7 +90,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// I/O errors.
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+    fn list(&self, path: &Path) -> io::Result<Vec<DiskEntry>>;
 
     /// Creates one directory, accessible to its owner only. An existing one is unchanged.
     ///

@@ -159,7 +159,7 @@ fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
 /// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verified {
+pub struct VerificationResult {
     /// Number of files read.
     pub files: u64,
     /// Number of bytes read.
@@ -171,7 +171,7 @@ pub struct Verified {
     pub kept: Vec<PathBuf>,
 }
 
-impl Verified {
+impl VerificationResult {
     /// Returns the highest severity of the findings, if any.
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {

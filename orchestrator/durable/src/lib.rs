@@ -33,4 +33,4 @@ pub mod register;
 pub mod sealed;
 
 pub use error::{FileError, IoContext};
-pub use findings::{ByteRange, Finding, FindingKind, Severity, Verified};
+pub use findings::{ByteRange, Finding, FindingKind, Severity, VerificationResult};

@@ -19,7 +19,7 @@ use crc32fast::Hasher;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::checksum::{Place, Seal, seal, seal_of};
+use crate::checksum::{RecordPosition, Seal, seal, seal_of};
 use crate::disk::{Disk, EntryKind};
 use crate::error::{FileError, IoContext as _};
 use crate::files;
@@ -51,12 +51,12 @@ pub trait State: Clone + Default + PartialEq + Serialize + DeserializeOwned {
 /// Claims about the files of a folder, without additional data.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Files {
+pub struct FolderClaims {
     /// Claims by file name.
     pub files: BTreeMap<String, Claim>,
 }
 
-impl State for Files {
+impl State for FolderClaims {
     fn files(&self) -> &BTreeMap<String, Claim> {
         &self.files
     }
@@ -68,7 +68,7 @@ impl State for Files {
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Record<S> {
+enum ManifestRecord<S> {
     State(S),
     /// A finding with a path relative to the manifest's folder.
     Finding(Box<Finding>),
@@ -76,7 +76,7 @@ enum Record<S> {
 
 /// Result of comparing a file with its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClaimMatch {
     /// The file begins with the claimed content.
     Whole,
     /// The file is shorter.
@@ -90,7 +90,7 @@ pub enum Standing {
     Replaced,
 }
 
-impl Standing {
+impl ClaimMatch {
     /// Returns the finding, if there is a loss.
     pub fn finding(self, path: &Path, claim: Claim) -> Option<Finding> {
         let Claim { records, bytes, .. } = claim;
@@ -119,13 +119,13 @@ impl Standing {
 
 /// Running length and checksum of a growing file.
 #[derive(Debug, Clone, Default)]
-pub struct Running {
+pub struct RunningChecksum {
     records: u64,
     bytes: u64,
     hasher: Hasher,
 }
 
-impl From<Claim> for Running {
+impl From<Claim> for RunningChecksum {
     fn from(claim: Claim) -> Self {
         let Claim {
             records,
@@ -140,7 +140,7 @@ impl From<Claim> for Running {
     }
 }
 
-impl Running {
+impl RunningChecksum {
     /// Returns the totals of a whole file.
     ///
     /// # Errors
@@ -193,31 +193,31 @@ impl Running {
 /// # Errors
 ///
 /// [`FileError::Io`].
-pub fn standing(journal: &mut Journal, claim: Claim) -> Result<Standing, FileError> {
-    let mut found = Running::default();
+pub fn standing(journal: &mut Journal, claim: Claim) -> Result<ClaimMatch, FileError> {
+    let mut found = RunningChecksum::default();
     found.read_to(journal, claim.bytes)?;
     Ok(stands(found.claim(), claim))
 }
 
 /// As [`standing`], for a missing file.
-pub fn standing_of_missing(claim: Claim) -> Standing {
-    stands(Running::default().claim(), claim)
+pub fn standing_of_missing(claim: Claim) -> ClaimMatch {
+    stands(RunningChecksum::default().claim(), claim)
 }
 
-fn stands(found: Claim, claim: Claim) -> Standing {
+fn stands(found: Claim, claim: Claim) -> ClaimMatch {
     let Claim { records, bytes, .. } = found;
     if found == claim {
-        Standing::Whole
+        ClaimMatch::Whole
     } else if bytes < claim.bytes {
-        Standing::Short { records, bytes }
+        ClaimMatch::Short { records, bytes }
     } else {
-        Standing::Replaced
+        ClaimMatch::Replaced
     }
 }
 
 /// Content of a manifest.
 #[derive(Debug, Clone, Default)]
-pub struct Content<S> {
+pub struct ManifestContent<S> {
     /// The recorded state.
     pub state: S,
     /// Losses that are not acknowledged.
@@ -227,7 +227,7 @@ pub struct Content<S> {
     is_odd: bool,
 }
 
-impl<S: State> Content<S> {
+impl<S: State> ManifestContent<S> {
     /// Reads a manifest; empty if the file does not exist.
     ///
     /// # Errors
@@ -251,8 +251,8 @@ impl<S: State> Content<S> {
             };
             content.records += 1;
             match record {
-                Some(Record::State(state)) => content.state = state,
-                Some(Record::Finding(finding)) => {
+                Some(ManifestRecord::State(state)) => content.state = state,
+                Some(ManifestRecord::Finding(finding)) => {
                     let path = dir.join(&finding.path);
                     content.unacknowledged.push(Finding { path, ..*finding });
                 }
@@ -274,7 +274,7 @@ pub struct Manifest<S> {
     /// `None` after a failed write: the manifest stays outdated until it is reopened.
     journal: Option<Journal>,
     path: PathBuf,
-    content: Content<S>,
+    content: ManifestContent<S>,
 }
 
 impl<S: State> Manifest<S> {
@@ -285,7 +285,7 @@ impl<S: State> Manifest<S> {
     /// [`FileError::Io`].
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self, FileError> {
         let mut journal = Journal::open(disk, path)?;
-        let content = Content::of(&mut journal)?;
+        let content = ManifestContent::of(&mut journal)?;
         let is_odd = content.is_odd;
         let mut manifest = Self {
             journal: Some(journal),
@@ -322,7 +322,7 @@ impl<S: State> Manifest<S> {
         if self.content.state == state || self.journal.is_none() {
             return;
         }
-        if let Err(error) = self.append(&Record::State(state.clone()), false) {
+        if let Err(error) = self.append(&ManifestRecord::State(state.clone()), false) {
             tracing::warn!(
                 path = %self.path.display(),
                 error = &error as &dyn std::error::Error,
@@ -357,7 +357,7 @@ impl<S: State> Manifest<S> {
             self.content.state = state;
             return self.rewrite(disk);
         }
-        self.append(&Record::State(state.clone()), true)?;
+        self.append(&ManifestRecord::State(state.clone()), true)?;
         self.content.state = state;
         Ok(())
     }
@@ -382,7 +382,7 @@ impl<S: State> Manifest<S> {
                 path: path.to_owned(),
                 ..finding.clone()
             };
-            self.append(&Record::Finding(Box::new(relative)), false)?;
+            self.append(&ManifestRecord::Finding(Box::new(relative)), false)?;
             is_new = true;
         }
         match &mut self.journal {
@@ -414,12 +414,12 @@ impl<S: State> Manifest<S> {
         self.rewrite(disk)
     }
 
-    fn append(&mut self, record: &Record<S>, is_synced: bool) -> Result<(), FileError> {
+    fn append(&mut self, record: &ManifestRecord<S>, is_synced: bool) -> Result<(), FileError> {
         let Some(journal) = &mut self.journal else {
             return Ok(());
         };
         let n = self.content.records + 1;
-        journal.append(&seal(record, Place { n, durable: 0 })?)?;
+        journal.append(&seal(record, RecordPosition { n, durable: 0 })?)?;
         journal.write_out()?;
         self.content.records = n;
         if is_synced {
@@ -432,17 +432,17 @@ impl<S: State> Manifest<S> {
         let dir = folder(&self.path);
         let findings = self.content.unacknowledged.iter().map(|finding| {
             let path = finding.path.strip_prefix(&dir).unwrap_or(&finding.path);
-            Record::Finding(Box::new(Finding {
+            ManifestRecord::Finding(Box::new(Finding {
                 path: path.to_owned(),
                 ..finding.clone()
             }))
         });
-        let state = Record::State(self.content.state.clone());
+        let state = ManifestRecord::State(self.content.state.clone());
         let mut bytes = Vec::new();
         let mut n = 0;
         for record in findings.chain([state]) {
             n += 1;
-            bytes.extend(seal(&record, Place { n, durable: n - 1 })?);
+            bytes.extend(seal(&record, RecordPosition { n, durable: n - 1 })?);
         }
         files::replace(disk, &self.path, &bytes)?;
         self.journal = Some(Journal::open(disk, &self.path)?);
@@ -479,17 +479,17 @@ mod tests {
         disk
     }
 
-    fn open(disk: &SimulatedDisk) -> Manifest<Files> {
+    fn open(disk: &SimulatedDisk) -> Manifest<FolderClaims> {
         Manifest::open(disk, Path::new(PATH)).unwrap()
     }
 
-    fn state(bytes: u64) -> Files {
+    fn state(bytes: u64) -> FolderClaims {
         let claim = Claim {
             records: 1,
             bytes,
             crc32: 7,
         };
-        Files {
+        FolderClaims {
             files: [("a.jsonl".to_owned(), claim)].into(),
         }
     }
@@ -514,7 +514,7 @@ mod tests {
         disk.sync_dir(Path::new("/m")).unwrap();
         let again = open(&disk.after_crash(Crash::LoseUnsynced));
         assert_eq!(again.unacknowledged(), [loss()]);
-        assert_eq!(again.state(), &Files::default(), "it was not synced");
+        assert_eq!(again.state(), &FolderClaims::default(), "it was not synced");
         manifest.acknowledge(&disk).unwrap();
         let again = open(&disk.after_crash(Crash::LoseUnsynced));
         assert_eq!(again.unacknowledged(), []);
@@ -537,7 +537,7 @@ mod tests {
                 let mut again = open(&disk);
                 assert_eq!(again.state(), &state(1), "{len}");
                 again.note(state(3));
-                let read = Content::read(&disk, Path::new(PATH)).unwrap();
+                let read = ManifestContent::read(&disk, Path::new(PATH)).unwrap();
                 assert_eq!((read.state, read.is_odd), (state(3), false), "{len}");
             }
         }
@@ -561,19 +561,19 @@ mod tests {
         let path = Path::new("/m/a.jsonl");
         disk.plant(path, b"one\ntwo\n").unwrap();
         let mut journal = Journal::open(&disk, path).unwrap();
-        let claim = Running::of(&mut journal).unwrap().claim();
+        let claim = RunningChecksum::of(&mut journal).unwrap().claim();
         assert_eq!((claim.records, claim.bytes), (2, 8));
         let against = |content: &[u8]| {
             disk.plant(path, content).unwrap();
             standing(&mut Journal::open(&disk, path).unwrap(), claim).unwrap()
         };
-        assert_eq!(against(b"one\ntwo\n"), Standing::Whole);
-        assert_eq!(against(b"one\ntwo\nthree\n"), Standing::Whole);
-        let short = Standing::Short {
+        assert_eq!(against(b"one\ntwo\n"), ClaimMatch::Whole);
+        assert_eq!(against(b"one\ntwo\nthree\n"), ClaimMatch::Whole);
+        let short = ClaimMatch::Short {
             records: 1,
             bytes: 4,
         };
         assert_eq!(against(b"one\n"), short);
-        assert_eq!(against(b"one\ntwx\n"), Standing::Replaced);
+        assert_eq!(against(b"one\ntwx\n"), ClaimMatch::Replaced);
     }
 }

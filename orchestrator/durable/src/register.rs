@@ -37,7 +37,8 @@ use crate::files;
 use crate::findings::{Finding, FindingKind, Severity};
 use crate::journal::Journal;
 use crate::manifest::{
-    Claim, Content, Manifest, Running, Standing, State, is_same, standing, standing_of_missing,
+    Claim, ClaimMatch, Manifest, ManifestContent, RunningChecksum, State, is_same, standing,
+    standing_of_missing,
 };
 
 /// The directory of registers, in that of a workspace.
@@ -50,14 +51,14 @@ pub const HERE: &str = "here.jsonl";
 /// Claims of the files of a folder, by their paths below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Known {
+struct ClaimTable {
     files: BTreeMap<String, Claim>,
     /// New claims of files that are being replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     next: BTreeMap<String, Claim>,
 }
 
-impl State for Known {
+impl State for ClaimTable {
     fn files(&self) -> &BTreeMap<String, Claim> {
         &self.files
     }
@@ -200,7 +201,7 @@ impl<'d> Register<'d> {
     ///
     /// [`FileError::Io`]; then the old content is still there.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), FileError> {
-        let mut running = Running::default();
+        let mut running = RunningChecksum::default();
         running.add(content);
         let next = running.claim();
         self.change_durably(|known, manifest| {
@@ -225,13 +226,13 @@ impl<'d> Register<'d> {
     /// data as a finding before the old content is lost.
     fn settle(
         &self,
-        known: &mut Known,
-        manifest: &mut Manifest<Known>,
+        known: &mut ClaimTable,
+        manifest: &mut Manifest<ClaimTable>,
         name: &str,
     ) -> Result<(), FileError> {
         let path = self.subject.join(name);
         if let Some(next) = known.next.remove(name)
-            && self.standing(&path, next)? == Standing::Whole
+            && self.standing(&path, next)? == ClaimMatch::Whole
         {
             known.files.insert(name.to_owned(), next);
         }
@@ -299,7 +300,7 @@ impl<'d> Register<'d> {
         }
         self.change_durably(|known, manifest| {
             manifest.remember(&[self.folder_finding()])?;
-            *known = Known::default();
+            *known = ClaimTable::default();
             Ok(())
         })
     }
@@ -419,7 +420,7 @@ impl<'d> Register<'d> {
     /// Problem of a file; `None` if its claim was retracted or extended meanwhile.
     fn confirmed(
         &self,
-        state: &Known,
+        state: &ClaimTable,
         name: &str,
         claim: Claim,
     ) -> Result<Option<Finding>, FileError> {
@@ -434,24 +435,24 @@ impl<'d> Register<'d> {
 
     fn finding_of(
         &self,
-        state: &Known,
+        state: &ClaimTable,
         name: &str,
         claim: Claim,
     ) -> Result<Option<Finding>, FileError> {
         let path = self.subject.join(name);
         let standing = self.standing(&path, claim)?;
-        if standing == Standing::Whole {
+        if standing == ClaimMatch::Whole {
             return Ok(None);
         }
         if let Some(next) = state.next.get(name)
-            && self.standing(&path, *next)? == Standing::Whole
+            && self.standing(&path, *next)? == ClaimMatch::Whole
         {
             return Ok(None);
         }
         Ok(standing.finding(&path, claim))
     }
 
-    fn standing(&self, path: &Path, claim: Claim) -> Result<Standing, FileError> {
+    fn standing(&self, path: &Path, claim: Claim) -> Result<ClaimMatch, FileError> {
         match self.open_read(path)? {
             Some(mut journal) => standing(&mut journal, claim),
             None => Ok(standing_of_missing(claim)),
@@ -471,8 +472,8 @@ impl<'d> Register<'d> {
     /// first.
     fn extend(
         &self,
-        known: &mut Known,
-        manifest: &mut Manifest<Known>,
+        known: &mut ClaimTable,
+        manifest: &mut Manifest<ClaimTable>,
         name: &str,
     ) -> Result<(), FileError> {
         let path = self.subject.join(name);
@@ -482,24 +483,24 @@ impl<'d> Register<'d> {
         let len = journal.len();
         let claim = known.files.get(name).copied();
         let mut running = match claim {
-            Some(claim) if claim.bytes <= len => Running::from(claim),
+            Some(claim) if claim.bytes <= len => RunningChecksum::from(claim),
             Some(claim) => {
                 let finding = standing(&mut journal, claim)?.finding(&path, claim);
                 manifest.remember(finding.as_slice())?;
-                Running::default()
+                RunningChecksum::default()
             }
-            None => Running::default(),
+            None => RunningChecksum::default(),
         };
         running.read_to(&mut journal, len)?;
         known.files.insert(name.to_owned(), running.claim());
         Ok(())
     }
 
-    fn read(&self) -> Result<Content<Known>, FileError> {
-        Content::read(self.disk, &self.path())
+    fn read(&self) -> Result<ManifestContent<ClaimTable>, FileError> {
+        ManifestContent::read(self.disk, &self.path())
     }
 
-    fn open(&self) -> Result<Manifest<Known>, FileError> {
+    fn open(&self) -> Result<Manifest<ClaimTable>, FileError> {
         let path = self.path();
         if self.disk.stat(&path).during("inspect", &path)?.is_none() {
             self.make_dir(&self.dir)?;
@@ -520,7 +521,7 @@ impl<'d> Register<'d> {
 
     fn change(
         &self,
-        change: impl FnOnce(&mut Known, &mut Manifest<Known>) -> Result<(), FileError>,
+        change: impl FnOnce(&mut ClaimTable, &mut Manifest<ClaimTable>) -> Result<(), FileError>,
     ) -> Result<(), FileError> {
         let lock = lock_of(&self.path());
         let _held = hold(&lock);
@@ -533,7 +534,7 @@ impl<'d> Register<'d> {
 
     fn change_durably(
         &self,
-        change: impl FnOnce(&mut Known, &mut Manifest<Known>) -> Result<(), FileError>,
+        change: impl FnOnce(&mut ClaimTable, &mut Manifest<ClaimTable>) -> Result<(), FileError>,
     ) -> Result<(), FileError> {
         let lock = lock_of(&self.path());
         let _held = hold(&lock);

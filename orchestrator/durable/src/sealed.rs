@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::checksum::{self, Place, Seal, crc32, seal, seal_of, sealed_prefixes};
+use crate::checksum::{self, RecordPosition, Seal, crc32, seal, seal_of, sealed_prefixes};
 use crate::disk::Disk;
 use crate::error::FileError;
 use crate::findings::{Finding, FindingKind, Severity};
 use crate::journal::{Journal, TornTail};
-use crate::manifest::{self, Claim, Running, Standing};
+use crate::manifest::{self, Claim, ClaimMatch, RunningChecksum};
 
 /// Position of a record in its file, without its newline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl Span {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Sealed(Place),
+enum LineState {
+    Sealed(RecordPosition),
     /// Valid JSON without a seal, from another implementation.
     Plain,
     /// Invalid. Bytes that never reached the disk read as zeros, which JSON never contains.
@@ -54,7 +54,7 @@ enum Kind {
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     span: Span,
-    kind: Kind,
+    kind: LineState,
     sum: u32,
     /// The record's own number, or the number derived from its position.
     number: u64,
@@ -62,7 +62,7 @@ struct Piece {
 
 /// Result of reading a file.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct SealedRead {
     /// Readable records, in order.
     pub records: Vec<Span>,
     /// Complete lines with invalid checksums.
@@ -83,7 +83,7 @@ pub struct SealedLog {
     /// True if it has unreadable bytes, which must be kept when it is cleared.
     is_damaged: bool,
     /// Totals of the whole file, if a manifest tracks it.
-    running: Option<Running>,
+    running: Option<RunningChecksum>,
     /// Content known to be durable.
     durable: Option<Claim>,
 }
@@ -93,7 +93,7 @@ pub struct SealedLog {
 /// # Errors
 ///
 /// [`FileError::Io`].
-pub fn read(journal: &mut Journal) -> Result<Reading, FileError> {
+pub fn read(journal: &mut Journal) -> Result<SealedRead, FileError> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut line_number = 0;
     let good = journal.scan(|offset, line| {
@@ -108,11 +108,11 @@ pub fn read(journal: &mut Journal) -> Result<Reading, FileError> {
 }
 
 fn take(pieces: &mut Vec<Piece>, offset: u64, line_number: u64, line: &[u8]) {
-    let mut push = |from: usize, bytes: &[u8], kind: Kind| {
+    let mut push = |from: usize, bytes: &[u8], kind: LineState| {
         let expected = pieces.last().map_or(1, |piece| piece.number + 1);
         let number = match kind {
-            Kind::Sealed(place) => place.n,
-            Kind::Plain | Kind::Broken { .. } => expected,
+            LineState::Sealed(place) => place.n,
+            LineState::Plain | LineState::Broken { .. } => expected,
         };
         let span = Span {
             offset: offset + from as u64,
@@ -127,9 +127,9 @@ fn take(pieces: &mut Vec<Piece>, offset: u64, line_number: u64, line: &[u8]) {
         });
     };
     match seal_of(line) {
-        Seal::Whole(place) => push(0, line, Kind::Sealed(place)),
+        Seal::Whole(place) => push(0, line, LineState::Sealed(place)),
         Seal::Absent if serde_json::from_slice::<&RawValue>(line).is_ok() => {
-            push(0, line, Kind::Plain);
+            push(0, line, LineState::Plain);
         }
         Seal::Absent | Seal::Broken => {
             let mut start = 0;
@@ -137,7 +137,7 @@ fn take(pieces: &mut Vec<Piece>, offset: u64, line_number: u64, line: &[u8]) {
                 if let Some(record) = line.get(start..end)
                     && let Seal::Whole(place) = seal_of(record)
                 {
-                    push(start, record, Kind::Sealed(place));
+                    push(start, record, LineState::Sealed(place));
                 }
                 start = end + 1;
             }
@@ -150,22 +150,22 @@ fn take(pieces: &mut Vec<Piece>, offset: u64, line_number: u64, line: &[u8]) {
             match seal_of(behind) {
                 Seal::Whole(place) if start + hole > 0 => {
                     if let Some(zeros) = rest.get(..hole).filter(|zeros| !zeros.is_empty()) {
-                        push(start, zeros, Kind::Broken { has_zeros: true });
+                        push(start, zeros, LineState::Broken { has_zeros: true });
                     }
-                    push(start + hole, behind, Kind::Sealed(place));
+                    push(start + hole, behind, LineState::Sealed(place));
                 }
                 _ if rest.is_empty() && start > 0 => {}
                 _ => {
                     let has_zeros = hole > 0;
-                    push(start, rest, Kind::Broken { has_zeros });
+                    push(start, rest, LineState::Broken { has_zeros });
                 }
             }
         }
     }
 }
 
-fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
-    let mut reading = Reading::default();
+fn judge(path: &Path, pieces: &mut Vec<Piece>) -> SealedRead {
+    let mut reading = SealedRead::default();
     if let Some(at) = crash_hole(pieces) {
         reading.cut = pieces.get(at).map(|piece| piece.span.offset);
         pieces.truncate(at);
@@ -181,7 +181,7 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
         reading.last_number = reading.last_number.max(piece.number);
         let span = piece.span;
         match piece.kind {
-            Kind::Sealed(place) if seen.get(&place.n) == Some(&piece.sum) => {
+            LineState::Sealed(place) if seen.get(&place.n) == Some(&piece.sum) => {
                 let problem = format!(
                     "line {}: record {} is a duplicate; it counts once",
                     span.line, place.n
@@ -190,7 +190,7 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
                 reading.findings.push(span.finding(path, kind, problem));
                 repeated += 1;
             }
-            Kind::Sealed(place) => {
+            LineState::Sealed(place) => {
                 let missing = place.n.saturating_sub(last_sealed + 1 + unnumbered);
                 if missing > 0 && !seen.contains_key(&place.n) {
                     reading
@@ -201,11 +201,11 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
                 (last_sealed, unnumbered) = (place.n, 0);
                 reading.records.push(span);
             }
-            Kind::Plain => {
+            LineState::Plain => {
                 unnumbered += 1;
                 reading.records.push(span);
             }
-            Kind::Broken { .. } => {
+            LineState::Broken { .. } => {
                 unnumbered += 1;
                 let problem = format!(
                     "line {}: {} bytes are damaged; the record is skipped",
@@ -226,11 +226,11 @@ fn judge(path: &Path, pieces: &mut Vec<Piece>) -> Reading {
 /// Returns the first remains of a crash: zeros that no later record declares durable.
 fn crash_hole(pieces: &[Piece]) -> Option<usize> {
     pieces.iter().enumerate().position(|(at, piece)| {
-        matches!(piece.kind, Kind::Broken { has_zeros: true })
+        matches!(piece.kind, LineState::Broken { has_zeros: true })
             && !pieces.iter().skip(at + 1).any(|later| match later.kind {
-                Kind::Sealed(place) => place.durable >= piece.number,
-                Kind::Plain => true,
-                Kind::Broken { .. } => false,
+                LineState::Sealed(place) => place.durable >= piece.number,
+                LineState::Plain => true,
+                LineState::Broken { .. } => false,
             })
     })
 }
@@ -239,7 +239,7 @@ fn report_misplaced(path: &Path, pieces: &[Piece], findings: &mut Vec<Finding>) 
     let mut highest = 0;
     let mut seen = BTreeSet::new();
     for piece in pieces {
-        let Kind::Sealed(place) = piece.kind else {
+        let LineState::Sealed(place) = piece.kind else {
             continue;
         };
         if place.n < highest && seen.insert(place.n) {
@@ -303,7 +303,7 @@ impl SealedLog {
     /// # Errors
     ///
     /// [`FileError::Io`].
-    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, Reading), FileError> {
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<(Self, SealedRead), FileError> {
         let mut journal = Journal::open(disk, path)?;
         let mut reading = read(&mut journal)?;
         let is_damaged = !reading.findings.is_empty();
@@ -334,7 +334,7 @@ impl SealedLog {
     ///
     /// [`FileError::Io`].
     pub fn track(&mut self) -> Result<(), FileError> {
-        self.running = Some(Running::of(&mut self.journal)?);
+        self.running = Some(RunningChecksum::of(&mut self.journal)?);
         Ok(())
     }
 
@@ -348,7 +348,7 @@ impl SealedLog {
     /// # Errors
     ///
     /// [`FileError::Io`].
-    pub fn standing(&mut self, claim: Claim) -> Result<Standing, FileError> {
+    pub fn standing(&mut self, claim: Claim) -> Result<ClaimMatch, FileError> {
         manifest::standing(&mut self.journal, claim)
     }
 
@@ -365,7 +365,7 @@ impl SealedLog {
         for record in records {
             number += 1;
             // The replacement is atomic, so each record can declare all earlier ones durable.
-            let place = Place {
+            let place = RecordPosition {
                 n: number,
                 durable: number - 1,
             };
@@ -378,7 +378,7 @@ impl SealedLog {
         self.is_damaged = false;
         if self.running.is_some() {
             self.track()?;
-            self.durable = self.running.as_ref().map(Running::claim);
+            self.durable = self.running.as_ref().map(RunningChecksum::claim);
         }
         Ok(())
     }
@@ -448,7 +448,7 @@ impl SealedLog {
     ///
     /// [`FileError::Unwritable`] if it cannot be written as JSON; [`FileError::Io`].
     pub fn append(&mut self, record: &impl Serialize) -> Result<Span, FileError> {
-        let place = Place {
+        let place = RecordPosition {
             n: self.last_number + 1,
             durable: self.durable_number,
         };
@@ -483,7 +483,7 @@ impl SealedLog {
     pub fn sync(&mut self) -> Result<(), FileError> {
         self.journal.sync()?;
         self.durable_number = self.last_number;
-        self.durable = self.running.as_ref().map(Running::claim);
+        self.durable = self.running.as_ref().map(RunningChecksum::claim);
         Ok(())
     }
 
@@ -522,7 +522,7 @@ impl SealedLog {
     pub fn clear(&mut self, disk: &dyn Disk) -> Result<(), FileError> {
         self.keep_damage(disk)?;
         self.journal.cut(0)?;
-        self.running = self.running.take().map(|_| Running::default());
+        self.running = self.running.take().map(|_| RunningChecksum::default());
         (self.last_number, self.durable_number) = (0, 0);
         Ok(())
     }

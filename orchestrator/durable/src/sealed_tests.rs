@@ -10,7 +10,7 @@ const FILE: &str = "/log";
 /// Lines of a file with `count` records, each durable before the next.
 fn file(count: u64) -> Vec<Vec<u8>> {
     let record = |n: u64| {
-        let place = Place { n, durable: n - 1 };
+        let place = RecordPosition { n, durable: n - 1 };
         seal(&json!({"value": n}), place).unwrap()
     };
     (1..=count).map(record).collect()
@@ -84,7 +84,8 @@ fn msg_11_what_is_whole_is_read_and_what_is_not_is_named() {
 fn msg_8_a_hole_that_a_crash_left_ends_the_file() {
     let lines = file(3);
     let hole = vec![0; lines[1].len()];
-    let record = |n: u64, durable: u64| seal(&json!({"value": n}), Place { n, durable }).unwrap();
+    let record =
+        |n: u64, durable: u64| seal(&json!({"value": n}), RecordPosition { n, durable }).unwrap();
     let crashed = [lines[0].clone(), hole.clone(), record(3, 1)].concat();
     let (values, findings, left) = open(&crashed);
     assert_eq!(values, [1]);

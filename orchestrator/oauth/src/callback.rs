@@ -1,6 +1,6 @@
 //! Parsing of an authorization server's redirect.
 
-use goondan_protocol::oauth::{Refused, url_decoded};
+use goondan_protocol::oauth::{TokenErrorResponse, url_decoded};
 use goondan_protocol::secret::SecretValue;
 
 /// Parameters of a redirect URL.
@@ -9,7 +9,7 @@ pub(crate) struct Callback {
     pub(crate) state: SecretValue,
     /// Issuer named by the server (RFC 9207).
     pub(crate) issuer: Option<String>,
-    pub(crate) outcome: Result<SecretValue, Refused>,
+    pub(crate) outcome: Result<SecretValue, TokenErrorResponse>,
 }
 
 /// Reason why a URL does not finish this login. It never quotes the URL, which may contain a code.
@@ -55,7 +55,7 @@ impl Callback {
         };
         let state = find("state")?.ok_or(CallbackError::Missing("state"))?;
         let outcome = match (find("error")?, find("code")?) {
-            (Some(error), _) => Err(Refused {
+            (Some(error), _) => Err(TokenErrorResponse {
                 error,
                 description: find("error_description")?,
             }),

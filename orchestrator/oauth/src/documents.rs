@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_protocol::ids::LoginId;
-use goondan_protocol::oauth::{Client, ClientAuth, OAuthNeed};
+use goondan_protocol::oauth::{ClientAuth, OAuthClient, OAuthNeed};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
-use crate::key::{GrantKey, Place};
+use crate::key::{DocumentKey, GrantKey};
 
 /// Version of the documents.
 const VERSION: &str = "1";
@@ -58,11 +58,11 @@ impl Fields {
     /// directory, if there is one.
     #[must_use]
     pub fn problem_at(&self, path: &Path) -> Option<&'static str> {
-        let place = match Known::read(self) {
+        let place = match ParsedDocument::read(self) {
             None => return Some("unknown kind or version of document"),
-            Some(Known::Grant(key, _)) => Place::Grant(key),
-            Some(Known::Lock(key, _)) => Place::Lock(key),
-            Some(Known::Session(key, session)) => Place::Session(key, session.id),
+            Some(ParsedDocument::Grant(key, _)) => DocumentKey::Grant(key),
+            Some(ParsedDocument::Lock(key, _)) => DocumentKey::Lock(key),
+            Some(ParsedDocument::Session(key, session)) => DocumentKey::Session(key, session.id),
         };
         let is_its_own = place.path() == path;
         (!is_its_own).then_some(
@@ -128,13 +128,13 @@ impl Fields {
 
 /// A parsed document.
 #[derive(Debug)]
-pub(crate) enum Known {
+pub(crate) enum ParsedDocument {
     Grant(GrantKey, Grant),
     Lock(GrantKey, Lock),
-    Session(GrantKey, Session),
+    Session(GrantKey, LoginSession),
 }
 
-impl Known {
+impl ParsedDocument {
     /// Parses a document; `None` if its version or kind is unknown.
     pub(crate) fn read(fields: &Fields) -> Option<Self> {
         if fields.text("version") != Some(VERSION) {
@@ -144,7 +144,7 @@ impl Known {
         match fields.text("kind")? {
             "grant" => Some(Self::Grant(key, Grant::read(fields)?)),
             "lock" => Some(Self::Lock(key, Lock::read(fields)?)),
-            "session" => Some(Self::Session(key, Session::read(fields)?)),
+            "session" => Some(Self::Session(key, LoginSession::read(fields)?)),
             _ => None,
         }
     }
@@ -152,16 +152,16 @@ impl Known {
 
 /// Server of a grant and the client registered there, if the configuration does not define them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Binding {
+pub(crate) struct GrantServer {
     /// The server's issuer identifier.
     pub(crate) issuer: String,
     /// The resource identifier for which the tokens were requested.
     pub(crate) resource: Option<String>,
     /// The registered client, if any.
-    pub(crate) client: Option<Client>,
+    pub(crate) client: Option<OAuthClient>,
 }
 
-impl Binding {
+impl GrantServer {
     fn put(&self, fields: &mut Fields) {
         fields.put("boundIssuer", &self.issuer);
         fields.put_some("boundResource", self.resource.as_deref());
@@ -180,7 +180,7 @@ impl Binding {
         };
         let client = match fields.owned("clientId") {
             None => None,
-            Some(id) => Some(Client {
+            Some(id) => Some(OAuthClient {
                 id,
                 secret: fields.secret("clientSecret"),
                 auth: ClientAuth::of_word(fields.text("clientAuth")?)?,
@@ -200,7 +200,7 @@ pub(crate) struct Grant {
     /// Fingerprint of the application when the tokens were issued.
     pub(crate) fingerprint: String,
     /// Their server and client, if the configuration does not define them.
-    pub(crate) binding: Option<Binding>,
+    pub(crate) binding: Option<GrantServer>,
     /// Increases with each stored response of the server.
     pub(crate) generation: u64,
     /// Reason why the user must log in again, if so.
@@ -251,7 +251,7 @@ impl Grant {
         };
         Some(Self {
             fingerprint: fields.owned("fingerprint")?,
-            binding: Binding::read(fields)?,
+            binding: GrantServer::read(fields)?,
             generation: fields.text("generation")?.parse().ok()?,
             needs_auth,
             access_token: fields.secret("accessToken")?,
@@ -292,12 +292,12 @@ impl Lock {
 
 /// A login in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Session {
+pub(crate) struct LoginSession {
     pub(crate) id: LoginId,
     pub(crate) fingerprint: String,
     /// Its server, if the configuration does not define it.
-    pub(crate) binding: Option<Binding>,
-    pub(crate) how: How,
+    pub(crate) binding: Option<GrantServer>,
+    pub(crate) how: ConsentMethod,
     pub(crate) expires_at_ms: i64,
     /// Scopes requested from the user, if any.
     pub(crate) scope: Option<String>,
@@ -307,7 +307,7 @@ pub(crate) struct Session {
 
 /// Way of obtaining the user's consent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ConsentMethod {
     /// A browser that is redirected with a code.
     Code {
         state: SecretValue,
@@ -326,7 +326,7 @@ pub(crate) enum How {
     },
 }
 
-impl Session {
+impl LoginSession {
     pub(crate) fn fields(&self, key: &GrantKey) -> Fields {
         let mut fields = Fields::of("session", key);
         fields.put("loginId", self.id.as_str());
@@ -338,7 +338,7 @@ impl Session {
             binding.put(&mut fields);
         }
         match &self.how {
-            How::Code {
+            ConsentMethod::Code {
                 state,
                 verifier,
                 redirect_uri,
@@ -351,7 +351,7 @@ impl Session {
                 fields.put_some("issuer", issuer.as_deref());
                 fields.put("saysIssuer", if *says_issuer { "true" } else { "false" });
             }
-            How::Device {
+            ConsentMethod::Device {
                 device_code,
                 interval_ms,
             } => {
@@ -364,11 +364,11 @@ impl Session {
 
     fn read(fields: &Fields) -> Option<Self> {
         let how = match fields.secret("deviceCode") {
-            Some(device_code) => How::Device {
+            Some(device_code) => ConsentMethod::Device {
                 device_code,
                 interval_ms: fields.text("intervalMs")?.parse().ok()?,
             },
-            None => How::Code {
+            None => ConsentMethod::Code {
                 state: fields.secret("state")?,
                 verifier: fields.secret("codeVerifier")?,
                 redirect_uri: fields.owned("redirectUri")?,
@@ -379,7 +379,7 @@ impl Session {
         Some(Self {
             id: fields.text("loginId")?.parse().ok()?,
             fingerprint: fields.owned("fingerprint")?,
-            binding: Binding::read(fields)?,
+            binding: GrantServer::read(fields)?,
             how,
             expires_at_ms: fields.time("expiresAt")?,
             scope: fields.owned("scope"),

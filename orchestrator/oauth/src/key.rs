@@ -59,7 +59,7 @@ pub(crate) fn fingerprint(app: &OAuthApp) -> String {
 
 /// Identifies a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum DocumentKey {
     /// A grant.
     Grant(GrantKey),
     /// The mark of a refresh in progress.
@@ -68,7 +68,7 @@ pub enum Place {
     Session(GrantKey, LoginId),
 }
 
-impl Place {
+impl DocumentKey {
     /// Returns its owner.
     #[must_use]
     pub fn key(&self) -> &GrantKey {
@@ -103,16 +103,16 @@ mod tests {
                 subject: subject.parse().unwrap(),
             },
         };
-        let path = |place: Place| place.path().to_string_lossy().into_owned();
-        let grant = path(Place::Grant(key("w", "global")));
+        let path = |place: DocumentKey| place.path().to_string_lossy().into_owned();
+        let grant = path(DocumentKey::Grant(key("w", "global")));
         let (dir, name) = grant.rsplit_once('/').unwrap();
         assert_eq!(dir, "grants/github");
         assert_eq!(name.len(), 64 + DOCUMENT_SUFFIX.len(), "{name}");
-        assert!(path(Place::Lock(key("w", "global"))).starts_with("locks/github/"));
-        let session = Place::Session(key("w", "global"), "a-1".parse().unwrap());
+        assert!(path(DocumentKey::Lock(key("w", "global"))).starts_with("locks/github/"));
+        let session = DocumentKey::Session(key("w", "global"), "a-1".parse().unwrap());
         assert_eq!(path(session), "sessions/github/a-1.sops.yaml");
         for (workspace, subject) in [("x", "global"), ("w", "ada"), ("wg", "lobal")] {
-            assert_ne!(path(Place::Grant(key(workspace, subject))), grant);
+            assert_ne!(path(DocumentKey::Grant(key(workspace, subject))), grant);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tokens of authorization servers: obtaining, renewing and storing them (`SYS-2`, `SYS-4`,
 //! `SYS-5`).
 //!
-//! [`Machine`] makes all decisions. It takes events with the current time and returns [`Effect`]s:
+//! [`OAuthMachine`] makes all decisions. It takes events with the current time and returns [`OAuthEffect`]s:
 //! write a document, send a request, hand out a token, answer a caller. It uses no clock, file or
 //! randomness.
 //!
@@ -35,9 +35,9 @@ mod pkce;
 mod simulation;
 
 pub use documents::{Documents, Fields};
-pub use key::{GrantKey, Place};
+pub use key::{DocumentKey, GrantKey};
 pub use machine::{
-    Answer, Answered, CameBack, DocumentWork, Effect, Happening, Machine, Request, Ruling, Ticket,
-    Waiter,
+    DocumentWork, GrantAnswer, OAuthEffect, OAuthEvent, OAuthMachine, RedirectOutcome,
+    RejectionOutcome, ServerRequest, ServerResponse, Ticket, WaiterId,
 };
 pub use pkce::ENTROPY_BYTES;

@@ -15,20 +15,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use goondan_protocol::control::{ControlError, ErrorCode, GrantInfo, GrantRevoked, LoginBegun};
 use goondan_protocol::ids::{LoginId, ResourceName, WorkspaceId};
 use goondan_protocol::oauth::{
-    Client, DeviceCode, FormRequest, Metadata, MetadataRequest, OAuthApp, OAuthNeed,
+    DeviceCode, FormRequest, Metadata, MetadataRequest, OAuthApp, OAuthClient, OAuthNeed,
     RegisterRequest, Reply, Token,
 };
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
-pub use self::logins::CameBack;
-use self::logins::{Beginning, Finishing, Login};
+pub use self::logins::RedirectOutcome;
+use self::logins::{Login, LoginFinish, LoginStart};
 use self::renewal::Phase;
-use self::revocation::Revoking;
-use self::servers::{Asked, Server, Which};
-pub use self::verdicts::Ruling;
-use crate::documents::{Binding, Fields, Grant};
-use crate::key::{GrantKey, Place, fingerprint};
+use self::revocation::Revocation;
+use self::servers::{AuthServer, MetadataLookup, ServerKey};
+pub use self::verdicts::RejectionOutcome;
+use crate::documents::{Fields, Grant, GrantServer};
+use crate::key::{DocumentKey, GrantKey, fingerprint};
 
 mod clients;
 mod initial_load;
@@ -42,7 +42,7 @@ mod views;
 
 /// Id of a caller that waits for an answer, chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Waiter(pub u64);
+pub struct WaiterId(pub u64);
 
 /// Id that links an effect to its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ pub struct Ticket(pub u64);
 
 /// A request to an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum ServerRequest {
     /// Request the server's metadata.
     Metadata(MetadataRequest),
     /// Request tokens.
@@ -65,7 +65,7 @@ pub enum Request {
 
 /// Result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answered {
+pub enum ServerResponse {
     /// The server's metadata.
     Metadata(Reply<Metadata>),
     /// Issued tokens.
@@ -75,7 +75,7 @@ pub enum Answered {
     /// Reply to a login on another device.
     Device(Reply<DeviceCode>),
     /// A client was registered.
-    Registered(Reply<Client>),
+    Registered(Reply<OAuthClient>),
     /// The request was not sent, with the reason.
     NotMade(String),
     /// The outcome is unknown, with the reason.
@@ -84,7 +84,7 @@ pub enum Answered {
 
 /// Answer to a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum GrantAnswer {
     /// A login began.
     Begun(LoginBegun),
     /// State of a grant.
@@ -95,7 +95,7 @@ pub enum Answer {
 
 /// Event to report to users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
+pub enum OAuthEvent {
     /// A user logged in (`auth.granted`).
     Granted,
     /// The token was renewed.
@@ -129,7 +129,7 @@ pub enum DocumentWork {
         /// Ticket of the result.
         ticket: Ticket,
         /// The document.
-        place: Place,
+        place: DocumentKey,
         /// Its content.
         fields: Fields,
     },
@@ -138,13 +138,13 @@ pub enum DocumentWork {
         /// Ticket of the result.
         ticket: Ticket,
         /// The document.
-        place: Place,
+        place: DocumentKey,
     },
 }
 
 /// Effect for the caller to execute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum OAuthEffect {
     /// An operation on documents. Operations are executed in order.
     Documents(DocumentWork),
     /// A request to a server.
@@ -154,7 +154,7 @@ pub enum Effect {
         /// The workspace whose process sends the request.
         workspace_id: WorkspaceId,
         /// The request.
-        request: Request,
+        request: ServerRequest,
     },
     /// Replaces the token of its users, or withdraws it.
     Token {
@@ -166,36 +166,36 @@ pub enum Effect {
     /// An answer to a waiting caller.
     Answer {
         /// The caller.
-        waiter: Waiter,
+        waiter: WaiterId,
         /// The answer.
-        result: Result<Answer, ControlError>,
+        result: Result<GrantAnswer, ControlError>,
     },
     /// An event to report.
     Happened {
         /// The affected grant.
         key: GrantKey,
         /// The event.
-        what: Happening,
+        what: OAuthEvent,
     },
 }
 
 /// Request to the machine that waits until the application's documents are loaded.
 #[derive(Debug)]
 enum Call {
-    Login(Box<Beginning>),
-    Finish(Finishing),
-    Refresh(Waiter, GrantKey),
-    Revoke(Revoking),
+    Login(Box<LoginStart>),
+    Finish(LoginFinish),
+    Refresh(WaiterId, GrantKey),
+    Revoke(Revocation),
 }
 
 /// Step that waits until the server's endpoints are known.
 #[derive(Debug)]
-enum Step {
-    Begin(Box<Beginning>),
+enum DeferredStep {
+    Begin(Box<LoginStart>),
     Exchange(LoginId),
     Poll(LoginId),
     Refresh(GrantKey),
-    Revoke(Revoking),
+    Revoke(Revocation),
 }
 
 /// An application of a workspace.
@@ -210,12 +210,12 @@ struct App {
     /// Requests that wait for its documents.
     unread: Vec<Call>,
     /// Metadata of its servers.
-    servers: BTreeMap<Which, Server>,
+    servers: BTreeMap<ServerKey, AuthServer>,
 }
 
 /// State of one grant.
 #[derive(Debug, Default)]
-struct Entry {
+struct GrantEntry {
     /// True if the project requires the token.
     is_needed: bool,
     /// The durable grant.
@@ -225,7 +225,7 @@ struct Entry {
     /// Phase of its renewal.
     phase: Phase,
     /// Callers that wait for the renewal.
-    waiters: Vec<Waiter>,
+    waiters: Vec<WaiterId>,
     /// Earliest time of an automatic renewal.
     not_before_ms: i64,
     /// Number of consecutive failed renewals.
@@ -240,42 +240,42 @@ struct Entry {
 
 /// Purpose of a ticket.
 #[derive(Debug)]
-enum Pending {
+enum TicketPurpose {
     Nothing,
     /// A metadata request is in progress.
-    Metadata(Asked),
+    Metadata(MetadataLookup),
     /// A login is being stored; then its begin is reported.
-    Session(Waiter, Box<Login>, Box<LoginBegun>),
+    Session(WaiterId, Box<Login>, Box<LoginBegun>),
     /// The use of a login is being stored; then its code is exchanged.
     Used(LoginId),
     Exchange(LoginId),
-    DeviceCode(Box<Beginning>),
-    Register(Box<Beginning>),
+    DeviceCode(Box<LoginStart>),
+    Register(Box<LoginStart>),
     /// The grant of a login is being stored.
     LoginGrant(LoginId, Box<Grant>),
     Lock(GrantKey),
     Refresh(GrantKey),
     /// The result of a refresh is being stored.
     Renewed(GrantKey),
-    Revoke(Revoking),
-    Forgotten(Revoking, bool, Option<String>),
+    Revoke(Revocation),
+    Forgotten(Revocation, bool, Option<String>),
 }
 
 /// State of all tokens.
 #[derive(Debug, Default)]
-pub struct Machine {
+pub struct OAuthMachine {
     now_ms: i64,
     apps: BTreeMap<(WorkspaceId, ResourceName), App>,
-    grants: BTreeMap<GrantKey, Entry>,
+    grants: BTreeMap<GrantKey, GrantEntry>,
     logins: BTreeMap<LoginId, Login>,
     /// Latest logins that ended before a caller waited for them.
-    ended: VecDeque<logins::Ended>,
-    pending: BTreeMap<Ticket, Pending>,
+    ended: VecDeque<logins::EndedLogin>,
+    pending: BTreeMap<Ticket, TicketPurpose>,
     next_ticket: u64,
-    effects: Vec<Effect>,
+    effects: Vec<OAuthEffect>,
 }
 
-impl Machine {
+impl OAuthMachine {
     /// Sets the time of the next events.
     pub fn begin(&mut self, now: Timestamp) {
         self.now_ms = now.as_unix_millis();
@@ -283,7 +283,7 @@ impl Machine {
 
     /// Returns the effects to execute, in order.
     #[must_use]
-    pub fn take_effects(&mut self) -> Vec<Effect> {
+    pub fn take_effects(&mut self) -> Vec<OAuthEffect> {
         std::mem::take(&mut self.effects)
     }
 
@@ -292,19 +292,19 @@ impl Machine {
     #[must_use]
     pub fn is_writing(&self) -> bool {
         self.pending.values().any(|pending| match pending {
-            Pending::Nothing
-            | Pending::Session(..)
-            | Pending::Used(_)
-            | Pending::LoginGrant(..)
-            | Pending::Lock(_)
-            | Pending::Renewed(_)
-            | Pending::Forgotten(..) => true,
-            Pending::Metadata(..)
-            | Pending::Exchange(_)
-            | Pending::DeviceCode(_)
-            | Pending::Register(_)
-            | Pending::Refresh(_)
-            | Pending::Revoke(_) => false,
+            TicketPurpose::Nothing
+            | TicketPurpose::Session(..)
+            | TicketPurpose::Used(_)
+            | TicketPurpose::LoginGrant(..)
+            | TicketPurpose::Lock(_)
+            | TicketPurpose::Renewed(_)
+            | TicketPurpose::Forgotten(..) => true,
+            TicketPurpose::Metadata(..)
+            | TicketPurpose::Exchange(_)
+            | TicketPurpose::DeviceCode(_)
+            | TicketPurpose::Register(_)
+            | TicketPurpose::Refresh(_)
+            | TicketPurpose::Revoke(_) => false,
         })
     }
 
@@ -331,10 +331,11 @@ impl Machine {
         for (name, definition) in apps {
             let key = (workspace_id.clone(), name.clone());
             let app = self.apps.entry(key).or_insert_with(|| {
-                self.effects.push(Effect::Documents(DocumentWork::Read {
-                    workspace_id: workspace_id.clone(),
-                    app: name.clone(),
-                }));
+                self.effects
+                    .push(OAuthEffect::Documents(DocumentWork::Read {
+                        workspace_id: workspace_id.clone(),
+                        app: name.clone(),
+                    }));
                 App {
                     definition: definition.clone(),
                     fingerprint: fingerprint(definition),
@@ -380,36 +381,38 @@ impl Machine {
         match self.pending.remove(&ticket) {
             None
             | Some(
-                Pending::Nothing
-                | Pending::Metadata(..)
-                | Pending::Exchange(_)
-                | Pending::DeviceCode(_)
-                | Pending::Register(_)
-                | Pending::Refresh(_)
-                | Pending::Revoke(_),
+                TicketPurpose::Nothing
+                | TicketPurpose::Metadata(..)
+                | TicketPurpose::Exchange(_)
+                | TicketPurpose::DeviceCode(_)
+                | TicketPurpose::Register(_)
+                | TicketPurpose::Refresh(_)
+                | TicketPurpose::Revoke(_),
             ) => {}
-            Some(Pending::Session(waiter, login, begun)) => {
+            Some(TicketPurpose::Session(waiter, login, begun)) => {
                 self.on_session_kept(waiter, *login, *begun, result);
             }
-            Some(Pending::Used(id)) => self.on_used_kept(&id, result),
-            Some(Pending::LoginGrant(id, grant)) => self.on_login_granted(&id, *grant, result),
-            Some(Pending::Lock(key)) => self.on_locked(&key, ticket, result),
-            Some(Pending::Renewed(key)) => self.on_renewal_kept(&key, ticket, result),
-            Some(Pending::Forgotten(revoking, at_server, problem)) => {
+            Some(TicketPurpose::Used(id)) => self.on_used_kept(&id, result),
+            Some(TicketPurpose::LoginGrant(id, grant)) => {
+                self.on_login_granted(&id, *grant, result)
+            }
+            Some(TicketPurpose::Lock(key)) => self.on_locked(&key, ticket, result),
+            Some(TicketPurpose::Renewed(key)) => self.on_renewal_kept(&key, ticket, result),
+            Some(TicketPurpose::Forgotten(revoking, at_server, problem)) => {
                 self.on_forgotten(&revoking, at_server, problem, result);
             }
         }
     }
 
     /// Handles the result of a request.
-    pub fn on_answered(&mut self, ticket: Ticket, answered: Answered) {
+    pub fn on_answered(&mut self, ticket: Ticket, answered: ServerResponse) {
         match self.pending.remove(&ticket) {
-            Some(Pending::Metadata(asked)) => self.on_metadata(&asked, answered),
-            Some(Pending::Exchange(id)) => self.on_exchanged(&id, answered),
-            Some(Pending::DeviceCode(beginning)) => self.on_device_code(&beginning, answered),
-            Some(Pending::Register(beginning)) => self.on_registered(*beginning, answered),
-            Some(Pending::Refresh(key)) => self.on_refreshed(&key, ticket, answered),
-            Some(Pending::Revoke(revoking)) => self.on_revoked(revoking, answered),
+            Some(TicketPurpose::Metadata(asked)) => self.on_metadata(&asked, answered),
+            Some(TicketPurpose::Exchange(id)) => self.on_exchanged(&id, answered),
+            Some(TicketPurpose::DeviceCode(beginning)) => self.on_device_code(&beginning, answered),
+            Some(TicketPurpose::Register(beginning)) => self.on_registered(*beginning, answered),
+            Some(TicketPurpose::Refresh(key)) => self.on_refreshed(&key, ticket, answered),
+            Some(TicketPurpose::Revoke(revoking)) => self.on_revoked(revoking, answered),
             _ => {}
         }
     }
@@ -420,7 +423,7 @@ impl Machine {
         self.on_login_time();
     }
 
-    fn call(&mut self, key: &GrantKey, waiter: Waiter, call: Call) {
+    fn call(&mut self, key: &GrantKey, waiter: WaiterId, call: Call) {
         let app = self
             .apps
             .get_mut(&(key.workspace_id.clone(), key.need.app.clone()));
@@ -446,7 +449,7 @@ impl Machine {
         }
     }
 
-    fn entry(&mut self, key: &GrantKey) -> &mut Entry {
+    fn entry(&mut self, key: &GrantKey) -> &mut GrantEntry {
         self.grants.entry(key.clone()).or_default()
     }
 
@@ -455,32 +458,38 @@ impl Machine {
             .get(&(key.workspace_id.clone(), key.need.app.clone()))
     }
 
-    fn ticket(&mut self, pending: Pending) -> Ticket {
+    fn ticket(&mut self, pending: TicketPurpose) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         self.pending.insert(ticket, pending);
         ticket
     }
 
-    fn write(&mut self, place: Place, fields: Fields, pending: Pending) -> Ticket {
+    fn write(&mut self, place: DocumentKey, fields: Fields, pending: TicketPurpose) -> Ticket {
         let ticket = self.ticket(pending);
-        self.effects.push(Effect::Documents(DocumentWork::Write {
-            ticket,
-            place,
-            fields,
-        }));
+        self.effects
+            .push(OAuthEffect::Documents(DocumentWork::Write {
+                ticket,
+                place,
+                fields,
+            }));
         ticket
     }
 
-    fn remove(&mut self, place: Place, pending: Pending) {
+    fn remove(&mut self, place: DocumentKey, pending: TicketPurpose) {
         let ticket = self.ticket(pending);
         let work = DocumentWork::Remove { ticket, place };
-        self.effects.push(Effect::Documents(work));
+        self.effects.push(OAuthEffect::Documents(work));
     }
 
-    fn ask(&mut self, workspace_id: &WorkspaceId, request: Request, pending: Pending) -> Ticket {
+    fn ask(
+        &mut self,
+        workspace_id: &WorkspaceId,
+        request: ServerRequest,
+        pending: TicketPurpose,
+    ) -> Ticket {
         let ticket = self.ticket(pending);
-        self.effects.push(Effect::Ask {
+        self.effects.push(OAuthEffect::Ask {
             ticket,
             workspace_id: workspace_id.clone(),
             request,
@@ -488,12 +497,12 @@ impl Machine {
         ticket
     }
 
-    fn answer(&mut self, waiter: Waiter, result: Result<Answer, ControlError>) {
-        self.effects.push(Effect::Answer { waiter, result });
+    fn answer(&mut self, waiter: WaiterId, result: Result<GrantAnswer, ControlError>) {
+        self.effects.push(OAuthEffect::Answer { waiter, result });
     }
 
-    fn happened(&mut self, key: &GrantKey, what: Happening) {
-        self.effects.push(Effect::Happened {
+    fn happened(&mut self, key: &GrantKey, what: OAuthEvent) {
+        self.effects.push(OAuthEffect::Happened {
             key: key.clone(),
             what,
         });
@@ -523,7 +532,7 @@ impl Machine {
         }
         let token = good.map(|grant| grant.access_token.clone());
         entry.handed = generation;
-        self.effects.push(Effect::Token {
+        self.effects.push(OAuthEffect::Token {
             key: key.clone(),
             token,
         });
@@ -542,7 +551,7 @@ impl Machine {
         &self,
         key: &GrantKey,
         (endpoint, server): (&str, &Metadata),
-        binding: Option<&Binding>,
+        binding: Option<&GrantServer>,
         form: impl IntoIterator<Item = (&'static str, SecretValue)>,
     ) -> Option<FormRequest> {
         let app = &self.app_of(key)?.definition;

@@ -8,22 +8,22 @@ use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::control::{ErrorCode, GrantState};
 use goondan_protocol::ids::{LoginId, ResourceName, WorkspaceId};
 use goondan_protocol::oauth::{
-    ClientAuth, Endpoints, FormRequest, OAuthApp, OAuthNeed, Refused, Reply, Token,
+    ClientAuth, Endpoints, FormRequest, OAuthApp, OAuthNeed, Reply, Token, TokenErrorResponse,
 };
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
 use crate::machine::DocumentWork;
 use crate::{
-    Answer, Answered, Documents, ENTROPY_BYTES, Effect, Fields, GrantKey, Machine, Place, Request,
-    Ruling, Waiter,
+    DocumentKey, Documents, ENTROPY_BYTES, Fields, GrantAnswer, GrantKey, OAuthEffect,
+    OAuthMachine, RejectionOutcome, ServerRequest, ServerResponse, WaiterId,
 };
 
 const LIFE_S: u64 = 1_000;
 
 /// An authorization server.
 #[derive(Default)]
-struct Server {
+struct SimulatedAuthServer {
     next: u64,
     /// The valid refresh token; `None` if the family is revoked.
     refresh: Option<String>,
@@ -36,13 +36,13 @@ struct Server {
     codes: BTreeSet<String>,
 }
 
-impl Server {
-    fn grant(&mut self) -> Answered {
+impl SimulatedAuthServer {
+    fn grant(&mut self) -> ServerResponse {
         self.next += 1;
         let (access, refresh) = (format!("a{}", self.next), format!("r{}", self.next));
         self.access = Some(access.clone());
         self.refresh = Some(refresh.clone());
-        Answered::Token(Reply::Granted(Token {
+        ServerResponse::Token(Reply::Granted(Token {
             access_token: SecretValue::new(access),
             refresh_token: Some(SecretValue::new(refresh)),
             expires_in_s: Some(LIFE_S),
@@ -51,11 +51,11 @@ impl Server {
     }
 
     /// Issues a new access token without a new refresh token.
-    fn grant_again(&mut self) -> Answered {
+    fn grant_again(&mut self) -> ServerResponse {
         self.next += 1;
         let access = format!("a{}", self.next);
         self.access = Some(access.clone());
-        Answered::Token(Reply::Granted(Token {
+        ServerResponse::Token(Reply::Granted(Token {
             access_token: SecretValue::new(access),
             refresh_token: None,
             expires_in_s: Some(LIFE_S),
@@ -63,10 +63,10 @@ impl Server {
         }))
     }
 
-    fn answer(&mut self, request: &FormRequest) -> Answered {
+    fn answer(&mut self, request: &FormRequest) -> ServerResponse {
         self.requests += 1;
         let field = |name: &str| request.form.get(name).map(|it| it.expose().to_owned());
-        let invalid = Answered::Token(Reply::Refused(Refused {
+        let invalid = ServerResponse::Token(Reply::Refused(TokenErrorResponse {
             error: "invalid_grant".to_owned(),
             description: None,
         }));
@@ -93,7 +93,7 @@ impl Server {
 
 /// Fault injected at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum StepFault {
     CrashBefore,
     CrashAfter,
     /// The request is not sent, or the document not written.
@@ -105,11 +105,11 @@ enum Fault {
 
 struct World {
     now_ms: i64,
-    machine: Machine,
+    machine: OAuthMachine,
     disk: BTreeMap<PathBuf, Fields>,
-    server: Server,
+    server: SimulatedAuthServer,
     steps: usize,
-    answers: Vec<(Waiter, Result<Answer, ErrorCode>)>,
+    answers: Vec<(WaiterId, Result<GrantAnswer, ErrorCode>)>,
     token: Option<String>,
     /// The latest consent URL.
     asked: String,
@@ -166,9 +166,9 @@ impl World {
     fn new() -> Self {
         let mut world = Self {
             now_ms: 1_700_000_000_000,
-            machine: Machine::default(),
+            machine: OAuthMachine::default(),
             disk: BTreeMap::new(),
-            server: Server::default(),
+            server: SimulatedAuthServer::default(),
             steps: 0,
             answers: Vec::new(),
             token: None,
@@ -181,7 +181,7 @@ impl World {
     }
 
     fn start(&mut self) {
-        self.machine = Machine::default();
+        self.machine = OAuthMachine::default();
         self.token = None;
         self.machine.begin(Timestamp::from_unix_millis(self.now_ms));
         let apps = BTreeMap::from([(app_name(), app())]);
@@ -190,21 +190,21 @@ impl World {
     }
 
     /// Executes all effects, with faults at the selected steps.
-    fn settle(&mut self, fault: &mut impl FnMut(usize) -> Option<Fault>) {
-        let mut waiting: VecDeque<Effect> = self.machine.take_effects().into();
+    fn settle(&mut self, fault: &mut impl FnMut(usize) -> Option<StepFault>) {
+        let mut waiting: VecDeque<OAuthEffect> = self.machine.take_effects().into();
         while let Some(effect) = waiting.pop_front() {
             let fault = fault(self.steps);
             self.steps += 1;
-            if fault == Some(Fault::CrashBefore) {
-                let lost: Vec<&Effect> = [&effect].into_iter().chain(&waiting).collect();
+            if fault == Some(StepFault::CrashBefore) {
+                let lost: Vec<&OAuthEffect> = [&effect].into_iter().chain(&waiting).collect();
                 self.note_lost(&lost);
                 self.start();
                 waiting = self.machine.take_effects().into();
                 continue;
             }
             self.carry_out(effect, fault);
-            if fault == Some(Fault::CrashAfter) {
-                let lost: Vec<&Effect> = waiting.iter().collect();
+            if fault == Some(StepFault::CrashAfter) {
+                let lost: Vec<&OAuthEffect> = waiting.iter().collect();
                 self.note_lost(&lost);
                 self.start();
                 waiting.clear();
@@ -214,12 +214,12 @@ impl World {
     }
 
     /// A response that was received but not stored is lost with the daemon.
-    fn note_lost(&mut self, effects: &[&Effect]) {
-        let is_grant = |effect: &Effect| {
+    fn note_lost(&mut self, effects: &[&OAuthEffect]) {
+        let is_grant = |effect: &OAuthEffect| {
             matches!(
                 effect,
-                Effect::Documents(DocumentWork::Write {
-                    place: Place::Grant(_),
+                OAuthEffect::Documents(DocumentWork::Write {
+                    place: DocumentKey::Grant(_),
                     ..
                 })
             )
@@ -228,27 +228,27 @@ impl World {
         self.is_unkept = false;
     }
 
-    fn carry_out(&mut self, effect: Effect, fault: Option<Fault>) {
-        let crashes = fault == Some(Fault::CrashAfter);
+    fn carry_out(&mut self, effect: OAuthEffect, fault: Option<StepFault>) {
+        let crashes = fault == Some(StepFault::CrashAfter);
         match effect {
-            Effect::Documents(DocumentWork::Read { workspace_id, app }) => {
+            OAuthEffect::Documents(DocumentWork::Read { workspace_id, app }) => {
                 let documents = Documents {
                     found: self.disk.values().cloned().collect(),
                     problems: Vec::new(),
                 };
                 self.machine.on_read(&workspace_id, &app, documents);
             }
-            Effect::Documents(DocumentWork::Write {
+            OAuthEffect::Documents(DocumentWork::Write {
                 ticket,
                 place,
                 fields,
             }) => {
-                let is_grant = matches!(place, Place::Grant(_));
+                let is_grant = matches!(place, DocumentKey::Grant(_));
                 self.is_unkept = match (is_grant, fault) {
-                    (true, fault) => fault == Some(Fault::Fails),
+                    (true, fault) => fault == Some(StepFault::Fails),
                     (false, _) => self.is_unkept,
                 };
-                let result = if fault == Some(Fault::Fails) {
+                let result = if fault == Some(StepFault::Fails) {
                     Err("disk full".to_owned())
                 } else {
                     self.disk.insert(place.path(), fields);
@@ -262,33 +262,33 @@ impl World {
                     self.machine.on_kept(ticket, result);
                 }
             }
-            Effect::Documents(DocumentWork::Remove { ticket, place }) => {
+            OAuthEffect::Documents(DocumentWork::Remove { ticket, place }) => {
                 self.disk.remove(&place.path());
                 if !crashes {
                     self.machine.on_kept(ticket, Ok(()));
                 }
             }
-            Effect::Ask {
+            OAuthEffect::Ask {
                 ticket, request, ..
             } => {
-                let Request::Token(request) = request else {
+                let ServerRequest::Token(request) = request else {
                     panic!("{request:?}")
                 };
                 let answered = match fault {
-                    Some(Fault::Fails) => Answered::NotMade("unreachable".to_owned()),
-                    Some(Fault::UnknownNotMade) => Answered::Unknown("reset".to_owned()),
-                    Some(Fault::UnknownMade | Fault::CrashAfter) => {
+                    Some(StepFault::Fails) => ServerResponse::NotMade("unreachable".to_owned()),
+                    Some(StepFault::UnknownNotMade) => ServerResponse::Unknown("reset".to_owned()),
+                    Some(StepFault::UnknownMade | StepFault::CrashAfter) => {
                         drop(self.server.answer(&request));
                         self.is_reply_lost = true;
-                        Answered::Unknown("reset".to_owned())
+                        ServerResponse::Unknown("reset".to_owned())
                     }
-                    Some(Fault::CrashBefore) | None => self.server.answer(&request),
+                    Some(StepFault::CrashBefore) | None => self.server.answer(&request),
                 };
                 if !crashes {
                     self.machine.on_answered(ticket, answered);
                 }
             }
-            Effect::Token { token, .. } => {
+            OAuthEffect::Token { token, .. } => {
                 self.token = token.map(|token| token.expose().to_owned());
                 if let Some(token) = &self.token {
                     let is_kept = self.disk.values().any(|fields| {
@@ -299,11 +299,11 @@ impl World {
                     assert!(is_kept, "{token} was handed out and is not on disk");
                 }
             }
-            Effect::Answer { waiter, result } => {
+            OAuthEffect::Answer { waiter, result } => {
                 self.answers
                     .push((waiter, result.map_err(|error| error.code)));
             }
-            Effect::Happened { .. } => {}
+            OAuthEffect::Happened { .. } => {}
         }
     }
 
@@ -318,9 +318,9 @@ impl World {
         let entropy = [u8::try_from(n % 251).unwrap(); ENTROPY_BYTES];
         let login = (id.clone(), &entropy);
         self.machine
-            .login(Waiter(n), &key(), login, (Some(4711), false));
+            .login(WaiterId(n), &key(), login, (Some(4711), false));
         self.settle(&mut |_| None);
-        let Some((_, Ok(Answer::Begun(begun)))) = self.answers.pop() else {
+        let Some((_, Ok(GrantAnswer::Begun(begun)))) = self.answers.pop() else {
             panic!("no login began")
         };
         let parameter = |name: &str| {
@@ -334,7 +334,7 @@ impl World {
         let callback = format!("{redirect}?code=c{n}&state={}", parameter("state"));
         let callback = SecretValue::new(callback);
         self.machine
-            .finish(Waiter(n), &workspace(), id, Some(callback));
+            .finish(WaiterId(n), &workspace(), id, Some(callback));
     }
 
     /// A world with a logged-in user.
@@ -343,7 +343,7 @@ impl World {
         world.log_in(1);
         world.settle(&mut |_| None);
         let (_, answer) = world.answers.pop().unwrap();
-        assert!(matches!(answer, Ok(Answer::Grant(info)) if info.state == GrantState::Active));
+        assert!(matches!(answer, Ok(GrantAnswer::Grant(info)) if info.state == GrantState::Active));
         assert_eq!(world.token.as_deref(), Some("a1"));
         assert_eq!(
             world.disk.len(),
@@ -383,13 +383,13 @@ fn sys_4_a_thousand_who_want_a_token_renewed_make_one_request() {
     let mut world = World::logged_in();
     let before = world.server.requests;
     for n in 0..1_000 {
-        world.machine.refresh(Waiter(n), &key());
+        world.machine.refresh(WaiterId(n), &key());
     }
     world.settle(&mut |_| None);
     assert_eq!(world.server.requests, before + 1);
     assert_eq!(world.answers.len(), 1_000);
     assert!(world.answers.iter().all(|(_, answer)| answer.is_ok()));
-    let waiters: BTreeSet<Waiter> = world.answers.iter().map(|(waiter, _)| *waiter).collect();
+    let waiters: BTreeSet<WaiterId> = world.answers.iter().map(|(waiter, _)| *waiter).collect();
     assert_eq!(waiters.len(), 1_000);
 }
 
@@ -422,7 +422,7 @@ fn sys_4_a_token_is_renewed_at_eighty_percent_of_its_life() {
 
 #[test]
 fn sys_4_a_crash_at_any_step_asks_for_a_login_only_if_a_reply_was_lost() {
-    let renew = |world: &mut World, fault: &mut dyn FnMut(usize) -> Option<Fault>| {
+    let renew = |world: &mut World, fault: &mut dyn FnMut(usize) -> Option<StepFault>| {
         for _ in 0..3 {
             world.pass(850_000);
             world.settle(&mut |step| fault(step));
@@ -441,11 +441,11 @@ fn sys_4_a_crash_at_any_step_asks_for_a_login_only_if_a_reply_was_lost() {
     let mut logins = 0;
     for at in begin..end {
         for fault in [
-            Fault::CrashBefore,
-            Fault::CrashAfter,
-            Fault::Fails,
-            Fault::UnknownNotMade,
-            Fault::UnknownMade,
+            StepFault::CrashBefore,
+            StepFault::CrashAfter,
+            StepFault::Fails,
+            StepFault::UnknownNotMade,
+            StepFault::UnknownMade,
         ] {
             let mut world = World::logged_in();
             renew(&mut world, &mut |step| (step == at).then_some(fault));
@@ -470,7 +470,7 @@ fn call_resource(world: &mut World, takes_none: bool) {
     }
     let said = TokenVerdict::Declined;
     let ruling = world.machine.declined(&key(), &token, &said, false);
-    assert_eq!(ruling, Ruling::OtherToken);
+    assert_eq!(ruling, RejectionOutcome::OtherToken);
 }
 
 /// The authorization server revokes its latest access token, but still renews it.
@@ -495,7 +495,7 @@ fn sys_4_a_hundred_who_are_declined_with_one_token_make_one_renewal() {
         .machine
         .declined(&key(), &old, &TokenVerdict::Declined, false);
     world.settle(&mut |_| None);
-    assert_eq!(ruling, Ruling::OtherToken);
+    assert_eq!(ruling, RejectionOutcome::OtherToken);
     assert_eq!(world.server.requests, before + 1);
     // A token that was accepted and rejected later is renewed like the first.
     call_resource(&mut world, false);
@@ -533,7 +533,7 @@ fn sys_4_a_token_that_is_declined_after_its_renewal_asks_a_person_and_is_not_del
 
 #[test]
 fn sys_4_a_renewal_that_a_decline_asks_for_survives_a_crash_at_any_step() {
-    let live = |takes_none: bool, fault: &mut dyn FnMut(usize) -> Option<Fault>| {
+    let live = |takes_none: bool, fault: &mut dyn FnMut(usize) -> Option<StepFault>| {
         let mut world = World::logged_in();
         take_back(&mut world);
         for _ in 0..4 {
@@ -558,11 +558,11 @@ fn sys_4_a_renewal_that_a_decline_asks_for_survives_a_crash_at_any_step() {
     assert!(end - begin >= 8, "{begin} {end}");
     for at in begin..end {
         for fault in [
-            Fault::CrashBefore,
-            Fault::CrashAfter,
-            Fault::Fails,
-            Fault::UnknownNotMade,
-            Fault::UnknownMade,
+            StepFault::CrashBefore,
+            StepFault::CrashAfter,
+            StepFault::Fails,
+            StepFault::UnknownNotMade,
+            StepFault::UnknownMade,
         ] {
             let case = format!("{fault:?} at step {at}");
             let mut inject = |step| (step == at).then_some(fault);
@@ -587,8 +587,8 @@ fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_oth
         world.settle(&mut |_| None);
         ruling
     };
-    let stays = |ruling: Ruling| match ruling {
-        Ruling::Stays { why, .. } => why,
+    let stays = |ruling: RejectionOutcome| match ruling {
+        RejectionOutcome::Stays { why, .. } => why,
         other => panic!("{other:?}"),
     };
     assert!(stays(narrow(&mut world, &["admin"])).contains("may not be asked for `admin`"));
@@ -598,16 +598,16 @@ fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_oth
     assert!(stays(narrow(&mut world, &["repo"])).contains("according to its authorization server"));
     assert_eq!(world.machine.show(&key()).unwrap().wider_scope, None);
 
-    assert_eq!(narrow(&mut world, &["write"]), Ruling::Consent);
+    assert_eq!(narrow(&mut world, &["write"]), RejectionOutcome::Consent);
     assert_eq!(world.token.as_deref(), Some("a1"), "other callers keep it");
     // It survives a restart and a renewal.
     world.start();
     world.settle(&mut |_| None);
-    world.machine.refresh(Waiter(5), &key());
+    world.machine.refresh(WaiterId(5), &key());
     world.settle(&mut |_| None);
     let info = world.machine.show(&key()).unwrap();
     assert_eq!(info.wider_scope.as_deref(), Some("write"));
-    assert_eq!(narrow(&mut world, &["write"]), Ruling::Consent);
+    assert_eq!(narrow(&mut world, &["write"]), RejectionOutcome::Consent);
     world.log_in(2);
     assert!(
         world.asked.contains("scope=repo%20write"),
@@ -629,16 +629,16 @@ fn sys_4_seeded_lives_with_faults_everywhere_lose_no_grant() {
         for round in 0..12 {
             world.pass(rng.i64(1..400_000));
             if rng.u8(0..4) == 0 {
-                world.machine.refresh(Waiter(round), &key());
+                world.machine.refresh(WaiterId(round), &key());
             }
             if rng.u8(0..4) == 0 {
                 call_resource(&mut world, false);
             }
             world.settle(&mut |_| match rng.u8(0..12) {
-                0 => Some(Fault::CrashBefore),
-                1 => Some(Fault::CrashAfter),
-                2 => Some(Fault::Fails),
-                3 => Some(Fault::UnknownNotMade),
+                0 => Some(StepFault::CrashBefore),
+                1 => Some(StepFault::CrashAfter),
+                2 => Some(StepFault::Fails),
+                3 => Some(StepFault::UnknownNotMade),
                 _ => None,
             });
             if world.needs_login() {
@@ -670,9 +670,9 @@ fn sys_4_a_login_is_used_once_and_by_its_own_callback_alone() {
     let login = (id.clone(), &[9; ENTROPY_BYTES]);
     world
         .machine
-        .login(Waiter(9), &key(), login, (Some(4711), false));
+        .login(WaiterId(9), &key(), login, (Some(4711), false));
     world.settle(&mut |_| None);
-    let Some((_, Ok(Answer::Begun(begun)))) = world.answers.pop() else {
+    let Some((_, Ok(GrantAnswer::Begun(begun)))) = world.answers.pop() else {
         panic!("no login began")
     };
     let state = begun.url.split_once("state=").unwrap().1;
@@ -682,7 +682,7 @@ fn sys_4_a_login_is_used_once_and_by_its_own_callback_alone() {
         let workspace = workspace.parse().unwrap();
         world
             .machine
-            .finish(Waiter(1), &workspace, id.clone(), callback);
+            .finish(WaiterId(1), &workspace, id.clone(), callback);
         world.settle(&mut |_| None);
         world.answers.pop().unwrap().1.map(drop)
     };
@@ -706,7 +706,7 @@ fn sys_5_logins_whose_time_is_over_leave_nothing() {
     let login = ("l1".parse().unwrap(), &[1; ENTROPY_BYTES]);
     world
         .machine
-        .login(Waiter(1), &key(), login, (Some(1), false));
+        .login(WaiterId(1), &key(), login, (Some(1), false));
     world.settle(&mut |_| None);
     assert_eq!(world.disk.len(), 1);
     world.pass(crate::limits::LOGIN_TTL_MS - 1);
@@ -731,7 +731,7 @@ fn sys_4_tokens_of_another_application_of_the_same_name_are_not_used() {
     world.machine.set_apps(&workspace(), &apps, &needs);
     let before = world.server.requests;
     world.pass(900_000);
-    world.machine.refresh(Waiter(1), &key());
+    world.machine.refresh(WaiterId(1), &key());
     world.settle(&mut |_| None);
     assert_eq!(world.token, None);
     assert_eq!(world.state(), GrantState::NeedsAuth);

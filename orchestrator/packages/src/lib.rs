@@ -26,12 +26,12 @@ mod tree;
 mod versions;
 
 pub use integrity::{Integrity, InvalidIntegrity};
-pub use lock::{InvalidLock, LOCK_FILE, Lock, Locked};
+pub use lock::{InvalidLock, LOCK_FILE, Lock, LockedPackage};
 pub use name::{InvalidName, PackageName};
 pub use nodejs_semver::{Range, Version};
-pub use packument::{InvalidPackument, Offer, Packument, RegistrySignature};
+pub use packument::{InvalidPackument, OfferedVersion, Packument, RegistrySignature};
 pub use registries::{InvalidRegistry, InvalidScope, Registries, RegistryUrl};
 pub use requirement::{GitSource, InvalidRequirement, Requirement, Requires};
-pub use resolve::{Candidate, Conflict, ResolveError, Supply, resolve};
+pub use resolve::{Candidate, Conflict, PackageSource, ResolveError, resolve};
 pub use store::Store;
 pub use tree::{TreeDigest, TreeError, tree_digest};

@@ -23,13 +23,13 @@ const FORM: u32 = 1;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Lock {
     lockfile_version: u32,
-    packages: BTreeMap<PackageName, Locked>,
+    packages: BTreeMap<PackageName, LockedPackage>,
 }
 
 /// A locked package. Folder packages are used in place and not locked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Locked {
+pub struct LockedPackage {
     /// The version.
     #[serde(with = "version_text")]
     pub version: Version,
@@ -88,7 +88,7 @@ impl Default for Lock {
 impl Lock {
     /// Creates a lockfile with these packages.
     #[must_use]
-    pub fn new(packages: BTreeMap<PackageName, Locked>) -> Self {
+    pub fn new(packages: BTreeMap<PackageName, LockedPackage>) -> Self {
         Self {
             lockfile_version: FORM,
             packages,
@@ -103,13 +103,13 @@ impl Lock {
     pub fn read(text: &str) -> Result<Self, InvalidLock> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Head {
+        struct LockHeader {
             lockfile_version: u32,
         }
         if text.len() > LOCK_BYTES_MAX {
             return Err(InvalidLock::TooLarge);
         }
-        let head: Head = serde_json::from_str(text)?;
+        let head: LockHeader = serde_json::from_str(text)?;
         if head.lockfile_version != FORM {
             return Err(InvalidLock::Foreign(head.lockfile_version));
         }
@@ -131,12 +131,12 @@ impl Lock {
 
     /// Returns a locked package.
     #[must_use]
-    pub fn get(&self, name: &PackageName) -> Option<&Locked> {
+    pub fn get(&self, name: &PackageName) -> Option<&LockedPackage> {
         self.packages.get(name)
     }
 
     /// Returns all packages, sorted by name.
-    pub fn packages(&self) -> impl ExactSizeIterator<Item = (&PackageName, &Locked)> {
+    pub fn packages(&self) -> impl ExactSizeIterator<Item = (&PackageName, &LockedPackage)> {
         self.packages.iter()
     }
 
@@ -181,7 +181,7 @@ impl Lock {
 /// Number of commit digits shown.
 const COMMIT_DIGITS_SHOWN: usize = 10;
 
-impl Locked {
+impl LockedPackage {
     /// Returns the version for display, with the commit if it came from a repository.
     #[must_use]
     pub fn shown(&self) -> String {
@@ -212,8 +212,8 @@ mod tests {
     use super::*;
     use crate::requirement::Requirement;
 
-    fn locked(version: &str, resolved: &str, requires: &[(&str, &str)]) -> Locked {
-        Locked {
+    fn locked(version: &str, resolved: &str, requires: &[(&str, &str)]) -> LockedPackage {
+        LockedPackage {
             version: Version::parse(version).unwrap(),
             resolved: resolved.to_owned(),
             integrity: Some(Integrity::of(b"archive")),
@@ -228,7 +228,7 @@ mod tests {
         listed.iter().map(read).collect()
     }
 
-    fn lock(packages: &[(&str, Locked)]) -> Lock {
+    fn lock(packages: &[(&str, LockedPackage)]) -> Lock {
         let packages = packages.iter().cloned();
         Lock::new(
             packages

@@ -17,14 +17,14 @@ pub struct Packument {
     /// Version tags, such as `latest`.
     pub tags: BTreeMap<String, Version>,
     /// Usable versions.
-    pub offers: BTreeMap<Version, Offer>,
+    pub offers: BTreeMap<Version, OfferedVersion>,
     /// Unusable versions and the reasons.
     pub passed_over: BTreeMap<Version, String>,
 }
 
 /// A version in a registry.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub struct OfferedVersion {
     /// Its requirements, without built-in and bundled packages.
     pub requires: Requires,
     /// The address of its archive.
@@ -144,7 +144,9 @@ impl Packument {
             match offer(name, &text, it, built_in) {
                 Ok(offer) => {
                     let published = published.map(str::to_owned);
-                    found.offers.insert(version, Offer { published, ..offer });
+                    found
+                        .offers
+                        .insert(version, OfferedVersion { published, ..offer });
                 }
                 Err(why) => {
                     found.passed_over.insert(version, why);
@@ -155,7 +157,7 @@ impl Packument {
     }
 
     /// Moves versions for which `why_not` returns a reason to [`Self::passed_over`].
-    pub fn pass_over(&mut self, why_not: impl Fn(&Version, &Offer) -> Option<String>) {
+    pub fn pass_over(&mut self, why_not: impl Fn(&Version, &OfferedVersion) -> Option<String>) {
         let offers = std::mem::take(&mut self.offers);
         for (version, offer) in offers {
             match why_not(&version, &offer) {
@@ -181,7 +183,7 @@ fn offer(
     version: &str,
     it: WireVersion,
     built_in: &str,
-) -> Result<Offer, String> {
+) -> Result<OfferedVersion, String> {
     if it.name.as_str() != Some(name.as_str()) || it.version.as_str() != Some(version) {
         return Err("the registry's entry describes another package".to_owned());
     }
@@ -225,7 +227,7 @@ fn offer(
         Value::Bool(true) => Some("its makers say no more".to_owned()),
         _ => None,
     };
-    Ok(Offer {
+    Ok(OfferedVersion {
         requires,
         archive: archive.to_owned(),
         integrity,

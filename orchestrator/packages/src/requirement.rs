@@ -19,11 +19,11 @@ pub type Requires = BTreeMap<PackageName, Requirement>;
 #[serde(try_from = "String", into = "String")]
 pub struct Requirement {
     text: String,
-    source: Source,
+    source: RequirementSource,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Source {
+enum RequirementSource {
     Range(Range),
     Folder(String),
     ArchiveFile(String),
@@ -58,7 +58,7 @@ impl Requirement {
     #[must_use]
     pub fn range(&self) -> Option<&Range> {
         match &self.source {
-            Source::Range(range) => Some(range),
+            RequirementSource::Range(range) => Some(range),
             _ => None,
         }
     }
@@ -67,7 +67,7 @@ impl Requirement {
     #[must_use]
     pub fn folder(&self) -> Option<&str> {
         match &self.source {
-            Source::Folder(path) => Some(path),
+            RequirementSource::Folder(path) => Some(path),
             _ => None,
         }
     }
@@ -76,7 +76,7 @@ impl Requirement {
     #[must_use]
     pub fn archive_file(&self) -> Option<&str> {
         match &self.source {
-            Source::ArchiveFile(path) => Some(path),
+            RequirementSource::ArchiveFile(path) => Some(path),
             _ => None,
         }
     }
@@ -85,7 +85,7 @@ impl Requirement {
     #[must_use]
     pub fn archive_url(&self) -> Option<&str> {
         match &self.source {
-            Source::ArchiveUrl(url) => Some(url),
+            RequirementSource::ArchiveUrl(url) => Some(url),
             _ => None,
         }
     }
@@ -94,7 +94,7 @@ impl Requirement {
     #[must_use]
     pub fn git(&self) -> Option<&GitSource> {
         match &self.source {
-            Source::Git(source) => Some(source),
+            RequirementSource::Git(source) => Some(source),
             _ => None,
         }
     }
@@ -106,7 +106,7 @@ impl Requirement {
     }
 }
 
-fn git(rest: &str) -> Result<Source, &'static str> {
+fn git(rest: &str) -> Result<RequirementSource, &'static str> {
     let (url, reference) = match rest.split_once('#') {
         Some((url, reference)) => (url, Some(reference)),
         None => (rest, None),
@@ -127,7 +127,7 @@ fn git(rest: &str) -> Result<Source, &'static str> {
         return Err("invalid revision or folder of a repository");
     }
     let some = |text: &str| Some(text.trim_matches('/').to_owned()).filter(|it| !it.is_empty());
-    Ok(Source::Git(GitSource {
+    Ok(RequirementSource::Git(GitSource {
         url: url.to_owned(),
         revision: some(revision),
         folder: some(folder),
@@ -138,7 +138,7 @@ fn is_archive(path: &str) -> bool {
     ARCHIVE_ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
-fn source_of(text: &str) -> Result<Source, &'static str> {
+fn source_of(text: &str) -> Result<RequirementSource, &'static str> {
     // npm accepts a tab in a range as a space.
     let is_odd = |c: char| c.is_control() && c != '\t';
     if text.len() > REQUIREMENT_BYTES_MAX || text.contains(is_odd) {
@@ -153,12 +153,12 @@ fn source_of(text: &str) -> Result<Source, &'static str> {
     if let Some(path) = text.strip_prefix("file:") {
         return match path {
             "" => Err("`file:` is followed by a path"),
-            path if is_archive(path) => Ok(Source::ArchiveFile(path.to_owned())),
-            path => Ok(Source::Folder(path.to_owned())),
+            path if is_archive(path) => Ok(RequirementSource::ArchiveFile(path.to_owned())),
+            path => Ok(RequirementSource::Folder(path.to_owned())),
         };
     }
     if text.starts_with("https://") || text.starts_with("http://") {
-        return Ok(Source::ArchiveUrl(text.to_owned()));
+        return Ok(RequirementSource::ArchiveUrl(text.to_owned()));
     }
     let range = |text: &str| {
         let known = as_known(text);
@@ -169,7 +169,7 @@ fn source_of(text: &str) -> Result<Source, &'static str> {
     for alternative in text.split("||").filter(|it| !it.trim().is_empty()) {
         range(alternative)?;
     }
-    range(text).map(Source::Range)
+    range(text).map(RequirementSource::Range)
 }
 
 impl FromStr for Requirement {

@@ -27,7 +27,7 @@ pub struct Candidate {
 }
 
 /// Source of available versions.
-pub trait Supply {
+pub trait PackageSource {
     /// Error of the source.
     type Error: Error + 'static;
 
@@ -83,7 +83,7 @@ impl fmt::Display for Conflict {
 /// # Errors
 ///
 /// [`ResolveError`]
-pub fn resolve<S: Supply>(
+pub fn resolve<S: PackageSource>(
     requires: &Requires,
     supply: &S,
 ) -> Result<BTreeMap<PackageName, Version>, ResolveError<S::Error>> {
@@ -93,7 +93,7 @@ pub fn resolve<S: Supply>(
         known: RefCell::default(),
     };
     let root = Version::from((0_u64, 0_u64, 0_u64));
-    match pubgrub::resolve(&provider, Node(None), root) {
+    match pubgrub::resolve(&provider, PackageNode(None), root) {
         Ok(taken) => {
             let named = taken.into_iter();
             Ok(named
@@ -106,17 +106,17 @@ pub fn resolve<S: Supply>(
             | PubGrubError::ErrorChoosingVersion { source, .. }
             | PubGrubError::ErrorInShouldCancel(source),
         ) => Err(match source {
-            Stopped::Supply { name, source } => ResolveError::Supply { name, source },
-            Stopped::TooMany => ResolveError::TooMany,
+            ResolveStop::Supply { name, source } => ResolveError::Supply { name, source },
+            ResolveStop::TooMany => ResolveError::TooMany,
         }),
     }
 }
 
 /// A package, or the project if `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Node(Option<PackageName>);
+struct PackageNode(Option<PackageName>);
 
-impl fmt::Display for Node {
+impl fmt::Display for PackageNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some(name) => write!(f, "`{name}`"),
@@ -126,7 +126,7 @@ impl fmt::Display for Node {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Stopped<E: Error + 'static> {
+enum ResolveStop<E: Error + 'static> {
     #[error("failed to determine the versions of `{name}`")]
     Supply {
         name: PackageName,
@@ -137,28 +137,28 @@ enum Stopped<E: Error + 'static> {
     TooMany,
 }
 
-struct Provider<'a, S: Supply> {
+struct Provider<'a, S: PackageSource> {
     requires: &'a Requires,
     supply: &'a S,
     known: RefCell<BTreeMap<PackageName, BTreeMap<Version, Requires>>>,
 }
 
-impl<S: Supply> Provider<'_, S> {
+impl<S: PackageSource> Provider<'_, S> {
     /// Loads the versions of a package once.
-    fn learn(&self, name: &PackageName) -> Result<(), Stopped<S::Error>> {
+    fn learn(&self, name: &PackageName) -> Result<(), ResolveStop<S::Error>> {
         if self.known.borrow().contains_key(name) {
             return Ok(());
         }
         let found = self
             .supply
             .candidates(name)
-            .map_err(|source| Stopped::Supply {
+            .map_err(|source| ResolveStop::Supply {
                 name: name.clone(),
                 source,
             })?;
         let mut known = self.known.borrow_mut();
         if found.len() > VERSIONS_MAX || known.len() >= PACKAGES_MAX {
-            return Err(Stopped::TooMany);
+            return Err(ResolveStop::TooMany);
         }
         let found = found.into_iter();
         let found = found.filter_map(|it| Some((it.version.clone(), besides_itself(name, it)?)));
@@ -166,7 +166,7 @@ impl<S: Supply> Provider<'_, S> {
         Ok(())
     }
 
-    fn requires_of(&self, node: &Node, version: &Version) -> Requires {
+    fn requires_of(&self, node: &PackageNode, version: &Version) -> Requires {
         match &node.0 {
             None => self.requires.clone(),
             Some(name) => {
@@ -178,12 +178,12 @@ impl<S: Supply> Provider<'_, S> {
     }
 
     /// Returns the requirements that conflict, starting at the project.
-    fn explain(&self, tree: &DerivationTree<Node, Versions, String>) -> Conflict {
+    fn explain(&self, tree: &DerivationTree<PackageNode, Versions, String>) -> Conflict {
         let mut edges = BTreeSet::new();
         gather(tree, &mut edges);
         let mut lines = Vec::new();
-        let mut reached = BTreeSet::from([Node(None)]);
-        let mut waiting = std::collections::VecDeque::from([Node(None)]);
+        let mut reached = BTreeSet::from([PackageNode(None)]);
+        let mut waiting = std::collections::VecDeque::from([PackageNode(None)]);
         while let Some(node) = waiting.pop_front() {
             for (from, versions, to) in edges.iter().filter(|(from, ..)| *from == node) {
                 lines.extend(self.edge(from, versions, to));
@@ -201,7 +201,7 @@ impl<S: Supply> Provider<'_, S> {
     }
 
     /// Describes the requirement of one package on another, one line per distinct requirement.
-    fn edge(&self, from: &Node, versions: &[Version], to: &Node) -> Vec<String> {
+    fn edge(&self, from: &PackageNode, versions: &[Version], to: &PackageNode) -> Vec<String> {
         let Some(to) = &to.0 else {
             return Vec::new();
         };
@@ -229,8 +229,8 @@ impl<S: Supply> Provider<'_, S> {
     /// Describes the available versions of a conflicting package that has no requirements.
     fn what_there_is(
         &self,
-        node: &Node,
-        edges: &BTreeSet<(Node, Vec<Version>, Node)>,
+        node: &PackageNode,
+        edges: &BTreeSet<(PackageNode, Vec<Version>, PackageNode)>,
     ) -> Option<String> {
         let name = node.0.as_ref()?;
         if edges.iter().any(|(from, ..)| from == node) {
@@ -271,9 +271,9 @@ fn shortened(versions: &[String]) -> String {
     }
 }
 
-type Edges = BTreeSet<(Node, Vec<Version>, Node)>;
+type DependencyEdges = BTreeSet<(PackageNode, Vec<Version>, PackageNode)>;
 
-fn gather(tree: &DerivationTree<Node, Versions, String>, edges: &mut Edges) {
+fn gather(tree: &DerivationTree<PackageNode, Versions, String>, edges: &mut DependencyEdges) {
     let mut waiting = vec![tree];
     while let Some(tree) = waiting.pop() {
         match tree {
@@ -289,19 +289,19 @@ fn gather(tree: &DerivationTree<Node, Versions, String>, edges: &mut Edges) {
     }
 }
 
-impl<S: Supply> DependencyProvider for Provider<'_, S> {
-    type P = Node;
+impl<S: PackageSource> DependencyProvider for Provider<'_, S> {
+    type P = PackageNode;
     type V = Version;
     type VS = Versions;
     /// Decision order: the package with the fewest remaining versions first, then by name, so that
     /// the result is deterministic.
-    type Priority = (Reverse<usize>, Reverse<Node>);
+    type Priority = (Reverse<usize>, Reverse<PackageNode>);
     type M = String;
-    type Err = Stopped<S::Error>;
+    type Err = ResolveStop<S::Error>;
 
     fn prioritize(
         &self,
-        package: &Node,
+        package: &PackageNode,
         range: &Versions,
         _conflicts: &PackageResolutionStatistics,
     ) -> Self::Priority {
@@ -310,7 +310,7 @@ impl<S: Supply> DependencyProvider for Provider<'_, S> {
 
     fn choose_version(
         &self,
-        _package: &Node,
+        _package: &PackageNode,
         range: &Versions,
     ) -> Result<Option<Version>, Self::Err> {
         Ok(range.listed().next_back().cloned())
@@ -318,9 +318,9 @@ impl<S: Supply> DependencyProvider for Provider<'_, S> {
 
     fn get_dependencies(
         &self,
-        package: &Node,
+        package: &PackageNode,
         version: &Version,
-    ) -> Result<Dependencies<Node, Versions, String>, Self::Err> {
+    ) -> Result<Dependencies<PackageNode, Versions, String>, Self::Err> {
         let requires = self.requires_of(package, version);
         let mut needs = Vec::with_capacity(requires.len());
         for (name, requirement) in requires {
@@ -333,7 +333,7 @@ impl<S: Supply> DependencyProvider for Provider<'_, S> {
                 None => true,
             });
             let fits = Versions::of(fits.cloned());
-            needs.push((Node(Some(name)), fits));
+            needs.push((PackageNode(Some(name)), fits));
         }
         Ok(Dependencies::Available(needs.into_iter().collect()))
     }
@@ -343,15 +343,15 @@ impl<S: Supply> DependencyProvider for Provider<'_, S> {
 mod tests {
     use super::*;
 
-    type Listed<'l> = &'l [(&'l str, &'l str, &'l [(&'l str, &'l str)])];
+    type PackageTable<'l> = &'l [(&'l str, &'l str, &'l [(&'l str, &'l str)])];
 
-    struct Shelf(BTreeMap<PackageName, Vec<Candidate>>);
+    struct TestRegistry(BTreeMap<PackageName, Vec<Candidate>>);
 
     #[derive(Debug, thiserror::Error)]
     #[error("the shelf is out of reach")]
     struct OutOfReach;
 
-    impl Supply for Shelf {
+    impl PackageSource for TestRegistry {
         type Error = OutOfReach;
 
         fn candidates(&self, name: &PackageName) -> Result<Vec<Candidate>, OutOfReach> {
@@ -367,7 +367,7 @@ mod tests {
         listed.iter().map(read).collect()
     }
 
-    fn shelf(listed: Listed<'_>) -> Shelf {
+    fn shelf(listed: PackageTable<'_>) -> TestRegistry {
         let mut all: BTreeMap<PackageName, Vec<Candidate>> = BTreeMap::new();
         for (name, version, needs) in listed {
             all.entry(name.parse().unwrap())
@@ -377,10 +377,10 @@ mod tests {
                     requires: requires(needs),
                 });
         }
-        Shelf(all)
+        TestRegistry(all)
     }
 
-    fn taken(shelf: &Shelf, wanted: &[(&str, &str)]) -> Vec<String> {
+    fn taken(shelf: &TestRegistry, wanted: &[(&str, &str)]) -> Vec<String> {
         let taken = resolve(&requires(wanted), shelf).unwrap();
         let taken = taken.iter();
         taken
@@ -388,7 +388,7 @@ mod tests {
             .collect()
     }
 
-    fn conflict(shelf: &Shelf, wanted: &[(&str, &str)]) -> Vec<String> {
+    fn conflict(shelf: &TestRegistry, wanted: &[(&str, &str)]) -> Vec<String> {
         match resolve(&requires(wanted), shelf) {
             Err(ResolveError::Conflict(conflict)) => conflict.lines,
             other => panic!("{other:?}"),
@@ -463,7 +463,11 @@ mod tests {
     }
 
     /// True if the choice satisfies all requirements, checked independently.
-    fn is_met(shelf: &Shelf, wanted: &Requires, taken: &BTreeMap<PackageName, Version>) -> bool {
+    fn is_met(
+        shelf: &TestRegistry,
+        wanted: &Requires,
+        taken: &BTreeMap<PackageName, Version>,
+    ) -> bool {
         let of = |name: &PackageName, version: &Version| {
             let mut all = shelf.0[name].iter();
             all.find(|it| it.version == *version)
@@ -481,7 +485,7 @@ mod tests {
     }
 
     /// Tries every choice of versions: one or none of each package.
-    fn any_choice(shelf: &Shelf, wanted: &Requires) -> bool {
+    fn any_choice(shelf: &TestRegistry, wanted: &Requires) -> bool {
         let mut choices = vec![BTreeMap::new()];
         for (name, versions) in &shelf.0 {
             let mut more = choices.clone();
@@ -529,7 +533,7 @@ mod tests {
                 }
             }
             let wanted = some(&mut rng, 50);
-            let mut shelf = Shelf(all);
+            let mut shelf = TestRegistry(all);
             let first = resolve(&wanted, &shelf);
             shelf
                 .0

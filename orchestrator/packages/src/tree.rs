@@ -103,7 +103,7 @@ impl fmt::Debug for TreeDigest {
 ///
 /// [`TreeError`]
 pub fn tree_digest(root: &Path) -> Result<TreeDigest, TreeError> {
-    let mut reading = Reading {
+    let mut reading = TreeHasher {
         hasher: Sha256::new(),
         entries_left: PACKAGE_ENTRIES_MAX,
         bytes_left: PACKAGE_BYTES_MAX,
@@ -112,7 +112,7 @@ pub fn tree_digest(root: &Path) -> Result<TreeDigest, TreeError> {
     Ok(TreeDigest(reading.hasher.finalize().into()))
 }
 
-struct Reading {
+struct TreeHasher {
     hasher: Sha256,
     entries_left: usize,
     bytes_left: u64,
@@ -123,7 +123,7 @@ fn io(path: &Path) -> impl FnOnce(io::Error) -> TreeError {
     move |source| TreeError::Io { path, source }
 }
 
-impl Reading {
+impl TreeHasher {
     fn directory(&mut self, root: &Path, below: &Path, depth: usize) -> Result<(), TreeError> {
         let directory = root.join(below);
         let listed = fs::read_dir(&directory).map_err(io(&directory))?;

@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use goondan_protocol::control::{
-    ApplyProposal, KeptAside, ProposalApplied, ProposalInfo, ProposalState, Refusal, RunEventKind,
-    SandboxRef,
+    ApplyProposal, DisplacedUserFile, ProposalApplied, ProposalInfo, ProposalRefusal,
+    ProposalState, RunEventKind, SandboxRef,
 };
-use goondan_trees::swap::{self, Kept as KeptFile, Place, Specials, SwapError};
-use goondan_trees::{Change, Names, RelativePath};
+use goondan_trees::swap::{self, DisplacedFile as KeptFile, Specials, SwapError, SwapSite};
+use goondan_trees::{Names, PathChange, RelativePath};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::SUMMARY_BYTES_MAX;
 use crate::place::{AFTER, APPLY, KEPT, PLAN, REVERT, STAGING, sandbox_name};
 use crate::review::{changes_of, in_the_way, late_refusals};
-use crate::sandboxes::{Kept, Open, Sandboxes};
+use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
 
 impl Sandboxes<'_> {
     /// Applies a proposal to the Project Root atomically.
@@ -27,7 +27,8 @@ impl Sandboxes<'_> {
         let kept = self.kept(&open)?;
         self.check_digest(request, &kept)?;
         let review = self.examine_and_record(&open, &kept)?;
-        let stands = |refusal: &Refusal| !(request.allow_moved_base && refusal.is_overridable());
+        let stands =
+            |refusal: &ProposalRefusal| !(request.allow_moved_base && refusal.is_overridable());
         if review.refusals.iter().any(stands) {
             let refused = ProposalError::Refused {
                 what: "the proposal",
@@ -57,7 +58,7 @@ impl Sandboxes<'_> {
     pub(crate) fn check_digest(
         &self,
         request: &ApplyProposal,
-        kept: &Kept,
+        kept: &StoredProposal,
     ) -> Result<(), ProposalError> {
         match &request.digest {
             Some(digest) if *digest != kept.standing.digest => Err(ProposalError::invalid(
@@ -106,8 +107,10 @@ impl Sandboxes<'_> {
                 problem: "only an applied proposal can be reverted",
             });
         }
-        let changes = changes_of(&open, &kept).into_iter().map(Change::inverse);
-        let changes: Vec<Change> = changes.collect();
+        let changes = changes_of(&open, &kept)
+            .into_iter()
+            .map(PathChange::inverse);
+        let changes: Vec<PathChange> = changes.collect();
         let done = Path::new(APPLY);
         self.check_journal(&open, &kept)?;
         if kept.folder.look(done).during("inspect", done)?.is_none() {
@@ -124,7 +127,11 @@ impl Sandboxes<'_> {
     }
 
     /// Refuses to take a proposal back by a journal that is not as it was written.
-    fn check_journal(&self, open: &Open, kept: &Kept) -> Result<(), ProposalError> {
+    fn check_journal(
+        &self,
+        open: &OpenSandbox,
+        kept: &StoredProposal,
+    ) -> Result<(), ProposalError> {
         let name = Path::new(KEPT).join(&kept.standing.digest).join(APPLY);
         let plan = name.join(PLAN);
         let in_register = Path::new(&sandbox_name(&open.at)).join(&plan);
@@ -179,11 +186,11 @@ impl Sandboxes<'_> {
     /// Does a swap with a journal of its own, below what is kept of the proposal.
     fn swap(
         &self,
-        kept: &Kept,
+        kept: &StoredProposal,
         journal: &str,
-        changes: &[Change],
-        work: impl FnOnce(Place<'_>) -> Result<Vec<KeptFile>, SwapError>,
-    ) -> Result<Vec<KeptAside>, ProposalError> {
+        changes: &[PathChange],
+        work: impl FnOnce(SwapSite<'_>) -> Result<Vec<KeptFile>, SwapError>,
+    ) -> Result<Vec<DisplacedUserFile>, ProposalError> {
         let name = Path::new(journal);
         let folder = kept.folder.as_ref();
         if folder.look(name).during("inspect", name)?.is_none() {
@@ -192,7 +199,7 @@ impl Sandboxes<'_> {
         }
         let journal = folder.below(name).during("open", name)?;
         let root = self.project()?;
-        let place = Place {
+        let place = SwapSite {
             journal: journal.as_ref(),
             root: root.as_ref(),
             names: Names::Portable,
@@ -223,8 +230,8 @@ impl Sandboxes<'_> {
     }
 
     /// Reports files that a swap moved aside, with paths that a user can open.
-    pub(crate) fn told(&self, aside: Vec<KeptFile>) -> Vec<KeptAside> {
-        let told = aside.into_iter().map(|kept| KeptAside {
+    pub(crate) fn told(&self, aside: Vec<KeptFile>) -> Vec<DisplacedUserFile> {
+        let told = aside.into_iter().map(|kept| DisplacedUserFile {
             path: kept.path.to_string(),
             at: self.project_root.join(kept.at),
         });
@@ -234,12 +241,12 @@ impl Sandboxes<'_> {
     fn done(
         &mut self,
         at: &SandboxRef,
-        kept: &Kept,
+        kept: &StoredProposal,
         kind: RunEventKind,
-        changes: &[Change],
-        aside: Vec<KeptAside>,
+        changes: &[PathChange],
+        aside: Vec<DisplacedUserFile>,
     ) -> Result<ProposalApplied, ProposalError> {
-        let leaf = |change: &&Change| {
+        let leaf = |change: &&PathChange| {
             let entries = [&change.old, &change.new];
             entries
                 .iter()

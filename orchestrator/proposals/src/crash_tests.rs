@@ -13,18 +13,18 @@ use goondan_protocol::control::{ProposalState, SandboxRef};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::Manifest;
 
-use crate::world::{PROJECT, SANDBOXES, Simulated, World, apply, at};
-use crate::{Files, ProposalError, Sandboxes};
+use crate::world::{PROJECT, SANDBOXES, SimulatedDiskFiles, World, apply, at};
+use crate::{FileAccess, ProposalError, Sandboxes};
 
 /// State after a stop and recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum RecoveredState {
     Old,
     New,
 }
 
 /// Stops the machine at every call of `work`, then once more during recovery.
-fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World) -> Outcome) {
+fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World) -> RecoveredState) {
     let mut outcomes = [0, 0];
     for call in 1.. {
         let world = base.copy();
@@ -38,16 +38,16 @@ fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World) -
         for crash in kinds {
             let disk = world.disk().after_crash(crash);
             disk.crash_at(1 + call * 7 % 60);
-            let stopped = World(Simulated(disk));
+            let stopped = World(SimulatedDiskFiles(disk));
             drop(stopped.sandboxes().recover_all());
             let disk = stopped.disk().after_crash(Crash::Subset(call));
-            let found = World(Simulated(disk));
+            let found = World(SimulatedDiskFiles(disk));
             let problems = found.sandboxes().recover_all();
             assert!(problems.is_empty(), "call {call}, {crash:?}: {problems:?}");
             let outcome = judge(&found);
-            outcomes[usize::from(outcome == Outcome::New)] += 1;
+            outcomes[usize::from(outcome == RecoveredState::New)] += 1;
             if is_whole {
-                assert_eq!(outcome, Outcome::New, "acknowledged work is done");
+                assert_eq!(outcome, RecoveredState::New, "acknowledged work is done");
             }
         }
         if is_whole {
@@ -67,7 +67,7 @@ fn box_1_a_preparation_that_is_stopped_at_any_call_made_a_whole_sandbox_or_none(
         let listed = world.listed();
         if listed.is_empty() {
             world.prepared(&["src"]).unwrap();
-            return Outcome::Old;
+            return RecoveredState::Old;
         }
         let detail = world.sandboxes().show_sandbox(&at()).unwrap();
         assert_eq!(detail.given.len(), 3);
@@ -75,7 +75,7 @@ fn box_1_a_preparation_that_is_stopped_at_any_call_made_a_whole_sandbox_or_none(
         world.work();
         world.created().unwrap();
         world.applied().unwrap();
-        Outcome::New
+        RecoveredState::New
     });
 }
 
@@ -87,14 +87,14 @@ fn prop_1_a_creation_that_is_stopped_at_any_call_made_a_whole_proposal_or_none()
         &|world| match world.sandboxes().show(&at()) {
             Err(ProposalError::NoProposal { .. }) => {
                 world.created().unwrap();
-                Outcome::Old
+                RecoveredState::Old
             }
             other => {
                 assert_eq!(other.unwrap().files.len(), 3);
                 let review = world.sandboxes().check(&at()).unwrap();
                 assert!(review.can_apply, "{:?}", review.refusals);
                 world.applied().unwrap();
-                Outcome::New
+                RecoveredState::New
             }
         },
     );
@@ -121,9 +121,9 @@ fn prop_4_a_merge_that_is_stopped_at_any_call_made_a_whole_new_proposal_or_none(
         );
         let outcome = if listed.len() == 1 {
             world.merged().unwrap().proposal.unwrap();
-            Outcome::Old
+            RecoveredState::Old
         } else {
-            Outcome::New
+            RecoveredState::New
         };
         let detail = world.sandboxes().show(&merged).unwrap();
         assert_eq!(detail.files.len(), 4);
@@ -137,15 +137,15 @@ fn prop_4_a_merge_that_is_stopped_at_any_call_made_a_whole_new_proposal_or_none(
 }
 
 /// Checks that the log matches the files.
-fn judge(world: &World, old: &Manifest, new: &Manifest, after: ProposalState) -> Outcome {
+fn judge(world: &World, old: &Manifest, new: &Manifest, after: ProposalState) -> RecoveredState {
     let state = world.sandboxes().show(&at()).unwrap().info.state;
     let tree = world.tree(PROJECT);
     if state == after {
         assert_eq!(tree, *new);
-        Outcome::New
+        RecoveredState::New
     } else {
         assert_eq!(tree, *old);
-        Outcome::Old
+        RecoveredState::Old
     }
 }
 
@@ -158,7 +158,7 @@ fn prop_3_an_application_that_is_stopped_at_any_call_is_all_old_or_all_new() {
     let new = done.tree(PROJECT);
     stop_everywhere(&base, &|world| drop(world.applied()), &|world| {
         let outcome = judge(world, &old, &new, ProposalState::Applied);
-        if outcome == Outcome::Old {
+        if outcome == RecoveredState::Old {
             world.applied().unwrap();
             assert_eq!(world.tree(PROJECT), new);
         }
@@ -177,7 +177,7 @@ fn prop_3_a_taking_back_that_is_stopped_at_any_call_is_all_new_or_all_old() {
         &|world| drop(world.sandboxes().revert(&at())),
         &|world| {
             let outcome = judge(world, &new, &old, ProposalState::Reverted);
-            if outcome == Outcome::Old {
+            if outcome == RecoveredState::Old {
                 world.sandboxes().revert(&at()).unwrap();
                 assert_eq!(world.tree(PROJECT), old);
             }
@@ -190,8 +190,8 @@ const WORDS: &str = "what a person wrote";
 
 /// Files in which a user edits one file before a given call on the project.
 #[derive(Debug)]
-struct Meddled {
-    files: Simulated,
+struct ConcurrentEditFiles {
+    files: SimulatedDiskFiles,
     calls: std::sync::Arc<AtomicU64>,
     edit: std::sync::Arc<Edit>,
 }
@@ -222,7 +222,7 @@ impl Edit {
     }
 }
 
-impl Files for Meddled {
+impl FileAccess for ConcurrentEditFiles {
     fn disk(&self) -> &dyn Disk {
         self.files.disk()
     }
@@ -232,7 +232,7 @@ impl Files for Meddled {
         if path != Path::new(PROJECT) {
             return Ok(inner);
         }
-        Ok(Box::new(Watched {
+        Ok(Box::new(ConcurrentEditFolder {
             inner,
             person: self.files.folder(path)?,
             calls: self.calls.clone(),
@@ -242,14 +242,14 @@ impl Files for Meddled {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct ConcurrentEditFolder {
     inner: Box<dyn Folder>,
     person: Box<dyn Folder>,
     calls: std::sync::Arc<AtomicU64>,
     edit: std::sync::Arc<Edit>,
 }
 
-impl Watched {
+impl ConcurrentEditFolder {
     fn call(&self) -> &dyn Folder {
         if self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.edit.at {
             self.edit.make(self.person.as_ref());
@@ -258,7 +258,7 @@ impl Watched {
     }
 }
 
-impl Folder for Watched {
+impl Folder for ConcurrentEditFolder {
     fn look(&self, path: &Path) -> io::Result<Option<NodeStat>> {
         self.call().look(path)
     }
@@ -313,7 +313,7 @@ fn meddle_everywhere(base: &World, path: &'static str, work: &dyn Fn(&mut Sandbo
             path,
             made: Mutex::new(None),
         });
-        let files = Meddled {
+        let files = ConcurrentEditFiles {
             files: world.0.clone(),
             calls: std::sync::Arc::default(),
             edit: edit.clone(),

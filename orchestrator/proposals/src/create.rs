@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::Folder;
 use goondan_protocol::control::{
     CreateProposal, DirectoryChange, FileStatus, GitCheck, ModeChange, PROPOSAL_VERSION,
-    ProposalDetail, ProposalPaths, ProposalRecord, ProposalState, ProposedChange, Refusal,
+    ProposalDetail, ProposalPaths, ProposalRecord, ProposalRefusal, ProposalState, ProposedChange,
     RefusalKind, RunEventKind, SandboxRef,
 };
 use goondan_trees::apply::{Tree, prove};
-use goondan_trees::diff::{Difference, Status, diff};
-use goondan_trees::freeze::{Frozen, Unwanted, freeze};
+use goondan_trees::diff::{DiffStatus, Difference, diff};
+use goondan_trees::freeze::{EntryPolicy, TreeSnapshot, freeze};
 use goondan_trees::patch::Patch;
-use goondan_trees::{Digest, Entry, Manifest, RelativePath, remove_all};
+use goondan_trees::{Digest, Manifest, RelativePath, TreeEntry, remove_all};
 
 use crate::entries::{leaves, not_given, octal, sha256};
 use crate::error::{IoContext as _, ProposalError};
@@ -29,7 +29,7 @@ use crate::place::{
     AFTER, DETAILS, INPUT, KEPT, PARTIAL, PATCH, PROPOSAL, RECORD, SUMMARY, TEST_LOG, WORK,
 };
 use crate::record::{Details, read_end, read_file, read_record, write_file, written};
-use crate::sandboxes::{Open, Sandboxes};
+use crate::sandboxes::{OpenSandbox, Sandboxes};
 use crate::texts::made_summary;
 
 /// Reason for rejecting a task's proposal after the agent has reverted all of its changes.
@@ -144,7 +144,7 @@ impl Sandboxes<'_> {
     /// Makes all of a proposal below the name of its digest, durably; returns that.
     pub(crate) fn keep(
         &self,
-        open: &Open,
+        open: &OpenSandbox,
         request: &CreateProposal,
         git: &dyn PatchVerifier,
     ) -> Result<String, ProposalError> {
@@ -170,7 +170,11 @@ impl Sandboxes<'_> {
     }
 
     /// Writes down that a proposal was made: from then on it is there.
-    pub(crate) fn note_created(&mut self, open: &Open, digest: &str) -> Result<(), ProposalError> {
+    pub(crate) fn note_created(
+        &mut self,
+        open: &OpenSandbox,
+        digest: &str,
+    ) -> Result<(), ProposalError> {
         let folder = open.below(KEPT)?;
         let folder = folder
             .below(Path::new(digest))
@@ -197,14 +201,17 @@ impl Sandboxes<'_> {
     /// Makes all of a proposal in a directory; returns its digest.
     fn make(
         &self,
-        open: &Open,
+        open: &OpenSandbox,
         folder: &dyn Folder,
         request: &CreateProposal,
         git: &dyn PatchVerifier,
     ) -> Result<String, ProposalError> {
         let given = &open.record.given;
         let excludes = excludes(&[], leaves(given))?;
-        let options = options(ignoring(excludes, &open.record.ignored), Unwanted::LeaveOut);
+        let options = options(
+            ignoring(excludes, &open.record.ignored),
+            EntryPolicy::LeaveOut,
+        );
         let frozen = freeze(open.work()?.as_ref(), folder, AFTER, &options)?;
         let (input, after) = (
             open.input()?,
@@ -255,10 +262,10 @@ impl Sandboxes<'_> {
     }
 
     /// Refuses empty proposals, and changes that the worker may not make.
-    fn check_made(&self, open: &Open, difference: &Difference) -> Result<(), ProposalError> {
+    fn check_made(&self, open: &OpenSandbox, difference: &Difference) -> Result<(), ProposalError> {
         let directories = difference.not_carried.iter().filter(|change| {
             let is_directory =
-                |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+                |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(TreeEntry::is_directory);
             is_directory(&change.old) != is_directory(&change.new)
         });
         let made = directories.filter(|change| change.new.is_some());
@@ -288,19 +295,19 @@ impl Sandboxes<'_> {
 
     fn write_parts(
         &self,
-        open: &Open,
+        open: &OpenSandbox,
         folder: &dyn Folder,
         request: &CreateProposal,
-        (frozen, difference): (&Frozen, &Difference),
+        (frozen, difference): (&TreeSnapshot, &Difference),
     ) -> Result<ProposalRecord, ProposalError> {
         let given = &open.record.given;
-        let change = |(path, status): &(RelativePath, Status)| ProposedChange {
+        let change = |(path, status): &(RelativePath, DiffStatus)| ProposedChange {
             path: path.to_string(),
             status: match status {
-                Status::Added => FileStatus::Added,
-                Status::Modified => FileStatus::Modified,
-                Status::Deleted => FileStatus::Deleted,
-                Status::TypeChanged => FileStatus::TypeChanged,
+                DiffStatus::Added => FileStatus::Added,
+                DiffStatus::Modified => FileStatus::Modified,
+                DiffStatus::Deleted => FileStatus::Deleted,
+                DiffStatus::TypeChanged => FileStatus::TypeChanged,
             },
             old_sha256: sha256(given.get(path)),
             new_sha256: sha256(frozen.manifest.get(path)),
@@ -334,7 +341,7 @@ impl Sandboxes<'_> {
     /// Writes the files for people; returns true if there is a test log.
     fn write_texts(
         &self,
-        open: &Open,
+        open: &OpenSandbox,
         folder: &dyn Folder,
         request: &CreateProposal,
         changed_files: &[ProposedChange],
@@ -380,7 +387,7 @@ impl Sandboxes<'_> {
     }
 
     /// True if a file in `proposal/` is the copy that was published with the previous proposal.
-    fn is_published(&self, open: &Open, name: &str, text: &[u8]) -> bool {
+    fn is_published(&self, open: &OpenSandbox, name: &str, text: &[u8]) -> bool {
         let kept = self.kept(open).ok();
         let last = kept.and_then(|kept| read_file(kept.folder.as_ref(), name, usize::MAX).ok()?);
         last.is_some_and(|last| last == text)
@@ -388,7 +395,7 @@ impl Sandboxes<'_> {
 }
 
 fn refused(outside: &[RelativePath], problem: Option<String>) -> ProposalError {
-    let outside = outside.iter().map(|path| Refusal {
+    let outside = outside.iter().map(|path| ProposalRefusal {
         kind: RefusalKind::NotAllowed,
         path: Some(path.to_string()),
         reason: "the sandbox does not include it; prepare a sandbox that includes it, or pass \
@@ -398,7 +405,7 @@ fn refused(outside: &[RelativePath], problem: Option<String>) -> ProposalError {
         proposed: None,
         found: None,
     });
-    let problem = problem.map(|problem| Refusal {
+    let problem = problem.map(|problem| ProposalRefusal {
         kind: RefusalKind::Tampered,
         path: None,
         reason: problem,
@@ -415,7 +422,8 @@ fn refused(outside: &[RelativePath], problem: Option<String>) -> ProposalError {
 }
 
 fn directories_of(difference: &Difference) -> Vec<DirectoryChange> {
-    let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+    let is_directory =
+        |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(TreeEntry::is_directory);
     let changes = difference.not_carried.iter();
     let changes = changes.filter(|change| is_directory(&change.old) != is_directory(&change.new));
     let told = changes.map(|change| DirectoryChange {
@@ -429,7 +437,7 @@ fn directories_of(difference: &Difference) -> Vec<DirectoryChange> {
 /// them.
 fn modes_of(given: &Manifest, after: &Manifest) -> Vec<ModeChange> {
     let changes = given.entries().filter_map(|(path, old)| {
-        let (Entry::File { mode: old, .. }, Some(Entry::File { mode: new, .. })) =
+        let (TreeEntry::File { mode: old, .. }, Some(TreeEntry::File { mode: new, .. })) =
             (old, after.get(path))
         else {
             return None;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 
 use goondan_durable::disk::{Folder, NodeKind};
-use goondan_protocol::control::{EntryStanding, NotGiven, SandboxFile};
-use goondan_trees::freeze::LeftOut;
-use goondan_trees::{Digest, Entry, Manifest, RelativePath, observe};
+use goondan_protocol::control::{EntryStanding, SandboxFile, UncopiedPath};
+use goondan_trees::freeze::ExcludedEntry;
+use goondan_trees::{Digest, Manifest, RelativePath, TreeEntry, observe};
 
 use crate::guards::in_words;
 use crate::limits::LEFT_OUT_MAX;
@@ -17,14 +17,14 @@ pub(crate) fn octal(mode: u32) -> String {
 }
 
 /// The kind of a manifest's path.
-pub(crate) fn standing(entry: Option<&Entry>) -> EntryStanding {
+pub(crate) fn standing(entry: Option<&TreeEntry>) -> EntryStanding {
     match entry {
         None => EntryStanding::Missing,
-        Some(Entry::Directory { .. }) => EntryStanding::Directory,
-        Some(Entry::Link { target }) => EntryStanding::Link {
+        Some(TreeEntry::Directory { .. }) => EntryStanding::Directory,
+        Some(TreeEntry::Link { target }) => EntryStanding::Link {
             sha256: Digest::of(target).to_string(),
         },
-        Some(Entry::File { mode, sha256, .. }) => EntryStanding::File {
+        Some(TreeEntry::File { mode, sha256, .. }) => EntryStanding::File {
             sha256: sha256.to_string(),
             mode: octal(*mode),
         },
@@ -33,9 +33,9 @@ pub(crate) fn standing(entry: Option<&Entry>) -> EntryStanding {
 
 /// Current state of a path in the Project Root.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Found {
+pub(crate) enum PathState {
     /// An entry that a tree can contain, or nothing.
-    Entry(Option<Entry>),
+    Entry(Option<TreeEntry>),
     /// A device, a socket or a pipe.
     Special,
     /// A path below a symbolic link, which is not followed.
@@ -44,7 +44,7 @@ pub(crate) enum Found {
     BehindSpecial(RelativePath),
 }
 
-impl Found {
+impl PathState {
     pub(crate) fn of(root: &dyn Folder, path: &RelativePath) -> io::Result<Self> {
         for above in path.ancestors() {
             match root.look(above.as_path())?.map(|stat| stat.kind) {
@@ -82,9 +82,11 @@ impl Found {
         }
     }
 
-    pub(crate) fn is(&self, entry: Option<&Entry>) -> bool {
+    pub(crate) fn is(&self, entry: Option<&TreeEntry>) -> bool {
         match (self, entry) {
-            (Self::Entry(Some(Entry::Directory { .. })), Some(Entry::Directory { .. })) => true,
+            (Self::Entry(Some(TreeEntry::Directory { .. })), Some(TreeEntry::Directory { .. })) => {
+                true
+            }
             (Self::Entry(found), expected) => found.as_ref() == expected,
             (Self::Special | Self::BehindLink(_) | Self::BehindSpecial(_), _) => false,
         }
@@ -92,30 +94,30 @@ impl Found {
 }
 
 /// SHA-256 of a file's content or a link's target.
-pub(crate) fn sha256(entry: Option<&Entry>) -> Option<String> {
+pub(crate) fn sha256(entry: Option<&TreeEntry>) -> Option<String> {
     match entry? {
-        Entry::Directory { .. } => None,
-        Entry::Link { target } => Some(Digest::of(target).to_string()),
-        Entry::File { sha256, .. } => Some(sha256.to_string()),
+        TreeEntry::Directory { .. } => None,
+        TreeEntry::Link { target } => Some(Digest::of(target).to_string()),
+        TreeEntry::File { sha256, .. } => Some(sha256.to_string()),
     }
 }
 
 /// Size of a file or link.
-pub(crate) fn bytes(entry: Option<&Entry>) -> Option<u64> {
+pub(crate) fn bytes(entry: Option<&TreeEntry>) -> Option<u64> {
     match entry? {
-        Entry::Directory { .. } => None,
-        Entry::Link { target } => Some(target.len() as u64),
-        Entry::File { bytes, .. } => Some(*bytes),
+        TreeEntry::Directory { .. } => None,
+        TreeEntry::Link { target } => Some(target.len() as u64),
+        TreeEntry::File { bytes, .. } => Some(*bytes),
     }
 }
 
 /// The files and links of a manifest.
 pub(crate) fn files(manifest: &Manifest) -> Vec<SandboxFile> {
-    let file = |(path, entry): (&RelativePath, &Entry)| {
+    let file = |(path, entry): (&RelativePath, &TreeEntry)| {
         let mode = match entry {
-            Entry::Directory { .. } => return None,
-            Entry::Link { .. } => "link".to_owned(),
-            Entry::File { mode, .. } => octal(*mode),
+            TreeEntry::Directory { .. } => return None,
+            TreeEntry::Link { .. } => "link".to_owned(),
+            TreeEntry::File { mode, .. } => octal(*mode),
         };
         Some(SandboxFile {
             path: path.to_string(),
@@ -135,8 +137,8 @@ pub(crate) fn leaves(manifest: &Manifest) -> Vec<RelativePath> {
 }
 
 /// The omitted entries, up to the reporting limit.
-pub(crate) fn not_given(left_out: Vec<LeftOut>) -> Vec<NotGiven> {
-    let told = left_out.into_iter().map(|left| NotGiven {
+pub(crate) fn not_given(left_out: Vec<ExcludedEntry>) -> Vec<UncopiedPath> {
+    let told = left_out.into_iter().map(|left| UncopiedPath {
         path: left.path,
         reason: in_words(&left.reason),
     });

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_durable::FileError;
 use goondan_protocol::control::{
-    ControlError, ErrorCode, KeptAside, ProposalState, Refusal, SandboxRef,
+    ControlError, DisplacedUserFile, ErrorCode, ProposalRefusal, ProposalState, SandboxRef,
 };
 use goondan_trees::TreeError;
 use goondan_trees::swap::SwapError;
@@ -66,9 +66,9 @@ pub enum ProposalError {
         /// The refused operation.
         what: &'static str,
         /// The reasons.
-        refusals: Vec<Refusal>,
+        refusals: Vec<ProposalRefusal>,
         /// Files that a user wrote during the operation and that were moved to another path.
-        kept: Vec<KeptAside>,
+        kept: Vec<DisplacedUserFile>,
         /// The proposal that could be merged into a new one, if that may help.
         merge: Option<SandboxRef>,
     },
@@ -105,7 +105,7 @@ pub enum ProposalError {
     Unfinished(#[source] Box<SwapError>),
 }
 
-fn told(what: &str, refusals: &[Refusal], kept: &[KeptAside]) -> String {
+fn told(what: &str, refusals: &[ProposalRefusal], kept: &[DisplacedUserFile]) -> String {
     let mut text = format!("{what} was refused; nothing was changed");
     for refusal in refusals.iter().take(REFUSALS_TOLD_MAX) {
         match &refusal.path {
@@ -137,7 +137,10 @@ impl ProposalError {
                 merge: None,
             } => Self::Refused {
                 what,
-                merge: refusals.iter().all(Refusal::is_stale).then(|| at.clone()),
+                merge: refusals
+                    .iter()
+                    .all(ProposalRefusal::is_stale)
+                    .then(|| at.clone()),
                 refusals,
                 kept,
             },

@@ -1,7 +1,7 @@
 //! Paths that are rejected unless a user allows them (`BOX-2`), and validation of requested paths.
 
 use goondan_protocol::secret_file::holds_secrets;
-use goondan_trees::freeze::{Options, Reason, Unwanted};
+use goondan_trees::freeze::{EntryPolicy, Options, Reason};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, RelativePath};
 
@@ -38,10 +38,10 @@ pub(crate) fn excludes(
 }
 
 /// Options for copying a sandbox's tree.
-pub(crate) fn options(excludes: Excludes, special: Unwanted) -> Options {
+pub(crate) fn options(excludes: Excludes, special: EntryPolicy) -> Options {
     Options {
         excludes,
-        outside_links: Unwanted::Refuse,
+        outside_links: EntryPolicy::Refuse,
         special,
         limits: Limits::new(SANDBOX_ENTRIES_MAX, SANDBOX_BYTES_MAX),
     }

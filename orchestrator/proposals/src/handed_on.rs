@@ -20,7 +20,7 @@ use goondan_durable::{files, names};
 use goondan_protocol::control::SandboxRef;
 use goondan_protocol::ids::RunId;
 use goondan_trees::extract::extract_listed;
-use goondan_trees::freeze::{Unwanted, freeze};
+use goondan_trees::freeze::{EntryPolicy, freeze};
 use goondan_trees::limits::Limits;
 use goondan_trees::pack::{pack, sync_listed};
 use goondan_trees::{Excludes, Manifest, RelativePath, remove_all};
@@ -37,12 +37,12 @@ use crate::place::{
     sandbox_name,
 };
 use crate::record::{RECORD_VERSION, written};
-use crate::sandboxes::{Open, Sandboxes};
+use crate::sandboxes::{OpenSandbox, Sandboxes};
 
 /// Record of a packed proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct HandedOn {
+struct PackedProposal {
     version: String,
     #[serde(rename = "sandbox")]
     at: SandboxRef,
@@ -85,7 +85,7 @@ impl Sandboxes<'_> {
     }
 
     /// Packs a proposal for other nodes durably, replacing the previous one.
-    pub(crate) fn hand_on(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
+    pub(crate) fn hand_on(&self, open: &OpenSandbox, digest: &str) -> Result<(), ProposalError> {
         if !self.hands_on {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl Sandboxes<'_> {
         )?;
         archive.file.sync().during("sync", &temp)?;
         files::install(disk, &temp, &path)?;
-        let record = HandedOn {
+        let record = PackedProposal {
             version: RECORD_VERSION.to_owned(),
             at: at.clone(),
             digest: digest.to_owned(),
@@ -124,7 +124,11 @@ impl Sandboxes<'_> {
     }
 
     /// Packs a pending proposal that was created before replication was enabled.
-    pub(crate) fn hand_on_late(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
+    pub(crate) fn hand_on_late(
+        &self,
+        open: &OpenSandbox,
+        digest: &str,
+    ) -> Result<(), ProposalError> {
         let path = archive_path(&self.dir, &open.at, digest);
         if self.hands_on
             && self
@@ -154,7 +158,7 @@ impl Sandboxes<'_> {
     }
 
     /// Reads the record at a path, if it exists.
-    fn handed_on(&self, path: &Path) -> Result<Option<HandedOn>, ProposalError> {
+    fn handed_on(&self, path: &Path) -> Result<Option<PackedProposal>, ProposalError> {
         let disk = self.files.disk();
         if disk.stat(path).during("inspect", path)?.is_none() {
             return Ok(None);
@@ -165,7 +169,7 @@ impl Sandboxes<'_> {
             path: path.to_owned(),
             problem,
         };
-        let record: HandedOn =
+        let record: PackedProposal =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if record_path(&self.dir, &record.at) != path {
             return Err(damaged("it is about another sandbox".to_owned()));
@@ -255,7 +259,7 @@ impl Sandboxes<'_> {
 
     fn unpack(
         &self,
-        record: &HandedOn,
+        record: &PackedProposal,
         run: &dyn Folder,
         partial: &str,
     ) -> Result<(), ProposalError> {
@@ -265,14 +269,14 @@ impl Sandboxes<'_> {
         let archive = archive_path(&self.dir, &record.at, &record.digest);
         let disk = self.files.disk();
         let file = disk.open_read(&archive).during("open", &archive)?;
-        let reader = Unpacked { file, offset: 0 };
+        let reader = ArchiveReader { file, offset: 0 };
         extract_listed(reader, &record.packed, sandbox.as_ref(), &|_| true)?;
         sync_listed(sandbox.as_ref(), &record.packed)?;
         let kept = Path::new(KEPT).join(&record.digest);
         let after = kept.join(AFTER);
         let after = sandbox.below(&after).during("open", &after)?;
         let none = Excludes::new::<&str>(&[]).map_err(|error| fault(&error))?;
-        let everything = options(none, Unwanted::LeaveOut);
+        let everything = options(none, EntryPolicy::LeaveOut);
         freeze(after.as_ref(), sandbox.as_ref(), WORK, &everything)?;
         let proposal = Path::new(PROPOSAL);
         sandbox
@@ -313,12 +317,12 @@ impl Write for Archive {
 }
 
 /// An archive being read.
-struct Unpacked {
+struct ArchiveReader {
     file: Box<dyn DiskFile>,
     offset: u64,
 }
 
-impl io::Read for Unpacked {
+impl io::Read for ArchiveReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buf, self.offset)?;
         self.offset += read as u64;

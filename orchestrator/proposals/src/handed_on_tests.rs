@@ -5,7 +5,7 @@ use std::path::Path;
 use goondan_durable::disk::{Crash, Disk as _, read_all};
 
 use crate::NoGit;
-use crate::world::{PROJECT, SANDBOXES, Simulated, WORK, World, apply, at, create};
+use crate::world::{PROJECT, SANDBOXES, SimulatedDiskFiles, WORK, World, apply, at, create};
 
 /// A project with a replicated proposal.
 fn handed_on() -> World {
@@ -40,7 +40,7 @@ fn other_node(world: &World) -> World {
 }
 
 /// The content of the sandbox, after the readable files were published.
-fn sandbox(world: &World) -> Vec<(String, goondan_trees::Entry)> {
+fn sandbox(world: &World) -> Vec<(String, goondan_trees::TreeEntry)> {
     world.sandboxes().show(&at()).unwrap();
     let tree = world.tree(&format!("{SANDBOXES}/r1/coder"));
     let entries = tree
@@ -138,7 +138,7 @@ fn rep_1_a_crash_while_a_proposal_is_taken_on_leaves_it_to_be_taken_on() {
     let world = handed_on();
     let before = other_node(&world).disk().after_crash(Crash::KeepUnsynced);
     for call in 1.. {
-        let stopped = World(Simulated(before.after_crash(Crash::ProcessOnly)));
+        let stopped = World(SimulatedDiskFiles(before.after_crash(Crash::ProcessOnly)));
         stopped.disk().crash_at(call);
         stopped.sandboxes().take_on();
         let is_down = stopped.disk().is_down();
@@ -147,7 +147,7 @@ fn rep_1_a_crash_while_a_proposal_is_taken_on_leaves_it_to_be_taken_on() {
             Crash::KeepUnsynced,
             Crash::Subset(call),
         ] {
-            let after = World(Simulated(stopped.disk().after_crash(crash)));
+            let after = World(SimulatedDiskFiles(stopped.disk().after_crash(crash)));
             assert!(after.sandboxes().take_on().is_empty(), "{call}, {crash:?}");
             assert_eq!(sandbox(&after), sandbox(&world), "{call}, {crash:?}");
         }
@@ -186,12 +186,12 @@ fn rep_1_a_crash_while_a_proposal_is_made_leaves_it_to_other_nodes_or_to_none() 
     let before = World::with_work().disk().after_crash(Crash::KeepUnsynced);
     let mut seen = [0; 2];
     for call in 1.. {
-        let stopped = World(Simulated(before.after_crash(Crash::ProcessOnly)));
+        let stopped = World(SimulatedDiskFiles(before.after_crash(Crash::ProcessOnly)));
         stopped.disk().crash_at(call);
         drop(stopped.sandboxes().handing_on().create(&create(), &NoGit));
         let is_down = stopped.disk().is_down();
         for crash in [Crash::LoseUnsynced, Crash::Subset(call)] {
-            let after = World(Simulated(stopped.disk().after_crash(crash)));
+            let after = World(SimulatedDiskFiles(stopped.disk().after_crash(crash)));
             let is_made = after.sandboxes().standing(&at()).unwrap().is_some();
             seen[usize::from(is_made)] += 1;
             let other = other_node(&after);

@@ -24,7 +24,7 @@ const ALL_PAIRS: Duration = Duration::from_mins(10);
 
 /// A change of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum To {
+enum PathMutation {
     File,
     ClosedFile,
     HardLink,
@@ -38,48 +38,48 @@ enum To {
 }
 
 /// A path and its change.
-type Edit = (&'static str, To);
+type Edit = (&'static str, PathMutation);
 
 const BY_WORKER: [Edit; 18] = [
-    ("src/a.rs", To::File),
-    ("src/a.rs", To::ClosedFile),
-    ("src/a.rs", To::HardLink),
-    ("src/a.rs", To::Directory),
-    ("src/a.rs", To::Link),
-    ("src/a.rs", To::LinkToNothing),
-    ("src/a.rs", To::Pipe),
-    ("src/a.rs", To::Socket),
-    ("src/a.rs", To::Nothing),
-    ("src", To::File),
-    ("src", To::Link),
-    ("src", To::LinkToDirectory),
-    ("src", To::Pipe),
-    ("src", To::Nothing),
-    ("src/new.rs", To::File),
-    ("src/new.rs", To::Directory),
-    ("src/new/er", To::File),
-    ("src/inner", To::File),
+    ("src/a.rs", PathMutation::File),
+    ("src/a.rs", PathMutation::ClosedFile),
+    ("src/a.rs", PathMutation::HardLink),
+    ("src/a.rs", PathMutation::Directory),
+    ("src/a.rs", PathMutation::Link),
+    ("src/a.rs", PathMutation::LinkToNothing),
+    ("src/a.rs", PathMutation::Pipe),
+    ("src/a.rs", PathMutation::Socket),
+    ("src/a.rs", PathMutation::Nothing),
+    ("src", PathMutation::File),
+    ("src", PathMutation::Link),
+    ("src", PathMutation::LinkToDirectory),
+    ("src", PathMutation::Pipe),
+    ("src", PathMutation::Nothing),
+    ("src/new.rs", PathMutation::File),
+    ("src/new.rs", PathMutation::Directory),
+    ("src/new/er", PathMutation::File),
+    ("src/inner", PathMutation::File),
 ];
 
 const BY_PERSON: [Edit; 15] = [
-    ("unrelated", To::File),
-    ("src/a.rs", To::File),
-    ("src/a.rs", To::Link),
-    ("src/a.rs", To::Directory),
-    ("src/a.rs", To::Pipe),
-    ("src/new.rs", To::Pipe),
-    ("src/new.rs", To::Directory),
-    ("src/new", To::Socket),
-    ("src/inner/kept", To::File),
-    ("src/inner/pipe", To::Pipe),
-    ("src", To::File),
-    ("src", To::LinkToDirectory),
-    ("src", To::Pipe),
-    ("src", To::Nothing),
-    ("src/inner", To::LinkToDirectory),
+    ("unrelated", PathMutation::File),
+    ("src/a.rs", PathMutation::File),
+    ("src/a.rs", PathMutation::Link),
+    ("src/a.rs", PathMutation::Directory),
+    ("src/a.rs", PathMutation::Pipe),
+    ("src/new.rs", PathMutation::Pipe),
+    ("src/new.rs", PathMutation::Directory),
+    ("src/new", PathMutation::Socket),
+    ("src/inner/kept", PathMutation::File),
+    ("src/inner/pipe", PathMutation::Pipe),
+    ("src", PathMutation::File),
+    ("src", PathMutation::LinkToDirectory),
+    ("src", PathMutation::Pipe),
+    ("src", PathMutation::Nothing),
+    ("src/inner", PathMutation::LinkToDirectory),
 ];
 
-impl To {
+impl PathMutation {
     fn make(self, root: &Path, path: &str) {
         let it = root.join(path);
         match fs::symlink_metadata(&it) {
@@ -205,7 +205,7 @@ fn hand_in_and_apply((path, to): Edit, (other, made): Edit) {
         assert!(is_reasoned(&error), "{case}: {error}");
         assert_eq!(tree(&world.project()), before, "{case}");
         let kinds: Vec<RefusalKind> = review.refusals.iter().map(|refusal| refusal.kind).collect();
-        if made == To::Pipe && (path.starts_with(other) || other.starts_with(path)) {
+        if made == PathMutation::Pipe && (path.starts_with(other) || other.starts_with(path)) {
             assert!(kinds.contains(&RefusalKind::Blocked), "{case}: {kinds:?}");
         }
     } else {
@@ -249,7 +249,7 @@ fn prop_3_a_revert_of_what_became_something_else_changes_nothing() {
     for (other, made) in BY_PERSON {
         let world = World::new();
         world.sandboxes().prepare(&prepare(&["src"])).unwrap();
-        To::Link.make(&world.work(), "src");
+        PathMutation::Link.make(&world.work(), "src");
         world.sandboxes().create(&create(), &NoGit).unwrap();
         world.sandboxes().apply(&apply()).unwrap();
         if other.starts_with("src/") {

@@ -1,7 +1,7 @@
 //! Sandboxes and proposals: copies of files for a worker, the worker's changes, and their
 //! application to the project (`BOX-1` to `BOX-4`, `PROP-1` to `PROP-5`, `PROP-7`).
 //!
-//! [`Sandboxes`] is the interface for one workspace, on the files ([`Files`]) of the machine or of
+//! [`Sandboxes`] is the interface for one workspace, on the files ([`FileAccess`]) of the machine or of
 //! a test. The modules, from the lowest up: paths (`place`), records (`record`), the log of a run
 //! and the states derived from it (`run_log`), the commit that git's HEAD names ([`git_head()`]);
 //! then one module for each operation: `prepare`, `create`, `review`, `apply`, `merge`, `recover`;
@@ -55,7 +55,7 @@ mod verify;
 pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;
 pub use git_head::git_head;
-pub use goondan_trees::{Files, RealFiles};
+pub use goondan_trees::{FileAccess, RealFiles};
 pub use repository::{BranchMaker, NewBranch, NewRepository, NoRepositories, RepositoryMaker};
 pub use sandboxes::Sandboxes;
 

@@ -24,8 +24,8 @@ use crate::place::{
     EVENTS, INPUT, PATCH, PROPOSAL, SANDBOX, SUMMARY, TEST_LOG, WORK, run_dir, sandbox_dir,
 };
 use crate::record::{MayCreate, SandboxRecord, read_file, read_record};
-use crate::run_log::{self, Standing};
-use crate::sandboxes::{Kept, Open, Sandboxes};
+use crate::run_log::{self, ProposalStatus};
+use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
 
 impl Sandboxes<'_> {
     /// Returns one page of the sandboxes of all runs, or of one run, sorted by run and worker.
@@ -150,7 +150,11 @@ impl Sandboxes<'_> {
         Ok(self.sandbox_detail(&open, standing.as_ref()))
     }
 
-    pub(crate) fn sandbox_detail(&self, open: &Open, standing: Option<&Standing>) -> SandboxDetail {
+    pub(crate) fn sandbox_detail(
+        &self,
+        open: &OpenSandbox,
+        standing: Option<&ProposalStatus>,
+    ) -> SandboxDetail {
         let record = &open.record;
         SandboxDetail {
             info: self.info(open, standing),
@@ -205,7 +209,7 @@ impl Sandboxes<'_> {
         self.show_open(&open)
     }
 
-    pub(crate) fn show_open(&self, open: &Open) -> Result<ProposalDetail, ProposalError> {
+    pub(crate) fn show_open(&self, open: &OpenSandbox) -> Result<ProposalDetail, ProposalError> {
         let kept = self.kept(open)?;
         let text = |name: &str, max: usize| -> Result<Option<String>, ProposalError> {
             let read = read_file(kept.folder.as_ref(), name, max)?;
@@ -266,7 +270,7 @@ pub(crate) fn visible(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>, Prop
 }
 
 /// The files of a proposal, with those that were moved.
-fn shown_files(open: &Open, kept: &Kept) -> Vec<ProposalFile> {
+fn shown_files(open: &OpenSandbox, kept: &StoredProposal) -> Vec<ProposalFile> {
     let mut gone: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for change in &kept.record.changed_files {
         if let (FileStatus::Deleted, Some(digest)) = (change.status, &change.old_sha256) {

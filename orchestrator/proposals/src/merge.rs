@@ -13,13 +13,13 @@ use std::path::Path;
 
 use goondan_durable::disk::{Folder, NodeKind};
 use goondan_protocol::control::{
-    CreateProposal, MergeProposal, MergedFrom, ProposalBase, ProposalMerged, Refusal, RefusalKind,
-    RunEventKind, SandboxRef,
+    CreateProposal, MergeBase, MergeProposal, ProposalBase, ProposalMerged, ProposalRefusal,
+    RefusalKind, RunEventKind, SandboxRef,
 };
 use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_trees::apply::Tree;
-use goondan_trees::freeze::{Frozen, Unwanted, freeze_read_only};
-use goondan_trees::merge::{Conflict, Merge, Outcome, merge};
+use goondan_trees::freeze::{EntryPolicy, TreeSnapshot, freeze_read_only};
+use goondan_trees::merge::{Conflict, Merge, MergeOutcome, merge};
 use goondan_trees::{Manifest, RelativePath, remove_all};
 
 use crate::create::PatchVerifier;
@@ -31,21 +31,21 @@ use crate::place::{
     AFTER, EVENTS, INPUT, KEPT, PARTIAL, PROPOSAL, SANDBOX, SUMMARY, WORK, run_dir, sandbox_name,
 };
 use crate::record::{RECORD_VERSION, SandboxRecord, read_file, write_file, written};
-use crate::sandboxes::{Kept, Open, Sandboxes};
+use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
 use crate::texts::{contradiction, made_summary};
 
 /// Result of a merge, in a directory that does not have its final name yet.
-enum Built {
+enum MergeResult {
     /// A sandbox with a proposal of this digest in it.
     Made(String),
     /// The conflicts; no sandbox was built.
-    Conflicts(Vec<Refusal>),
+    Conflicts(Vec<ProposalRefusal>),
 }
 
 /// The proposal to merge.
-struct Source<'s> {
-    open: &'s Open,
-    kept: &'s Kept,
+struct MergeSource<'s> {
+    open: &'s OpenSandbox,
+    kept: &'s StoredProposal,
 }
 
 impl Sandboxes<'_> {
@@ -70,15 +70,15 @@ impl Sandboxes<'_> {
         let to = self.target(request, folder.as_ref())?;
         let name = sandbox_name(&to);
         let partial = format!(".{name}{PARTIAL}");
-        let source = Source {
+        let source = MergeSource {
             open: &open,
             kept: &kept,
         };
         let workspace = &request.workspace_id;
         let built = self.build_merged((folder.as_ref(), &partial), &to, workspace, &source, git);
         let placed = built.and_then(|built| match built {
-            Built::Conflicts(conflicts) => Ok(Err(conflicts)),
-            Built::Made(digest) => {
+            MergeResult::Conflicts(conflicts) => Ok(Err(conflicts)),
+            MergeResult::Made(digest) => {
                 let kind = RunEventKind::SandboxPrepared;
                 self.note(&to, kind, Some(&digest), "for a merged proposal")?;
                 let (from, to) = (Path::new(&partial), Path::new(&name));
@@ -112,7 +112,7 @@ impl Sandboxes<'_> {
     }
 
     /// Finishes a merge whose sandbox is under its name, and whose proposal is in no log yet.
-    pub(crate) fn finish_merge(&mut self, open: &Open) -> Result<(), ProposalError> {
+    pub(crate) fn finish_merge(&mut self, open: &OpenSandbox) -> Result<(), ProposalError> {
         let events = self.events(&open.at.run_id)?;
         let last = events
             .iter()
@@ -129,7 +129,11 @@ impl Sandboxes<'_> {
     }
 
     /// Refuses a proposal that needs no merge, or that none can help.
-    fn refuse_needless_merge(&mut self, open: &Open, kept: &Kept) -> Result<(), ProposalError> {
+    fn refuse_needless_merge(
+        &mut self,
+        open: &OpenSandbox,
+        kept: &StoredProposal,
+    ) -> Result<(), ProposalError> {
         let SandboxRef { run_id, agent_id } = &open.at;
         let review = self.examine_and_record(open, kept)?;
         if review.can_apply {
@@ -138,7 +142,7 @@ impl Sandboxes<'_> {
                 format!("apply it: `gdn proposal apply {run_id} {agent_id}`"),
             ));
         }
-        let stands = |refusal: &Refusal| !refusal.is_stale();
+        let stands = |refusal: &ProposalRefusal| !refusal.is_stale();
         if review.refusals.iter().any(stands) {
             return Err(ProposalError::Refused {
                 what: "the merge",
@@ -210,9 +214,9 @@ impl Sandboxes<'_> {
         (run, partial): (&dyn Folder, &str),
         to: &SandboxRef,
         workspace: &WorkspaceId,
-        source: &Source<'_>,
+        source: &MergeSource<'_>,
         git: &dyn PatchVerifier,
-    ) -> Result<Built, ProposalError> {
+    ) -> Result<MergeResult, ProposalError> {
         let path = Path::new(partial);
         remove_all(run, path)?;
         run.create_dir(path, 0o700).during("create", path)?;
@@ -222,7 +226,7 @@ impl Sandboxes<'_> {
             Ok(merged) => merged,
             Err(conflicts) => {
                 let told = conflicts.iter().map(|found| told(found, source, &now));
-                return Ok(Built::Conflicts(told.collect()));
+                return Ok(MergeResult::Conflicts(told.collect()));
             }
         };
         for name in [PROPOSAL, KEPT] {
@@ -241,7 +245,7 @@ impl Sandboxes<'_> {
             may_create: old.may_create.clone(),
             not_given: old.not_given.clone(),
             ignored: old.ignored.clone(),
-            merged_from: Some(MergedFrom {
+            merged_from: Some(MergeBase {
                 run_id: source.open.at.run_id.clone(),
                 agent_id: source.open.at.agent_id.clone(),
                 digest: source.kept.standing.digest.clone(),
@@ -251,7 +255,7 @@ impl Sandboxes<'_> {
         };
         write_file(sandbox.as_ref(), SANDBOX, &written(&record)?)?;
         sandbox.sync_dir(Path::new("")).during("sync", path)?;
-        let made = Open {
+        let made = OpenSandbox {
             at: to.clone(),
             path: run_dir(&self.dir, &to.run_id).join(path),
             folder: sandbox,
@@ -259,15 +263,15 @@ impl Sandboxes<'_> {
         };
         let digest = self.keep(&made, &handed_in(to, workspace, source)?, git)?;
         made.folder.sync_dir(Path::new("")).during("sync", path)?;
-        Ok(Built::Made(digest))
+        Ok(MergeResult::Made(digest))
     }
 
     /// Copies, of the Project Root as it is now, what the proposal is about.
     fn freeze_now(
         &self,
-        source: &Source<'_>,
+        source: &MergeSource<'_>,
         sandbox: &dyn Folder,
-    ) -> Result<(Option<String>, Frozen), ProposalError> {
+    ) -> Result<(Option<String>, TreeSnapshot), ProposalError> {
         let project = self.project()?;
         let manifests = [&source.open.record.given, &source.kept.details.after];
         let mut chosen: BTreeSet<RelativePath> = manifests.into_iter().flat_map(leaves).collect();
@@ -282,7 +286,7 @@ impl Sandboxes<'_> {
             }
         }
         let copied = excludes(&[], chosen.iter().cloned())?.only(chosen);
-        let copied = options(copied, Unwanted::Refuse);
+        let copied = options(copied, EntryPolicy::Refuse);
         self.at_head(|| freeze_read_only(project.as_ref(), sandbox, INPUT, &copied))
     }
 }
@@ -294,8 +298,8 @@ fn is_number(text: &str) -> bool {
 
 /// Merges the sides into `work/`, if they do not contradict each other.
 fn merge_sides(
-    source: &Source<'_>,
-    now: &Frozen,
+    source: &MergeSource<'_>,
+    now: &TreeSnapshot,
     sandbox: &dyn Folder,
 ) -> Result<Result<Merge, Vec<Conflict>>, ProposalError> {
     let given = source.open.input()?;
@@ -315,8 +319,8 @@ fn merge_sides(
         tree(after, theirs.as_ref()),
     )?;
     let merged = match outcome {
-        Outcome::Merged(merged) => merged,
-        Outcome::Conflicts(conflicts) => return Ok(Err(conflicts)),
+        MergeOutcome::Merged(merged) => merged,
+        MergeOutcome::Conflicts(conflicts) => return Ok(Err(conflicts)),
     };
     if *merged.manifest() == now.manifest {
         let SandboxRef { run_id, agent_id } = &source.open.at;
@@ -333,7 +337,7 @@ fn merge_sides(
 fn handed_in(
     to: &SandboxRef,
     workspace: &WorkspaceId,
-    source: &Source<'_>,
+    source: &MergeSource<'_>,
 ) -> Result<CreateProposal, ProposalError> {
     let record = &source.kept.record;
     let summary = read_file(source.kept.folder.as_ref(), SUMMARY, SUMMARY_BYTES_MAX)?;
@@ -349,9 +353,9 @@ fn handed_in(
 }
 
 /// A conflict, with what was given, what is proposed and what is there.
-fn told(conflict: &Conflict, source: &Source<'_>, now: &Frozen) -> Refusal {
+fn told(conflict: &Conflict, source: &MergeSource<'_>, now: &TreeSnapshot) -> ProposalRefusal {
     let path = &conflict.path;
-    Refusal {
+    ProposalRefusal {
         kind: RefusalKind::Conflict,
         path: Some(path.to_string()),
         reason: contradiction(&conflict.reason),

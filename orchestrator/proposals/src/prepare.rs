@@ -10,7 +10,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::task::TASK_BRANCHES;
 use goondan_protocol::time::Timestamp;
-use goondan_trees::freeze::{Options, Unwanted, freeze, freeze_read_only};
+use goondan_trees::freeze::{EntryPolicy, Options, freeze, freeze_read_only};
 use goondan_trees::{Excludes, RelativePath, TreeError, remove_all};
 
 use crate::entries::not_given;
@@ -26,7 +26,7 @@ use crate::repository::{NewRepository, RepositoryMaker};
 use crate::sandboxes::Sandboxes;
 
 /// A validated request.
-struct Wanted {
+struct PrepareParams {
     excludes: Excludes,
     may_create: MayCreate,
     ignored: Vec<IgnoreFile>,
@@ -149,7 +149,7 @@ impl Sandboxes<'_> {
         &self,
         project: &dyn Folder,
         request: &PrepareSandbox,
-    ) -> Result<Wanted, ProposalError> {
+    ) -> Result<PrepareParams, ProposalError> {
         let paths = |texts: &[String]| -> Result<Vec<RelativePath>, ProposalError> {
             texts.iter().map(|text| path_of(text)).collect()
         };
@@ -182,7 +182,7 @@ impl Sandboxes<'_> {
                 below.push(path);
             }
         }
-        Ok(Wanted {
+        Ok(PrepareParams {
             excludes: if is_whole {
                 excludes
             } else {
@@ -203,13 +203,13 @@ impl Sandboxes<'_> {
         run: &dyn Folder,
         partial: &str,
         at: &SandboxRef,
-        wanted: Wanted,
+        wanted: PrepareParams,
     ) -> Result<Option<String>, ProposalError> {
         let path = Path::new(partial);
         remove_all(run, path)?;
         run.create_dir(path, 0o700).during("create", path)?;
         let sandbox = run.below(path).during("open", path)?;
-        let copied = options(wanted.excludes, Unwanted::LeaveOut);
+        let copied = options(wanted.excludes, EntryPolicy::LeaveOut);
         let (git_head, frozen) =
             self.at_head(|| freeze(project, sandbox.as_ref(), WORK, &copied))?;
         let work = sandbox.below(Path::new(WORK)).during("open", path)?;

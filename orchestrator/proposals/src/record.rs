@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use goondan_durable::disk::{Folder, append_all, read_all, read_full};
-use goondan_protocol::control::{GitCheck, MergedFrom, NotGiven, ProposalBase, SandboxRef};
+use goondan_protocol::control::{GitCheck, MergeBase, ProposalBase, SandboxRef, UncopiedPath};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::{Manifest, RelativePath};
 use serde::de::DeserializeOwned;
@@ -27,10 +27,10 @@ pub(crate) struct SandboxRecord {
     pub(crate) base: ProposalBase,
     /// Paths at which the worker may create files.
     pub(crate) may_create: MayCreate,
-    pub(crate) not_given: Vec<NotGiven>,
+    pub(crate) not_given: Vec<UncopiedPath>,
     /// Source of a merged `work/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) merged_from: Option<MergedFrom>,
+    pub(crate) merged_from: Option<MergeBase>,
     /// Lines of the project's `.gitignore` files, for a copy of the whole project: matching paths
     /// are neither given nor proposed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ impl SandboxRecord {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Details {
     pub(crate) git: GitCheck,
-    pub(crate) left_out: Vec<NotGiven>,
+    pub(crate) left_out: Vec<UncopiedPath>,
     /// Every file, link and directory afterwards.
     pub(crate) after: Manifest,
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use goondan_durable::disk::Folder;
 use goondan_protocol::control::{ProposalState, RunEventKind};
 use goondan_trees::limits::PATCH_BYTES_MAX;
-use goondan_trees::swap::{self, Place, Recovered, Specials};
+use goondan_trees::swap::{self, Specials, SwapRecovery, SwapSite};
 use goondan_trees::{Names, remove_all};
 
 use crate::error::{IoContext as _, ProposalError};
@@ -14,7 +14,7 @@ use crate::place::{
     APPLY, KEPT, PATCH, PROPOSAL, PUBLISHED, RECORD, REVERT, STAGING, SUMMARY, TEST_LOG,
 };
 use crate::record::{read_file, write_file};
-use crate::sandboxes::{Open, Sandboxes};
+use crate::sandboxes::{OpenSandbox, Sandboxes};
 
 impl Sandboxes<'_> {
     /// Completes interrupted operations in every sandbox. Returns an error for each that failed;
@@ -32,7 +32,7 @@ impl Sandboxes<'_> {
     }
 
     /// Completes interrupted operations in one sandbox.
-    pub(crate) fn recover(&mut self, open: &Open) -> Result<(), ProposalError> {
+    pub(crate) fn recover(&mut self, open: &OpenSandbox) -> Result<(), ProposalError> {
         if self.standing(&open.at)?.is_none() {
             self.finish_merge(open)?;
         }
@@ -62,7 +62,7 @@ impl Sandboxes<'_> {
             return Ok(());
         }
         let root = self.project()?;
-        let place = Place {
+        let place = SwapSite {
             journal: folder.as_ref(),
             root: root.as_ref(),
             names: Names::Portable,
@@ -70,8 +70,8 @@ impl Sandboxes<'_> {
         };
         let digest = Some(standing.digest.as_str());
         match swap::recover(place)? {
-            Recovered::Nothing => Ok(()),
-            Recovered::New { kept } => {
+            SwapRecovery::Nothing => Ok(()),
+            SwapRecovery::New { kept } => {
                 let mut detail = "it was finished after an interruption".to_owned();
                 for aside in self.told(kept) {
                     let at = aside.at.display();
@@ -82,7 +82,7 @@ impl Sandboxes<'_> {
                 }
                 self.note(&open.at, kind, digest, detail)
             }
-            Recovered::Old { left, kept } => {
+            SwapRecovery::Old { left, kept } => {
                 let mut detail = "it was interrupted and rolled back".to_owned();
                 for path in left {
                     detail.push_str(&format!("; {path} was changed in the meantime and kept"));
@@ -101,7 +101,7 @@ impl Sandboxes<'_> {
     }
 
     /// Publishes a proposal for users and workers, once.
-    pub(crate) fn publish(&self, open: &Open, digest: &str) -> Result<(), ProposalError> {
+    pub(crate) fn publish(&self, open: &OpenSandbox, digest: &str) -> Result<(), ProposalError> {
         let name = Path::new(KEPT).join(digest);
         let kept = open.folder.below(&name).during("open", &name)?;
         let mark = Path::new(PUBLISHED);

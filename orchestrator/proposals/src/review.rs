@@ -12,21 +12,22 @@ use std::path::Path;
 
 use goondan_durable::disk::Folder;
 use goondan_protocol::control::{
-    BaseCheck, ProposalReview, ProposalState, Refusal, RefusalKind, RunEventKind, SandboxRef,
+    BaseCheck, ProposalRefusal, ProposalReview, ProposalState, RefusalKind, RunEventKind,
+    SandboxRef,
 };
 use goondan_trees::apply::{Tree, apply, prove};
 use goondan_trees::limits::PATCH_BYTES_MAX;
 use goondan_trees::patch::Patch;
-use goondan_trees::swap::{self, Place, Specials, SwapError};
-use goondan_trees::{Change, Digest, Entry, Names, RelativePath, changes};
+use goondan_trees::swap::{self, Specials, SwapError, SwapSite};
+use goondan_trees::{Digest, Names, PathChange, RelativePath, TreeEntry, changes};
 
-use crate::entries::{Found, standing};
+use crate::entries::{PathState, standing};
 use crate::error::{IoContext as _, ProposalError};
 use crate::git_head::git_head;
 use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
 use crate::place::{PATCH, PROPOSAL, RECORD, STAGING, SUMMARY, TEST_LOG};
 use crate::record::read_file;
-use crate::sandboxes::{Kept, Open, Sandboxes};
+use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
 use crate::texts::verdict;
 
 impl Sandboxes<'_> {
@@ -55,8 +56,8 @@ impl Sandboxes<'_> {
     /// Checks everything, and records the verdict.
     pub(crate) fn examine_and_record(
         &mut self,
-        open: &Open,
-        kept: &Kept,
+        open: &OpenSandbox,
+        kept: &StoredProposal,
     ) -> Result<ProposalReview, ProposalError> {
         let review = self.examine(open, kept)?;
         self.note(
@@ -68,7 +69,11 @@ impl Sandboxes<'_> {
         Ok(review)
     }
 
-    fn examine(&mut self, open: &Open, kept: &Kept) -> Result<ProposalReview, ProposalError> {
+    fn examine(
+        &mut self,
+        open: &OpenSandbox,
+        kept: &StoredProposal,
+    ) -> Result<ProposalReview, ProposalError> {
         let state = kept.standing.state;
         if state != ProposalState::Open {
             return Err(ProposalError::Standing {
@@ -80,7 +85,7 @@ impl Sandboxes<'_> {
         let mut refusals = unsound(open, kept)?;
         let project = self.project()?;
         refusals.extend(stale(open, kept, project.as_ref())?);
-        if refusals.iter().all(Refusal::is_overridable) {
+        if refusals.iter().all(ProposalRefusal::is_overridable) {
             refusals.extend(blocked(&changes_of(open, kept), project.as_ref())?);
         }
         refusals.extend(unwritable(open, kept, project.as_ref())?);
@@ -102,8 +107,8 @@ impl Sandboxes<'_> {
     }
 }
 
-fn about(kind: RefusalKind, path: Option<String>, reason: impl Into<String>) -> Refusal {
-    Refusal {
+fn about(kind: RefusalKind, path: Option<String>, reason: impl Into<String>) -> ProposalRefusal {
+    ProposalRefusal {
         kind,
         path,
         reason: reason.into(),
@@ -113,7 +118,7 @@ fn about(kind: RefusalKind, path: Option<String>, reason: impl Into<String>) -> 
     }
 }
 
-fn head_moved(given: Option<&str>, found: Option<&str>) -> Refusal {
+fn head_moved(given: Option<&str>, found: Option<&str>) -> ProposalRefusal {
     let short = |head: Option<&str>| {
         head.map_or("no commit".to_owned(), |head| {
             head.chars().take(12).collect()
@@ -129,14 +134,20 @@ fn head_moved(given: Option<&str>, found: Option<&str>) -> Refusal {
 }
 
 /// Problems of the proposal itself, independent of the project's current state.
-pub(crate) fn unsound(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
+pub(crate) fn unsound(
+    open: &OpenSandbox,
+    kept: &StoredProposal,
+) -> Result<Vec<ProposalRefusal>, ProposalError> {
     let mut refusals = tampered(open, kept)?;
     refusals.extend(unfit(open, kept)?);
     Ok(refusals)
 }
 
 /// Files in `proposal/` that differ from the submitted proposal.
-fn tampered(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
+fn tampered(
+    open: &OpenSandbox,
+    kept: &StoredProposal,
+) -> Result<Vec<ProposalRefusal>, ProposalError> {
     let published = open.below(PROPOSAL);
     let mut refusals = Vec::new();
     for (name, max) in [
@@ -169,7 +180,7 @@ fn tampered(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
 }
 
 /// Inconsistencies between the stored record, patch, baseline and frozen files.
-fn unfit(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
+fn unfit(open: &OpenSandbox, kept: &StoredProposal) -> Result<Vec<ProposalRefusal>, ProposalError> {
     let record = &kept.record;
     let wrong = |reason: String| Ok(vec![about(RefusalKind::Tampered, None, reason)]);
     if (&record.run_id, &record.agent_id) != (&open.at.run_id, &open.at.agent_id) {
@@ -216,26 +227,31 @@ fn unfit(open: &Open, kept: &Kept) -> Result<Vec<Refusal>, ProposalError> {
 
 /// Changes to the Project Root. Mode changes of directories that exist before and after are
 /// ignored.
-pub(crate) fn changes_of(open: &Open, kept: &Kept) -> Vec<Change> {
+pub(crate) fn changes_of(open: &OpenSandbox, kept: &StoredProposal) -> Vec<PathChange> {
     let mut changes = changes(&open.record.given, &kept.details.after);
-    let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+    let is_directory =
+        |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(TreeEntry::is_directory);
     changes.retain(|change| !(is_directory(&change.old) && is_directory(&change.new)));
     changes
 }
 
 /// Files of the Project Root that differ from the versions that the worker was given.
-fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
+fn stale(
+    open: &OpenSandbox,
+    kept: &StoredProposal,
+    root: &dyn Folder,
+) -> Result<Vec<ProposalRefusal>, ProposalError> {
     let given = &open.record.given;
     let mut refusals = Vec::new();
-    let find = |path: &RelativePath| Found::of(root, path).during("inspect", path.as_path());
-    let changes: BTreeMap<RelativePath, Change> = changes_of(open, kept)
+    let find = |path: &RelativePath| PathState::of(root, path).during("inspect", path.as_path());
+    let changes: BTreeMap<RelativePath, PathChange> = changes_of(open, kept)
         .into_iter()
         .map(|change| (change.path.clone(), change))
         .collect();
     for (path, change) in &changes {
         let found = find(path)?;
-        let is_wanted = change.new.as_ref().is_some_and(Entry::is_directory)
-            && matches!(found, Found::Entry(Some(Entry::Directory { .. })));
+        let is_wanted = change.new.as_ref().is_some_and(TreeEntry::is_directory)
+            && matches!(found, PathState::Entry(Some(TreeEntry::Directory { .. })));
         if let (None, false) = (&change.old, found.is(None) || is_wanted) {
             refusals.push(refusal(RefusalKind::Created, change, &found));
         } else if change.old.is_some() && !found.is(change.old.as_ref()) {
@@ -275,8 +291,11 @@ fn stale(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, Pr
 }
 
 /// Obstacles that a swap would find, so that every proposal that passes the check can be applied.
-fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
-    let place = Place {
+fn blocked(
+    changes: &[PathChange],
+    root: &dyn Folder,
+) -> Result<Vec<ProposalRefusal>, ProposalError> {
+    let place = SwapSite {
         // Nothing is written before the swap is made.
         journal: root,
         root,
@@ -300,14 +319,18 @@ fn blocked(changes: &[Change], root: &dyn Folder) -> Result<Vec<Refusal>, Propos
 }
 
 /// Refusal because of a file that the proposal does not change, at a path that the proposal needs.
-pub(crate) fn in_the_way(by: &RelativePath) -> Refusal {
+pub(crate) fn in_the_way(by: &RelativePath) -> ProposalRefusal {
     let reason = "it is in the way of the proposal's file; move it away";
     about(RefusalKind::Blocked, Some(by.to_string()), reason)
 }
 
 /// Directories of the Project Root that the daemon cannot write: the root itself, in which new
 /// files are staged, and the parents of changed names.
-fn unwritable(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal>, ProposalError> {
+fn unwritable(
+    open: &OpenSandbox,
+    kept: &StoredProposal,
+    root: &dyn Folder,
+) -> Result<Vec<ProposalRefusal>, ProposalError> {
     let changes = changes_of(open, kept);
     let parents = changes.iter().map(|change| change.path.parent());
     let directories: BTreeSet<Option<RelativePath>> = parents.chain([None]).collect();
@@ -345,10 +368,10 @@ fn unwritable(open: &Open, kept: &Kept, root: &dyn Folder) -> Result<Vec<Refusal
 }
 
 /// The refusal of a change, from the given, the proposed and the current entry of its path.
-fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
+fn refusal(kind: RefusalKind, change: &PathChange, found: &PathState) -> ProposalRefusal {
     let kind = match found {
-        Found::Special | Found::BehindSpecial(_) => RefusalKind::Blocked,
-        Found::Entry(_) | Found::BehindLink(_) => kind,
+        PathState::Special | PathState::BehindSpecial(_) => RefusalKind::Blocked,
+        PathState::Entry(_) | PathState::BehindLink(_) => kind,
     };
     let usual = match kind {
         RefusalKind::Created => {
@@ -358,7 +381,7 @@ fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
         RefusalKind::Deleted => "it was deleted after the sandbox was prepared",
         _ => "it was changed after the sandbox was prepared",
     };
-    Refusal {
+    ProposalRefusal {
         kind,
         path: Some(change.path.to_string()),
         reason: found.obstacle().unwrap_or_else(|| usual.to_owned()),
@@ -369,10 +392,13 @@ fn refusal(kind: RefusalKind, change: &Change, found: &Found) -> Refusal {
 }
 
 /// The corresponding refusals for changes that a swap detected at the last moment.
-pub(crate) fn late_refusals(changes: &[Change], stale: Vec<swap::Stale>) -> Vec<Refusal> {
+pub(crate) fn late_refusals(
+    changes: &[PathChange],
+    stale: Vec<swap::StalePath>,
+) -> Vec<ProposalRefusal> {
     let told = stale.into_iter().map(|stale| {
         let change = changes.iter().find(|change| change.path == stale.path);
-        let change = change.cloned().unwrap_or(Change {
+        let change = change.cloned().unwrap_or(PathChange {
             path: stale.path,
             old: stale.expected,
             new: None,
@@ -382,7 +408,7 @@ pub(crate) fn late_refusals(changes: &[Change], stale: Vec<swap::Stale>) -> Vec<
             (_, None) => RefusalKind::Deleted,
             _ => RefusalKind::Changed,
         };
-        refusal(kind, &change, &Found::Entry(stale.found))
+        refusal(kind, &change, &PathState::Entry(stale.found))
     });
     told.collect()
 }

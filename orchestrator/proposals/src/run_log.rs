@@ -50,7 +50,7 @@ pub(crate) fn append(disk: &dyn Disk, path: &Path, event: &RunEvent) -> Result<(
 
 /// State of a sandbox's newest proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct ProposalStatus {
     pub(crate) state: ProposalState,
     /// Digest of the proposal.
     pub(crate) digest: String,
@@ -60,13 +60,13 @@ pub(crate) struct Standing {
 
 /// The state of a sandbox's newest proposal, from the run's log; `None` if none was created since
 /// the sandbox was prepared.
-pub(crate) fn standing(events: &[RunEvent], agent: &WorkerId) -> Option<Standing> {
-    let mut standing = None::<Standing>;
+pub(crate) fn standing(events: &[RunEvent], agent: &WorkerId) -> Option<ProposalStatus> {
+    let mut standing = None::<ProposalStatus>;
     for event in events.iter().filter(|event| event.agent_id == *agent) {
         match event.kind {
             RunEventKind::SandboxPrepared | RunEventKind::SandboxRemoved => standing = None,
             RunEventKind::ProposalCreated => {
-                standing = Some(Standing {
+                standing = Some(ProposalStatus {
                     state: ProposalState::Open,
                     digest: event.digest.clone().unwrap_or_default(),
                     history: vec![event.clone()],

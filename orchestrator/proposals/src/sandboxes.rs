@@ -9,7 +9,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::RunId;
 use goondan_protocol::time::Timestamp;
-use goondan_trees::{Digest, Entry, Files};
+use goondan_trees::{Digest, FileAccess, TreeEntry};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::RECORD_BYTES_MAX;
@@ -18,12 +18,12 @@ use crate::place::{
     TEST_LOG, WORK, run_dir, sandbox_dir, sandbox_name,
 };
 use crate::record::{Details, SandboxRecord, read_file, read_record};
-use crate::run_log::{self, Standing};
+use crate::run_log::{self, ProposalStatus};
 
 /// The sandboxes of one workspace. One caller at a time.
 #[derive(Debug)]
 pub struct Sandboxes<'f> {
-    pub(crate) files: &'f dyn Files,
+    pub(crate) files: &'f dyn FileAccess,
     pub(crate) dir: PathBuf,
     pub(crate) project_root: PathBuf,
     pub(crate) now: Timestamp,
@@ -34,7 +34,7 @@ pub struct Sandboxes<'f> {
 
 /// An existing sandbox, opened for an operation.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenSandbox {
     pub(crate) at: SandboxRef,
     pub(crate) path: PathBuf,
     pub(crate) folder: Box<dyn Folder>,
@@ -43,11 +43,11 @@ pub(crate) struct Open {
 
 /// A proposal as it was made.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredProposal {
     pub(crate) folder: Box<dyn Folder>,
     pub(crate) record: ProposalRecord,
     pub(crate) details: Details,
-    pub(crate) standing: Standing,
+    pub(crate) standing: ProposalStatus,
 }
 
 impl<'f> Sandboxes<'f> {
@@ -55,7 +55,7 @@ impl<'f> Sandboxes<'f> {
     /// the time of all operations.
     #[must_use]
     pub fn new(
-        files: &'f dyn Files,
+        files: &'f dyn FileAccess,
         dir: impl Into<PathBuf>,
         project_root: impl Into<PathBuf>,
         now: Timestamp,
@@ -112,7 +112,7 @@ impl<'f> Sandboxes<'f> {
     }
 
     /// Notes what a sandbox holds that goondan wrote and never changes.
-    pub(crate) fn note_kept(&self, open: &Open) -> Result<(), ProposalError> {
+    pub(crate) fn note_kept(&self, open: &OpenSandbox) -> Result<(), ProposalError> {
         let name = sandbox_name(&open.at);
         let mut files = vec![format!("{name}/{SANDBOX}")];
         if let Some(standing) = self.standing(&open.at)? {
@@ -153,7 +153,7 @@ impl<'f> Sandboxes<'f> {
     }
 
     /// Opens a sandbox, and finishes what was interrupted in it.
-    pub(crate) fn open(&mut self, at: &SandboxRef) -> Result<Open, ProposalError> {
+    pub(crate) fn open(&mut self, at: &SandboxRef) -> Result<OpenSandbox, ProposalError> {
         let open = self.look(at)?;
         self.recover(&open)?;
         self.note_kept(&open)?;
@@ -161,7 +161,7 @@ impl<'f> Sandboxes<'f> {
     }
 
     /// Opens a sandbox as it is.
-    pub(crate) fn look(&self, at: &SandboxRef) -> Result<Open, ProposalError> {
+    pub(crate) fn look(&self, at: &SandboxRef) -> Result<OpenSandbox, ProposalError> {
         let path = sandbox_dir(&self.dir, at);
         let none = || ProposalError::NoSandbox { at: at.clone() };
         let stat = self.files.disk().stat(&path).during("inspect", &path)?;
@@ -183,7 +183,7 @@ impl<'f> Sandboxes<'f> {
                 "it belongs to `{agent_id}` in run `{run_id}`"
             )));
         }
-        Ok(Open {
+        Ok(OpenSandbox {
             at: at.clone(),
             path,
             folder,
@@ -192,12 +192,15 @@ impl<'f> Sandboxes<'f> {
     }
 
     /// State of the newest proposal of a sandbox.
-    pub(crate) fn standing(&self, at: &SandboxRef) -> Result<Option<Standing>, ProposalError> {
+    pub(crate) fn standing(
+        &self,
+        at: &SandboxRef,
+    ) -> Result<Option<ProposalStatus>, ProposalError> {
         Ok(run_log::standing(&self.events(&at.run_id)?, &at.agent_id))
     }
 
     /// The newest proposal of a sandbox, as it was made.
-    pub(crate) fn kept(&self, open: &Open) -> Result<Kept, ProposalError> {
+    pub(crate) fn kept(&self, open: &OpenSandbox) -> Result<StoredProposal, ProposalError> {
         let at = &open.at;
         let standing = self
             .standing(at)?
@@ -217,7 +220,7 @@ impl<'f> Sandboxes<'f> {
         let record = serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
         let details = read_record(folder.as_ref(), DETAILS)?
             .ok_or_else(|| damaged("its files do not exist"))?;
-        Ok(Kept {
+        Ok(StoredProposal {
             folder,
             record,
             details,
@@ -225,10 +228,14 @@ impl<'f> Sandboxes<'f> {
         })
     }
 
-    pub(crate) fn info(&self, open: &Open, standing: Option<&Standing>) -> SandboxInfo {
+    pub(crate) fn info(
+        &self,
+        open: &OpenSandbox,
+        standing: Option<&ProposalStatus>,
+    ) -> SandboxInfo {
         let record = &open.record;
         let leaves = record.given.entries();
-        let leaves = leaves.filter(|(_, entry)| !matches!(entry, Entry::Directory { .. }));
+        let leaves = leaves.filter(|(_, entry)| !matches!(entry, TreeEntry::Directory { .. }));
         SandboxInfo {
             at: open.at.clone(),
             created_at: record.created_at,
@@ -240,7 +247,7 @@ impl<'f> Sandboxes<'f> {
         }
     }
 
-    pub(crate) fn proposal_info(&self, open: &Open, kept: &Kept) -> ProposalInfo {
+    pub(crate) fn proposal_info(&self, open: &OpenSandbox, kept: &StoredProposal) -> ProposalInfo {
         let record = &kept.record;
         ProposalInfo {
             at: open.at.clone(),
@@ -255,7 +262,7 @@ impl<'f> Sandboxes<'f> {
     }
 }
 
-impl Open {
+impl OpenSandbox {
     pub(crate) fn below(&self, name: &str) -> Result<Box<dyn Folder>, ProposalError> {
         let path = self.path.join(name);
         self.folder.below(Path::new(name)).during("open", &path)

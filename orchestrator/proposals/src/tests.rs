@@ -39,10 +39,9 @@ fn box_1_the_chosen_files_are_in_input_and_work_alike() {
     assert_eq!(world.tree(WORK).len(), 3);
     for (_, entry) in world.tree(input).entries() {
         let mode = match entry {
-            goondan_trees::Entry::File { mode, .. } | goondan_trees::Entry::Directory { mode } => {
-                *mode
-            }
-            goondan_trees::Entry::Link { .. } => 0,
+            goondan_trees::TreeEntry::File { mode, .. }
+            | goondan_trees::TreeEntry::Directory { mode } => *mode,
+            goondan_trees::TreeEntry::Link { .. } => 0,
         };
         assert_eq!(mode & 0o222, 0);
     }
@@ -422,15 +421,18 @@ fn a_revert_does_not_overwrite_what_a_person_wrote_since() {
 
 #[test]
 fn git_that_does_not_agree_refuses_the_proposal() {
-    struct Against;
-    impl PatchVerifier for Against {
+    struct RejectingVerifier;
+    impl PatchVerifier for RejectingVerifier {
         fn verify(&self, check: &PatchCheck<'_>) -> Result<GitCheck, String> {
             assert_eq!(check.changed.len(), 3);
             Err("git lists other files".to_owned())
         }
     }
     let world = World::with_work();
-    let refused = world.sandboxes().create(&create(), &Against).unwrap_err();
+    let refused = world
+        .sandboxes()
+        .create(&create(), &RejectingVerifier)
+        .unwrap_err();
     assert!(refused.to_string().contains("other files"), "{refused}");
     assert!(matches!(
         world.sandboxes().show(&at()),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use goondan_protocol::control::{ProposedChange, Refusal};
+use goondan_protocol::control::{ProposalRefusal, ProposedChange};
 use goondan_trees::merge::ConflictReason;
 
 /// Summary of a proposal without one from its worker.
@@ -57,7 +57,7 @@ fn lines_in_words(lines: &Range<usize>) -> String {
 }
 
 /// Result of a review in one line.
-pub(crate) fn verdict(refusals: &[Refusal]) -> String {
+pub(crate) fn verdict(refusals: &[ProposalRefusal]) -> String {
     match refusals {
         [] => "it can be applied".to_owned(),
         [one] => format!("refused: {}", told(one)),
@@ -65,7 +65,7 @@ pub(crate) fn verdict(refusals: &[Refusal]) -> String {
     }
 }
 
-fn told(refusal: &Refusal) -> String {
+fn told(refusal: &ProposalRefusal) -> String {
     match &refusal.path {
         Some(path) => format!("{path}: {}", refusal.reason),
         None => refusal.reason.clone(),

@@ -9,11 +9,11 @@ use std::path::Path;
 use goondan_durable::disk::{Folder, NodeKind};
 use goondan_durable::journal::Journal;
 use goondan_durable::sealed;
-use goondan_durable::{Finding, FindingKind, Severity, Verified};
+use goondan_durable::{Finding, FindingKind, Severity, VerificationResult};
 use goondan_protocol::control::{ProposalState, SandboxRef};
 use goondan_trees::limits::PATCH_BYTES_MAX;
 use goondan_trees::swap;
-use goondan_trees::{Digest, Entry, Manifest, Names, RelativePath, observe};
+use goondan_trees::{Digest, Manifest, Names, RelativePath, TreeEntry, observe};
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::TREE_FINDINGS_MAX;
@@ -21,8 +21,8 @@ use crate::place::{
     AFTER, APPLY, DETAILS, EVENTS, INPUT, KEPT, PATCH, PLAN, RECORD, REMOVING, REVERT, SANDBOX,
 };
 use crate::record::read_file;
-use crate::run_log::{self, Standing};
-use crate::sandboxes::{Kept, Open, Sandboxes};
+use crate::run_log::{self, ProposalStatus};
+use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
 
 impl Sandboxes<'_> {
     /// Checks every sandbox and proposal. Returns how many sandboxes there are, and what was found.
@@ -30,8 +30,8 @@ impl Sandboxes<'_> {
     /// # Errors
     ///
     /// [`ProposalError::Io`] if the directories cannot be listed, or descriptors or memory ran out.
-    pub fn verify(&self) -> Result<(u64, Verified), ProposalError> {
-        let mut out = Verified::default();
+    pub fn verify(&self) -> Result<(u64, VerificationResult), ProposalError> {
+        let mut out = VerificationResult::default();
         let mut count = 0;
         let mut last_run = None;
         for (path, at) in self.directories(None)? {
@@ -58,7 +58,7 @@ impl Sandboxes<'_> {
     }
 
     /// The log of a run, and what a removal left that was cut short.
-    fn check_run(&self, run: &Path, out: &mut Verified) -> Result<(), ProposalError> {
+    fn check_run(&self, run: &Path, out: &mut VerificationResult) -> Result<(), ProposalError> {
         let disk = self.files.disk();
         for entry in disk.list(run).during("list", run)? {
             if entry
@@ -111,7 +111,7 @@ impl Sandboxes<'_> {
         &self,
         at: &SandboxRef,
         path: &Path,
-        out: &mut Verified,
+        out: &mut VerificationResult,
     ) -> Result<(), ProposalError> {
         let SandboxRef { run_id, agent_id } = at;
         let renew = format!(
@@ -154,7 +154,11 @@ impl Sandboxes<'_> {
 }
 
 /// A proposal as it was made.
-fn check_kept(open: &Open, kept: &Kept, out: &mut Verified) -> Result<(), ProposalError> {
+fn check_kept(
+    open: &OpenSandbox,
+    kept: &StoredProposal,
+    out: &mut VerificationResult,
+) -> Result<(), ProposalError> {
     let SandboxRef { run_id, agent_id } = &open.at;
     let dir = open.path.join(KEPT).join(&kept.standing.digest);
     let advice = match kept.standing.state {
@@ -203,9 +207,9 @@ fn check_kept(open: &Open, kept: &Kept, out: &mut Verified) -> Result<(), Propos
 
 /// Checks the journals of applied proposals: the old files, which a revert needs.
 fn check_journals(
-    open: &Open,
-    standing: Option<&Standing>,
-    out: &mut Verified,
+    open: &OpenSandbox,
+    standing: Option<&ProposalStatus>,
+    out: &mut VerificationResult,
 ) -> Result<(), ProposalError> {
     let at = Path::new(KEPT);
     if open.folder.look(at).during("inspect", at)?.is_none() {
@@ -268,7 +272,7 @@ fn check_tree(
     (path, folder, manifest): (&Path, Result<Box<dyn Folder>, ProposalError>, &Manifest),
     what: &str,
     advice: &str,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), ProposalError> {
     let mut findings = Vec::new();
     match folder {
@@ -298,7 +302,7 @@ fn look_through(
     root: &Path,
     folder: &dyn Folder,
     manifest: &Manifest,
-    out: &mut Verified,
+    out: &mut VerificationResult,
     findings: &mut Vec<Finding>,
 ) -> Result<(), ProposalError> {
     let mut directories = vec![None];
@@ -315,12 +319,12 @@ fn look_through(
             }
         };
         match (expected, found) {
-            (Entry::Directory { .. }, Some(Entry::Directory { .. })) => {
+            (TreeEntry::Directory { .. }, Some(TreeEntry::Directory { .. })) => {
                 directories.push(Some(path));
             }
             (
-                Entry::File { bytes, sha256, .. },
-                Some(Entry::File {
+                TreeEntry::File { bytes, sha256, .. },
+                Some(TreeEntry::File {
                     bytes: found_bytes,
                     sha256: found,
                     ..

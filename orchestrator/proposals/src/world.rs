@@ -11,11 +11,11 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
-use goondan_trees::freeze::{Options, Unwanted, scan};
+use goondan_trees::freeze::{EntryPolicy, Options, scan};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, Manifest, remove_all};
 
-use crate::{Files, NoGit, ProposalError, Sandboxes};
+use crate::{FileAccess, NoGit, ProposalError, Sandboxes};
 
 pub(crate) const PROJECT: &str = "/project";
 pub(crate) const SANDBOXES: &str = "/state/sandboxes";
@@ -23,9 +23,9 @@ pub(crate) const WORK: &str = "/state/sandboxes/r1/coder/work";
 pub(crate) const PROPOSAL: &str = "/state/sandboxes/r1/coder/proposal";
 
 #[derive(Debug, Clone)]
-pub(crate) struct Simulated(pub(crate) SimulatedDisk);
+pub(crate) struct SimulatedDiskFiles(pub(crate) SimulatedDisk);
 
-impl Files for Simulated {
+impl FileAccess for SimulatedDiskFiles {
     fn disk(&self) -> &dyn Disk {
         &self.0
     }
@@ -36,7 +36,7 @@ impl Files for Simulated {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct World(pub(crate) Simulated);
+pub(crate) struct World(pub(crate) SimulatedDiskFiles);
 
 pub(crate) fn at() -> SandboxRef {
     SandboxRef {
@@ -87,7 +87,7 @@ impl World {
             disk.create_dir(Path::new(name)).unwrap();
             disk.sync_dir(Path::new(name).parent().unwrap()).unwrap();
         }
-        let world = Self(Simulated(disk));
+        let world = Self(SimulatedDiskFiles(disk));
         for (path, content) in [
             ("src/a.rs", "fn a() {}\n"),
             ("src/b.rs", "fn b() {}\n"),
@@ -126,7 +126,9 @@ impl World {
 
     /// A separate copy of the disk.
     pub(crate) fn copy(&self) -> Self {
-        Self(Simulated(self.disk().after_crash(Crash::ProcessOnly)))
+        Self(SimulatedDiskFiles(
+            self.disk().after_crash(Crash::ProcessOnly),
+        ))
     }
 
     pub(crate) fn disk(&self) -> &SimulatedDisk {
@@ -213,8 +215,8 @@ impl World {
         let folder = self.disk().folder(Path::new(root));
         let options = Options {
             excludes: Excludes::new::<&str>(&[]).unwrap(),
-            outside_links: Unwanted::Keep,
-            special: Unwanted::Refuse,
+            outside_links: EntryPolicy::Keep,
+            special: EntryPolicy::Refuse,
             limits: Limits::default(),
         };
         scan(folder.as_ref(), &options).unwrap().manifest

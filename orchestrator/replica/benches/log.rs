@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use goondan_replication::log::PutAnswer;
 use goondan_replication::names::Position;
-use goondan_tests::postgres::Server;
+use goondan_tests::postgres::PostgresServer;
 use tokio_postgres::NoTls;
 
 #[path = "../tests/server/records.rs"]
@@ -42,7 +42,7 @@ fn main() {
     if let Some(dir) = std::env::var_os("GOONDAN_BENCH_DIR") {
         tempfile::env::override_temp_dir(dir.as_ref()).unwrap();
     }
-    let Some(server) = Server::running(&["fsync=on"]) else {
+    let Some(server) = PostgresServer::running(&["fsync=on"]) else {
         return;
     };
     let replica = Replica::ready(&server.url());

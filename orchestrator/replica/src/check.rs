@@ -1,6 +1,6 @@
 //! Checks the server's settings for `gdn doctor`.
 
-use goondan_replication::wire::{Finding, Verdict};
+use goondan_replication::wire::{ServerCheck, ServerCheckVerdict};
 use tokio_postgres::{Error, Row};
 
 /// Reads the settings by name. `role` is not a server setting. `reset_val` is the initial value of
@@ -16,11 +16,11 @@ ORDER BY 1";
 const OLDEST_VERSION: u32 = 15;
 
 /// Finding for a server that does not respond.
-pub(crate) fn unreachable(trouble: Option<String>) -> Finding {
-    Finding {
+pub(crate) fn unreachable(trouble: Option<String>) -> ServerCheck {
+    ServerCheck {
         what: "connection".to_owned(),
         found: trouble.unwrap_or_else(|| "none".to_owned()),
-        verdict: Verdict::Bad,
+        verdict: ServerCheckVerdict::Bad,
         advice: "the server does not answer, or no host of the URL accepts writes; nothing is \
             acknowledged until one does. If the password was changed on the server, change it in \
             `config.json` too"
@@ -29,11 +29,11 @@ pub(crate) fn unreachable(trouble: Option<String>) -> Finding {
 }
 
 /// Finding for a server that responds to reads and confirms no commits.
-pub(crate) fn unconfirmed(trouble: String) -> Finding {
-    Finding {
+pub(crate) fn unconfirmed(trouble: String) -> ServerCheck {
+    ServerCheck {
         what: "commits".to_owned(),
         found: trouble,
-        verdict: Verdict::Bad,
+        verdict: ServerCheckVerdict::Bad,
         advice: "nothing is acknowledged until the server confirms it: restart a synchronous \
             standby of `synchronous_standby_names`, or decide to run without one: `ALTER SYSTEM \
             SET synchronous_standby_names = ''; SELECT pg_reload_conf();`"
@@ -42,8 +42,8 @@ pub(crate) fn unconfirmed(trouble: String) -> Finding {
 }
 
 /// Findings for a host.
-pub(crate) fn findings(host: &str, rows: &[Row]) -> Vec<Finding> {
-    let mut findings = vec![finding("connection", host, Verdict::Good, "")];
+pub(crate) fn findings(host: &str, rows: &[Row]) -> Vec<ServerCheck> {
+    let mut findings = vec![finding("connection", host, ServerCheckVerdict::Good, "")];
     let settings = rows.iter().filter_map(|row| setting(row).ok());
     findings.extend(settings.filter_map(|(name, value)| judged(&name, &value)));
     findings
@@ -54,8 +54,8 @@ fn setting(row: &Row) -> Result<(String, String), Error> {
     Ok((row.try_get(0)?, value.unwrap_or_default()))
 }
 
-fn finding(what: &str, found: &str, verdict: Verdict, advice: &str) -> Finding {
-    Finding {
+fn finding(what: &str, found: &str, verdict: ServerCheckVerdict, advice: &str) -> ServerCheck {
+    ServerCheck {
         what: what.to_owned(),
         found: found.to_owned(),
         verdict,
@@ -63,8 +63,8 @@ fn finding(what: &str, found: &str, verdict: Verdict, advice: &str) -> Finding {
     }
 }
 
-fn judged(name: &str, value: &str) -> Option<Finding> {
-    use Verdict::{Bad, Good, Weak};
+fn judged(name: &str, value: &str) -> Option<ServerCheck> {
+    use ServerCheckVerdict::{Bad, Good, Weak};
     let (verdict, advice) = match (name, value) {
         ("fsync" | "full_page_writes", "on") | ("role", "primary") => (Good, ""),
         ("fsync", _) => (
@@ -115,17 +115,25 @@ mod tests {
     #[test]
     fn what_loses_records_is_told_with_what_to_do() {
         for (name, value, verdict) in [
-            ("fsync", "on", Verdict::Good),
-            ("fsync", "off", Verdict::Bad),
-            ("full_page_writes", "off", Verdict::Weak),
-            ("role", "standby", Verdict::Bad),
-            ("synchronous_standby_names", "", Verdict::Weak),
-            ("synchronous_standby_names", "ANY 1 (b, c)", Verdict::Good),
-            ("version_number", "90600", Verdict::Weak),
+            ("fsync", "on", ServerCheckVerdict::Good),
+            ("fsync", "off", ServerCheckVerdict::Bad),
+            ("full_page_writes", "off", ServerCheckVerdict::Weak),
+            ("role", "standby", ServerCheckVerdict::Bad),
+            ("synchronous_standby_names", "", ServerCheckVerdict::Weak),
+            (
+                "synchronous_standby_names",
+                "ANY 1 (b, c)",
+                ServerCheckVerdict::Good,
+            ),
+            ("version_number", "90600", ServerCheckVerdict::Weak),
         ] {
             let found = judged(name, value).unwrap();
             assert_eq!(found.verdict, verdict, "{name} = {value}");
-            assert_eq!(found.advice.is_empty(), verdict == Verdict::Good, "{name}");
+            assert_eq!(
+                found.advice.is_empty(),
+                verdict == ServerCheckVerdict::Good,
+                "{name}"
+            );
         }
         assert_eq!(judged("version_number", "150004"), None);
     }

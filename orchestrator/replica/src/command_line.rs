@@ -13,7 +13,7 @@ const IPC_FD: &str = "0";
 
 /// Action to take.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum ReplicaMode {
     /// Serve the daemon.
     Serve,
     /// Print this text and exit successfully.
@@ -23,19 +23,19 @@ pub(crate) enum Start {
 }
 
 /// Parses the arguments after the program's name, and the value of [`IPC_FD_VAR`].
-pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> Start {
+pub(crate) fn read(arguments: &[OsString], ipc_fd: Option<&OsStr>) -> ReplicaMode {
     match arguments.first() {
         Some(argument) if argument == "--version" || argument == "-V" => {
-            Start::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
+            ReplicaMode::Tell(format!("{BINARY_NAME} {GOONDAN_VERSION}\n"))
         }
-        Some(argument) if argument == "--help" || argument == "-h" => Start::Tell(help()),
+        Some(argument) if argument == "--help" || argument == "-h" => ReplicaMode::Tell(help()),
         // Not repeated, because it may be a URL with a password.
-        Some(_) => Start::Misused(format!(
+        Some(_) => ReplicaMode::Misused(format!(
             "{BINARY_NAME}: unexpected argument\nhint: the server's URL comes over the socket, \
              never on the command line; see `{BINARY_NAME} --help`\n"
         )),
-        None if ipc_fd.is_some_and(|fd| fd == IPC_FD) => Start::Serve,
-        None => Start::Misused(format!(
+        None if ipc_fd.is_some_and(|fd| fd == IPC_FD) => ReplicaMode::Serve,
+        None => ReplicaMode::Misused(format!(
             "{BINARY_NAME} must be started by goondan-orchestrator, not by hand: {IPC_FD_VAR} is \
              not `{IPC_FD}`\nhint: see docs/replication.md\n"
         )),
@@ -59,14 +59,14 @@ fn help() -> String {
 mod tests {
     use super::*;
 
-    fn start(arguments: &[&str], ipc_fd: Option<&str>) -> Start {
+    fn start(arguments: &[&str], ipc_fd: Option<&str>) -> ReplicaMode {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         read(&arguments, ipc_fd.map(OsStr::new))
     }
 
     #[test]
     fn only_the_daemons_way_of_starting_serves_and_no_argument_is_repeated() {
-        assert_eq!(start(&[], Some("0")), Start::Serve);
+        assert_eq!(start(&[], Some("0")), ReplicaMode::Serve);
         let url = "postgres://u:hidden@h/d";
         for (arguments, ipc_fd, said) in [
             (&[][..], None, "started by goondan-orchestrator"),
@@ -74,7 +74,7 @@ mod tests {
             (&[url], Some("0"), "over the socket"),
         ] {
             match start(arguments, ipc_fd) {
-                Start::Misused(text) => {
+                ReplicaMode::Misused(text) => {
                     assert!(text.contains(said) && !text.contains("hidden"), "{text}");
                 }
                 other => panic!("{arguments:?} {ipc_fd:?} gave {other:?}"),
@@ -85,7 +85,9 @@ mod tests {
     #[test]
     fn version_and_help_need_no_daemon() {
         let version = format!("goondan-replica {GOONDAN_VERSION}\n");
-        assert_eq!(start(&["--version"], None), Start::Tell(version));
-        assert!(matches!(start(&["-h"], None), Start::Tell(text) if text.contains("Exit codes")));
+        assert_eq!(start(&["--version"], None), ReplicaMode::Tell(version));
+        assert!(
+            matches!(start(&["-h"], None), ReplicaMode::Tell(text) if text.contains("Exit codes"))
+        );
     }
 }

@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use crate::fault::ConnectFault;
 use crate::limits::CONNECT_DEADLINE_MS;
 use crate::schema;
-use crate::settings::{HostSettings, Settings};
+use crate::settings::{HostSettings, PostgresSettings};
 
 /// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum ConnectionUse {
     /// Puts records: each commit waits for the disk and for synchronous standbys.
     Puts,
     /// Everything else. Its writes do not need to wait: heartbeats, trims that may be lost in a
@@ -30,7 +30,7 @@ pub(crate) enum Purpose {
     Reads,
 }
 
-impl Purpose {
+impl ConnectionUse {
     /// Name for the log.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -84,8 +84,8 @@ impl Connection {
     ///
     /// [`ConnectFault`] of the first host that rejects the credentials, or of the last host.
     pub(crate) async fn make(
-        settings: &Settings,
-        purpose: Purpose,
+        settings: &PostgresSettings,
+        purpose: ConnectionUse,
         statements: &[&'static str],
     ) -> Result<Self, ConnectFault> {
         let mut fault = ConnectFault::Lost;
@@ -111,7 +111,7 @@ impl Connection {
 
     async fn make_at(
         host: &HostSettings,
-        purpose: Purpose,
+        purpose: ConnectionUse,
         statements: &[&'static str],
     ) -> Result<Self, ConnectFault> {
         let (warnings, ended) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
@@ -138,7 +138,7 @@ impl Connection {
         client.batch_execute(SESSION).await.map_err(session)?;
         client.batch_execute(COMMITS_WAIT).await.map_err(session)?;
         schema::ensure(&client).await?;
-        if purpose == Purpose::Reads {
+        if purpose == ConnectionUse::Reads {
             let set = client.batch_execute(COMMITS_DO_NOT_WAIT).await;
             set.map_err(session)?;
         }

@@ -3,7 +3,7 @@
 //! A commit that waits for a synchronous standby can be interrupted, by an operator or by a server
 //! shutdown. The record is then on one disk and visible, but not on the standby. Its owner would
 //! look it up, find it, and acknowledge it. Therefore records without an answer are tracked here
-//! and not reported until a later commit is confirmed ([`crate::puts::Puts::confirmed`]).
+//! and not reported until a later commit is confirmed ([`crate::puts::PutLanes::confirmed`]).
 //!
 //! This state is in memory: a restarted node takes over with a seal, which is a commit after all
 //! earlier records.
@@ -18,9 +18,9 @@ use crate::limits::DOUBTS_MAX;
 
 /// The last position in doubt of each affected workspace; shared by the users of one server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Doubts(Arc<Mutex<HashMap<WorkspaceId, Position>>>);
+pub(crate) struct InDoubtPositions(Arc<Mutex<HashMap<WorkspaceId, Position>>>);
 
-impl Doubts {
+impl InDoubtPositions {
     /// Marks a position as in doubt when it is put without an answer. Returns true if the workspace
     /// was in doubt before; `None` if the limit of doubts is reached.
     pub(crate) fn raise(&self, workspace: &WorkspaceId, position: Position) -> Option<bool> {
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_doubt_reaches_whoever_sees_its_position_and_is_settled_once() {
-        let (doubts, workspace) = (Doubts::default(), WorkspaceId::new("w").unwrap());
+        let (doubts, workspace) = (InDoubtPositions::default(), WorkspaceId::new("w").unwrap());
         assert_eq!(doubts.raise(&workspace, Position(5)), Some(false));
         assert!(!doubts.reach(&workspace, Position(4)));
         assert!(doubts.reach(&workspace, Position(5)));
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_number_of_doubts_is_bounded() {
-        let doubts = Doubts::default();
+        let doubts = InDoubtPositions::default();
         let named = |n: usize| WorkspaceId::new(format!("w{n}")).unwrap();
         for n in 0..DOUBTS_MAX {
             assert_eq!(doubts.raise(&named(n), Position(1)), Some(false));

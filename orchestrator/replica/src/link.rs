@@ -18,9 +18,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 /// Frames from the daemon.
-pub(crate) type Incoming = FramedRead<OwnedReadHalf, FrameCodec>;
+pub(crate) type DaemonFrames = FramedRead<OwnedReadHalf, FrameCodec>;
 /// Frames to the daemon.
-pub(crate) type Outgoing = FramedWrite<OwnedWriteHalf, FrameCodec>;
+pub(crate) type DaemonSink = FramedWrite<OwnedWriteHalf, FrameCodec>;
 
 /// Fatal error of the connection to the daemon.
 #[derive(Debug, thiserror::Error)]
@@ -47,12 +47,12 @@ pub(crate) enum LinkError {
 
 /// The socket, before the handshake.
 #[derive(Debug)]
-pub(crate) struct Link {
-    incoming: Incoming,
-    outgoing: Outgoing,
+pub(crate) struct DaemonSocket {
+    incoming: DaemonFrames,
+    outgoing: DaemonSink,
 }
 
-impl Link {
+impl DaemonSocket {
     /// Uses stdin as the socket. Needs a tokio runtime.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Link {
     /// [`LinkError`] if no valid welcome arrives, or it has another version.
     pub(crate) async fn greet(
         mut self,
-    ) -> Result<Option<(Welcome, Incoming, Outgoing)>, LinkError> {
+    ) -> Result<Option<(Welcome, DaemonFrames, DaemonSink)>, LinkError> {
         let hello = Hello {
             version: Version::current(),
         };

@@ -2,7 +2,7 @@
 
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::limits::{READ_BYTES_MAX, READ_RECORDS_MAX};
-use goondan_replication::log::Page;
+use goondan_replication::log::LogPage;
 use goondan_replication::names::{Hash, Position};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
@@ -34,13 +34,13 @@ pub(crate) async fn page(
     connection: &Connection,
     workspace: &WorkspaceId,
     from: Position,
-) -> Result<Page, Error> {
+) -> Result<LogPage, Error> {
     let records_max = i64::try_from(READ_RECORDS_MAX).unwrap_or(i64::MAX);
     let bytes_max = i64::try_from(READ_BYTES_MAX).unwrap_or(i64::MAX);
     let (workspace, from) = (workspace.as_str(), seq(from));
     let values: [&(dyn ToSql + Sync); 4] = [&workspace, &from, &records_max, &bytes_max];
     let rows = connection.query(PAGE, &values).await?;
-    let mut page = Page::default();
+    let mut page = LogPage::default();
     for row in &rows {
         page.head = position(row.try_get(0)?);
         page.oldest = position(row.try_get(1)?);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use goondan_log::{HeldStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
+use goondan_log::{BufferedStdout, Identity, JsonLines, LEVEL_VAR, error_chain, level_filter};
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
@@ -14,11 +14,11 @@ use tracing::Subscriber;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::command_line::{self, Start};
-use crate::link::{Link, LinkError};
+use crate::command_line::{self, ReplicaMode};
+use crate::link::{DaemonSocket, LinkError};
 use crate::parent::die_with_parent;
 use crate::session;
-use crate::settings::{Settings, SettingsFault};
+use crate::settings::{PostgresSettings, SettingsFault};
 
 /// Exit code: cannot work with the daemon or its settings.
 const EXIT_CANNOT_WORK: u8 = 1;
@@ -35,12 +35,12 @@ pub fn run() -> ExitCode {
     let ipc_fd = std::env::var_os(IPC_FD_VAR);
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match command_line::read(&arguments, ipc_fd.as_deref()) {
-        Start::Serve => serve(),
-        Start::Tell(text) => {
+        ReplicaMode::Serve => serve(),
+        ReplicaMode::Tell(text) => {
             drop(std::io::stdout().write_all(text.as_bytes()));
             ExitCode::SUCCESS
         }
-        Start::Misused(text) => {
+        ReplicaMode::Misused(text) => {
             drop(std::io::stderr().write_all(text.as_bytes()));
             ExitCode::from(EXIT_MISUSED)
         }
@@ -56,7 +56,7 @@ fn serve() -> ExitCode {
         trace_id: TraceId::from_uuid(uuid::Uuid::now_v7()),
         fields: Vec::new(),
     };
-    let stdout = HeldStdout::of_this_thread();
+    let stdout = BufferedStdout::of_this_thread();
     stdout.flush_at_panic();
     // Before the welcome, log lines cannot contain the node's name.
     let mut before_welcome = Some(tracing::subscriber::set_default(log(
@@ -65,7 +65,7 @@ fn serve() -> ExitCode {
     )));
     let result = prepare(stdout.clone()).and_then(|runtime| {
         let result = runtime.block_on(async {
-            let link = Link::from_stdin().map_err(ProcessError::Link)?;
+            let link = DaemonSocket::from_stdin().map_err(ProcessError::Link)?;
             let greeted = link.greet().await.map_err(ProcessError::Link)?;
             let Some((welcome, incoming, outgoing)) = greeted else {
                 return Ok(());
@@ -80,7 +80,7 @@ fn serve() -> ExitCode {
                 &identity,
                 stdout.clone(),
             )));
-            let settings = Settings::read(welcome.server.expose(), &welcome.node);
+            let settings = PostgresSettings::read(welcome.server.expose(), &welcome.node);
             let settings = settings.map_err(ProcessError::Settings)?;
             let served = session::run(settings, welcome.node.clone(), incoming, outgoing).await;
             served.map_err(ProcessError::Link)
@@ -131,7 +131,7 @@ fn hide_memory() {
 
 /// Binds the process to its daemon and creates the runtime, with a single thread because it mostly
 /// waits.
-fn prepare(stdout: HeldStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
+fn prepare(stdout: BufferedStdout) -> Result<tokio::runtime::Runtime, ProcessError> {
     die_with_parent().map_err(ProcessError::Setup)?;
     leave_signals_to_the_daemon().map_err(ProcessError::Setup)?;
     nix::sys::signal::SigSet::empty()
@@ -155,7 +155,7 @@ fn leave_signals_to_the_daemon() -> std::io::Result<()> {
     Ok(())
 }
 
-fn log(identity: &Identity, stdout: HeldStdout) -> impl Subscriber + Send + Sync + use<> {
+fn log(identity: &Identity, stdout: BufferedStdout) -> impl Subscriber + Send + Sync + use<> {
     let level = std::env::var(LEVEL_VAR).ok();
     // Libraries may log data sent to a server. Relevant problems are reported as errors.
     let is_own = filter_fn(|metadata| metadata.target().starts_with("goondan"));

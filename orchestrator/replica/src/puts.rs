@@ -21,20 +21,20 @@ use std::time::Duration;
 use goondan_clock::{Instant, timeout, timeout_at};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::limits::ANSWER_DEADLINE_MS;
-use goondan_replication::log::{Page, Put, PutAnswer};
+use goondan_replication::log::{LogPage, PutAnswer, PutRequest};
 use goondan_replication::names::Position;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::connection::{Connection, Purpose};
-use crate::doubts::Doubts;
+use crate::connection::{Connection, ConnectionUse};
+use crate::doubts::InDoubtPositions;
 use crate::fault::ConnectFault;
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_RECORDS_MAX, GATHER_MS, LATE_STATEMENTS_MAX, PUT_LANES, QUESTIONS_MAX,
 };
 use crate::page::PAGE;
 use crate::settings::CurrentSettings;
-use crate::upstream::{Said, Upstream};
+use crate::upstream::{Upstream, UpstreamHealth};
 
 mod batch;
 
@@ -42,24 +42,24 @@ mod batch;
 const STATEMENTS: &[&str] = &[batch::PUT, PAGE];
 
 /// A record that is offered.
-struct Offer {
-    put: Put,
+struct PutOffer {
+    put: PutRequest,
     reply: oneshot::Sender<PutAnswer>,
 }
 
-enum Job {
-    Offer(Offer),
+enum PutJob {
+    Offer(PutOffer),
     /// Read, and have what is read be as durable as what was put.
     Confirm {
         workspace: WorkspaceId,
         from: Position,
-        reply: oneshot::Sender<Page>,
+        reply: oneshot::Sender<LogPage>,
     },
     /// Make an empty commit.
     Probe(oneshot::Sender<()>),
 }
 
-impl Job {
+impl PutJob {
     /// True if the caller no longer waits for this job. A waiting job is then dropped.
     fn is_over(&self) -> bool {
         match self {
@@ -72,20 +72,23 @@ impl Job {
 
 /// Takes records that are offered.
 #[derive(Clone)]
-pub(crate) struct Puts {
-    lanes: Arc<[mpsc::Sender<Job>]>,
-    said: Said,
+pub(crate) struct PutLanes {
+    lanes: Arc<[mpsc::Sender<PutJob>]>,
+    said: UpstreamHealth,
 }
 
-impl Puts {
+impl PutLanes {
     /// Returns the queue of puts, and the writers, which the caller must run.
-    pub(crate) fn new(settings: &CurrentSettings, doubts: &Doubts) -> (Self, Vec<Writer>) {
-        let said = Said::default();
+    pub(crate) fn new(
+        settings: &CurrentSettings,
+        doubts: &InDoubtPositions,
+    ) -> (Self, Vec<Writer>) {
+        let said = UpstreamHealth::default();
         let lane = |_| {
             let (jobs, waiting) = mpsc::channel(QUESTIONS_MAX);
             let settings = settings.clone();
             let writer = Writer {
-                upstream: Upstream::new(settings, Purpose::Puts, STATEMENTS, said.clone()),
+                upstream: Upstream::new(settings, ConnectionUse::Puts, STATEMENTS, said.clone()),
                 doubts: doubts.clone(),
                 waiting,
                 held: None,
@@ -105,10 +108,10 @@ impl Puts {
     }
 
     /// Offers a record; answers by the deadline.
-    pub(crate) async fn offer(&self, put: Put) -> PutAnswer {
+    pub(crate) async fn offer(&self, put: PutRequest) -> PutAnswer {
         let lane = self.lane(put.record.workspace());
         let (reply, answer) = oneshot::channel();
-        let job = Job::Offer(Offer { put, reply });
+        let job = PutJob::Offer(PutOffer { put, reply });
         if lane.is_none_or(|lane| lane.try_send(job).is_err()) {
             return PutAnswer::Unavailable;
         }
@@ -117,10 +120,14 @@ impl Puts {
 
     /// Reads a page with records in doubt, and confirms them by a later commit; `None` if that was
     /// not confirmed.
-    pub(crate) async fn confirmed(&self, workspace: WorkspaceId, from: Position) -> Option<Page> {
+    pub(crate) async fn confirmed(
+        &self,
+        workspace: WorkspaceId,
+        from: Position,
+    ) -> Option<LogPage> {
         let lane = self.lane(&workspace)?;
         let (reply, answer) = oneshot::channel();
-        let job = Job::Confirm {
+        let job = PutJob::Confirm {
             workspace,
             from,
             reply,
@@ -134,12 +141,12 @@ impl Puts {
     pub(crate) async fn probe(&self) -> bool {
         let (reply, answer) = oneshot::channel();
         let lane = self.lanes.first();
-        let is_asked = lane.is_some_and(|lane| lane.try_send(Job::Probe(reply)).is_ok());
+        let is_asked = lane.is_some_and(|lane| lane.try_send(PutJob::Probe(reply)).is_ok());
         is_asked && within_deadline(answer).await.is_some()
     }
 
     /// The lane of a workspace, which is always the same.
-    fn lane(&self, workspace: &WorkspaceId) -> Option<&mpsc::Sender<Job>> {
+    fn lane(&self, workspace: &WorkspaceId) -> Option<&mpsc::Sender<PutJob>> {
         let mut hasher = DefaultHasher::new();
         workspace.as_str().hash(&mut hasher);
         let lane = usize::try_from(hasher.finish() % PUT_LANES).ok()?;
@@ -155,10 +162,10 @@ async fn within_deadline<T>(answer: oneshot::Receiver<T>) -> Option<T> {
 /// Does the work of a lane, one statement at a time.
 pub(crate) struct Writer {
     upstream: Upstream,
-    doubts: Doubts,
-    waiting: mpsc::Receiver<Job>,
+    doubts: InDoubtPositions,
+    waiting: mpsc::Receiver<PutJob>,
     /// An offer that did not fit into the last statement.
-    held: Option<Job>,
+    held: Option<PutJob>,
     /// Number of records in the last statement.
     together: usize,
     /// Statements that are not finished, each with its connection.
@@ -188,9 +195,9 @@ impl Writer {
         }
     }
 
-    async fn work(&mut self, job: Job) {
+    async fn work(&mut self, job: PutJob) {
         let Some(connection) = self.upstream.current() else {
-            if let Job::Offer(offer) = job {
+            if let PutJob::Offer(offer) = job {
                 // A caller that no longer waits needs no answer.
                 offer.reply.send(PutAnswer::Unavailable).ok();
             }
@@ -199,14 +206,14 @@ impl Writer {
         let mut under_way = JoinSet::new();
         let (shared, doubts) = (Arc::clone(&connection), self.doubts.clone());
         match job {
-            Job::Offer(offer) => {
+            PutJob::Offer(offer) => {
                 let offers = self.gather(offer).await;
                 under_way.spawn(async move {
                     batch::put(&shared, offers, &doubts).await;
                     shared
                 });
             }
-            Job::Confirm {
+            PutJob::Confirm {
                 workspace,
                 from,
                 reply,
@@ -219,7 +226,7 @@ impl Writer {
                     shared
                 });
             }
-            Job::Probe(reply) => {
+            PutJob::Probe(reply) => {
                 under_way.spawn(async move {
                     if batch::barrier(&shared).await {
                         // As above.
@@ -240,7 +247,7 @@ impl Writer {
     /// Collects waiting offers, at most one of each workspace, because the next one follows it.
     /// Workspaces that were answered together tend to return together, so the first one waits
     /// briefly for the others.
-    async fn gather(&mut self, first: Offer) -> Vec<Offer> {
+    async fn gather(&mut self, first: PutOffer) -> Vec<PutOffer> {
         let until = Instant::now() + Duration::from_millis(GATHER_MS);
         let mut workspaces = HashSet::from([first.put.record.workspace().clone()]);
         let mut bytes = first.put.record.bytes().len();
@@ -253,7 +260,7 @@ impl Writer {
             };
             match job {
                 Some(job) if job.is_over() => {}
-                Some(Job::Offer(offer))
+                Some(PutJob::Offer(offer))
                     if workspaces.insert(offer.put.record.workspace().clone()) =>
                 {
                     bytes += offer.put.record.bytes().len();

@@ -13,20 +13,20 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::limits::{ANSWER_DEADLINE_MS, HEADS_MAX};
 use goondan_replication::log::ReadAnswer;
 use goondan_replication::names::Position;
-use goondan_replication::wire::{Answer, Beat, Finding, KeptSnapshot, Part};
+use goondan_replication::wire::{Beat, KeptSnapshot, LogAnswer, ServerCheck, SnapshotPartRef};
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use crate::check;
-use crate::connection::{Connection, Purpose};
-use crate::doubts::Doubts;
+use crate::connection::{Connection, ConnectionUse};
+use crate::doubts::InDoubtPositions;
 use crate::fault::ConnectFault;
 use crate::limits::{HEARD_DAYS, SWEEP_RECORDS_MAX};
 use crate::page::{PAGE, page, position, seq};
-use crate::puts::Puts;
+use crate::puts::PutLanes;
 use crate::settings::CurrentSettings;
-use crate::upstream::{Said, Upstream};
+use crate::upstream::{Upstream, UpstreamHealth};
 
 mod heads;
 
@@ -87,18 +87,18 @@ const STATEMENTS: &[&str] = &[
 #[derive(Clone)]
 pub(crate) struct Reads {
     connection: watch::Receiver<Option<Arc<Connection>>>,
-    doubts: Doubts,
-    puts: Puts,
-    said: Said,
+    doubts: InDoubtPositions,
+    puts: PutLanes,
+    said: UpstreamHealth,
 }
 
 /// Keeps the connection: to be run beside those who ask.
-pub(crate) struct Keeper {
+pub(crate) struct ConnectionKeeper {
     upstream: Upstream,
     connection: watch::Sender<Option<Arc<Connection>>>,
 }
 
-impl Keeper {
+impl ConnectionKeeper {
     /// Works until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
@@ -110,11 +110,15 @@ impl Keeper {
 
 impl Reads {
     /// Returns the interface for requests, and the keeper of the connection.
-    pub(crate) fn new(settings: CurrentSettings, doubts: Doubts, puts: Puts) -> (Self, Keeper) {
+    pub(crate) fn new(
+        settings: CurrentSettings,
+        doubts: InDoubtPositions,
+        puts: PutLanes,
+    ) -> (Self, ConnectionKeeper) {
         let (sender, connection) = watch::channel(None);
-        let said = Said::default();
-        let keeper = Keeper {
-            upstream: Upstream::new(settings, Purpose::Reads, STATEMENTS, said.clone()),
+        let said = UpstreamHealth::default();
+        let keeper = ConnectionKeeper {
+            upstream: Upstream::new(settings, ConnectionUse::Reads, STATEMENTS, said.clone()),
             connection: sender,
         };
         let reads = Self {
@@ -143,7 +147,7 @@ impl Reads {
 
     /// Truncates the log before a snapshot's record, and removes as many records as possible until
     /// the deadline; the next call continues.
-    pub(crate) async fn trim(&self, workspace: &WorkspaceId, before: &KeptSnapshot) -> Answer {
+    pub(crate) async fn trim(&self, workspace: &WorkspaceId, before: &KeptSnapshot) -> LogAnswer {
         let deadline = goondan_clock::Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);
         let workspace = workspace.as_str();
         let (at, hash) = (seq(before.at), before.hash.0.as_slice());
@@ -151,7 +155,7 @@ impl Reads {
         let values: [&(dyn ToSql + Sync); 5] = [&workspace, &at, &hash, &reference, &parts];
         let rows = self.ask(TRIM, &values).await;
         let Some(oldest) = rows.and_then(|rows| number(&rows)) else {
-            return Answer::Unavailable;
+            return LogAnswer::Unavailable;
         };
         let at_once = i64::try_from(SWEEP_RECORDS_MAX).unwrap_or(i64::MAX);
         while goondan_clock::Instant::now() < deadline {
@@ -160,29 +164,29 @@ impl Reads {
                 break;
             }
         }
-        Answer::Trimmed(position(Some(oldest)))
+        LogAnswer::Trimmed(position(Some(oldest)))
     }
 
     /// Returns the last positions of logs, and the recent heartbeats of their nodes.
-    pub(crate) async fn heads(&self, workspaces: &[WorkspaceId]) -> Answer {
+    pub(crate) async fn heads(&self, workspaces: &[WorkspaceId]) -> LogAnswer {
         let workspaces: Vec<_> = workspaces.iter().map(WorkspaceId::as_str).collect();
         let rows = self.ask(heads::HEADS, &[&workspaces, &HEARD_DAYS]).await;
         let read = rows.and_then(|rows| heads::read(&rows));
-        read.map_or(Answer::Unavailable, Answer::Heads)
+        read.map_or(LogAnswer::Unavailable, LogAnswer::Heads)
     }
 
     /// Lists the workspaces that have a log.
-    pub(crate) async fn list(&self, after: Option<&WorkspaceId>) -> Answer {
+    pub(crate) async fn list(&self, after: Option<&WorkspaceId>) -> LogAnswer {
         // No name is empty, so every name sorts after "".
         let after = after.map_or("", WorkspaceId::as_str);
         let at_once = i64::try_from(HEADS_MAX).unwrap_or(i64::MAX);
         let rows = self.ask(heads::LIST, &[&after, &at_once]).await;
         let listed = rows.and_then(|rows| heads::listed(&rows));
-        listed.map_or(Answer::Unavailable, Answer::Listed)
+        listed.map_or(LogAnswer::Unavailable, LogAnswer::Listed)
     }
 
     /// Stores heartbeats of nodes.
-    pub(crate) async fn beat(&self, beats: Vec<Beat>) -> Answer {
+    pub(crate) async fn beat(&self, beats: Vec<Beat>) -> LogAnswer {
         // Of several of one node, the last.
         let latest = beats.into_iter().map(|beat| {
             let key = (beat.workspace.clone(), beat.node.clone());
@@ -194,7 +198,7 @@ impl Reads {
     }
 
     /// Keeps a part of a snapshot.
-    pub(crate) async fn keep_part(&self, part: &Part, bytes: &[u8]) -> Answer {
+    pub(crate) async fn keep_part(&self, part: &SnapshotPartRef, bytes: &[u8]) -> LogAnswer {
         let (workspace, reference) = (part.workspace.as_str(), part.reference.as_str());
         let number = i64::from(part.number);
         let values: [&(dyn ToSql + Sync); 4] = [&workspace, &reference, &number, &bytes];
@@ -202,17 +206,17 @@ impl Reads {
     }
 
     /// Reads a part of a snapshot.
-    pub(crate) async fn read_part(&self, part: &Part) -> Answer {
+    pub(crate) async fn read_part(&self, part: &SnapshotPartRef) -> LogAnswer {
         let (workspace, reference) = (part.workspace.as_str(), part.reference.as_str());
         let number = i64::from(part.number);
         let Some(rows) = self
             .ask(READ_PART, &[&workspace, &reference, &number])
             .await
         else {
-            return Answer::Unavailable;
+            return LogAnswer::Unavailable;
         };
         let bytes = rows.first().map(|row| row.try_get(0)).transpose();
-        bytes.map_or(Answer::Unavailable, Answer::Part)
+        bytes.map_or(LogAnswer::Unavailable, LogAnswer::Part)
     }
 
     /// Forgets the snapshots before one.
@@ -220,7 +224,7 @@ impl Reads {
         &self,
         workspace: &WorkspaceId,
         before: &KeptSnapshot,
-    ) -> Answer {
+    ) -> LogAnswer {
         let (workspace, reference) = (workspace.as_str(), before.reference.as_str());
         let (at, hash) = (seq(before.at), before.hash.0.as_slice());
         let values: [&(dyn ToSql + Sync); 4] = [&workspace, &reference, &at, &hash];
@@ -233,7 +237,7 @@ impl Reads {
     }
 
     /// Looks at the server's settings, and at whether it confirms what is put.
-    pub(crate) async fn check(&self) -> Vec<Finding> {
+    pub(crate) async fn check(&self) -> Vec<ServerCheck> {
         let found = match self.connection() {
             Some(connection) => {
                 let rows = self.ask(check::LOOK, &[]).await;
@@ -254,11 +258,11 @@ impl Reads {
     }
 
     /// Checks if the server confirms a commit.
-    pub(crate) async fn probe(&self) -> Answer {
+    pub(crate) async fn probe(&self) -> LogAnswer {
         if self.puts.probe().await {
-            Answer::Noted
+            LogAnswer::Noted
         } else {
-            Answer::Unavailable
+            LogAnswer::Unavailable
         }
     }
 
@@ -291,8 +295,8 @@ async fn answered<T>(
     }
 }
 
-fn noted(rows: Option<Vec<Row>>) -> Answer {
-    rows.map_or(Answer::Unavailable, |_| Answer::Noted)
+fn noted(rows: Option<Vec<Row>>) -> LogAnswer {
+    rows.map_or(LogAnswer::Unavailable, |_| LogAnswer::Noted)
 }
 
 /// Number in the result of a statement; 0 if it is null.

@@ -15,23 +15,23 @@ use goondan_protocol::secret::SecretValue;
 use goondan_replication::limits::ANSWER_DEADLINE_MS;
 use goondan_replication::log::{PutAnswer, ReadAnswer};
 use goondan_replication::names::NodeId;
-use goondan_replication::wire::{Answer, Ask, Request, Response};
+use goondan_replication::wire::{LogAnswer, LogCommand, LogRequest, LogResponse};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 
-use crate::doubts::Doubts;
+use crate::doubts::InDoubtPositions;
 use crate::limits::{ANSWERS_WAITING_MAX, QUESTIONS_MAX, READS_AT_ONCE_MAX, WRITE_BYTES_MAX};
-use crate::link::{Incoming, LinkError, Outgoing};
-use crate::puts::Puts;
+use crate::link::{DaemonFrames, DaemonSink, LinkError};
+use crate::puts::PutLanes;
 use crate::reads::Reads;
-use crate::settings::{CurrentSettings, Settings};
+use crate::settings::{CurrentSettings, PostgresSettings};
 
 /// Handlers of requests, and their capacity.
-struct Desk {
+struct RequestHandlers {
     settings: CurrentSettings,
     /// Node whose name the connections have.
     node: NodeId,
-    puts: Puts,
+    puts: PutLanes,
     reads: Reads,
     /// Bytes that may wait to be written.
     write_bytes: Semaphore,
@@ -46,13 +46,13 @@ struct Desk {
 ///
 /// [`LinkError`] if the daemon cannot be understood, or the socket fails.
 pub(crate) async fn run(
-    settings: Settings,
+    settings: PostgresSettings,
     node: NodeId,
-    mut incoming: Incoming,
-    outgoing: Outgoing,
+    mut incoming: DaemonFrames,
+    outgoing: DaemonSink,
 ) -> Result<(), LinkError> {
-    let (settings, doubts) = (CurrentSettings::new(settings), Doubts::default());
-    let (puts, writers) = Puts::new(&settings, &doubts);
+    let (settings, doubts) = (CurrentSettings::new(settings), InDoubtPositions::default());
+    let (puts, writers) = PutLanes::new(&settings, &doubts);
     let (reads, keeper) = Reads::new(settings.clone(), doubts, puts.clone());
     let (answers, waiting) = mpsc::channel(ANSWERS_WAITING_MAX);
     let mut workers = JoinSet::new();
@@ -67,7 +67,7 @@ pub(crate) async fn run(
         Ok(())
     });
     workers.spawn(write(outgoing, waiting));
-    let desk = Arc::new(Desk {
+    let desk = Arc::new(RequestHandlers {
         settings,
         node,
         puts,
@@ -85,7 +85,7 @@ pub(crate) async fn run(
                 None => return Ok(()),
                 Some(Err(error)) => return Err(LinkError::Read(error)),
                 Some(Ok(frame)) => {
-                    let request = Request::from_frame(&frame).map_err(LinkError::NotAMessage)?;
+                    let request = LogRequest::from_frame(&frame).map_err(LinkError::NotAMessage)?;
                     questions.spawn(Arc::clone(&desk).answer(request));
                 }
             },
@@ -94,7 +94,7 @@ pub(crate) async fn run(
 }
 
 async fn write(
-    mut outgoing: Outgoing,
+    mut outgoing: DaemonSink,
     mut waiting: mpsc::Receiver<Bytes>,
 ) -> Result<(), LinkError> {
     while let Some(frame) = waiting.recv().await {
@@ -103,20 +103,20 @@ async fn write(
     Ok(())
 }
 
-impl Desk {
-    async fn answer(self: Arc<Self>, request: Request) {
+impl RequestHandlers {
+    async fn answer(self: Arc<Self>, request: LogRequest) {
         let id = request.id;
         // Held until the answer is on its way.
         let _page = match &request.ask {
-            Ask::Read { .. } | Ask::ReadPart(_) => match self.page().await {
+            LogCommand::Read { .. } | LogCommand::ReadPart(_) => match self.page().await {
                 Some(page) => Some(page),
                 None => return self.send(id, unavailable(&request.ask)).await,
             },
             _ => None,
         };
         let written = match &request.ask {
-            Ask::Put(put) => put.record.bytes().len(),
-            Ask::KeepPart(_, bytes) => bytes.len(),
+            LogCommand::Put(put) => put.record.bytes().len(),
+            LogCommand::KeepPart(_, bytes) => bytes.len(),
             _ => 0,
         };
         let room = u32::try_from(written).ok();
@@ -128,33 +128,35 @@ impl Desk {
         self.send(id, answer).await;
     }
 
-    async fn ask(&self, ask: Ask) -> Answer {
+    async fn ask(&self, ask: LogCommand) -> LogAnswer {
         match ask {
-            Ask::Put(put) => Answer::Put(self.puts.offer(put).await),
-            Ask::Read { workspace, from } => Answer::Read(self.reads.read(workspace, from).await),
-            Ask::Trim { workspace, before } => self.reads.trim(&workspace, &before).await,
-            Ask::Heads(workspaces) => self.reads.heads(&workspaces).await,
-            Ask::List { after } => self.reads.list(after.as_ref()).await,
-            Ask::Beat(beats) => self.reads.beat(beats).await,
-            Ask::KeepPart(part, bytes) => self.reads.keep_part(&part, &bytes).await,
-            Ask::ReadPart(part) => self.reads.read_part(&part).await,
-            Ask::ForgetSnapshots { workspace, before } => {
+            LogCommand::Put(put) => LogAnswer::Put(self.puts.offer(put).await),
+            LogCommand::Read { workspace, from } => {
+                LogAnswer::Read(self.reads.read(workspace, from).await)
+            }
+            LogCommand::Trim { workspace, before } => self.reads.trim(&workspace, &before).await,
+            LogCommand::Heads(workspaces) => self.reads.heads(&workspaces).await,
+            LogCommand::List { after } => self.reads.list(after.as_ref()).await,
+            LogCommand::Beat(beats) => self.reads.beat(beats).await,
+            LogCommand::KeepPart(part, bytes) => self.reads.keep_part(&part, &bytes).await,
+            LogCommand::ReadPart(part) => self.reads.read_part(&part).await,
+            LogCommand::ForgetSnapshots { workspace, before } => {
                 self.reads.forget_snapshots(&workspace, &before).await
             }
-            Ask::Check => Answer::Checked(self.reads.check().await),
-            Ask::Standing => Answer::Standing(self.reads.trouble()),
-            Ask::Probe => self.reads.probe().await,
-            Ask::Server(url) => self.use_server(&url),
+            LogCommand::Check => LogAnswer::Checked(self.reads.check().await),
+            LogCommand::Standing => LogAnswer::Standing(self.reads.trouble()),
+            LogCommand::Probe => self.reads.probe().await,
+            LogCommand::Server(url) => self.use_server(&url),
         }
     }
 
     /// Has connections that are made later be made by another URL.
-    fn use_server(&self, url: &SecretValue) -> Answer {
-        match Settings::read(url.expose(), &self.node) {
+    fn use_server(&self, url: &SecretValue) -> LogAnswer {
+        match PostgresSettings::read(url.expose(), &self.node) {
             Ok(settings) => {
                 self.settings.replace(settings);
                 tracing::info!("URL of the log's server changed; the next connection uses it");
-                Answer::Noted
+                LogAnswer::Noted
             }
             Err(fault) => {
                 let error = error_chain(&fault);
@@ -162,7 +164,7 @@ impl Desk {
                     error,
                     "new URL of the log's server is invalid; still using the old one"
                 );
-                Answer::Unavailable
+                LogAnswer::Unavailable
             }
         }
     }
@@ -173,13 +175,13 @@ impl Desk {
         timeout(deadline, self.pages.acquire()).await.ok()?.ok()
     }
 
-    async fn send(&self, id: u64, answer: Answer) {
-        let frame = match (Response { id, answer }).to_frame() {
+    async fn send(&self, id: u64, answer: LogAnswer) {
+        let frame = match (LogResponse { id, answer }).to_frame() {
             Ok(frame) => frame,
             Err(fault) => {
                 tracing::error!(error = error_chain(&fault), "an answer is too long");
-                let answer = Answer::Unavailable;
-                (Response { id, answer }).to_frame().unwrap_or_default()
+                let answer = LogAnswer::Unavailable;
+                (LogResponse { id, answer }).to_frame().unwrap_or_default()
             }
         };
         // The session is over when the writer of the socket is gone.
@@ -188,10 +190,10 @@ impl Desk {
 }
 
 /// Answer to a request that was not attempted.
-fn unavailable(ask: &Ask) -> Answer {
+fn unavailable(ask: &LogCommand) -> LogAnswer {
     match ask {
-        Ask::Put(_) => Answer::Put(PutAnswer::Unavailable),
-        Ask::Read { .. } => Answer::Read(ReadAnswer::Unavailable),
-        _ => Answer::Unavailable,
+        LogCommand::Put(_) => LogAnswer::Put(PutAnswer::Unavailable),
+        LogCommand::Read { .. } => LogAnswer::Read(ReadAnswer::Unavailable),
+        _ => LogAnswer::Unavailable,
     }
 }

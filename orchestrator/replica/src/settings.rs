@@ -89,7 +89,7 @@ const NOT_SUPPORTED: [&str; 26] = [
 
 /// Address of the server and connection settings.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct PostgresSettings {
     /// One for each host, in the order of the URL.
     hosts: Vec<HostSettings>,
 }
@@ -97,22 +97,22 @@ pub(crate) struct Settings {
 /// The settings for the next connection. They can change at runtime, because a password can be
 /// rotated.
 #[derive(Clone)]
-pub(crate) struct CurrentSettings(Arc<Mutex<Arc<Settings>>>);
+pub(crate) struct CurrentSettings(Arc<Mutex<Arc<PostgresSettings>>>);
 
 impl CurrentSettings {
     /// Initial settings.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: PostgresSettings) -> Self {
         Self(Arc::new(Mutex::new(Arc::new(settings))))
     }
 
     /// The current settings.
-    pub(crate) fn get(&self) -> Arc<Settings> {
+    pub(crate) fn get(&self) -> Arc<PostgresSettings> {
         let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&current)
     }
 
     /// Replaces the settings for later connections.
-    pub(crate) fn replace(&self, settings: Settings) {
+    pub(crate) fn replace(&self, settings: PostgresSettings) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 }
@@ -128,7 +128,7 @@ pub(crate) struct HostSettings {
     pub(crate) tls: Option<Tls>,
 }
 
-impl Settings {
+impl PostgresSettings {
     /// Parses a URL.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Settings {
             return Err(SettingsFault::NotAUrl);
         }
         let (place, options) = url.split_once('?').unwrap_or((url, ""));
-        let asked = Asked::of(options)?;
+        let asked = UrlOptions::of(options)?;
         let read = format!("{place}?{}", understood(options)).parse::<Config>();
         // The library's error may quote the unreadable part.
         let config = read.map_err(|_quotes_it| SettingsFault::NotAUrl)?;
@@ -230,7 +230,7 @@ impl HostSettings {
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for PostgresSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
             .entries(self.hosts.iter().map(|host| &host.name))
@@ -257,12 +257,12 @@ fn understood(options: &str) -> String {
 
 /// The relevant options.
 #[derive(Default)]
-struct Asked<'u> {
+struct UrlOptions<'u> {
     ssl_mode: Option<&'u str>,
     root_certificates: Option<&'u str>,
 }
 
-impl<'u> Asked<'u> {
+impl<'u> UrlOptions<'u> {
     fn of(options: &'u str) -> Result<Self, SettingsFault> {
         let mut asked = Self::default();
         for option in options.split('&') {
@@ -287,8 +287,8 @@ impl<'u> Asked<'u> {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> Result<Settings, SettingsFault> {
-        Settings::read(url, &NodeId::new("a").unwrap())
+    fn read(url: &str) -> Result<PostgresSettings, SettingsFault> {
+        PostgresSettings::read(url, &NodeId::new("a").unwrap())
     }
 
     #[test]

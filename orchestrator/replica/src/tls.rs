@@ -47,7 +47,7 @@ impl Tls {
 }
 
 impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Encrypted;
+    type Stream = EncryptedStream;
     type TlsConnect = Handshake;
     type Error = InvalidDnsNameError;
 
@@ -66,28 +66,31 @@ pub(crate) struct Handshake {
 }
 
 impl TlsConnect<Socket> for Handshake {
-    type Stream = Encrypted;
+    type Stream = EncryptedStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
             let connector = TlsConnector::from(self.config);
-            connector.connect(self.host, socket).await.map(Encrypted)
+            connector
+                .connect(self.host, socket)
+                .await
+                .map(EncryptedStream)
         })
     }
 }
 
 /// An encrypted connection.
-pub(crate) struct Encrypted(tokio_rustls::client::TlsStream<Socket>);
+pub(crate) struct EncryptedStream(tokio_rustls::client::TlsStream<Socket>);
 
-impl TlsStream for Encrypted {
+impl TlsStream for EncryptedStream {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Encrypted {
+impl AsyncRead for EncryptedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -97,7 +100,7 @@ impl AsyncRead for Encrypted {
     }
 }
 
-impl AsyncWrite for Encrypted {
+impl AsyncWrite for EncryptedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -10,20 +10,20 @@ use goondan_log::error_chain;
 use goondan_replication::limits::{RETRY_FIRST_MS, RETRY_MAX_MS};
 use tokio::task::JoinSet;
 
-use crate::connection::{Connection, Purpose};
+use crate::connection::{Connection, ConnectionUse};
 use crate::fault::ConnectFault;
 use crate::settings::CurrentSettings;
 
 /// Last logged state of a server and number of its usable connections; shared by connections to the
 /// same server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
+pub(crate) struct UpstreamHealth {
     last: Arc<AtomicU8>,
     good: Arc<AtomicUsize>,
     trouble: Arc<Mutex<Option<String>>>,
 }
 
-impl Said {
+impl UpstreamHealth {
     const ANSWERS: u8 = 1;
     const DOES_NOT: u8 = 2;
 
@@ -45,12 +45,12 @@ impl Said {
 /// A maintained connection.
 pub(crate) struct Upstream {
     settings: CurrentSettings,
-    purpose: Purpose,
+    purpose: ConnectionUse,
     statements: &'static [&'static str],
     state: State,
     /// Consecutive failures.
     failures: u32,
-    said: Said,
+    said: UpstreamHealth,
     /// True if this connection is counted as usable.
     is_good: bool,
     /// True if the server accepts connections but does not finish statements, so connecting proves
@@ -72,9 +72,9 @@ impl Upstream {
     /// Starts connecting immediately.
     pub(crate) fn new(
         settings: CurrentSettings,
-        purpose: Purpose,
+        purpose: ConnectionUse,
         statements: &'static [&'static str],
-        said: Said,
+        said: UpstreamHealth,
     ) -> Self {
         Self {
             settings,
@@ -164,7 +164,7 @@ impl Upstream {
         self.is_good = true;
         self.said.set_trouble(None);
         self.said.good.fetch_add(1, Ordering::Relaxed);
-        if self.said.is_news(Said::ANSWERS) {
+        if self.said.is_news(UpstreamHealth::ANSWERS) {
             let (host, link) = (self.host.as_deref(), self.purpose.name());
             tracing::info!(host, link, "log server reachable");
         }
@@ -192,7 +192,7 @@ impl Upstream {
         if counts && says_more {
             self.said.set_trouble(Some(reason.clone()));
         }
-        if counts && self.said.is_news(Said::DOES_NOT) {
+        if counts && self.said.is_news(UpstreamHealth::DOES_NOT) {
             let link = self.purpose.name();
             tracing::warn!(
                 reason,

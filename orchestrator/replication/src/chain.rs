@@ -9,8 +9,8 @@
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::names::{Epoch, Hash, Life, NodeId, Position};
-use crate::record::{Body, Encoded, Record, RecordFault, origin};
+use crate::names::{Epoch, Hash, Incarnation, NodeId, Position};
+use crate::record::{Body, EncodedRecord, LogRecord, RecordFault, origin};
 
 /// Current owner of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Ownership {
     /// The node.
     pub node: NodeId,
     /// Its incarnation.
-    pub life: Life,
+    pub life: Incarnation,
     /// If the owner released the workspace: the next node. The owner itself, if it left the cluster
     /// and keeps the workspace.
     // Absent if it was not released; `null` if any node may take it.
@@ -51,7 +51,7 @@ pub struct Chain {
 
 /// Role of the next record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Link {
+pub enum RecordRole {
     /// It follows.
     Follows,
     /// It is a deposed owner's, and has no effect.
@@ -120,7 +120,7 @@ impl Chain {
     /// State after the snapshot's record that a log begins with, for a reader that begins with its
     /// files; `None` if it is not a snapshot's record.
     #[must_use]
-    pub fn behind_snapshot(encoded: &Encoded, record: &Record) -> Option<Self> {
+    pub fn behind_snapshot(encoded: &EncodedRecord, record: &LogRecord) -> Option<Self> {
         let Body::Snapshot { node, life, .. } = &record.body else {
             return None;
         };
@@ -198,8 +198,8 @@ impl Chain {
     ///
     /// # Errors
     ///
-    /// As [`Record::encode`].
-    pub fn next(&self, body: Body) -> Result<Encoded, RecordFault> {
+    /// As [`LogRecord::encode`].
+    pub fn next(&self, body: Body) -> Result<EncodedRecord, RecordFault> {
         let epoch = match body {
             Body::Seal { .. } => self.epoch.next(),
             Body::Operations(_)
@@ -207,7 +207,7 @@ impl Chain {
             | Body::SnapshotKept { .. }
             | Body::Released { .. } => self.epoch,
         };
-        let record = Record {
+        let record = LogRecord {
             workspace: self.workspace.clone(),
             position: self.position.next(),
             epoch,
@@ -222,7 +222,7 @@ impl Chain {
     /// # Errors
     ///
     /// [`ChainFault`] if the record is invalid there.
-    pub fn judge(&self, record: &Record) -> Result<Link, ChainFault> {
+    pub fn judge(&self, record: &LogRecord) -> Result<RecordRole, ChainFault> {
         let position = self.position.next();
         if record.workspace != self.workspace || record.position != position {
             return Err(ChainFault::Elsewhere {
@@ -233,7 +233,7 @@ impl Chain {
         }
         if record.previous != self.followed {
             return if record.epoch < self.epoch {
-                Ok(Link::Void)
+                Ok(RecordRole::Void)
             } else {
                 Err(ChainFault::Broken { position })
             };
@@ -252,7 +252,7 @@ impl Chain {
             }
         };
         if fits {
-            return Ok(Link::Follows);
+            return Ok(RecordRole::Follows);
         }
         Err(ChainFault::Epoch {
             position,
@@ -266,11 +266,15 @@ impl Chain {
     /// # Errors
     ///
     /// [`ChainFault`] if the record is invalid there; then nothing changes.
-    pub fn follow(&mut self, encoded: &Encoded, record: &Record) -> Result<Link, ChainFault> {
+    pub fn follow(
+        &mut self,
+        encoded: &EncodedRecord,
+        record: &LogRecord,
+    ) -> Result<RecordRole, ChainFault> {
         let link = self.judge(record)?;
         self.position = self.position.next();
         self.last = encoded.hash();
-        if link == Link::Void {
+        if link == RecordRole::Void {
             return Ok(link);
         }
         self.followed = encoded.hash();
@@ -299,9 +303,9 @@ impl Chain {
     /// # Errors
     ///
     /// [`ChainFault`] if the bytes are invalid there; then nothing changes.
-    pub fn follow_bytes(&mut self, bytes: Vec<u8>) -> Result<(Record, Link), ChainFault> {
+    pub fn follow_bytes(&mut self, bytes: Vec<u8>) -> Result<(LogRecord, RecordRole), ChainFault> {
         let position = self.position.next();
-        let read = Encoded::of_bytes(bytes);
+        let read = EncodedRecord::of_bytes(bytes);
         let (encoded, record) = read.map_err(|fault| ChainFault::NoRecord { position, fault })?;
         let link = self.follow(&encoded, &record)?;
         Ok((record, link))

@@ -8,7 +8,7 @@ fn chain() -> Chain {
 fn seal(node: &str) -> Body {
     Body::Seal {
         node: NodeId::new(node).unwrap(),
-        life: Life(1),
+        life: Incarnation(1),
     }
 }
 
@@ -18,13 +18,13 @@ fn batch(name: &str) -> Body {
 }
 
 /// Appends a record to a chain and advances by it.
-fn written(chain: &mut Chain, body: Body) -> Encoded {
+fn written(chain: &mut Chain, body: Body) -> EncodedRecord {
     let encoded = chain.next(body).unwrap();
     chain.follow_bytes(encoded.bytes().to_vec()).unwrap();
     encoded
 }
 
-fn followed(chain: &mut Chain, encoded: &Encoded) -> Result<Link, ChainFault> {
+fn followed(chain: &mut Chain, encoded: &EncodedRecord) -> Result<RecordRole, ChainFault> {
     let (_, link) = chain.follow_bytes(encoded.bytes().to_vec())?;
     Ok(link)
 }
@@ -51,12 +51,12 @@ fn a_record_of_a_deposed_owner_is_void_and_keeps_its_place() {
     written(&mut deposed, batch("lost"));
     let late = deposed.next(batch("late")).unwrap();
     written(&mut reader, seal("b"));
-    assert_eq!(followed(&mut reader, &late).unwrap(), Link::Void);
+    assert_eq!(followed(&mut reader, &late).unwrap(), RecordRole::Void);
     assert_eq!(reader.owner().unwrap().node.as_str(), "b");
     // The next owner continues after it.
     let next = reader.next(batch("next")).unwrap();
     assert_eq!(next.position(), Position(4));
-    assert_eq!(followed(&mut reader, &next).unwrap(), Link::Follows);
+    assert_eq!(followed(&mut reader, &next).unwrap(), RecordRole::Follows);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn an_altered_record_is_damage_and_not_void() {
     let altered = {
         let mut bytes = second.bytes().to_vec();
         *bytes.last_mut().unwrap() = b'x';
-        Encoded::of_bytes(bytes).unwrap().0
+        EncodedRecord::of_bytes(bytes).unwrap().0
     };
     followed(&mut reader, &altered).unwrap();
     let position = Position(3);
@@ -87,7 +87,7 @@ fn an_altered_record_is_damage_and_not_void() {
     let altered = {
         let mut bytes = third.bytes().to_vec();
         *bytes.last_mut().unwrap() = b'x';
-        Encoded::of_bytes(bytes).unwrap().0
+        EncodedRecord::of_bytes(bytes).unwrap().0
     };
     followed(&mut reader, &altered).unwrap();
     let position = Position(4);
@@ -140,7 +140,7 @@ fn records_of_elsewhere_and_jumps_of_epochs_are_refused() {
         followed(&mut reader, &strange),
         Err(ChainFault::Elsewhere { .. })
     ));
-    let jump = Record {
+    let jump = LogRecord {
         workspace: reader.workspace().clone(),
         position: Position(2),
         epoch: Epoch(3),

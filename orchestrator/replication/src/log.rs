@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use crate::limits::{READ_BYTES_MAX, READ_RECORDS_MAX};
 use crate::names::{Hash, Position};
-use crate::record::Encoded;
+use crate::record::EncodedRecord;
 
 /// Identifies a request to the log, so that the answer to an earlier request is not mistaken for
 /// its answer.
@@ -29,9 +29,9 @@ pub struct Attempt(pub u64);
 
 /// A record offered for its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Put {
+pub struct PutRequest {
     /// The record.
-    pub record: Encoded,
+    pub record: EncodedRecord,
     /// Hash of the record at the previous position; ignored for the first position.
     pub after: Hash,
 }
@@ -62,7 +62,7 @@ pub enum PutAnswer {
 
 /// Consecutive records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct LogPage {
     /// Hash of the record before the first requested position, if it is still stored.
     pub before: Option<Hash>,
     /// Records from the requested position on: at most [`READ_RECORDS_MAX`] and [`READ_BYTES_MAX`],
@@ -78,7 +78,7 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadAnswer {
     /// A page, which may be empty.
-    Page(Page),
+    Page(LogPage),
     /// The log is unreachable or did not answer in time.
     Unavailable,
 }
@@ -91,7 +91,7 @@ pub struct MemoryLog {
 
 impl MemoryLog {
     /// Stores a record at its position if the position is free.
-    pub fn put(&mut self, put: &Put) -> PutAnswer {
+    pub fn put(&mut self, put: &PutRequest) -> PutAnswer {
         let position = put.record.position();
         if let Some((_, bytes)) = self.records.get(&position) {
             return PutAnswer::Taken(bytes.clone());
@@ -111,13 +111,13 @@ impl MemoryLog {
 
     /// Reads records from a position on.
     #[must_use]
-    pub fn read(&self, from: Position) -> Page {
+    pub fn read(&self, from: Position) -> LogPage {
         self.read_some(from, READ_RECORDS_MAX)
     }
 
     /// Like [`read`](Self::read), with a limit on the number of records.
     #[must_use]
-    pub(crate) fn read_some(&self, from: Position, records_max: usize) -> Page {
+    pub(crate) fn read_some(&self, from: Position, records_max: usize) -> LogPage {
         let mut bytes = 0;
         let fits = |record: &&(Hash, Vec<u8>)| {
             let is_first = bytes == 0;
@@ -127,7 +127,7 @@ impl MemoryLog {
         let behind = self.records.range(from..).map(|(_, record)| record);
         let records = behind.take(records_max).take_while(fits);
         let is_there = self.records.contains_key(&from);
-        Page {
+        LogPage {
             before: self.before(from),
             records: records
                 .filter(|_| is_there)
@@ -193,18 +193,18 @@ mod tests {
 
     use super::*;
     use crate::chain::Chain;
-    use crate::names::{Life, NodeId};
+    use crate::names::{Incarnation, NodeId};
     use crate::record::Body;
 
-    fn seal(chain: &Chain, life: u64) -> Put {
+    fn seal(chain: &Chain, life: u64) -> PutRequest {
         let node = NodeId::new("a").unwrap();
         let record = chain
             .next(Body::Seal {
                 node,
-                life: Life(life),
+                life: Incarnation(life),
             })
             .unwrap();
-        Put {
+        PutRequest {
             record,
             after: chain.last(),
         }

@@ -67,7 +67,7 @@ impl fmt::Display for NodeId {
 /// same node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Life(pub u64);
+pub struct Incarnation(pub u64);
 
 /// Position in a workspace's log, from 1; 0 is before the first record.
 #[derive(

@@ -1,6 +1,6 @@
 //! A node: all workspaces that it owns or follows, and the process by which it accesses the log.
 //!
-//! Each workspace has a state machine, [`owner::Owner`] or [`standby::Standby`]. This module
+//! Each workspace has a state machine, [`owner::WorkspaceOwner`] or [`standby::Standby`]. This module
 //! connects them: it dispatches answers, tracks heartbeats, ranks the candidates for a takeover,
 //! and decides when the applied position is noted.
 //!
@@ -21,12 +21,12 @@ use goondan_protocol::ids::WorkspaceId;
 use crate::chain::Chain;
 use crate::limits::{HEADS_MAX, HEADS_MS, HEARTBEAT_MS, LIST_MS, PROBE_MS, SNAPSHOT_RECORDS};
 use crate::log::{Attempt, PutAnswer, ReadAnswer};
-use crate::names::{Epoch, Hash, Life, NodeId, Position};
+use crate::names::{Epoch, Hash, Incarnation, NodeId, Position};
 use crate::operation::FileOperation;
-use crate::owner::{self, BatchId, Deposed};
+use crate::owner::{self, BatchId, OwnershipLoss};
 use crate::record::SnapshotReference;
-use crate::standby::{self, Files, RecordChanges, Trouble, Unfit};
-use crate::wire::{Answer, Ask, Beat, Finding, Request};
+use crate::standby::{self, ApplyFailure, FilesState, RecordChanges, StandbyTrouble};
+use crate::wire::{Beat, LogAnswer, LogCommand, LogRequest, ServerCheck};
 
 mod answers;
 mod liveness;
@@ -34,19 +34,19 @@ mod places;
 mod snapshot_schedule;
 mod snapshots;
 
-use liveness::Hearing;
+use liveness::HeartbeatTable;
 pub use liveness::Successors;
-use places::{Place, Role};
+use places::{HostedWorkspace, WorkspaceRole};
 
 /// Input of a node.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum NodeInput {
     /// A workspace has a log, or files here: how far this node has followed it.
     Joined {
         /// Position and workspace of the log.
         chain: Chain,
         /// State of the files.
-        files: Files,
+        files: FilesState,
     },
     /// A client wants to work with the workspace here; it was [`Input::Joined`] before.
     Wanted(WorkspaceId),
@@ -92,14 +92,14 @@ pub enum Input {
         /// The workspace.
         workspace: WorkspaceId,
         /// The outcome.
-        outcome: Outcome,
+        outcome: FilesOutcome,
     },
     /// The program that speaks to the log has answered [`Effect::Ask`].
     Answered {
         /// Id of the request.
         id: u64,
         /// The answer.
-        answer: Answer,
+        answer: LogAnswer,
     },
     /// The process has connected or ended; its knowledge of records in doubt ends with it.
     Connected(bool),
@@ -114,7 +114,7 @@ pub enum Input {
         /// Id of the request.
         id: u64,
         /// The request.
-        ask: Ask,
+        ask: LogCommand,
     },
     /// Time has passed.
     Tick,
@@ -143,9 +143,9 @@ pub enum FilesWork {
 
 /// Outcome of work on files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum FilesOutcome {
     /// [`FilesWork::Apply`] is done, or does not fit the files.
-    Applied(Result<(), Unfit>),
+    Applied(Result<(), ApplyFailure>),
     /// Result of [`FilesWork::Digest`].
     Digested(Hash),
     /// Result of [`FilesWork::Verify`].
@@ -155,7 +155,7 @@ pub enum Outcome {
     /// [`FilesWork::Own`] is done.
     Owned,
     /// All parts of a snapshot are stored; `None` if that failed.
-    Captured(SnapshotReference, Option<Captured>),
+    Captured(SnapshotReference, Option<CapturedSnapshot>),
     /// The disk failed, so the state of the files is unknown. The workspace is left alone for
     /// [`crate::limits::LEFT_MS`].
     Failed,
@@ -163,7 +163,7 @@ pub enum Outcome {
 
 /// Files that were captured, and are kept as a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedSnapshot {
     /// Their digest.
     pub digest: Hash,
     /// Number of its parts.
@@ -172,9 +172,9 @@ pub struct Captured {
 
 /// Output of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum NodeEffect {
     /// Ask the program that speaks to the log.
-    Ask(Request),
+    Ask(LogRequest),
     /// Work on files, to be executed in order for each workspace, together with [`Effect::Own`].
     Files {
         /// The workspace.
@@ -196,27 +196,27 @@ pub enum Effect {
     LogEnded(WorkspaceId, NodeId),
     /// This node no longer owns the workspace. Exit: children must stop, and no batch may be
     /// acknowledged.
-    Deposed(WorkspaceId, Ended),
+    Deposed(WorkspaceId, NodeExit),
     /// Settings of the server; `None` if they are unknown.
-    Checked(Option<Vec<Finding>>),
+    Checked(Option<Vec<ServerCheck>>),
     /// Answer of the log to [`Input::Forward`]; `None` if the request was not sent, or the answer
     /// is lost.
     Forwarded {
         /// Id of the request.
         id: u64,
         /// The answer.
-        answer: Option<Answer>,
+        answer: Option<LogAnswer>,
     },
     /// Report this to the user.
-    Say(WorkspaceId, Trouble),
+    Say(WorkspaceId, StandbyTrouble),
 }
 
 /// Reason why a node must exit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Ended {
+pub enum NodeExit {
     /// Its workspace is another's.
     #[error(transparent)]
-    Deposed(Deposed),
+    Deposed(OwnershipLoss),
     /// A record was offered, and the process that knew the outcome is gone.
     #[error(
         "goondan-replica ended while it appended a record to the log; the outcome is unknown until \
@@ -227,7 +227,7 @@ pub enum Ended {
 
 /// Status of a workspace on this node, for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct WorkspaceStatus {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// True if this node owns it.
@@ -256,7 +256,7 @@ pub struct Standing {
 
 /// Why the files that a node has of a workspace cannot be looked at as a standby's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotFollowed {
+pub enum NotStandby {
     /// The node has no files of the workspace.
     #[error("this node has no files of the workspace")]
     Unknown,
@@ -273,7 +273,7 @@ pub enum NotFollowed {
 
 /// Origin of a request.
 #[derive(Debug, Clone)]
-enum Asked {
+enum RequestOrigin {
     Put(WorkspaceId, Attempt),
     Look(WorkspaceId, Attempt),
     Read(WorkspaceId, Attempt),
@@ -290,7 +290,7 @@ enum Asked {
     Forwarded(u64),
 }
 
-impl Asked {
+impl RequestOrigin {
     /// Workspace whose state machine waits for the answer.
     fn workspace(&self) -> Option<&WorkspaceId> {
         match self {
@@ -313,11 +313,11 @@ impl Asked {
 
 /// All workspaces of a node.
 #[derive(Debug)]
-pub struct Node {
+pub struct ReplicationNode {
     id: NodeId,
-    life: Life,
-    places: BTreeMap<WorkspaceId, Place>,
-    asked: HashMap<u64, Asked>,
+    life: Incarnation,
+    places: BTreeMap<WorkspaceId, HostedWorkspace>,
+    asked: HashMap<u64, RequestOrigin>,
     requests: u64,
     is_connected: bool,
     /// Why the log's server does not answer, as the program that speaks to it said last.
@@ -327,21 +327,21 @@ pub struct Node {
     probe_due_ms: u64,
     drains: bool,
     snapshot_records: u64,
-    hearing: Hearing,
+    hearing: HeartbeatTable,
     /// Time of the last input.
     now_ms: u64,
     heads_due_ms: u64,
     beat_due_ms: u64,
     list_due_ms: u64,
-    effects: Vec<Effect>,
+    effects: Vec<NodeEffect>,
 }
 
-impl Node {
+impl ReplicationNode {
     /// A node without workspaces and without a connection. `life` is random.
     #[must_use]
-    pub fn new(id: NodeId, life: Life, now_ms: u64) -> Self {
+    pub fn new(id: NodeId, life: Incarnation, now_ms: u64) -> Self {
         Self {
-            hearing: Hearing::new(id.clone()),
+            hearing: HeartbeatTable::new(id.clone()),
             id,
             life,
             places: BTreeMap::new(),
@@ -390,7 +390,7 @@ impl Node {
     #[must_use]
     pub fn successors(&self, now_ms: u64, workspace: &WorkspaceId) -> Option<Successors> {
         let place = self.places.get(workspace)?;
-        let Role::Owner(owner) = &place.role else {
+        let WorkspaceRole::Owner(owner) = &place.role else {
             return None;
         };
         let head = owner.chain().position();
@@ -413,20 +413,22 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// [`NotFollowed`] if they do not.
-    pub fn follows(&self, workspace: &WorkspaceId) -> Result<(), NotFollowed> {
-        let place = self.places.get(workspace).ok_or(NotFollowed::Unknown)?;
+    /// [`NotStandby`] if they do not.
+    pub fn follows(&self, workspace: &WorkspaceId) -> Result<(), NotStandby> {
+        let place = self.places.get(workspace).ok_or(NotStandby::Unknown)?;
         match &place.role {
-            Role::Standby(standby) if standby.is_rebuilding() => Err(NotFollowed::Rebuilding),
-            Role::Standby(_) => Ok(()),
-            Role::Owner(_) | Role::TakingOver { .. } => Err(NotFollowed::Owned),
-            Role::Left { .. } => Err(NotFollowed::Failed),
+            WorkspaceRole::Standby(standby) if standby.is_rebuilding() => {
+                Err(NotStandby::Rebuilding)
+            }
+            WorkspaceRole::Standby(_) => Ok(()),
+            WorkspaceRole::Owner(_) | WorkspaceRole::TakingOver { .. } => Err(NotStandby::Owned),
+            WorkspaceRole::Left { .. } => Err(NotStandby::Failed),
         }
     }
 
     /// Status of all workspaces.
     #[must_use]
-    pub fn standings(&self) -> Vec<Standing> {
+    pub fn standings(&self) -> Vec<WorkspaceStatus> {
         let places = self.places.iter();
         places
             .map(|(workspace, place)| {
@@ -438,7 +440,7 @@ impl Node {
                     self.hearing
                         .is_heard_as_owner(self.now_ms, workspace, owner)
                 };
-                Standing {
+                WorkspaceStatus {
                     workspace: workspace.clone(),
                     is_owned: place.is_owned(),
                     is_stopped: place.is_stopped(),
@@ -460,8 +462,10 @@ impl Node {
     /// that the files match the log.
     pub fn owned(&self) -> impl Iterator<Item = (&Chain, bool)> {
         self.places.values().filter_map(|place| match &place.role {
-            Role::Owner(owner) => Some((owner.chain(), owner.is_quiet())),
-            Role::Standby(_) | Role::TakingOver { .. } | Role::Left { .. } => None,
+            WorkspaceRole::Owner(owner) => Some((owner.chain(), owner.is_quiet())),
+            WorkspaceRole::Standby(_)
+            | WorkspaceRole::TakingOver { .. }
+            | WorkspaceRole::Left { .. } => None,
         })
     }
 
@@ -470,12 +474,14 @@ impl Node {
     pub fn unanswered(&self) -> impl Iterator<Item = (&WorkspaceId, u64)> {
         let places = self.places.iter();
         places.filter_map(|(workspace, place)| match &place.role {
-            Role::Owner(owner) => {
+            WorkspaceRole::Owner(owner) => {
                 let since = owner.unanswered_since_ms().into_iter();
                 let since_ms = since.chain(self.unconfirmed_since_ms).min()?;
                 Some((workspace, since_ms))
             }
-            Role::Standby(_) | Role::TakingOver { .. } | Role::Left { .. } => None,
+            WorkspaceRole::Standby(_)
+            | WorkspaceRole::TakingOver { .. }
+            | WorkspaceRole::Left { .. } => None,
         })
     }
 
@@ -498,17 +504,17 @@ impl Node {
             self.list_due_ms,
             self.probe_due_ms,
         ];
-        let places = self.places.values().filter_map(Place::due_ms);
+        let places = self.places.values().filter_map(HostedWorkspace::due_ms);
         places.chain(own).min().unwrap_or(0)
     }
 
     /// Handles an input at a time, in monotonic milliseconds; returns the effects, in order.
-    pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
+    pub fn handle(&mut self, now_ms: u64, input: NodeInput) -> Vec<NodeEffect> {
         self.now_ms = now_ms;
         match input {
-            Input::Joined { chain, files } => self.joined(now_ms, chain, files),
-            Input::Wanted(workspace) => self.wanted(now_ms, &workspace),
-            Input::Batch {
+            NodeInput::Joined { chain, files } => self.joined(now_ms, chain, files),
+            NodeInput::Wanted(workspace) => self.wanted(now_ms, &workspace),
+            NodeInput::Batch {
                 workspace,
                 batch: id,
                 operations,
@@ -519,60 +525,61 @@ impl Node {
                     place.snapshots.wrote(bytes.sum());
                 }
                 // The caller syncs its files before it reports the batch.
-                let input = owner::Input::Batch {
+                let input = owner::OwnerInput::Batch {
                     id,
                     operations,
                     is_awaited,
                 };
                 self.tell_owner(now_ms, &workspace, input);
-                self.tell_owner(now_ms, &workspace, owner::Input::Synced(id));
+                self.tell_owner(now_ms, &workspace, owner::OwnerInput::Synced(id));
             }
-            Input::Snapshot {
+            NodeInput::Snapshot {
                 workspace,
                 batch: id,
                 reference,
             } => {
-                let input = owner::Input::Snapshot { id, reference };
+                let input = owner::OwnerInput::Snapshot { id, reference };
                 self.tell_owner(now_ms, &workspace, input);
-                self.tell_owner(now_ms, &workspace, owner::Input::Synced(id));
+                self.tell_owner(now_ms, &workspace, owner::OwnerInput::Synced(id));
             }
-            Input::Release { workspace, to } => self.release(now_ms, &workspace, to),
-            Input::Keep(workspace) => self.keep(now_ms, &workspace),
-            Input::Fit { workspace, unfit } => {
+            NodeInput::Release { workspace, to } => self.release(now_ms, &workspace, to),
+            NodeInput::Keep(workspace) => self.keep(now_ms, &workspace),
+            NodeInput::Fit { workspace, unfit } => {
                 if let Some(place) = self.places.get_mut(&workspace) {
                     place.unfit = unfit;
                 }
                 self.rank_of(now_ms, &workspace);
             }
-            Input::FilesDone { workspace, outcome } => {
+            NodeInput::FilesDone { workspace, outcome } => {
                 self.files_done(now_ms, &workspace, outcome);
             }
-            Input::Answered { id, answer } => self.answered(now_ms, id, answer),
-            Input::Rebuild(workspace) => {
-                self.tell_standby(now_ms, &workspace, standby::Input::Rebuild);
+            NodeInput::Answered { id, answer } => self.answered(now_ms, id, answer),
+            NodeInput::Rebuild(workspace) => {
+                self.tell_standby(now_ms, &workspace, standby::StandbyInput::Rebuild);
             }
-            Input::Connected(is_so) => self.connected(now_ms, is_so),
-            Input::Drains(is_so) => {
+            NodeInput::Connected(is_so) => self.connected(now_ms, is_so),
+            NodeInput::Drains(is_so) => {
                 self.drains = is_so;
                 self.rank(now_ms);
             }
-            Input::Check => {
-                if !self.ask(Asked::Check, Ask::Check) {
-                    self.effects.push(Effect::Checked(None));
+            NodeInput::Check => {
+                if !self.ask(RequestOrigin::Check, LogCommand::Check) {
+                    self.effects.push(NodeEffect::Checked(None));
                 }
             }
-            Input::Forward { id, ask } => {
-                if !self.ask(Asked::Forwarded(id), ask) {
-                    self.effects.push(Effect::Forwarded { id, answer: None });
+            NodeInput::Forward { id, ask } => {
+                if !self.ask(RequestOrigin::Forwarded(id), ask) {
+                    self.effects
+                        .push(NodeEffect::Forwarded { id, answer: None });
                 }
             }
-            Input::Tick => self.tick(now_ms),
+            NodeInput::Tick => self.tick(now_ms),
         }
         std::mem::take(&mut self.effects)
     }
 
     fn tick(&mut self, now_ms: u64) {
-        let due = |place: &Place| place.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        let due = |place: &HostedWorkspace| place.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
         let due: Vec<WorkspaceId> = self
             .places
             .iter()
@@ -580,22 +587,22 @@ impl Node {
             .map(|(workspace, _)| workspace.clone())
             .collect();
         for workspace in due {
-            self.tell_owner(now_ms, &workspace, owner::Input::Tick);
-            self.tell_standby(now_ms, &workspace, standby::Input::Tick);
+            self.tell_owner(now_ms, &workspace, owner::OwnerInput::Tick);
+            self.tell_standby(now_ms, &workspace, standby::StandbyInput::Tick);
             self.note_if_due(now_ms, &workspace);
             self.begin_anew(now_ms, &workspace);
         }
         if self.heads_due_ms <= now_ms {
             self.heads_due_ms = now_ms.saturating_add(HEADS_MS);
             self.ask_for_heads();
-            self.ask(Asked::Standing, Ask::Standing);
+            self.ask(RequestOrigin::Standing, LogCommand::Standing);
         }
         if self.beat_due_ms <= now_ms {
             self.beat_due_ms = now_ms.saturating_add(HEARTBEAT_MS);
             self.beat();
         }
         if self.list_due_ms <= now_ms {
-            let is_asked = self.ask(Asked::List, Ask::List { after: None });
+            let is_asked = self.ask(RequestOrigin::List, LogCommand::List { after: None });
             let next_ms = if is_asked { LIST_MS } else { HEADS_MS };
             self.list_due_ms = now_ms.saturating_add(next_ms);
         }
@@ -608,9 +615,9 @@ impl Node {
     /// Finds out whether the server confirms what is written, if this node owns anything and has written nothing lately: a
     /// server that is read may have lost the standby that it waits for.
     fn probe(&mut self, now_ms: u64) {
-        let owns = |place: &Place| matches!(place.role, Role::Owner(_));
+        let owns = |place: &HostedWorkspace| matches!(place.role, WorkspaceRole::Owner(_));
         if self.places.values().any(owns) {
-            self.ask(Asked::Probe(now_ms), Ask::Probe);
+            self.ask(RequestOrigin::Probe(now_ms), LogCommand::Probe);
         } else {
             self.unconfirmed_since_ms = None;
         }
@@ -619,7 +626,7 @@ impl Node {
     fn ask_for_heads(&mut self) {
         let names: Vec<WorkspaceId> = self.places.keys().cloned().collect();
         for some in names.chunks(HEADS_MAX) {
-            self.ask(Asked::Heads, Ask::Heads(some.to_vec()));
+            self.ask(RequestOrigin::Heads, LogCommand::Heads(some.to_vec()));
         }
     }
 
@@ -643,17 +650,17 @@ impl Node {
         });
         let beats: Vec<Beat> = heard.collect();
         for some in beats.chunks(HEADS_MAX) {
-            self.ask(Asked::Beat, Ask::Beat(some.to_vec()));
+            self.ask(RequestOrigin::Beat, LogCommand::Beat(some.to_vec()));
         }
     }
 
     /// Sends a request if connected. Otherwise the caller must handle the failure.
-    fn ask(&mut self, asked: Asked, ask: Ask) -> bool {
+    fn ask(&mut self, asked: RequestOrigin, ask: LogCommand) -> bool {
         if self.is_connected {
             self.requests += 1;
             let id = self.requests;
             self.asked.insert(id, asked);
-            self.effects.push(Effect::Ask(Request { id, ask }));
+            self.effects.push(NodeEffect::Ask(LogRequest { id, ask }));
         }
         self.is_connected
     }
@@ -668,32 +675,33 @@ impl Node {
         }
         for question in asked.into_values() {
             match question {
-                Asked::Put(workspace, _) => self.in_doubt(&workspace),
-                Asked::Look(workspace, attempt) => {
+                RequestOrigin::Put(workspace, _) => self.in_doubt(&workspace),
+                RequestOrigin::Look(workspace, attempt) => {
                     // It looks for a record that it has offered, or for none.
                     self.in_doubt(&workspace);
-                    let none = owner::Input::Looked(attempt, ReadAnswer::Unavailable);
+                    let none = owner::OwnerInput::Looked(attempt, ReadAnswer::Unavailable);
                     self.tell_owner(now_ms, &workspace, none);
                 }
-                Asked::Read(workspace, attempt) => {
-                    let none = standby::Input::Read(attempt, ReadAnswer::Unavailable);
+                RequestOrigin::Read(workspace, attempt) => {
+                    let none = standby::StandbyInput::Read(attempt, ReadAnswer::Unavailable);
                     self.tell_standby(now_ms, &workspace, none);
                 }
-                Asked::Seal(workspace, attempt) => {
-                    let none = standby::Input::Sealed(attempt, PutAnswer::Unknown);
+                RequestOrigin::Seal(workspace, attempt) => {
+                    let none = standby::StandbyInput::Sealed(attempt, PutAnswer::Unknown);
                     self.tell_standby(now_ms, &workspace, none);
                 }
-                Asked::Check => self.effects.push(Effect::Checked(None)),
-                Asked::Forwarded(id) => {
-                    self.effects.push(Effect::Forwarded { id, answer: None });
+                RequestOrigin::Check => self.effects.push(NodeEffect::Checked(None)),
+                RequestOrigin::Forwarded(id) => {
+                    self.effects
+                        .push(NodeEffect::Forwarded { id, answer: None });
                 }
-                Asked::Trim(workspace) => self.trim_ended(&workspace),
-                Asked::Heads
-                | Asked::List
-                | Asked::Beat
-                | Asked::Standing
-                | Asked::Probe(_)
-                | Asked::ForgetSnapshots => {}
+                RequestOrigin::Trim(workspace) => self.trim_ended(&workspace),
+                RequestOrigin::Heads
+                | RequestOrigin::List
+                | RequestOrigin::Beat
+                | RequestOrigin::Standing
+                | RequestOrigin::Probe(_)
+                | RequestOrigin::ForgetSnapshots => {}
             }
         }
     }
@@ -703,9 +711,9 @@ impl Node {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        if matches!(&place.role, Role::Owner(owner) if !owner.is_quiet()) {
+        if matches!(&place.role, WorkspaceRole::Owner(owner) if !owner.is_quiet()) {
             place.leave(None);
-            let ended = Effect::Deposed(workspace.clone(), Ended::InDoubt);
+            let ended = NodeEffect::Deposed(workspace.clone(), NodeExit::InDoubt);
             self.effects.push(ended);
         }
     }

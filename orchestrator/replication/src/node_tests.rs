@@ -7,23 +7,23 @@ use crate::limits::{
     LEFT_MS, NOTE_BEHIND_MS, PROBE_MS, READ_RECORDS_MAX, TAKE_OVER_AFTER_MS, TAKE_OVER_STEP_MS,
     TAKEN_WITHIN_MS,
 };
-use crate::log::{MemoryLog, Page, Put};
+use crate::log::{LogPage, MemoryLog, PutRequest};
 use crate::operation::RelativePath;
 use crate::record::Body;
 use crate::tree::MemoryTree;
-use crate::wire::{Heard, LogHead};
+use crate::wire::{LastHeartbeat, LogHead};
 
 /// A node and its files.
-struct Shell {
-    node: Node,
+struct NodeHarness {
+    node: ReplicationNode,
     trees: BTreeMap<WorkspaceId, MemoryTree>,
     notes: BTreeMap<WorkspaceId, Chain>,
     /// Effects that a daemon would act on.
-    seen: Vec<Effect>,
+    seen: Vec<NodeEffect>,
     /// True while it does nothing: it is paused, or disconnected.
     is_still: bool,
     /// Outcomes of changes that are held back, if they are.
-    held: Option<Vec<Input>>,
+    held: Option<Vec<NodeInput>>,
     /// True if checks of its files never end.
     is_slow: bool,
 }
@@ -34,10 +34,10 @@ const SNAPSHOT_AFTER: u64 = 10;
 struct World {
     now_ms: u64,
     logs: BTreeMap<WorkspaceId, MemoryLog>,
-    beats: BTreeMap<(WorkspaceId, NodeId), Heard>,
+    beats: BTreeMap<(WorkspaceId, NodeId), LastHeartbeat>,
     snapshots: BTreeMap<String, MemoryTree>,
     batches: u64,
-    shells: Vec<Shell>,
+    shells: Vec<NodeHarness>,
     lives: u64,
     /// True if the server confirms no commits: the outcome of puts is unknown.
     confirms_nothing: bool,
@@ -73,8 +73,8 @@ impl World {
     fn begin(&mut self, name: &str) {
         self.lives += 1;
         let at = self.shells.len();
-        self.shells.push(Shell {
-            node: Node::new(node(name), Life(self.lives), self.now_ms)
+        self.shells.push(NodeHarness {
+            node: ReplicationNode::new(node(name), Incarnation(self.lives), self.now_ms)
                 .with_snapshots_after(SNAPSHOT_AFTER),
             trees: BTreeMap::new(),
             notes: BTreeMap::new(),
@@ -83,16 +83,16 @@ impl World {
             held: None,
             is_slow: false,
         });
-        self.give(at, Input::Connected(true));
+        self.give(at, NodeInput::Connected(true));
     }
 
     fn join(&mut self, at: usize, name: &str) {
         let chain = Chain::new(workspace(name));
-        let files = Files::AsNoted;
-        self.give(at, Input::Joined { chain, files });
+        let files = FilesState::AsNoted;
+        self.give(at, NodeInput::Joined { chain, files });
     }
 
-    fn give(&mut self, at: usize, input: Input) {
+    fn give(&mut self, at: usize, input: NodeInput) {
         let mut waiting = vec![input];
         while !waiting.is_empty() {
             let input = waiting.remove(0);
@@ -103,64 +103,66 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, at: usize, effect: Effect) -> Vec<Input> {
+    fn carry_out(&mut self, at: usize, effect: NodeEffect) -> Vec<NodeInput> {
         match effect {
-            Effect::Ask(Request { id, ask }) => vec![Input::Answered {
+            NodeEffect::Ask(LogRequest { id, ask }) => vec![NodeInput::Answered {
                 id,
                 answer: self.answer(ask),
             }],
-            Effect::Files { workspace, work } => {
+            NodeEffect::Files { workspace, work } => {
                 let shell = &mut self.shells[at];
                 let tree = shell.trees.entry(workspace.clone()).or_default();
                 let outcome = match work {
                     FilesWork::Apply(changes) => {
                         let made = changes.iter().try_for_each(|it| it.make_in(tree));
-                        let outcome = Outcome::Applied(made);
-                        let done = Input::FilesDone { workspace, outcome };
+                        let outcome = FilesOutcome::Applied(made);
+                        let done = NodeInput::FilesDone { workspace, outcome };
                         let Some(held) = &mut shell.held else {
                             return vec![done];
                         };
                         held.push(done);
                         return Vec::new();
                     }
-                    FilesWork::Digest => Outcome::Digested(tree.digest()),
+                    FilesWork::Digest => FilesOutcome::Digested(tree.digest()),
                     FilesWork::Verify if shell.is_slow => return Vec::new(),
-                    FilesWork::Verify => Outcome::Verified(true),
+                    FilesWork::Verify => FilesOutcome::Verified(true),
                     FilesWork::Restore(reference) => {
                         let kept = reference.map(|it| self.snapshots[it.as_str()].clone());
                         *tree = kept.unwrap_or_default();
-                        Outcome::Restored(true)
+                        FilesOutcome::Restored(true)
                     }
                     FilesWork::Note(chain) => {
                         shell.notes.insert(workspace, chain);
                         return Vec::new();
                     }
-                    FilesWork::Own(_) => Outcome::Owned,
+                    FilesWork::Own(_) => FilesOutcome::Owned,
                     FilesWork::Capture(reference) => {
                         let digest = tree.digest();
                         let name = reference.as_str().to_owned();
                         self.snapshots.insert(name, tree.clone());
                         self.batches += 1;
-                        let snapshot = Input::Snapshot {
+                        let snapshot = NodeInput::Snapshot {
                             workspace: workspace.clone(),
                             batch: BatchId(self.batches),
                             reference: reference.clone(),
                         };
-                        let outcome =
-                            Outcome::Captured(reference, Some(Captured { digest, parts: 1 }));
-                        return vec![snapshot, Input::FilesDone { workspace, outcome }];
+                        let outcome = FilesOutcome::Captured(
+                            reference,
+                            Some(CapturedSnapshot { digest, parts: 1 }),
+                        );
+                        return vec![snapshot, NodeInput::FilesDone { workspace, outcome }];
                     }
                 };
-                vec![Input::FilesDone { workspace, outcome }]
+                vec![NodeInput::FilesDone { workspace, outcome }]
             }
-            Effect::Found(workspace) => {
+            NodeEffect::Found(workspace) => {
                 // The state of existing files is unknown.
                 let files = match self.shells[at].trees.contains_key(&workspace) {
-                    true => Files::PerhapsAhead,
-                    false => Files::AsNoted,
+                    true => FilesState::PerhapsAhead,
+                    false => FilesState::AsNoted,
                 };
                 let chain = Chain::new(workspace);
-                vec![Input::Joined { chain, files }]
+                vec![NodeInput::Joined { chain, files }]
             }
             seen => {
                 self.shells[at].seen.push(seen);
@@ -169,22 +171,22 @@ impl World {
         }
     }
 
-    fn answer(&mut self, ask: Ask) -> Answer {
+    fn answer(&mut self, ask: LogCommand) -> LogAnswer {
         match ask {
-            Ask::Put(_) if self.confirms_nothing => Answer::Put(PutAnswer::Unknown),
-            Ask::Probe if self.confirms_nothing => Answer::Unavailable,
-            Ask::Probe => Answer::Noted,
-            Ask::Put(put) => {
-                let record = crate::record::Record::decode(put.record.bytes()).unwrap();
+            LogCommand::Put(_) if self.confirms_nothing => LogAnswer::Put(PutAnswer::Unknown),
+            LogCommand::Probe if self.confirms_nothing => LogAnswer::Unavailable,
+            LogCommand::Probe => LogAnswer::Noted,
+            LogCommand::Put(put) => {
+                let record = crate::record::LogRecord::decode(put.record.bytes()).unwrap();
                 let log = self.logs.entry(record.workspace).or_default();
-                Answer::Put(log.put(&put))
+                LogAnswer::Put(log.put(&put))
             }
-            Ask::Read { workspace, from } => {
+            LogCommand::Read { workspace, from } => {
                 let log = self.logs.get(&workspace);
-                let page = log.map_or_else(Page::default, |log| log.read(from));
-                Answer::Read(ReadAnswer::Page(page))
+                let page = log.map_or_else(LogPage::default, |log| log.read(from));
+                LogAnswer::Read(ReadAnswer::Page(page))
             }
-            Ask::Heads(names) => {
+            LogCommand::Heads(names) => {
                 let heads = names.into_iter().map(|workspace| {
                     let heard = self.beats.iter().filter(|((of, _), _)| *of == workspace);
                     let page = self.logs.get(&workspace).map(|log| log.read(Position(1)));
@@ -195,32 +197,32 @@ impl World {
                         workspace,
                     }
                 });
-                Answer::Heads(heads.collect())
+                LogAnswer::Heads(heads.collect())
             }
-            Ask::List { after } => {
+            LogCommand::List { after } => {
                 let names = self.logs.keys();
                 let behind = names.filter(|name| after.as_ref().is_none_or(|after| *name > after));
-                Answer::Listed(behind.take(HEADS_MAX).cloned().collect())
+                LogAnswer::Listed(behind.take(HEADS_MAX).cloned().collect())
             }
-            Ask::Beat(beats) => {
+            LogCommand::Beat(beats) => {
                 for beat in beats {
                     let key = (beat.workspace.clone(), beat.node.clone());
                     let count = self.beats.get(&key).map_or(1, |heard| heard.count + 1);
-                    self.beats.insert(key, Heard { beat, count });
+                    self.beats.insert(key, LastHeartbeat { beat, count });
                 }
-                Answer::Noted
+                LogAnswer::Noted
             }
-            Ask::Check => Answer::Checked(Vec::new()),
-            Ask::Standing => Answer::Standing(None),
-            Ask::Server(_) => Answer::Noted,
-            Ask::Trim { workspace, before } => {
+            LogCommand::Check => LogAnswer::Checked(Vec::new()),
+            LogCommand::Standing => LogAnswer::Standing(None),
+            LogCommand::Server(_) => LogAnswer::Noted,
+            LogCommand::Trim { workspace, before } => {
                 let log = self.logs.entry(workspace).or_default();
-                Answer::Trimmed(log.trim(before.at, before.hash))
+                LogAnswer::Trimmed(log.trim(before.at, before.hash))
             }
-            Ask::ForgetSnapshots { before, .. } => {
+            LogCommand::ForgetSnapshots { before, .. } => {
                 let first = before.reference.as_str();
                 self.snapshots.retain(|name, _| &**name >= first);
-                Answer::Noted
+                LogAnswer::Noted
             }
             other => panic!("{other:?}"),
         }
@@ -233,7 +235,7 @@ impl World {
             for at in 0..self.shells.len() {
                 let shell = &self.shells[at];
                 if !shell.is_still && shell.node.due_ms() <= self.now_ms {
-                    self.give(at, Input::Tick);
+                    self.give(at, NodeInput::Tick);
                 }
             }
         }
@@ -246,7 +248,7 @@ impl World {
         tree.apply(&operation).unwrap();
         self.give(
             at,
-            Input::Batch {
+            NodeInput::Batch {
                 workspace: workspace(name),
                 batch: BatchId(batch),
                 operations: vec![operation],
@@ -266,12 +268,12 @@ impl World {
         self.shells[at].trees[&workspace(name)].digest()
     }
 
-    fn has_seen(&self, at: usize, effect: &Effect) -> bool {
+    fn has_seen(&self, at: usize, effect: &NodeEffect) -> bool {
         self.shells[at].seen.contains(effect)
     }
 
     fn owns(&self, at: usize, name: &str) -> bool {
-        self.has_seen(at, &Effect::Own(workspace(name)))
+        self.has_seen(at, &NodeEffect::Own(workspace(name)))
     }
 
     fn owners(&self, name: &str) -> Vec<usize> {
@@ -284,7 +286,7 @@ impl World {
 fn three() -> World {
     let mut world = World::new(&["a", "b", "c"]);
     world.join(0, "w");
-    world.give(0, Input::Wanted(workspace("w")));
+    world.give(0, NodeInput::Wanted(workspace("w")));
     world.pass(8_000);
     assert_eq!(world.owners("w"), [0]);
     world
@@ -294,11 +296,11 @@ fn three() -> World {
 fn a_workspace_that_nobody_has_is_whose_client_wants_it_and_others_follow() {
     let mut world = World::new(&["a", "b", "c"]);
     world.join(1, "w");
-    world.give(1, Input::Wanted(workspace("w")));
+    world.give(1, NodeInput::Wanted(workspace("w")));
     assert_eq!(world.owners("w"), [1], "at once");
     for batch in 1..=3 {
         world.batch(1, "w", batch);
-        assert!(world.has_seen(1, &Effect::Acknowledge(workspace("w"), BatchId(batch))));
+        assert!(world.has_seen(1, &NodeEffect::Acknowledge(workspace("w"), BatchId(batch))));
     }
     world.pass(8_000);
     assert_eq!(world.owners("w"), [1]);
@@ -315,9 +317,9 @@ fn a_workspace_that_nobody_has_is_whose_client_wants_it_and_others_follow() {
 #[test]
 fn a_client_is_told_which_other_node_has_its_workspace() {
     let mut world = three();
-    world.give(1, Input::Wanted(workspace("w")));
+    world.give(1, NodeInput::Wanted(workspace("w")));
     world.pass(1_000);
-    assert!(world.has_seen(1, &Effect::Elsewhere(workspace("w"), node("a"))));
+    assert!(world.has_seen(1, &NodeEffect::Elsewhere(workspace("w"), node("a"))));
     assert_eq!(world.owners("w"), [0]);
 }
 
@@ -353,7 +355,7 @@ fn a_server_that_confirms_nothing_is_noticed_without_a_write() {
 #[test]
 fn a_node_that_took_a_workspace_and_died_is_not_heard_to_own_it() {
     let mut world = three();
-    let release = Input::Release {
+    let release = NodeInput::Release {
         workspace: workspace("w"),
         to: node("b"),
     };
@@ -391,7 +393,7 @@ fn a_node_that_was_given_a_workspace_is_waited_for_while_it_lives_and_not_for_ev
     for lives in [true, false] {
         let mut world = three();
         world.shells[1].is_slow = true;
-        let release = Input::Release {
+        let release = NodeInput::Release {
             workspace: workspace("w"),
             to: node("b"),
         };
@@ -408,21 +410,21 @@ fn a_node_that_was_given_a_workspace_is_waited_for_while_it_lives_and_not_for_ev
 fn a_workspace_that_its_node_keeps_when_it_leaves_is_taken_by_nobody() {
     let mut world = three();
     world.batch(0, "w", 1);
-    let release = Input::Release {
+    let release = NodeInput::Release {
         workspace: workspace("w"),
         to: node("a"),
     };
     world.give(0, release);
-    world.give(1, Input::Wanted(workspace("w")));
+    world.give(1, NodeInput::Wanted(workspace("w")));
     world.pass(1_000);
-    assert!(world.has_seen(1, &Effect::LogEnded(workspace("w"), node("a"))));
+    assert!(world.has_seen(1, &NodeEffect::LogEnded(workspace("w"), node("a"))));
     world.shells[0].is_still = true;
     world.pass(60_000);
     assert_eq!(world.owners("w"), [0]);
     // Nor by the node itself, or by one that was not there, as long as they follow the log.
     world.shells[0].is_still = false;
     world.begin("d");
-    world.give(3, Input::Wanted(workspace("w")));
+    world.give(3, NodeInput::Wanted(workspace("w")));
     world.pass(60_000);
     assert_eq!(world.owners("w"), [0]);
     for shell in &world.shells {
@@ -449,11 +451,15 @@ fn one_node_takes_over_when_the_owner_is_silent_and_the_owner_ends() {
     // It resumes with outdated state.
     world.shells[0].is_still = false;
     world.batch(0, "w", 2);
-    assert!(!world.has_seen(0, &Effect::Acknowledge(workspace("w"), BatchId(2))));
-    let is_end = |effect: &Effect| matches!(effect, Effect::Deposed(_, Ended::Deposed(_)));
+    assert!(!world.has_seen(0, &NodeEffect::Acknowledge(workspace("w"), BatchId(2))));
+    let is_end =
+        |effect: &NodeEffect| matches!(effect, NodeEffect::Deposed(_, NodeExit::Deposed(_)));
     assert!(world.shells[0].seen.iter().any(is_end));
     world.batch(successor, "w", 7);
-    assert!(world.has_seen(successor, &Effect::Acknowledge(workspace("w"), BatchId(7))));
+    assert!(world.has_seen(
+        successor,
+        &NodeEffect::Acknowledge(workspace("w"), BatchId(7))
+    ));
 }
 
 #[test]
@@ -464,8 +470,8 @@ fn a_node_that_begins_again_has_its_workspaces_back_before_anybody_tries() {
     world.shells[0].is_still = true;
     let chain = world.shells[0].notes[&workspace("w")].clone();
     world.begin("a");
-    let files = Files::PerhapsAhead;
-    world.give(3, Input::Joined { chain, files });
+    let files = FilesState::PerhapsAhead;
+    world.give(3, NodeInput::Joined { chain, files });
     world.pass(1_000);
     assert!(world.owns(3, "w"));
     world.pass(20_000);
@@ -484,7 +490,7 @@ fn a_node_that_drains_takes_over_when_nobody_else_is_there() {
         hearing.rank(world.now_ms, &workspace("w"), Some(&node("a")))
     });
     let first = if first[0] == 0 { 1 } else { 2 };
-    world.give(first, Input::Drains(true));
+    world.give(first, NodeInput::Drains(true));
     world.shells[0].is_still = true;
     world.pass(30_000);
     assert_eq!(world.owners("w"), [0, 3 - first]);
@@ -502,14 +508,14 @@ fn a_workspace_is_moved_and_its_former_owner_follows_it() {
     let successors = world.shells[0].node.successors(at, &workspace("w"));
     assert_eq!(successors.unwrap().near.len(), 2);
     assert_eq!(world.shells[1].node.successors(at, &workspace("w")), None);
-    let release = |to: &str| Input::Release {
+    let release = |to: &str| NodeInput::Release {
         workspace: workspace("w"),
         to: node(to),
     };
     world.give(0, release("c"));
     world.pass(1_500);
     assert_eq!(world.owners("w"), [0, 2], "at once");
-    let is_end = |effect: &Effect| matches!(effect, Effect::Deposed(..));
+    let is_end = |effect: &NodeEffect| matches!(effect, NodeEffect::Deposed(..));
     assert!(!world.shells[0].seen.iter().any(is_end));
     world.batch(2, "w", 2);
     world.pass(2_000);
@@ -531,7 +537,7 @@ fn a_workspace_is_moved_and_its_former_owner_follows_it() {
 fn a_node_that_could_not_run_a_workspace_is_not_given_it_and_takes_none() {
     let mut world = three();
     world.batch(0, "w", 1);
-    let fit = |unfit: Option<&str>| Input::Fit {
+    let fit = |unfit: Option<&str>| NodeInput::Fit {
         workspace: workspace("w"),
         unfit: unfit.map(str::to_owned),
     };
@@ -554,18 +560,18 @@ fn a_node_that_could_not_run_a_workspace_is_not_given_it_and_takes_none() {
 
 #[test]
 fn a_node_that_is_far_behind_is_not_given_a_workspace() {
-    let mut hearing = Hearing::new(node("a"));
+    let mut hearing = HeartbeatTable::new(node("a"));
     for count in 0..2 {
         for (name, position) in [("b", 4_000), ("c", 5_999)] {
             let beat = Beat {
                 workspace: workspace("w"),
                 node: node(name),
-                life: Life(1),
+                life: Incarnation(1),
                 epoch: Epoch(1),
                 position: Position(position),
                 owns: false,
             };
-            hearing.hear(0, &Heard { beat, count });
+            hearing.hear(0, &LastHeartbeat { beat, count });
         }
     }
     let successors = hearing.successors(0, &workspace("w"), Position(6_000));
@@ -579,8 +585,8 @@ fn a_workspace_that_was_to_be_given_up_can_stay() {
     world.batch(0, "w", 1);
     world.pass(2_000);
     world.shells[0].seen.clear();
-    world.give(0, Input::Keep(workspace("w")));
-    assert!(world.has_seen(0, &Effect::Own(workspace("w"))));
+    world.give(0, NodeInput::Keep(workspace("w")));
+    assert!(world.has_seen(0, &NodeEffect::Own(workspace("w"))));
     world.batch(0, "w", 2);
     world.pass(2_000);
     assert_eq!(world.owners("w"), [0]);
@@ -590,52 +596,54 @@ fn a_workspace_that_was_to_be_given_up_can_stay() {
 #[test]
 fn without_the_program_nothing_is_acknowledged_and_a_record_in_doubt_ends_the_node() {
     let mut world = three();
-    world.give(0, Input::Check);
-    assert!(world.has_seen(0, &Effect::Checked(Some(Vec::new()))));
-    world.give(0, Input::Connected(false));
-    world.give(0, Input::Check);
-    assert!(world.has_seen(0, &Effect::Checked(None)));
+    world.give(0, NodeInput::Check);
+    assert!(world.has_seen(0, &NodeEffect::Checked(Some(Vec::new()))));
+    world.give(0, NodeInput::Connected(false));
+    world.give(0, NodeInput::Check);
+    assert!(world.has_seen(0, &NodeEffect::Checked(None)));
     assert!(
         !world.shells[0]
             .seen
             .iter()
-            .any(|it| matches!(it, Effect::Deposed(..)))
+            .any(|it| matches!(it, NodeEffect::Deposed(..)))
     );
     world.batch(0, "w", 1);
     world.pass(2_000);
-    assert!(!world.has_seen(0, &Effect::Acknowledge(workspace("w"), BatchId(1))));
-    world.give(0, Input::Connected(true));
+    assert!(!world.has_seen(0, &NodeEffect::Acknowledge(workspace("w"), BatchId(1))));
+    world.give(0, NodeInput::Connected(true));
     world.pass(3_000);
-    assert!(world.has_seen(0, &Effect::Acknowledge(workspace("w"), BatchId(1))));
+    assert!(world.has_seen(0, &NodeEffect::Acknowledge(workspace("w"), BatchId(1))));
 
     // This one is offered, and its answer does not come.
     let path = RelativePath::new("f2").unwrap();
     let operations = vec![FileOperation::Create { path }];
     let (workspace, batch) = (workspace("w"), BatchId(2));
     let now_ms = world.now_ms;
-    let input = Input::Batch {
+    let input = NodeInput::Batch {
         workspace: workspace.clone(),
         batch,
         operations,
         is_awaited: true,
     };
     let offered = world.shells[0].node.handle(now_ms, input);
-    assert!(matches!(&offered[..], [Effect::Ask(_)]), "{offered:?}");
-    let ended = world.shells[0].node.handle(now_ms, Input::Connected(false));
-    assert_eq!(ended, [Effect::Deposed(workspace, Ended::InDoubt)]);
+    assert!(matches!(&offered[..], [NodeEffect::Ask(_)]), "{offered:?}");
+    let ended = world.shells[0]
+        .node
+        .handle(now_ms, NodeInput::Connected(false));
+    assert_eq!(ended, [NodeEffect::Deposed(workspace, NodeExit::InDoubt)]);
 }
 
 #[test]
 fn a_failing_disk_leaves_a_workspace_to_others() {
     let mut world = three();
-    let failed = Input::FilesDone {
+    let failed = NodeInput::FilesDone {
         workspace: workspace("w"),
-        outcome: Outcome::Failed,
+        outcome: FilesOutcome::Failed,
     };
     world.give(1, failed);
     assert_eq!(
         world.shells[1].node.follows(&workspace("w")),
-        Err(NotFollowed::Failed)
+        Err(NotStandby::Failed)
     );
     world.shells[0].is_still = true;
     world.pass(LEFT_MS - 1_000);
@@ -651,9 +659,9 @@ fn a_node_whose_disk_failed_makes_its_files_anew_and_follows_again() {
     world.pass(1_000);
     // The outcome of the last change is unknown.
     world.spoil(1, "w");
-    let failed = Input::FilesDone {
+    let failed = NodeInput::FilesDone {
         workspace: workspace("w"),
-        outcome: Outcome::Failed,
+        outcome: FilesOutcome::Failed,
     };
     world.give(1, failed);
     world.batch(0, "w", 2);
@@ -674,9 +682,9 @@ fn files_are_made_anew_when_a_person_wants_it() {
     assert_eq!(world.shells[1].node.follows(&workspace("w")), Ok(()));
     assert_eq!(
         world.shells[0].node.follows(&workspace("w")),
-        Err(NotFollowed::Owned)
+        Err(NotStandby::Owned)
     );
-    world.give(1, Input::Rebuild(workspace("w")));
+    world.give(1, NodeInput::Rebuild(workspace("w")));
     world.pass(1_000);
     assert_eq!(world.digest(1, "w"), world.digest(0, "w"));
 }
@@ -696,9 +704,13 @@ fn a_log_is_trimmed_to_its_last_snapshot_and_whoever_comes_later_begins_with_tha
     for at in 1..=3 {
         assert_eq!(world.digest(at, "w"), world.digest(0, "w"));
     }
-    let is_trouble =
-        |effect: &Effect| !matches!(effect, Effect::Say(_, Trouble::TooFarBehind { .. }));
-    let is_said = |effect: &&Effect| matches!(effect, Effect::Say(..));
+    let is_trouble = |effect: &NodeEffect| {
+        !matches!(
+            effect,
+            NodeEffect::Say(_, StandbyTrouble::TooFarBehind { .. })
+        )
+    };
+    let is_said = |effect: &&NodeEffect| matches!(effect, NodeEffect::Say(..));
     let mut said = world
         .shells
         .iter()
@@ -770,7 +782,7 @@ fn what_is_followed_without_a_pause_is_noted_between_two_pages() {
     let log = world.logs.entry(workspace("w")).or_default();
     let seal = Body::Seal {
         node: node("a"),
-        life: Life(1),
+        life: Incarnation(1),
     };
     let batches = (1..3 * READ_RECORDS_MAX).map(|number| {
         let path = RelativePath::new(&format!("f{number}")).unwrap();
@@ -780,7 +792,7 @@ fn what_is_followed_without_a_pause_is_noted_between_two_pages() {
         let record = writer.next(body).unwrap();
         let after = writer.last();
         writer.follow_bytes(record.bytes().to_vec()).unwrap();
-        assert_eq!(log.put(&Put { record, after }), PutAnswer::Done);
+        assert_eq!(log.put(&PutRequest { record, after }), PutAnswer::Done);
     }
     world.shells[0].held = Some(Vec::new());
     world.join(0, "w");
@@ -799,15 +811,15 @@ fn what_is_followed_without_a_pause_is_noted_between_two_pages() {
 
 #[test]
 fn a_node_that_begins_before_it_can_ask_asks_for_the_list_of_logs_soon() {
-    let mut early = Node::new(node("b"), Life(7), 0);
-    early.handle(0, Input::Tick);
+    let mut early = ReplicationNode::new(node("b"), Incarnation(7), 0);
+    early.handle(0, NodeInput::Tick);
     assert!(early.due_ms() <= HEADS_MS);
-    let is_list = |effect: &Effect| {
-        let Effect::Ask(request) = effect else {
+    let is_list = |effect: &NodeEffect| {
+        let NodeEffect::Ask(request) = effect else {
             return false;
         };
-        matches!(request.ask, Ask::List { .. })
+        matches!(request.ask, LogCommand::List { .. })
     };
-    let effects = early.handle(1, Input::Connected(true));
+    let effects = early.handle(1, NodeInput::Connected(true));
     assert_eq!(effects.iter().filter(|it| is_list(it)).count(), 1);
 }

@@ -31,7 +31,7 @@ use crate::chain::{Chain, ChainFault, Ownership};
 use crate::limits::{
     ANSWER_DEADLINE_MS, HEARTBEAT_MS, QUEUED_BATCHES_MAX, QUEUED_BYTES_MAX, UNAWAITED_MS,
 };
-use crate::log::{Attempt, Put, PutAnswer, ReadAnswer};
+use crate::log::{Attempt, PutAnswer, PutRequest, ReadAnswer};
 use crate::names::{Epoch, Hash, NodeId, Position};
 use crate::operation::FileOperation;
 use crate::record::{Body, SnapshotReference};
@@ -40,8 +40,8 @@ mod answers;
 mod kept;
 mod queue;
 
-use kept::Kept;
-use queue::{Next, Queue};
+use kept::ConfirmedRecords;
+use queue::{NextRecord, Queue};
 
 /// Id of a writer batch, chosen by its creator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +49,7 @@ pub struct BatchId(pub u64);
 
 /// Input of an owner.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum OwnerInput {
     /// A writer batch: its changes of files, in order. They may already be on disk.
     Batch {
         /// The id of the batch.
@@ -93,9 +93,9 @@ pub enum Input {
 
 /// Action requested by an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum OwnerEffect {
     /// Offer a record to the log.
-    Put(Attempt, Put),
+    Put(Attempt, PutRequest),
     /// Read the log from a position on; one record suffices.
     Look(Attempt, Position),
     /// A batch is durable on this node and in the log; notify its waiter.
@@ -107,12 +107,12 @@ pub enum Effect {
     SnapshotStands(Position),
     /// The node no longer owns the workspace: kill its child processes, acknowledge nothing, end
     /// the state machine.
-    Fence(Deposed),
+    Fence(OwnershipLoss),
 }
 
 /// Reason why a node no longer owns a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Deposed {
+pub enum OwnershipLoss {
     /// Another node has taken over.
     #[error(
         "node {by} has taken the workspace over with the seal of epoch {epoch} at position {position} of the log"
@@ -169,8 +169,8 @@ pub enum Deposed {
 }
 
 #[derive(Debug)]
-struct Offered {
-    put: Put,
+struct OfferedRecord {
+    put: PutRequest,
     /// Batches whose last operation the record contains.
     completes: Vec<BatchId>,
 }
@@ -197,13 +197,13 @@ struct Progress {
 
 /// State machine of a workspace's owner, from its seal on.
 #[derive(Debug)]
-pub struct Owner {
+pub struct WorkspaceOwner {
     chain: Chain,
     queue: Queue,
     /// Time until which all queued batches can wait, because they have no waiter.
     can_wait_until_ms: Option<u64>,
-    offered: Option<Offered>,
-    kept: Kept,
+    offered: Option<OfferedRecord>,
+    kept: ConfirmedRecords,
     progress: HashMap<BatchId, Progress>,
     /// Position of the record and digest of a stored snapshot that the log does not confirm yet.
     snapshot: Option<(Position, Hash)>,
@@ -222,20 +222,20 @@ pub struct Owner {
     heard_ms: u64,
     /// Time since which the log has confirmed no request.
     unanswered_since_ms: Option<u64>,
-    effects: Vec<Effect>,
+    effects: Vec<OwnerEffect>,
 }
 
-impl Owner {
+impl WorkspaceOwner {
     /// Creates the owner after its seal. `seal` is the last record of `chain`, and `after` in it
     /// the hash before it.
     #[must_use]
-    pub fn new(chain: Chain, seal: Put, now_ms: u64) -> Self {
+    pub fn new(chain: Chain, seal: PutRequest, now_ms: u64) -> Self {
         Self {
             chain,
             queue: Queue::default(),
             can_wait_until_ms: None,
             offered: None,
-            kept: Kept::of(seal),
+            kept: ConfirmedRecords::of(seal),
             progress: HashMap::new(),
             snapshot: None,
             release: None,
@@ -314,12 +314,12 @@ impl Owner {
 
     /// Handles an input at a time, in milliseconds of a monotonic clock; returns the effects, in
     /// order.
-    pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
+    pub fn handle(&mut self, now_ms: u64, input: OwnerInput) -> Vec<OwnerEffect> {
         if self.phase == Phase::Over {
             return Vec::new();
         }
         match input {
-            Input::Batch {
+            OwnerInput::Batch {
                 id,
                 operations,
                 is_awaited,
@@ -332,25 +332,25 @@ impl Owner {
                 self.progress.entry(id).or_default();
                 self.queue.push(id, operations);
             }
-            Input::Synced(id) => {
+            OwnerInput::Synced(id) => {
                 self.progress.entry(id).or_default().is_synced = true;
                 self.acknowledge(id);
             }
-            Input::Put(attempt, answer) => self.put_answered(now_ms, attempt, answer),
-            Input::Looked(attempt, answer) => self.looked(now_ms, attempt, answer),
-            Input::Snapshot { id, reference } => {
+            OwnerInput::Put(attempt, answer) => self.put_answered(now_ms, attempt, answer),
+            OwnerInput::Looked(attempt, answer) => self.looked(now_ms, attempt, answer),
+            OwnerInput::Snapshot { id, reference } => {
                 self.can_wait_until_ms = None;
                 self.progress.entry(id).or_default();
                 self.queue.push_snapshot(id, reference);
             }
-            Input::SnapshotKept { at, digest } => self.snapshot = Some((at, digest)),
-            Input::Release { to } => self.release = Some(to),
-            Input::Keep => {
+            OwnerInput::SnapshotKept { at, digest } => self.snapshot = Some((at, digest)),
+            OwnerInput::Release { to } => self.release = Some(to),
+            OwnerInput::Keep => {
                 if !self.offers_release {
                     self.release = None;
                 }
             }
-            Input::Tick => self.tick(now_ms),
+            OwnerInput::Tick => self.tick(now_ms),
         }
         if self.phase == Phase::Idle {
             self.go_on(now_ms);
@@ -403,11 +403,11 @@ impl Owner {
             attempt,
             until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
         };
-        self.effects.push(Effect::Put(attempt, put));
+        self.effects.push(OwnerEffect::Put(attempt, put));
     }
 
     /// The next record, with as many pending batches as fit.
-    fn next_record(&mut self, now_ms: u64) -> Option<Offered> {
+    fn next_record(&mut self, now_ms: u64) -> Option<OfferedRecord> {
         // This comes first because it depends on nothing in the queue.
         if let Some((at, digest)) = self.snapshot {
             return self.offer(Body::SnapshotKept { at, digest }, Vec::new());
@@ -422,15 +422,15 @@ impl Owner {
         while !self.queue.is_empty() {
             match self.queue.next() {
                 // Batches without file operations need no record once all earlier ones are stored.
-                Next::Operations(operations, completes) if operations.is_empty() => {
+                NextRecord::Operations(operations, completes) if operations.is_empty() => {
                     for id in completes {
                         self.appended(id);
                     }
                 }
-                Next::Operations(operations, completes) => {
+                NextRecord::Operations(operations, completes) => {
                     return self.offer(Body::Operations(operations), completes);
                 }
-                Next::Snapshot(reference, id) => {
+                NextRecord::Snapshot(reference, id) => {
                     let Ownership { node, life, .. } = self.chain.owner().cloned()?;
                     let body = Body::Snapshot {
                         reference,
@@ -446,10 +446,10 @@ impl Owner {
         self.offer(Body::Released { to }, Vec::new())
     }
 
-    fn offer(&mut self, body: Body, completes: Vec<BatchId>) -> Option<Offered> {
+    fn offer(&mut self, body: Body, completes: Vec<BatchId>) -> Option<OfferedRecord> {
         match self.chain.next(body) {
-            Ok(record) => Some(Offered {
-                put: Put {
+            Ok(record) => Some(OfferedRecord {
+                put: PutRequest {
                     record,
                     after: self.chain.last(),
                 },
@@ -457,7 +457,10 @@ impl Owner {
             }),
             Err(fault) => {
                 let position = self.chain.position().next();
-                self.depose(Deposed::Strange(ChainFault::NoRecord { position, fault }));
+                self.depose(OwnershipLoss::Strange(ChainFault::NoRecord {
+                    position,
+                    fault,
+                }));
                 None
             }
         }
@@ -469,7 +472,7 @@ impl Owner {
             attempt,
             until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
         };
-        self.effects.push(Effect::Look(attempt, self.target()));
+        self.effects.push(OwnerEffect::Look(attempt, self.target()));
     }
 
     /// The next position to write.
@@ -492,13 +495,13 @@ impl Owner {
         let is_done = |it: &Progress| it.is_synced && it.is_appended;
         if self.progress.get(&id).is_some_and(is_done) {
             self.progress.remove(&id);
-            self.effects.push(Effect::Acknowledge(id));
+            self.effects.push(OwnerEffect::Acknowledge(id));
         }
     }
 
-    fn depose(&mut self, reason: Deposed) {
+    fn depose(&mut self, reason: OwnershipLoss) {
         self.phase = Phase::Over;
-        self.effects.push(Effect::Fence(reason));
+        self.effects.push(OwnerEffect::Fence(reason));
     }
 }
 

@@ -3,13 +3,13 @@ use goondan_protocol::ids::WorkspaceId;
 use super::*;
 use crate::limits::{KEPT_RECORDS_MAX, RETRY_FIRST_MS};
 use crate::log::MemoryLog;
-use crate::names::Life;
+use crate::names::Incarnation;
 use crate::operation::RelativePath;
-use crate::record::Record;
+use crate::record::LogRecord;
 
 /// An owner and its log, which answers the owner's puts.
-struct Bench {
-    owner: Owner,
+struct OwnerHarness {
+    owner: WorkspaceOwner,
     log: MemoryLog,
     now_ms: u64,
 }
@@ -18,77 +18,77 @@ fn chain() -> Chain {
     Chain::new(WorkspaceId::new("w").unwrap())
 }
 
-fn put(chain: &Chain, body: Body) -> Put {
-    Put {
+fn put(chain: &Chain, body: Body) -> PutRequest {
+    PutRequest {
         record: chain.next(body).unwrap(),
         after: chain.last(),
     }
 }
 
-fn seal(chain: &Chain, node: &str) -> Put {
+fn seal(chain: &Chain, node: &str) -> PutRequest {
     let node = NodeId::new(node).unwrap();
     put(
         chain,
         Body::Seal {
             node,
-            life: Life(1),
+            life: Incarnation(1),
         },
     )
 }
 
-fn followed(chain: &Chain, put: &Put) -> Chain {
+fn followed(chain: &Chain, put: &PutRequest) -> Chain {
     let mut chain = chain.clone();
     chain.follow_bytes(put.record.bytes().to_vec()).unwrap();
     chain
 }
 
-impl Bench {
+impl OwnerHarness {
     fn new() -> Self {
         let mut log = MemoryLog::default();
         let seal = seal(&chain(), "a");
         assert_eq!(log.put(&seal), PutAnswer::Done);
         Self {
-            owner: Owner::new(followed(&chain(), &seal), seal, 0),
+            owner: WorkspaceOwner::new(followed(&chain(), &seal), seal, 0),
             log,
             now_ms: 0,
         }
     }
 
-    fn give(&mut self, input: Input) -> Vec<Effect> {
+    fn give(&mut self, input: OwnerInput) -> Vec<OwnerEffect> {
         self.owner.handle(self.now_ms, input)
     }
 
-    fn batch(&mut self, id: u64) -> Vec<Effect> {
+    fn batch(&mut self, id: u64) -> Vec<OwnerEffect> {
         self.batch_for(id, true)
     }
 
-    fn batch_for(&mut self, id: u64, is_awaited: bool) -> Vec<Effect> {
+    fn batch_for(&mut self, id: u64, is_awaited: bool) -> Vec<OwnerEffect> {
         let path = RelativePath::new(&format!("f{id}")).unwrap();
-        self.give(Input::Batch {
+        self.give(OwnerInput::Batch {
             id: BatchId(id),
             operations: vec![FileOperation::Create { path }],
             is_awaited,
         })
     }
 
-    fn tick(&mut self) -> Vec<Effect> {
+    fn tick(&mut self) -> Vec<OwnerEffect> {
         self.now_ms = self.owner.due_ms().unwrap();
-        self.give(Input::Tick)
+        self.give(OwnerInput::Tick)
     }
 
     /// Answers the only request among some effects.
-    fn answered(&mut self, effects: &[Effect]) -> Vec<Effect> {
+    fn answered(&mut self, effects: &[OwnerEffect]) -> Vec<OwnerEffect> {
         let [effect] = effects else {
             panic!("{effects:?}");
         };
         match effect {
-            Effect::Put(attempt, put) => {
+            OwnerEffect::Put(attempt, put) => {
                 let answer = self.log.put(put);
-                self.give(Input::Put(*attempt, answer))
+                self.give(OwnerInput::Put(*attempt, answer))
             }
-            Effect::Look(attempt, from) => {
+            OwnerEffect::Look(attempt, from) => {
                 let page = self.log.read(*from);
-                self.give(Input::Looked(*attempt, ReadAnswer::Page(page)))
+                self.give(OwnerInput::Looked(*attempt, ReadAnswer::Page(page)))
             }
             other => panic!("{other:?}"),
         }
@@ -96,15 +96,18 @@ impl Bench {
 
     /// Writes a synced batch, which is acknowledged as soon as it is stored.
     fn written(&mut self, id: u64) {
-        self.give(Input::Synced(BatchId(id)));
+        self.give(OwnerInput::Synced(BatchId(id)));
         let asked = self.batch(id);
-        assert_eq!(self.answered(&asked), [Effect::Acknowledge(BatchId(id))]);
+        assert_eq!(
+            self.answered(&asked),
+            [OwnerEffect::Acknowledge(BatchId(id))]
+        );
     }
 
     /// Answers until the owner is deposed, and returns the reason.
-    fn deposed(&mut self, mut effects: Vec<Effect>) -> Deposed {
+    fn deposed(&mut self, mut effects: Vec<OwnerEffect>) -> OwnershipLoss {
         for _ in 0..50 {
-            if let Some(Effect::Fence(reason)) = effects.last() {
+            if let Some(OwnerEffect::Fence(reason)) = effects.last() {
                 return reason.clone();
             }
             effects = if effects.is_empty() {
@@ -117,87 +120,91 @@ impl Bench {
     }
 }
 
-fn attempt_of(effects: &[Effect]) -> Attempt {
+fn attempt_of(effects: &[OwnerEffect]) -> Attempt {
     match effects {
-        [Effect::Put(attempt, _) | Effect::Look(attempt, _)] => *attempt,
+        [OwnerEffect::Put(attempt, _) | OwnerEffect::Look(attempt, _)] => *attempt,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn batches_that_wait_share_a_record_and_are_acknowledged_when_both_are_so() {
-    let mut bench = Bench::new();
+    let mut bench = OwnerHarness::new();
     let first = bench.batch(1);
     assert!(
         bench.batch(2).is_empty() && bench.batch(3).is_empty(),
         "one record at a time"
     );
     assert!(
-        bench.give(Input::Synced(BatchId(1))).is_empty(),
+        bench.give(OwnerInput::Synced(BatchId(1))).is_empty(),
         "it is not written yet"
     );
     let second = bench.answered(&first);
-    let [Effect::Acknowledge(BatchId(1)), Effect::Put(attempt, put)] = second.as_slice() else {
+    let [
+        OwnerEffect::Acknowledge(BatchId(1)),
+        OwnerEffect::Put(attempt, put),
+    ] = second.as_slice()
+    else {
         panic!("{second:?}");
     };
-    let Body::Operations(both) = Record::decode(put.record.bytes()).unwrap().body else {
+    let Body::Operations(both) = LogRecord::decode(put.record.bytes()).unwrap().body else {
         panic!("no operations");
     };
     assert_eq!(both.len(), 2);
     let answer = bench.log.put(put);
     assert!(
-        bench.give(Input::Put(*attempt, answer)).is_empty(),
+        bench.give(OwnerInput::Put(*attempt, answer)).is_empty(),
         "they are not synced yet"
     );
     assert_eq!(
-        bench.give(Input::Synced(BatchId(3))),
-        [Effect::Acknowledge(BatchId(3))]
+        bench.give(OwnerInput::Synced(BatchId(3))),
+        [OwnerEffect::Acknowledge(BatchId(3))]
     );
     assert_eq!(
-        bench.give(Input::Synced(BatchId(2))),
-        [Effect::Acknowledge(BatchId(2))]
+        bench.give(OwnerInput::Synced(BatchId(2))),
+        [OwnerEffect::Acknowledge(BatchId(2))]
     );
 }
 
 #[test]
 fn a_lost_answer_is_looked_for_and_nothing_is_appended_twice() {
     for got_there in [true, false] {
-        let mut bench = Bench::new();
-        bench.give(Input::Synced(BatchId(1)));
+        let mut bench = OwnerHarness::new();
+        bench.give(OwnerInput::Synced(BatchId(1)));
         let asked = bench.batch(1);
-        let [Effect::Put(attempt, put)] = asked.as_slice() else {
+        let [OwnerEffect::Put(attempt, put)] = asked.as_slice() else {
             panic!("{asked:?}");
         };
         if got_there {
             bench.log.put(put);
         }
-        let looked = bench.give(Input::Put(*attempt, PutAnswer::Unknown));
+        let looked = bench.give(OwnerInput::Put(*attempt, PutAnswer::Unknown));
         let mut next = bench.answered(&looked);
         if !got_there {
-            let [Effect::Put(_, again)] = next.as_slice() else {
+            let [OwnerEffect::Put(_, again)] = next.as_slice() else {
                 panic!("{next:?}");
             };
             assert_eq!(again, put, "the same bytes");
             next = bench.answered(&next.clone());
         }
-        assert_eq!(next, [Effect::Acknowledge(BatchId(1))]);
+        assert_eq!(next, [OwnerEffect::Acknowledge(BatchId(1))]);
         assert_eq!(bench.log.head(), Position(2));
-        let late = bench.give(Input::Put(*attempt, PutAnswer::Done));
+        let late = bench.give(OwnerInput::Put(*attempt, PutAnswer::Done));
         assert!(late.is_empty(), "a late answer is of no meaning");
     }
 }
 
 #[test]
 fn a_log_that_cannot_be_reached_is_asked_more_and_more_rarely() {
-    let mut bench = Bench::new();
-    bench.give(Input::Synced(BatchId(1)));
+    let mut bench = OwnerHarness::new();
+    bench.give(OwnerInput::Synced(BatchId(1)));
     let mut asked = bench.batch(1);
     let mut waits = Vec::new();
     for _ in 0..9 {
         let attempt = attempt_of(&asked);
         assert!(
             bench
-                .give(Input::Put(attempt, PutAnswer::Unavailable))
+                .give(OwnerInput::Put(attempt, PutAnswer::Unavailable))
                 .is_empty()
         );
         assert!(bench.owner.unanswered_since_ms().is_some());
@@ -206,23 +213,26 @@ fn a_log_that_cannot_be_reached_is_asked_more_and_more_rarely() {
         waits.push(bench.now_ms - before_ms);
     }
     assert_eq!(waits, [50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000]);
-    assert_eq!(bench.answered(&asked), [Effect::Acknowledge(BatchId(1))]);
+    assert_eq!(
+        bench.answered(&asked),
+        [OwnerEffect::Acknowledge(BatchId(1))]
+    );
     assert_eq!(bench.owner.unanswered_since_ms(), None);
 }
 
 #[test]
 fn a_seal_deposes_an_owner_that_writes_and_one_that_does_not() {
     for writes in [true, false] {
-        let mut bench = Bench::new();
+        let mut bench = OwnerHarness::new();
         bench.written(1);
         let other = seal(bench.owner.chain(), "b");
         assert_eq!(bench.log.put(&other), PutAnswer::Done);
         let asked = if writes { bench.batch(2) } else { bench.tick() };
         let reason = bench.deposed(asked);
         assert!(
-            matches!(&reason, Deposed::Sealed { by, epoch: Epoch(2), position: Position(3) } if by.as_str() == "b")
+            matches!(&reason, OwnershipLoss::Sealed { by, epoch: Epoch(2), position: Position(3) } if by.as_str() == "b")
         );
-        assert!(bench.batch(3).is_empty() && bench.give(Input::Synced(BatchId(2))).is_empty());
+        assert!(bench.batch(3).is_empty() && bench.give(OwnerInput::Synced(BatchId(2))).is_empty());
         assert!(!bench.owner.has_room());
     }
 }
@@ -230,19 +240,19 @@ fn a_seal_deposes_an_owner_that_writes_and_one_that_does_not() {
 #[test]
 fn a_tail_that_the_server_lost_is_appended_again() {
     for writes in [true, false] {
-        let mut bench = Bench::new();
+        let mut bench = OwnerHarness::new();
         for id in 1..=4 {
             bench.written(id);
         }
         let before = bench.log.read(Position(1)).records;
         bench.log.lose_behind(Position(2));
-        bench.give(Input::Synced(BatchId(5)));
+        bench.give(OwnerInput::Synced(BatchId(5)));
         let mut asked = if writes { bench.batch(5) } else { bench.tick() };
         for _ in 0..20 {
             asked = match asked.as_slice() {
                 [] if bench.owner.is_quiet() && bench.log.head() >= Position(5) => break,
                 [] => bench.tick(),
-                [Effect::Acknowledge(_)] => break,
+                [OwnerEffect::Acknowledge(_)] => break,
                 _ => bench.answered(&asked.clone()),
             };
         }
@@ -254,7 +264,7 @@ fn a_tail_that_the_server_lost_is_appended_again() {
 
 #[test]
 fn a_lost_tail_whose_place_is_taken_is_told_from_its_first_record_on() {
-    let mut bench = Bench::new();
+    let mut bench = OwnerHarness::new();
     for id in 1..=2 {
         bench.written(id);
     }
@@ -266,7 +276,7 @@ fn a_lost_tail_whose_place_is_taken_is_told_from_its_first_record_on() {
     let other = seal(&kept, "b");
     assert_eq!(bench.log.put(&other), PutAnswer::Done);
     let asked = bench.batch(6);
-    let expected = Deposed::TailTaken {
+    let expected = OwnershipLoss::TailTaken {
         from: Position(4),
         to: Position(6),
     };
@@ -275,7 +285,7 @@ fn a_lost_tail_whose_place_is_taken_is_told_from_its_first_record_on() {
 
 #[test]
 fn a_log_that_lost_more_than_is_kept_stops_its_owner() {
-    let mut bench = Bench::new();
+    let mut bench = OwnerHarness::new();
     bench.written(1);
     bench.log.lose_behind(Position(0));
     let asked = bench.batch(2);
@@ -298,7 +308,7 @@ fn a_log_that_lost_more_than_is_kept_stops_its_owner() {
     assert!(
         matches!(
             reason,
-            Deposed::TailTooLong {
+            OwnershipLoss::TailTooLong {
                 head: Position(2),
                 ..
             }
@@ -308,16 +318,16 @@ fn a_log_that_lost_more_than_is_kept_stops_its_owner() {
 }
 
 /// A successor to the bench's owner that has written a batch, and its requests to the log.
-fn successor(bench: &mut Bench) -> (Owner, Put, Vec<Effect>) {
+fn successor(bench: &mut OwnerHarness) -> (WorkspaceOwner, PutRequest, Vec<OwnerEffect>) {
     let deposed = bench.owner.chain().clone();
     let next = seal(&deposed, "b");
     bench.log.put(&next);
-    let mut owner = Owner::new(followed(&deposed, &next), next.clone(), 0);
+    let mut owner = WorkspaceOwner::new(followed(&deposed, &next), next.clone(), 0);
     let path = RelativePath::new("f").unwrap();
-    owner.handle(0, Input::Synced(BatchId(1)));
+    owner.handle(0, OwnerInput::Synced(BatchId(1)));
     let operations = vec![FileOperation::Create { path }];
     let id = BatchId(1);
-    let batch = Input::Batch {
+    let batch = OwnerInput::Batch {
         id,
         operations,
         is_awaited: true,
@@ -328,7 +338,7 @@ fn successor(bench: &mut Bench) -> (Owner, Put, Vec<Effect>) {
 
 #[test]
 fn a_void_record_is_stepped_over() {
-    let mut bench = Bench::new();
+    let mut bench = OwnerHarness::new();
     let deposed = bench.owner.chain().clone();
     let (mut owner, seal, asked) = successor(&mut bench);
     // A record that the deposed owner intended to write after one of its own.
@@ -337,54 +347,54 @@ fn a_void_record_is_stepped_over() {
     let taken = PutAnswer::Taken(late.record.bytes().to_vec());
     assert!(
         owner
-            .handle(0, Input::Put(attempt_of(&asked), taken.clone()))
+            .handle(0, OwnerInput::Put(attempt_of(&asked), taken.clone()))
             .is_empty()
     );
     // It first checks that its seal is stored.
-    let asked = owner.handle(RETRY_FIRST_MS, Input::Tick);
+    let asked = owner.handle(RETRY_FIRST_MS, OwnerInput::Tick);
     assert!(
-        matches!(asked.as_slice(), [Effect::Put(_, put)] if *put == seal),
+        matches!(asked.as_slice(), [OwnerEffect::Put(_, put)] if *put == seal),
         "{asked:?}"
     );
     let mine = PutAnswer::Taken(seal.record.bytes().to_vec());
-    let asked = owner.handle(0, Input::Put(attempt_of(&asked), mine));
-    let again = owner.handle(0, Input::Put(attempt_of(&asked), taken));
-    let [Effect::Put(attempt, behind)] = again.as_slice() else {
+    let asked = owner.handle(0, OwnerInput::Put(attempt_of(&asked), mine));
+    let again = owner.handle(0, OwnerInput::Put(attempt_of(&asked), taken));
+    let [OwnerEffect::Put(attempt, behind)] = again.as_slice() else {
         panic!("{again:?}");
     };
     assert_eq!(
         (behind.record.position(), behind.after),
         (Position(4), late.record.hash())
     );
-    let done = owner.handle(0, Input::Put(*attempt, PutAnswer::Done));
-    assert_eq!(done, [Effect::Acknowledge(BatchId(1))]);
+    let done = owner.handle(0, OwnerInput::Put(*attempt, PutAnswer::Done));
+    assert_eq!(done, [OwnerEffect::Acknowledge(BatchId(1))]);
 }
 
 #[test]
 fn a_seal_that_the_server_lost_and_in_whose_place_the_owner_of_before_writes_is_told() {
-    let mut bench = Bench::new();
+    let mut bench = OwnerHarness::new();
     let (mut owner, _, mut asked) = successor(&mut bench);
     // A failover loses the seal, and the previous owner never receives a notification.
     bench.log.lose_behind(Position(1));
     bench.written(1);
     bench.written(2);
     for now_ms in [0, RETRY_FIRST_MS, 3 * RETRY_FIRST_MS] {
-        if let [Effect::Put(attempt, put)] = asked.as_slice() {
-            asked = owner.handle(now_ms, Input::Put(*attempt, bench.log.put(put)));
+        if let [OwnerEffect::Put(attempt, put)] = asked.as_slice() {
+            asked = owner.handle(now_ms, OwnerInput::Put(*attempt, bench.log.put(put)));
         }
         if asked.is_empty() {
-            asked = owner.handle(now_ms + RETRY_FIRST_MS, Input::Tick);
+            asked = owner.handle(now_ms + RETRY_FIRST_MS, OwnerInput::Tick);
         }
     }
     let (from, to) = (Position(2), Position(2));
-    let told = Effect::Fence(Deposed::TailTaken { from, to });
+    let told = OwnerEffect::Fence(OwnershipLoss::TailTaken { from, to });
     assert_eq!(asked, [told]);
     assert_eq!(bench.log.head(), Position(3), "it has written nothing");
 }
 
 #[test]
 fn a_large_batch_is_several_records_and_one_acknowledgement() {
-    let mut bench = Bench::new();
+    let mut bench = OwnerHarness::new();
     let path = RelativePath::new("large").unwrap();
     let bytes = vec![3; 9 * 1024 * 1024];
     let operations = vec![FileOperation::Append {
@@ -392,35 +402,41 @@ fn a_large_batch_is_several_records_and_one_acknowledgement() {
         offset: 0,
         bytes,
     }];
-    bench.give(Input::Synced(BatchId(1)));
-    let mut asked = bench.give(Input::Batch {
+    bench.give(OwnerInput::Synced(BatchId(1)));
+    let mut asked = bench.give(OwnerInput::Batch {
         id: BatchId(1),
         operations,
         is_awaited: true,
     });
     for _ in 0..2 {
         asked = bench.answered(&asked);
-        assert!(matches!(asked.as_slice(), [Effect::Put(..)]), "{asked:?}");
+        assert!(
+            matches!(asked.as_slice(), [OwnerEffect::Put(..)]),
+            "{asked:?}"
+        );
     }
-    assert_eq!(bench.answered(&asked), [Effect::Acknowledge(BatchId(1))]);
+    assert_eq!(
+        bench.answered(&asked),
+        [OwnerEffect::Acknowledge(BatchId(1))]
+    );
     assert_eq!(bench.log.head(), Position(4));
 }
 
 #[test]
 fn a_batch_that_nobody_waits_for_goes_with_the_next_one_or_alone_some_moments_later() {
-    let mut bench = Bench::new();
+    let mut bench = OwnerHarness::new();
     for id in 1..=5 {
-        bench.give(Input::Synced(BatchId(id)));
+        bench.give(OwnerInput::Synced(BatchId(id)));
     }
     assert_eq!(bench.batch_for(1, false), []);
     let asked = bench.batch(2);
-    let both = [1, 2].map(|id| Effect::Acknowledge(BatchId(id)));
+    let both = [1, 2].map(|id| OwnerEffect::Acknowledge(BatchId(id)));
     assert_eq!(bench.answered(&asked), both);
     assert_eq!(bench.log.head(), Position(2), "in one record");
 
     assert_eq!(bench.batch_for(3, false), []);
     bench.now_ms += UNAWAITED_MS - 1;
-    assert_eq!(bench.give(Input::Tick), []);
+    assert_eq!(bench.give(OwnerInput::Tick), []);
     assert_eq!(
         bench.batch_for(4, false),
         [],
@@ -429,33 +445,43 @@ fn a_batch_that_nobody_waits_for_goes_with_the_next_one_or_alone_some_moments_la
     let before_ms = bench.now_ms;
     let asked = bench.tick();
     assert_eq!(bench.now_ms, before_ms + 1);
-    let both = [3, 4].map(|id| Effect::Acknowledge(BatchId(id)));
+    let both = [3, 4].map(|id| OwnerEffect::Acknowledge(BatchId(id)));
     assert_eq!(bench.answered(&asked), both);
 
     // The release waits for this batch.
     assert_eq!(bench.batch_for(5, false), []);
-    let asked = bench.give(Input::Release { to: None });
+    let asked = bench.give(OwnerInput::Release { to: None });
     let next = bench.answered(&asked);
     assert!(
-        matches!(next[..], [Effect::Acknowledge(BatchId(5)), Effect::Put(..)]),
+        matches!(
+            next[..],
+            [OwnerEffect::Acknowledge(BatchId(5)), OwnerEffect::Put(..)]
+        ),
         "{next:?}"
     );
 }
 
 #[test]
 fn a_release_stands_behind_all_that_waits() {
-    let mut bench = Bench::new();
-    bench.give(Input::Synced(BatchId(1)));
+    let mut bench = OwnerHarness::new();
+    bench.give(OwnerInput::Synced(BatchId(1)));
     let asked = bench.batch(1);
     let to = Some(NodeId::new("b").unwrap());
-    bench.give(Input::Release { to: to.clone() });
+    bench.give(OwnerInput::Release { to: to.clone() });
     assert!(!bench.owner.has_room());
     let next = bench.answered(&asked);
-    let [Effect::Acknowledge(BatchId(1)), last @ Effect::Put(..)] = next.as_slice() else {
+    let [
+        OwnerEffect::Acknowledge(BatchId(1)),
+        last @ OwnerEffect::Put(..),
+    ] = next.as_slice()
+    else {
         panic!("{next:?}");
     };
     let position = Position(3);
     let done = bench.answered(std::slice::from_ref(last));
-    assert_eq!(done, [Effect::Fence(Deposed::Released { position })]);
+    assert_eq!(
+        done,
+        [OwnerEffect::Fence(OwnershipLoss::Released { position })]
+    );
     assert_eq!(bench.owner.chain().owner().unwrap().released, Some(to));
 }

@@ -13,7 +13,7 @@ use crate::names::{Hash, NodeId};
 
 /// The known nodes, and which of them are draining.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Nodes {
+pub struct KnownNodes {
     known: BTreeSet<NodeId>,
     draining: BTreeSet<NodeId>,
 }
@@ -23,7 +23,7 @@ pub struct Nodes {
 #[error("{NODES_MAX} nodes exist already; remove one before another joins")]
 pub struct TooManyNodes;
 
-impl Nodes {
+impl KnownNodes {
     /// Adds a node. A known node is unchanged.
     ///
     /// # Errors
@@ -106,8 +106,8 @@ mod tests {
         NodeId::new(name).unwrap()
     }
 
-    fn nodes(names: &[&str]) -> Nodes {
-        let mut nodes = Nodes::default();
+    fn nodes(names: &[&str]) -> KnownNodes {
+        let mut nodes = KnownNodes::default();
         for name in names {
             nodes.join(node(name)).unwrap();
         }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_number_of_nodes_is_bounded() {
-        let mut nodes = Nodes::default();
+        let mut nodes = KnownNodes::default();
         for n in 0..NODES_MAX {
             nodes.join(node(&format!("n{n}"))).unwrap();
         }

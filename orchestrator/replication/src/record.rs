@@ -22,7 +22,7 @@ use std::fmt;
 use goondan_protocol::ids::WorkspaceId;
 
 use crate::limits::REFERENCE_BYTES_MAX;
-use crate::names::{Epoch, Hash, Life, NodeId, Position};
+use crate::names::{Epoch, Hash, Incarnation, NodeId, Position};
 use crate::operation::FileOperation;
 
 mod bytes;
@@ -108,7 +108,7 @@ pub enum Body {
         /// The new owner.
         node: NodeId,
         /// The life of the owner.
-        life: Life,
+        life: Incarnation,
     },
     /// A copy of the files in their state before this record has started. If a log starts with this
     /// record, the copy is available.
@@ -118,7 +118,7 @@ pub enum Body {
         /// The current owner, for readers that start here and have not read its seal.
         node: NodeId,
         /// The life of the owner.
-        life: Life,
+        life: Incarnation,
     },
     /// The owner has released the workspace; no record of its epoch follows.
     Released {
@@ -136,7 +136,7 @@ pub enum Body {
 
 /// A record of a workspace's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct LogRecord {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// Position in the log, from 1, without gaps.
@@ -151,14 +151,14 @@ pub struct Record {
 
 /// A record's bytes, as stored in the log.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedRecord {
     workspace: WorkspaceId,
     position: Position,
     hash: Hash,
     bytes: Vec<u8>,
 }
 
-impl Encoded {
+impl EncodedRecord {
     /// The workspace.
     #[must_use]
     pub fn workspace(&self) -> &WorkspaceId {
@@ -184,7 +184,7 @@ impl Encoded {
     }
 }
 
-impl fmt::Debug for Encoded {
+impl fmt::Debug for EncodedRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             workspace,

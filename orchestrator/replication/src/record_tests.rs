@@ -38,13 +38,13 @@ fn body() -> impl Strategy<Value = Body> {
         prop::collection::vec(operation(), 0..6).prop_map(Body::Operations),
         (node(), any::<u64>()).prop_map(|(node, life)| Body::Seal {
             node,
-            life: Life(life)
+            life: Incarnation(life)
         }),
         ("[a-z0-9/:-]{1,30}", node(), any::<u64>()).prop_map(|(reference, node, life)| {
             Body::Snapshot {
                 reference: SnapshotReference::new(&reference).unwrap(),
                 node,
-                life: Life(life),
+                life: Incarnation(life),
             }
         }),
         prop::option::of(node()).prop_map(|to| Body::Released { to }),
@@ -55,10 +55,10 @@ fn body() -> impl Strategy<Value = Body> {
     ]
 }
 
-fn record() -> impl Strategy<Value = Record> {
+fn record() -> impl Strategy<Value = LogRecord> {
     let head = ("[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", 1..u64::MAX, any::<u64>());
     (head, any::<[u8; 32]>(), body()).prop_map(|((workspace, position, epoch), previous, body)| {
-        Record {
+        LogRecord {
             workspace: WorkspaceId::new(workspace).unwrap(),
             position: Position(position),
             epoch: Epoch(epoch),
@@ -68,8 +68,8 @@ fn record() -> impl Strategy<Value = Record> {
     })
 }
 
-fn sample(body: Body) -> Record {
-    Record {
+fn sample(body: Body) -> LogRecord {
+    LogRecord {
         workspace: WorkspaceId::new("w").unwrap(),
         position: Position(2),
         epoch: Epoch(1),
@@ -82,7 +82,7 @@ fn sample(body: Body) -> Record {
 fn golden_bytes() {
     let seal = sample(Body::Seal {
         node: NodeId::new("n1").unwrap(),
-        life: Life(5),
+        life: Incarnation(5),
     });
     let encoded = seal.encode().unwrap();
     let expected = [
@@ -122,7 +122,7 @@ fn what_is_too_large_is_refused_where_it_is_made() {
         let fault = sample(Body::Operations(operations)).encode().unwrap_err();
         assert!(matches!(fault, RecordFault::TooMuch { .. }), "{fault}");
     }
-    let fault = Record::decode(&vec![0; RECORD_BYTES_MAX + 1]).unwrap_err();
+    let fault = LogRecord::decode(&vec![0; RECORD_BYTES_MAX + 1]).unwrap_err();
     assert!(matches!(fault, RecordFault::TooMuch { .. }), "{fault}");
 }
 
@@ -134,7 +134,7 @@ fn a_newer_format_says_what_to_do() {
         .bytes()
         .to_vec();
     bytes[4] = 2;
-    let fault = Record::decode(&bytes).unwrap_err();
+    let fault = LogRecord::decode(&bytes).unwrap_err();
     assert!(fault.to_string().contains("upgrade goondan"), "{fault}");
 }
 
@@ -142,7 +142,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_back(record in record()) {
         let encoded = record.encode().unwrap();
-        let (same, read) = Encoded::of_bytes(encoded.bytes().to_vec()).unwrap();
+        let (same, read) = EncodedRecord::of_bytes(encoded.bytes().to_vec()).unwrap();
         prop_assert_eq!(read, record);
         prop_assert_eq!(same, encoded);
     }
@@ -167,21 +167,21 @@ proptest! {
         let mut changed = encoded.bytes().to_vec();
         let at = at.index(changed.len());
         changed[at] = byte;
-        if let Ok((read, other)) = Encoded::of_bytes(changed.clone()) {
+        if let Ok((read, other)) = EncodedRecord::of_bytes(changed.clone()) {
             let again = other.encode().unwrap();
             prop_assert_eq!(again.bytes(), changed.as_slice());
             prop_assert_eq!(read.hash() == encoded.hash(), changed == encoded.bytes());
         }
         let cut = cut.index(encoded.bytes().len());
-        prop_assert!(Record::decode(&encoded.bytes()[..cut]).is_err());
+        prop_assert!(LogRecord::decode(&encoded.bytes()[..cut]).is_err());
         let longer = [encoded.bytes(), &[byte]].concat();
-        prop_assert!(Record::decode(&longer).is_err());
+        prop_assert!(LogRecord::decode(&longer).is_err());
     }
 
     #[test]
     fn garbage_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), behind_magic in any::<bool>()) {
         let bytes = if behind_magic { [b"gdnr\x01\x00\x01w".as_slice(), &bytes].concat() } else { bytes };
-        if let Ok(record) = Record::decode(&bytes) {
+        if let Ok(record) = LogRecord::decode(&bytes) {
             prop_assert_eq!(record.encode().unwrap().bytes().to_vec(), bytes);
         }
     }

@@ -9,14 +9,14 @@ use crate::names::Position;
 
 /// Amount written since the last snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SinceSnapshot {
+pub struct GrowthSinceSnapshot {
     /// Number of records.
     pub records: u64,
     /// Their size, in bytes.
     pub bytes: u64,
 }
 
-impl SinceSnapshot {
+impl GrowthSinceSnapshot {
     /// True if the next snapshot is due, after `records_max` records or [`SNAPSHOT_BYTES`].
     #[must_use]
     pub fn is_due(&self, records_max: u64) -> bool {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_due_after_many_records_or_bytes() {
-        let since = |records, bytes| SinceSnapshot { records, bytes };
+        let since = |records, bytes| GrowthSinceSnapshot { records, bytes };
         assert!(!since(9, SNAPSHOT_BYTES - 1).is_due(10));
         assert!(since(10, 0).is_due(10));
         assert!(since(0, SNAPSHOT_BYTES).is_due(10));

@@ -56,13 +56,13 @@ enum Bug {
 
 /// Faults of a run.
 #[derive(Debug, Clone, Copy)]
-struct Plan {
+struct SimulationFaults {
     bug: Bug,
     /// True if the log's server may return without its tail.
     loses_tails: bool,
 }
 
-fn live(seed: u64, plan: Plan, is_traced: bool) -> World {
+fn live(seed: u64, plan: SimulationFaults, is_traced: bool) -> World {
     let mut world = World::new(seed, plan, is_traced);
     world.run();
     world.heal();
@@ -70,7 +70,7 @@ fn live(seed: u64, plan: Plan, is_traced: bool) -> World {
     world
 }
 
-fn simulate(seed: u64, plan: Plan) -> World {
+fn simulate(seed: u64, plan: SimulationFaults) -> World {
     match catch_unwind(AssertUnwindSafe(|| live(seed, plan, false))) {
         Ok(world) => world,
         Err(failure) => {
@@ -85,7 +85,7 @@ fn simulate(seed: u64, plan: Plan) -> World {
     }
 }
 
-fn is_found(seed: u64, plan: Plan) -> bool {
+fn is_found(seed: u64, plan: SimulationFaults) -> bool {
     catch_unwind(AssertUnwindSafe(|| live(seed, plan, false))).is_err()
 }
 
@@ -95,10 +95,10 @@ fn rep_1_every_promise_is_kept_whatever_is_lost_late_paused_or_believed() {
     let only = number("GOONDAN_SIMULATION_SEED");
     let runs = number("GOONDAN_SIMULATION_RUNS").unwrap_or(RUNS);
     let seeds = only.map_or(0..runs, |seed| seed..seed + 1);
-    let mut seen = world::Seen::default();
+    let mut seen = world::EventCoverage::default();
     let mut steps = 0;
     for seed in seeds {
-        let plan = Plan {
+        let plan = SimulationFaults {
             bug: Bug::Nothing,
             loses_tails: seed % 4 == 3,
         };
@@ -114,7 +114,7 @@ fn rep_1_every_promise_is_kept_whatever_is_lost_late_paused_or_believed() {
 
 /// Asserts that one of the seeds finds a bug.
 fn finds(bug: Bug) {
-    let plan = Plan {
+    let plan = SimulationFaults {
         bug,
         loses_tails: bug == Bug::TrimsToAPosition,
     };

@@ -29,11 +29,11 @@ use crate::chain::{Chain, ChainFault};
 use crate::limits::{
     ANSWER_DEADLINE_MS, POLL_MS, TAKE_OVER_AFTER_MS, TAKE_OVER_STEP_MS, TAKEN_WITHIN_MS,
 };
-use crate::log::{Attempt, Page, Put, PutAnswer, ReadAnswer};
-use crate::names::{Hash, Life, NodeId, Position};
+use crate::log::{Attempt, LogPage, PutAnswer, PutRequest, ReadAnswer};
+use crate::names::{Hash, Incarnation, NodeId, Position};
 use crate::operation::FileOperation;
 use crate::record::SnapshotReference;
-use crate::tree::{DoesNotFit, MemoryTree};
+use crate::tree::{FileMismatch, MemoryTree};
 
 mod apply;
 mod rebuild;
@@ -41,13 +41,13 @@ mod taking_over;
 
 /// Input of a standby.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum StandbyInput {
     /// The log has answered [`Effect::Read`].
     Read(Attempt, ReadAnswer),
     /// The log has answered [`Effect::Seal`].
     Sealed(Attempt, PutAnswer),
     /// [`Effect::Apply`] is done, or does not fit the files.
-    Applied(Result<(), Unfit>),
+    Applied(Result<(), ApplyFailure>),
     /// Result of [`Effect::Digest`].
     Digested(Hash),
     /// Result of [`Effect::Verify`]: true if the files match the records.
@@ -76,7 +76,7 @@ pub enum Input {
 /// Output of a standby. At most one effect is in progress, except [`Effect::Say`], and the read of
 /// the next page while the changes of a page are applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum StandbyEffect {
     /// Read the log from a position on.
     Read(Attempt, Position),
     /// Make the changes of records, in order. How far this node is ([`Standby::chain`]) may be noted durably now and
@@ -87,18 +87,18 @@ pub enum Effect {
     /// Check that the files match the records; recent checks may be reused.
     Verify,
     /// Offer a seal to the log.
-    Seal(Attempt, Put),
+    Seal(Attempt, PutRequest),
     /// Replace the files by those of a snapshot, or remove all.
     Restore(Option<SnapshotReference>),
-    /// This node owns the workspace: this machine ends, and [`crate::owner::Owner`] continues.
+    /// This node owns the workspace: this machine ends, and [`crate::owner::WorkspaceOwner`] continues.
     Own {
         /// State of the log, up to the seal.
         chain: Box<Chain>,
         /// The seal.
-        seal: Put,
+        seal: PutRequest,
     },
     /// Report this to the user.
-    Say(Trouble),
+    Say(StandbyTrouble),
 }
 
 /// Changes of a record.
@@ -122,10 +122,10 @@ impl RecordChanges {
     /// # Errors
     ///
     /// The first one that does not fit; those before it are made.
-    pub fn make_in(&self, tree: &mut MemoryTree) -> Result<(), Unfit> {
+    pub fn make_in(&self, tree: &mut MemoryTree) -> Result<(), ApplyFailure> {
         let mut operations = self.operations.iter();
         let made = operations.try_for_each(|operation| tree.apply(operation));
-        made.map_err(|fault| Unfit {
+        made.map_err(|fault| ApplyFailure {
             position: self.position(),
             fault,
         })
@@ -134,16 +134,16 @@ impl RecordChanges {
 
 /// The changes of a record do not fit the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfit {
+pub struct ApplyFailure {
     /// Position of the record. The changes of earlier records are applied.
     pub position: Position,
     /// The problem.
-    pub fault: DoesNotFit,
+    pub fault: FileMismatch,
 }
 
 /// Problem of a standby, for users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum StandbyTrouble {
     /// Its files are not those of the owner.
     #[error(
         "this node's files do not match the log up to position {position}: expected digest \
@@ -165,7 +165,7 @@ pub enum Trouble {
         /// Position of the record.
         position: Position,
         /// The mismatch.
-        fault: DoesNotFit,
+        fault: FileMismatch,
     },
     /// Its files were altered.
     #[error("this node's files do not match the log up to position {position}; rebuilding them")]
@@ -232,7 +232,7 @@ pub enum Trouble {
 /// Initial state of a standby's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Files {
+pub enum FilesState {
     /// They are those that the records make, or those of some record behind it: it was a standby before.
     AsNoted,
     /// The files may be ahead of the log, because this node was the owner. They are rebuilt once
@@ -241,7 +241,7 @@ pub enum Files {
 }
 
 #[derive(Debug)]
-enum Step {
+enum StandbyStep {
     /// No operation is in progress.
     Resting { until_ms: u64 },
     /// The log is read.
@@ -255,7 +255,7 @@ enum Step {
     /// A seal is offered.
     Sealing {
         attempt: Attempt,
-        put: Put,
+        put: PutRequest,
         until_ms: u64,
     },
     /// The log's beginning is looked for, to rebuild from.
@@ -278,20 +278,20 @@ enum NextPage {
     /// It was not requested, or did not arrive.
     None,
     Asked(Attempt),
-    Here(Page),
+    Here(LogPage),
 }
 
 /// Applies a workspace's log.
 #[derive(Debug)]
 pub struct Standby {
     node: NodeId,
-    life: Life,
+    life: Incarnation,
     chain: Chain,
     /// Records that are read and not followed yet.
     page: VecDeque<Vec<u8>>,
     /// End of the log when that page was read.
     head: Position,
-    step: Step,
+    step: StandbyStep,
     rank: Option<u64>,
     heard_ms: u64,
     /// Time at which the release was seen; `None` while a node owns it.
@@ -311,13 +311,19 @@ pub struct Standby {
     /// Position of the difference that caused the last rebuild.
     differed: Option<Position>,
     attempts: u64,
-    effects: Vec<Effect>,
+    effects: Vec<StandbyEffect>,
 }
 
 impl Standby {
     /// A standby that has read the log as far as `chain` says. Each has a life of its own.
     #[must_use]
-    pub fn new(node: NodeId, life: Life, chain: Chain, files: Files, now_ms: u64) -> Self {
+    pub fn new(
+        node: NodeId,
+        life: Incarnation,
+        chain: Chain,
+        files: FilesState,
+        now_ms: u64,
+    ) -> Self {
         let owner = chain.owner();
         let is_released = owner.is_some_and(|owner| owner.released.is_some());
         Self {
@@ -327,7 +333,7 @@ impl Standby {
             chain,
             page: VecDeque::new(),
             head: Position::START,
-            step: Step::Resting { until_ms: now_ms },
+            step: StandbyStep::Resting { until_ms: now_ms },
             rank: None,
             heard_ms: now_ms,
             acknowledged: Position::START,
@@ -335,7 +341,7 @@ impl Standby {
             sealed: None,
             is_asked_to_take_over: false,
             is_rebuild_asked: false,
-            is_rebuild_due: files == Files::PerhapsAhead,
+            is_rebuild_due: files == FilesState::PerhapsAhead,
             is_told: false,
             digest: None,
             differed: None,
@@ -355,7 +361,9 @@ impl Standby {
     pub fn is_rebuilding(&self) -> bool {
         matches!(
             self.step,
-            Step::Finding { .. } | Step::FindingLater { .. } | Step::Restoring { .. }
+            StandbyStep::Finding { .. }
+                | StandbyStep::FindingLater { .. }
+                | StandbyStep::Restoring { .. }
         )
     }
 
@@ -363,13 +371,13 @@ impl Standby {
     /// meanwhile, because some of their changes are already made.
     #[must_use]
     pub fn is_changing(&self) -> bool {
-        matches!(self.step, Step::Applying { .. })
+        matches!(self.step, StandbyStep::Applying { .. })
     }
 
     /// True if the next page was already read.
     #[cfg(test)]
     pub(crate) fn has_read_on(&self) -> bool {
-        let Step::Applying { next, .. } = &self.step else {
+        let StandbyStep::Applying { next, .. } = &self.step else {
             return false;
         };
         matches!(next, NextPage::Here(_))
@@ -378,7 +386,7 @@ impl Standby {
     /// True if a person must decide about this node's files.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        matches!(self.step, Step::Stopped)
+        matches!(self.step, StandbyStep::Stopped)
     }
 
     /// True if it would repair an altered file now: not after it has offered a seal, because an
@@ -392,52 +400,55 @@ impl Standby {
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
         match &self.step {
-            Step::Resting { until_ms }
-            | Step::Reading { until_ms, .. }
-            | Step::Sealing { until_ms, .. }
-            | Step::Finding { until_ms, .. }
-            | Step::FindingLater { until_ms } => Some(*until_ms),
-            Step::Applying { .. }
-            | Step::Digesting { .. }
-            | Step::Verifying
-            | Step::Restoring { .. }
-            | Step::Stopped => None,
+            StandbyStep::Resting { until_ms }
+            | StandbyStep::Reading { until_ms, .. }
+            | StandbyStep::Sealing { until_ms, .. }
+            | StandbyStep::Finding { until_ms, .. }
+            | StandbyStep::FindingLater { until_ms } => Some(*until_ms),
+            StandbyStep::Applying { .. }
+            | StandbyStep::Digesting { .. }
+            | StandbyStep::Verifying
+            | StandbyStep::Restoring { .. }
+            | StandbyStep::Stopped => None,
         }
     }
 
     /// Handles an input at a time, in monotonic milliseconds; returns the effects, in order.
-    pub fn handle(&mut self, now_ms: u64, input: Input) -> Vec<Effect> {
+    pub fn handle(&mut self, now_ms: u64, input: StandbyInput) -> Vec<StandbyEffect> {
         match input {
-            Input::Read(attempt, answer) => self.read(now_ms, attempt, answer),
-            Input::Sealed(attempt, answer) => self.sealed(now_ms, attempt, answer),
-            Input::Applied(outcome) => self.applied(now_ms, outcome),
-            Input::Digested(found) => self.digested(now_ms, found),
-            Input::Verified(is_so) => self.verified(now_ms, is_so),
-            Input::Restored(is_so) => self.restored(now_ms, is_so),
-            Input::Heard { acknowledged } => {
+            StandbyInput::Read(attempt, answer) => self.read(now_ms, attempt, answer),
+            StandbyInput::Sealed(attempt, answer) => self.sealed(now_ms, attempt, answer),
+            StandbyInput::Applied(outcome) => self.applied(now_ms, outcome),
+            StandbyInput::Digested(found) => self.digested(now_ms, found),
+            StandbyInput::Verified(is_so) => self.verified(now_ms, is_so),
+            StandbyInput::Restored(is_so) => self.restored(now_ms, is_so),
+            StandbyInput::Heard { acknowledged } => {
                 self.heard_ms = now_ms;
                 self.acknowledged = self.acknowledged.max(acknowledged);
             }
-            Input::TakerHeard => {
+            StandbyInput::TakerHeard => {
                 let is_late = |since_ms: u64| since_ms.saturating_add(TAKEN_WITHIN_MS) <= now_ms;
                 if self.released_ms.is_some_and(|since_ms| !is_late(since_ms)) {
                     self.heard_ms = now_ms;
                 }
             }
-            Input::Told => {
+            StandbyInput::Told => {
                 self.is_told = true;
-                if matches!(self.step, Step::Resting { .. }) {
+                if matches!(self.step, StandbyStep::Resting { .. }) {
                     self.ask(now_ms);
                 }
             }
-            Input::Rank(rank) => self.rank = rank,
-            Input::TakeOver => self.is_asked_to_take_over = true,
-            Input::Rebuild => self.is_rebuild_asked = true,
-            Input::Tick => self.tick(now_ms),
+            StandbyInput::Rank(rank) => self.rank = rank,
+            StandbyInput::TakeOver => self.is_asked_to_take_over = true,
+            StandbyInput::Rebuild => self.is_rebuild_asked = true,
+            StandbyInput::Tick => self.tick(now_ms),
         }
         let is_between = matches!(
             self.step,
-            Step::Resting { .. } | Step::Reading { .. } | Step::FindingLater { .. } | Step::Stopped
+            StandbyStep::Resting { .. }
+                | StandbyStep::Reading { .. }
+                | StandbyStep::FindingLater { .. }
+                | StandbyStep::Stopped
         );
         if self.is_rebuild_asked && is_between {
             self.is_rebuild_asked = false;
@@ -455,14 +466,16 @@ impl Standby {
             return;
         }
         match &self.step {
-            Step::Finding { .. } | Step::FindingLater { .. } => self.rebuild(now_ms),
+            StandbyStep::Finding { .. } | StandbyStep::FindingLater { .. } => self.rebuild(now_ms),
             // The outcome of a seal does not matter: reading its position shows it.
-            Step::Resting { .. } | Step::Reading { .. } | Step::Sealing { .. } => self.ask(now_ms),
-            Step::Applying { .. }
-            | Step::Digesting { .. }
-            | Step::Verifying
-            | Step::Restoring { .. }
-            | Step::Stopped => {}
+            StandbyStep::Resting { .. }
+            | StandbyStep::Reading { .. }
+            | StandbyStep::Sealing { .. } => self.ask(now_ms),
+            StandbyStep::Applying { .. }
+            | StandbyStep::Digesting { .. }
+            | StandbyStep::Verifying
+            | StandbyStep::Restoring { .. }
+            | StandbyStep::Stopped => {}
         }
     }
 
@@ -471,13 +484,13 @@ impl Standby {
         self.is_told = false;
         let attempt = self.attempt();
         let from = self.chain.position().next();
-        self.effects.push(Effect::Read(attempt, from));
+        self.effects.push(StandbyEffect::Read(attempt, from));
         self.reading(now_ms, attempt);
     }
 
     /// Waits for the answer to a read.
     fn reading(&mut self, now_ms: u64, attempt: Attempt) {
-        self.step = Step::Reading {
+        self.step = StandbyStep::Reading {
             attempt,
             until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
         };
@@ -488,7 +501,7 @@ impl Standby {
         if self.is_told {
             return self.ask(now_ms);
         }
-        self.step = Step::Resting {
+        self.step = StandbyStep::Resting {
             until_ms: now_ms.saturating_add(POLL_MS),
         };
     }
@@ -526,10 +539,10 @@ impl Standby {
         Attempt(self.attempts)
     }
 
-    fn stop(&mut self, trouble: Trouble) {
+    fn stop(&mut self, trouble: StandbyTrouble) {
         self.page.clear();
-        self.step = Step::Stopped;
-        self.effects.push(Effect::Say(trouble));
+        self.step = StandbyStep::Stopped;
+        self.effects.push(StandbyEffect::Say(trouble));
     }
 }
 

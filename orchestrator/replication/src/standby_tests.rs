@@ -3,26 +3,32 @@ use goondan_protocol::ids::WorkspaceId;
 use super::*;
 use crate::log::MemoryLog;
 use crate::operation::RelativePath;
-use crate::record::{Body, Record};
+use crate::record::{Body, LogRecord};
 
 /// A standby, the log it reads, and the owner's chain.
-struct Bench {
+struct StandbyHarness {
     standby: Standby,
     log: MemoryLog,
     writer: Chain,
     now_ms: u64,
-    said: Vec<Trouble>,
+    said: Vec<StandbyTrouble>,
 }
 
 fn node(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
-impl Bench {
+impl StandbyHarness {
     fn new() -> Self {
         let chain = Chain::new(WorkspaceId::new("w").unwrap());
         let mut bench = Self {
-            standby: Standby::new(node("b"), Life(2), chain.clone(), Files::AsNoted, 0),
+            standby: Standby::new(
+                node("b"),
+                Incarnation(2),
+                chain.clone(),
+                FilesState::AsNoted,
+                0,
+            ),
             log: MemoryLog::default(),
             writer: chain,
             now_ms: 0,
@@ -30,14 +36,14 @@ impl Bench {
         };
         bench.write(Body::Seal {
             node: node("a"),
-            life: Life(1),
+            life: Incarnation(1),
         });
-        bench.standby.handle(0, Input::Rank(Some(0)));
+        bench.standby.handle(0, StandbyInput::Rank(Some(0)));
         bench
     }
 
-    fn write(&mut self, body: Body) -> Put {
-        let put = Put {
+    fn write(&mut self, body: Body) -> PutRequest {
+        let put = PutRequest {
             record: self.writer.next(body).unwrap(),
             after: self.writer.last(),
         };
@@ -57,7 +63,7 @@ impl Bench {
         let taken = self.write(Body::Snapshot {
             reference: SnapshotReference::new("s").unwrap(),
             node: node("a"),
-            life: Life(1),
+            life: Incarnation(1),
         });
         let at = taken.record.position();
         self.write(Body::SnapshotKept { at, digest });
@@ -65,23 +71,23 @@ impl Bench {
 
     /// Advances time until something is due, and answers requests until the standby is idle, stops,
     /// or makes a request that is not answered here, which is returned.
-    fn turn(&mut self) -> Option<Effect> {
+    fn turn(&mut self) -> Option<StandbyEffect> {
         let due_ms = self.standby.due_ms()?;
         self.now_ms = self.now_ms.max(due_ms);
-        let effects = self.standby.handle(self.now_ms, Input::Tick);
+        let effects = self.standby.handle(self.now_ms, StandbyInput::Tick);
         self.answer(effects)
     }
 
-    fn answer(&mut self, effects: Vec<Effect>) -> Option<Effect> {
+    fn answer(&mut self, effects: Vec<StandbyEffect>) -> Option<StandbyEffect> {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             let input = match effect {
-                Effect::Read(attempt, from) => {
-                    Input::Read(attempt, ReadAnswer::Page(self.log.read(from)))
+                StandbyEffect::Read(attempt, from) => {
+                    StandbyInput::Read(attempt, ReadAnswer::Page(self.log.read(from)))
                 }
-                Effect::Apply(..) => Input::Applied(Ok(())),
-                Effect::Verify => Input::Verified(true),
-                Effect::Say(trouble) => {
+                StandbyEffect::Apply(..) => StandbyInput::Applied(Ok(())),
+                StandbyEffect::Verify => StandbyInput::Verified(true),
+                StandbyEffect::Say(trouble) => {
                     self.said.push(trouble);
                     continue;
                 }
@@ -93,7 +99,7 @@ impl Bench {
     }
 
     /// Advances time until the standby makes a request that is not answered here.
-    fn wants(&mut self) -> Effect {
+    fn wants(&mut self) -> StandbyEffect {
         for _ in 0..100 {
             if let Some(effect) = self.turn() {
                 return effect;
@@ -105,37 +111,37 @@ impl Bench {
 
 #[test]
 fn what_was_asked_of_an_owner_that_is_gone_is_not_done_to_its_successor() {
-    let mut bench = Bench::new();
-    bench.standby.handle(0, Input::TakeOver);
+    let mut bench = StandbyHarness::new();
+    bench.standby.handle(0, StandbyInput::TakeOver);
     // Another node was faster.
     bench.write(Body::Seal {
         node: node("c"),
-        life: Life(3),
+        life: Incarnation(3),
     });
     let acknowledged = Position(2);
     for _ in 0..20 {
         assert_eq!(bench.turn(), None);
-        let heard = Input::Heard { acknowledged };
+        let heard = StandbyInput::Heard { acknowledged };
         bench.standby.handle(bench.now_ms, heard);
     }
-    bench.standby.handle(bench.now_ms, Input::TakeOver);
-    assert!(matches!(bench.wants(), Effect::Seal(..)));
+    bench.standby.handle(bench.now_ms, StandbyInput::TakeOver);
+    assert!(matches!(bench.wants(), StandbyEffect::Seal(..)));
 }
 
 #[test]
 fn an_owner_that_is_heard_is_left_alone_and_one_that_is_not_is_replaced() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     for _ in 0..60 {
         let acknowledged = Position(1);
         bench
             .standby
-            .handle(bench.now_ms, Input::Heard { acknowledged });
+            .handle(bench.now_ms, StandbyInput::Heard { acknowledged });
         assert_eq!(bench.turn(), None);
     }
     bench.batch();
     assert_eq!(bench.turn(), None, "a new record is a sign of life");
     let heard_ms = bench.now_ms;
-    let Effect::Seal(attempt, put) = bench.wants() else {
+    let StandbyEffect::Seal(attempt, put) = bench.wants() else {
         panic!("no seal");
     };
     let silence_ms = bench.now_ms - heard_ms;
@@ -147,8 +153,8 @@ fn an_owner_that_is_heard_is_left_alone_and_one_that_is_not_is_replaced() {
     let answer = bench.log.put(&put);
     let effects = bench
         .standby
-        .handle(bench.now_ms, Input::Sealed(attempt, answer));
-    let [Effect::Own { chain, seal }] = effects.as_slice() else {
+        .handle(bench.now_ms, StandbyInput::Sealed(attempt, answer));
+    let [StandbyEffect::Own { chain, seal }] = effects.as_slice() else {
         panic!("{effects:?}");
     };
     assert_eq!((chain.position(), seal), (Position(3), &put));
@@ -156,28 +162,32 @@ fn an_owner_that_is_heard_is_left_alone_and_one_that_is_not_is_replaced() {
 
 #[test]
 fn a_seal_whose_answer_is_lost_is_found_in_the_log() {
-    let mut bench = Bench::new();
-    let Effect::Seal(attempt, put) = bench.wants() else {
+    let mut bench = StandbyHarness::new();
+    let StandbyEffect::Seal(attempt, put) = bench.wants() else {
         panic!("no seal");
     };
     bench.log.put(&put);
-    let effects = bench
-        .standby
-        .handle(bench.now_ms, Input::Sealed(attempt, PutAnswer::Unknown));
-    assert!(matches!(bench.answer(effects), Some(Effect::Own { .. })));
+    let effects = bench.standby.handle(
+        bench.now_ms,
+        StandbyInput::Sealed(attempt, PutAnswer::Unknown),
+    );
+    assert!(matches!(
+        bench.answer(effects),
+        Some(StandbyEffect::Own { .. })
+    ));
 }
 
 #[test]
 fn a_seal_that_comes_too_late_is_none() {
-    let mut bench = Bench::new();
-    let Effect::Seal(attempt, put) = bench.wants() else {
+    let mut bench = StandbyHarness::new();
+    let StandbyEffect::Seal(attempt, put) = bench.wants() else {
         panic!("no seal");
     };
     bench.batch();
     let answer = bench.log.put(&put);
     let effects = bench
         .standby
-        .handle(bench.now_ms, Input::Sealed(attempt, answer));
+        .handle(bench.now_ms, StandbyInput::Sealed(attempt, answer));
     assert_eq!(bench.answer(effects), None);
     assert_eq!(
         bench.standby.chain().position(),
@@ -189,12 +199,12 @@ fn a_seal_that_comes_too_late_is_none() {
 #[test]
 fn a_released_workspace_is_taken_at_once_by_whom_it_was_left_to() {
     for to in ["b", "c"] {
-        let mut bench = Bench::new();
-        bench.standby.handle(0, Input::Rank(Some(3)));
+        let mut bench = StandbyHarness::new();
+        bench.standby.handle(0, StandbyInput::Rank(Some(3)));
         bench.write(Body::Released { to: Some(node(to)) });
         let wants = bench.turn();
         assert_eq!(
-            matches!(wants, Some(Effect::Seal(..))),
+            matches!(wants, Some(StandbyEffect::Seal(..))),
             to == "b",
             "{wants:?}"
         );
@@ -203,22 +213,22 @@ fn a_released_workspace_is_taken_at_once_by_whom_it_was_left_to() {
 
 #[test]
 fn files_that_differ_are_told_and_made_anew_and_not_for_ever() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     bench.batch();
     bench.snapshot(Hash([1; 32]));
-    assert_eq!(bench.turn(), Some(Effect::Digest));
+    assert_eq!(bench.turn(), Some(StandbyEffect::Digest));
     let effects = bench
         .standby
-        .handle(bench.now_ms, Input::Digested(Hash([2; 32])));
+        .handle(bench.now_ms, StandbyInput::Digested(Hash([2; 32])));
     assert_eq!(
         bench.answer(effects),
-        Some(Effect::Restore(None)),
+        Some(StandbyEffect::Restore(None)),
         "the log begins at its beginning"
     );
     assert!(
         matches!(
             bench.said[..],
-            [Trouble::Differs {
+            [StandbyTrouble::Differs {
                 position: Position(3),
                 ..
             }]
@@ -226,17 +236,19 @@ fn files_that_differ_are_told_and_made_anew_and_not_for_ever() {
         "{:?}",
         bench.said
     );
-    let effects = bench.standby.handle(bench.now_ms, Input::Restored(true));
-    assert_eq!(bench.answer(effects), Some(Effect::Digest));
     let effects = bench
         .standby
-        .handle(bench.now_ms, Input::Digested(Hash([2; 32])));
+        .handle(bench.now_ms, StandbyInput::Restored(true));
+    assert_eq!(bench.answer(effects), Some(StandbyEffect::Digest));
+    let effects = bench
+        .standby
+        .handle(bench.now_ms, StandbyInput::Digested(Hash([2; 32])));
     assert_eq!(bench.answer(effects), None);
     assert!(bench.standby.is_stopped());
     assert!(
         matches!(
             bench.said[1..],
-            [Trouble::DiffersAgain {
+            [StandbyTrouble::DiffersAgain {
                 position: Position(3)
             }]
         ),
@@ -247,22 +259,27 @@ fn files_that_differ_are_told_and_made_anew_and_not_for_ever() {
 
 #[test]
 fn whoever_is_too_far_behind_begins_with_the_snapshot() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     bench.batch();
     bench.snapshot(Hash([1; 32]));
     bench.batch();
     bench.log.trim_to(Position(3));
     let reference = SnapshotReference::new("s").unwrap();
-    assert_eq!(bench.turn(), Some(Effect::Restore(Some(reference))));
-    let effects = bench.standby.handle(bench.now_ms, Input::Restored(true));
+    assert_eq!(bench.turn(), Some(StandbyEffect::Restore(Some(reference))));
+    let effects = bench
+        .standby
+        .handle(bench.now_ms, StandbyInput::Restored(true));
     assert_eq!(bench.answer(effects), None);
     assert_eq!(bench.standby.chain(), &bench.writer);
-    assert!(matches!(bench.said[..], [Trouble::TooFarBehind { .. }]));
+    assert!(matches!(
+        bench.said[..],
+        [StandbyTrouble::TooFarBehind { .. }]
+    ));
 }
 
 #[test]
 fn a_log_that_lost_its_tail_is_left_to_its_owner_and_told_when_that_is_gone() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     bench.batch();
     assert_eq!(bench.turn(), None);
     bench.log.lose_behind(Position(1));
@@ -271,28 +288,30 @@ fn a_log_that_lost_its_tail_is_left_to_its_owner_and_told_when_that_is_gone() {
     while !bench.standby.is_stopped() {
         assert_eq!(bench.turn(), None, "it must not seal");
     }
-    let expected = Trouble::TailLost {
+    let expected = StandbyTrouble::TailLost {
         head: Position(1),
         known: Position(2),
         position: Position(2),
     };
     assert_eq!(bench.said, [expected]);
     // A person decides in favor of the log.
-    let effects = bench.standby.handle(bench.now_ms, Input::Rebuild);
-    assert_eq!(bench.answer(effects), Some(Effect::Restore(None)));
+    let effects = bench.standby.handle(bench.now_ms, StandbyInput::Rebuild);
+    assert_eq!(bench.answer(effects), Some(StandbyEffect::Restore(None)));
 }
 
 #[test]
 fn what_was_acknowledged_and_is_not_in_the_log_keeps_a_standby_from_taking_over() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     let acknowledged = Position(7);
-    bench.standby.handle(0, Input::Heard { acknowledged });
+    bench
+        .standby
+        .handle(0, StandbyInput::Heard { acknowledged });
     while !bench.standby.is_stopped() {
         assert_eq!(bench.turn(), None);
     }
     assert!(matches!(
         bench.said[..],
-        [Trouble::TailLost {
+        [StandbyTrouble::TailLost {
             known: Position(7),
             ..
         }]
@@ -301,7 +320,7 @@ fn what_was_acknowledged_and_is_not_in_the_log_keeps_a_standby_from_taking_over(
 
 #[test]
 fn a_log_that_is_another_than_before_stops_a_standby() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     let before = bench.writer.clone();
     bench.batch();
     assert_eq!(bench.turn(), None);
@@ -309,12 +328,12 @@ fn a_log_that_is_another_than_before_stops_a_standby() {
     bench.writer = before;
     bench.write(Body::Seal {
         node: node("c"),
-        life: Life(3),
+        life: Incarnation(3),
     });
     assert_eq!(bench.turn(), None);
     assert_eq!(
         bench.said,
-        [Trouble::Replaced {
+        [StandbyTrouble::Replaced {
             position: Position(2)
         }]
     );
@@ -322,12 +341,19 @@ fn a_log_that_is_another_than_before_stops_a_standby() {
 
 #[test]
 fn a_node_that_was_the_owner_makes_its_files_anew_once_the_log_has_all_it_wrote() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     bench.batch();
-    let standby =
-        |chain: &Chain| Standby::new(node("a"), Life(9), chain.clone(), Files::PerhapsAhead, 0);
+    let standby = |chain: &Chain| {
+        Standby::new(
+            node("a"),
+            Incarnation(9),
+            chain.clone(),
+            FilesState::PerhapsAhead,
+            0,
+        )
+    };
     bench.standby = standby(&bench.writer);
-    assert_eq!(bench.turn(), Some(Effect::Restore(None)));
+    assert_eq!(bench.turn(), Some(StandbyEffect::Restore(None)));
     bench.log.lose_behind(Position(1));
     bench.standby = standby(&bench.writer);
     for _ in 0..20 {
@@ -337,12 +363,12 @@ fn a_node_that_was_the_owner_makes_its_files_anew_once_the_log_has_all_it_wrote(
 
 #[test]
 fn its_own_seal_of_an_earlier_life_is_none_of_this_one() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     let seal = bench.write(Body::Seal {
         node: node("b"),
-        life: Life(2),
+        life: Incarnation(2),
     });
-    let body = Record::decode(seal.record.bytes()).unwrap().body;
+    let body = LogRecord::decode(seal.record.bytes()).unwrap().body;
     assert!(matches!(body, Body::Seal { .. }));
     assert_eq!(bench.turn(), None);
     assert_eq!(bench.standby.chain().position(), Position(2));
@@ -350,12 +376,12 @@ fn its_own_seal_of_an_earlier_life_is_none_of_this_one() {
 
 #[test]
 fn a_log_that_begins_behind_what_was_read_and_does_not_follow_it_stops_a_standby() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     let before = bench.writer.clone();
     // A seal that a failover loses, after which the previous owner continues at its position.
     bench.write(Body::Seal {
         node: node("c"),
-        life: Life(3),
+        life: Incarnation(3),
     });
     assert_eq!(bench.turn(), None);
     bench.log.lose_behind(Position(1));
@@ -365,24 +391,28 @@ fn a_log_that_begins_behind_what_was_read_and_does_not_follow_it_stops_a_standby
     bench.log.trim_to(Position(3));
     assert_eq!(bench.turn(), None);
     let position = Position(2);
-    assert_eq!(bench.said, [Trouble::Replaced { position }]);
+    assert_eq!(bench.said, [StandbyTrouble::Replaced { position }]);
 }
 
 #[test]
 fn the_records_of_a_page_are_followed_at_once_and_up_to_where_something_else_is_to_be_done() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     for _ in 0..3 {
         bench.batch();
     }
     bench.snapshot(Hash([1; 32]));
     bench.batch();
-    let asked = bench.standby.handle(0, Input::Tick);
-    let [Effect::Read(attempt, from)] = asked[..] else {
+    let asked = bench.standby.handle(0, StandbyInput::Tick);
+    let [StandbyEffect::Read(attempt, from)] = asked[..] else {
         panic!("{asked:?}");
     };
     let page = ReadAnswer::Page(bench.log.read(from));
-    let effects = bench.standby.handle(0, Input::Read(attempt, page));
-    let [Effect::Apply(changes), Effect::Read(attempt, from)] = &effects[..] else {
+    let effects = bench.standby.handle(0, StandbyInput::Read(attempt, page));
+    let [
+        StandbyEffect::Apply(changes),
+        StandbyEffect::Read(attempt, from),
+    ] = &effects[..]
+    else {
         panic!("{effects:?}");
     };
     let positions: Vec<_> = changes.iter().map(RecordChanges::position).collect();
@@ -391,14 +421,14 @@ fn the_records_of_a_page_are_followed_at_once_and_up_to_where_something_else_is_
     assert_eq!(bench.standby.chain().position(), Position(0));
     // The remaining records are read while the files are created.
     let page = ReadAnswer::Page(bench.log.read(*from));
-    let effects = bench.standby.handle(0, Input::Read(*attempt, page));
+    let effects = bench.standby.handle(0, StandbyInput::Read(*attempt, page));
     assert!(effects.is_empty(), "{effects:?}");
     assert!(bench.standby.is_changing());
-    let effects = bench.standby.handle(0, Input::Applied(Ok(())));
+    let effects = bench.standby.handle(0, StandbyInput::Applied(Ok(())));
     assert!(!bench.standby.is_changing());
-    assert_eq!(effects, [Effect::Digest]);
+    assert_eq!(effects, [StandbyEffect::Digest]);
     let found = Hash([1; 32]);
-    let effects = bench.standby.handle(0, Input::Digested(found));
+    let effects = bench.standby.handle(0, StandbyInput::Digested(found));
     assert_eq!(bench.answer(effects), None);
     assert_eq!(bench.standby.chain(), &bench.writer);
     assert!(bench.said.is_empty(), "{:?}", bench.said);
@@ -406,61 +436,69 @@ fn the_records_of_a_page_are_followed_at_once_and_up_to_where_something_else_is_
 
 #[test]
 fn a_record_that_does_not_fit_is_told_by_its_place_in_the_log() {
-    let mut bench = Bench::new();
+    let mut bench = StandbyHarness::new();
     for _ in 0..3 {
         bench.batch();
     }
-    let asked = bench.standby.handle(0, Input::Tick);
-    let [Effect::Read(attempt, from)] = asked[..] else {
+    let asked = bench.standby.handle(0, StandbyInput::Tick);
+    let [StandbyEffect::Read(attempt, from)] = asked[..] else {
         panic!("{asked:?}");
     };
     let page = ReadAnswer::Page(bench.log.read(from));
-    bench.standby.handle(0, Input::Read(attempt, page));
+    bench.standby.handle(0, StandbyInput::Read(attempt, page));
     let position = Position(3);
-    let fault = DoesNotFit {
+    let fault = FileMismatch {
         path: RelativePath::new("f").unwrap(),
-        why: crate::tree::Misfit::OtherKind,
+        why: crate::tree::MismatchKind::OtherKind,
     };
-    let unfit = Unfit {
+    let unfit = ApplyFailure {
         position,
         fault: fault.clone(),
     };
-    let effects = bench.standby.handle(0, Input::Applied(Err(unfit)));
-    assert_eq!(bench.answer(effects), Some(Effect::Restore(None)));
-    assert_eq!(bench.said, [Trouble::Misfit { position, fault }]);
+    let effects = bench.standby.handle(0, StandbyInput::Applied(Err(unfit)));
+    assert_eq!(bench.answer(effects), Some(StandbyEffect::Restore(None)));
+    assert_eq!(bench.said, [StandbyTrouble::Misfit { position, fault }]);
 }
 
 #[test]
 fn a_log_that_loses_its_tail_while_files_are_made_anew_is_told() {
     for is_written_on in [false, true] {
-        let mut bench = Bench::new();
+        let mut bench = StandbyHarness::new();
         let before = bench.writer.clone();
         for _ in 0..3 {
             bench.batch();
         }
         let chain = bench.writer.clone();
-        bench.standby = Standby::new(node("a"), Life(9), chain, Files::PerhapsAhead, 0);
-        bench.standby.handle(0, Input::Rank(Some(0)));
-        assert_eq!(bench.turn(), Some(Effect::Restore(None)));
+        bench.standby = Standby::new(
+            node("a"),
+            Incarnation(9),
+            chain,
+            FilesState::PerhapsAhead,
+            0,
+        );
+        bench.standby.handle(0, StandbyInput::Rank(Some(0)));
+        assert_eq!(bench.turn(), Some(StandbyEffect::Restore(None)));
         bench.log.lose_behind(Position(1));
         bench.writer = before;
         if is_written_on {
             for life in 3..8 {
                 bench.write(Body::Seal {
                     node: node("c"),
-                    life: Life(life),
+                    life: Incarnation(life),
                 });
             }
         }
-        let effects = bench.standby.handle(bench.now_ms, Input::Restored(true));
+        let effects = bench
+            .standby
+            .handle(bench.now_ms, StandbyInput::Restored(true));
         assert_eq!(bench.answer(effects), None);
         while !bench.standby.is_stopped() {
             assert_eq!(bench.turn(), None, "it must not seal");
         }
         let known = Position(4);
         let told = match is_written_on {
-            true => Trouble::Replaced { position: known },
-            false => Trouble::TailLost {
+            true => StandbyTrouble::Replaced { position: known },
+            false => StandbyTrouble::TailLost {
                 head: Position(1),
                 known,
                 position: Position(1),

@@ -10,16 +10,16 @@ use crate::operation::{FileOperation, RelativePath};
 /// An operation does not match its files, which therefore do not result from the previous records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}: `{path}`")]
-pub struct DoesNotFit {
+pub struct FileMismatch {
     /// The file.
     pub path: RelativePath,
     /// The mismatch.
-    pub why: Misfit,
+    pub why: MismatchKind,
 }
 
 /// Mismatch between an operation and its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum MismatchKind {
     /// The file does not exist.
     #[error("a file is missing")]
     Missing,
@@ -33,7 +33,7 @@ pub enum Misfit {
 
 /// One entry of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
+enum MemoryNode {
     File(Vec<u8>),
     Directory,
 }
@@ -41,7 +41,7 @@ enum Node {
 /// In-memory files of a workspace, as its records produce them from nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryTree {
-    nodes: BTreeMap<RelativePath, Node>,
+    nodes: BTreeMap<RelativePath, MemoryNode>,
 }
 
 impl MemoryTree {
@@ -49,13 +49,14 @@ impl MemoryTree {
     ///
     /// # Errors
     ///
-    /// [`DoesNotFit`] if the files do not result from the previous records; nothing is changed
+    /// [`FileMismatch`] if the files do not result from the previous records; nothing is changed
     /// then.
-    pub fn apply(&mut self, operation: &FileOperation) -> Result<(), DoesNotFit> {
+    pub fn apply(&mut self, operation: &FileOperation) -> Result<(), FileMismatch> {
         match operation {
             FileOperation::Create { path } => {
                 self.is_file_or_free(path)?;
-                self.nodes.insert(path.clone(), Node::File(Vec::new()));
+                self.nodes
+                    .insert(path.clone(), MemoryNode::File(Vec::new()));
             }
             FileOperation::Append {
                 path,
@@ -64,10 +65,10 @@ impl MemoryTree {
             } => self.append(path, *offset, bytes)?,
             FileOperation::SetLen { path, len } => {
                 let content = self.file_mut(path)?;
-                let len = usize::try_from(*len).map_err(|_| misfit(path, Misfit::Shorter))?;
+                let len = usize::try_from(*len).map_err(|_| misfit(path, MismatchKind::Shorter))?;
                 // Our records only truncate, so a length that would require memory is invalid.
                 if len > content.len() {
-                    return Err(misfit(path, Misfit::Shorter));
+                    return Err(misfit(path, MismatchKind::Shorter));
                 }
                 content.truncate(len);
             }
@@ -77,10 +78,10 @@ impl MemoryTree {
                 self.nodes.remove(path);
             }
             FileOperation::CreateDir { path } => match self.nodes.get(path) {
-                Some(Node::File(_)) => return Err(misfit(path, Misfit::OtherKind)),
-                Some(Node::Directory) => {}
+                Some(MemoryNode::File(_)) => return Err(misfit(path, MismatchKind::OtherKind)),
+                Some(MemoryNode::Directory) => {}
                 None => {
-                    self.nodes.insert(path.clone(), Node::Directory);
+                    self.nodes.insert(path.clone(), MemoryNode::Directory);
                 }
             },
             FileOperation::RemoveTree { path } => {
@@ -90,27 +91,33 @@ impl MemoryTree {
         Ok(())
     }
 
-    fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) -> Result<(), DoesNotFit> {
+    fn append(
+        &mut self,
+        path: &RelativePath,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), FileMismatch> {
         if offset == 0 && !self.nodes.contains_key(path) {
-            self.nodes.insert(path.clone(), Node::File(Vec::new()));
+            self.nodes
+                .insert(path.clone(), MemoryNode::File(Vec::new()));
         }
         let content = self.file_mut(path)?;
         match usize::try_from(offset) {
             Ok(offset) if offset <= content.len() => content.truncate(offset),
-            _ => return Err(misfit(path, Misfit::Shorter)),
+            _ => return Err(misfit(path, MismatchKind::Shorter)),
         }
         content.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn rename(&mut self, from: &RelativePath, to: &RelativePath) -> Result<(), DoesNotFit> {
+    fn rename(&mut self, from: &RelativePath, to: &RelativePath) -> Result<(), FileMismatch> {
         if !self.nodes.contains_key(from) {
             // The files already contain the change.
             let is_done = self.nodes.contains_key(to);
             return if is_done {
                 Ok(())
             } else {
-                Err(misfit(from, Misfit::Missing))
+                Err(misfit(from, MismatchKind::Missing))
             };
         }
         if to.is_within(from) {
@@ -118,13 +125,13 @@ impl MemoryTree {
             return if is_same {
                 Ok(())
             } else {
-                Err(misfit(to, Misfit::OtherKind))
+                Err(misfit(to, MismatchKind::OtherKind))
             };
         }
         let named = |path: &RelativePath| {
             let new = path.moved(from, to);
             new.map(|new| (path.clone(), new))
-                .ok_or_else(|| misfit(to, Misfit::OtherKind))
+                .ok_or_else(|| misfit(to, MismatchKind::OtherKind))
         };
         let within = self.nodes.keys().filter(|path| path.is_within(from));
         let moved = within.map(named).collect::<Result<Vec<_>, _>>()?;
@@ -138,18 +145,18 @@ impl MemoryTree {
         Ok(())
     }
 
-    fn is_file_or_free(&self, path: &RelativePath) -> Result<(), DoesNotFit> {
+    fn is_file_or_free(&self, path: &RelativePath) -> Result<(), FileMismatch> {
         match self.nodes.get(path) {
-            Some(Node::Directory) => Err(misfit(path, Misfit::OtherKind)),
-            Some(Node::File(_)) | None => Ok(()),
+            Some(MemoryNode::Directory) => Err(misfit(path, MismatchKind::OtherKind)),
+            Some(MemoryNode::File(_)) | None => Ok(()),
         }
     }
 
-    fn file_mut(&mut self, path: &RelativePath) -> Result<&mut Vec<u8>, DoesNotFit> {
+    fn file_mut(&mut self, path: &RelativePath) -> Result<&mut Vec<u8>, FileMismatch> {
         match self.nodes.get_mut(path) {
-            Some(Node::File(content)) => Ok(content),
-            Some(Node::Directory) => Err(misfit(path, Misfit::OtherKind)),
-            None => Err(misfit(path, Misfit::Missing)),
+            Some(MemoryNode::File(content)) => Ok(content),
+            Some(MemoryNode::Directory) => Err(misfit(path, MismatchKind::OtherKind)),
+            None => Err(misfit(path, MismatchKind::Missing)),
         }
     }
 
@@ -157,8 +164,8 @@ impl MemoryTree {
     #[must_use]
     pub fn file(&self, path: &RelativePath) -> Option<&[u8]> {
         match self.nodes.get(path)? {
-            Node::File(content) => Some(content),
-            Node::Directory => None,
+            MemoryNode::File(content) => Some(content),
+            MemoryNode::Directory => None,
         }
     }
 
@@ -168,16 +175,18 @@ impl MemoryTree {
         let mut digest = TreeDigest::default();
         for (path, node) in &self.nodes {
             match node {
-                Node::File(content) => digest.file(path, content.len() as u64, Hash::of(content)),
-                Node::Directory => digest.directory(path),
+                MemoryNode::File(content) => {
+                    digest.file(path, content.len() as u64, Hash::of(content))
+                }
+                MemoryNode::Directory => digest.directory(path),
             }
         }
         digest.finish()
     }
 }
 
-fn misfit(path: &RelativePath, why: Misfit) -> DoesNotFit {
-    DoesNotFit {
+fn misfit(path: &RelativePath, why: MismatchKind) -> FileMismatch {
+    FileMismatch {
         path: path.clone(),
         why,
     }

@@ -70,15 +70,18 @@ fn what_does_not_fit_is_told_with_its_path() {
     };
     let before = tree.clone();
     for (operation, why) in [
-        (append(path("f"), 3), Misfit::Missing),
-        (append(path("d"), 0), Misfit::OtherKind),
-        (FileOperation::Create { path: path("d") }, Misfit::OtherKind),
+        (append(path("f"), 3), MismatchKind::Missing),
+        (append(path("d"), 0), MismatchKind::OtherKind),
+        (
+            FileOperation::Create { path: path("d") },
+            MismatchKind::OtherKind,
+        ),
         (
             FileOperation::Rename {
                 from: path("x"),
                 to: path("y"),
             },
-            Misfit::Missing,
+            MismatchKind::Missing,
         ),
     ] {
         assert_eq!(
@@ -93,10 +96,10 @@ fn what_does_not_fit_is_told_with_its_path() {
         path: path("f"),
         len: u64::MAX,
     };
-    assert_eq!(tree.apply(&far).unwrap_err().why, Misfit::Shorter);
+    assert_eq!(tree.apply(&far).unwrap_err().why, MismatchKind::Shorter);
     assert_eq!(
         tree.apply(&append(path("f"), 2)).unwrap_err().why,
-        Misfit::Shorter
+        MismatchKind::Shorter
     );
 }
 

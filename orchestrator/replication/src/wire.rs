@@ -3,7 +3,7 @@
 //! The daemon has no network code. Its child process holds the connection to the log's server, and
 //! answers requests over a socket pair, in the frames of all children
 //! ([`goondan_protocol::frame`]). The first frame of each side is a greeting: [`Hello`] and
-//! [`Welcome`]. All others are a [`Request`] or its [`Response`], in any order: each response names
+//! [`Welcome`]. All others are a [`LogRequest`] or its [`LogResponse`], in any order: each response names
 //! its request.
 //!
 //! # A frame's body
@@ -28,8 +28,8 @@ use goondan_protocol::version::{Version, VersionMismatch};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{HEAD_BYTES_MAX, HEADS_MAX, PART_BYTES_MAX};
-use crate::log::{Put, PutAnswer, ReadAnswer};
-use crate::names::{Epoch, Hash, Life, NodeId, Position};
+use crate::log::{PutAnswer, PutRequest, ReadAnswer};
+use crate::names::{Epoch, Hash, Incarnation, NodeId, Position};
 use crate::record::{RecordFault, SnapshotReference};
 
 mod answers;
@@ -58,18 +58,18 @@ pub struct Welcome {
 
 /// A question of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct LogRequest {
     /// By which its response is known. Unique on a connection: attempts are counted by each machine for itself.
     pub id: u64,
     /// The request.
-    pub ask: Ask,
+    pub ask: LogCommand,
 }
 
 /// A request of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask {
+pub enum LogCommand {
     /// Offer a record for its position; answered by [`Answer::Put`].
-    Put(Put),
+    Put(PutRequest),
     /// Read a log from a position on; answered by [`Answer::Read`].
     Read {
         /// The workspace.
@@ -98,9 +98,9 @@ pub enum Ask {
     /// Publish heartbeats; at most [`HEADS_MAX`]. Answered by [`Answer::Noted`].
     Beat(Vec<Beat>),
     /// Keep a part of a snapshot, in place of what is kept as that part; answered by [`Answer::Noted`].
-    KeepPart(Part, Vec<u8>),
+    KeepPart(SnapshotPartRef, Vec<u8>),
     /// Read a part of a snapshot; answered by [`Answer::Part`].
-    ReadPart(Part),
+    ReadPart(SnapshotPartRef),
     /// Forget the snapshots whose names sort before this one, byte by byte: as those do that were taken earlier. Only if
     /// the log begins with it by then: a trim was perhaps done on another server, before a fail-over. Answered by
     /// [`Answer::Noted`].
@@ -144,7 +144,7 @@ pub struct Beat {
     /// The node.
     pub node: NodeId,
     /// Its incarnation.
-    pub life: Life,
+    pub life: Incarnation,
     /// Of an owner, its epoch; of a standby, the one it has read of.
     pub epoch: Epoch,
     /// Of an owner, up to where it has acknowledged; of a standby, up to where it has read.
@@ -155,7 +155,7 @@ pub struct Beat {
 
 /// One part of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct SnapshotPartRef {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// The snapshot.
@@ -166,16 +166,16 @@ pub struct Part {
 
 /// A response of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
+pub struct LogResponse {
     /// The request that it answers.
     pub id: u64,
     /// The answer.
-    pub answer: Answer,
+    pub answer: LogAnswer,
 }
 
 /// An answer of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum LogAnswer {
     /// Result of a put.
     Put(PutAnswer),
     /// Result of a read.
@@ -191,7 +191,7 @@ pub enum Answer {
     /// The part, if it is stored.
     Part(Option<Vec<u8>>),
     /// Checked settings.
-    Checked(Vec<Finding>),
+    Checked(Vec<ServerCheck>),
     /// Reason why puts or reads fail; `None` if they do not.
     Standing(Option<String>),
     /// The server cannot be reached, or did not answer in time; or more was asked than is worked on at once.
@@ -209,13 +209,13 @@ pub struct LogHead {
     /// Position of the oldest record; 0 if there is none.
     pub oldest: Position,
     /// Last heartbeats of nodes.
-    pub heard: Vec<Heard>,
+    pub heard: Vec<LastHeartbeat>,
 }
 
 /// Last heartbeat of a node, and their number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Heard {
+pub struct LastHeartbeat {
     /// The heartbeat.
     pub beat: Beat,
     /// Goes up with each beat: one that is not what it was is news. No clock is compared.
@@ -225,13 +225,13 @@ pub struct Heard {
 /// A finding about the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Finding {
+pub struct ServerCheck {
     /// The checked item: the name of a setting, `version`, `role`, or `connection`.
     pub what: String,
     /// Current value.
     pub found: String,
     /// Verdict on the value.
-    pub verdict: Verdict,
+    pub verdict: ServerCheckVerdict,
     /// Suggested fix and reason; empty if the value is fine.
     pub advice: String,
 }
@@ -239,7 +239,7 @@ pub struct Finding {
 /// Verdict on a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Verdict {
+pub enum ServerCheckVerdict {
     /// It will.
     Good,
     /// Acceptable, but with weaker guarantees after failures.
@@ -275,12 +275,12 @@ pub enum WireFault {
 
 /// The version that a greeting names: it comes first, as what another version says may not even be readable.
 #[derive(Deserialize)]
-struct Greeting {
+struct GreetingVersion {
     version: Version,
 }
 
 fn greeted<'de, G: Deserialize<'de>>(body: &'de [u8]) -> Result<G, WireFault> {
-    let greeting: Greeting = serde_json::from_slice(body).map_err(WireFault::Json)?;
+    let greeting: GreetingVersion = serde_json::from_slice(body).map_err(WireFault::Json)?;
     greeting.version.check().map_err(WireFault::OtherVersion)?;
     serde_json::from_slice(body).map_err(WireFault::Json)
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chain::Chain;
-use crate::log::Page;
+use crate::log::LogPage;
 use crate::names::Hash;
 use crate::record::Body;
 
@@ -18,11 +18,11 @@ fn node() -> NodeId {
     NodeId::new("a").unwrap()
 }
 
-fn put() -> Put {
+fn put() -> PutRequest {
     let chain = Chain::new(workspace());
-    let life = Life(7);
+    let life = Incarnation(7);
     let record = chain.next(Body::Seal { node: node(), life }).unwrap();
-    Put {
+    PutRequest {
         record,
         after: Hash([0xab; 32]),
     }
@@ -32,15 +32,15 @@ fn beat() -> Beat {
     Beat {
         workspace: workspace(),
         node: node(),
-        life: Life(u64::MAX),
+        life: Incarnation(u64::MAX),
         epoch: Epoch(2),
         position: Position(3),
         owns: true,
     }
 }
 
-fn part() -> Part {
-    Part {
+fn part() -> SnapshotPartRef {
+    SnapshotPartRef {
         workspace: workspace(),
         reference: SnapshotReference::new("s 1").unwrap(),
         number: 2,
@@ -63,16 +63,16 @@ fn split(body: &[u8]) -> (String, Vec<u8>) {
     (String::from_utf8(head.to_vec()).unwrap(), bytes.to_vec())
 }
 
-fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
+fn asks() -> Vec<(LogCommand, &'static str, Vec<u8>)> {
     let record = put().record.bytes().to_vec();
     vec![
         (
-            Ask::Put(put()),
+            LogCommand::Put(put()),
             r#"{"id":1,"message":{"ask":"put","after":"abababababababababababababababababababababababababababababababab"},"bytes":[68]}"#,
             record,
         ),
         (
-            Ask::Read {
+            LogCommand::Read {
                 workspace: workspace(),
                 from: Position(5),
             },
@@ -80,7 +80,7 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
             vec![],
         ),
         (
-            Ask::Trim {
+            LogCommand::Trim {
                 workspace: workspace(),
                 before: kept(),
             },
@@ -88,57 +88,65 @@ fn asks() -> Vec<(Ask, &'static str, Vec<u8>)> {
             vec![],
         ),
         (
-            Ask::Heads(vec![workspace()]),
+            LogCommand::Heads(vec![workspace()]),
             r#"{"id":1,"message":{"ask":"heads","workspaces":["w"]}}"#,
             vec![],
         ),
         (
-            Ask::List {
+            LogCommand::List {
                 after: Some(workspace()),
             },
             r#"{"id":1,"message":{"ask":"list","after":"w"}}"#,
             vec![],
         ),
         (
-            Ask::Beat(vec![beat()]),
+            LogCommand::Beat(vec![beat()]),
             r#"{"id":1,"message":{"ask":"beat","beats":[{"workspace":"w","node":"a","life":18446744073709551615,"epoch":2,"position":3,"owns":true}]}}"#,
             vec![],
         ),
         (
-            Ask::KeepPart(part(), b"xyz".to_vec()),
+            LogCommand::KeepPart(part(), b"xyz".to_vec()),
             r#"{"id":1,"message":{"ask":"keep_part","workspace":"w","reference":"s 1","number":2},"bytes":[3]}"#,
             b"xyz".to_vec(),
         ),
         (
-            Ask::ReadPart(part()),
+            LogCommand::ReadPart(part()),
             r#"{"id":1,"message":{"ask":"read_part","workspace":"w","reference":"s 1","number":2}}"#,
             vec![],
         ),
         (
-            Ask::ForgetSnapshots {
+            LogCommand::ForgetSnapshots {
                 workspace: workspace(),
                 before: kept(),
             },
             r#"{"id":1,"message":{"ask":"forget_snapshots","workspace":"w","before":{"reference":"s 1","parts":2,"at":5,"hash":"abababababababababababababababababababababababababababababababab"}}}"#,
             vec![],
         ),
-        (Ask::Check, r#"{"id":1,"message":{"ask":"check"}}"#, vec![]),
         (
-            Ask::Standing,
+            LogCommand::Check,
+            r#"{"id":1,"message":{"ask":"check"}}"#,
+            vec![],
+        ),
+        (
+            LogCommand::Standing,
             r#"{"id":1,"message":{"ask":"standing"}}"#,
             vec![],
         ),
-        (Ask::Probe, r#"{"id":1,"message":{"ask":"probe"}}"#, vec![]),
         (
-            Ask::Server(SecretValue::new("postgres://h/d".to_owned())),
+            LogCommand::Probe,
+            r#"{"id":1,"message":{"ask":"probe"}}"#,
+            vec![],
+        ),
+        (
+            LogCommand::Server(SecretValue::new("postgres://h/d".to_owned())),
             r#"{"id":1,"message":{"ask":"server","server":"postgres://h/d"}}"#,
             vec![],
         ),
     ]
 }
 
-fn answers() -> Vec<(Answer, &'static str)> {
-    let page = Page {
+fn answers() -> Vec<(LogAnswer, &'static str)> {
+    let page = LogPage {
         before: Some(Hash([0xab; 32])),
         records: vec![b"xy".to_vec(), b"z".to_vec()],
         oldest: Position(1),
@@ -148,86 +156,86 @@ fn answers() -> Vec<(Answer, &'static str)> {
         workspace: workspace(),
         head: Position(9),
         oldest: Position(1),
-        heard: vec![Heard {
+        heard: vec![LastHeartbeat {
             beat: beat(),
             count: 4,
         }],
     };
-    let finding = Finding {
+    let finding = ServerCheck {
         what: "fsync".to_owned(),
         found: "off".to_owned(),
-        verdict: Verdict::Bad,
+        verdict: ServerCheckVerdict::Bad,
         advice: "a".to_owned(),
     };
     let (head_at, oldest) = (Position(9), Position(1));
     vec![
         (
-            Answer::Put(PutAnswer::Done),
+            LogAnswer::Put(PutAnswer::Done),
             r#"{"id":1,"message":{"answer":"done"}}"#,
         ),
         (
-            Answer::Put(PutAnswer::Taken(b"xyz".to_vec())),
+            LogAnswer::Put(PutAnswer::Taken(b"xyz".to_vec())),
             r#"{"id":1,"message":{"answer":"taken"},"bytes":[3]}"#,
         ),
         (
-            Answer::Put(PutAnswer::Behind { head: head_at }),
+            LogAnswer::Put(PutAnswer::Behind { head: head_at }),
             r#"{"id":1,"message":{"answer":"behind","head":9}}"#,
         ),
         (
-            Answer::Put(PutAnswer::Forgotten { oldest }),
+            LogAnswer::Put(PutAnswer::Forgotten { oldest }),
             r#"{"id":1,"message":{"answer":"forgotten","oldest":1}}"#,
         ),
         (
-            Answer::Put(PutAnswer::Unknown),
+            LogAnswer::Put(PutAnswer::Unknown),
             r#"{"id":1,"message":{"answer":"unknown"}}"#,
         ),
         (
-            Answer::Put(PutAnswer::Unavailable),
+            LogAnswer::Put(PutAnswer::Unavailable),
             r#"{"id":1,"message":{"answer":"not_put"}}"#,
         ),
         (
-            Answer::Read(ReadAnswer::Page(page)),
+            LogAnswer::Read(ReadAnswer::Page(page)),
             r#"{"id":1,"message":{"answer":"page","before":"abababababababababababababababababababababababababababababababab","oldest":1,"head":9},"bytes":[2,1]}"#,
         ),
         (
-            Answer::Read(ReadAnswer::Unavailable),
+            LogAnswer::Read(ReadAnswer::Unavailable),
             r#"{"id":1,"message":{"answer":"not_read"}}"#,
         ),
         (
-            Answer::Trimmed(oldest),
+            LogAnswer::Trimmed(oldest),
             r#"{"id":1,"message":{"answer":"trimmed","oldest":1}}"#,
         ),
         (
-            Answer::Heads(vec![head]),
+            LogAnswer::Heads(vec![head]),
             r#"{"id":1,"message":{"answer":"heads","heads":[{"workspace":"w","head":9,"oldest":1,"heard":[{"beat":{"workspace":"w","node":"a","life":18446744073709551615,"epoch":2,"position":3,"owns":true},"count":4}]}]}}"#,
         ),
         (
-            Answer::Listed(vec![workspace()]),
+            LogAnswer::Listed(vec![workspace()]),
             r#"{"id":1,"message":{"answer":"listed","workspaces":["w"]}}"#,
         ),
-        (Answer::Noted, r#"{"id":1,"message":{"answer":"noted"}}"#),
+        (LogAnswer::Noted, r#"{"id":1,"message":{"answer":"noted"}}"#),
         (
-            Answer::Part(Some(b"xyz".to_vec())),
+            LogAnswer::Part(Some(b"xyz".to_vec())),
             r#"{"id":1,"message":{"answer":"part"},"bytes":[3]}"#,
         ),
         (
-            Answer::Part(None),
+            LogAnswer::Part(None),
             r#"{"id":1,"message":{"answer":"no_part"}}"#,
         ),
         (
-            Answer::Checked(vec![finding]),
+            LogAnswer::Checked(vec![finding]),
             r#"{"id":1,"message":{"answer":"checked","findings":[{"what":"fsync","found":"off","verdict":"bad","advice":"a"}]}}"#,
         ),
         (
-            Answer::Standing(Some("t".to_owned())),
+            LogAnswer::Standing(Some("t".to_owned())),
             r#"{"id":1,"message":{"answer":"standing","trouble":"t"}}"#,
         ),
         (
-            Answer::Standing(None),
+            LogAnswer::Standing(None),
             r#"{"id":1,"message":{"answer":"standing","trouble":null}}"#,
         ),
         (
-            Answer::Unavailable,
+            LogAnswer::Unavailable,
             r#"{"id":1,"message":{"answer":"unavailable"}}"#,
         ),
     ]
@@ -236,20 +244,20 @@ fn answers() -> Vec<(Answer, &'static str)> {
 #[test]
 fn golden_bytes_of_requests() {
     for (ask, head, bytes) in asks() {
-        let request = Request { id: 1, ask };
+        let request = LogRequest { id: 1, ask };
         let body = request.to_frame().unwrap();
         assert_eq!(split(&body), (head.to_owned(), bytes));
-        assert_eq!(Request::from_frame(&body).unwrap(), request);
+        assert_eq!(LogRequest::from_frame(&body).unwrap(), request);
     }
 }
 
 #[test]
 fn golden_bytes_of_responses() {
     for (answer, head) in answers() {
-        let response = Response { id: 1, answer };
+        let response = LogResponse { id: 1, answer };
         let body = response.to_frame().unwrap();
         assert_eq!(split(&body).0, head);
-        assert_eq!(Response::from_frame(&body).unwrap(), response);
+        assert_eq!(LogResponse::from_frame(&body).unwrap(), response);
     }
 }
 
@@ -285,28 +293,28 @@ fn another_version_is_told_as_such_whatever_else_it_says() {
 #[test]
 fn what_is_too_much_is_neither_sent_nor_taken() {
     let many = vec![workspace(); HEADS_MAX + 1];
-    let request = |ask| Request { id: 1, ask };
-    let fault = request(Ask::Heads(many)).to_frame().unwrap_err();
+    let request = |ask| LogRequest { id: 1, ask };
+    let fault = request(LogCommand::Heads(many)).to_frame().unwrap_err();
     assert!(matches!(fault, WireFault::TooMuch), "{fault}");
     let names = vec!["\"w\""; HEADS_MAX + 1].join(",");
     let head = format!(r#"{{"id":1,"message":{{"ask":"heads","workspaces":[{names}]}}}}"#);
     let mut body = u32::try_from(head.len()).unwrap().to_be_bytes().to_vec();
     body.extend(head.into_bytes());
-    let fault = Request::from_frame(&body).unwrap_err();
+    let fault = LogRequest::from_frame(&body).unwrap_err();
     assert!(matches!(fault, WireFault::TooMuch), "{fault}");
 }
 
 #[test]
 fn a_record_that_is_none_is_no_request() {
-    let mut body = Request {
+    let mut body = LogRequest {
         id: 1,
-        ask: Ask::Put(put()),
+        ask: LogCommand::Put(put()),
     }
     .to_frame()
     .unwrap();
     let magic = body.len() - put().record.bytes().len();
     body[magic] ^= 1;
-    let fault = Request::from_frame(&body).unwrap_err();
+    let fault = LogRequest::from_frame(&body).unwrap_err();
     assert!(matches!(fault, WireFault::Record(_)), "{fault}");
 }
 
@@ -320,15 +328,15 @@ proptest! {
         cut in any::<bool>(),
     ) {
         let (ask, ..) = asks().swap_remove(which);
-        let mut body = Request { id: 1, ask }.to_frame().unwrap();
+        let mut body = LogRequest { id: 1, ask }.to_frame().unwrap();
         let at = at.index(body.len());
         if cut {
             body.truncate(at);
-            prop_assert!(Request::from_frame(&body).is_err());
+            prop_assert!(LogRequest::from_frame(&body).is_err());
         } else {
             body[at] = with;
-            drop(Request::from_frame(&body));
+            drop(LogRequest::from_frame(&body));
         }
-        drop(Response::from_frame(&body));
+        drop(LogResponse::from_frame(&body));
     }
 }

@@ -17,7 +17,7 @@
 //! client is not treated as a user.
 
 #[cfg(not(target_os = "linux"))]
-use goondan_core::Standing;
+use goondan_core::ClientOrigin;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::standing;
@@ -41,8 +41,8 @@ pub(super) fn standing(
     _socket: &impl std::os::fd::AsFd,
     _pid: Option<u32>,
     _descent: &Descent,
-) -> Standing {
-    Standing::Person
+) -> ClientOrigin {
+    ClientOrigin::Person
 }
 
 #[cfg(target_os = "linux")]
@@ -50,12 +50,12 @@ mod linux {
     use std::fs;
     use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
-    use goondan_core::Standing;
+    use goondan_core::ClientOrigin;
     use nix::errno::Errno;
     use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
 
     use super::Descent;
-    use crate::shell::orphans::{Marked, hard_limit_in};
+    use crate::shell::orphans::{MarkCheck, hard_limit_in};
 
     /// Maximum number of reads of a chain that keeps changing.
     const READS_MAX: usize = 8;
@@ -70,21 +70,21 @@ mod linux {
         socket: &impl AsFd,
         pid: Option<u32>,
         descent: &Descent,
-    ) -> Standing {
+    ) -> ClientOrigin {
         let Some(pid) = pid else {
-            return Standing::Unknown("the kernel does not report its process");
+            return ClientOrigin::Unknown("the kernel does not report its process");
         };
         // Processes of this pid namespace and its descendants have a pid here. A descendant of the
         // daemon cannot leave, because a process can only enter descendant namespaces.
         if pid == 0 {
-            return Standing::Person;
+            return ClientOrigin::Person;
         }
         let pin = match getsockopt(socket, PeerPidfd) {
             Ok(pin) => Some(pin),
             // Before Linux 6.5, only the pid is available. The check runs immediately after the
             // connection is accepted.
             Err(Errno::ENOPROTOOPT) => None,
-            Err(_) => return Standing::Unknown(ENDED),
+            Err(_) => return ClientOrigin::Unknown(ENDED),
         };
         let own = std::process::id();
         judge(&Proc, pid, own, descent, || {
@@ -105,7 +105,7 @@ mod linux {
     pub(super) trait Processes {
         /// The parent of a process and its start time; `None` if the process is hidden or has
         /// ended.
-        fn link(&self, pid: u32) -> Option<Link>;
+        fn link(&self, pid: u32) -> Option<AncestryLink>;
         /// The text of `/proc/<pid>/limits`.
         fn limits(&self, pid: u32) -> Option<String>;
         /// The text of `/proc/<pid>/cgroup`.
@@ -115,7 +115,7 @@ mod linux {
     struct Proc;
 
     impl Processes for Proc {
-        fn link(&self, pid: u32) -> Option<Link> {
+        fn link(&self, pid: u32) -> Option<AncestryLink> {
             link_in(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
         }
 
@@ -130,7 +130,7 @@ mod linux {
 
     /// One process of a chain.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(super) struct Link {
+    pub(super) struct AncestryLink {
         pub(super) pid: u32,
         pub(super) parent: u32,
         pub(super) started: u64,
@@ -138,7 +138,7 @@ mod linux {
 
     /// Parses `/proc/<pid>/stat`; `None` if the process has ended. The command name precedes the
     /// numbers in parentheses and may contain any character.
-    fn link_in(pid: u32, stat: &str) -> Option<Link> {
+    fn link_in(pid: u32, stat: &str) -> Option<AncestryLink> {
         let (_, rest) = stat.rsplit_once(')')?;
         let mut words = rest.split_whitespace();
         let state = words.next()?;
@@ -146,7 +146,7 @@ mod linux {
         // `starttime` is field 22; the parent is field 4.
         let started = words.nth(17)?.parse().ok()?;
         let is_alive = !matches!(state, "Z" | "X" | "x");
-        is_alive.then_some(Link {
+        is_alive.then_some(AncestryLink {
             pid,
             parent,
             started,
@@ -154,8 +154,12 @@ mod linux {
     }
 
     /// The chain from a process up to the daemon or the topmost process.
-    fn line(processes: &impl Processes, pid: u32, daemon: u32) -> Result<Vec<Link>, &'static str> {
-        let mut line: Vec<Link> = Vec::new();
+    fn line(
+        processes: &impl Processes,
+        pid: u32,
+        daemon: u32,
+    ) -> Result<Vec<AncestryLink>, &'static str> {
+        let mut line: Vec<AncestryLink> = Vec::new();
         let mut next = pid;
         // The parent is 0 for the topmost process and for a process outside this namespace.
         while next > 1 && next != daemon {
@@ -177,15 +181,15 @@ mod linux {
         daemon: u32,
         descent: &Descent,
         is_pinned: impl Fn() -> bool,
-    ) -> Standing {
+    ) -> ClientOrigin {
         if pid == daemon {
-            return Standing::BelowDaemon;
+            return ClientOrigin::BelowDaemon;
         }
         let mut why = "its ancestors change too fast";
         for _ in 0..READS_MAX {
             let first = match line(processes, pid, daemon) {
                 Ok(first) => first,
-                Err(ENDED) => return Standing::Unknown(ENDED),
+                Err(ENDED) => return ClientOrigin::Unknown(ENDED),
                 // An ancestor may have ended in the meantime.
                 Err(problem) => {
                     why = problem;
@@ -195,53 +199,53 @@ mod linux {
             let found = first
                 .iter()
                 .map(|link| member(processes, link.pid, descent))
-                .find(|found| *found != Standing::Person);
+                .find(|found| *found != ClientOrigin::Person);
             if line(processes, pid, daemon).as_ref() != Ok(&first) {
                 continue;
             }
             if !is_pinned() {
-                return Standing::Unknown(ENDED);
+                return ClientOrigin::Unknown(ENDED);
             }
             let reaches_daemon = first.last().is_some_and(|top| top.parent == daemon);
             return match found {
-                _ if reaches_daemon => Standing::BelowDaemon,
+                _ if reaches_daemon => ClientOrigin::BelowDaemon,
                 Some(found) => found,
                 None if !descent.adopts_orphans => {
-                    Standing::Unknown("the daemon cannot adopt orphans here")
+                    ClientOrigin::Unknown("the daemon cannot adopt orphans here")
                 }
-                None => Standing::Person,
+                None => ClientOrigin::Person,
             };
         }
-        Standing::Unknown(why)
+        ClientOrigin::Unknown(why)
     }
 
     /// Origin according to the mark and cgroup of one process.
-    fn member(processes: &impl Processes, pid: u32, descent: &Descent) -> Standing {
+    fn member(processes: &impl Processes, pid: u32, descent: &Descent) -> ClientOrigin {
         if let Some(mark) = descent.mark {
             let limits = processes.limits(pid);
             let hard = limits.and_then(|limits| hard_limit_in(&limits));
             match hard.map(|hard| mark.on(hard)) {
-                Some(Marked::Not) => {}
-                Some(Marked::Yes) => return Standing::BelowDaemon,
-                Some(Marked::Perhaps) => {
-                    return Standing::Unknown(
+                Some(MarkCheck::Not) => {}
+                Some(MarkCheck::Yes) => return ClientOrigin::BelowDaemon,
+                Some(MarkCheck::Perhaps) => {
+                    return ClientOrigin::Unknown(
                         "its hard limit of the resident set is lowered (`ulimit -Hm`)",
                     );
                 }
-                None => return Standing::Unknown(HIDDEN),
+                None => return ClientOrigin::Unknown(HIDDEN),
             }
         }
         let Some(children) = &descent.child_groups else {
-            return Standing::Person;
+            return ClientOrigin::Person;
         };
         let Some(groups) = processes.groups(pid) else {
-            return Standing::Unknown(HIDDEN);
+            return ClientOrigin::Unknown(HIDDEN);
         };
         let mut groups = groups.lines().filter_map(|line| line.strip_prefix("0::"));
         if groups.any(|group| group.starts_with(children.as_str())) {
-            return Standing::BelowDaemon;
+            return ClientOrigin::BelowDaemon;
         }
-        Standing::Person
+        ClientOrigin::Person
     }
 
     #[cfg(test)]
@@ -286,13 +290,13 @@ mod linux {
                 self
             }
 
-            fn judge(&self, pid: u32) -> Standing {
+            fn judge(&self, pid: u32) -> ClientOrigin {
                 judge(self, pid, DAEMON, &descent(), || true)
             }
         }
 
         impl Processes for Fake {
-            fn link(&self, pid: u32) -> Option<Link> {
+            fn link(&self, pid: u32) -> Option<AncestryLink> {
                 let mut change = self.change.borrow_mut();
                 if let Some((reads, of, parent)) = change.as_mut() {
                     if *reads == 0 {
@@ -305,7 +309,7 @@ mod linux {
                 }
                 let parent = self.all.borrow().get(&pid)?.0;
                 let started = u64::from(pid);
-                Some(Link {
+                Some(AncestryLink {
                     pid,
                     parent,
                     started,
@@ -342,49 +346,49 @@ mod linux {
         #[test]
         fn sec_4_a_line_of_parents_tells_person_from_agent() {
             let fake = machine();
-            assert_eq!(fake.judge(11), Standing::Person);
-            assert_eq!(fake.judge(103), Standing::BelowDaemon);
+            assert_eq!(fake.judge(11), ClientOrigin::Person);
+            assert_eq!(fake.judge(103), ClientOrigin::BelowDaemon);
             // An orphan is re-parented to the daemon.
-            assert_eq!(fake.with(104, DAEMON).judge(104), Standing::BelowDaemon);
+            assert_eq!(fake.with(104, DAEMON).judge(104), ClientOrigin::BelowDaemon);
             // A shell injected from outside by a container runtime.
             let fake = machine().with(20, 0).with(21, 20);
-            assert_eq!(fake.judge(21), Standing::Person);
+            assert_eq!(fake.judge(21), ClientOrigin::Person);
             // A user who runs the daemon in the foreground of their own shell.
             let fake = machine().with(DAEMON, 11);
-            assert_eq!(fake.judge(11), Standing::Person);
+            assert_eq!(fake.judge(11), ClientOrigin::Person);
         }
 
         #[test]
         fn sec_4_a_mark_or_group_of_any_ancestor_counts() {
             let fake = machine().limited(10, "7000");
-            assert_eq!(fake.judge(11), Standing::BelowDaemon);
+            assert_eq!(fake.judge(11), ClientOrigin::BelowDaemon);
             let fake = machine().grouped(10, "/service/child-3/program");
-            assert_eq!(fake.judge(11), Standing::BelowDaemon);
+            assert_eq!(fake.judge(11), ClientOrigin::BelowDaemon);
             // A container runtime puts a user's shell into the daemon's own cgroup.
             let fake = machine().grouped(10, "/service/orchestrator");
-            assert_eq!(fake.judge(11), Standing::Person);
+            assert_eq!(fake.judge(11), ClientOrigin::Person);
             let fake = machine().limited(11, "6999");
-            assert!(matches!(fake.judge(11), Standing::Unknown(why) if why.contains("ulimit")));
+            assert!(matches!(fake.judge(11), ClientOrigin::Unknown(why) if why.contains("ulimit")));
         }
 
         #[test]
         fn sec_4_what_cannot_be_read_is_no_person() {
             let fake = machine().with(31, 30);
-            assert_eq!(fake.judge(31), Standing::Unknown(HIDDEN));
-            assert_eq!(fake.judge(40), Standing::Unknown(ENDED));
+            assert_eq!(fake.judge(31), ClientOrigin::Unknown(HIDDEN));
+            assert_eq!(fake.judge(40), ClientOrigin::Unknown(ENDED));
             let ended = judge(&fake, 11, DAEMON, &descent(), || false);
-            assert_eq!(ended, Standing::Unknown(ENDED));
+            assert_eq!(ended, ClientOrigin::Unknown(ENDED));
             let alone = Descent {
                 adopts_orphans: false,
                 ..descent()
             };
             let alone = judge(&fake, 11, DAEMON, &alone, || true);
-            assert!(matches!(alone, Standing::Unknown(_)));
+            assert!(matches!(alone, ClientOrigin::Unknown(_)));
             let mut deep = Fake::default();
             for pid in 1_000..3_000 {
                 deep = deep.with(pid, pid - 1);
             }
-            assert!(matches!(deep.judge(2_999), Standing::Unknown(_)));
+            assert!(matches!(deep.judge(2_999), ClientOrigin::Unknown(_)));
         }
 
         #[test]
@@ -394,7 +398,7 @@ mod linux {
             for reads in 0..4 {
                 let fake = machine().with(102, 10);
                 fake.change.replace(Some((reads, 103, DAEMON)));
-                assert_eq!(fake.judge(103), Standing::BelowDaemon, "{reads}");
+                assert_eq!(fake.judge(103), ClientOrigin::BelowDaemon, "{reads}");
             }
         }
 
@@ -414,7 +418,7 @@ mod linux {
         #[test]
         fn sec_4_links_are_read_as_the_kernel_shows_them() {
             let stat = "12 (a) R 9 (b)) S 34 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987 1 2";
-            let link = Link {
+            let link = AncestryLink {
                 pid: 12,
                 parent: 34,
                 started: 987,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_bundles::{
-    BUNDLE_DIR, Bundle, BundleError, Gate, Outcome, Staged, Surroundings, Tree, tree_of,
-    waiting_changesets,
+    BUNDLE_DIR, Bundle, BundleError, CanaryOutcome, ConfigPreflight, RehearsalConfigs,
+    Surroundings, Tree, tree_of, waiting_changesets,
 };
 use goondan_core::{
-    BundleAction, BundleCall, BundleDone, BundleHappened, BundleStanding, BundleWork,
+    BundleAction, BundleCall, BundleChange, BundleResult, BundleStanding, BundleWork,
 };
 use goondan_durable::disk::Disk as _;
 use goondan_protocol::control::{
@@ -25,23 +25,23 @@ use goondan_trees::{GuardedDisk, RealFiles};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::replay::{self, Stage};
-use super::workspace_load::{OverlayOf, Projects};
+use super::replay::{self, RehearsalInput};
+use super::workspace_load::{OverlayProject, Projects};
 
 /// Working directory of modules and rehearsals, in the directory of the bundle. Removed afterwards.
 const GROUND: &str = "gate";
 
 /// Loads the whole configuration, as the daemon does.
-struct FullLoad<'a> {
+struct FullPreflight<'a> {
     projects: &'a Projects,
-    of: OverlayOf<'a>,
+    of: OverlayProject<'a>,
     agent: &'a AgentName,
     at: &'a InstanceRef,
     /// The directory of the conversation.
     dir: &'a Path,
 }
 
-impl FullLoad<'_> {
+impl FullPreflight<'_> {
     /// Starts these tools apart from the conversation's files.
     fn start_apart(&self, agent: AgentDefinition) -> Result<(), String> {
         let started = |ground: &Path| self.projects.start_modules(&self.apart(agent, ground));
@@ -85,10 +85,10 @@ impl FullLoad<'_> {
     /// Plays recorded turns with what was staged.
     fn rehearse(
         &self,
-        staged: Staged<Box<AgentDefinition>>,
+        staged: RehearsalConfigs<Box<AgentDefinition>>,
         turns: u32,
     ) -> Result<Rehearsal, BundleError> {
-        let stage = Stage {
+        let stage = RehearsalInput {
             disk: self.projects.disk.as_ref(),
             agent_process: self.projects.agent_process(),
             instance: self.dir,
@@ -110,7 +110,7 @@ fn is_new_module(tool: &ToolDefinition, before: Option<&AgentDefinition>) -> boo
     matches!(tool.source, ToolSource::Module { .. }) && !is_known
 }
 
-impl Gate for FullLoad<'_> {
+impl ConfigPreflight for FullPreflight<'_> {
     type Loaded = Box<AgentDefinition>;
 
     fn load(&self, files: &Tree) -> Result<Self::Loaded, String> {
@@ -145,8 +145,8 @@ impl Gate for FullLoad<'_> {
 }
 
 /// Does what the core asks for. Blocks.
-pub(super) fn carry_out(projects: &Projects, work: BundleWork) -> BundleDone {
-    let mut done = BundleDone {
+pub(super) fn carry_out(projects: &Projects, work: BundleWork) -> BundleResult {
+    let mut done = BundleResult {
         instance: work.instance.clone(),
         answer: Ok(Value::Null),
         definition: None,
@@ -163,7 +163,7 @@ pub(super) fn carry_out(projects: &Projects, work: BundleWork) -> BundleDone {
 fn perform(
     projects: &Projects,
     work: BundleWork,
-    done: &mut BundleDone,
+    done: &mut BundleResult,
 ) -> Result<(), BundleError> {
     let disk = projects.disk.as_ref();
     let instances = projects.layout.instances(&work.instance.workspace_id);
@@ -176,9 +176,9 @@ fn perform(
                 .agent_name
         }
     };
-    let gate = FullLoad {
+    let gate = FullPreflight {
         projects,
-        of: OverlayOf {
+        of: OverlayProject {
             project_root: &work.project_root,
             package: work.package.as_deref(),
             env_files: &work.env_files,
@@ -202,7 +202,7 @@ fn perform(
     done.happened = bundle
         .take_happened()
         .into_iter()
-        .map(|it| BundleHappened {
+        .map(|it| BundleChange {
             what: it.what,
             changeset_id: it.changeset_id,
             revision: it.revision,
@@ -221,10 +221,10 @@ fn perform(
 }
 
 fn act(
-    bundle: &mut Bundle<'_, FullLoad<'_>>,
-    gate: &FullLoad<'_>,
+    bundle: &mut Bundle<'_, FullPreflight<'_>>,
+    gate: &FullPreflight<'_>,
     action: BundleAction,
-    done: &mut BundleDone,
+    done: &mut BundleResult,
 ) -> Result<(), BundleError> {
     match action {
         BundleAction::Arm { is_author } => {
@@ -242,9 +242,9 @@ fn act(
                 .map(|definition| told(definition, armed.notice));
         }
         BundleAction::Note(outcome) => bundle.note(&match outcome {
-            goondan_core::Outcome::Completed => Outcome::Completed,
-            goondan_core::Outcome::Failed(why) => Outcome::Failed(why),
-            goondan_core::Outcome::Neutral => Outcome::Neutral,
+            goondan_core::ConfigOutcome::Completed => CanaryOutcome::Completed,
+            goondan_core::ConfigOutcome::Failed(why) => CanaryOutcome::Failed(why),
+            goondan_core::ConfigOutcome::Neutral => CanaryOutcome::Neutral,
         })?,
         BundleAction::Ask { ask, call } => done.answer = answer(&bundle.ask(&ask, &call)?),
         BundleAction::Serve(call) => {

@@ -31,14 +31,14 @@ use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::cgroups::{Cgroup, Cgroups};
-use super::event::Event;
+use super::event::ShellEvent;
 use super::frame_memory::{CountedCodec, FrameMemory};
-use super::launcher::{Launched, Launcher};
+use super::launcher::{LaunchedChild, Launcher};
 use super::limits;
 use super::logs::{Collector, LogHub, Traces, collect};
-use super::masking::{Masks, OutputEnds, WorksFor};
+use super::masking::{MaskingScope, Masks, OutputEnds};
 use crate::limits::{CHILD_BATCH_MESSAGES, CHILD_BATCHES_WAITING, CHILD_QUEUE_FRAMES};
-use goondan_core::{Input, ProcessId, Spawn};
+use goondan_core::{CoreInput, ProcessId, Spawn};
 
 /// Frames of at least this size are written separately instead of being copied into the shared
 /// write buffer.
@@ -112,16 +112,16 @@ impl RunningChild {
 /// Destinations of the reports of a child's tasks.
 #[derive(Debug, Clone)]
 pub(super) struct Reports {
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) events: mpsc::Sender<ShellEvent>,
     pub(super) hub: Arc<LogHub>,
     /// Memory budget for incomplete frames.
     pub(super) frames: FrameMemory,
 }
 
 impl Reports {
-    async fn input(&self, input: Input) {
+    async fn input(&self, input: CoreInput) {
         // The receiver is closed only while the daemon is ending.
-        drop(self.events.send(Event::Input(input)).await);
+        drop(self.events.send(ShellEvent::Input(input)).await);
     }
 }
 
@@ -153,7 +153,7 @@ fn start_in(
     reports: &Reports,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<RunningChild> {
-    let Launched {
+    let LaunchedChild {
         mut child,
         socket,
         output,
@@ -189,21 +189,21 @@ fn start_in(
     };
     tasks.spawn(log_end(collect(output, collector)));
     tasks.spawn(write_frames(write, frames));
-    let limited = Limited {
+    let limited = AppliedLimits {
         by_system: cgroup.as_ref().map_or(spawn.limits, Cgroup::rest),
         cgroup: cgroup.clone(),
     };
     let look = Arc::new(Notify::new());
-    let ending = Ending {
+    let ending = ExitPoller {
         child,
         look: look.clone(),
     };
-    let speaker = Speaker {
+    let speaker = ChildSender {
         process: spawn.process,
         works_for: if spawn.works_for_task {
-            WorksFor::Task
+            MaskingScope::Task
         } else {
-            WorksFor::Conversation
+            MaskingScope::Conversation
         },
     };
     tasks.spawn(live(speaker, ending, read, limited, reports.clone()));
@@ -235,12 +235,12 @@ pub(super) fn ended_pid() -> Option<u32> {
 }
 
 /// Awaits the exit of a process without a pidfd.
-struct Ending {
+struct ExitPoller {
     child: Child,
     look: Arc<Notify>,
 }
 
-impl Ending {
+impl ExitPoller {
     /// Waits for a hint that the process may have exited. Returns its exit status if it has.
     async fn hint(&mut self) -> Option<io::Result<ExitStatus>> {
         self.look.notified().await;
@@ -315,17 +315,17 @@ async fn feed(
 
 /// The sender of the messages being read.
 #[derive(Debug, Clone, Copy)]
-struct Speaker {
+struct ChildSender {
     process: ProcessId,
-    works_for: WorksFor,
+    works_for: MaskingScope,
 }
 
 /// Reads a child's messages until it exits, and reports its exit last.
 async fn live(
-    speaker: Speaker,
-    mut ending: Ending,
+    speaker: ChildSender,
+    mut ending: ExitPoller,
     read: OwnedReadHalf,
-    limited: Limited,
+    limited: AppliedLimits,
     reports: Reports,
 ) {
     let mut frames = FramedRead::new(read, reports.frames.codec());
@@ -346,11 +346,11 @@ async fn live(
         Ok(status) => describe(status, &limited),
         Err(error) => format!("failed to wait for its exit: {error}"),
     };
-    reports.input(Input::Exited { process, how }).await;
+    reports.input(CoreInput::Exited { process, how }).await;
 }
 
 async fn read_frames(
-    speaker: Speaker,
+    speaker: ChildSender,
     frames: &mut FramedRead<OwnedReadHalf, CountedCodec>,
     reports: &Reports,
 ) {
@@ -367,18 +367,18 @@ async fn read_frames(
             Ok(body) => read_message(speaker, &body, masks, &mut ends),
             Err(error) => {
                 let problem = goondan_log::error_chain(&error);
-                vec![Input::Broken { process, problem }]
+                vec![CoreInput::Broken { process, problem }]
             }
         };
-        let mut inputs: Vec<Input> = chunk.into_iter().flat_map(read).collect();
-        let is_broken = |input: &Input| matches!(input, Input::Broken { .. });
+        let mut inputs: Vec<CoreInput> = chunk.into_iter().flat_map(read).collect();
+        let is_broken = |input: &CoreInput| matches!(input, CoreInput::Broken { .. });
         let broken = inputs.iter().position(is_broken);
         inputs.truncate(broken.map_or(usize::MAX, |at| at + 1));
         // The receiver is closed only while the daemon is ending.
         let Ok(turn) = turns.clone().acquire_owned().await else {
             return;
         };
-        drop(reports.events.send(Event::Inputs(inputs, turn)).await);
+        drop(reports.events.send(ShellEvent::Inputs(inputs, turn)).await);
         if broken.is_some() {
             return;
         }
@@ -387,12 +387,17 @@ async fn read_frames(
     if !rest.is_empty()
         && let Ok(turn) = turns.acquire_owned().await
     {
-        drop(reports.events.send(Event::Inputs(rest, turn)).await);
+        drop(reports.events.send(ShellEvent::Inputs(rest, turn)).await);
     }
 }
 
 /// Parses a child's message, preceded by retained program output if the message ends the output.
-fn read_message(speaker: Speaker, body: &[u8], masks: &Masks, ends: &mut OutputEnds) -> Vec<Input> {
+fn read_message(
+    speaker: ChildSender,
+    body: &[u8],
+    masks: &Masks,
+    ends: &mut OutputEnds,
+) -> Vec<CoreInput> {
     let process = speaker.process;
     let read = Envelope::from_frame(body).and_then(|envelope| {
         let message = ToOrchestrator::from_envelope(&envelope)?;
@@ -402,7 +407,7 @@ fn read_message(speaker: Speaker, body: &[u8], masks: &Masks, ends: &mut OutputE
         Ok(read) => read,
         Err(error) => {
             let problem = goondan_log::error_chain(&error);
-            return vec![Input::Broken { process, problem }];
+            return vec![CoreInput::Broken { process, problem }];
         }
     };
     let mut inputs = match &message {
@@ -411,7 +416,7 @@ fn read_message(speaker: Speaker, body: &[u8], masks: &Masks, ends: &mut OutputE
     };
     ends.keep_back(masks, &mut message);
     masks.message(&mut message, speaker.works_for);
-    inputs.push(Input::Message {
+    inputs.push(CoreInput::Message {
         process,
         message: Box::new(message),
         request_id,
@@ -420,9 +425,9 @@ fn read_message(speaker: Speaker, body: &[u8], masks: &Masks, ends: &mut OutputE
     inputs
 }
 
-fn rest_of_output(process: ProcessId, masks: &Masks, ends: &mut OutputEnds) -> Vec<Input> {
+fn rest_of_output(process: ProcessId, masks: &Masks, ends: &mut OutputEnds) -> Vec<CoreInput> {
     let rest = ends.rest(masks).into_iter();
-    rest.map(|message| Input::Message {
+    rest.map(|message| CoreInput::Message {
         process,
         message: Box::new(message),
         request_id: None,
@@ -432,13 +437,13 @@ fn rest_of_output(process: ProcessId, masks: &Masks, ends: &mut OutputEnds) -> V
 }
 
 /// Limits that applied to a process.
-struct Limited {
+struct AppliedLimits {
     /// Limits enforced for each process separately.
     by_system: ProcessLimits,
     cgroup: Option<Cgroup>,
 }
 
-fn describe(status: ExitStatus, limited: &Limited) -> String {
+fn describe(status: ExitStatus, limited: &AppliedLimits) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     if status.signal() == Some(Signal::SIGKILL as i32)
         && let Some(why) = limited.cgroup.as_ref().and_then(Cgroup::out_of_memory)

@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt as _};
 use goondan_protocol::control::{
-    Call, CallKind, ControlError, Done, ErrorCode, FollowLogs, JsonRpc, LOG_LINE, LogLine,
-    Notification, Request, Response,
+    Call, CallKind, ControlError, EmptyResult, ErrorCode, FollowLogs, JsonRpc, LOG_LINE, LogLine,
+    Notification, RpcRequest, RpcResponse,
 };
 use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::time::Timestamp;
@@ -31,18 +31,18 @@ use tokio::time::{Instant, MissedTickBehavior, timeout_at};
 use tokio_util::codec::{FramedRead, FramedWrite};
 use tokio_util::sync::CancellationToken;
 
-use accept_backoff::Accepting;
-use client::Client;
-use places::{InUse, NoPlace, Place, Places};
+use accept_backoff::AcceptBackoff;
+use client::ControlClient;
+use places::{ConnectionSlot, ConnectionSlots, InUse, SlotRefusal};
 use socket::Socket;
 
 use super::ancestry::{self, Descent};
 use super::descriptors;
-use super::event::Event;
+use super::event::ShellEvent;
 use super::frame_memory::FrameMemory;
 use super::logs::LogHub;
 use crate::limits::{CLIENT_QUEUE_FRAMES, GREETING_TIMEOUT_MS, SOCKET_LOOK_MS};
-use goondan_core::{Input, Peer, RequestToken};
+use goondan_core::{CoreInput, Peer, RequestToken};
 
 mod accept_backoff;
 pub(super) mod client;
@@ -54,23 +54,23 @@ const OTHER_VERSION_HINT: &str = "use binaries of one build; `gdn shutdown` stop
 
 /// State shared by all connections.
 #[derive(Debug, Clone)]
-pub(super) struct Server {
+pub(super) struct ControlServer {
     /// Room for requests that are not whole yet.
     pub(super) frames: FrameMemory,
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) events: mpsc::Sender<ShellEvent>,
     pub(super) hub: Arc<LogHub>,
     /// Recognizes the daemon's own children, and all of their descendants.
     pub(super) descent: Arc<Descent>,
     pub(super) ending: CancellationToken,
 }
 
-impl Server {
+impl ControlServer {
     /// Accepts connections until the daemon ends.
     pub(super) async fn serve(self, mut socket: Socket) {
         let mut looks = tokio::time::interval(Duration::from_millis(SOCKET_LOOK_MS));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let places = Places::within(descriptors::limit());
-        let mut accepting = Accepting::default();
+        let places = ConnectionSlots::within(descriptors::limit());
+        let mut accepting = AcceptBackoff::default();
         let mut connections = JoinSet::new();
         loop {
             let stream = tokio::select! {
@@ -111,7 +111,7 @@ impl Server {
     async fn connection(
         &self,
         stream: Stream,
-        mut place: Place,
+        mut place: ConnectionSlot,
         connection: CancellationToken,
         in_use: InUse,
     ) {
@@ -126,7 +126,7 @@ impl Server {
         let stream = Arc::new(stream);
         let (read, write) = (SharedStream(stream.clone()), SharedStream(stream));
         let (outgoing, frames) = mpsc::channel(CLIENT_QUEUE_FRAMES);
-        let client = Client {
+        let client = ControlClient {
             outgoing,
             connection: connection.clone(),
             peer,
@@ -136,13 +136,13 @@ impl Server {
         let mut tasks = JoinSet::new();
         tasks.spawn(write_frames(write, frames));
         let mut requests = FramedRead::new(read, self.frames.codec());
-        let mut spoken = Spoken::default();
+        let mut spoken = ClientDialogue::default();
         let greet_by = Instant::now() + Duration::from_millis(GREETING_TIMEOUT_MS);
         loop {
             let next = requests.next();
             let frame = tokio::select! {
                 frame = async {
-                    if spoken.greeting != Greeting::None {
+                    if spoken.greeting != GreetingState::None {
                         return next.await;
                     }
                     // Received frames are read before the greeting deadline is checked.
@@ -159,7 +159,7 @@ impl Server {
         let tokens = spoken.tokens;
         drop(
             self.events
-                .send(Event::Input(Input::ClientGone { tokens }))
+                .send(ShellEvent::Input(CoreInput::ClientGone { tokens }))
                 .await,
         );
         drop(client);
@@ -170,20 +170,20 @@ impl Server {
     /// Handles a frame of a client; false to end the connection.
     async fn on_frame(
         &self,
-        client: &Client,
-        place: &mut Place,
-        spoken: &mut Spoken,
+        client: &ControlClient,
+        place: &mut ConnectionSlot,
+        spoken: &mut ClientDialogue,
         frame: Result<Bytes, FrameError>,
     ) -> bool {
         let request = match frame {
             Ok(body) => read_request(&body),
             Err(error) => Err((None, invalid(&goondan_log::error_chain(&error)))),
         };
-        let Request { id, call, .. } = match request {
+        let RpcRequest { id, call, .. } = match request {
             Ok(request) => request,
             Err((id, error)) => {
                 let is_other = error.code == ErrorCode::VersionMismatch;
-                client.send(&Response::new(id, Err(error)));
+                client.send(&RpcResponse::new(id, Err(error)));
                 return is_other && spoken.is_of_another_version(place, client.peer);
             }
         };
@@ -194,20 +194,20 @@ impl Server {
                     return spoken.is_of_another_version(place, client.peer);
                 }
             }
-            (_, Greeting::None) => {
+            (_, GreetingState::None) => {
                 let error = invalid("the first request must be `daemon.connect`");
                 client.respond(id, Err(error));
                 return false;
             }
-            (_, Greeting::Same) | (Call::Status(_) | Call::Stop(_), Greeting::Other) => {}
-            (_, Greeting::Other) => {
+            (_, GreetingState::Same) | (Call::Status(_) | Call::Stop(_), GreetingState::Other) => {}
+            (_, GreetingState::Other) => {
                 let problem = "a client of another version can use only `daemon.status` and `daemon.shutdown`";
                 let error = ControlError::new(ErrorCode::VersionMismatch, problem);
                 client.respond(id, Err(error.suggest(OTHER_VERSION_HINT)));
                 return false;
             }
         }
-        let is_greeting = spoken.greeting == Greeting::None;
+        let is_greeting = spoken.greeting == GreetingState::None;
         let placed = if is_greeting {
             place.greet(client.peer)
         } else {
@@ -222,7 +222,7 @@ impl Server {
             }
         };
         if matches!(call, Call::Connect(_)) {
-            spoken.greeting = Greeting::Same;
+            spoken.greeting = GreetingState::Same;
         }
         match call {
             Call::FollowLogs(follow) => {
@@ -235,10 +235,10 @@ impl Server {
         true
     }
 
-    async fn forward(&self, client: &Client, id: u64, call: Call) -> RequestToken {
+    async fn forward(&self, client: &ControlClient, id: u64, call: Call) -> RequestToken {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let token = RequestToken(NEXT.fetch_add(1, Ordering::Relaxed));
-        let event = Event::Request {
+        let event = ShellEvent::Request {
             token,
             client: client.clone(),
             id,
@@ -251,15 +251,15 @@ impl Server {
 
 /// State of the conversation with a client.
 #[derive(Default)]
-struct Spoken {
-    greeting: Greeting,
+struct ClientDialogue {
+    greeting: GreetingState,
     tokens: Vec<RequestToken>,
     followers: JoinSet<()>,
 }
 
 /// Version of a client, according to its greeting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Greeting {
+enum GreetingState {
     /// It has not said.
     #[default]
     None,
@@ -270,12 +270,12 @@ enum Greeting {
     Other,
 }
 
-impl Spoken {
+impl ClientDialogue {
     /// Handles a client of another version; false to end the connection.
-    fn is_of_another_version(&mut self, place: &mut Place, peer: Peer) -> bool {
+    fn is_of_another_version(&mut self, place: &mut ConnectionSlot, peer: Peer) -> bool {
         // The client needs this notice only once.
-        let is_first = self.greeting == Greeting::None;
-        self.greeting = Greeting::Other;
+        let is_first = self.greeting == GreetingState::None;
+        self.greeting = GreetingState::Other;
         is_first && place.greet(peer).is_ok()
     }
 }
@@ -334,13 +334,13 @@ fn invalid(problem: &str) -> ControlError {
 }
 
 /// Why a request or connection gets no place, and what to do.
-fn overloaded(no_place: NoPlace) -> ControlError {
+fn overloaded(no_place: SlotRefusal) -> ControlError {
     let suggestion = match no_place {
-        NoPlace::Waiting(_) | NoPlace::OfOneClient(_) => {
+        SlotRefusal::Waiting(_) | SlotRefusal::OfOneClient(_) => {
             "try again in a moment, or do not wait: `gdn send --no-wait`; end unneeded clients, \
              such as `gdn logs -f` and `gdn watch`"
         }
-        NoPlace::Brief(_) | NoPlace::OfOneConnection(_) => "try again in a moment",
+        SlotRefusal::Brief(_) | SlotRefusal::OfOneConnection(_) => "try again in a moment",
     };
     ControlError::new(ErrorCode::Overloaded, no_place.to_string()).suggest(suggestion)
 }
@@ -354,16 +354,16 @@ fn mismatch_error(mismatch: &VersionMismatch) -> ControlError {
 }
 
 /// Reads a request. An error comes with the request's id if that much could be read.
-fn read_request(body: &[u8]) -> Result<Request, (Option<u64>, ControlError)> {
+fn read_request(body: &[u8]) -> Result<RpcRequest, (Option<u64>, ControlError)> {
     #[derive(Deserialize)]
-    struct Head {
+    struct RequestHeader {
         id: Option<u64>,
         method: Option<String>,
         #[serde(default)]
         params: Option<Box<RawValue>>,
     }
     serde_json::from_slice(body).map_err(|error| {
-        let head: Option<Head> = serde_json::from_slice(body).ok();
+        let head: Option<RequestHeader> = serde_json::from_slice(body).ok();
         let id = head.as_ref().and_then(|head| head.id);
         let known = head.as_ref().and_then(|head| head.method.as_deref());
         // A client of another build may not even greet in a way this one understands.
@@ -400,7 +400,7 @@ async fn write_frames(write: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver
     }
 }
 
-async fn follow_logs(hub: &LogHub, client: &Client, id: u64, follow: &FollowLogs) {
+async fn follow_logs(hub: &LogHub, client: &ControlClient, id: u64, follow: &FollowLogs) {
     use tokio::sync::broadcast::error::RecvError;
     let (tail, mut lines) = hub.follow();
     let chosen: Vec<Bytes> = tail.into_iter().filter(|line| follow.takes(line)).collect();
@@ -424,11 +424,11 @@ async fn follow_logs(hub: &LogHub, client: &Client, id: u64, follow: &FollowLogs
             }
         }
     }
-    let done = serde_json::to_value(Done {});
+    let done = serde_json::to_value(EmptyResult {});
     client.respond(id, done.map_err(|error| invalid(&error.to_string())));
 }
 
-async fn send_line(client: &Client, request_id: u64, line: &[u8]) {
+async fn send_line(client: &ControlClient, request_id: u64, line: &[u8]) {
     let Ok(line) = serde_json::from_slice::<Box<RawValue>>(line) else {
         return;
     };

@@ -12,15 +12,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use goondan_checkpoints::{
-    AgentState, CheckpointError, CheckpointId, Consistency, Listed, MakeCheckpoint, Plan,
-    Retention, Store, Which,
+    AgentState, CheckpointEntry, CheckpointError, CheckpointId, CheckpointSelector, Consistency,
+    MakeCheckpoint, Retention, RewindPlan, Store,
 };
-use goondan_core::{HoldId, Input, JointAbout, JointDone, JointWork, NotTakenBack};
+use goondan_core::{CoreInput, FreezeId, JointMetadata, JointResult, JointWork, RollbackFailure};
 use goondan_durable::disk::{Disk, Folder};
 use goondan_durable::register::Register;
 use goondan_protocol::control::{
     ControlError, ErrorCode, InstanceCheckpoint, InstanceCheckpointsPage, InstanceRewound,
-    ListInstanceCheckpoints, MessageTakenBack, OtherConfiguration,
+    ListInstanceCheckpoints, OtherConfiguration, RewoundMessage,
 };
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::message::Message;
@@ -32,7 +32,7 @@ use goondan_store::root::Layout;
 use goondan_trees::{Digest, RealFolder, TreeError};
 use tokio::sync::mpsc;
 
-use super::event::Event;
+use super::event::ShellEvent;
 use super::tasks::boot;
 use crate::limits::{JOINT_CHECKPOINT_BYTES_KEPT, REWIND_MESSAGES_TOLD};
 
@@ -59,7 +59,7 @@ impl JointThread {
     pub(super) fn start(
         disk: Arc<dyn Disk>,
         layout: Layout,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<ShellEvent>,
     ) -> io::Result<Self> {
         let (works, waiting) = channel();
         std::thread::Builder::new()
@@ -82,13 +82,13 @@ impl JointThread {
     }
 }
 
-fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> Option<Event> {
+fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> Option<ShellEvent> {
     let open = |at: &InstanceRef| open(layout, boot, at);
     let register = |at: &InstanceRef| Register::of(disk, &directory(layout, at)).here();
     let done = match work {
         JointWork::Make { at, hold, about } => {
             let result = open(&at).and_then(|mut store| make(&mut store, &register(&at), &about));
-            JointDone::Made { at, hold, result }
+            JointResult::Made { at, hold, result }
         }
         JointWork::List { at, token, list } => {
             let listed = open(&at).and_then(|store| page_of(&store, &list));
@@ -96,7 +96,7 @@ fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> O
                 serde_json::to_value(listed)
                     .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
             });
-            return Some(Event::Answer { token, result });
+            return Some(ShellEvent::Answer { token, result });
         }
         JointWork::Plan {
             at,
@@ -106,7 +106,7 @@ fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> O
             sandbox,
             is_rehearsal,
         } => {
-            let ask = Ask {
+            let ask = RewindParams {
                 checkpoint_id: checkpoint_id.as_deref(),
                 sandbox: sandbox.as_deref(),
                 is_rehearsal,
@@ -117,7 +117,7 @@ fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> O
                 planned
             });
             let result = planned.map(Box::new);
-            JointDone::Planned { at, hold, result }
+            JointResult::Planned { at, hold, result }
         }
         JointWork::TakeBack {
             at,
@@ -126,7 +126,7 @@ fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> O
             pre_rewind,
             now,
         } => {
-            let untouched = |error| NotTakenBack {
+            let untouched = |error| RollbackFailure {
                 error,
                 is_untouched: false,
             };
@@ -144,12 +144,16 @@ fn carry_out(disk: &dyn Disk, layout: &Layout, boot: &str, work: JointWork) -> O
             return None;
         }
     };
-    Some(Event::Input(Input::Joint(Box::new(done))))
+    Some(ShellEvent::Input(CoreInput::Joint(Box::new(done))))
 }
 
-fn taken_back(at: InstanceRef, hold: HoldId, result: Result<PathBuf, NotTakenBack>) -> Event {
-    let done = JointDone::TakenBack { at, hold, result };
-    Event::Input(Input::Joint(Box::new(done)))
+fn taken_back(
+    at: InstanceRef,
+    hold: FreezeId,
+    result: Result<PathBuf, RollbackFailure>,
+) -> ShellEvent {
+    let done = JointResult::TakenBack { at, hold, result };
+    ShellEvent::Input(CoreInput::Joint(Box::new(done)))
 }
 
 fn told(error: &CheckpointError) -> ControlError {
@@ -216,7 +220,7 @@ fn open_in(folder: Box<dyn Folder>, boot: &str) -> Result<Store, CheckpointError
 }
 
 /// The metadata of a joint checkpoint.
-fn request<'a>(kind: &'a str, about: &JointAbout) -> MakeCheckpoint<'a> {
+fn request<'a>(kind: &'a str, about: &JointMetadata) -> MakeCheckpoint<'a> {
     MakeCheckpoint {
         kind,
         phase: 0,
@@ -235,7 +239,7 @@ fn request<'a>(kind: &'a str, about: &JointAbout) -> MakeCheckpoint<'a> {
 fn make(
     store: &mut Store,
     register: &Register<'_>,
-    about: &JointAbout,
+    about: &JointMetadata,
 ) -> Result<InstanceCheckpoint, ControlError> {
     let request = request("manual", about);
     let made = store
@@ -274,7 +278,7 @@ fn page_of(
     page.map_err(|error| told(&error))
 }
 
-fn info(listed: Listed) -> InstanceCheckpoint {
+fn info(listed: CheckpointEntry) -> InstanceCheckpoint {
     InstanceCheckpoint {
         checkpoint_id: listed.id.to_string(),
         kind: listed.kind().to_owned(),
@@ -287,7 +291,7 @@ fn info(listed: Listed) -> InstanceCheckpoint {
 }
 
 /// Parameters of a rewind.
-struct Ask<'a> {
+struct RewindParams<'a> {
     checkpoint_id: Option<&'a str>,
     sandbox: Option<&'a Path>,
     is_rehearsal: bool,
@@ -295,12 +299,12 @@ struct Ask<'a> {
 
 fn plan(
     store: &mut Store,
-    ask: &Ask<'_>,
-    about: &JointAbout,
+    ask: &RewindParams<'_>,
+    about: &JointMetadata,
 ) -> Result<InstanceRewound, ControlError> {
     let which = match ask.checkpoint_id {
-        Some(id) => Which::Id(store.find(id).map_err(|error| told(&error))?),
-        None => Which::Latest,
+        Some(id) => CheckpointSelector::Id(store.find(id).map_err(|error| told(&error))?),
+        None => CheckpointSelector::Latest,
     };
     let plan = store.plan_rewind(which).map_err(|error| told(&error))?;
     let mut rewound = described(store, &plan, ask, about).map_err(|error| told(&error))?;
@@ -336,9 +340,9 @@ fn id_of(text: &str) -> Result<CheckpointId, ControlError> {
 /// The changes of a rewind, with descriptions and counts.
 fn described(
     store: &Store,
-    plan: &Plan,
-    ask: &Ask<'_>,
-    about: &JointAbout,
+    plan: &RewindPlan,
+    ask: &RewindParams<'_>,
+    about: &JointMetadata,
 ) -> Result<InstanceRewound, CheckpointError> {
     let texts = |paths: &[goondan_trees::RelativePath]| -> Vec<String> {
         paths.iter().map(ToString::to_string).collect()
@@ -403,12 +407,12 @@ fn not_rewound(events: u64, sandbox: Option<&Path>) -> Vec<String> {
 struct Messages {
     removed: u64,
     restored: u64,
-    told: Vec<MessageTakenBack>,
+    told: Vec<RewoundMessage>,
 }
 
 impl Messages {
     /// Compares the current conversation with the checkpoint line by line. Common lines stay.
-    fn compare(store: &Store, plan: &Plan) -> Result<Self, CheckpointError> {
+    fn compare(store: &Store, plan: &RewindPlan) -> Result<Self, CheckpointError> {
         let mut before = HashSet::new();
         store.each_message(Some(plan), |line| {
             before.insert(Digest::of(line));
@@ -428,10 +432,10 @@ impl Messages {
     }
 }
 
-fn head_of(line: &[u8]) -> Option<MessageTakenBack> {
+fn head_of(line: &[u8]) -> Option<RewoundMessage> {
     let message: Message = serde_json::from_slice(line).ok()?;
     let role = serde_json::to_value(message.data.role).ok()?;
-    Some(MessageTakenBack {
+    Some(RewoundMessage {
         role: role.as_str().unwrap_or_default().to_owned(),
         head: detail_of(&message.data.content.to_text()),
         id: message.id,
@@ -444,17 +448,19 @@ fn take_back(
     checkpoint_id: &str,
     pre_rewind: &str,
     now: Timestamp,
-) -> Result<PathBuf, NotTakenBack> {
-    let failed = |error, is_untouched| NotTakenBack {
+) -> Result<PathBuf, RollbackFailure> {
+    let failed = |error, is_untouched| RollbackFailure {
         error,
         is_untouched,
     };
     let ids = id_of(checkpoint_id).and_then(|to| Ok((to, id_of(pre_rewind)?)));
     let (to, held_in) = ids.map_err(|error| failed(error, false))?;
-    let taken = store.plan_rewind(Which::Id(to)).and_then(|plan| {
-        store.rewind_files(&plan, held_in, now)?;
-        Ok(plan.unpacked)
-    });
+    let taken = store
+        .plan_rewind(CheckpointSelector::Id(to))
+        .and_then(|plan| {
+            store.rewind_files(&plan, held_in, now)?;
+            Ok(plan.unpacked)
+        });
     taken.map_err(|error| failed(told(&error), store.is_as_held(held_in)))
 }
 

@@ -15,7 +15,7 @@ use goondan_protocol::state_root;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 use goondan_protocol::version::Version;
-use goondan_replicated_disk::Waits;
+use goondan_replicated_disk::ConfirmPoint;
 use goondan_store::StoreError;
 use goondan_store::limits::INSTANCE_DESCRIPTORS;
 use goondan_store::root::{Layout, SystemRoot};
@@ -33,11 +33,11 @@ use uuid::Uuid;
 use super::ancestry::Descent;
 use super::cgroups::Cgroups;
 use super::child::Reports;
-use super::control::Server;
+use super::control::ControlServer;
 use super::control::socket::Socket;
 use super::conversation_snapshots::JointThread;
 use super::descriptors;
-use super::event::Event;
+use super::event::ShellEvent;
 use super::frame_memory::FrameMemory;
 use super::launcher::Launcher;
 use super::logs::{LogHub, journal};
@@ -48,18 +48,18 @@ use super::orphans_of_agents;
 use super::programs::Programs;
 use super::proposals;
 use super::replication::handle::Replication;
-use super::replication::{self, Prepared, Surroundings};
+use super::replication::{self, PreparedReplication, Surroundings};
 use super::self_check;
-use super::supervisor::Supervisor;
-use super::tasks::{Ground, TaskThread};
+use super::supervisor::EventLoop;
+use super::tasks::{TaskIo, TaskThread};
 use super::timed_disk::TimedDisk;
-use super::workspace_load::{Known, Projects, Read, Wanted};
+use super::workspace_load::{InstanceCache, LoadParams, ProjectReadResult, Projects};
 use crate::args::Args;
 use crate::limits::{
     CHILD_FRAMES_BYTES_MAX, CONTROL_FRAMES_BYTES_MAX, CORE_QUEUE_INPUTS, STORE_DESCRIPTORS_PART,
     WRITER_THREADS,
 };
-use goondan_core::{Core, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace};
+use goondan_core::{Core, CoreInput, Facts, LoadPurpose, LoadedWorkspace, WorkspaceLoadResult};
 
 /// The exit code when another orchestrator owns the System Root.
 const EXIT_IN_USE: u8 = 3;
@@ -275,10 +275,10 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         Some(replication) => replication.disk(plain.clone(), waits),
         None => plain.clone(),
     };
-    let disk = disk_that(Waits::AtEachSync);
+    let disk = disk_that(ConfirmPoint::AtEachSync);
     let io = |error: std::io::Error| StartFailure::new(&error);
 
-    let known = Known::default();
+    let known = InstanceCache::default();
     let masks = Arc::new(Masks::default());
     let projects = Projects::new(
         disk.clone(),
@@ -321,7 +321,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
 
     let for_store = descriptors::limit() / STORE_DESCRIPTORS_PART;
     let threads = writer_threads(for_store);
-    let of_writers = disk_that(Waits::AtConfirm);
+    let of_writers = disk_that(ConfirmPoint::AtConfirm);
     let of_leaving = of_writers.clone();
     let workers = Worker::for_threads(&of_writers, &layout, &known.index, threads, for_store);
     let (writers, stored) = Writers::start(workers).map_err(io)?;
@@ -345,7 +345,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         events: events.clone(),
         hub: hub.clone(),
     };
-    let tasks_thread = TaskThread::start(Ground {
+    let tasks_thread = TaskThread::start(TaskIo {
         disk: disk.clone(),
         layout: layout.clone(),
         secrets: projects.secrets.clone(),
@@ -356,7 +356,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     let joint_thread =
         JointThread::start(disk.clone(), layout.clone(), events.clone()).map_err(io)?;
     let oauth_thread = OAuthThread::start(projects.secrets.clone(), events.clone()).map_err(io)?;
-    let supervisor = Supervisor::new(
+    let supervisor = EventLoop::new(
         core,
         launcher,
         reports,
@@ -367,7 +367,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     );
 
     let ending = CancellationToken::new();
-    let server = Server {
+    let server = ControlServer {
         frames: FrameMemory::new(CONTROL_FRAMES_BYTES_MAX),
         events: events.clone(),
         hub: hub.clone(),
@@ -411,7 +411,9 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
 }
 
 /// Prepares replication, if it is configured.
-fn prepare_replication(root: &SystemRoot) -> Result<Option<(Replication, Prepared)>, StartFailure> {
+fn prepare_replication(
+    root: &SystemRoot,
+) -> Result<Option<(Replication, PreparedReplication)>, StartFailure> {
     let layout = root.layout();
     let Some(config) = &root.config().replication else {
         return match replication::has_notes(layout) {
@@ -468,17 +470,17 @@ fn deposed_failure(why: String) -> StartFailure {
 }
 
 /// A project as it was read, and from what.
-type Opened = (Arc<goondan_config::Sources>, LoadedWorkspace);
+type OpenedProject = (Arc<goondan_config::Sources>, LoadedWorkspace);
 
 /// Reads the project that the command line names, if it names one: with a mistake in it, nothing starts.
-fn read_opened(args: &Args, projects: &Projects) -> Result<Option<Opened>, StartFailure> {
+fn read_opened(args: &Args, projects: &Projects) -> Result<Option<OpenedProject>, StartFailure> {
     let Some(project) = &args.open else {
         return Ok(None);
     };
-    let wanted = Wanted {
+    let wanted = LoadParams {
         settings: args.settings(),
         may_fall_back: true,
-        ..Wanted::default()
+        ..LoadParams::default()
     };
     let (sources, found) = projects.read(project, &wanted);
     let found = found.and_then(|found| found.bundle.clone().map(|_| found));
@@ -548,21 +550,21 @@ fn log_start(layout: &Layout, launcher: &Launcher) {
 }
 
 /// Tells the core of signals. The second one that asks the daemon to stop makes it hurry.
-async fn forward_signals(mut signals: Signals, events: mpsc::Sender<Event>) {
+async fn forward_signals(mut signals: Signals, events: mpsc::Sender<ShellEvent>) {
     let mut is_stopping = false;
     while let Some(signal) = signals.next().await {
         let input = match signal {
-            SIGHUP => Input::Reload,
-            _ if is_stopping => Input::ForceStop,
+            SIGHUP => CoreInput::Reload,
+            _ if is_stopping => CoreInput::ForceStop,
             _ => {
                 is_stopping = true;
                 drop(sd_notify::notify(&[NotifyState::Stopping]));
-                Input::Stop {
+                CoreInput::Stop {
                     grace_period_ms: None,
                 }
             }
         };
-        drop(events.send(Event::Input(input)).await);
+        drop(events.send(ShellEvent::Input(input)).await);
     }
 }
 
@@ -597,7 +599,7 @@ fn end_orphans(root: &Path) -> Option<Mark> {
 }
 
 /// Finishes interrupted operations of an earlier daemon, before clients can send new ones.
-async fn recover_proposals(projects: Projects, events: mpsc::Sender<Event>) {
+async fn recover_proposals(projects: Projects, events: mpsc::Sender<ShellEvent>) {
     if projects.replication.is_some() {
         // Each workspace is recovered when this node takes it.
         return;
@@ -607,18 +609,22 @@ async fn recover_proposals(projects: Projects, events: mpsc::Sender<Event>) {
         proposals::recover_all(&projects.proposal_files(), &projects.layout, now)
     });
     for input in recovering.await.unwrap_or_default() {
-        drop(events.send(Event::Input(input)).await);
+        drop(events.send(ShellEvent::Input(input)).await);
     }
 }
 
 /// Opens the workspace that was asked for and those that were registered when the daemon last ran.
-async fn open_registered(projects: Projects, opened: Option<Opened>, events: mpsc::Sender<Event>) {
+async fn open_registered(
+    projects: Projects,
+    opened: Option<OpenedProject>,
+    events: mpsc::Sender<ShellEvent>,
+) {
     let loading = tokio::task::spawn_blocking(move || {
-        let mut all: Vec<Loaded> = Vec::new();
+        let mut all: Vec<WorkspaceLoadResult> = Vec::new();
         let asked_for = opened
             .as_ref()
             .map(|(_, found)| found.record.workspace_id.clone());
-        all.extend(opened.map(|(sources, found)| Loaded {
+        all.extend(opened.map(|(sources, found)| WorkspaceLoadResult {
             purpose: LoadPurpose::Start,
             workspace_id: Some(found.record.workspace_id.clone()),
             sources,
@@ -648,8 +654,8 @@ async fn open_registered(projects: Projects, opened: Option<Opened>, events: mps
         for record in records {
             if record.registered && Some(&record.workspace_id) != asked_for.as_ref() {
                 let workspace_id = Some(record.workspace_id.clone());
-                let (sources, result): Read = projects.read_registered(record);
-                all.push(Loaded {
+                let (sources, result): ProjectReadResult = projects.read_registered(record);
+                all.push(WorkspaceLoadResult {
                     purpose: LoadPurpose::Start,
                     workspace_id,
                     sources,
@@ -662,7 +668,7 @@ async fn open_registered(projects: Projects, opened: Option<Opened>, events: mps
     for loaded in loading.await.unwrap_or_default() {
         drop(
             events
-                .send(Event::Input(Input::Loaded(Box::new(loaded))))
+                .send(ShellEvent::Input(CoreInput::Loaded(Box::new(loaded))))
                 .await,
         );
     }

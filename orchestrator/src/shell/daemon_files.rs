@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_durable::disk::{Disk, Folder};
-use goondan_trees::{Files, RealFolder};
+use goondan_trees::{FileAccess, RealFolder};
 
 /// The files of the daemon.
 #[derive(Debug, Clone)]
 pub(super) struct DaemonFiles(pub(super) Arc<dyn Disk>);
 
-impl Files for DaemonFiles {
+impl FileAccess for DaemonFiles {
     fn disk(&self) -> &dyn Disk {
         self.0.as_ref()
     }

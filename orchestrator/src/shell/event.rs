@@ -5,21 +5,21 @@ use goondan_protocol::ids::WorkspaceId;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::control::client::Client;
-use goondan_core::{Input, RequestToken};
+use super::control::client::ControlClient;
+use goondan_core::{CoreInput, RequestToken};
 
 /// An event outside the core.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum ShellEvent {
     /// An input for the core.
-    Input(Input),
+    Input(CoreInput),
     /// A batch of a child's messages for the core, and the child's queue slot, which is released
     /// once the core has processed the batch.
-    Inputs(Vec<Input>, OwnedSemaphorePermit),
+    Inputs(Vec<CoreInput>, OwnedSemaphorePermit),
     /// A client's request with the connection for the response.
     Request {
         token: RequestToken,
-        client: Client,
+        client: ControlClient,
         id: u64,
         call: Box<Call>,
     },

@@ -14,30 +14,30 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use goondan_config::Sources;
-use goondan_protocol::control::Watching;
+use goondan_protocol::control::FileWatchMode;
 use goondan_protocol::ids::WorkspaceId;
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::event::Event;
+use super::event::ShellEvent;
 use crate::limits::{WATCH_LOOK_MS, WATCH_POLL_MS, WATCH_QUIET_MAX_MS, WATCH_QUIET_MS};
-use goondan_core::Input;
+use goondan_core::CoreInput;
 
 /// All watched workspaces.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    watched: BTreeMap<WorkspaceId, Watch>,
+    watched: BTreeMap<WorkspaceId, WatchHandle>,
 }
 
 /// A watched workspace. Its thread ends when this is dropped.
 #[derive(Debug)]
-struct Watch {
+struct WatchHandle {
     hints: Sender<Hint>,
 }
 
-impl Drop for Watch {
+impl Drop for WatchHandle {
     fn drop(&mut self) {
         // The thread may have ended already.
         drop(self.hints.send(Hint::Stop));
@@ -65,7 +65,7 @@ impl Watches {
         &mut self,
         id: WorkspaceId,
         sources: Option<Arc<Sources>>,
-        events: &mpsc::Sender<Event>,
+        events: &mpsc::Sender<ShellEvent>,
         tasks: &mut JoinSet<()>,
     ) {
         let Some(sources) = sources else {
@@ -78,10 +78,10 @@ impl Watches {
                 id,
                 events: events.clone(),
                 hints: hints.clone(),
-                how: Watching::Off,
+                how: FileWatchMode::Off,
             };
             tasks.spawn_blocking(move || watcher.run(&incoming));
-            Watch { hints }
+            WatchHandle { hints }
         });
         drop(watch.hints.send(Hint::Read(sources)));
     }
@@ -90,9 +90,9 @@ impl Watches {
 /// State of a watching thread.
 struct Watcher {
     id: WorkspaceId,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<ShellEvent>,
     hints: Sender<Hint>,
-    how: Watching,
+    how: FileWatchMode,
 }
 
 impl Watcher {
@@ -113,11 +113,13 @@ impl Watcher {
             if !is_told && !sources.is_current() {
                 is_told = true;
                 let workspace_id = self.id.clone();
-                self.tell(Input::FilesChanged { workspace_id });
+                self.tell(CoreInput::FilesChanged { workspace_id });
             }
             let wait_ms = match self.how {
-                Watching::Polling => WATCH_POLL_MS,
-                Watching::Events | Watching::Starting | Watching::Off => WATCH_LOOK_MS,
+                FileWatchMode::Polling => WATCH_POLL_MS,
+                FileWatchMode::Events | FileWatchMode::Starting | FileWatchMode::Off => {
+                    WATCH_LOOK_MS
+                }
             };
             match incoming.recv_timeout(Duration::from_millis(wait_ms)) {
                 Ok(ended @ (Hint::Read(_) | Hint::Stop)) => return ended,
@@ -173,10 +175,10 @@ impl Watcher {
     fn arm(&mut self, sources: &Arc<Sources>) -> Option<RecommendedWatcher> {
         match self.watch_directories(sources) {
             Ok(system) => {
-                if self.how == Watching::Polling {
+                if self.how == FileWatchMode::Polling {
                     tracing::info!(workspace_id = %self.id, "file change notifications work again");
                 }
-                self.now(Watching::Events);
+                self.now(FileWatchMode::Events);
                 Some(system)
             }
             Err(error) => {
@@ -206,7 +208,7 @@ impl Watcher {
     }
 
     fn fall_back(&mut self, problem: &str) {
-        if self.how != Watching::Polling {
+        if self.how != FileWatchMode::Polling {
             tracing::warn!(
                 workspace_id = %self.id,
                 problem,
@@ -214,20 +216,20 @@ impl Watcher {
                 "no file change notifications; comparing files instead"
             );
         }
-        self.now(Watching::Polling);
+        self.now(FileWatchMode::Polling);
     }
 
-    fn now(&mut self, how: Watching) {
+    fn now(&mut self, how: FileWatchMode) {
         if self.how != how {
             self.how = how;
             let workspace_id = self.id.clone();
-            self.tell(Input::Watching { workspace_id, how });
+            self.tell(CoreInput::Watching { workspace_id, how });
         }
     }
 
-    fn tell(&self, input: Input) {
+    fn tell(&self, input: CoreInput) {
         // The receiver is closed only while the daemon is ending.
-        drop(self.events.blocking_send(Event::Input(input)));
+        drop(self.events.blocking_send(ShellEvent::Input(input)));
     }
 }
 

@@ -19,12 +19,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use goondan_protocol::ipc::{ChildRole, IPC_FD_VAR, PASSED_TO_CHILDREN};
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 
 use super::programs::{ProgramMissing, Programs};
 
 /// A started child.
-pub(super) struct Launched {
+pub(super) struct LaunchedChild {
     pub(super) child: Child,
     /// The daemon's end of the socket that is the child's stdin.
     pub(super) socket: OwnedFd,
@@ -36,20 +36,20 @@ pub(super) struct Launched {
 /// parent-death signals are bound to it.
 pub(super) struct Launcher {
     programs: Programs,
-    way: Mutex<Way>,
+    way: Mutex<LauncherChannel>,
 }
 
 /// Channels to the thread. Starts are serialized.
-struct Way {
+struct LauncherChannel {
     asked: Sender<PathBuf>,
-    started: Receiver<io::Result<Handed>>,
+    started: Receiver<io::Result<LaunchReply>>,
     #[cfg(target_os = "linux")]
     descriptors: UnixStream,
 }
 
 /// The thread's direct response. With two descriptor tables, descriptors are sent over a socket
 /// instead.
-struct Handed {
+struct LaunchReply {
     child: Child,
     #[cfg(not(target_os = "linux"))]
     ends: [OwnedFd; 2],
@@ -75,7 +75,7 @@ impl Launcher {
                 #[cfg(target_os = "linux")]
                 let launched = hand_over(launched, &theirs);
                 #[cfg(not(target_os = "linux"))]
-                let launched = launched.map(|(child, ends)| Handed { child, ends });
+                let launched = launched.map(|(child, ends)| LaunchReply { child, ends });
                 if answer.send(launched).is_err() {
                     return;
                 }
@@ -84,7 +84,7 @@ impl Launcher {
         thread::Builder::new()
             .name("launcher".to_owned())
             .spawn(serve)?;
-        let way = Mutex::new(Way {
+        let way = Mutex::new(LauncherChannel {
             asked: ask,
             started,
             #[cfg(target_os = "linux")]
@@ -108,7 +108,7 @@ impl Launcher {
     /// # Errors
     ///
     /// The operating system's error; `NotFound` if its binary is missing.
-    pub(super) fn launch(&self, role: ChildRole) -> io::Result<Launched> {
+    pub(super) fn launch(&self, role: ChildRole) -> io::Result<LaunchedChild> {
         self.launch_program(self.programs.of(role)?.to_owned())
     }
 
@@ -117,7 +117,7 @@ impl Launcher {
     /// # Errors
     ///
     /// The operating system's error.
-    pub(super) fn launch_program(&self, program: PathBuf) -> io::Result<Launched> {
+    pub(super) fn launch_program(&self, program: PathBuf) -> io::Result<LaunchedChild> {
         let gone = || io::Error::other("the thread that starts processes has ended");
         let way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
         way.asked.send(program).map_err(|_| gone())?;
@@ -127,7 +127,7 @@ impl Launcher {
         #[cfg(not(target_os = "linux"))]
         let (mut child, ends) = (handed.child, io::Result::Ok(handed.ends));
         match ends {
-            Ok([socket, output]) => Ok(Launched {
+            Ok([socket, output]) => Ok(LaunchedChild {
                 child,
                 socket,
                 output,
@@ -178,7 +178,7 @@ fn launch(program: PathBuf) -> io::Result<(Child, [OwnedFd; 2])> {
         .env_clear()
         .envs(passed_on())
         .env(IPC_FD_VAR, "0")
-        .current_dir(working_directory(Purpose::Own))
+        .current_dir(working_directory(ProcessPurpose::Own))
         .spawn()?;
     Ok((child, [ours.into(), output.into()]))
 }
@@ -188,7 +188,7 @@ fn launch(program: PathBuf) -> io::Result<(Child, [OwnedFd; 2])> {
 fn hand_over(
     launched: io::Result<(Child, [OwnedFd; 2])>,
     way: &io::Result<UnixStream>,
-) -> io::Result<Handed> {
+) -> io::Result<LaunchReply> {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     use std::os::fd::AsFd as _;
 
@@ -208,7 +208,7 @@ fn hand_over(
         Ok(())
     };
     match sent() {
-        Ok(()) => Ok(Handed { child }),
+        Ok(()) => Ok(LaunchReply { child }),
         Err(error) => {
             child.kill().ok();
             child.wait().ok();

@@ -98,7 +98,7 @@ impl LogHub {
             None => {
                 let stdout = BufWriter::with_capacity(LOG_WRITE_BYTES, io::stdout());
                 if journal::is_stream(io::stdout()) {
-                    Box::new(journal::Prioritized(stdout))
+                    Box::new(journal::PriorityWriter(stdout))
                 } else {
                     Box::new(stdout)
                 }
@@ -108,7 +108,7 @@ impl LogHub {
             .lossy(config.overflow == LogOverflow::Drop)
             .buffered_lines_limit(LOG_QUEUE_LINES)
             .thread_name("log")
-            .finish(Unhurried(out));
+            .finish(ThrottledWriter(out));
         let dropped = out.error_counter();
         let (follow, _) = broadcast::channel(LOG_FOLLOW_LINES);
         Ok((
@@ -199,9 +199,9 @@ impl LogHub {
 
 /// Delays after each flush, which happens whenever the queue is empty. Otherwise nearly every line
 /// of a busy daemon would wake the writer thread, at the cost of the logging thread.
-struct Unhurried<W>(W);
+struct ThrottledWriter<W>(W);
 
-impl<W: Write> Write for Unhurried<W> {
+impl<W: Write> Write for ThrottledWriter<W> {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         self.0.write(lines)
     }

@@ -78,7 +78,7 @@ const CONTEXT_BLOCK: &str = "context-message";
 
 /// Owner of a child, which determines the masked parts of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WorksFor {
+pub(super) enum MaskingScope {
     /// A conversation, whose messages are not masked, or no owner.
     Conversation,
     /// A task: all its answers reach the task's history, logs and notifications.
@@ -88,11 +88,11 @@ pub(super) enum WorksFor {
 /// All masked values.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
-    known: RwLock<Known>,
+    known: RwLock<MaskTable>,
 }
 
 #[derive(Default)]
-struct Known {
+struct MaskTable {
     values: BTreeSet<String>,
     /// The search patterns of all values.
     patterns: BTreeSet<String>,
@@ -101,7 +101,7 @@ struct Known {
     finder: Option<AhoCorasick>,
 }
 
-impl std::fmt::Debug for Known {
+impl std::fmt::Debug for MaskTable {
     /// Shows only the number of values.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Known({})", self.values.len())
@@ -341,7 +341,7 @@ impl Masks {
     }
 
     /// Masks a child's reports about itself and, if it works for a task, its answers.
-    pub(super) fn message(&self, message: &mut ToOrchestrator, works_for: WorksFor) {
+    pub(super) fn message(&self, message: &mut ToOrchestrator, works_for: MaskingScope) {
         match message {
             ToOrchestrator::Observe(event) => self.mask_any(&mut event.detail),
             ToOrchestrator::Status(status) => {
@@ -350,7 +350,9 @@ impl Masks {
             }
             ToOrchestrator::TurnComplete(complete) => match &mut complete.outcome {
                 TurnOutcome::Failed { message, .. } => self.mask(message),
-                TurnOutcome::Completed { reply } if works_for == WorksFor::Task => self.mask(reply),
+                TurnOutcome::Completed { reply } if works_for == MaskingScope::Task => {
+                    self.mask(reply)
+                }
                 TurnOutcome::Completed { .. } => {}
             },
             ToOrchestrator::QuestionAsk(ask) => {
@@ -417,7 +419,7 @@ impl OutputEnds {
     }
 }
 
-impl Known {
+impl MaskTable {
     fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let spans = self.spans(text.as_bytes());
         if spans.is_empty() {
@@ -720,7 +722,7 @@ mod tests {
                         text: text.chars().take(to).skip(from).collect(),
                     });
                     ends.keep_back(&masks, &mut message);
-                    masks.message(&mut message, WorksFor::Conversation);
+                    masks.message(&mut message, MaskingScope::Conversation);
                     written += &output(message);
                 }
                 written.extend(ends.rest(&masks).into_iter().map(output));
@@ -821,9 +823,9 @@ mod tests {
         let said = |reply: &str| TurnOutcome::Completed {
             reply: reply.to_owned(),
         };
-        assert_eq!(answer(WorksFor::Task), said("the key is [masked]"));
+        assert_eq!(answer(MaskingScope::Task), said("the key is [masked]"));
         let raw = format!("the key is {VALUE}");
-        assert_eq!(answer(WorksFor::Conversation), said(&raw));
+        assert_eq!(answer(MaskingScope::Conversation), said(&raw));
     }
 
     #[test]
@@ -852,7 +854,7 @@ mod tests {
             detail,
             token: None,
         });
-        masks.message(&mut message, WorksFor::Conversation);
+        masks.message(&mut message, MaskingScope::Conversation);
         let shown = format!("{message:?}");
         assert!(shown.contains("h?[masked]"), "{shown}");
         let error = ControlError::new(goondan_protocol::control::ErrorCode::Internal, VALUE);

@@ -10,11 +10,11 @@ use super::orphans_of_agents::parent_of;
 
 /// Parent-child relations of processes at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Families {
+pub(super) struct ProcessTree {
     children: HashMap<u32, Vec<u32>>,
 }
 
-impl Families {
+impl ProcessTree {
     /// Reads the processes of this machine; empty if the system does not provide them. Blocks
     /// briefly.
     pub(super) fn read() -> Self {
@@ -55,7 +55,7 @@ impl Families {
 pub(super) fn add_to(
     process: &mut ProcessInfo,
     groups: &HashMap<u32, Cgroup>,
-    families: &Families,
+    families: &ProcessTree,
 ) {
     let Some(pid) = process.pid else { return };
     let of_group = groups.get(&pid).and_then(Cgroup::memory_bytes);
@@ -111,7 +111,7 @@ mod tests {
             "consecutiveCrashes": 0, "pendingEvents": 0, "limits": limits,
         });
         let mut process = serde_json::from_value(process).unwrap();
-        add_to(&mut process, &HashMap::new(), &Families::read());
+        add_to(&mut process, &HashMap::new(), &ProcessTree::read());
         process
     }
 

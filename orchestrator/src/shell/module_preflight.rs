@@ -16,7 +16,7 @@ use goondan_bundles::limits::{GATE_MS, MODULE_LOAD_MS, MODULE_STAY_MS};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ipc::START_MODULES;
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
@@ -33,7 +33,7 @@ pub(super) fn start_modules(
 ) -> Result<(), String> {
     let cannot = |error: &dyn std::fmt::Display| format!("failed to test modules: {error}");
     let assignment = serde_json::to_vec(assignment).map_err(|error| cannot(&error))?;
-    let asked = Asked {
+    let asked = PreflightRun {
         arguments: &[
             START_MODULES.to_owned(),
             MODULE_LOAD_MS.to_string(),
@@ -52,7 +52,7 @@ pub(super) fn start_modules(
 }
 
 /// A run of the agent binary in a separate process.
-pub(super) struct Asked<'a> {
+pub(super) struct PreflightRun<'a> {
     /// Command-line arguments.
     pub(super) arguments: &'a [String],
     /// Time limit in milliseconds.
@@ -67,7 +67,7 @@ pub(super) struct Asked<'a> {
 /// The operating system's error.
 pub(super) fn ask(
     agent_process: &Path,
-    asked: &Asked<'_>,
+    asked: &PreflightRun<'_>,
     input: Vec<u8>,
 ) -> io::Result<Option<Vec<u8>>> {
     let mut child = launch(agent_process, asked.arguments)?;
@@ -85,7 +85,7 @@ fn launch(agent_process: &Path, arguments: &[String]) -> io::Result<Child> {
         .process_group(0)
         .env_clear()
         .envs(passed_on())
-        .current_dir(working_directory(Purpose::Own))
+        .current_dir(working_directory(ProcessPurpose::Own))
         .spawn()
 }
 

@@ -4,13 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use goondan_core::{Input, OAuthDone, OAuthWork};
+use goondan_core::{CoreInput, OAuthResult, OAuthWork};
 use goondan_log::unix_millis_now;
 use goondan_oauth::DocumentWork;
 use goondan_protocol::time::Timestamp;
 use tokio::sync::mpsc;
 
-use super::event::Event;
+use super::event::ShellEvent;
 use super::secrets::SecretKeeper;
 
 /// Sender of the thread's work queue.
@@ -25,7 +25,7 @@ impl OAuthThread {
     /// The operating system's error if no thread can be started.
     pub(super) fn start(
         keeper: Arc<SecretKeeper>,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<ShellEvent>,
     ) -> io::Result<Self> {
         let (works, waiting) = channel();
         std::thread::Builder::new()
@@ -35,7 +35,7 @@ impl OAuthThread {
                     let at = Timestamp::from_unix_millis(unix_millis_now());
                     if let Some(done) = carry_out(&keeper, work, at) {
                         // The receiver is closed only while the daemon is ending.
-                        drop(events.blocking_send(Event::Input(Input::OAuth(done))));
+                        drop(events.blocking_send(ShellEvent::Input(CoreInput::OAuth(done))));
                     }
                 }
             })?;
@@ -48,11 +48,11 @@ impl OAuthThread {
     }
 }
 
-fn carry_out(keeper: &SecretKeeper, work: OAuthWork, at: Timestamp) -> Option<OAuthDone> {
+fn carry_out(keeper: &SecretKeeper, work: OAuthWork, at: Timestamp) -> Option<OAuthResult> {
     match work {
         OAuthWork::Documents(DocumentWork::Read { workspace_id, app }) => {
             let documents = keeper.read_oauth(&app);
-            Some(OAuthDone::Read {
+            Some(OAuthResult::Read {
                 workspace_id,
                 app,
                 documents,
@@ -64,11 +64,11 @@ fn carry_out(keeper: &SecretKeeper, work: OAuthWork, at: Timestamp) -> Option<OA
             fields,
         }) => {
             let result = keeper.write_oauth(&place, &fields, at);
-            Some(OAuthDone::Kept { ticket, result })
+            Some(OAuthResult::Kept { ticket, result })
         }
         OAuthWork::Documents(DocumentWork::Remove { ticket, place }) => {
             let result = keeper.remove_oauth(&place);
-            Some(OAuthDone::Kept { ticket, result })
+            Some(OAuthResult::Kept { ticket, result })
         }
         OAuthWork::Audit {
             event,

@@ -27,7 +27,7 @@ pub(super) struct Mark {
 
 /// Result of checking a process for the mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Marked {
+pub(super) enum MarkCheck {
     /// The process was started below a daemon of the System Root.
     Yes,
     /// The limit is neither the mark nor a normal one, so it may be a lowered mark.
@@ -39,13 +39,13 @@ pub(super) enum Marked {
 #[cfg(target_os = "linux")]
 impl Mark {
     /// Checks the hard limit of a process for the mark.
-    pub(super) fn on(self, hard: u64) -> Marked {
+    pub(super) fn on(self, hard: u64) -> MarkCheck {
         if hard == self.limit {
-            Marked::Yes
+            MarkCheck::Yes
         } else if hard == self.found || hard == nix::sys::resource::RLIM_INFINITY {
-            Marked::Not
+            MarkCheck::Not
         } else {
-            Marked::Perhaps
+            MarkCheck::Perhaps
         }
     }
 
@@ -79,7 +79,7 @@ mod linux {
     use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-    use super::{Mark, Marked};
+    use super::{Mark, MarkCheck};
     use crate::shell::orphans_of_agents::parent_of;
 
     /// Minimum value of a mark; no machine has this much memory.
@@ -161,7 +161,7 @@ mod linux {
     fn has_mark(pid: u32, mark: Mark) -> bool {
         let limits = fs::read_to_string(format!("/proc/{pid}/limits"));
         let hard = limits.ok().and_then(|limits| hard_limit_in(&limits));
-        hard.is_some_and(|hard| mark.on(hard) == Marked::Yes)
+        hard.is_some_and(|hard| mark.on(hard) == MarkCheck::Yes)
     }
 
     /// Parses the hard limit of the resident set in `/proc/<pid>/limits`; `None` if it is missing,
@@ -215,11 +215,11 @@ mod linux {
         #[test]
         fn sec_4_a_lowered_mark_is_told_from_none() {
             let mark = Mark::for_tests(MARK_MIN + 9, RLIM_INFINITY);
-            assert_eq!(mark.on(MARK_MIN + 9), Marked::Yes);
-            assert_eq!(mark.on(RLIM_INFINITY), Marked::Not);
-            assert_eq!(mark.on(1_000_000 << 10), Marked::Perhaps);
+            assert_eq!(mark.on(MARK_MIN + 9), MarkCheck::Yes);
+            assert_eq!(mark.on(RLIM_INFINITY), MarkCheck::Not);
+            assert_eq!(mark.on(1_000_000 << 10), MarkCheck::Perhaps);
             let below_another = Mark::for_tests(MARK_MIN + 9, MARK_MIN + 20);
-            assert_eq!(below_another.on(MARK_MIN + 20), Marked::Not);
+            assert_eq!(below_another.on(MARK_MIN + 20), MarkCheck::Not);
         }
 
         #[test]

@@ -98,7 +98,7 @@ impl From<KeepError> for ControlError {
 }
 
 /// A parsed request.
-struct Wanted {
+struct StorePackageParams {
     name: Option<PackageName>,
     version: Option<Version>,
     integrity: Option<Integrity>,
@@ -108,14 +108,14 @@ struct Wanted {
 }
 
 /// A package according to its manifest.
-struct Own {
+struct PackageManifest {
     name: PackageName,
     version: Version,
     requires: BTreeMap<String, String>,
     permissions: Permissions,
 }
 
-impl Wanted {
+impl StorePackageParams {
     fn read(request: &StorePackage) -> Result<Self, KeepError> {
         let invalid = |error: String| KeepError::Request(error);
         let version = request.version.as_deref().map(Version::parse).transpose();
@@ -158,7 +158,7 @@ impl PackageKeeper {
     }
 
     fn keep(&self, request: &StorePackage) -> Result<PackageStored, KeepError> {
-        let wanted = Wanted::read(request)?;
+        let wanted = StorePackageParams::read(request)?;
         let archive = read_archive(&request.archive)?;
         let integrity = Integrity::of(&archive);
         if let Some(expected) = wanted.integrity.as_ref().filter(|it| **it != integrity) {
@@ -203,8 +203,8 @@ impl PackageKeeper {
         &self,
         folder: &RealFolder,
         trees: &Path,
-        wanted: &Wanted,
-    ) -> Result<(Own, TreeDigest), KeepError> {
+        wanted: &StorePackageParams,
+    ) -> Result<(PackageManifest, TreeDigest), KeepError> {
         let incoming = trees.join(INCOMING);
         let own = check_manifest(&incoming, wanted)?;
         let tree = tree_digest(&incoming)?;
@@ -329,7 +329,7 @@ fn unpack(folder: &RealFolder, path: &Path, archive: &[u8]) -> Result<(), KeepEr
 }
 
 /// Checks that the unpacked tree is the requested package.
-fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
+fn check_manifest(dir: &Path, wanted: &StorePackageParams) -> Result<PackageManifest, KeepError> {
     let refused = |text: String| Err(KeepError::Manifest(text));
     if !dir.join(MANIFEST).exists() && !dir.join(SKILL_FILE).exists() {
         let text = "the archive is not a goondan package: it has no goondan.yaml and no SKILL.md";
@@ -366,7 +366,7 @@ fn check_manifest(dir: &Path, wanted: &Wanted) -> Result<Own, KeepError> {
             listed(&requires),
             listed(wanted)
         )),
-        _ => Ok(Own {
+        _ => Ok(PackageManifest {
             name,
             version,
             requires,

@@ -16,8 +16,8 @@ use goondan_protocol::time::Timestamp;
 use tokio::sync::mpsc;
 
 use super::cgroups::Cgroup;
-use super::control::client::Client;
-use super::memory::{self, Families};
+use super::control::client::ControlClient;
+use super::memory::{self, ProcessTree};
 use crate::limits::{PROCESS_LOOK_REST_FACTOR, PROCESS_LOOKS_OF_MEMORY};
 use goondan_core::{Core, RequestToken};
 
@@ -27,21 +27,21 @@ pub(super) type Groups = Arc<HashMap<u32, Cgroup>>;
 /// All watching clients.
 #[derive(Debug, Default)]
 pub(super) struct ProcessWatches {
-    watches: BTreeMap<RequestToken, Watch>,
+    watches: BTreeMap<RequestToken, ProcessWatch>,
     looks: u64,
     /// Time of the next check.
     next: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Watch {
+struct ProcessWatch {
     only: Option<WorkspaceId>,
-    looks: mpsc::Sender<Look>,
+    looks: mpsc::Sender<ProcessScan>,
 }
 
 /// A snapshot of the processes.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct ProcessScan {
     at: Timestamp,
     processes: Vec<ProcessInfo>,
     groups: Groups,
@@ -49,7 +49,7 @@ pub(super) struct Look {
     with_memory: bool,
 }
 
-impl Look {
+impl ProcessScan {
     fn new(processes: Vec<ProcessInfo>, groups: &Groups, with_memory: bool) -> Self {
         Self {
             at: Timestamp::from_unix_millis(unix_millis_now()),
@@ -68,12 +68,12 @@ impl ProcessWatches {
         watch: &WatchProcesses,
         processes: Vec<ProcessInfo>,
         groups: &Groups,
-    ) -> mpsc::Receiver<Look> {
+    ) -> mpsc::Receiver<ProcessScan> {
         let (looks, told) = mpsc::channel(1);
         // The channel is empty, so this cannot fail.
-        drop(looks.try_send(Look::new(processes, groups, true)));
+        drop(looks.try_send(ProcessScan::new(processes, groups, true)));
         let only = watch.workspace_id.clone();
-        self.watches.insert(token, Watch { only, looks });
+        self.watches.insert(token, ProcessWatch { only, looks });
         told
     }
 
@@ -100,7 +100,7 @@ impl ProcessWatches {
                 continue;
             };
             match core.watched_processes(watch.only.as_ref()) {
-                Ok(processes) => place.send(Look::new(processes, groups, with_memory)),
+                Ok(processes) => place.send(ProcessScan::new(processes, groups, with_memory)),
                 Err(_) => over.push(*token),
             }
         }
@@ -115,10 +115,10 @@ impl ProcessWatches {
 
 /// Sends a client the differences, snapshot by snapshot.
 pub(super) async fn tell(
-    client: Client,
+    client: ControlClient,
     request_id: u64,
     memory: bool,
-    mut looks: mpsc::Receiver<Look>,
+    mut looks: mpsc::Receiver<ProcessScan>,
 ) {
     let mut known = None;
     while let Some(look) = looks.recv().await {
@@ -146,11 +146,11 @@ pub(super) async fn tell(
 }
 
 /// The processes as reported to a client.
-type Known = BTreeMap<ProcessKey, ProcessInfo>;
+type ReportedProcesses = BTreeMap<ProcessKey, ProcessInfo>;
 
 /// A part of the differences.
 #[derive(Debug, Default, PartialEq)]
-struct Part {
+struct ProcessDiffPart {
     processes: Vec<ProcessInfo>,
     gone: Vec<ProcessKey>,
     more: bool,
@@ -158,12 +158,16 @@ struct Part {
 
 /// Computes the differences of a snapshot and the new state. The first snapshot is always reported,
 /// even if empty.
-fn compare(known: Option<Known>, look: Look, memory: bool) -> (Known, Vec<Part>) {
+fn compare(
+    known: Option<ReportedProcesses>,
+    look: ProcessScan,
+    memory: bool,
+) -> (ReportedProcesses, Vec<ProcessDiffPart>) {
     let is_first = known.is_none();
     let mut before = known.unwrap_or_default();
-    let mut after = Known::new();
+    let mut after = ReportedProcesses::new();
     let mut different = Vec::new();
-    let families = LazyCell::new(Families::read);
+    let families = LazyCell::new(ProcessTree::read);
     for mut process in look.processes {
         let key = process.key();
         let old = before.remove(&key).filter(|old| old.is_as(&process));
@@ -187,17 +191,17 @@ fn compare(known: Option<Known>, look: Look, memory: bool) -> (Known, Vec<Part>)
     let gone: Vec<ProcessKey> = before.into_keys().collect();
     let mut parts = parts_of(different, gone);
     if is_first && parts.is_empty() {
-        parts.push(Part::default());
+        parts.push(ProcessDiffPart::default());
     }
     (after, parts)
 }
 
-fn parts_of(mut processes: Vec<ProcessInfo>, mut gone: Vec<ProcessKey>) -> Vec<Part> {
+fn parts_of(mut processes: Vec<ProcessInfo>, mut gone: Vec<ProcessKey>) -> Vec<ProcessDiffPart> {
     let mut parts = Vec::new();
     while !processes.is_empty() || !gone.is_empty() {
         let later = processes.split_off(MAX_PROCESSES_PAGE.min(processes.len()));
         let gone_later = gone.split_off(MAX_PROCESSES_PAGE.min(gone.len()));
-        parts.push(Part {
+        parts.push(ProcessDiffPart {
             processes: std::mem::replace(&mut processes, later),
             gone: std::mem::replace(&mut gone, gone_later),
             more: !processes.is_empty() || !gone.is_empty(),
@@ -220,11 +224,11 @@ mod tests {
         .unwrap()
     }
 
-    fn look(processes: Vec<ProcessInfo>, with_memory: bool) -> Look {
-        Look::new(processes, &Groups::default(), with_memory)
+    fn look(processes: Vec<ProcessInfo>, with_memory: bool) -> ProcessScan {
+        ProcessScan::new(processes, &Groups::default(), with_memory)
     }
 
-    fn names(parts: &[Part]) -> Vec<String> {
+    fn names(parts: &[ProcessDiffPart]) -> Vec<String> {
         let all = parts.iter().flat_map(|part| {
             let there = part.processes.iter().map(ProcessInfo::key);
             let gone = part.gone.iter().cloned();
@@ -257,7 +261,7 @@ mod tests {
         // An empty list is reported, too.
         assert_eq!(
             compare(None, look(Vec::new(), false), false).1,
-            [Part::default()]
+            [ProcessDiffPart::default()]
         );
     }
 

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use goondan_core::{Input, ProposalWork, ProposalsDone, VerifySandboxes};
-use goondan_durable::Verified;
-use goondan_proposals::{Files, ProposalError, Sandboxes};
-use goondan_protocol::control::{ControlError, Done, ErrorCode};
+use goondan_core::{CoreInput, ProposalWork, ProposalsResult, VerifySandboxes};
+use goondan_durable::VerificationResult;
+use goondan_proposals::{FileAccess, ProposalError, Sandboxes};
+use goondan_protocol::control::{ControlError, EmptyResult, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
@@ -56,7 +56,7 @@ pub(super) fn carry_out(
     project_root: &Path,
     work: ProposalWork,
     at: Timestamp,
-) -> ProposalsDone {
+) -> ProposalsResult {
     let mut sandboxes = files.sandboxes(layout, work.workspace_id(), project_root, at);
     let others = |request: &VerifySandboxes| {
         let verification = Verification {
@@ -69,16 +69,19 @@ pub(super) fn carry_out(
         Ok(verification.run()?)
     };
     let answer = perform(&mut sandboxes, others, work).unwrap_or_else(|error| Err(error.into()));
-    ProposalsDone {
+    ProposalsResult {
         answer,
         happened: sandboxes.take_happened(),
     }
 }
 
-type Answer = Result<Value, ControlError>;
+type ProposalAnswer = Result<Value, ControlError>;
 
 /// Merges findings from sandboxes and elsewhere, without duplicates of the same file.
-fn verified((count, mut found): (u64, Verified), mut others: Verified) -> Answer {
+fn verified(
+    (count, mut found): (u64, VerificationResult),
+    mut others: VerificationResult,
+) -> ProposalAnswer {
     let told = |path: &Path| found.findings.iter().any(|finding| finding.path == path);
     others.findings.retain(|finding| !told(&finding.path));
     found.files += others.files;
@@ -90,9 +93,9 @@ fn verified((count, mut found): (u64, Verified), mut others: Verified) -> Answer
 
 fn perform(
     sandboxes: &mut Sandboxes<'_>,
-    others: impl FnOnce(&VerifySandboxes) -> Result<Verified, ControlError>,
+    others: impl FnOnce(&VerifySandboxes) -> Result<VerificationResult, ControlError>,
     work: ProposalWork,
-) -> Result<Answer, ProposalError> {
+) -> Result<ProposalAnswer, ProposalError> {
     Ok(match work {
         ProposalWork::Prepare(request) => answer(&sandboxes.prepare(&request)?),
         ProposalWork::PrepareForTask(request) => {
@@ -108,7 +111,7 @@ fn perform(
         ProposalWork::ShowSandbox(request) => answer(&sandboxes.show_sandbox(&request.at)?),
         ProposalWork::Remove(request) => {
             sandboxes.remove(&request.at, request.force)?;
-            answer(&Done {})
+            answer(&EmptyResult {})
         }
         ProposalWork::Create(request) => answer(&sandboxes.create(&request, &Git)?),
         ProposalWork::List(request) => answer(&sandboxes.list_proposals(&request)?),
@@ -127,14 +130,14 @@ fn perform(
     })
 }
 
-fn answer(result: &impl Serialize) -> Answer {
+fn answer(result: &impl Serialize) -> ProposalAnswer {
     serde_json::to_value(result)
         .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
 }
 
 /// Finishes interrupted operations in every workspace. Blocks. Failures are logged, and retried by
 /// the next request about the same proposal.
-pub(super) fn recover_all(files: &ProposalFiles, layout: &Layout, at: Timestamp) -> Vec<Input> {
+pub(super) fn recover_all(files: &ProposalFiles, layout: &Layout, at: Timestamp) -> Vec<CoreInput> {
     // An error of the listing is reported when workspaces are opened.
     let (records, _) = workspace::list(files.files.disk(), layout).unwrap_or_default();
     let recovered = records.into_iter().map(|record| {
@@ -156,7 +159,7 @@ pub(super) fn recover(
     workspace_id: &WorkspaceId,
     project_root: &Path,
     at: Timestamp,
-) -> Option<Input> {
+) -> Option<CoreInput> {
     let dir = layout.sandboxes(workspace_id);
     if !matches!(files.files.disk().stat(&dir), Ok(Some(_))) {
         return None;
@@ -177,10 +180,10 @@ pub(super) fn recover(
         );
     }
     let happened = sandboxes.take_happened();
-    (!happened.is_empty()).then(|| Input::Proposals {
+    (!happened.is_empty()).then(|| CoreInput::Proposals {
         workspace_id: workspace_id.clone(),
         is_asked: false,
-        done: ProposalsDone {
+        done: ProposalsResult {
             answer: Ok(Value::Null),
             happened,
         },

@@ -11,17 +11,17 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{bundles, usage};
-use goondan_core::{Read, control_error};
+use goondan_core::{ReadRequest, control_error};
 
 /// Reads the requested data and returns the response.
 pub(super) fn read(
     disk: &dyn Disk,
     layout: &Layout,
     index: &InstanceIndex,
-    read: Read,
+    read: ReadRequest,
 ) -> Result<Value, ControlError> {
     match read {
-        Read::Audit { logs, page } => {
+        ReadRequest::Audit { logs, page } => {
             let page = audit::page(disk, layout, &logs, page.before.as_ref(), page.limit)
                 .map_err(|error| control_error(&error))?;
             let records = page.records.into_iter();
@@ -35,7 +35,7 @@ pub(super) fn read(
                 unreadable: page.unreadable,
             })
         }
-        Read::Usage {
+        ReadRequest::Usage {
             workspaces,
             page,
             budgets,
@@ -48,13 +48,13 @@ pub(super) fn read(
                 ..report
             })
         }
-        Read::Trace(page) => trace(disk, layout, index, &page),
-        Read::WaitingChangesets(list) => {
+        ReadRequest::Trace(page) => trace(disk, layout, index, &page),
+        ReadRequest::WaitingChangesets(list) => {
             let instances = layout.instances(&list.workspace_id);
             let known = index.list(&list.workspace_id).unwrap_or_default();
             answer(&bundles::waiting(&instances, known, &list))
         }
-        Read::Turns {
+        ReadRequest::Turns {
             instance,
             offset,
             busy,

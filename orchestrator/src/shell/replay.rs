@@ -7,22 +7,22 @@
 use std::path::Path;
 
 use goondan_bundles::limits::{REHEARSAL_BYTES_MAX, REHEARSAL_MS, REHEARSAL_TURNS_MAX};
-use goondan_bundles::{BundleError, Staged, text_diff};
+use goondan_bundles::{BundleError, RehearsalConfigs, text_diff};
 use goondan_durable::disk::Disk;
 use goondan_protocol::definition::{AgentAssignment, AgentDefinition, ModelDefinition};
 use goondan_protocol::ipc::REHEARSE;
 use goondan_protocol::rehearsal::{
-    ModelChange, Played, Rehearsal, RehearsalScript, RehearsedTurn, ToolsDiffer,
+    ModelChange, Rehearsal, RehearsalScript, RehearsedTurn, ReplayResult, ToolDifferences,
 };
-use goondan_store::instance::{self, Recent};
+use goondan_store::instance::{self, ConversationTail};
 
-use super::module_preflight::{self, Asked};
+use super::module_preflight::{self, PreflightRun};
 
 /// Name of the prompt in a diff.
 const PROMPT: &str = "prompt";
 
 /// Input of a rehearsal.
-pub(super) struct Stage<'a> {
+pub(super) struct RehearsalInput<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) agent_process: &'a Path,
     /// The directory of the conversation.
@@ -51,12 +51,12 @@ pub(super) fn check_turns(turns: u32) -> Result<(), BundleError> {
 ///
 /// [`BundleError::Invalid`] if the conversation cannot be read or the turns cannot be replayed.
 pub(super) fn rehearse(
-    stage: &Stage<'_>,
-    staged: Staged<Box<AgentDefinition>>,
+    stage: &RehearsalInput<'_>,
+    staged: RehearsalConfigs<Box<AgentDefinition>>,
     assign: impl Fn(AgentDefinition) -> AgentAssignment,
 ) -> Result<Rehearsal, BundleError> {
     let invalid = |error: &dyn std::fmt::Display| BundleError::Invalid(error.to_string());
-    let Staged {
+    let RehearsalConfigs {
         changeset_id,
         revision,
         against,
@@ -72,7 +72,7 @@ pub(super) fn rehearse(
         problems,
         prompt: String::new(),
         model: None,
-        tools: ToolsDiffer::default(),
+        tools: ToolDifferences::default(),
         turns: Vec::new(),
         notes: Vec::new(),
     };
@@ -100,8 +100,8 @@ pub(super) fn rehearse(
     Ok(rehearsal)
 }
 
-fn notes_of(recent: &Recent) -> Option<String> {
-    let Recent {
+fn notes_of(recent: &ConversationTail) -> Option<String> {
+    let ConversationTail {
         unreadable,
         is_partial,
         ..
@@ -125,8 +125,8 @@ fn model_change(before: &ModelDefinition, after: &ModelDefinition) -> Option<Mod
 }
 
 /// Runs the replay in the agent binary.
-fn play(agent_process: &Path, script: &RehearsalScript) -> Result<Played, String> {
-    let asked = Asked {
+fn play(agent_process: &Path, script: &RehearsalScript) -> Result<ReplayResult, String> {
+    let asked = PreflightRun {
         arguments: &[REHEARSE.to_owned()],
         limit_ms: REHEARSAL_MS,
     };

@@ -21,9 +21,9 @@ use std::sync::mpsc::{Receiver, channel};
 
 use goondan_durable::disk::{Disk, EntryKind, RealDisk};
 use goondan_protocol::version::Version;
-use goondan_replicated_disk::{Recording, Waits};
-use goondan_replication::names::{Life, NodeId};
-use goondan_replication::node::Node;
+use goondan_replicated_disk::{ConfirmPoint, OpLog};
+use goondan_replication::names::{Incarnation, NodeId};
+use goondan_replication::node::ReplicationNode;
 use goondan_replication::wire::Welcome;
 use goondan_store::root::{Layout, ReplicationConfig};
 use tokio::sync::{mpsc as async_mpsc, oneshot};
@@ -31,15 +31,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::event::Event;
+use super::event::ShellEvent;
 use super::launcher::Launcher;
 use super::logs::LogHub;
 use super::programs::{self, ProgramMissing};
 use super::workspace_load::Projects;
 use files::FilesThread;
 use handle::Replication;
-use link::Link;
-use machine::Machine;
+use link::LogClientLauncher;
+use machine::ReplicationMachine;
 use messages::Message;
 
 mod files;
@@ -71,14 +71,14 @@ pub(super) enum ReplicationFault {
 }
 
 /// Replication, before it is started.
-pub(super) struct Prepared {
+pub(super) struct PreparedReplication {
     welcome: Welcome,
     program: PathBuf,
     snapshot_after_records: Option<NonZeroU64>,
     incoming: Receiver<Message>,
 }
 
-impl Prepared {
+impl PreparedReplication {
     /// The name of this node.
     pub(super) fn node(&self) -> String {
         self.welcome.node.as_str().to_owned()
@@ -92,7 +92,7 @@ pub(super) struct Surroundings {
     pub(super) projects: Projects,
     pub(super) launcher: Arc<Launcher>,
     pub(super) hub: Arc<LogHub>,
-    pub(super) events: async_mpsc::Sender<Event>,
+    pub(super) events: async_mpsc::Sender<ShellEvent>,
     pub(super) ending: CancellationToken,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Surroundings {
 pub(super) fn prepare(
     config: &ReplicationConfig,
     layout: &Layout,
-) -> Result<(Replication, Prepared), ReplicationFault> {
+) -> Result<(Replication, PreparedReplication), ReplicationFault> {
     let program = programs::find_program(REPLICA)?;
     let node = node_name(config.node.as_deref());
     let node = node.map_err(|why| ReplicationFault::Node {
@@ -113,9 +113,9 @@ pub(super) fn prepare(
     })?;
     let (machine, incoming) = channel();
     let outlet = machine.clone();
-    // Sending fails only when the daemon ends; `Recording::end` then ends the waits.
+    // Sending fails only when the daemon ends; `OpLog::end` then ends the waits.
     let outlet = move |handed| drop(outlet.send(Message::HandedOver(handed)));
-    let recording = Recording::new(layout.workspaces(), Box::new(outlet));
+    let recording = OpLog::new(layout.workspaces(), Box::new(outlet));
     let handle = Replication {
         recording: Arc::new(recording),
         machine,
@@ -123,7 +123,7 @@ pub(super) fn prepare(
         unacknowledged: Arc::default(),
         leaving: Arc::default(),
     };
-    let prepared = Prepared {
+    let prepared = PreparedReplication {
         welcome: Welcome {
             version: Version::current(),
             server: config.postgres.clone(),
@@ -144,12 +144,12 @@ pub(super) fn prepare(
 /// The operating system's error if a thread cannot be created.
 pub(super) fn start(
     handle: &Replication,
-    prepared: Prepared,
+    prepared: PreparedReplication,
     with: Surroundings,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<oneshot::Receiver<String>> {
     let (deposed, why) = oneshot::channel();
-    let link = Link {
+    let link = LogClientLauncher {
         launcher: with.launcher,
         program: prepared.program,
         welcome: prepared.welcome.clone(),
@@ -161,20 +161,23 @@ pub(super) fn start(
     tasks.spawn(link.run(with.ending));
     // The second half of a version 7 UUID is random.
     let (_, chance) = Uuid::now_v7().as_u64_pair();
-    let life = Life(chance);
+    let life = Incarnation(chance);
     let files = FilesThread::start(
         prepared.welcome.node.clone(),
-        (with.disk.clone(), handle.disk(with.disk, Waits::AtConfirm)),
+        (
+            with.disk.clone(),
+            handle.disk(with.disk, ConfirmPoint::AtConfirm),
+        ),
         handle.recording.clone(),
         with.projects,
         with.events,
         handle.machine.clone(),
     )?;
-    let mut node = Node::new(prepared.welcome.node, life, 0);
+    let mut node = ReplicationNode::new(prepared.welcome.node, life, 0);
     if let Some(records) = prepared.snapshot_after_records {
         node = node.with_snapshots_after(records.get());
     }
-    let machine = Machine::new(node, files, handle, deposed);
+    let machine = ReplicationMachine::new(node, files, handle, deposed);
     machine.start(prepared.incoming)?;
     Ok(why)
 }

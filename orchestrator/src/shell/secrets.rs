@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_durable::disk::{Disk, Entry};
+use goondan_durable::disk::{Disk, DiskEntry};
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{
@@ -21,7 +21,9 @@ use goondan_protocol::limits::{MAX_SECRET_KEYS, MAX_SECRETS};
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
-use goondan_vault::{ConsentError, Document, DocumentError, Files, Identities, Vault, VaultError};
+use goondan_vault::{
+    ConsentError, Document, DocumentError, Identities, Vault, VaultError, VaultFiles,
+};
 use serde_json::json;
 
 mod consents;
@@ -32,13 +34,13 @@ mod tasks;
 mod verification;
 
 use super::masking::Masks;
-use goondan_core::{SecretWork, SecretsDone, control_error};
+use goondan_core::{SecretWork, SecretsResult, control_error};
 pub(super) use tasks::FILE as TASK_SECRETS;
 
 /// The secret store, to be written by one at a time.
 pub(super) struct SecretKeeper {
     vault: Arc<Vault>,
-    files: Box<dyn Files>,
+    files: Box<dyn VaultFiles>,
     disk: Arc<dyn Disk>,
     layout: Layout,
     masks: Arc<Masks>,
@@ -124,7 +126,7 @@ impl From<KeepError> for ControlError {
 impl SecretKeeper {
     pub(super) fn new(
         vault: Arc<Vault>,
-        files: Box<dyn Files>,
+        files: Box<dyn VaultFiles>,
         disk: Arc<dyn Disk>,
         layout: Layout,
         masks: Arc<Masks>,
@@ -144,24 +146,24 @@ impl SecretKeeper {
         &self,
         work: SecretWork,
         at: Timestamp,
-    ) -> Result<SecretsDone, ControlError> {
+    ) -> Result<SecretsResult, ControlError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let done = match work {
-            SecretWork::List => Ok(SecretsDone::Listed(self.list()?)),
+            SecretWork::List => Ok(SecretsResult::Listed(self.list()?)),
             SecretWork::Set(set) => {
                 self.masks.add_value(set.value.expose());
-                self.set(set, at).map(SecretsDone::Changed)
+                self.set(set, at).map(SecretsResult::Changed)
             }
-            SecretWork::Remove(remove) => self.remove(remove, at).map(SecretsDone::Changed),
+            SecretWork::Remove(remove) => self.remove(remove, at).map(SecretsResult::Changed),
             SecretWork::Allow(allow) => {
                 let AllowSecret { name, project_root } = allow;
                 self.allow(name, &project_root, at)
-                    .map(SecretsDone::Allowed)
+                    .map(SecretsResult::Allowed)
             }
-            SecretWork::Deny(deny) => self.deny(deny, at).map(SecretsDone::Denied),
-            SecretWork::Rotate => self.rotate(at).map(SecretsDone::Rotated),
+            SecretWork::Deny(deny) => self.deny(deny, at).map(SecretsResult::Denied),
+            SecretWork::Rotate => self.rotate(at).map(SecretsResult::Rotated),
             SecretWork::Verify { repair } => {
-                Ok(SecretsDone::Verified(Box::new(self.verify(repair)?)))
+                Ok(SecretsResult::Verified(Box::new(self.verify(repair)?)))
             }
         };
         Ok(done?)
@@ -386,7 +388,7 @@ impl SecretKeeper {
     }
 
     /// Entries of a directory; empty if it does not exist.
-    fn entries(&self, dir: &Path) -> Result<Vec<Entry>, KeepError> {
+    fn entries(&self, dir: &Path) -> Result<Vec<DiskEntry>, KeepError> {
         if self.disk.stat(dir).during("inspect", dir)?.is_none() {
             return Ok(Vec::new());
         }

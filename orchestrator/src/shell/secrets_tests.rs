@@ -4,14 +4,14 @@ use std::io;
 use goondan_durable::disk::{Crash, EntryKind, SimulatedDisk, read_all};
 use goondan_protocol::control::{AllowSecret, DenySecret, SecretConsentChanged};
 use goondan_protocol::secret::{SecretProblem, SecretStore as _, SecretValue};
-use goondan_vault::{Given, ProjectIdentity, Reader};
+use goondan_vault::{ExternalIdentities, ProjectIdentity, SecretReader};
 
 use super::*;
 
 /// Read access to a simulated disk.
 pub(super) struct DiskFiles(pub(super) SimulatedDisk);
 
-impl Files for DiskFiles {
+impl VaultFiles for DiskFiles {
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         if self.0.stat(path)?.is_none() {
             return Ok(None);
@@ -35,9 +35,9 @@ impl Files for DiskFiles {
 }
 
 /// Files in which the project is allowed to use every secret of these tests.
-struct Allowing<'f>(&'f dyn Files);
+struct ConsentingFiles<'f>(&'f dyn VaultFiles);
 
-impl Files for Allowing<'_> {
+impl VaultFiles for ConsentingFiles<'_> {
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         if !path.ends_with("consents.json") {
             return self.0.read(path, bytes_max);
@@ -68,7 +68,7 @@ pub(super) fn disk() -> SimulatedDisk {
 }
 
 pub(super) fn keeper(disk: &SimulatedDisk) -> SecretKeeper {
-    let vault = Arc::new(Vault::new(Path::new("/s"), Given::default()));
+    let vault = Arc::new(Vault::new(Path::new("/s"), ExternalIdentities::default()));
     let files = Box::new(DiskFiles(disk.clone()));
     let (disk, layout) = (Arc::new(disk.clone()), Layout::new("/s"));
     SecretKeeper::new(vault, files, disk, layout, Arc::default())
@@ -104,8 +104,8 @@ fn remove(keeper: &SecretKeeper, name: &str, key: Option<&str>) -> Result<(), Co
 /// The value as a configuration receives it, if any.
 pub(super) fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<String> {
     let project = ProjectIdentity::new(Path::new("/project"), None);
-    let files = Allowing(keeper.files.as_ref());
-    let reader = Reader::with_files(&keeper.vault, &project, &files);
+    let files = ConsentingFiles(keeper.files.as_ref());
+    let reader = SecretReader::with_files(&keeper.vault, &project, &files);
     match reader.find(name, key) {
         Ok(value) => Some(value),
         Err(SecretProblem::NoSecret { .. } | SecretProblem::NoKey { .. }) => None,
@@ -115,7 +115,7 @@ pub(super) fn find(keeper: &SecretKeeper, name: &str, key: &str) -> Option<Strin
 
 fn list(keeper: &SecretKeeper) -> SecretList {
     match keeper.carry_out(SecretWork::List, at()) {
-        Ok(SecretsDone::Listed(list)) => list,
+        Ok(SecretsResult::Listed(list)) => list,
         other => panic!("{other:?}"),
     }
 }
@@ -304,7 +304,7 @@ fn change_consent(
         })
     };
     match keeper.carry_out(work, at())? {
-        SecretsDone::Allowed(changed) | SecretsDone::Denied(changed) => Ok(changed),
+        SecretsResult::Allowed(changed) | SecretsResult::Denied(changed) => Ok(changed),
         other => panic!("{other:?}"),
     }
 }
@@ -312,7 +312,7 @@ fn change_consent(
 /// True if the project in this directory receives the secret `a`.
 fn gets(keeper: &SecretKeeper, root: &Path) -> bool {
     let project = ProjectIdentity::new(&root.canonicalize().unwrap(), None);
-    let reader = Reader::with_files(&keeper.vault, &project, keeper.files.as_ref());
+    let reader = SecretReader::with_files(&keeper.vault, &project, keeper.files.as_ref());
     match reader.find("a", "k") {
         Ok(_) => true,
         Err(SecretProblem::NotAllowed { .. }) => false,

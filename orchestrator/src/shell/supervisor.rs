@@ -13,13 +13,13 @@ use goondan_clock::RunningTime;
 use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
-    Call, ControlError, Done, ErrorCode, MoveWorkspace, ProcessesPage, WatchProcesses,
+    Call, ControlError, EmptyResult, ErrorCode, MoveWorkspace, ProcessesPage, WatchProcesses,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::metrics::{MetricsSnapshot, Sample};
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
-use goondan_store::writer::{Completion, Job, Worker};
+use goondan_store::writer::{StoreCompletion, StoreJob, Worker};
 use goondan_writers::Writers;
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
@@ -28,13 +28,13 @@ use tokio::task::JoinSet;
 
 use super::cgroups::Cgroups;
 use super::child::{self, Reports, RunningChild};
-use super::control::client::Client;
+use super::control::client::ControlClient;
 use super::conversation_snapshots::JointThread;
-use super::event::Event;
+use super::event::ShellEvent;
 use super::file_watcher::Watches;
 use super::launcher::Launcher;
 use super::logs::LogHub;
-use super::memory::{self, Families};
+use super::memory::{self, ProcessTree};
 use super::oauth::OAuthThread;
 use super::orphans_of_agents;
 use super::packages::PackageKeeper;
@@ -46,9 +46,9 @@ use super::tasks::TaskThread;
 use super::timed_disk::SyncTimes;
 use super::workspace_load::Projects;
 use crate::limits::{SUPERVISOR_BATCH_EVENTS, TICKS_OF_MEASURE};
-use crate::metrics::{Metrics, Own};
+use crate::metrics::{Metrics, ShellMetrics};
 use goondan_core::limits::TICK_MS;
-use goondan_core::{Core, Input, LogEvent, Now, ProcessId, RequestToken, Severity};
+use goondan_core::{ClockTime, Core, CoreInput, LogEvent, ProcessId, RequestToken, Severity};
 
 mod effects;
 
@@ -62,14 +62,14 @@ enum Addition {
 /// A request that is not answered yet.
 #[derive(Debug)]
 struct OpenRequest {
-    client: Client,
+    client: ControlClient,
     id: u64,
     /// Data that the shell adds to the answer.
     addition: Option<Addition>,
 }
 
 /// State of the supervisor.
-pub(super) struct Supervisor {
+pub(super) struct EventLoop {
     pub(super) core: Core,
     launcher: Arc<Launcher>,
     /// Set if workspaces are replicated.
@@ -94,7 +94,7 @@ pub(super) struct Supervisor {
     requests: HashMap<RequestToken, OpenRequest>,
     tasks: JoinSet<()>,
     /// Jobs that are not handed to the store yet.
-    jobs: Vec<Job>,
+    jobs: Vec<StoreJob>,
     metrics: Metrics,
     syncs: SyncTimes,
     started_at: Timestamp,
@@ -107,7 +107,7 @@ pub(super) struct Supervisor {
     is_over: bool,
 }
 
-impl Supervisor {
+impl EventLoop {
     pub(super) fn new(
         core: Core,
         launcher: Arc<Launcher>,
@@ -154,8 +154,8 @@ impl Supervisor {
     /// Runs until the core says that everything has ended, and returns the writers and the thread of the tasks, idle.
     pub(super) async fn run(
         mut self,
-        mut events: mpsc::Receiver<Event>,
-        mut stored: mpsc::UnboundedReceiver<Vec<Completion>>,
+        mut events: mpsc::Receiver<ShellEvent>,
+        mut stored: mpsc::UnboundedReceiver<Vec<StoreCompletion>>,
     ) -> (Writers<Worker>, TaskThread) {
         let mut tick = tokio::time::interval(Duration::from_millis(TICK_MS));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -204,29 +204,29 @@ impl Supervisor {
         }
     }
 
-    fn on_stored(&mut self, completions: Vec<Completion>) {
+    fn on_stored(&mut self, completions: Vec<StoreCompletion>) {
         for completion in completions {
-            self.step(Input::Stored(completion));
+            self.step(CoreInput::Stored(completion));
         }
     }
 
-    fn on_event(&mut self, event: Event) {
+    fn on_event(&mut self, event: ShellEvent) {
         match event {
-            Event::Inputs(inputs, place) => {
+            ShellEvent::Inputs(inputs, place) => {
                 for input in inputs {
                     self.step(input);
                 }
                 drop(place);
             }
-            Event::Input(input) => {
-                if let Input::ClientGone { tokens } = &input {
+            ShellEvent::Input(input) => {
+                if let CoreInput::ClientGone { tokens } = &input {
                     for token in tokens {
                         self.requests.remove(token);
                         self.process_watches.forget(*token);
                     }
                 }
-                let has_ended = matches!(input, Input::Exited { .. });
-                if let Input::Exited { process, .. } = &input {
+                let has_ended = matches!(input, CoreInput::Exited { .. });
+                if let CoreInput::Exited { process, .. } = &input {
                     self.bury(*process);
                 }
                 self.step(input);
@@ -235,14 +235,14 @@ impl Supervisor {
                     self.measure();
                 }
             }
-            Event::Request {
+            ShellEvent::Request {
                 token,
                 client,
                 id,
                 call,
             } => self.on_request(token, client, id, call),
-            Event::Answer { token, result } => self.respond(token, result),
-            Event::HandedOver {
+            ShellEvent::Answer { token, result } => self.respond(token, result),
+            ShellEvent::HandedOver {
                 workspace_id,
                 token,
                 result,
@@ -261,7 +261,7 @@ impl Supervisor {
         let kept = result.is_err().then(|| workspace_id.clone());
         match token {
             Some(token) => self.respond(token, result.map(|()| json!({}))),
-            None => self.step(Input::WorkspaceWritten {
+            None => self.step(CoreInput::WorkspaceWritten {
                 workspace_id,
                 result,
             }),
@@ -271,7 +271,7 @@ impl Supervisor {
         }
     }
 
-    fn on_request(&mut self, token: RequestToken, client: Client, id: u64, call: Box<Call>) {
+    fn on_request(&mut self, token: RequestToken, client: ControlClient, id: u64, call: Box<Call>) {
         // Long: one arm for each request that the shell answers itself.
         let addition = match &*call {
             Call::Status(_) => Some(Addition::DroppedLogLines),
@@ -291,7 +291,7 @@ impl Supervisor {
         self.requests.insert(token, request);
         if let Call::CheckDaemon(_) = &*call {
             let projects = self.projects.clone();
-            return self.in_background(move || Event::Answer {
+            return self.in_background(move || ShellEvent::Answer {
                 token,
                 result: self_check::answer(&projects),
             });
@@ -300,7 +300,7 @@ impl Supervisor {
             match &*call {
                 Call::ListNodes(list) => {
                     let list = list.clone();
-                    return self.in_background(move || Event::Answer {
+                    return self.in_background(move || ShellEvent::Answer {
                         token,
                         result: replication.answer(&list),
                     });
@@ -314,9 +314,9 @@ impl Supervisor {
                                 let to = Some(to);
                                 let asked = MoveWorkspace { workspace_id, to };
                                 let call = Box::new(Call::MoveWorkspace(asked));
-                                Event::Input(Input::Request { token, peer, call })
+                                ShellEvent::Input(CoreInput::Request { token, peer, call })
                             }
-                            Err(error) => Event::Answer {
+                            Err(error) => ShellEvent::Answer {
                                 token,
                                 result: Err(error),
                             },
@@ -325,7 +325,7 @@ impl Supervisor {
                 }
                 Call::VerifyReplica(asked) => {
                     let asked = asked.clone();
-                    return self.in_background(move || Event::Answer {
+                    return self.in_background(move || ShellEvent::Answer {
                         token,
                         result: replication.verify(&asked),
                     });
@@ -335,13 +335,13 @@ impl Supervisor {
                 }
                 Call::LeaveNodes(asked) => {
                     let (asked, layout) = (asked.clone(), self.layout.clone());
-                    return self.in_background(move || Event::Answer {
+                    return self.in_background(move || ShellEvent::Answer {
                         token,
                         result: replication.leave(&asked, &layout),
                     });
                 }
                 Call::CheckNodes(_) => {
-                    return self.in_background(move || Event::Answer {
+                    return self.in_background(move || ShellEvent::Answer {
                         token,
                         result: replication.check(),
                     });
@@ -352,12 +352,12 @@ impl Supervisor {
         if let (Some(client), Call::WatchProcesses(watch)) = (watch, &*call) {
             return self.watch_processes(token, client, id, watch);
         }
-        self.step(Input::Request { token, peer, call });
+        self.step(CoreInput::Request { token, peer, call });
     }
 
     /// Deals with what waits already, and then lets the core see what time it is: who has said something
     /// is not judged as silent.
-    fn on_tick(&mut self, events: &mut mpsc::Receiver<Event>) {
+    fn on_tick(&mut self, events: &mut mpsc::Receiver<ShellEvent>) {
         for _ in 0..events.len() {
             if let Ok(event) = events.try_recv() {
                 self.on_event(event);
@@ -374,14 +374,14 @@ impl Supervisor {
             let found = replication.unacknowledged();
             if self.unacknowledged != found {
                 self.unacknowledged = found.clone();
-                self.step(Input::Unacknowledged(found.as_ref().clone()));
+                self.step(CoreInput::Unacknowledged(found.as_ref().clone()));
             }
         }
-        self.step(Input::Tick);
+        self.step(CoreInput::Tick);
         if self.process_watches.is_due() {
             let groups = self.groups();
             for token in self.process_watches.look(&self.core, &groups) {
-                self.answer(token, &Done {});
+                self.answer(token, &EmptyResult {});
             }
         }
         self.reap();
@@ -391,7 +391,7 @@ impl Supervisor {
     fn watch_processes(
         &mut self,
         token: RequestToken,
-        client: Client,
+        client: ControlClient,
         id: u64,
         watch: &WatchProcesses,
     ) {
@@ -416,7 +416,7 @@ impl Supervisor {
     /// Reports the available resources to the core.
     fn measure(&mut self) {
         let supply = supply::measure(self.cgroups.dir());
-        self.step(Input::Supply(supply));
+        self.step(CoreInput::Supply(supply));
     }
 
     /// Makes the watchers of children check for exits, because a child whose socket is held by
@@ -456,7 +456,7 @@ impl Supervisor {
     }
 
     /// Time for the core, without pauses of the daemon.
-    fn now(&mut self) -> Now {
+    fn now(&mut self) -> ClockTime {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let read = self.running_time.read(self.started.elapsed(), true);
         if let Some(pause) = read.pause {
@@ -466,14 +466,14 @@ impl Supervisor {
             );
         }
         let wall = Timestamp::from_unix_millis(unix_millis_now());
-        Now {
+        ClockTime {
             mono_ms: millis(read.counted),
             wall,
         }
     }
 
     /// Executes one step of the core, and all steps that its effects cause immediately.
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: CoreInput) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let now = self.now();
@@ -505,7 +505,7 @@ impl Supervisor {
                 self.tasks.spawn_blocking(move || {
                     let with_memory = serde_json::from_value(page).and_then(|page| {
                         let mut page: ProcessesPage = page;
-                        let families = Families::read();
+                        let families = ProcessTree::read();
                         for process in &mut page.processes {
                             memory::add_to(process, &groups, &families);
                         }
@@ -524,7 +524,7 @@ impl Supervisor {
 
     /// A metrics snapshot, including the core's samples.
     fn metrics(&mut self, samples: Vec<Sample>) -> MetricsSnapshot {
-        let own = Own {
+        let own = ShellMetrics {
             at: Timestamp::from_unix_millis(unix_millis_now()),
             started_at: self.started_at,
             syncs: self.syncs.read(),

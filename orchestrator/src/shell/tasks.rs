@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use goondan_core::{
-    Input, LogText, LostSecrets, RequestToken, SecretsRead, TaskDone, TaskRef, TaskWork,
+    CoreInput, LogText, RequestToken, SecretsRead, TaskRef, TaskResult, TaskWork, UnreadableSecrets,
 };
 use goondan_durable::disk::Disk;
 use goondan_durable::register::Register;
@@ -20,7 +20,7 @@ use goondan_protocol::control::ControlError;
 use goondan_store::root::{Layout, TASKS_GROUP};
 use tokio::sync::mpsc;
 
-use super::event::Event;
+use super::event::ShellEvent;
 use super::masking::Masks;
 use super::secrets::{SecretKeeper, TASK_SECRETS as SECRETS};
 
@@ -37,19 +37,19 @@ mod transfer;
 pub(super) use checkpoints::boot;
 
 use areas::Areas;
-use readers::{Reader, Readers};
+use readers::{Readers, TaskLogReader};
 
 /// Dependencies of operations on tasks.
 #[derive(Clone)]
-pub(super) struct Ground {
+pub(super) struct TaskIo {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) layout: Layout,
     pub(super) secrets: Arc<SecretKeeper>,
     pub(super) masks: Arc<Masks>,
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) events: mpsc::Sender<ShellEvent>,
 }
 
-impl Ground {
+impl TaskIo {
     fn work_area(&self, at: &TaskRef) -> PathBuf {
         self.layout
             .tasks(&at.workspace_id)
@@ -63,14 +63,17 @@ impl Ground {
         Register::in_group(self.disk.as_ref(), &workspace, group, &self.work_area(at))
     }
 
-    fn report(&self, done: TaskDone) {
-        let input = Input::Tasks(Box::new(done));
+    fn report(&self, done: TaskResult) {
+        let input = CoreInput::Tasks(Box::new(done));
         // There is no receiver only when the daemon is stopping.
-        drop(self.events.blocking_send(Event::Input(input)));
+        drop(self.events.blocking_send(ShellEvent::Input(input)));
     }
 
     fn answer(&self, token: RequestToken, result: Result<serde_json::Value, ControlError>) {
-        drop(self.events.blocking_send(Event::Answer { token, result }));
+        drop(
+            self.events
+                .blocking_send(ShellEvent::Answer { token, result }),
+        );
     }
 }
 
@@ -88,7 +91,7 @@ impl TaskThread {
     /// # Errors
     ///
     /// The operating system's error if a thread cannot be created.
-    pub(super) fn start(ground: Ground) -> io::Result<Self> {
+    pub(super) fn start(ground: TaskIo) -> io::Result<Self> {
         let (works, waiting) = channel();
         let (checkpoints, on_checkpoints) = channel();
         let with = ground.clone();
@@ -133,7 +136,7 @@ impl TaskThread {
     }
 }
 
-fn run(ground: &Ground, waiting: &Receiver<TaskWork>) {
+fn run(ground: &TaskIo, waiting: &Receiver<TaskWork>) {
     let mut areas = Areas::new(ground.clone());
     let mut readers = Readers::new(ground.clone());
     while let Ok(work) = waiting.recv() {
@@ -141,12 +144,12 @@ fn run(ground: &Ground, waiting: &Receiver<TaskWork>) {
     }
 }
 
-fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: TaskWork) {
+fn carry_out(ground: &TaskIo, areas: &mut Areas, readers: &mut Readers, work: TaskWork) {
     // Long: one arm for each kind of work.
     match work {
         TaskWork::Load { workspace_id } => {
             let found = areas.load_all(&workspace_id);
-            ground.report(TaskDone::Loaded {
+            ground.report(TaskResult::Loaded {
                 workspace_id,
                 found,
             });
@@ -155,7 +158,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             areas.close(&at);
             let found = areas.load(&at);
             readers.written(&at);
-            ground.report(TaskDone::Reloaded {
+            ground.report(TaskResult::Reloaded {
                 workspace_id: at.workspace_id,
                 found,
             });
@@ -167,12 +170,12 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             now,
         } => {
             let result = areas.create(&at, *new, guide.as_deref(), now);
-            ground.report(TaskDone::Created { at, result });
+            ground.report(TaskResult::Created { at, result });
         }
         TaskWork::Write { at, facts, state } => {
             let result = areas.write(&at, &state, &facts);
             readers.written(&at);
-            ground.report(TaskDone::Written { at, result });
+            ground.report(TaskResult::Written { at, result });
         }
         TaskWork::Log { at, text } => {
             let (bytes, items) = match &text {
@@ -183,7 +186,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             areas.log(&at, &text);
             readers.written(&at);
             if bytes > 0 || items > 0 {
-                ground.report(TaskDone::Logged { at, bytes, items });
+                ground.report(TaskResult::Logged { at, bytes, items });
             }
         }
         TaskWork::KeepSecret {
@@ -198,7 +201,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             let result = ground
                 .secrets
                 .keep_for_task(&work_area, &register, &id, &value.0, now);
-            ground.report(TaskDone::SecretKept {
+            ground.report(TaskResult::SecretKept {
                 at,
                 token,
                 id,
@@ -211,7 +214,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             references,
         } => {
             let result = read_secrets(ground, &at, &references);
-            ground.report(TaskDone::SecretsRead { at, run, result });
+            ground.report(TaskResult::SecretsRead { at, run, result });
         }
         TaskWork::ReadLog {
             token,
@@ -219,7 +222,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             position,
             at_end,
         } => {
-            let reader = Reader {
+            let reader = TaskLogReader {
                 token,
                 at,
                 position,
@@ -238,7 +241,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             let with = ground.clone();
             in_background(move || {
                 let result = transfer::import(&with, &workspace_id, &path, &guides, worker);
-                with.report(TaskDone::Imported {
+                with.report(TaskResult::Imported {
                     workspace_id,
                     token,
                     result,
@@ -255,14 +258,14 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
             let with = ground.clone();
             in_background(move || {
                 let result = transfer::remove(&with, &at, with_backup);
-                with.report(TaskDone::Removed { at, reply, result });
+                with.report(TaskResult::Removed { at, reply, result });
             });
         }
         TaskWork::CheckHandoff { at, copy, text } => {
             let sandboxes = ground.layout.sandboxes(&at.workspace_id);
             let root = copy.unwrap_or_else(|| ground.work_area(&at));
             if let Some(problem) = handoffs::problem_of(&text, &root, &sandboxes) {
-                ground.report(TaskDone::HandoffRefused { at, problem });
+                ground.report(TaskResult::HandoffRefused { at, problem });
             }
         }
         TaskWork::FindDocuments {
@@ -272,7 +275,7 @@ fn carry_out(ground: &Ground, areas: &mut Areas, readers: &mut Readers, work: Ta
         } => {
             let root = copy.unwrap_or_else(|| ground.work_area(&at));
             let missing = documents::missing(&root, documents);
-            ground.report(TaskDone::DocumentsFound { at, missing });
+            ground.report(TaskResult::DocumentsFound { at, missing });
         }
         TaskWork::Measure { at, copy } => {
             let with = ground.clone();
@@ -313,10 +316,10 @@ fn in_background(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn read_secrets(ground: &Ground, at: &TaskRef, references: &[(String, String)]) -> SecretsRead {
+fn read_secrets(ground: &TaskIo, at: &TaskRef, references: &[(String, String)]) -> SecretsRead {
     let work_area = ground.work_area(at);
     let ids: Vec<&str> = references.iter().map(|(_, id)| id.as_str()).collect();
-    let lost = |names: Vec<String>, error: String| LostSecrets { names, error };
+    let lost = |names: Vec<String>, error: String| UnreadableSecrets { names, error };
     let all = || references.iter().map(|(name, _)| name.clone()).collect();
     let found = ground
         .secrets

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use goondan_durable::disk::{Disk, DiskFile, Entry, Stat};
+use goondan_durable::disk::{Disk, DiskEntry, DiskFile, Stat};
 use goondan_protocol::metrics::{Histogram, Metric, Micros};
 use goondan_trees::GuardedDisk;
 
@@ -81,7 +81,7 @@ impl Disk for TimedDisk {
         self.disk.stat(path)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DiskEntry>> {
         self.disk.list(path)
     }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use goondan_durable::disk::Disk;
-use goondan_protocol::control::{ControlError, ReadUsage, UsageBy, UsageReport, UsageRow};
+use goondan_protocol::control::{ControlError, ReadUsage, UsageGrouping, UsageReport, UsageRow};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
-use goondan_protocol::usage::Spending;
-use goondan_store::ledger::{self, Ledgered, Line};
+use goondan_protocol::usage::UsageTotal;
+use goondan_store::ledger::{self, LedgerContent, LedgerSum};
 use goondan_store::root::Layout;
 
 use goondan_core::control_error;
@@ -29,13 +29,13 @@ pub(super) fn report(
 /// Label for the project's configuration, used instead of a revision.
 const PROJECT: &str = "project";
 
-fn key_of(line: &Line, by: UsageBy) -> (String, Option<AgentName>) {
+fn key_of(line: &LedgerSum, by: UsageGrouping) -> (String, Option<AgentName>) {
     match by {
-        UsageBy::Agent => (line.agent_name.to_string(), None),
-        UsageBy::Instance => (line.instance_key.to_string(), Some(line.agent_name.clone())),
-        UsageBy::Day => (line.day.to_string(), None),
-        UsageBy::Model => (line.model.to_string(), None),
-        UsageBy::Revision => {
+        UsageGrouping::Agent => (line.agent_name.to_string(), None),
+        UsageGrouping::Instance => (line.instance_key.to_string(), Some(line.agent_name.clone())),
+        UsageGrouping::Day => (line.day.to_string(), None),
+        UsageGrouping::Model => (line.model.to_string(), None),
+        UsageGrouping::Revision => {
             let revision = line.bundle_revision.as_ref();
             let revision = revision.map_or_else(|| PROJECT.to_owned(), ToString::to_string);
             (revision, None)
@@ -43,9 +43,9 @@ fn key_of(line: &Line, by: UsageBy) -> (String, Option<AgentName>) {
     }
 }
 
-fn summed(ledgers: &[(&WorkspaceId, Ledgered)], read: &ReadUsage) -> UsageReport {
-    let mut sums: BTreeMap<(&WorkspaceId, String, Option<AgentName>), Spending> = BTreeMap::new();
-    let mut total = Spending::default();
+fn summed(ledgers: &[(&WorkspaceId, LedgerContent)], read: &ReadUsage) -> UsageReport {
+    let mut sums: BTreeMap<(&WorkspaceId, String, Option<AgentName>), UsageTotal> = BTreeMap::new();
+    let mut total = UsageTotal::default();
     let mut unreadable = 0;
     for (id, ledger) in ledgers {
         unreadable += ledger.unreadable;
@@ -74,20 +74,20 @@ fn summed(ledgers: &[(&WorkspaceId, Ledgered)], read: &ReadUsage) -> UsageReport
 
 #[cfg(test)]
 mod tests {
-    use goondan_protocol::usage::{Charge, MicroUsd, Spent, Usage};
+    use goondan_protocol::usage::{Charge, MicroUsd, ReplyCost, Usage};
 
     use super::*;
 
-    fn line(day: &str, agent: &str, key: &str, tokens: u64) -> Line {
-        let mut spending = Spending::default();
-        spending.add_reply(&Spent {
+    fn line(day: &str, agent: &str, key: &str, tokens: u64) -> LedgerSum {
+        let mut spending = UsageTotal::default();
+        spending.add_reply(&ReplyCost {
             usage: Some(Usage {
                 input_tokens: tokens,
                 ..Usage::default()
             }),
             cost: Some(MicroUsd(tokens)),
         });
-        Line {
+        LedgerSum {
             day: day.parse().unwrap(),
             agent_name: agent.parse().unwrap(),
             instance_key: key.parse().unwrap(),
@@ -101,9 +101,9 @@ mod tests {
         }
     }
 
-    fn rows(by: UsageBy, since: Option<&str>) -> (Vec<(String, u64)>, u64) {
+    fn rows(by: UsageGrouping, since: Option<&str>) -> (Vec<(String, u64)>, u64) {
         let id: WorkspaceId = "w".parse().unwrap();
-        let ledger = Ledgered {
+        let ledger = LedgerContent {
             lines: vec![
                 line("2026-01-01", "a", "k1", 1),
                 line("2026-01-02", "a", "k2", 2),
@@ -151,15 +151,15 @@ mod tests {
     #[test]
     fn obs_1_sums_come_by_what_is_asked_for_the_most_first_and_in_pages() {
         assert_eq!(
-            rows(UsageBy::Agent, None),
+            rows(UsageGrouping::Agent, None),
             (expected(&[("b", 7), ("a", 6)]), 13)
         );
         let keys = expected(&[("k3", 7), ("k1", 4), ("k2", 2)]);
-        assert_eq!(rows(UsageBy::Instance, None), (keys, 13));
+        assert_eq!(rows(UsageGrouping::Instance, None), (keys, 13));
         let days = expected(&[("2026-01-03", 3), ("2026-01-02", 9), ("2026-01-01", 1)]);
-        assert_eq!(rows(UsageBy::Day, None), (days, 13));
+        assert_eq!(rows(UsageGrouping::Day, None), (days, 13));
         assert_eq!(
-            rows(UsageBy::Model, Some("2026-01-02")),
+            rows(UsageGrouping::Model, Some("2026-01-02")),
             (expected(&[("m", 12)]), 12)
         );
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_checkpoints::{CheckpointError, Store};
 use goondan_durable::disk::{Disk, EntryKind};
-use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, Verified};
+use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, VerificationResult};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -56,8 +56,8 @@ impl Verification<'_> {
     /// # Errors
     ///
     /// [`VerifyError`] if directories cannot be listed, or a repair cannot be written.
-    pub(super) fn run(&self) -> Result<Verified, VerifyError> {
-        let mut out = Verified::default();
+    pub(super) fn run(&self) -> Result<VerificationResult, VerifyError> {
+        let mut out = VerificationResult::default();
         // Histories are repaired from intact checkpoints first; damaged checkpoints are then set
         // aside.
         let tasks = verify::tasks(self.disk, self.layout, self.workspace_id)?;
@@ -83,7 +83,11 @@ impl Verification<'_> {
         Ok(out)
     }
 
-    fn check_task(&self, work_area: &Path, out: &mut Verified) -> Result<(), VerifyError> {
+    fn check_task(
+        &self,
+        work_area: &Path,
+        out: &mut VerificationResult,
+    ) -> Result<(), VerifyError> {
         let found = verify::task(self.disk, self.layout, self.workspace_id, work_area)?;
         out.files += found.files;
         out.bytes += found.bytes;
@@ -175,7 +179,7 @@ impl Verification<'_> {
         &self,
         group: Group,
         subject: &Path,
-        out: &mut Verified,
+        out: &mut VerificationResult,
     ) -> Result<(), VerifyError> {
         if !is_directory(self.disk, subject)? {
             return Ok(());

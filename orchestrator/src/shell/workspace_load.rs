@@ -5,30 +5,30 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_config::{
-    Bundle, Diagnostics, Loader, ProcessEnvironment, Secrets, Sources, ThisMachine,
+    Diagnostics, Loader, LocalMachine, ProcessEnvironment, ProjectConfig, Secrets, Sources,
 };
 use goondan_durable::disk::Disk;
 use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
-use goondan_store::configuration::{self, KeptConfiguration};
+use goondan_store::configuration::{self, StoredConfiguration};
 use goondan_store::index::InstanceIndex;
 use goondan_store::instance::Metadata;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{StoreError, audit, ledger, workspace};
-use goondan_vault::{Given, ProjectIdentity, Reader, RealFiles, Vault};
+use goondan_vault::{ExternalIdentities, ProjectIdentity, RealFiles, SecretReader, Vault};
 
 use super::daemon_files::DaemonFiles;
 use super::masking::Masks;
 use super::module_preflight;
 use super::proposals::ProposalFiles;
 use super::replication::handle::Replication;
-use super::replication::messages::NotHere;
+use super::replication::messages::NotOwner;
 use super::secrets::SecretKeeper;
 use goondan_core::{
-    Accounts, Fallback, LoadPurpose, LoadedWorkspace, Settings, UnknownCalls, parked_among,
+    Accounts, Fallback, LoadPurpose, LoadedWorkspace, UnknownCalls, WorkspaceSettings, parked_among,
 };
 
 /// Dependencies for reading projects.
@@ -36,7 +36,7 @@ use goondan_core::{
 pub(super) struct Projects {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) layout: Layout,
-    pub(super) known: Known,
+    pub(super) known: InstanceCache,
     masks: Arc<Masks>,
     /// The program that would confine others.
     agent_process: PathBuf,
@@ -52,11 +52,11 @@ pub(super) struct Projects {
 
 /// Parameters of reading a project.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Wanted {
+pub(super) struct LoadParams {
     /// The workspace the project must be, if it is known.
     pub(super) workspace_id: Option<WorkspaceId>,
     /// The client's settings.
-    pub(super) settings: Settings,
+    pub(super) settings: WorkspaceSettings,
     /// True if the last known good configuration may be used.
     pub(super) may_fall_back: bool,
     /// True if all instances are needed, because they may be restarted from scratch.
@@ -65,21 +65,21 @@ pub(super) struct Wanted {
 
 /// Project of a conversation's own configuration.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OverlayOf<'a> {
+pub(super) struct OverlayProject<'a> {
     pub(super) project_root: &'a Path,
     pub(super) package: Option<&'a str>,
     pub(super) env_files: &'a [PathBuf],
 }
 
 /// Result of reading a project, and its sources.
-pub(super) type Read = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
+pub(super) type ProjectReadResult = (Arc<Sources>, Result<LoadedWorkspace, ControlError>);
 
 impl Projects {
     /// Properties of this machine that decide if a project can run on it.
-    pub(super) fn machine(&self) -> ThisMachine {
+    pub(super) fn machine(&self) -> LocalMachine {
         let agent_process = self.agent_process.clone();
         let rights = move || goondan_confinement::probe_all(&agent_process);
-        ThisMachine::new(self.layout.root().to_owned(), rights)
+        LocalMachine::new(self.layout.root().to_owned(), rights)
             .with_readable(goondan_confinement::readable)
             .with_tasks_root(self.layout.tasks_root())
     }
@@ -97,13 +97,16 @@ impl Projects {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         layout: Layout,
-        known: Known,
+        known: InstanceCache,
         masks: Arc<Masks>,
         agent_process: PathBuf,
         is_strict: bool,
         replication: Option<Replication>,
     ) -> Self {
-        let vault = Arc::new(Vault::new(layout.root(), Given::to_this_process()));
+        let vault = Arc::new(Vault::new(
+            layout.root(),
+            ExternalIdentities::to_this_process(),
+        ));
         let secrets = SecretKeeper::new(
             vault.clone(),
             Box::new(RealFiles),
@@ -131,15 +134,15 @@ impl Projects {
     pub(super) fn read_then<T>(
         &self,
         project_root: &Path,
-        wanted: &Wanted,
-        then: impl FnOnce(Read) -> T,
+        wanted: &LoadParams,
+        then: impl FnOnce(ProjectReadResult) -> T,
     ) -> T {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         then(self.read(project_root, wanted))
     }
 
     /// Reads the workspace of a project, registering it. Blocks.
-    pub(super) fn read(&self, project_root: &Path, wanted: &Wanted) -> Read {
+    pub(super) fn read(&self, project_root: &Path, wanted: &LoadParams) -> ProjectReadResult {
         let root = match std::fs::canonicalize(project_root) {
             Ok(root) => root,
             Err(error) => {
@@ -163,7 +166,7 @@ impl Projects {
         // A project without a readable name has no consents for secrets.
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
-        let secrets = Reader::new(&self.vault, &project);
+        let secrets = SecretReader::new(&self.vault, &project);
         let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
@@ -204,7 +207,7 @@ impl Projects {
     fn record_of(
         &self,
         root: &Path,
-        wanted: &Wanted,
+        wanted: &LoadParams,
     ) -> Result<(Option<WorkspaceRecord>, Option<ControlError>), ControlError> {
         let disk = self.disk.as_ref();
         let read = |id: &WorkspaceId| {
@@ -237,7 +240,7 @@ impl Projects {
         &self,
         root: &Path,
         package: Option<&str>,
-        settings: &Settings,
+        settings: &WorkspaceSettings,
     ) -> Result<WorkspaceRecord, ControlError> {
         let disk = self.disk.as_ref();
         let before = self.open_known(root, package)?;
@@ -276,7 +279,7 @@ impl Projects {
         record: WorkspaceRecord,
         env_files: &[PathBuf],
         error: ControlError,
-        wanted: &Wanted,
+        wanted: &LoadParams,
         sources: &mut Sources,
     ) -> Result<LoadedWorkspace, ControlError> {
         let id = &record.workspace_id;
@@ -301,7 +304,7 @@ impl Projects {
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
         // The stored configuration keeps its package name, even if the project has changed it.
         let project = ProjectIdentity::new(root, record.package.as_deref());
-        let secrets = Reader::new(&self.vault, &project);
+        let secrets = SecretReader::new(&self.vault, &project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(env_files)
             .with_secrets(&secrets);
@@ -331,11 +334,11 @@ impl Projects {
     /// Loads a conversation's own configuration in full. Blocks.
     pub(super) fn load_overlay(
         &self,
-        of: &OverlayOf<'_>,
+        of: &OverlayProject<'_>,
         files: &BTreeMap<String, Option<String>>,
-    ) -> Result<Bundle, String> {
+    ) -> Result<ProjectConfig, String> {
         let project = ProjectIdentity::new(of.project_root, of.package);
-        let secrets = Reader::new(&self.vault, &project);
+        let secrets = SecretReader::new(&self.vault, &project);
         let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(of.env_files)
@@ -364,8 +367,8 @@ impl Projects {
     fn read_instances(
         &self,
         record: WorkspaceRecord,
-        bundle: Result<Bundle, ControlError>,
-        wanted: &Wanted,
+        bundle: Result<ProjectConfig, ControlError>,
+        wanted: &LoadParams,
     ) -> Result<LoadedWorkspace, ControlError> {
         let (disk, known) = (self.disk.as_ref(), &self.known);
         let instances = self.layout.instances(&record.workspace_id);
@@ -403,11 +406,11 @@ impl Projects {
 
     /// Reads a workspace that was registered when the daemon last ran. A workspace with an
     /// unreadable project is still returned, with the reason. Blocks.
-    pub(super) fn read_registered(&self, record: WorkspaceRecord) -> Read {
-        let wanted = Wanted {
+    pub(super) fn read_registered(&self, record: WorkspaceRecord) -> ProjectReadResult {
+        let wanted = LoadParams {
             workspace_id: Some(record.workspace_id.clone()),
             may_fall_back: LoadPurpose::Start.may_fall_back(),
-            ..Wanted::default()
+            ..LoadParams::default()
         };
         let (sources, found) = self.read(&record.project_root, &wanted);
         let found = match found {
@@ -426,12 +429,12 @@ impl Projects {
     pub(super) fn check_runnable(
         &self,
         record: &WorkspaceRecord,
-        machine: &ThisMachine,
+        machine: &LocalMachine,
     ) -> Result<(), String> {
         let root = &record.project_root;
         let package = goondan_config::package_name(root).unwrap_or_default();
         let project = ProjectIdentity::new(root, package.as_deref());
-        let secrets = Reader::new(&self.vault, &project);
+        let secrets = SecretReader::new(&self.vault, &project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&record.env_files)
             .with_secrets(&secrets)
@@ -450,7 +453,7 @@ impl Projects {
             return Err(why);
         };
         let project = ProjectIdentity::new(root, record.package.as_deref());
-        let secrets = Reader::new(&self.vault, &project);
+        let secrets = SecretReader::new(&self.vault, &project);
         let files = kept.files.iter();
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
         let loader = Loader::new(&ProcessEnvironment)
@@ -491,7 +494,7 @@ impl Projects {
             return;
         }
         *latest = number;
-        let configuration = KeptConfiguration {
+        let configuration = StoredConfiguration {
             digest,
             since,
             files,
@@ -540,7 +543,7 @@ fn invalid(diagnostics: &Diagnostics, secrets: &Secrets, project_root: &Path) ->
     ))
 }
 
-fn not_here(id: &WorkspaceId, why: &NotHere) -> ControlError {
+fn not_here(id: &WorkspaceId, why: &NotOwner) -> ControlError {
     ControlError::new(
         ErrorCode::WorkspaceElsewhere,
         format!("workspace `{id}`: {why}"),
@@ -554,15 +557,15 @@ fn storage(error: &StoreError) -> ControlError {
 
 /// Cached facts about instances.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
+pub(super) struct InstanceCache {
     pub(super) index: InstanceIndex,
-    pub(super) warned: Warned,
+    pub(super) warned: WarnedPaths,
     opened: Arc<Mutex<BTreeSet<WorkspaceId>>>,
     /// The number of the latest configuration that was kept, by workspace.
     kept: Arc<Mutex<BTreeMap<WorkspaceId, u64>>>,
 }
 
-impl Known {
+impl InstanceCache {
     /// Forgets a workspace that another node may change from here on.
     pub(super) fn forget(&self, id: &WorkspaceId) {
         self.index.forget(id);
@@ -593,11 +596,11 @@ impl Known {
 
 /// Paths that were already reported as unusable, to report each once (`INST-4`).
 #[derive(Debug, Clone, Default)]
-pub(super) struct Warned(Arc<Mutex<BTreeSet<PathBuf>>>);
+pub(super) struct WarnedPaths(Arc<Mutex<BTreeSet<PathBuf>>>);
 
-impl Warned {
+impl WarnedPaths {
     /// Logs unusable directories that were not logged before.
-    pub(super) fn report(&self, unusable: &[workspace::Unusable]) {
+    pub(super) fn report(&self, unusable: &[workspace::UnusableEntry]) {
         for found in unusable {
             if self.is_new(&found.path) {
                 tracing::warn!(
@@ -617,7 +620,7 @@ impl Warned {
 
 /// Every instance of a workspace that is open.
 pub(super) fn list_instances(
-    known: &Known,
+    known: &InstanceCache,
     workspace_id: &WorkspaceId,
     is_processing: impl Fn(&InstanceRef) -> bool,
 ) -> Vec<InstanceSummary> {
@@ -650,7 +653,7 @@ mod tests {
 
     #[test]
     fn inst_4_what_cannot_be_used_is_said_once_whoever_looks() {
-        let warned = Warned::default();
+        let warned = WarnedPaths::default();
         let path = Path::new("/root/workspaces/w/instances/x");
         assert!(warned.is_new(path));
         assert!(!warned.clone().is_new(path));

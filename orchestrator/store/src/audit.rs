@@ -19,7 +19,7 @@ use crate::root::Layout;
 
 /// A page of one or more audit logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct AuditPage {
     /// Records with their workspaces, oldest first. Records of the system log have no workspace.
     pub records: Vec<(Option<WorkspaceId>, JsonObject)>,
     /// End of the previous page, if there is one.
@@ -50,7 +50,7 @@ pub fn page(
     logs: &Logs,
     before: Option<&AuditCursor>,
     limit: Option<usize>,
-) -> Result<Page, StoreError> {
+) -> Result<AuditPage, StoreError> {
     let limit = limit.unwrap_or(MAX_AUDIT_PAGE).clamp(1, MAX_AUDIT_PAGE);
     let mut tails = Vec::new();
     for owner in owners(disk, layout, logs)? {
@@ -62,7 +62,7 @@ pub fn page(
             tails.push((owner, tail));
         }
     }
-    let mut page = Page::default();
+    let mut page = AuditPage::default();
     let mut bytes = 0;
     while page.records.len() < limit {
         for (_, tail) in &mut tails {
@@ -182,14 +182,14 @@ fn time_of(record: &JsonObject) -> &str {
 
 /// The unconsumed end of a log that was read.
 struct Tail {
-    lines: Vec<Line>,
+    lines: Vec<AuditLine>,
     /// Offset of the first line read.
     floor: u64,
     /// Offset of the records already consumed; used when no line is left.
     taken_from: u64,
 }
 
-struct Line {
+struct AuditLine {
     offset: u64,
     bytes: usize,
     /// `None` if the line is unreadable.
@@ -212,9 +212,9 @@ impl Tail {
         let end = end.unwrap_or(u64::MAX).min(journal.len());
         let (from, bytes) = end_of(&mut journal, end, limit)?;
         let mut offset = from;
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<AuditLine> = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            lines.push(Line {
+            lines.push(AuditLine {
                 offset,
                 bytes: line.len(),
                 record: serde_json::from_slice(line).ok(),
@@ -318,7 +318,7 @@ mod tests {
         format!("{{\"at\":\"2026-01-01T00:00:{second:02}.000Z\",\"event\":\"x\"}}\n")
     }
 
-    fn seconds(page: &Page) -> Vec<String> {
+    fn seconds(page: &AuditPage) -> Vec<String> {
         let times = page.records.iter();
         times
             .map(|(_, r)| time_of(r).get(17..19).unwrap().to_owned())
@@ -326,7 +326,7 @@ mod tests {
     }
 
     /// Returns the newest records with the default limit.
-    fn latest(disk: &SimulatedDisk, logs: &Logs) -> Page {
+    fn latest(disk: &SimulatedDisk, logs: &Logs) -> AuditPage {
         page(disk, &Layout::new("/s"), logs, None, None).unwrap()
     }
 
@@ -469,6 +469,6 @@ mod tests {
         let layout = Layout::new("/s");
         let record = workspace::open(&disk, &layout, Path::new("/p"), None).unwrap();
         let found = latest(&disk, &Logs::Workspace(record.workspace_id));
-        assert_eq!(found, Page::default());
+        assert_eq!(found, AuditPage::default());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use goondan_durable::checksum::{Place, Seal, seal, seal_of};
+use goondan_durable::checksum::{RecordPosition, Seal, seal, seal_of};
 use goondan_durable::disk::{Disk, read_all};
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::ids::WorkspaceId;
@@ -20,7 +20,7 @@ use crate::root::Layout;
 /// A configuration that ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeptConfiguration {
+pub struct StoredConfiguration {
     /// Digest of the configuration when it ran.
     pub digest: String,
     /// Time it was loaded.
@@ -40,7 +40,7 @@ pub fn keep(
     disk: &dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
-    kept: &KeptConfiguration,
+    kept: &StoredConfiguration,
 ) -> Result<(), StoreError> {
     // An unreadable configuration is replaced.
     if let Ok(Some(before)) = read(disk, layout, id)
@@ -49,7 +49,7 @@ pub fn keep(
         return Ok(());
     }
     // The file has one record, so its number is constant. Its checksum detects edits.
-    let bytes = seal(kept, Place { n: 1, durable: 0 })?;
+    let bytes = seal(kept, RecordPosition { n: 1, durable: 0 })?;
     if bytes.len() > CONFIGURATION_BYTES_MAX {
         return Err(StoreError::TooLarge {
             bytes: bytes.len(),
@@ -73,7 +73,7 @@ pub fn read(
     disk: &dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
-) -> Result<Option<KeptConfiguration>, FileError> {
+) -> Result<Option<StoredConfiguration>, FileError> {
     let path = layout.configuration(id);
     if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(None);
@@ -106,9 +106,9 @@ mod tests {
     use super::*;
     use crate::workspace;
 
-    fn configuration(digest: &str) -> KeptConfiguration {
+    fn configuration(digest: &str) -> StoredConfiguration {
         let text = Some(format!("# {digest}\nkind: Agent\n"));
-        KeptConfiguration {
+        StoredConfiguration {
             digest: digest.to_owned(),
             since: Timestamp::from_unix_millis(0),
             files: BTreeMap::from([
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(read(&disk, &layout, &id).unwrap(), None);
         let first = configuration("x");
         keep(&disk, &layout, &id, &first).unwrap();
-        let later = KeptConfiguration {
+        let later = StoredConfiguration {
             since: Timestamp::from_unix_millis(9),
             ..first.clone()
         };

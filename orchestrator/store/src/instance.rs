@@ -27,7 +27,7 @@ use std::sync::Arc;
 use goondan_durable::checksum::crc32;
 use goondan_durable::disk::Disk;
 use goondan_durable::manifest::Manifest;
-use goondan_durable::{FileError, Finding, IoContext as _, Verified, files};
+use goondan_durable::{FileError, Finding, IoContext as _, VerificationResult, files};
 use goondan_protocol::conversation::MissingTarget;
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
@@ -75,24 +75,24 @@ mod spans;
 mod tail;
 mod turn;
 
-pub use approvals::{Approval, ApprovalMark, AskedCall, DecidedCall};
-pub use cancellation::Cancelled;
+pub use approvals::{Approval, ApprovalMark, ApprovalRequest, CallDecision};
+pub use cancellation::CancelScope;
 pub(crate) use check::{HISTORY_ADVICE, check_history, check_json, check_ledger, check_log, odd};
 pub use event_log::{ObservedPage, read_event_log};
 pub use folder::{delete, has_work, sweep, work_dir};
 pub use import::import;
-pub use inbox::{Awaited, EventState, ParkedEvent};
+pub use inbox::{EventState, ParkedEvent, PendingReplyRecord};
 pub use llm::LlmMessage;
 pub use metadata::{InstanceStatus, Metadata};
-pub use page::Page;
-pub use queue_control::{Arranged, Arrangement};
+pub use page::ConversationSlice;
+pub use queue_control::{QueueOp, QueueOrder};
 pub use repair::repair;
 pub use rewind::{Pins, RewindNote};
-pub use spans::{Traced, Wanted as WantedTrace, read_trace};
-pub use tail::{Recent, read_tail};
+pub use spans::{TraceQuery as WantedTrace, TraceSlice, read_trace};
+pub use tail::{ConversationTail, read_tail};
 pub use turn::{OpenTurn, TurnEvent};
 
-use answer::Answer;
+use answer::AnswerRef;
 use base::{BASE, Base};
 use extension::check_states;
 use goondan_protocol::observe::ObservationBounds;
@@ -127,7 +127,7 @@ pub struct InstanceState {
     /// Parked events, oldest first.
     pub parked: Vec<ParkedEvent>,
     /// Questions of its agent with answers that will arrive as events.
-    pub awaiting: Vec<Awaited>,
+    pub awaiting: Vec<PendingReplyRecord>,
     /// Findings of opening the instance.
     pub findings: Vec<Finding>,
     /// Losses found now or earlier that are not acknowledged.
@@ -137,7 +137,11 @@ pub struct InstanceState {
 }
 
 /// Checks every file of the instance in `dir`.
-pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+pub(crate) fn check(
+    disk: &dyn Disk,
+    dir: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     check::check(disk, dir, out)?;
     bundle_files::check(disk, dir, out)
 }
@@ -153,7 +157,7 @@ fn json_line(record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
 
 /// Content of a turn's commit besides its messages.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Brought {
+pub struct CommitExtras {
     /// Other waiting events that the turn consumed; they end with it.
     pub also: Vec<EventId>,
     /// New states of the extensions that changed theirs.
@@ -423,10 +427,10 @@ impl InstanceStore {
         outcome: TurnOutcome,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        self.complete_turn_with(turn_id, last_seq, Brought::default(), outcome, at)
+        self.complete_turn_with(turn_id, last_seq, CommitExtras::default(), outcome, at)
     }
 
-    /// As [`Self::complete_turn`], for a turn with more than messages. Events of [`Brought::also`]
+    /// As [`Self::complete_turn`], for a turn with more than messages. Events of [`CommitExtras::also`]
     /// that are not waiting are ignored.
     ///
     /// # Errors
@@ -437,7 +441,7 @@ impl InstanceStore {
         &mut self,
         turn_id: &TurnId,
         last_seq: u64,
-        brought: Brought,
+        brought: CommitExtras,
         outcome: TurnOutcome,
         at: Timestamp,
     ) -> Result<(), StoreError> {
@@ -475,7 +479,7 @@ impl InstanceStore {
             // No earlier fold may be left to redo on a base that the rewrite has changed.
             self.clear_journal()?;
             // The new base is prepared before the commit, so that only renames are left after it.
-            let answers = Answer::of_turn(turn_id, event.as_ref(), &also);
+            let answers = AnswerRef::of_turn(turn_id, event.as_ref(), &also);
             let disk = self.disk.as_ref();
             let (mode, targets) = fold::prepare(disk, &mut self.base, events, &answers)?;
             missing = targets;
@@ -551,7 +555,7 @@ impl InstanceStore {
                     Some(delta) => delta,
                     None => fold::delta_of(&self.turn.events()?),
                 };
-                let answers = Answer::of_commit(&commit);
+                let answers = AnswerRef::of_commit(&commit);
                 self.base.append_delta(&delta, &answers)?;
                 self.conclude(&commit)?;
                 self.turn.retire();

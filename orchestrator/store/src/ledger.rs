@@ -21,7 +21,7 @@ use goondan_protocol::ids::{
 };
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::{Day, Timestamp};
-use goondan_protocol::usage::{Charge, MicroUsd, Spending, Spent, Usage};
+use goondan_protocol::usage::{Charge, MicroUsd, ReplyCost, Usage, UsageTotal};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -46,7 +46,7 @@ pub struct LedgerTask {
 /// Purpose of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-pub enum Purpose {
+pub enum ReplyPurpose {
     /// A step of a turn.
     Step {
         /// The turn.
@@ -70,7 +70,7 @@ pub enum Purpose {
 /// Usage of one reply, or one usage report of a task's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct LedgerEntry {
     /// Id of the reply. A duplicate counts once.
     pub id: Uuid,
     /// Time of receipt.
@@ -88,7 +88,7 @@ pub struct Entry {
     pub asked_by_agents: Vec<AgentName>,
     /// The purpose.
     #[serde(flatten)]
-    pub purpose: Purpose,
+    pub purpose: ReplyPurpose,
     /// The Model; for a task, the model name reported by its program, or its agent.
     pub model: ResourceName,
     /// Token usage, if the provider reported it.
@@ -102,11 +102,11 @@ pub struct Entry {
     pub assumed: Charge,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Returns the known usage.
     #[must_use]
-    pub fn spent(&self) -> Spent {
-        Spent {
+    pub fn spent(&self) -> ReplyCost {
+        ReplyCost {
             usage: self.usage,
             cost: self.cost_micro_usd,
         }
@@ -114,18 +114,18 @@ impl Entry {
 
     /// Returns a sum with this entry only.
     #[must_use]
-    pub fn into_line(self) -> Line {
-        let mut spending = Spending::default();
+    pub fn into_line(self) -> LedgerSum {
+        let mut spending = UsageTotal::default();
         spending.add_reply(&self.spent());
         let (task, bundle_revision) = match self.purpose {
-            Purpose::Task { task } => (Some(task), None),
-            Purpose::Step {
+            ReplyPurpose::Task { task } => (Some(task), None),
+            ReplyPurpose::Step {
                 task,
                 bundle_revision,
                 ..
             } => (task, bundle_revision),
         };
-        Line {
+        LedgerSum {
             day: self.at.day(),
             agent_name: self.agent_name,
             instance_key: self.instance_key,
@@ -143,7 +143,7 @@ impl Entry {
 /// Sum of replies that differ only in the time of day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Line {
+pub struct LedgerSum {
     /// The day, in UTC.
     pub day: Day,
     /// The agent.
@@ -165,13 +165,13 @@ pub struct Line {
     /// The Model.
     pub model: ResourceName,
     /// Total usage and cost.
-    pub spending: Spending,
+    pub spending: UsageTotal,
     /// Additional charge against budgets for unknown usage.
     #[serde(default, skip_serializing_if = "Charge::is_nothing")]
     pub assumed: Charge,
 }
 
-impl Line {
+impl LedgerSum {
     /// Returns the charge against budgets.
     #[must_use]
     pub fn charge(&self) -> Charge {
@@ -186,12 +186,12 @@ impl Line {
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
-enum Record {
-    Reply(Entry),
-    Sum(Line),
+enum LedgerRecord {
+    Reply(LedgerEntry),
+    Sum(LedgerSum),
 }
 
-impl Record {
+impl LedgerRecord {
     fn read(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
     }
@@ -209,9 +209,9 @@ fn path_of(layout: &Layout, id: &WorkspaceId) -> PathBuf {
 
 /// Content of a ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ledgered {
+pub struct LedgerContent {
     /// Sums, oldest first.
-    pub lines: Vec<Line>,
+    pub lines: Vec<LedgerSum>,
     /// Number of unreadable records, which are not counted.
     pub unreadable: u64,
 }
@@ -222,9 +222,13 @@ pub struct Ledgered {
 /// # Errors
 ///
 /// [`FileError::Io`].
-pub fn read(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<Ledgered, StoreError> {
+pub fn read(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<LedgerContent, StoreError> {
     let path = path_of(layout, id);
-    let mut found = Ledgered::default();
+    let mut found = LedgerContent::default();
     if disk.stat(&path).during("inspect", &path)?.is_none() {
         return Ok(found);
     }
@@ -233,9 +237,9 @@ pub fn read(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<Ledger
     found.unreadable = reading.broken.len() as u64;
     for span in reading.records {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
-        match Record::read(&journal.read(span.offset, len)?) {
-            Ok(Record::Reply(entry)) => found.lines.push(entry.into_line()),
-            Ok(Record::Sum(line)) => found.lines.push(line),
+        match LedgerRecord::read(&journal.read(span.offset, len)?) {
+            Ok(LedgerRecord::Reply(entry)) => found.lines.push(entry.into_line()),
+            Ok(LedgerRecord::Sum(line)) => found.lines.push(line),
             Err(_) => found.unreadable += 1,
         }
     }
@@ -257,12 +261,12 @@ pub(crate) fn report(id: &WorkspaceId, findings: &[Finding]) {
 /// Checks the records of a ledger. Changes nothing.
 pub(crate) fn check(
     journal: &mut Journal,
-    reading: &sealed::Reading,
+    reading: &sealed::SealedRead,
     findings: &mut Vec<Finding>,
 ) -> Result<(), StoreError> {
     for span in &reading.records {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
-        if let Err(problem) = Record::read(&journal.read(span.offset, len)?) {
+        if let Err(problem) = LedgerRecord::read(&journal.read(span.offset, len)?) {
             let problem = format!("line {}: {problem}; it is not counted", span.line);
             let finding = span.finding(journal.path(), FindingKind::UnknownRecord, problem);
             findings.push(finding.severity(Severity::Error));
@@ -300,9 +304,9 @@ impl Ledger {
             remembered: LEDGER_REMEMBERED_REPLIES,
         };
         for span in reading.records {
-            match Record::read(&ledger.log.record(span)?) {
-                Ok(Record::Reply(entry)) => drop(ledger.known.insert(entry.id)),
-                Ok(Record::Sum(_)) => {}
+            match LedgerRecord::read(&ledger.log.record(span)?) {
+                Ok(LedgerRecord::Reply(entry)) => drop(ledger.known.insert(entry.id)),
+                Ok(LedgerRecord::Sum(_)) => {}
                 Err(_) => ledger.log.mark_damaged(),
             }
         }
@@ -315,11 +319,11 @@ impl Ledger {
     }
 
     /// Appends an entry unless its reply is known. Durable only after [`Self::sync`].
-    pub(crate) fn append(&mut self, entry: &Entry) -> Result<(), StoreError> {
+    pub(crate) fn append(&mut self, entry: &LedgerEntry) -> Result<(), StoreError> {
         if self.known.contains(&entry.id) {
             return Ok(());
         }
-        self.log.append(&Record::Reply(entry.clone()))?;
+        self.log.append(&LedgerRecord::Reply(entry.clone()))?;
         self.known.insert(entry.id);
         Ok(())
     }
@@ -354,13 +358,13 @@ impl Ledger {
             let mut journal = Journal::open_read(disk, self.log.path())?;
             sealed::read(&mut journal)?
         };
-        let mut sums: BTreeMap<Key, Line> = BTreeMap::new();
+        let mut sums: BTreeMap<LedgerSumKey, LedgerSum> = BTreeMap::new();
         let mut replies = Vec::new();
         for span in reading.records {
             // Unreadable records survive in the copy that `replace` keeps.
-            match Record::read(&self.log.record(span)?) {
-                Ok(Record::Reply(entry)) => replies.push(entry),
-                Ok(Record::Sum(line)) => add(&mut sums, line),
+            match LedgerRecord::read(&self.log.record(span)?) {
+                Ok(LedgerRecord::Reply(entry)) => replies.push(entry),
+                Ok(LedgerRecord::Sum(line)) => add(&mut sums, line),
                 Err(_) => {}
             }
         }
@@ -369,8 +373,8 @@ impl Ledger {
             add(&mut sums, entry.into_line());
         }
         self.known = kept.iter().map(|entry| entry.id).collect();
-        let sums = sums.into_values().map(Record::Sum);
-        let records = sums.chain(kept.into_iter().map(Record::Reply));
+        let sums = sums.into_values().map(LedgerRecord::Sum);
+        let records = sums.chain(kept.into_iter().map(LedgerRecord::Reply));
         let records: Vec<_> = records.map(|r| r.to_raw()).collect::<Result<_, _>>()?;
         self.log.replace(disk, &records)?;
         self.compact_at = LEDGER_COMPACT_BYTES.max(self.log.len() * 2);
@@ -379,11 +383,11 @@ impl Ledger {
 }
 
 /// Common attributes of the replies of a sum.
-type Key = (Day, AgentName, Whose, Callers, ResourceName);
-type Whose = (InstanceKey, Option<LedgerTask>, Option<RevisionId>);
+type LedgerSumKey = (Day, AgentName, LedgerOwner, Callers, ResourceName);
+type LedgerOwner = (InstanceKey, Option<LedgerTask>, Option<RevisionId>);
 type Callers = (Vec<InstanceKey>, Vec<AgentName>);
 
-fn add(sums: &mut BTreeMap<Key, Line>, line: Line) {
+fn add(sums: &mut BTreeMap<LedgerSumKey, LedgerSum>, line: LedgerSum) {
     let key = (
         line.day,
         line.agent_name.clone(),

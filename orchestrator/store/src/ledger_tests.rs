@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_durable::disk::{Crash, Fault, SimulatedDisk};
+use goondan_durable::disk::{CallFault, Crash, SimulatedDisk};
 
 use super::*;
 use crate::workspace;
@@ -21,15 +21,15 @@ fn disk() -> (SimulatedDisk, Layout, WorkspaceId) {
 }
 
 /// Every seventh entry is for a task.
-fn purpose(number: u64) -> Purpose {
+fn purpose(number: u64) -> ReplyPurpose {
     if number.is_multiple_of(7) {
         let task = LedgerTask {
             id: "t-1".parse().unwrap(),
             created_at: Timestamp::from_unix_millis(1_767_225_600_000),
         };
-        return Purpose::Task { task };
+        return ReplyPurpose::Task { task };
     }
-    Purpose::Step {
+    ReplyPurpose::Step {
         turn_id: "t".parse().unwrap(),
         step_id: "t.1".parse().unwrap(),
         task: None,
@@ -37,8 +37,8 @@ fn purpose(number: u64) -> Purpose {
     }
 }
 
-fn entry(number: u64) -> Entry {
-    Entry {
+fn entry(number: u64) -> LedgerEntry {
+    LedgerEntry {
         id: Uuid::from_u128(number.into()),
         at: Timestamp::from_unix_millis(1_767_225_600_000),
         agent_name: "clerk".parse().unwrap(),
@@ -56,16 +56,16 @@ fn entry(number: u64) -> Entry {
     }
 }
 
-fn total(found: &Ledgered) -> Spending {
-    let mut all = Spending::default();
+fn total(found: &LedgerContent) -> UsageTotal {
+    let mut all = UsageTotal::default();
     for line in &found.lines {
         all.add(&line.spending);
     }
     all
 }
 
-fn expected(count: u64) -> Spending {
-    let mut all = Spending::default();
+fn expected(count: u64) -> UsageTotal {
+    let mut all = UsageTotal::default();
     for number in 0..count {
         all.add_reply(&entry(number).spent());
     }
@@ -94,7 +94,7 @@ fn an_error_at_any_call_of_the_first_entry_and_a_crash_behind_the_second_attempt
     for call in 1.. {
         let (disk, layout, id) = disk();
         let failing = disk.calls() + call;
-        disk.fail_at(failing, Fault::Errno(5), false);
+        disk.fail_at(failing, CallFault::Errno(5), false);
         let record = || -> Result<(), StoreError> {
             let (mut ledger, _) = Ledger::open(&disk, &layout, &id)?;
             ledger.append(&entry(0))?;
@@ -186,7 +186,7 @@ fn an_error_at_every_call_while_it_is_written_anew_is_survived() {
         }
         ledger.sync().unwrap();
         ledger.compact_at = 0;
-        disk.fail_at(disk.calls() + call, Fault::ShortWrite(7), false);
+        disk.fail_at(disk.calls() + call, CallFault::ShortWrite(7), false);
         let failed = ledger.compact(&disk).is_err();
         drop(ledger);
         let (_, findings) = Ledger::open(&disk.after_crash(Crash::LoseUnsynced), &layout, &id)

@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::Disk;
 use goondan_durable::journal::Journal;
 use goondan_durable::manifest::{
-    Claim, Content, Files, Manifest, Running, Standing, standing, standing_of_missing,
+    Claim, ClaimMatch, FolderClaims, Manifest, ManifestContent, RunningChecksum, standing,
+    standing_of_missing,
 };
-use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity, Verified};
+use goondan_durable::{
+    FileError, Finding, FindingKind, IoContext as _, Severity, VerificationResult,
+};
 
 use crate::ledger::LEDGER_FILE;
 use crate::limits::LEDGER_NOTE_BYTES;
@@ -23,12 +26,12 @@ pub(crate) const OWN_MANIFEST: &str = "manifest.jsonl";
 
 /// Manifest of one folder, open for writing.
 #[derive(Debug)]
-pub(crate) struct OwnFiles {
-    manifest: Manifest<Files>,
+pub(crate) struct FolderManifest {
+    manifest: Manifest<FolderClaims>,
     dir: PathBuf,
 }
 
-impl OwnFiles {
+impl FolderManifest {
     /// Opens the manifest of a folder and compares the files with it. Missing data is recorded and
     /// logged; after that the files' current state is the expected one.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path) -> Result<Self, FileError> {
@@ -54,12 +57,12 @@ impl OwnFiles {
         };
         let claim = self.manifest.claim(file);
         let mut running = match claim {
-            Some(claim) if claim.bytes <= journal.len() => Running::from(claim),
+            Some(claim) if claim.bytes <= journal.len() => RunningChecksum::from(claim),
             Some(claim) => {
                 self.lost(disk, file, claim)?;
-                Running::default()
+                RunningChecksum::default()
             }
-            None => Running::default(),
+            None => RunningChecksum::default(),
         };
         let len = journal.len();
         running.read_to(&mut journal, len)?;
@@ -115,8 +118,12 @@ impl OwnFiles {
 
 /// Compares the files of a folder with the manifest, and adds earlier losses that are not
 /// acknowledged. Changes nothing.
-pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), FileError> {
-    let known = Content::<Files>::read(disk, &dir.join(OWN_MANIFEST))?;
+pub(crate) fn check(
+    disk: &dyn Disk,
+    dir: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), FileError> {
+    let known = ManifestContent::<FolderClaims>::read(disk, &dir.join(OWN_MANIFEST))?;
     for (file, claim) in known.state.files {
         out.findings
             .extend(finding_of(disk, &dir.join(file), claim)?);
@@ -129,8 +136,8 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
     Ok(())
 }
 
-/// Marks the losses covered by [`OwnFiles::acknowledge`].
-pub(crate) fn mark_acknowledged(found: &mut Verified) {
+/// Marks the losses covered by [`FolderManifest::acknowledge`].
+pub(crate) fn mark_acknowledged(found: &mut VerificationResult) {
     for finding in &mut found.findings {
         let name = finding.path.file_name().and_then(|name| name.to_str());
         let is_lost = matches!(
@@ -150,7 +157,7 @@ pub(crate) fn mark(finding: &mut Finding) {
 }
 
 fn finding_of(disk: &dyn Disk, path: &Path, claim: Claim) -> Result<Option<Finding>, FileError> {
-    let standing: Standing = match open_read(disk, path)? {
+    let standing: ClaimMatch = match open_read(disk, path)? {
         Some(mut journal) => standing(&mut journal, claim)?,
         None => standing_of_missing(claim),
     };

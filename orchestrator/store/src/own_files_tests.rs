@@ -35,7 +35,7 @@ fn open(disk: &SimulatedDisk, layout: &Layout) -> Result<WorkspaceId, StoreError
 fn live(disk: &SimulatedDisk, layout: &Layout) -> Result<WorkspaceId, StoreError> {
     let id = open(disk, layout)?;
     let dir = layout.workspace(&id);
-    let mut own = OwnFiles::open(disk, &dir)?;
+    let mut own = FolderManifest::open(disk, &dir)?;
     for number in 0..4 {
         let record: JsonObject = json!({ "number": number }).as_object().unwrap().clone();
         workspace::append_audit(disk, layout, &id, &record)?;
@@ -107,7 +107,7 @@ fn msg_11_what_is_missing_of_an_audit_log_is_told_until_a_person_knows_of_it() {
         live(&disk, &layout).unwrap();
         told(&disk);
         for dir in &dirs {
-            let mut own = OwnFiles::open(&disk, dir).unwrap();
+            let mut own = FolderManifest::open(&disk, dir).unwrap();
             own.acknowledge(&disk).unwrap();
         }
         assert_eq!(found(&disk, &layout, &id), []);

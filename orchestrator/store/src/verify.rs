@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::{Disk, EntryKind, read_all};
 use goondan_durable::names::renamed_directory;
 use goondan_durable::register::{self, REGISTERS, Register};
-use goondan_durable::{FileError, Finding, FindingKind, IoContext as _, Severity, Verified};
+use goondan_durable::{
+    FileError, Finding, FindingKind, IoContext as _, Severity, VerificationResult,
+};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::{self, TaskId};
 
@@ -22,7 +24,7 @@ use crate::ledger::LEDGER_FILE;
 use crate::limits::CONFIGURATION_BYTES_MAX;
 use crate::own_files::{self, OWN_MANIFEST};
 use crate::root::{AUDIT_FILE, CONFIGURATION_FILE, Layout, TASKS_GROUP};
-use crate::workspace::{self, RecordCopy, Unusable, WORKSPACE_FILE};
+use crate::workspace::{self, RecordCopy, UnusableEntry, WORKSPACE_FILE};
 
 /// Directory of the state of a workspace's connections.
 const CONNECTORS: &str = "connectors";
@@ -36,8 +38,8 @@ const SANDBOXES: &str = "sandboxes";
 /// # Errors
 ///
 /// [`FileError::Io`] if its folders cannot be listed or a file that was opened cannot be read.
-pub fn instance(disk: &dyn Disk, dir: &Path) -> Result<Verified, StoreError> {
-    let mut out = Verified::default();
+pub fn instance(disk: &dyn Disk, dir: &Path) -> Result<VerificationResult, StoreError> {
+    let mut out = VerificationResult::default();
     instance::check(disk, dir, &mut out)?;
     Ok(out)
 }
@@ -51,8 +53,8 @@ pub fn workspace(
     disk: &dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
-) -> Result<Verified, StoreError> {
-    let mut out = Verified::default();
+) -> Result<VerificationResult, StoreError> {
+    let mut out = VerificationResult::default();
     check_workspace(disk, layout, &layout.workspace(id), &mut out)?;
     Ok(out)
 }
@@ -93,13 +95,13 @@ impl Group {
 
 /// Data that a folder is known to have lost.
 #[derive(Debug)]
-pub struct Lost<'d> {
+pub struct KnownLosses<'d> {
     register: Register<'d>,
     /// The findings.
     pub findings: Vec<Finding>,
 }
 
-impl Lost<'_> {
+impl KnownLosses<'_> {
     /// The folder.
     #[must_use]
     pub fn subject(&self) -> &Path {
@@ -143,7 +145,7 @@ pub fn lost<'d>(
     layout: &Layout,
     id: &WorkspaceId,
     groups: &[Group],
-) -> Result<Vec<Lost<'d>>, StoreError> {
+) -> Result<Vec<KnownLosses<'d>>, StoreError> {
     let mut all = Vec::new();
     for (group, register) in registers(disk, layout, id, groups)? {
         let subject = register.subject();
@@ -154,7 +156,7 @@ pub fn lost<'d>(
             false => register.check()?,
         };
         if !findings.is_empty() {
-            all.push(Lost { register, findings });
+            all.push(KnownLosses { register, findings });
         }
     }
     Ok(all)
@@ -169,7 +171,7 @@ pub fn lost_here<'d>(
     disk: &'d dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
-) -> Result<Vec<Lost<'d>>, StoreError> {
+) -> Result<Vec<KnownLosses<'d>>, StoreError> {
     let mut all = Vec::new();
     for (_, register) in registers(disk, layout, id, &Group::ALL)? {
         let subject = register.subject();
@@ -180,7 +182,7 @@ pub fn lost_here<'d>(
         let register = register.here();
         let findings = register.check()?;
         if !findings.is_empty() {
-            all.push(Lost { register, findings });
+            all.push(KnownLosses { register, findings });
         }
     }
     Ok(all)
@@ -214,8 +216,8 @@ pub fn task(
     layout: &Layout,
     id: &WorkspaceId,
     work_area: &Path,
-) -> Result<Verified, StoreError> {
-    let mut out = Verified::default();
+) -> Result<VerificationResult, StoreError> {
+    let mut out = VerificationResult::default();
     check_task(disk, layout, id, work_area, &mut out)?;
     Ok(out)
 }
@@ -230,17 +232,21 @@ pub fn workspace_files(
     disk: &dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
-) -> Result<Verified, StoreError> {
-    let mut out = Verified::default();
+) -> Result<VerificationResult, StoreError> {
+    let mut out = VerificationResult::default();
     check_own_files(disk, layout, &layout.workspace(id), &mut out)?;
     check_unusable(disk, &layout.instances(id), &mut out)?;
     Ok(out)
 }
 
 /// Reports unusable instances, because they are in no list and would not be checked otherwise.
-fn check_unusable(disk: &dyn Disk, instances: &Path, out: &mut Verified) -> Result<(), StoreError> {
+fn check_unusable(
+    disk: &dyn Disk,
+    instances: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     let (_, unusable) = workspace::list_instances(disk, instances)?;
-    for Unusable { path, error } in unusable {
+    for UnusableEntry { path, error } in unusable {
         if error.is_shortage() {
             return Err(error);
         }
@@ -266,7 +272,11 @@ fn check_unusable(disk: &dyn Disk, instances: &Path, out: &mut Verified) -> Resu
 }
 
 /// The last configuration that ran.
-fn check_configuration(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<(), StoreError> {
+fn check_configuration(
+    disk: &dyn Disk,
+    path: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     instance::check_json(disk, path, out)?;
     let mut file = disk.open_read(path).during("open", path)?;
     let bytes = read_all(file.as_mut(), CONFIGURATION_BYTES_MAX).during("read", path)?;
@@ -281,7 +291,11 @@ fn check_configuration(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Resu
 }
 
 /// Checks the state of connections.
-fn check_connectors(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+fn check_connectors(
+    disk: &dyn Disk,
+    dir: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     for (path, kind, name) in sorted(disk, dir)? {
         if kind == EntryKind::File && name.ends_with(".json") {
             instance::check_json(disk, &path, out)?;
@@ -297,8 +311,8 @@ fn check_connectors(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
 /// # Errors
 ///
 /// As [`instance`](fn@instance).
-pub fn root(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreError> {
-    let mut out = Verified::default();
+pub fn root(disk: &dyn Disk, layout: &Layout) -> Result<VerificationResult, StoreError> {
+    let mut out = VerificationResult::default();
     let config = layout.config_file();
     if disk.stat(&config).during("inspect", &config)?.is_some() {
         instance::check_json(disk, &config, &mut out)?;
@@ -333,7 +347,7 @@ fn check_workspace(
     disk: &dyn Disk,
     layout: &Layout,
     dir: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     check_own_files(disk, layout, dir, out)?;
     let name = dir.file_name().and_then(|name| name.to_str());
@@ -357,8 +371,8 @@ fn check_workspace(
 /// # Errors
 ///
 /// As [`instance`](fn@instance).
-pub fn root_files(disk: &dyn Disk, layout: &Layout) -> Result<Verified, StoreError> {
-    let mut out = Verified::default();
+pub fn root_files(disk: &dyn Disk, layout: &Layout) -> Result<VerificationResult, StoreError> {
+    let mut out = VerificationResult::default();
     let system = layout.system();
     let audit = system.join(AUDIT_FILE);
     if disk.stat(&audit).during("inspect", &audit)?.is_some() {
@@ -381,7 +395,7 @@ fn check_record(
     disk: &dyn Disk,
     layout: &Layout,
     dir: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let path = dir.join(WORKSPACE_FILE);
     let name = dir.file_name().unwrap_or_default();
@@ -457,7 +471,7 @@ fn check_own_files(
     disk: &dyn Disk,
     layout: &Layout,
     dir: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     check_record(disk, layout, dir, out)?;
     own_files::check(disk, dir, out)?;
@@ -481,7 +495,7 @@ fn check_tasks(
     disk: &dyn Disk,
     layout: &Layout,
     id: &WorkspaceId,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     for path in tasks(disk, layout, id)? {
         check_task(disk, layout, id, &path, out)?;
@@ -521,7 +535,7 @@ fn check_task(
     layout: &Layout,
     id: &WorkspaceId,
     work_area: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let before = out.findings.len();
     instance::check_history(disk, &work_area.join(task::HISTORY), out)?;
@@ -545,7 +559,11 @@ fn check_task(
     Ok(())
 }
 
-fn check_instances(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+fn check_instances(
+    disk: &dyn Disk,
+    dir: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     for (path, kind, name) in sorted(disk, dir)? {
         if name.starts_with('.') {
             let problem = "an instance that was being made or removed when the machine stopped";

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_durable::disk::{Disk, Entry, EntryKind, read_all};
+use goondan_durable::disk::{Disk, DiskEntry, EntryKind, read_all};
 use goondan_durable::journal::Journal;
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::JsonObject;
@@ -14,7 +14,7 @@ use crate::file_names::{instance_dir_name, instance_key_of, workspace_id};
 use crate::instance::{self, Metadata};
 use crate::ledger::{self, LEDGER_FILE, Ledger};
 use crate::legacy_names::rename_directories;
-use crate::own_files::OwnFiles;
+use crate::own_files::FolderManifest;
 use crate::root::{AUDIT_FILE, Layout};
 
 pub(crate) mod record_copy;
@@ -54,7 +54,7 @@ pub struct WorkspaceRecord {
 
 /// An unusable workspace or instance on disk.
 #[derive(Debug)]
-pub struct Unusable {
+pub struct UnusableEntry {
     /// Its path.
     pub path: PathBuf,
     /// The reason.
@@ -222,7 +222,7 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<WorkspaceRecord>, File
 pub fn list(
     disk: &dyn Disk,
     layout: &Layout,
-) -> Result<(Vec<WorkspaceRecord>, Vec<Unusable>), StoreError> {
+) -> Result<(Vec<WorkspaceRecord>, Vec<UnusableEntry>), StoreError> {
     let (mut records, mut unusable) = (Vec::new(), Vec::new());
     let dir = layout.workspaces();
     for entry in disk.list(&dir).during("list", &dir)? {
@@ -249,12 +249,12 @@ pub fn list(
                     problem,
                 }
                 .into();
-                unusable.push(Unusable { path, error });
+                unusable.push(UnusableEntry { path, error });
             }
             Ok(None) => {}
             Err(error) => {
                 let error = error.into();
-                unusable.push(Unusable { path, error });
+                unusable.push(UnusableEntry { path, error });
             }
         }
     }
@@ -270,7 +270,7 @@ pub fn list(
 pub fn list_instances(
     disk: &dyn Disk,
     instances: &Path,
-) -> Result<(Vec<Metadata>, Vec<Unusable>), StoreError> {
+) -> Result<(Vec<Metadata>, Vec<UnusableEntry>), StoreError> {
     let (mut found, mut unusable) = (Vec::new(), Vec::new());
     if disk.stat(instances).during("inspect", instances)?.is_none() {
         return Ok((found, unusable));
@@ -311,7 +311,7 @@ pub fn list_instances(
 
 /// An instance that has, or may have, pending work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WithWork {
+pub struct PendingInstance {
     /// Its key.
     pub instance_key: InstanceKey,
     /// Its agent, if known.
@@ -321,8 +321,8 @@ pub struct WithWork {
 fn read_instances(
     disk: &dyn Disk,
     instances: &Path,
-    folders: &[Entry],
-) -> (Vec<Metadata>, Vec<Unusable>) {
+    folders: &[DiskEntry],
+) -> (Vec<Metadata>, Vec<UnusableEntry>) {
     let (mut found, mut unusable) = (Vec::new(), Vec::new());
     for entry in folders {
         let path = instances.join(&entry.name);
@@ -343,11 +343,11 @@ fn read_instances(
                     problem,
                 }
                 .into();
-                unusable.push(Unusable { path, error });
+                unusable.push(UnusableEntry { path, error });
             }
             Err(error) => {
                 let error = error.into();
-                unusable.push(Unusable { path, error });
+                unusable.push(UnusableEntry { path, error });
             }
         }
     }
@@ -363,7 +363,7 @@ fn read_instances(
 pub fn instances_with_work(
     disk: &dyn Disk,
     instances: &Path,
-) -> Result<(Vec<WithWork>, Vec<Unusable>), StoreError> {
+) -> Result<(Vec<PendingInstance>, Vec<UnusableEntry>), StoreError> {
     let (found, mut unusable) = list_instances(disk, instances)?;
     let with_work = with_work_among(disk, instances, &found, &mut unusable);
     Ok((with_work, unusable))
@@ -376,25 +376,25 @@ pub fn with_work_among(
     disk: &dyn Disk,
     instances: &Path,
     found: &[Metadata],
-    unusable: &mut Vec<Unusable>,
-) -> Vec<WithWork> {
+    unusable: &mut Vec<UnusableEntry>,
+) -> Vec<PendingInstance> {
     let mut with_work = Vec::new();
     for metadata in found {
         let dir = instances.join(instance_dir_name(&metadata.instance_key));
         match instance::has_work(disk, &dir) {
-            Ok(true) => with_work.push(WithWork {
+            Ok(true) => with_work.push(PendingInstance {
                 instance_key: metadata.instance_key.clone(),
                 agent_name: Some(metadata.agent_name.clone()),
             }),
             Ok(false) => {}
-            Err(error) => unusable.push(Unusable { path: dir, error }),
+            Err(error) => unusable.push(UnusableEntry { path: dir, error }),
         }
     }
-    for Unusable { path, error } in unusable.iter() {
+    for UnusableEntry { path, error } in unusable.iter() {
         let name = path.file_name().and_then(|name| name.to_str());
         if let Some(instance_key) = name.and_then(instance_key_of).filter(|_| error.is_io()) {
             let agent_name = None;
-            with_work.push(WithWork {
+            with_work.push(PendingInstance {
                 instance_key,
                 agent_name,
             });
@@ -423,7 +423,7 @@ fn settle(disk: &dyn Disk, layout: &Layout, id: &WorkspaceId) -> Result<(), Stor
     instance::sweep(disk, &layout.instances(id))?;
     let dir = layout.workspace(id);
     // The check comes before any truncation or append.
-    let mut known = OwnFiles::open(disk, &dir)?;
+    let mut known = FolderManifest::open(disk, &dir)?;
     let path = dir.join(AUDIT_FILE);
     if disk.stat(&path).during("inspect", &path)?.is_some() {
         open_audit(disk, &path)?.sync()?;
@@ -464,7 +464,7 @@ pub fn append_system_audit(
     record: &JsonObject,
 ) -> Result<(), StoreError> {
     let dir = layout.system();
-    let mut known = OwnFiles::open(disk, &dir)?;
+    let mut known = FolderManifest::open(disk, &dir)?;
     append_record(disk, &dir, record)?;
     Ok(known.note(disk, AUDIT_FILE)?)
 }

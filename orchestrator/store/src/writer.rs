@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use goondan_durable::IoContext as _;
-use goondan_durable::batch::Done;
+use goondan_durable::batch::Completions;
 use goondan_durable::disk::{Confirmation, Disk};
 use goondan_durable::register::Register;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
@@ -40,14 +40,14 @@ pub mod operation;
 mod outcome;
 mod workspace_files;
 
-use fold_schedule::Unfolded;
-use operation::{Promise, Subject};
+use fold_schedule::FailedFold;
+use operation::{Durability, Subject};
 use outcome::{again, report_findings};
 use workspace_files::WorkspaceFiles;
 
-pub use operation::{Completion, Job, Op, Report};
+pub use operation::{Op, Report, StoreCompletion, StoreJob};
 
-struct Held {
+struct OpenInstance {
     store: InstanceStore,
     /// Increases with each use of any instance.
     last_use: u64,
@@ -62,7 +62,7 @@ struct Held {
 
 /// Scope of a job: a failure in the scope fails the job.
 #[derive(Debug)]
-enum About {
+enum JobScope {
     Instance(InstanceRef),
     /// The ledger of a workspace. Entries of a batch are synced together.
     Ledger(WorkspaceId),
@@ -70,7 +70,7 @@ enum About {
     Nothing,
 }
 
-impl About {
+impl JobScope {
     fn of(op: &Op) -> Self {
         match (op, op.subject()) {
             (_, Subject::Instance(instance)) => Self::Instance(instance.clone()),
@@ -91,13 +91,13 @@ impl About {
 
 /// An executed operation that is not yet known to be durable.
 #[derive(Debug)]
-struct Staged {
+struct StagedOperation {
     token: u64,
-    about: About,
+    about: JobScope,
     report: Report,
 }
 
-impl Staged {
+impl StagedOperation {
     /// Fails the operation if its scope had an error and it has none of its own.
     fn befalls(&mut self, error: Option<&StoreError>) {
         if let Some(error) = error
@@ -108,8 +108,8 @@ impl Staged {
     }
 
     /// Returns the job's completion.
-    fn completion(self) -> Completion {
-        Completion {
+    fn completion(self) -> StoreCompletion {
+        StoreCompletion {
             token: self.token,
             report: self.report,
         }
@@ -126,14 +126,14 @@ struct Confirmations {
 
 impl Confirmations {
     /// Reports the operations on these workspaces, immediately or after replication confirms them.
-    fn report(self, staged: Vec<Staged>) -> Done<Completion> {
+    fn report(self, staged: Vec<StagedOperation>) -> Completions<StoreCompletion> {
         if self.awaited.is_empty() {
-            return Done::Now(self.wait(staged));
+            return Completions::Now(self.wait(staged));
         }
-        Done::Later(Box::new(|| self.wait(staged)))
+        Completions::Later(Box::new(|| self.wait(staged)))
     }
 
-    fn wait(mut self, mut staged: Vec<Staged>) -> Vec<Completion> {
+    fn wait(mut self, mut staged: Vec<StagedOperation>) -> Vec<StoreCompletion> {
         for (id, dir, confirmation) in self.awaited {
             if let Err(error) = confirmation.wait().during("confirm", &dir) {
                 self.errors.insert(id, error.into());
@@ -143,7 +143,10 @@ impl Confirmations {
             let id = staged.about.workspace_id();
             staged.befalls(id.and_then(|id| self.errors.get(id)));
         }
-        staged.into_iter().map(Staged::completion).collect()
+        staged
+            .into_iter()
+            .map(StagedOperation::completion)
+            .collect()
     }
 }
 
@@ -152,12 +155,12 @@ pub struct Worker {
     disk: Arc<dyn Disk>,
     layout: Layout,
     index: InstanceIndex,
-    open: HashMap<InstanceRef, Held>,
+    open: HashMap<InstanceRef, OpenInstance>,
     workspace_files: WorkspaceFiles,
     /// Instances whose last batch is reported, with post-commit work pending.
     unsettled: Vec<InstanceRef>,
     /// Instances with a committed turn that failed to fold.
-    unfolded: HashMap<InstanceRef, Unfolded>,
+    unfolded: HashMap<InstanceRef, FailedFold>,
     /// Idle instances that are closed although processes work with them.
     resting: HashSet<InstanceRef>,
     uses: u64,
@@ -246,13 +249,16 @@ impl Worker {
     /// Executes a batch of jobs, syncs each touched file once, and reports each job, those of an
     /// instance in order. The caller should call [`Self::settle`] next; otherwise the next batch
     /// begins with it.
-    pub fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Completion> {
-        self.begin(batch).into_iter().flat_map(Done::wait).collect()
+    pub fn work(&mut self, batch: &mut Vec<StoreJob>) -> Vec<StoreCompletion> {
+        self.begin(batch)
+            .into_iter()
+            .flat_map(Completions::wait)
+            .collect()
     }
 
     /// As [`work`](Self::work), but for replicated workspaces the returned reports wait for
     /// replication.
-    fn begin(&mut self, batch: &mut Vec<Job>) -> Vec<Done<Completion>> {
+    fn begin(&mut self, batch: &mut Vec<StoreJob>) -> Vec<Completions<StoreCompletion>> {
         self.let_go();
         let mut done = Vec::new();
         let mut failed = HashMap::new();
@@ -267,21 +273,21 @@ impl Worker {
     /// the limit; idle ones are closed between two parts.
     fn work_part(
         &mut self,
-        batch: &mut Vec<Job>,
+        batch: &mut Vec<StoreJob>,
         failed: &mut HashMap<InstanceRef, StoreError>,
-    ) -> Done<Completion> {
+    ) -> Completions<StoreCompletion> {
         self.settle();
-        let mut later: Vec<Job> = Vec::new();
+        let mut later: Vec<StoreJob> = Vec::new();
         // Instances whose further jobs follow a commit, or exceed the limit of open instances.
         let mut put_off: HashSet<InstanceRef> = HashSet::new();
         let mut newly_opened = 0;
-        let mut staged: Vec<Staged> = Vec::new();
-        let mut touched: Vec<(InstanceRef, Promise)> = Vec::new();
+        let mut staged: Vec<StagedOperation> = Vec::new();
+        let mut touched: Vec<(InstanceRef, Durability)> = Vec::new();
         for job in batch.drain(..) {
-            let about = About::of(&job.op);
-            let About::Instance(instance) = &about else {
+            let about = JobScope::of(&job.op);
+            let JobScope::Instance(instance) = &about else {
                 let (token, report) = (job.token, job.op.perform(self));
-                staged.push(Staged {
+                staged.push(StagedOperation {
                     token,
                     about,
                     report,
@@ -312,7 +318,7 @@ impl Worker {
                 }
                 Some(_) | None => touch(&mut touched, instance, promise),
             }
-            staged.push(Staged {
+            staged.push(StagedOperation {
                 token: job.token,
                 about,
                 report,
@@ -323,9 +329,9 @@ impl Worker {
         self.keep_promises(touched, failed);
         for staged in &mut staged {
             let error = match &staged.about {
-                About::Instance(instance) => failed.get(instance),
-                About::Ledger(workspace_id) => failed_ledgers.get(workspace_id),
-                About::Workspace(_) | About::Nothing => None,
+                JobScope::Instance(instance) => failed.get(instance),
+                JobScope::Ledger(workspace_id) => failed_ledgers.get(workspace_id),
+                JobScope::Workspace(_) | JobScope::Nothing => None,
             };
             staged.befalls(error);
         }
@@ -354,7 +360,7 @@ impl Worker {
     /// Syncs the data that the reports of a batch promise to be durable.
     fn keep_promises(
         &mut self,
-        touched: Vec<(InstanceRef, Promise)>,
+        touched: Vec<(InstanceRef, Durability)>,
         failed: &mut HashMap<InstanceRef, StoreError>,
     ) {
         for (instance, promise) in touched {
@@ -362,9 +368,9 @@ impl Worker {
                 continue;
             };
             let synced = match promise {
-                Promise::Nothing => Ok(()),
-                Promise::Inbox => held.store.sync_inbox(),
-                Promise::Everything => held.store.sync(),
+                Durability::Nothing => Ok(()),
+                Durability::Inbox => held.store.sync_inbox(),
+                Durability::Everything => held.store.sync(),
             };
             if let Err(error) = synced.and_then(|()| held.store.write_out()) {
                 report_unwritable(&instance, &error);
@@ -396,7 +402,7 @@ impl Worker {
             .join(instance_dir_name(&instance.instance_key))
     }
 
-    fn held(&mut self, instance: &InstanceRef) -> Result<&mut Held, StoreError> {
+    fn held(&mut self, instance: &InstanceRef) -> Result<&mut OpenInstance, StoreError> {
         if !self.open.contains_key(instance) {
             let dir = self.dir_of(instance);
             let key = instance.instance_key.clone();
@@ -432,7 +438,7 @@ impl Worker {
     fn hold(&mut self, instance: &InstanceRef, store: InstanceStore, is_kept: bool) {
         self.open.insert(
             instance.clone(),
-            Held {
+            OpenInstance {
                 store,
                 last_use: self.uses,
                 is_kept,
@@ -469,7 +475,11 @@ fn report_stale_metadata(instance: &InstanceRef, error: &StoreError) {
 }
 
 /// Raises the durability that an instance needs before the reports of a batch.
-fn touch(touched: &mut Vec<(InstanceRef, Promise)>, instance: &InstanceRef, promise: Promise) {
+fn touch(
+    touched: &mut Vec<(InstanceRef, Durability)>,
+    instance: &InstanceRef,
+    promise: Durability,
+) {
     match touched.iter_mut().find(|(known, _)| known == instance) {
         Some((_, greatest)) => *greatest = promise.max(*greatest),
         None => touched.push((instance.clone(), promise)),

@@ -16,21 +16,21 @@ use crate::instance::{self, EventState, Metadata};
 use crate::limits::{INSTANCE_REST_DELAY_MS, WRITER_OPEN_INSTANCES_MAX};
 use crate::workspace;
 use crate::writer::operation::{
-    Accept, Accepted, AppendEvent, BeginTurn, Close, CompleteTurn, Delete, Inspect, LookUpEvent,
-    Open, Operation, ReadPage,
+    Accept, AcceptResult, AppendEvent, BeginTurn, Close, CompleteTurn, Delete, Inspect,
+    LookUpEvent, Open, Operation, ReadPage,
 };
 
-struct Rig {
+struct WriterHarness {
     _temp: tempfile::TempDir,
     layout: Layout,
     writers: Writers<Worker>,
-    completed: mpsc::UnboundedReceiver<Vec<Completion>>,
-    reported: VecDeque<Completion>,
+    completed: mpsc::UnboundedReceiver<Vec<StoreCompletion>>,
+    reported: VecDeque<StoreCompletion>,
     workspace_id: WorkspaceId,
     index: InstanceIndex,
 }
 
-fn rig() -> Rig {
+fn rig() -> WriterHarness {
     let temp = tempfile::tempdir().unwrap();
     let layout = Layout::new(temp.path());
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -40,7 +40,7 @@ fn rig() -> Rig {
     let index = InstanceIndex::default();
     let (writers, completed) =
         Writers::start(Worker::for_threads(&disk, &layout, &index, 2, u64::MAX)).unwrap();
-    Rig {
+    WriterHarness {
         _temp: temp,
         layout,
         writers,
@@ -51,7 +51,7 @@ fn rig() -> Rig {
     }
 }
 
-impl Rig {
+impl WriterHarness {
     fn instance(&self, key: &str) -> InstanceRef {
         let workspace_id = self.workspace_id.clone();
         InstanceRef {
@@ -62,10 +62,15 @@ impl Rig {
 
     async fn submit(&self, token: u64, op: impl Into<Op>) {
         let op = op.into();
-        assert!(self.writers.submit(vec![Job { token, op }]).await.is_ok());
+        assert!(
+            self.writers
+                .submit(vec![StoreJob { token, op }])
+                .await
+                .is_ok()
+        );
     }
 
-    async fn next(&mut self) -> Completion {
+    async fn next(&mut self) -> StoreCompletion {
         while self.reported.is_empty() {
             self.reported.extend(self.completed.recv().await.unwrap());
         }
@@ -120,7 +125,7 @@ async fn every_job_is_reported_once_and_in_order_within_its_instance() {
         let completion = rig.next().await;
         assert!(matches!(
             completion.report,
-            Report::Accept(Ok(Accepted {
+            Report::Accept(Ok(AcceptResult {
                 before: EventState::Unknown,
                 ..
             }))
@@ -304,7 +309,7 @@ fn append(instance: InstanceRef, turn_id: &str) -> AppendEvent {
 
 /// Number of files this process holds open, by conversation.
 #[cfg(target_os = "linux")]
-fn open_files(rig: &Rig) -> HashMap<String, usize> {
+fn open_files(rig: &WriterHarness) -> HashMap<String, usize> {
     let instances = rig.layout.instances(&rig.workspace_id);
     let mut found = HashMap::new();
     for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
@@ -325,7 +330,7 @@ fn open_files(rig: &Rig) -> HashMap<String, usize> {
 fn the_files_of_an_instance_that_nobody_needs_are_closed() {
     fn run(worker: &mut Worker, op: impl Into<Op>) {
         let op = op.into();
-        let mut done = worker.work(&mut vec![Job { token: 0, op }]);
+        let mut done = worker.work(&mut vec![StoreJob { token: 0, op }]);
         worker.settle();
         done.remove(0).report.into_done().unwrap();
     }
@@ -434,7 +439,7 @@ async fn msg_13_an_event_whose_turn_ended_in_the_same_batch_does_not_wait_any_mo
     let mut work = |ops: Vec<Op>| -> Vec<Report> {
         let mut batch = (0..)
             .zip(ops)
-            .map(|(token, op)| Job { token, op })
+            .map(|(token, op)| StoreJob { token, op })
             .collect();
         let done = worker.work(&mut batch).into_iter();
         done.map(|completion| completion.report).collect()
@@ -473,7 +478,7 @@ async fn msg_13_an_event_whose_turn_ended_in_the_same_batch_does_not_wait_any_mo
     let over = EventState::Done(outcome);
     let [
         Report::CompleteTurn(Ok(())),
-        Report::Accept(Ok(Accepted { before, .. })),
+        Report::Accept(Ok(AcceptResult { before, .. })),
         Report::LookUpEvent(Ok(taken_in)),
         Report::Inspect(Ok(inspected)),
         Report::Open(Ok(state)),

@@ -101,7 +101,7 @@ pub enum Origin {
 /// Outcome of a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum InputOutcome {
     /// Answered by a person.
     Person(String),
     /// The wait timed out; the default, if any, is used.
@@ -125,7 +125,7 @@ pub enum Provision {
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// With a successful result.
     Done,
     /// With a failed result, or by exit code.
@@ -185,7 +185,7 @@ pub struct Notification {
     missing_docs,
     reason = "each field is documented on the command or report that creates the fact"
 )]
-pub enum Fact {
+pub enum TaskEvent {
     /// The first event.
     TaskCreated(NewTask),
     /// The task is now on this node of a shared workspace.
@@ -238,7 +238,7 @@ pub enum Fact {
     /// The run's process has exited.
     RunEnded {
         run: u64,
-        outcome: Outcome,
+        outcome: RunOutcome,
         /// Last message of the agent.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         last_words: String,
@@ -318,7 +318,7 @@ pub enum Fact {
     },
     QuestionAnswered {
         id: String,
-        answer: Answer,
+        answer: InputOutcome,
     },
     /// The verification of a completed phase finished.
     WorkVerified {
@@ -423,15 +423,15 @@ pub enum Fact {
 
 /// A line of the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct HistoryEntry {
     /// When it happened.
     pub timestamp: Timestamp,
     /// The event.
     #[serde(flatten)]
-    pub fact: Fact,
+    pub fact: TaskEvent,
 }
 
-impl Entry {
+impl HistoryEntry {
     /// Parses a record of the history, in the current form or an earlier one.
     ///
     /// # Errors
@@ -494,11 +494,14 @@ mod tests {
         for (earlier, now) in pairs {
             let stamped =
                 |line: &str| line.replacen('{', r#"{"timestamp":"2024-02-15T10:25:00.000Z","#, 1);
-            let read = Entry::from_record(stamped(earlier).as_bytes()).unwrap();
+            let read = HistoryEntry::from_record(stamped(earlier).as_bytes()).unwrap();
             assert_eq!(serde_json::to_string(&read).unwrap(), stamped(now));
-            assert_eq!(Entry::from_record(stamped(now).as_bytes()).unwrap(), read);
+            assert_eq!(
+                HistoryEntry::from_record(stamped(now).as_bytes()).unwrap(),
+                read
+            );
         }
         let unknown = br#"{"timestamp":"2024-02-15T10:25:00.000Z","event":"unheard","data":{}}"#;
-        Entry::from_record(unknown).unwrap_err();
+        HistoryEntry::from_record(unknown).unwrap_err();
     }
 }

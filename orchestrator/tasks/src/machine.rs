@@ -10,14 +10,14 @@ use goondan_protocol::limits::MAX_FALLBACK_AGENTS;
 use goondan_protocol::task::TaskRunKind;
 use goondan_protocol::time::Timestamp;
 
-use crate::fact::{Entry, Fact, NewTask, Origin, Outcome, PauseReason};
+use crate::fact::{HistoryEntry, NewTask, Origin, PauseReason, RunOutcome, TaskEvent};
 use crate::limits::{
     DESCRIPTION_BYTES_MAX, LONG_PAUSE_MS, PHASES_MAX, RATE_LIMITED_RUNS_MAX, RETRIES_MAX, RETRY_MS,
     STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX,
 };
 use crate::preamble::Preamble;
 use crate::prompt::prompt_of;
-use crate::state::{Asked, GIVE_UP, Note, State, Status};
+use crate::state::{GIVE_UP, Note, PersonInputKind, State, Status};
 
 mod asks;
 mod choice;
@@ -28,10 +28,10 @@ mod output;
 mod proposals;
 mod watch;
 
-use watch::Watch;
+use watch::RunWatch;
 
-pub use exchange::{Delivery, DiskUse, Effect, Input, Output, Refused};
-pub use notices::Occasion;
+pub use exchange::{Delivery, DiskUse, InputRefusal, Output, TaskEffect, TaskInput};
+pub use notices::NotificationTrigger;
 
 /// Properties of the agent's configuration that its runs depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Default for AgentProfile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     state: State,
-    watch: Watch,
+    watch: RunWatch,
     /// Configuration of its agents, as far as it exists.
     agents: BTreeMap<AgentName, AgentProfile>,
     /// Disk use of its work area at the last measurement.
@@ -71,7 +71,7 @@ pub struct Task {
     /// True if [`Input::Tick`] was received since the task was restored.
     has_ticked: bool,
     /// Proposal in progress, and its inputs.
-    proposing: proposals::Making,
+    proposing: proposals::ProposalProgress,
     output: Output,
 }
 
@@ -81,7 +81,7 @@ impl Task {
     /// # Errors
     ///
     /// [`Refused::BadTask`].
-    pub fn create(task: NewTask, now: Timestamp) -> Result<(Self, Entry), Refused> {
+    pub fn create(task: NewTask, now: Timestamp) -> Result<(Self, HistoryEntry), InputRefusal> {
         let is_short = [&task.title, &task.kind]
             .into_iter()
             .all(|text| text.chars().nth(TITLE_CHARS_MAX).is_none())
@@ -90,11 +90,11 @@ impl Task {
         let is_bounded =
             task.total_phases <= PHASES_MAX && task.fallbacks.len() <= MAX_FALLBACK_AGENTS;
         if !is_short || !is_complete || !is_bounded {
-            return Err(Refused::BadTask);
+            return Err(InputRefusal::BadTask);
         }
-        let created = Entry {
+        let created = HistoryEntry {
             timestamp: now,
-            fact: Fact::TaskCreated(task.clone()),
+            fact: TaskEvent::TaskCreated(task.clone()),
         };
         Ok((Self::restored(State::new(task, now)), created))
     }
@@ -105,12 +105,12 @@ impl Task {
     pub fn restored(state: State) -> Self {
         Self {
             state,
-            watch: Watch::default(),
+            watch: RunWatch::default(),
             agents: BTreeMap::new(),
             disk: None,
             shortage: None,
             has_ticked: false,
-            proposing: proposals::Making::default(),
+            proposing: proposals::ProposalProgress::default(),
             output: Output::default(),
         }
     }
@@ -137,54 +137,54 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// [`Refused`], for inputs from people only.
-    pub fn handle(&mut self, input: Input, now: Timestamp) -> Result<Output, Refused> {
+    /// [`InputRefusal`], for inputs from people only.
+    pub fn handle(&mut self, input: TaskInput, now: Timestamp) -> Result<Output, InputRefusal> {
         // Long: one arm for each input.
         match input {
-            Input::Start => self.start(now)?,
-            Input::Pause => self.pause(now)?,
-            Input::Resume => self.resume(now)?,
-            Input::Cancel => self.cancel(now)?,
-            Input::Provide { id, provision } => self.provide(&id, provision, now)?,
-            Input::Answer { id, text } => self.answer(&id, &text, now)?,
-            Input::Approve { phase, delivery } => self.approve(phase, delivery, now)?,
-            Input::ProposalMade { phase, result } => self.proposal_made(phase, result, now),
-            Input::Rework { phase, text } => self.rework(phase, text, now)?,
-            Input::Say { id, text } => self.say(id, text, now)?,
-            Input::SetBudget(budget) => {
+            TaskInput::Start => self.start(now)?,
+            TaskInput::Pause => self.pause(now)?,
+            TaskInput::Resume => self.resume(now)?,
+            TaskInput::Cancel => self.cancel(now)?,
+            TaskInput::Provide { id, provision } => self.provide(&id, provision, now)?,
+            TaskInput::Answer { id, text } => self.answer(&id, &text, now)?,
+            TaskInput::Approve { phase, delivery } => self.approve(phase, delivery, now)?,
+            TaskInput::ProposalMade { phase, result } => self.proposal_made(phase, result, now),
+            TaskInput::Rework { phase, text } => self.rework(phase, text, now)?,
+            TaskInput::Say { id, text } => self.say(id, text, now)?,
+            TaskInput::SetBudget(budget) => {
                 self.live()?;
-                self.record(now, Fact::BudgetChanged { budget });
+                self.record(now, TaskEvent::BudgetChanged { budget });
             }
-            Input::Measured(disk) => self.measured(disk, now),
-            Input::SharedBudgets { shortage } => self.shared_budgets(shortage, now),
-            Input::CheckpointMade { id } => {
-                self.record(now, Fact::CheckpointCreated { checkpoint_id: id });
+            TaskInput::Measured(disk) => self.measured(disk, now),
+            TaskInput::SharedBudgets { shortage } => self.shared_budgets(shortage, now),
+            TaskInput::CheckpointMade { id } => {
+                self.record(now, TaskEvent::CheckpointCreated { checkpoint_id: id });
             }
-            Input::HandoffRefused { problem } => self.refuse("HANDOFF", problem, now),
-            Input::Drilled(drill) => {
+            TaskInput::HandoffRefused { problem } => self.refuse("HANDOFF", problem, now),
+            TaskInput::Drilled(drill) => {
                 self.record(
                     now,
-                    Fact::RestoreDrilled {
+                    TaskEvent::RestoreDrilled {
                         checkpoint_id: drill.checkpoint_id,
                         entries: drill.entries,
                         problem: drill.problem,
                     },
                 );
             }
-            Input::Restored { id, pre_restore } => {
+            TaskInput::Restored { id, pre_restore } => {
                 self.record(
                     now,
-                    Fact::CheckpointRestored {
+                    TaskEvent::CheckpointRestored {
                         checkpoint_id: id,
                         pre_restore,
                     },
                 );
             }
-            Input::DocumentsFound { missing } if missing != self.state.missing_documents => {
-                self.record(now, Fact::DocumentsMissing { documents: missing });
+            TaskInput::DocumentsFound { missing } if missing != self.state.missing_documents => {
+                self.record(now, TaskEvent::DocumentsMissing { documents: missing });
             }
-            Input::DocumentsFound { .. } => {}
-            Input::Spawned {
+            TaskInput::DocumentsFound { .. } => {}
+            TaskInput::Spawned {
                 run,
                 pid,
                 start_time,
@@ -192,36 +192,36 @@ impl Task {
                 self.watch.active_at = Some(now);
                 self.record(
                     now,
-                    Fact::AgentStarted {
+                    TaskEvent::AgentStarted {
                         run,
                         pid: Some(pid),
                         start_time: Some(start_time),
                     },
                 );
             }
-            Input::Begun { run } if self.is_current(run) => {
+            TaskInput::Begun { run } if self.is_current(run) => {
                 self.watch.active_at = Some(now);
                 let (pid, start_time) = (None, None);
-                let started = Fact::AgentStarted {
+                let started = TaskEvent::AgentStarted {
                     run,
                     pid,
                     start_time,
                 };
                 self.record(now, started);
             }
-            Input::CallRefused { run } if self.is_current(run) => self.call_refused(run, now),
-            Input::NotSpawned { run, error } if self.is_current(run) => {
-                self.run_ended(run, Outcome::NotStarted(error), now);
+            TaskInput::CallRefused { run } if self.is_current(run) => self.call_refused(run, now),
+            TaskInput::NotSpawned { run, error } if self.is_current(run) => {
+                self.run_ended(run, RunOutcome::NotStarted(error), now);
             }
-            Input::SecretsLost { run, names, error } if self.is_current(run) => {
+            TaskInput::SecretsLost { run, names, error } if self.is_current(run) => {
                 self.ask_again(&names, now);
-                self.run_ended(run, Outcome::NotStarted(error), now);
+                self.run_ended(run, RunOutcome::NotStarted(error), now);
             }
-            Input::Told { run, event } if self.is_current(run) => self.told(run, event, now),
-            Input::Printed { run, text } if self.is_current(run) => self.watch.printed = text,
-            Input::Alive { run } if self.is_current(run) => self.watch.active_at = Some(now),
-            Input::Exited { run, code } if self.is_current(run) => self.exited(run, code, now),
-            Input::Stopped { run, code } => {
+            TaskInput::Told { run, event } if self.is_current(run) => self.told(run, event, now),
+            TaskInput::Printed { run, text } if self.is_current(run) => self.watch.printed = text,
+            TaskInput::Alive { run } if self.is_current(run) => self.watch.active_at = Some(now),
+            TaskInput::Exited { run, code } if self.is_current(run) => self.exited(run, code, now),
+            TaskInput::Stopped { run, code } => {
                 if self.is_current(run) {
                     self.watch.is_ended_on_purpose = true;
                     self.exited(run, code, now);
@@ -230,36 +230,36 @@ impl Task {
                 return Ok(std::mem::take(&mut self.output));
             }
             // These do not affect the task itself.
-            Input::OnNode(node) => {
+            TaskInput::OnNode(node) => {
                 let is_new = self.state.node.as_ref() != Some(&node);
                 if is_new && self.state.ended.is_none() {
-                    self.record(now, Fact::NodeEntered { node });
+                    self.record(now, TaskEvent::NodeEntered { node });
                 }
                 return Ok(std::mem::take(&mut self.output));
             }
-            Input::Notify(notifications) => {
+            TaskInput::Notify(notifications) => {
                 self.notify(notifications, now);
                 return Ok(std::mem::take(&mut self.output));
             }
-            Input::NotificationBegun { id } => {
+            TaskInput::NotificationBegun { id } => {
                 self.notification_begun(id, now);
                 return Ok(std::mem::take(&mut self.output));
             }
-            Input::NotificationEnded { id, result } => {
+            TaskInput::NotificationEnded { id, result } => {
                 self.notification_ended(id, result, now);
                 return Ok(std::mem::take(&mut self.output));
             }
             // From a run that is over.
-            Input::Spawned { .. }
-            | Input::Begun { .. }
-            | Input::CallRefused { .. }
-            | Input::NotSpawned { .. }
-            | Input::SecretsLost { .. }
-            | Input::Told { .. }
-            | Input::Printed { .. }
-            | Input::Alive { .. }
-            | Input::Exited { .. } => {}
-            Input::Tick => self.tick(now),
+            TaskInput::Spawned { .. }
+            | TaskInput::Begun { .. }
+            | TaskInput::CallRefused { .. }
+            | TaskInput::NotSpawned { .. }
+            | TaskInput::SecretsLost { .. }
+            | TaskInput::Told { .. }
+            | TaskInput::Printed { .. }
+            | TaskInput::Alive { .. }
+            | TaskInput::Exited { .. } => {}
+            TaskInput::Tick => self.tick(now),
         }
         self.go_on(now);
         Ok(std::mem::take(&mut self.output))
@@ -279,15 +279,15 @@ impl Task {
         asks.chain(times.into_iter().flatten()).min()
     }
 
-    fn record(&mut self, now: Timestamp, fact: Fact) {
+    fn record(&mut self, now: Timestamp, fact: TaskEvent) {
         // A clock that moves backwards must not reorder the history.
         let timestamp = now.max(self.state.updated_at);
-        let entry = Entry { timestamp, fact };
+        let entry = HistoryEntry { timestamp, fact };
         self.state.apply(&entry);
         self.output.facts.push(entry);
     }
 
-    fn effect(&mut self, effect: Effect) {
+    fn effect(&mut self, effect: TaskEffect) {
         self.output.effects.push(effect);
     }
 
@@ -298,62 +298,62 @@ impl Task {
             .is_some_and(|current| current.number == run)
     }
 
-    fn live(&self) -> Result<Status, Refused> {
+    fn live(&self) -> Result<Status, InputRefusal> {
         let status = self.state.status();
         if status.is_final() {
-            Err(Refused::Final(status))
+            Err(InputRefusal::Final(status))
         } else {
             Ok(status)
         }
     }
 
-    fn start(&mut self, now: Timestamp) -> Result<(), Refused> {
+    fn start(&mut self, now: Timestamp) -> Result<(), InputRefusal> {
         let status = self.live()?;
         if status != Status::Idle {
-            return Err(Refused::WrongStatus(status));
+            return Err(InputRefusal::WrongStatus(status));
         }
         let phase = self.state.task.total_phases.min(1);
-        self.record(now, Fact::PhaseStarted { phase });
+        self.record(now, TaskEvent::PhaseStarted { phase });
         Ok(())
     }
 
-    fn pause(&mut self, now: Timestamp) -> Result<(), Refused> {
+    fn pause(&mut self, now: Timestamp) -> Result<(), InputRefusal> {
         let status = self.live()?;
         if matches!(status, Status::Idle | Status::Paused) {
-            return Err(Refused::WrongStatus(status));
+            return Err(InputRefusal::WrongStatus(status));
         }
         let reason = PauseReason::Person;
-        self.record(now, Fact::TaskPaused { reason, why: None });
+        self.record(now, TaskEvent::TaskPaused { reason, why: None });
         if let Some(run) = self.run_number() {
             self.watch.paused_at = Some(now);
-            self.effect(Effect::PauseRun { run });
+            self.effect(TaskEffect::PauseRun { run });
         }
-        self.effect(Effect::MakeCheckpoint {
+        self.effect(TaskEffect::MakeCheckpoint {
             kind: "manual_pause",
         });
         Ok(())
     }
 
-    fn resume(&mut self, now: Timestamp) -> Result<(), Refused> {
+    fn resume(&mut self, now: Timestamp) -> Result<(), InputRefusal> {
         let status = self.live()?;
         if status != Status::Paused {
-            return Err(Refused::WrongStatus(status));
+            return Err(InputRefusal::WrongStatus(status));
         }
         let budget = &self.state.task.budget;
         if self.state.tokens.would_pass(budget) {
             let percent = self.state.tokens.percent_of(budget);
-            return Err(Refused::OverBudget { percent });
+            return Err(InputRefusal::OverBudget { percent });
         }
         if let Some(why) = &self.shortage {
-            return Err(Refused::OverSharedBudget(why.clone()));
+            return Err(InputRefusal::OverSharedBudget(why.clone()));
         }
         if let Some(disk) = self.over_quota() {
-            return Err(Refused::OverQuota(disk));
+            return Err(InputRefusal::OverQuota(disk));
         }
-        self.record(now, Fact::TaskResumed {});
+        self.record(now, TaskEvent::TaskResumed {});
         let paused_at = self.watch.paused_at.take();
         if let (Some(run), Some(paused_at)) = (self.run_number(), paused_at) {
-            self.effect(Effect::ContinueRun { run });
+            self.effect(TaskEffect::ContinueRun { run });
             self.watch.active_at = Some(now);
             if now >= plus(paused_at, LONG_PAUSE_MS) {
                 self.end_run(run);
@@ -376,9 +376,9 @@ impl Task {
             && !is_held
         {
             let reason = PauseReason::Quota;
-            self.record(now, Fact::TaskPaused { reason, why: None });
+            self.record(now, TaskEvent::TaskPaused { reason, why: None });
             self.watch.paused_at = Some(now);
-            self.effect(Effect::PauseRun { run });
+            self.effect(TaskEffect::PauseRun { run });
         }
     }
 
@@ -396,7 +396,7 @@ impl Task {
             }
             (None, Some(PauseReason::SharedBudget), _) => {
                 self.watch.paused_at = None;
-                self.record(now, Fact::TaskResumed {});
+                self.record(now, TaskEvent::TaskResumed {});
             }
             _ => {}
         }
@@ -405,7 +405,7 @@ impl Task {
     fn pause_for_shortage(&mut self, now: Timestamp) {
         let reason = PauseReason::SharedBudget;
         let why = self.shortage.clone();
-        self.record(now, Fact::TaskPaused { reason, why });
+        self.record(now, TaskEvent::TaskPaused { reason, why });
     }
 
     /// The maximum cost of the next call is known, and exceeds the remaining budget.
@@ -415,15 +415,15 @@ impl Task {
                 self.pause_for_shortage(now);
             } else {
                 let reason = PauseReason::Budget;
-                self.record(now, Fact::TaskPaused { reason, why: None });
+                self.record(now, TaskEvent::TaskPaused { reason, why: None });
             }
         }
         self.end_run(run);
     }
 
-    fn cancel(&mut self, now: Timestamp) -> Result<(), Refused> {
+    fn cancel(&mut self, now: Timestamp) -> Result<(), InputRefusal> {
         self.live()?;
-        self.record(now, Fact::TaskCancelled {});
+        self.record(now, TaskEvent::TaskCancelled {});
         if let Some(run) = self.run_number() {
             self.end_run(run);
         }
@@ -432,14 +432,19 @@ impl Task {
 
     /// Approves a phase that is under review, or one in which the agent stopped without completing
     /// it. If the task has a source, a stopped phase is proposed and reviewed first.
-    fn approve(&mut self, phase: u32, delivery: Delivery, now: Timestamp) -> Result<(), Refused> {
+    fn approve(
+        &mut self,
+        phase: u32,
+        delivery: Delivery,
+        now: Timestamp,
+    ) -> Result<(), InputRefusal> {
         self.live()?;
         if phase >= self.state.task.total_phases && self.state.has_message() {
-            return Err(Refused::MessagePending(phase));
+            return Err(InputRefusal::MessagePending(phase));
         }
         if self.state.review != Some(phase) {
             if self.state.stopped_phase() != Some(phase) {
-                return Err(Refused::NotUnderReview(phase));
+                return Err(InputRefusal::NotUnderReview(phase));
             }
             let documents = self.state.documents.clone();
             self.withdraw_own_questions(now);
@@ -449,20 +454,20 @@ impl Task {
             }
         }
         self.deliver(phase, delivery, now)?;
-        self.record(now, Fact::ReviewApproved { phase });
+        self.record(now, TaskEvent::ReviewApproved { phase });
         if phase < self.state.task.total_phases {
-            self.record(now, Fact::PhaseStarted { phase: phase + 1 });
+            self.record(now, TaskEvent::PhaseStarted { phase: phase + 1 });
         }
         Ok(())
     }
 
-    fn rework(&mut self, phase: u32, text: String, now: Timestamp) -> Result<(), Refused> {
+    fn rework(&mut self, phase: u32, text: String, now: Timestamp) -> Result<(), InputRefusal> {
         self.live()?;
         if self.state.review != Some(phase) {
-            return Err(Refused::NotUnderReview(phase));
+            return Err(InputRefusal::NotUnderReview(phase));
         }
         check_text(&text)?;
-        self.record(now, Fact::ReviewReworked { phase, text });
+        self.record(now, TaskEvent::ReviewReworked { phase, text });
         Ok(())
     }
 
@@ -470,7 +475,7 @@ impl Task {
     pub(super) fn find_documents(&mut self) {
         let documents = self.state.completed_documents.clone();
         if !documents.is_empty() {
-            self.effect(Effect::FindDocuments { documents });
+            self.effect(TaskEffect::FindDocuments { documents });
         }
     }
 
@@ -481,7 +486,7 @@ impl Task {
     fn end_run(&mut self, run: u64) {
         self.watch.is_ended_on_purpose = true;
         self.watch.end_at = None;
-        self.effect(Effect::EndRun { run });
+        self.effect(TaskEffect::EndRun { run });
     }
 
     /// Gives the run some time to exit on its own, because its work is done. The earliest time counts.
@@ -495,46 +500,50 @@ impl Task {
         let watch = &self.watch;
         let tells_code = !self.state.tells_result() || !self.run_kind().is_agent();
         let outcome = match (&watch.result, watch.rate_limit, code) {
-            (Some(Ok(())), _, _) => Outcome::Done,
-            (_, Some(until), _) => Outcome::RateLimited(until),
-            (Some(Err(why)), None, _) => Outcome::Failed(why.clone()),
-            (None, None, _) if watch.is_ended_on_purpose => Outcome::Ended,
-            (None, None, _) if watch.is_stalled => Outcome::Unknown,
-            (None, None, Some(0)) if tells_code => Outcome::Done,
+            (Some(Ok(())), _, _) => RunOutcome::Done,
+            (_, Some(until), _) => RunOutcome::RateLimited(until),
+            (Some(Err(why)), None, _) => RunOutcome::Failed(why.clone()),
+            (None, None, _) if watch.is_ended_on_purpose => RunOutcome::Ended,
+            (None, None, _) if watch.is_stalled => RunOutcome::Unknown,
+            (None, None, Some(0)) if tells_code => RunOutcome::Done,
             (None, None, Some(code)) if code != 0 => {
-                Outcome::Failed(match telling_line(&watch.stderr) {
+                RunOutcome::Failed(match telling_line(&watch.stderr) {
                     Some(line) => format!("it exited with {code}: {line}"),
                     None => format!("it exited with {code}"),
                 })
             }
-            (None, None, _) => Outcome::Unknown,
+            (None, None, _) => RunOutcome::Unknown,
         };
         let outcome = match (outcome, &watch.blocked) {
             // Output of tests may quote any error.
             (outcome, _) if !self.run_kind().is_agent() => outcome,
-            (Outcome::Failed(_) | Outcome::Ended, Some(why)) => Outcome::Blocked(why.clone()),
-            (Outcome::Failed(why), None) if is_permanent(&why) || is_permanent(&watch.stderr) => {
-                Outcome::Blocked(why)
+            (RunOutcome::Failed(_) | RunOutcome::Ended, Some(why)) => {
+                RunOutcome::Blocked(why.clone())
+            }
+            (RunOutcome::Failed(why), None)
+                if is_permanent(&why) || is_permanent(&watch.stderr) =>
+            {
+                RunOutcome::Blocked(why)
             }
             (outcome, _) => outcome,
         };
         self.run_ended(run, outcome, now);
     }
 
-    fn run_ended(&mut self, run: u64, outcome: Outcome, now: Timestamp) {
+    fn run_ended(&mut self, run: u64, outcome: RunOutcome, now: Timestamp) {
         if !self.run_kind().is_agent() {
             return self.check_ended(run, outcome, now);
         }
         self.withdraw_permissions(run, now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
-        if outcome == Outcome::Done && !is_taken {
+        if outcome == RunOutcome::Done && !is_taken {
             // An agent that succeeded has read the prompt.
-            self.record(now, Fact::PromptTaken { run });
+            self.record(now, TaskEvent::PromptTaken { run });
         }
-        let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::NotStarted(_));
-        let is_limited = matches!(outcome, Outcome::RateLimited(_));
+        let has_failed = matches!(outcome, RunOutcome::Failed(_) | RunOutcome::NotStarted(_));
+        let is_limited = matches!(outcome, RunOutcome::RateLimited(_));
         let fruitless = self.state.fruitless;
-        let ended = Fact::RunEnded {
+        let ended = TaskEvent::RunEnded {
             run,
             outcome,
             last_words: self.watch.last_words.take(),
@@ -542,12 +551,12 @@ impl Task {
             files: std::mem::take(&mut self.watch.files),
         };
         self.record(now, ended);
-        self.watch = Watch::default();
+        self.watch = RunWatch::default();
         if self.state.ended.is_some() {
             return;
         }
         if is_limited {
-            self.effect(Effect::MakeCheckpoint { kind: "rate_limit" });
+            self.effect(TaskEffect::MakeCheckpoint { kind: "rate_limit" });
         }
         let times = if has_failed {
             self.state.failures.checked_sub(1)
@@ -561,7 +570,7 @@ impl Task {
             let wait = RETRY_MS.saturating_mul(4_i64.saturating_pow(times));
             let at = plus(now, wait);
             let is_limited = false;
-            self.record(now, Fact::RetryPlanned { at, is_limited });
+            self.record(now, TaskEvent::RetryPlanned { at, is_limited });
         }
     }
 
@@ -634,7 +643,7 @@ impl Task {
         let is_quiet = now >= plus(active_at, STALL_MS);
         if is_quiet && !is_held && !self.watch.is_ended_on_purpose && !self.watch.is_stalled {
             self.watch.is_stalled = true;
-            self.effect(Effect::EndRun { run });
+            self.effect(TaskEffect::EndRun { run });
         }
     }
 
@@ -655,7 +664,7 @@ impl Task {
         let is_done =
             (state.is_work_completed && !state.has_message()) || (needs_no_phase && is_at_rest);
         if state.review.is_none() && (is_done || is_approved) {
-            self.record(now, Fact::TaskCompleted {});
+            self.record(now, TaskEvent::TaskCompleted {});
             if let Some(run) = self.run_number() {
                 self.let_exit(now);
                 if self.watch.result.is_none() && is_approved {
@@ -693,12 +702,12 @@ impl Task {
         let state = &self.state;
         if state.tokens.would_pass(&state.task.budget) {
             let reason = PauseReason::Budget;
-            self.record(now, Fact::TaskPaused { reason, why: None });
+            self.record(now, TaskEvent::TaskPaused { reason, why: None });
         } else if self.shortage.is_some() {
             self.pause_for_shortage(now);
         } else if self.over_quota().is_some() {
             let reason = PauseReason::Quota;
-            self.record(now, Fact::TaskPaused { reason, why: None });
+            self.record(now, TaskEvent::TaskPaused { reason, why: None });
         } else {
             return false;
         }
@@ -715,14 +724,14 @@ impl Task {
         let agent = has_choice.then(|| state.agent.clone());
         let environment = state.environment().into_iter().collect();
         let carried = state.notes.len();
-        self.watch = Watch {
+        self.watch = RunWatch {
             active_at: Some(now),
-            ..Watch::default()
+            ..RunWatch::default()
         };
         let requested = session.clone();
         self.record(
             now,
-            Fact::RunRequested {
+            TaskEvent::RunRequested {
                 run,
                 session: requested,
                 carried,
@@ -730,7 +739,7 @@ impl Task {
                 agent,
             },
         );
-        self.effect(Effect::StartRun {
+        self.effect(TaskEffect::StartRun {
             run,
             session,
             prompt,
@@ -745,25 +754,25 @@ fn plus(at: Timestamp, millis: i64) -> Timestamp {
     Timestamp::from_unix_millis(at.as_unix_millis().saturating_add(millis))
 }
 
-fn check_text(text: &str) -> Result<(), Refused> {
+fn check_text(text: &str) -> Result<(), InputRefusal> {
     let is_long = text.chars().nth(TEXT_CHARS_MAX).is_some();
     if text.trim().is_empty() || is_long {
-        Err(Refused::BadText)
+        Err(InputRefusal::BadText)
     } else {
         Ok(())
     }
 }
 
 /// Finds an open ask.
-fn open_ask<'s>(state: &'s State, id: &str) -> Result<&'s Asked, Refused> {
+fn open_ask<'s>(state: &'s State, id: &str) -> Result<&'s PersonInputKind, InputRefusal> {
     let ask = state
         .asks
         .get(id)
-        .ok_or_else(|| Refused::Unknown(id.to_owned()))?;
+        .ok_or_else(|| InputRefusal::Unknown(id.to_owned()))?;
     if ask.what.is_open() {
         Ok(&ask.what)
     } else {
-        Err(Refused::Closed(id.to_owned()))
+        Err(InputRefusal::Closed(id.to_owned()))
     }
 }
 

@@ -19,7 +19,9 @@ use goondan_protocol::usage::{MicroUsd, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::fact::{Budget, Entry, Fact, NewTask, Outcome, PauseReason, Runtime, TaskId};
+use crate::fact::{
+    Budget, HistoryEntry, NewTask, PauseReason, RunOutcome, Runtime, TaskEvent, TaskId,
+};
 use crate::work_area::{HISTORY, WorkAreaError};
 
 /// Maximum bytes read of one of its files.
@@ -45,7 +47,7 @@ pub struct PlainArea {
     task: TaskFile,
     agent: AgentFile,
     tokens: TokensFile,
-    history: Vec<Line>,
+    history: Vec<PlainHistoryLine>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,13 +89,13 @@ struct AgentMetadata {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct TokensFile {
-    total: TakenFile,
-    by_phase: BTreeMap<u32, TakenFile>,
+    total: PlainTokenCounts,
+    by_phase: BTreeMap<u32, PlainTokenCounts>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct TakenFile {
+struct PlainTokenCounts {
     input: u64,
     output: u64,
     cost: f64,
@@ -101,7 +103,7 @@ struct TakenFile {
     cache_write: u64,
 }
 
-impl TakenFile {
+impl PlainTokenCounts {
     fn usage(&self) -> Usage {
         Usage {
             input_tokens: self.input,
@@ -139,7 +141,7 @@ impl TakenFile {
 }
 
 #[derive(Debug, Deserialize)]
-struct Line {
+struct PlainHistoryLine {
     timestamp: Timestamp,
     event: String,
     #[serde(default)]
@@ -148,9 +150,9 @@ struct Line {
 
 /// A history in our format, translated from a plain work area.
 #[derive(Debug)]
-pub struct Translated {
+pub struct TranslatedHistory {
     /// Its lines.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HistoryEntry>,
     /// Events that were not imported, verbatim.
     pub left_out: Vec<String>,
 }
@@ -173,17 +175,17 @@ impl PlainArea {
         if disk.stat(&path).during("inspect", &path)?.is_none() {
             return Ok(None);
         }
-        let mut lines: Vec<serde_json::Result<Line>> = Vec::new();
+        let mut lines: Vec<serde_json::Result<PlainHistoryLine>> = Vec::new();
         let mut is_ours = false;
         Journal::open_read(disk, &path)?.scan(|offset, line| {
-            is_ours |= offset == 0 && Entry::from_record(line).is_ok();
+            is_ours |= offset == 0 && HistoryEntry::from_record(line).is_ok();
             lines.push(serde_json::from_slice(line));
         })?;
         let is_plain = matches!(lines.first(), Some(Ok(line)) if line.event == "task_created");
         if is_ours || !is_plain {
             return Ok(None);
         }
-        let history: serde_json::Result<Vec<Line>> = lines.into_iter().collect();
+        let history: serde_json::Result<Vec<PlainHistoryLine>> = lines.into_iter().collect();
         let task = read_file(disk, &root.join(".metadata/task.json"))?;
         let agent = read_file(disk, &root.join(".metadata/agent-state.json"))?;
         let tokens = read_file(disk, &root.join(".metadata/tokens.json"))?;
@@ -197,7 +199,7 @@ impl PlainArea {
 
     /// Translates it to our history.
     #[must_use]
-    pub fn translated(self, worker: PlainWorker) -> Translated {
+    pub fn translated(self, worker: PlainWorker) -> TranslatedHistory {
         let phases = self.task.total_phases.unwrap_or_default();
         let description = match self.task.description.trim() {
             "" => self.task.title.clone(),
@@ -225,7 +227,7 @@ impl PlainArea {
             asks: 0,
             is_running: false,
         };
-        to.push(self.task.created_at, Fact::TaskCreated(created));
+        to.push(self.task.created_at, TaskEvent::TaskCreated(created));
         for line in &self.history {
             to.line(line);
         }
@@ -233,7 +235,7 @@ impl PlainArea {
         let at = at.into_iter().flatten().max();
         let at = at.unwrap_or(self.task.created_at);
         self.add_what_files_say(&mut to, at);
-        Translated {
+        TranslatedHistory {
             entries: to.entries,
             left_out: to.left_out,
         }
@@ -242,10 +244,10 @@ impl PlainArea {
     /// Adds data that only the other files contain.
     fn add_what_files_say(&self, to: &mut Translation, at: Timestamp) {
         let task = &self.task;
-        if task.status != "idle" && !to.has(|fact| matches!(fact, Fact::PhaseStarted { .. })) {
+        if task.status != "idle" && !to.has(|fact| matches!(fact, TaskEvent::PhaseStarted { .. })) {
             let phase = task.current_phase.unwrap_or_default();
             let started = task.started_at.unwrap_or(at);
-            to.push(started, Fact::PhaseStarted { phase });
+            to.push(started, TaskEvent::PhaseStarted { phase });
         }
         to.end_run(at);
         let phase = task.current_phase.unwrap_or_default();
@@ -260,7 +262,7 @@ impl PlainArea {
             let phase = Some(phase);
             to.push(
                 at,
-                Fact::UsageRecorded {
+                TaskEvent::UsageRecorded {
                     counter,
                     usage,
                     cost,
@@ -285,17 +287,17 @@ impl PlainArea {
         let pending = pending_steps.iter().map(step(PlanStepState::Pending));
         let steps: Vec<PlanStep> = completed.chain(current).chain(pending).collect();
         if !steps.is_empty() {
-            to.push(at, Fact::PlanTold { steps });
+            to.push(at, TaskEvent::PlanTold { steps });
         }
         if let Some(step) = self.agent.current_step.clone() {
-            to.push(at, Fact::StepStarted { step });
+            to.push(at, TaskEvent::StepStarted { step });
         }
         if self.agent.progress > 0 {
             let percent = self.agent.progress.min(100);
-            to.push(at, Fact::ProgressMade { percent });
+            to.push(at, TaskEvent::ProgressMade { percent });
         }
         if let Some(checkpoint_id) = self.agent.checkpoint_id.clone() {
-            to.push(at, Fact::CheckpointCreated { checkpoint_id });
+            to.push(at, TaskEvent::CheckpointCreated { checkpoint_id });
         }
         self.add_status(to, at);
     }
@@ -304,19 +306,22 @@ impl PlainArea {
     fn add_status(&self, to: &mut Translation, at: Timestamp) {
         let task = &self.task;
         let (at, fact) = match task.status.as_str() {
-            "completed" => (task.completed_at.unwrap_or(at), Fact::TaskCompleted {}),
+            "completed" => (task.completed_at.unwrap_or(at), TaskEvent::TaskCompleted {}),
             "failed" => {
                 let reason = "it had failed when it was imported".to_owned();
-                (task.failed_at.unwrap_or(at), Fact::TaskFailed { reason })
+                (
+                    task.failed_at.unwrap_or(at),
+                    TaskEvent::TaskFailed { reason },
+                )
             }
-            "cancelled" => (at, Fact::TaskCancelled {}),
+            "cancelled" => (at, TaskEvent::TaskCancelled {}),
             "paused" => {
                 let (reason, why) = (PauseReason::Person, None);
-                (at, Fact::TaskPaused { reason, why })
+                (at, TaskEvent::TaskPaused { reason, why })
             }
             "waiting_review" => {
                 let phase = task.current_phase.unwrap_or_default();
-                (at, Fact::ReviewRequested { phase })
+                (at, TaskEvent::ReviewRequested { phase })
             }
             _ => return,
         };
@@ -328,7 +333,7 @@ impl PlainArea {
 }
 
 struct Translation {
-    entries: Vec<Entry>,
+    entries: Vec<HistoryEntry>,
     left_out: Vec<String>,
     /// The number of the last run.
     run: u64,
@@ -338,22 +343,22 @@ struct Translation {
 }
 
 impl Translation {
-    fn push(&mut self, at: Timestamp, fact: Fact) {
+    fn push(&mut self, at: Timestamp, fact: TaskEvent) {
         // A history is ordered by time.
         let before = self.entries.last().map(|entry| entry.timestamp);
         let timestamp = before.map_or(at, |before| before.max(at));
-        self.entries.push(Entry { timestamp, fact });
+        self.entries.push(HistoryEntry { timestamp, fact });
     }
 
-    fn has(&self, is_wanted: impl Fn(&Fact) -> bool) -> bool {
+    fn has(&self, is_wanted: impl Fn(&TaskEvent) -> bool) -> bool {
         self.entries.iter().any(|entry| is_wanted(&entry.fact))
     }
 
     /// Ends a run whose program is unknown here.
     fn end_run(&mut self, at: Timestamp) {
         if std::mem::take(&mut self.is_running) {
-            let (run, outcome) = (self.run, Outcome::Ended);
-            let ended = Fact::RunEnded {
+            let (run, outcome) = (self.run, RunOutcome::Ended);
+            let ended = TaskEvent::RunEnded {
                 run,
                 outcome,
                 last_words: String::new(),
@@ -364,7 +369,7 @@ impl Translation {
         }
     }
 
-    fn line(&mut self, line: &Line) {
+    fn line(&mut self, line: &PlainHistoryLine) {
         let at = line.timestamp;
         match line.event.as_str() {
             // Created from the complete task.
@@ -377,7 +382,7 @@ impl Translation {
                 let (session, carried) = (None, 0);
                 self.push(
                     at,
-                    Fact::RunRequested {
+                    TaskEvent::RunRequested {
                         run,
                         session,
                         carried,
@@ -391,7 +396,7 @@ impl Translation {
                 let start_time = None;
                 self.push(
                     at,
-                    Fact::AgentStarted {
+                    TaskEvent::AgentStarted {
                         run,
                         pid,
                         start_time,
@@ -406,7 +411,7 @@ impl Translation {
     }
 
     /// Translates an event whose form equals ours except for fields that the plain format lacks.
-    fn fact(&mut self, event: &str, data: &Value) -> Option<Fact> {
+    fn fact(&mut self, event: &str, data: &Value) -> Option<TaskEvent> {
         let mut data = match data {
             Value::Object(data) => data.clone(),
             Value::Null => serde_json::Map::new(),
@@ -451,7 +456,7 @@ fn read_file<T: for<'de> Deserialize<'de>>(
     Ok(Some(read))
 }
 
-impl Translated {
+impl TranslatedHistory {
     /// Replaces the imported history, and keeps it next to the new one. Durable on return.
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 
 use goondan_protocol::task::PlanStepState;
 
-use crate::fact::{Answer, Origin, Provision};
+use crate::fact::{InputOutcome, Origin, Provision};
 use crate::preamble::Preamble;
-use crate::state::{Asked, HandOver, Note, State};
+use crate::state::{HandOver, Note, PersonInputKind, State};
 
 /// Prompt text after a run was lost.
 const OUTCOME_UNKNOWN: &str = "Your last run ended without a result. Check the current state \
@@ -125,7 +125,7 @@ fn settled_before(state: &State) -> Vec<Note> {
         let ask = state.asks.get(*id).map(|ask| &ask.what);
         matches!(
             ask,
-            Some(Asked::Dependency(..) | Asked::Question(Origin::Agent, ..))
+            Some(PersonInputKind::Dependency(..) | PersonInputKind::Question(Origin::Agent, ..))
         )
     };
     let asked = state.asks.keys().filter(is_agents);
@@ -140,14 +140,16 @@ fn settled_before(state: &State) -> Vec<Note> {
 fn note_text(state: &State, note: &Note) -> Option<String> {
     Some(match note {
         Note::Asked(id) => match state.asks.get(id).map(|ask| &ask.what) {
-            Some(Asked::Question(_, asked, Some(answer))) => {
+            Some(PersonInputKind::Question(_, asked, Some(answer))) => {
                 let answer = match answer {
-                    Answer::Person(text) | Answer::TimedOut(Some(text)) => text,
-                    Answer::TimedOut(None) | Answer::Withdrawn => "no answer; decide yourself",
+                    InputOutcome::Person(text) | InputOutcome::TimedOut(Some(text)) => text,
+                    InputOutcome::TimedOut(None) | InputOutcome::Withdrawn => {
+                        "no answer; decide yourself"
+                    }
                 };
                 format!("Answer {id} to \"{}\": {answer}", asked.question)
             }
-            Some(Asked::Dependency(needed, Some(provision))) => {
+            Some(PersonInputKind::Dependency(needed, Some(provision))) => {
                 let name = &needed.name;
                 match provision {
                     Provision::Secret(_) => {

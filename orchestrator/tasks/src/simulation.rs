@@ -13,7 +13,7 @@ use goondan_cli_agents::blocks::{
     PhaseComplete, QuestionCategory, UserQuestion,
 };
 use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{Event, PermissionRequest, RefusedBlock, Reset, RunResult};
+use goondan_cli_agents::{CliEvent, InvalidBlock, PermissionRequest, Reset, RunResult};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, read_all};
 use goondan_protocol::control::TaskProposal;
 use goondan_protocol::ids::AgentName;
@@ -22,11 +22,11 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Usage;
 
 use crate::fact::{
-    Answer, Budget, Entry, Fact, FallbackAgent, NewTask, Notification, Outcome, Provision, Runtime,
-    TaskId,
+    Budget, FallbackAgent, HistoryEntry, InputOutcome, NewTask, Notification, Provision,
+    RunOutcome, Runtime, TaskEvent, TaskId,
 };
-use crate::machine::{AgentProfile, Delivery, Effect, Input, Task};
-use crate::state::{Asked, Note, Stage, State, Status};
+use crate::machine::{AgentProfile, Delivery, Task, TaskEffect, TaskInput};
+use crate::state::{Note, NotificationStage, PersonInputKind, State, Status};
 use crate::work_area::WorkArea;
 
 const ROOT: &str = "/p/task";
@@ -42,7 +42,7 @@ struct World {
     process: Option<(u64, bool)>,
     /// Acknowledged answers by their ids, and acknowledged facts.
     answers: BTreeMap<String, String>,
-    facts: Vec<Entry>,
+    facts: Vec<HistoryEntry>,
     runs: BTreeSet<u64>,
     /// Delivered notifications.
     sent: BTreeSet<String>,
@@ -130,9 +130,9 @@ impl World {
         self.task.state()
     }
 
-    fn feed(&mut self, input: Input) {
+    fn feed(&mut self, input: TaskInput) {
         let said = match &input {
-            Input::Answer { id, text } => Some((id.clone(), text.clone())),
+            TaskInput::Answer { id, text } => Some((id.clone(), text.clone())),
             _ => None,
         };
         let before = said.as_ref().map(|(id, _)| self.is_open(id));
@@ -165,9 +165,9 @@ impl World {
         self.state().open_asks().any(|(open, _)| open == id)
     }
 
-    fn carry_out(&mut self, effect: &Effect) {
+    fn carry_out(&mut self, effect: &TaskEffect) {
         match *effect {
-            Effect::StartRun {
+            TaskEffect::StartRun {
                 run,
                 ref session,
                 ref prompt,
@@ -188,27 +188,31 @@ impl World {
                 assert!(!self.state().status().is_final(), "a run after the end");
                 self.process = Some((run, false));
             }
-            Effect::EndRun { run } => {
+            TaskEffect::EndRun { run } => {
                 assert_eq!(self.process.map(|(run, _)| run), Some(run));
                 self.process = Some((run, true));
             }
-            Effect::AnswerPermission { run, .. }
-            | Effect::PauseRun { run }
-            | Effect::ContinueRun { run } => {
+            TaskEffect::AnswerPermission { run, .. }
+            | TaskEffect::PauseRun { run }
+            | TaskEffect::ContinueRun { run } => {
                 assert_eq!(self.process.map(|(run, _)| run), Some(run));
             }
-            Effect::MakeProposal { phase, .. } => {
+            TaskEffect::MakeProposal { phase, .. } => {
                 assert_eq!(self.process, None, "its files may still change");
                 assert_eq!(self.proposing.replace(phase), None, "it is made twice");
             }
-            Effect::MakeCheckpoint { .. }
-            | Effect::CheckHandoff { .. }
-            | Effect::FindDocuments { .. } => {}
-            Effect::Notify { ref id } => {
+            TaskEffect::MakeCheckpoint { .. }
+            | TaskEffect::CheckHandoff { .. }
+            | TaskEffect::FindDocuments { .. } => {}
+            TaskEffect::Notify { ref id } => {
                 let stage = self.state().notification(id).map(|told| &told.stage);
-                assert_eq!(stage, Some(&Stage::Requested), "nothing was done yet");
+                assert_eq!(
+                    stage,
+                    Some(&NotificationStage::Requested),
+                    "nothing was done yet"
+                );
             }
-            Effect::SendNotification { ref id } => {
+            TaskEffect::SendNotification { ref id } => {
                 assert!(self.sent.insert(id.clone()), "`{id}` is sent twice");
             }
         }
@@ -226,7 +230,7 @@ impl World {
             };
             let results = [Ok(Some(proposal)), Ok(None), Err("no room".to_owned())];
             let result = results[self.random.usize(..3)].clone();
-            self.feed(Input::ProposalMade { phase, result });
+            self.feed(TaskInput::ProposalMade { phase, result });
         }
     }
 
@@ -245,7 +249,7 @@ impl World {
         let was_delivered = matches!(delivery, Delivery::Delivered { .. });
         let is_wanted = self.state().to_deliver(phase).is_some();
         let is_left = delivery == Delivery::Left;
-        self.feed(Input::Approve { phase, delivery });
+        self.feed(TaskInput::Approve { phase, delivery });
         let is_approved = self.state().review() != Some(phase);
         assert!(
             !is_wanted || !is_approved || was_delivered || is_left,
@@ -256,14 +260,17 @@ impl World {
     /// Advances a notification by one step.
     fn tell_people(&mut self) {
         let open = self.state().open_notifications();
-        let open: Vec<(String, Stage)> = open.map(|(id, told)| (id, told.stage.clone())).collect();
+        let open: Vec<(String, NotificationStage)> =
+            open.map(|(id, told)| (id, told.stage.clone())).collect();
         match open.first().cloned() {
-            Some((id, Stage::Requested)) => self.feed(Input::NotificationBegun { id }),
+            Some((id, NotificationStage::Requested)) => {
+                self.feed(TaskInput::NotificationBegun { id })
+            }
             Some((id, _)) => {
                 let result = Ok(());
-                self.feed(Input::NotificationEnded { id, result });
+                self.feed(TaskInput::NotificationEnded { id, result });
             }
-            None => self.feed(Input::Notify(vec![notification()])),
+            None => self.feed(TaskInput::Notify(vec![notification()])),
         }
     }
 
@@ -284,7 +291,7 @@ impl World {
         assert!(found.starts_with(&self.facts), "acknowledged data is lost");
         self.facts = found;
         for (id, ask) in &self.state().asks {
-            if let Asked::Question(_, _, Some(Answer::Person(text))) = &ask.what {
+            if let PersonInputKind::Question(_, _, Some(InputOutcome::Person(text))) = &ask.what {
                 let known = self.answers.get(id);
                 assert!(
                     known.is_none_or(|known| known == text),
@@ -294,33 +301,33 @@ impl World {
         }
         let asks = self.state().asks.clone();
         for (id, ask) in asks {
-            if let Asked::Question(_, _, Some(Answer::Person(text))) = ask.what {
+            if let PersonInputKind::Question(_, _, Some(InputOutcome::Person(text))) = ask.what {
                 self.answers.insert(id, text);
             }
         }
         let lost = self.state().open_notifications();
-        let lost = lost.filter(|(_, told)| told.stage == Stage::Begun);
+        let lost = lost.filter(|(_, told)| told.stage == NotificationStage::Begun);
         let lost: Vec<String> = lost.map(|(id, _)| id).collect();
         self.sent.extend(lost.iter().cloned());
         self.process = None;
         self.proposing = None;
         for id in lost {
             let result = Err("nobody knows".to_owned());
-            self.feed(Input::NotificationEnded { id, result });
+            self.feed(TaskInput::NotificationEnded { id, result });
         }
         if let Some(run) = &self.state().run {
             let run = run.number;
             self.runs.insert(run);
-            self.feed(Input::Exited { run, code: None });
+            self.feed(TaskInput::Exited { run, code: None });
         } else {
-            self.feed(Input::Tick);
+            self.feed(TaskInput::Tick);
         }
     }
 
     fn exit(&mut self) {
         if let Some((run, _)) = self.process.take() {
             let code = [None, Some(0), Some(1)][self.random.usize(..3)];
-            self.feed(Input::Exited { run, code });
+            self.feed(TaskInput::Exited { run, code });
         }
     }
 
@@ -330,11 +337,11 @@ impl World {
         (count > 0).then(|| ids[self.random.usize(..count)].clone())
     }
 
-    fn agent_event(&mut self) -> Event {
+    fn agent_event(&mut self) -> CliEvent {
         let number = self.random.u32(..4);
         let phase = self.state().current_phase;
         match self.random.u8(..16) {
-            0 => Event::Session {
+            0 => CliEvent::Session {
                 id: format!("s{}", number % 2),
                 model: None,
             },
@@ -343,21 +350,21 @@ impl World {
                     input_tokens: self.random.u64(..3000),
                     ..Usage::default()
                 };
-                Event::Usage(UsageReport {
+                CliEvent::Usage(UsageReport {
                     counter: Counter::Run,
                     usage,
                     cost: None,
                     session: None,
                 })
             }
-            2 | 3 => Event::Block(Block::UserQuestion(UserQuestion {
+            2 | 3 => CliEvent::Block(Block::UserQuestion(UserQuestion {
                 category: QuestionCategory::Choice,
                 question: format!("{number}?"),
                 options: Vec::new(),
                 default: None,
                 required: self.random.bool(),
             })),
-            4 => Event::Block(Block::DependencyRequest(DependencyRequest {
+            4 => CliEvent::Block(Block::DependencyRequest(DependencyRequest {
                 kind: DependencyKind::Service,
                 name: format!("service{number}"),
                 description: String::new(),
@@ -366,7 +373,7 @@ impl World {
             })),
             5 => complete(phase),
             6 => complete(number),
-            7 => Event::Block(Block::Error(AgentError {
+            7 => CliEvent::Block(Block::Error(AgentError {
                 kind: if self.random.u8(..10) == 0 {
                     ErrorKind::Fatal
                 } else {
@@ -375,35 +382,35 @@ impl World {
                 message: "x".to_owned(),
                 recovery: None,
             })),
-            8 => Event::Block(Block::CustomTaskComplete(CustomTaskComplete {
+            8 => CliEvent::Block(Block::CustomTaskComplete(CustomTaskComplete {
                 documents: Vec::new(),
             })),
-            9 | 10 => Event::Result(RunResult {
+            9 | 10 => CliEvent::Result(RunResult {
                 is_ok: self.random.bool(),
                 text: "t".to_owned(),
                 denied: Vec::new(),
             }),
-            11 => Event::RateLimit(Reset::After(Duration::from_secs(self.random.u64(..9999)))),
-            12 => Event::Permission(PermissionRequest {
+            11 => CliEvent::RateLimit(Reset::After(Duration::from_secs(self.random.u64(..9999)))),
+            12 => CliEvent::Permission(PermissionRequest {
                 id: format!("p{number}"),
                 tool: "Bash".to_owned(),
                 input: serde_json::Value::Null,
                 options: Vec::new(),
                 ..PermissionRequest::default()
             }),
-            13 => Event::PermissionWithdrawn {
+            13 => CliEvent::PermissionWithdrawn {
                 id: format!("p{number}"),
             },
-            14 => Event::Refused(RefusedBlock {
+            14 => CliEvent::Refused(InvalidBlock {
                 protocol: "ERROR".to_owned(),
                 problem: "it is not closed".to_owned(),
             }),
-            15 if number == 1 => Event::Plan(vec![PlanStep {
+            15 if number == 1 => CliEvent::Plan(vec![PlanStep {
                 title: format!("step {phase}"),
                 state: PlanStepState::InProgress,
             }]),
-            15 if number == 0 => Event::SessionRefused("not found".to_owned()),
-            _ => Event::Text("words".to_owned()),
+            15 if number == 0 => CliEvent::SessionRefused("not found".to_owned()),
+            _ => CliEvent::Text("words".to_owned()),
         }
     }
 
@@ -418,8 +425,8 @@ impl World {
             && self.random.u8(..8) == 0
         {
             let reset = Reset::After(Duration::from_secs(self.random.u64(..9999)));
-            let event = Event::RateLimit(reset);
-            self.feed(Input::Told { run, event });
+            let event = CliEvent::RateLimit(reset);
+            self.feed(TaskInput::Told { run, event });
             return self.exit();
         }
         let phase = self.random.u32(..PHASES + 2);
@@ -435,24 +442,24 @@ impl World {
                         .as_ref()
                         .is_none_or(|now| now.number != run)
                 {
-                    self.feed(Input::Told { run, event });
+                    self.feed(TaskInput::Told { run, event });
                 }
             }
             10 | 11 => self.exit(),
             12 | 13 => {
                 if let Some(id) = self.any_ask() {
                     let text = ["go on", "allow", "yes"][self.random.usize(..3)].to_owned();
-                    self.feed(Input::Answer {
+                    self.feed(TaskInput::Answer {
                         id: id.clone(),
                         text: text.clone(),
                     });
-                    self.feed(Input::Answer { id, text });
+                    self.feed(TaskInput::Answer { id, text });
                 }
             }
             14 => {
                 if let Some(id) = self.any_ask() {
                     let provision = Provision::Ready("it runs".to_owned());
-                    self.feed(Input::Provide { id, provision });
+                    self.feed(TaskInput::Provide { id, provision });
                 }
             }
             15 => {
@@ -461,14 +468,15 @@ impl World {
             }
             16 => {
                 let text = "better".to_owned();
-                self.feed(Input::Rework { phase, text });
+                self.feed(TaskInput::Rework { phase, text });
             }
             17 => {
-                let input =
-                    [Input::Pause, Input::Resume, Input::Start][self.random.usize(..3)].clone();
+                let input = [TaskInput::Pause, TaskInput::Resume, TaskInput::Start]
+                    [self.random.usize(..3)]
+                .clone();
                 self.feed(input);
             }
-            18 if self.random.u8(..20) == 0 => self.feed(Input::Cancel),
+            18 if self.random.u8(..20) == 0 => self.feed(TaskInput::Cancel),
             18 => self.tell_people(),
             // A task that has ended is left alone, as a rule.
             19 if self
@@ -481,7 +489,7 @@ impl World {
                 let id = Some(text.clone());
                 for _ in 0..2 {
                     let (id, text) = (id.clone(), text.clone());
-                    self.feed(Input::Say { id, text });
+                    self.feed(TaskInput::Say { id, text });
                 }
             }
             19 => {}
@@ -490,7 +498,7 @@ impl World {
                 if self.random.u8(..8) == 0 {
                     self.now -= 3_000_000;
                 }
-                self.feed(Input::Tick);
+                self.feed(TaskInput::Tick);
             }
         }
         if self.process.is_some_and(|(_, is_ending)| is_ending) && self.random.bool() {
@@ -502,9 +510,9 @@ impl World {
     fn kind_step(&mut self) {
         self.now = self.now.max(self.state().updated_at.as_unix_millis()) + 1_000_000_000;
         let budget = Budget::default();
-        self.feed(Input::SetBudget(budget));
-        self.feed(Input::Start);
-        self.feed(Input::Resume);
+        self.feed(TaskInput::SetBudget(budget));
+        self.feed(TaskInput::Start);
+        self.feed(TaskInput::Resume);
         let open: Vec<String> = self
             .state()
             .open_asks()
@@ -513,36 +521,36 @@ impl World {
         for id in open {
             for text in ["go on", "allow", "yes"] {
                 if self.is_open(&id) {
-                    self.feed(Input::Answer {
+                    self.feed(TaskInput::Answer {
                         id: id.clone(),
                         text: text.to_owned(),
                     });
                 }
             }
             let provision = Provision::Ready("it runs".to_owned());
-            self.feed(Input::Provide { id, provision });
+            self.feed(TaskInput::Provide { id, provision });
         }
         self.propose();
         for phase in 1..=PHASES {
             self.approve(phase);
         }
-        self.feed(Input::Tick);
+        self.feed(TaskInput::Tick);
         if let Some((run, is_ending)) = self.process {
             if !is_ending {
                 let phase = self.state().current_phase;
-                self.feed(Input::Told {
+                self.feed(TaskInput::Told {
                     run,
-                    event: Event::Text("I work".to_owned()),
+                    event: CliEvent::Text("I work".to_owned()),
                 });
                 if self.state().run.is_some() {
                     let done = if phase == 0 {
-                        Event::Block(Block::CustomTaskComplete(CustomTaskComplete {
+                        CliEvent::Block(Block::CustomTaskComplete(CustomTaskComplete {
                             documents: Vec::new(),
                         }))
                     } else {
                         complete(phase)
                     };
-                    self.feed(Input::Told { run, event: done });
+                    self.feed(TaskInput::Told { run, event: done });
                     let is_ok = true;
                     let (text, denied) = (String::new(), Vec::new());
                     let result = RunResult {
@@ -550,14 +558,14 @@ impl World {
                         text,
                         denied,
                     };
-                    self.feed(Input::Told {
+                    self.feed(TaskInput::Told {
                         run,
-                        event: Event::Result(result),
+                        event: CliEvent::Result(result),
                     });
                 }
             }
             self.process = None;
-            self.feed(Input::Exited { run, code: Some(0) });
+            self.feed(TaskInput::Exited { run, code: Some(0) });
         }
     }
 
@@ -565,7 +573,7 @@ impl World {
     fn messages(&self) -> Vec<String> {
         let facts = self.facts.iter();
         let messages = facts.filter_map(|entry| match &entry.fact {
-            Fact::MessageSent { text, .. } => Some(text.clone()),
+            TaskEvent::MessageSent { text, .. } => Some(text.clone()),
             _ => None,
         });
         messages.collect()
@@ -577,14 +585,14 @@ impl World {
         let mut told = BTreeMap::new();
         let mut state: Option<State> = None;
         for entry in &self.facts {
-            if let Fact::TaskCreated(task) = &entry.fact {
+            if let TaskEvent::TaskCreated(task) = &entry.fact {
                 state = Some(State::new(task.clone(), entry.timestamp));
                 continue;
             }
             let state = state.as_mut().unwrap();
             let before = state.notes.clone();
             state.apply(entry);
-            if matches!(entry.fact, Fact::PromptTaken { .. }) {
+            if matches!(entry.fact, TaskEvent::PromptTaken { .. }) {
                 let taken = before.len() - state.notes.len();
                 for note in &before[..taken] {
                     if let Note::Asked(id) | Note::Message(id) = note {
@@ -607,27 +615,27 @@ fn agents() -> BTreeMap<AgentName, AgentProfile> {
 
 /// Checks that each change of the agent follows a limit of the one before that is still reached,
 /// and that the first run after it begins a session. Returns the number of changes.
-fn check_changes(facts: &[Entry], seed: u64) -> usize {
+fn check_changes(facts: &[HistoryEntry], seed: u64) -> usize {
     let mut changes = 0;
     let mut agent = AGENTS[0].to_owned();
     let mut limits: BTreeMap<String, Timestamp> = BTreeMap::new();
     let mut is_new = false;
     for entry in facts {
         match &entry.fact {
-            Fact::RunEnded {
-                outcome: Outcome::RateLimited(until),
+            TaskEvent::RunEnded {
+                outcome: RunOutcome::RateLimited(until),
                 ..
             } => {
                 limits.insert(agent.clone(), *until);
             }
-            Fact::AgentChanged { from, to, until } => {
+            TaskEvent::AgentChanged { from, to, until } => {
                 assert_eq!(from.as_str(), agent, "seed {seed}");
                 assert_eq!(limits.get(&agent), Some(until), "seed {seed}");
                 assert_ne!(from, to, "seed {seed}");
                 agent = to.as_str().to_owned();
                 (is_new, changes) = (true, changes + 1);
             }
-            Fact::RunRequested {
+            TaskEvent::RunRequested {
                 agent: Some(of),
                 session,
                 ..
@@ -642,13 +650,13 @@ fn check_changes(facts: &[Entry], seed: u64) -> usize {
     changes
 }
 
-fn complete(phase: u32) -> Event {
+fn complete(phase: u32) -> CliEvent {
     let documents = Vec::new();
-    Event::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
+    CliEvent::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
 }
 
 /// Facts on disk.
-fn history(disk: &SimulatedDisk) -> Vec<Entry> {
+fn history(disk: &SimulatedDisk) -> Vec<HistoryEntry> {
     let path = Path::new(ROOT).join(".metadata/history.jsonl");
     let mut file = disk.open_read(&path).unwrap();
     let bytes = read_all(file.as_mut(), 1 << 24).unwrap();

@@ -8,7 +8,9 @@ use goondan_protocol::ids::AgentName;
 use goondan_protocol::task::{PlanStep, TaskRunKind};
 use goondan_protocol::time::Timestamp;
 
-use crate::fact::{Answer, Entry, Fact, NewTask, Origin, Outcome, PauseReason, Provision};
+use crate::fact::{
+    HistoryEntry, InputOutcome, NewTask, Origin, PauseReason, Provision, RunOutcome, TaskEvent,
+};
 use crate::limits::REWORKS_KEPT;
 
 mod agents;
@@ -19,8 +21,8 @@ mod tokens;
 
 pub use agents::{AgentUsage, HandOver, UsageSlot};
 pub use goondan_protocol::task::TaskStatus as Status;
-pub use notifications::{Stage, Told};
-pub use tokens::{Taken, TokenEntry, Tokens};
+pub use notifications::{NotificationStage, NotificationState};
+pub use tokens::{TokenEntry, TokenSpend, Tokens};
 
 /// Answer to goondan's question that ends the task.
 pub const GIVE_UP: &str = "fail";
@@ -33,23 +35,23 @@ const DONE_PERCENT: u8 = 100;
 
 /// Request to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct PersonInput {
     /// The request.
-    pub what: Asked,
+    pub what: PersonInputKind,
     /// Time when its default replaces an answer; none if it is required.
     pub until: Option<Timestamp>,
 }
 
 /// Request and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum PersonInputKind {
     /// A dependency.
     Dependency(DependencyRequest, Option<Provision>),
     /// A question.
-    Question(Origin, UserQuestion, Option<Answer>),
+    Question(Origin, UserQuestion, Option<InputOutcome>),
 }
 
-impl Asked {
+impl PersonInputKind {
     /// True while unanswered.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -88,7 +90,7 @@ pub enum Note {
 
 /// A run of the agent's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct AgentRun {
     /// Its number, from 1.
     pub number: u64,
     /// Kind of run.
@@ -111,7 +113,7 @@ pub struct LastRun {
     /// Its number.
     pub number: u64,
     /// Its outcome.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// Last message of the agent.
     pub last_words: String,
     /// The last lines of its standard error.
@@ -136,10 +138,10 @@ pub struct State {
     pub current_phase: u32,
     pub(crate) review: Option<u32>,
     /// Proposal, for a task with a source.
-    pub(crate) proposing: proposal::Proposing,
+    pub(crate) proposing: proposal::ProposalProcess,
     pub(crate) is_work_completed: bool,
     /// The current run.
-    pub run: Option<Run>,
+    pub run: Option<AgentRun>,
     pub(crate) runs: u64,
     /// Agent of its runs.
     pub(crate) agent: AgentName,
@@ -160,7 +162,7 @@ pub struct State {
     pub(crate) is_session_lost: bool,
     /// Model name reported by its program.
     pub model: Option<String>,
-    pub(crate) asks: BTreeMap<String, Ask>,
+    pub(crate) asks: BTreeMap<String, PersonInput>,
     /// Kinds of tools that are allowed for the whole task.
     pub(crate) allowed: BTreeSet<String>,
     pub(crate) notes: Vec<Note>,
@@ -231,7 +233,7 @@ impl State {
             shared_budget: None,
             current_phase: 0,
             review: None,
-            proposing: proposal::Proposing::default(),
+            proposing: proposal::ProposalProcess::default(),
             is_work_completed: false,
             run: None,
             runs: 0,
@@ -277,7 +279,8 @@ impl State {
     pub fn status(&self) -> Status {
         let is_open = |is_dependency: bool| {
             self.asks.values().any(|ask| {
-                ask.what.is_open() && matches!(ask.what, Asked::Dependency(..)) == is_dependency
+                ask.what.is_open()
+                    && matches!(ask.what, PersonInputKind::Dependency(..)) == is_dependency
             })
         };
         match self.ended {
@@ -303,7 +306,7 @@ impl State {
     }
 
     /// Open asks, in the order in which they were made.
-    pub fn open_asks(&self) -> impl Iterator<Item = (&str, &Ask)> {
+    pub fn open_asks(&self) -> impl Iterator<Item = (&str, &PersonInput)> {
         let asks = self.asks.iter().filter(|(_, ask)| ask.what.is_open());
         asks.map(|(id, ask)| (id.as_str(), ask))
     }
@@ -317,7 +320,9 @@ impl State {
     /// Reason why its last run failed, if it did.
     pub(crate) fn last_failure(&self) -> Option<&str> {
         match &self.last_run.as_ref()?.outcome {
-            Outcome::Failed(why) | Outcome::NotStarted(why) | Outcome::Blocked(why) => Some(why),
+            RunOutcome::Failed(why) | RunOutcome::NotStarted(why) | RunOutcome::Blocked(why) => {
+                Some(why)
+            }
             _ => None,
         }
     }
@@ -326,7 +331,7 @@ impl State {
     #[must_use]
     pub fn environment(&self) -> BTreeMap<String, String> {
         let provided = self.asks.values().filter_map(|ask| match &ask.what {
-            Asked::Dependency(request, Some(Provision::Secret(reference)))
+            PersonInputKind::Dependency(request, Some(Provision::Secret(reference)))
                 if request.kind.is_environment() =>
             {
                 Some((request.name.clone(), reference.clone()))
@@ -342,36 +347,36 @@ impl State {
     }
 
     /// Adds a fact.
-    pub fn apply(&mut self, entry: &Entry) {
+    pub fn apply(&mut self, entry: &HistoryEntry) {
         // Long: one arm for each fact, and what it changes.
         let at = entry.timestamp;
         self.updated_at = self.updated_at.max(at);
         match &entry.fact {
-            Fact::TaskCreated(_) => {}
-            Fact::WorkHandedOff { text } => self.handed_off = Some(text.clone()),
-            Fact::NodeEntered { node } => {
+            TaskEvent::TaskCreated(_) => {}
+            TaskEvent::WorkHandedOff { text } => self.handed_off = Some(text.clone()),
+            TaskEvent::NodeEntered { node } => {
                 if let Some(before) = self.node.replace(node.clone()) {
                     self.notes.push(Note::Moved(before));
                 }
             }
-            Fact::ErrorReported { error } if error.kind == ErrorKind::Fatal => {
+            TaskEvent::ErrorReported { error } if error.kind == ErrorKind::Fatal => {
                 self.fail(&error.message, at);
             }
-            Fact::ErrorReported { error } => {
+            TaskEvent::ErrorReported { error } => {
                 self.recoveries += 1;
                 self.is_fruitless();
                 let recovery = error.recovery.clone();
                 self.notes
                     .push(Note::Error(error.message.clone(), recovery));
             }
-            Fact::RunRequested {
+            TaskEvent::RunRequested {
                 run,
                 session,
                 carried,
                 kind,
                 ..
             } => {
-                self.run = Some(Run {
+                self.run = Some(AgentRun {
                     number: *run,
                     kind: *kind,
                     session: session.clone(),
@@ -389,7 +394,7 @@ impl State {
                     self.is_run_done = false;
                 }
             }
-            Fact::AgentStarted {
+            TaskEvent::AgentStarted {
                 pid, start_time, ..
             } => {
                 self.started_at.get_or_insert(at);
@@ -397,7 +402,7 @@ impl State {
                     run.process = pid.zip(*start_time);
                 }
             }
-            Fact::PromptTaken { .. } => {
+            TaskEvent::PromptTaken { .. } => {
                 self.has_begun = true;
                 if let Some(run) = &mut self.run {
                     run.is_taken = true;
@@ -405,7 +410,7 @@ impl State {
                     run.carried = 0;
                 }
             }
-            Fact::SessionOpened { session, model, .. } => {
+            TaskEvent::SessionOpened { session, model, .. } => {
                 self.session = Some(session.clone());
                 self.sessions.insert(session.clone());
                 self.is_session_lost = false;
@@ -413,12 +418,12 @@ impl State {
                     self.model.clone_from(model);
                 }
             }
-            Fact::SessionLost { .. } => {
+            TaskEvent::SessionLost { .. } => {
                 self.session = None;
                 self.is_session_lost = true;
                 self.is_fruitless();
             }
-            Fact::RunEnded {
+            TaskEvent::RunEnded {
                 run,
                 outcome,
                 last_words,
@@ -434,17 +439,17 @@ impl State {
                 });
                 self.run_ended(outcome, at);
             }
-            Fact::AgentChanged { from, to, .. } => self.agent_changed(from, to),
-            Fact::RetryPlanned { at, is_limited } => {
+            TaskEvent::AgentChanged { from, to, .. } => self.agent_changed(from, to),
+            TaskEvent::RetryPlanned { at, is_limited } => {
                 self.not_before = Some(*at);
                 self.is_rate_limited |= is_limited;
             }
-            Fact::PhaseStarted { phase } => {
+            TaskEvent::PhaseStarted { phase } => {
                 self.current_phase = *phase;
                 self.started_at.get_or_insert(at);
                 self.progress = 0;
             }
-            Fact::PhaseCompleted { phase, documents } => {
+            TaskEvent::PhaseCompleted { phase, documents } => {
                 self.recovered();
                 self.proposing.completed(*phase, &self.task.source);
                 self.add_documents(documents);
@@ -452,7 +457,7 @@ impl State {
                 self.completed_documents.clone_from(documents);
                 self.missing_documents.clear();
             }
-            Fact::WorkCompleted { documents } => {
+            TaskEvent::WorkCompleted { documents } => {
                 self.recovered();
                 self.is_work_completed = true;
                 self.add_documents(documents);
@@ -460,20 +465,20 @@ impl State {
                 self.completed_documents.clone_from(documents);
                 self.missing_documents.clear();
             }
-            Fact::DocumentsMissing { documents } => {
+            TaskEvent::DocumentsMissing { documents } => {
                 self.missing_documents.clone_from(documents);
             }
-            Fact::StepStarted { step } => self.step = Some(step.clone()),
-            Fact::PlanTold { steps } => self.planned(steps),
-            Fact::ProgressMade { percent } => self.progress = *percent,
-            Fact::DocumentCreated { file } => self.add_documents(std::slice::from_ref(file)),
-            Fact::CheckpointCreated { checkpoint_id } => {
+            TaskEvent::StepStarted { step } => self.step = Some(step.clone()),
+            TaskEvent::PlanTold { steps } => self.planned(steps),
+            TaskEvent::ProgressMade { percent } => self.progress = *percent,
+            TaskEvent::DocumentCreated { file } => self.add_documents(std::slice::from_ref(file)),
+            TaskEvent::CheckpointCreated { checkpoint_id } => {
                 self.checkpoint = Some(checkpoint_id.clone());
             }
-            Fact::CheckpointRestored { checkpoint_id, .. } => {
+            TaskEvent::CheckpointRestored { checkpoint_id, .. } => {
                 self.restored(checkpoint_id);
             }
-            Fact::RestoreDrilled {
+            TaskEvent::RestoreDrilled {
                 checkpoint_id,
                 entries,
                 problem,
@@ -485,58 +490,58 @@ impl State {
                     problem: problem.clone(),
                 });
             }
-            Fact::DependencyRequested { id, request, until } => {
-                let what = Asked::Dependency(request.clone(), None);
+            TaskEvent::DependencyRequested { id, request, until } => {
+                let what = PersonInputKind::Dependency(request.clone(), None);
                 self.asks.insert(
                     id.clone(),
-                    Ask {
+                    PersonInput {
                         what,
                         until: *until,
                     },
                 );
             }
-            Fact::QuestionAsked {
+            TaskEvent::QuestionAsked {
                 id,
                 origin,
                 question,
                 until,
             } => {
-                let what = Asked::Question(origin.clone(), question.clone(), None);
+                let what = PersonInputKind::Question(origin.clone(), question.clone(), None);
                 self.asks.insert(
                     id.clone(),
-                    Ask {
+                    PersonInput {
                         what,
                         until: *until,
                     },
                 );
             }
-            Fact::DependencyProvided { id, provision } => {
+            TaskEvent::DependencyProvided { id, provision } => {
                 self.close_ask(id, |what| match what {
-                    Asked::Dependency(_, provided) => *provided = Some(provision.clone()),
-                    Asked::Question(..) => {}
+                    PersonInputKind::Dependency(_, provided) => *provided = Some(provision.clone()),
+                    PersonInputKind::Question(..) => {}
                 });
             }
-            Fact::QuestionAnswered { id, answer } => {
+            TaskEvent::QuestionAnswered { id, answer } => {
                 self.close_ask(id, |what| match what {
-                    Asked::Question(_, _, answered) => *answered = Some(answer.clone()),
-                    Asked::Dependency(..) => {}
+                    PersonInputKind::Question(_, _, answered) => *answered = Some(answer.clone()),
+                    PersonInputKind::Dependency(..) => {}
                 });
                 if self.is_given_up(id) {
                     self.fail("given up by a person", at);
                 }
             }
-            Fact::WorkVerified { verdict, .. } => self.proposing.verified(verdict),
-            Fact::ProposalMade {
+            TaskEvent::WorkVerified { verdict, .. } => self.proposing.verified(verdict),
+            TaskEvent::ProposalMade {
                 proposal, problem, ..
             } => self.proposing.made(proposal.as_ref(), problem.as_deref()),
-            Fact::ProposalDelivered { digest, branch } => {
+            TaskEvent::ProposalDelivered { digest, branch } => {
                 self.proposing.delivered(digest, branch.as_deref());
             }
-            Fact::ReviewRequested { phase } => {
+            TaskEvent::ReviewRequested { phase } => {
                 self.review = Some(*phase);
                 self.proposing.reviewed();
             }
-            Fact::ReviewApproved { phase } => {
+            TaskEvent::ReviewApproved { phase } => {
                 self.review = None;
                 self.completed_documents.clear();
                 self.missing_documents.clear();
@@ -545,21 +550,21 @@ impl State {
                 }
                 self.notes.push(Note::Approved(*phase));
             }
-            Fact::MessageSent { id, text } => self.message_sent(id.as_ref(), text),
-            Fact::ReviewWithdrawn { .. } => self.back_to_work(),
-            Fact::ReviewReworked { phase, text } => {
+            TaskEvent::MessageSent { id, text } => self.message_sent(id.as_ref(), text),
+            TaskEvent::ReviewWithdrawn { .. } => self.back_to_work(),
+            TaskEvent::ReviewReworked { phase, text } => {
                 self.back_to_work();
                 self.notes.push(Note::Rework(*phase, text.clone()));
                 self.reworks.push((*phase, text.clone()));
                 let beyond = self.reworks.len().saturating_sub(REWORKS_KEPT);
                 self.reworks.drain(..beyond);
             }
-            Fact::ProtocolRefused { protocol, problem } => {
+            TaskEvent::ProtocolRefused { protocol, problem } => {
                 self.is_fruitless();
                 self.notes
                     .push(Note::Refused(protocol.clone(), problem.clone()));
             }
-            Fact::UsageRecorded {
+            TaskEvent::UsageRecorded {
                 counter,
                 usage,
                 cost,
@@ -574,33 +579,36 @@ impl State {
                     self.tokens.record_session(counter, session);
                 }
             }
-            Fact::BudgetWarned { .. } => self.budget_warned = true,
-            Fact::BudgetChanged { budget } => {
+            TaskEvent::BudgetWarned { .. } => self.budget_warned = true,
+            TaskEvent::BudgetChanged { budget } => {
                 self.task.budget = *budget;
                 self.budget_warned = false;
             }
-            Fact::NotificationRequested { notification, .. } => {
+            TaskEvent::NotificationRequested { notification, .. } => {
                 self.notifications.add(notification, at);
             }
-            Fact::NotificationBegun { id } => self.notifications.set(id, Stage::Begun),
-            Fact::Notified { id } => self.notifications.set(id, Stage::Sent),
-            Fact::NotificationFailed { id, why } => {
-                self.notifications.set(id, Stage::Failed(why.clone()));
+            TaskEvent::NotificationBegun { id } => {
+                self.notifications.set(id, NotificationStage::Begun)
             }
-            Fact::TaskPaused { reason, why } => {
+            TaskEvent::Notified { id } => self.notifications.set(id, NotificationStage::Sent),
+            TaskEvent::NotificationFailed { id, why } => {
+                self.notifications
+                    .set(id, NotificationStage::Failed(why.clone()));
+            }
+            TaskEvent::TaskPaused { reason, why } => {
                 self.is_paused = Some(*reason);
                 self.shared_budget.clone_from(why);
             }
-            Fact::TaskResumed {} => {
+            TaskEvent::TaskResumed {} => {
                 self.is_paused = None;
                 self.shared_budget = None;
             }
-            Fact::TaskCompleted {} => {
+            TaskEvent::TaskCompleted {} => {
                 self.ended = Some((Status::Completed, at));
                 self.progress = DONE_PERCENT;
             }
-            Fact::TaskFailed { reason } => self.fail(reason, at),
-            Fact::TaskCancelled {} => self.ended = Some((Status::Cancelled, at)),
+            TaskEvent::TaskFailed { reason } => self.fail(reason, at),
+            TaskEvent::TaskCancelled {} => self.ended = Some((Status::Cancelled, at)),
         }
     }
 
@@ -701,39 +709,39 @@ impl State {
     /// True if a person answered goondan's question by giving up.
     fn is_given_up(&self, id: &str) -> bool {
         let ask = self.asks.get(id).map(|ask| &ask.what);
-        matches!(ask, Some(Asked::Question(Origin::Supervisor, _, Some(Answer::Person(text)))) if text == GIVE_UP)
+        matches!(ask, Some(PersonInputKind::Question(Origin::Supervisor, _, Some(InputOutcome::Person(text)))) if text == GIVE_UP)
     }
 
-    fn run_ended(&mut self, outcome: &Outcome, at: Timestamp) {
+    fn run_ended(&mut self, outcome: &RunOutcome, at: Timestamp) {
         let run = self.run.take();
         let kind = run.as_ref().map(|run| run.kind).unwrap_or_default();
         if !kind.is_agent() {
             return self.proposing.check_ended(kind, outcome);
         }
         self.fruitless += u32::from(run.is_some_and(|run| run.is_fruitless));
-        if !matches!(outcome, Outcome::RateLimited(_)) {
+        if !matches!(outcome, RunOutcome::RateLimited(_)) {
             self.rate_limited = 0;
         }
         self.is_rate_limited = false;
-        self.is_run_done = *outcome == Outcome::Done;
+        self.is_run_done = *outcome == RunOutcome::Done;
         match outcome {
-            Outcome::Done => (self.failures, self.unknown) = (0, 0),
+            RunOutcome::Done => (self.failures, self.unknown) = (0, 0),
             // The prompt already reports the restart.
-            Outcome::Ended if self.is_session_lost => {}
-            Outcome::Ended => self.notes.push(Note::Interrupted),
-            Outcome::Blocked(why) => {
+            RunOutcome::Ended if self.is_session_lost => {}
+            RunOutcome::Ended => self.notes.push(Note::Interrupted),
+            RunOutcome::Blocked(why) => {
                 self.blocked = Some(why.clone());
                 self.notes.push(Note::Interrupted);
             }
-            Outcome::Failed(why) | Outcome::NotStarted(why) => {
+            RunOutcome::Failed(why) | RunOutcome::NotStarted(why) => {
                 self.failures += 1;
                 self.notes.push(Note::Failed(why.clone()));
             }
-            Outcome::Unknown => {
+            RunOutcome::Unknown => {
                 self.unknown += 1;
                 self.notes.push(Note::OutcomeUnknown);
             }
-            Outcome::RateLimited(until) => {
+            RunOutcome::RateLimited(until) => {
                 let agent = self.agents.entry(self.agent.clone()).or_default();
                 agent.limited(at, *until);
                 self.not_before = Some(*until);
@@ -775,13 +783,16 @@ impl State {
         self.notes.push(Note::Restored(checkpoint_id.to_owned()));
     }
 
-    fn close_ask(&mut self, id: &str, close: impl FnOnce(&mut Asked)) {
+    fn close_ask(&mut self, id: &str, close: impl FnOnce(&mut PersonInputKind)) {
         let Some(ask) = self.asks.get_mut(id) else {
             return;
         };
         close(&mut ask.what);
-        if let Asked::Question(Origin::Permission { kind, .. }, _, Some(Answer::Person(text))) =
-            &ask.what
+        if let PersonInputKind::Question(
+            Origin::Permission { kind, .. },
+            _,
+            Some(InputOutcome::Person(text)),
+        ) = &ask.what
             && text == ALLOW_FOR_TASK
             && !kind.is_empty()
         {
@@ -789,15 +800,15 @@ impl State {
         }
         let told = match &ask.what {
             // A waiting run has received its answer; a finished one needs none.
-            Asked::Question(Origin::Permission { .. }, ..) => false,
-            Asked::Question(_, _, Some(Answer::Withdrawn)) => false,
-            Asked::Question(..) | Asked::Dependency(..) => true,
+            PersonInputKind::Question(Origin::Permission { .. }, ..) => false,
+            PersonInputKind::Question(_, _, Some(InputOutcome::Withdrawn)) => false,
+            PersonInputKind::Question(..) | PersonInputKind::Dependency(..) => true,
         };
-        let is_supervisors = matches!(&ask.what, Asked::Question(Origin::Supervisor, ..));
+        let is_supervisors = matches!(&ask.what, PersonInputKind::Question(Origin::Supervisor, ..));
         let is_by_person = matches!(
             &ask.what,
-            Asked::Question(_, _, Some(Answer::Person(_)))
-                | Asked::Dependency(_, Some(Provision::Ready(_) | Provision::Secret(_)))
+            PersonInputKind::Question(_, _, Some(InputOutcome::Person(_)))
+                | PersonInputKind::Dependency(_, Some(Provision::Ready(_) | Provision::Secret(_)))
         );
         if is_supervisors {
             (self.failures, self.unknown) = (0, 0);

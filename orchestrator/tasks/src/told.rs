@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use goondan_protocol::control::{
-    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHappening, TaskInfo, TaskLastRun,
+    TaskAsk, TaskAskKind, TaskDetail, TaskDrill, TaskHistoryLine, TaskInfo, TaskLastRun,
     TaskProposal, TaskRun,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 
-use crate::fact::{Origin, Outcome, PauseReason};
-use crate::state::{Ask, Asked, State};
+use crate::fact::{Origin, PauseReason, RunOutcome};
+use crate::state::{PersonInput, PersonInputKind, State};
 use crate::words::outcome_words;
 
 impl State {
@@ -24,7 +24,9 @@ impl State {
     #[must_use]
     pub fn stopped_phase(&self) -> Option<u32> {
         // goondan asks how to continue, and nothing else is pending.
-        let is_own = |ask: &Ask| matches!(&ask.what, Asked::Question(Origin::Supervisor, ..));
+        let is_own = |ask: &PersonInput| {
+            matches!(&ask.what, PersonInputKind::Question(Origin::Supervisor, ..))
+        };
         let mut asks = self.open_asks().peekable();
         let is_asked = asks.peek().is_some() && asks.all(|(_, ask)| is_own(ask));
         let has_ended = self.run.is_none() && self.review.is_none() && self.has_begun;
@@ -197,7 +199,7 @@ impl State {
         &self,
         workspace_id: &WorkspaceId,
         work_area: &Path,
-        recent: Vec<TaskHappening>,
+        recent: Vec<TaskHistoryLine>,
     ) -> TaskDetail {
         // A finished task waits for nothing, even if asks were open.
         let is_live = self.ended.is_none();
@@ -233,7 +235,7 @@ impl State {
             runs: self.runs,
             last_run: self.last_run.as_ref().map(|run| TaskLastRun {
                 number: run.number,
-                is_ok: run.outcome == Outcome::Done,
+                is_ok: run.outcome == RunOutcome::Done,
                 outcome: outcome_words(&run.outcome),
                 last_words: run.last_words.clone(),
                 stderr: run.stderr.clone(),
@@ -253,9 +255,9 @@ impl State {
     }
 }
 
-fn told(id: &str, ask: &Ask) -> TaskAsk {
+fn told(id: &str, ask: &PersonInput) -> TaskAsk {
     let (kind, text, description, options, default) = match &ask.what {
-        Asked::Dependency(request, _) => (
+        PersonInputKind::Dependency(request, _) => (
             if request.kind.is_environment() {
                 TaskAskKind::Secret
             } else {
@@ -266,7 +268,7 @@ fn told(id: &str, ask: &Ask) -> TaskAsk {
             Vec::new(),
             &request.default,
         ),
-        Asked::Question(origin, question, _) => (
+        PersonInputKind::Question(origin, question, _) => (
             match origin {
                 // A permission times out; the program's own questions and plans wait indefinitely.
                 Origin::Permission { .. } if !question.required => TaskAskKind::Permission,

@@ -1,12 +1,14 @@
 //! Readable text for facts, for `agent.log` and for people.
 
 use goondan_cli_agents::blocks::ErrorKind;
-use goondan_protocol::control::{TaskHappening, TaskVerdict};
+use goondan_protocol::control::{TaskHistoryLine, TaskVerdict};
 use goondan_protocol::task::{PlanStepState, TaskItem, TaskItemContent};
 use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 
-use crate::fact::{Answer, Entry, Fact, Outcome, PauseReason, Provision, TaskId};
+use crate::fact::{
+    HistoryEntry, InputOutcome, PauseReason, Provision, RunOutcome, TaskEvent, TaskId,
+};
 
 /// Maximum characters of a fact's detail.
 const DETAIL_CHARS_MAX: usize = 200;
@@ -16,10 +18,10 @@ const ITEM_DETAIL_CHARS_MAX: usize = 4000;
 
 /// Readable form of a fact.
 #[must_use]
-pub fn happening(entry: &Entry) -> TaskHappening {
+pub fn happening(entry: &HistoryEntry) -> TaskHistoryLine {
     let detail = detail(&entry.fact);
     let line: Vec<&str> = detail.split_whitespace().collect();
-    TaskHappening {
+    TaskHistoryLine {
         at: entry.timestamp,
         event: event_name(&entry.fact),
         detail: line.join(" ").chars().take(DETAIL_CHARS_MAX).collect(),
@@ -28,15 +30,15 @@ pub fn happening(entry: &Entry) -> TaskHappening {
 
 /// Item of a fact in the task's stream; none if the agent's own items cover it (`AGENT-7`).
 #[must_use]
-pub fn stream_item(entry: &Entry) -> Option<TaskItem> {
+pub fn stream_item(entry: &HistoryEntry) -> Option<TaskItem> {
     let content = match &entry.fact {
-        Fact::PlanTold { .. }
-        | Fact::PromptTaken { .. }
-        | Fact::NotificationRequested { .. }
-        | Fact::NotificationBegun { .. }
-        | Fact::Notified { .. } => return None,
-        Fact::DocumentsMissing { documents } if documents.is_empty() => return None,
-        Fact::UsageRecorded { usage, cost, .. } => TaskItemContent::Usage {
+        TaskEvent::PlanTold { .. }
+        | TaskEvent::PromptTaken { .. }
+        | TaskEvent::NotificationRequested { .. }
+        | TaskEvent::NotificationBegun { .. }
+        | TaskEvent::Notified { .. } => return None,
+        TaskEvent::DocumentsMissing { documents } if documents.is_empty() => return None,
+        TaskEvent::UsageRecorded { usage, cost, .. } => TaskItemContent::Usage {
             usage: *usage,
             cost: *cost,
         },
@@ -52,12 +54,12 @@ pub fn stream_item(entry: &Entry) -> Option<TaskItem> {
         }
     };
     let run = match &entry.fact {
-        Fact::RunRequested { run, .. }
-        | Fact::AgentStarted { run, .. }
-        | Fact::SessionOpened { run, .. }
-        | Fact::SessionLost { run, .. }
-        | Fact::RunEnded { run, .. }
-        | Fact::WorkVerified { run, .. } => Some(*run),
+        TaskEvent::RunRequested { run, .. }
+        | TaskEvent::AgentStarted { run, .. }
+        | TaskEvent::SessionOpened { run, .. }
+        | TaskEvent::SessionLost { run, .. }
+        | TaskEvent::RunEnded { run, .. }
+        | TaskEvent::WorkVerified { run, .. } => Some(*run),
         _ => None,
     };
     let at = entry.timestamp;
@@ -65,7 +67,7 @@ pub fn stream_item(entry: &Entry) -> Option<TaskItem> {
 }
 
 /// The fact's `event` in the history.
-fn event_name(fact: &Fact) -> String {
+fn event_name(fact: &TaskEvent) -> String {
     let written = serde_json::to_value(fact).unwrap_or_default();
     let event = written.get("event").and_then(serde_json::Value::as_str);
     event.unwrap_or_default().to_owned()
@@ -100,8 +102,8 @@ pub enum LogLevel {
 impl LogLine {
     /// Returns the log line of a fact.
     #[must_use]
-    pub fn new(task_id: TaskId, entry: &Entry) -> Self {
-        let TaskHappening { at, event, detail } = happening(entry);
+    pub fn new(task_id: TaskId, entry: &HistoryEntry) -> Self {
+        let TaskHistoryLine { at, event, detail } = happening(entry);
         let mut message = event.replace('_', " ");
         if let Some(first) = message.get_mut(..1) {
             first.make_ascii_uppercase();
@@ -119,49 +121,49 @@ impl LogLine {
     }
 }
 
-fn level(fact: &Fact) -> LogLevel {
+fn level(fact: &TaskEvent) -> LogLevel {
     match fact {
-        Fact::TaskFailed { .. } => LogLevel::Error,
-        Fact::ErrorReported { error } if error.kind == ErrorKind::Fatal => LogLevel::Error,
-        Fact::RunEnded {
-            outcome: Outcome::Done | Outcome::Ended,
+        TaskEvent::TaskFailed { .. } => LogLevel::Error,
+        TaskEvent::ErrorReported { error } if error.kind == ErrorKind::Fatal => LogLevel::Error,
+        TaskEvent::RunEnded {
+            outcome: RunOutcome::Done | RunOutcome::Ended,
             ..
         }
-        | Fact::RestoreDrilled { problem: None, .. } => LogLevel::Info,
-        Fact::DocumentsMissing { documents } if documents.is_empty() => LogLevel::Info,
-        Fact::DependencyRequested { .. }
-        | Fact::QuestionAsked { .. }
-        | Fact::ErrorReported { .. }
-        | Fact::ProtocolRefused { .. }
-        | Fact::DocumentsMissing { .. }
-        | Fact::SessionLost { .. }
-        | Fact::AgentChanged { .. }
-        | Fact::RunEnded { .. }
-        | Fact::ProposalMade {
+        | TaskEvent::RestoreDrilled { problem: None, .. } => LogLevel::Info,
+        TaskEvent::DocumentsMissing { documents } if documents.is_empty() => LogLevel::Info,
+        TaskEvent::DependencyRequested { .. }
+        | TaskEvent::QuestionAsked { .. }
+        | TaskEvent::ErrorReported { .. }
+        | TaskEvent::ProtocolRefused { .. }
+        | TaskEvent::DocumentsMissing { .. }
+        | TaskEvent::SessionLost { .. }
+        | TaskEvent::AgentChanged { .. }
+        | TaskEvent::RunEnded { .. }
+        | TaskEvent::ProposalMade {
             problem: Some(_), ..
         }
-        | Fact::WorkVerified {
+        | TaskEvent::WorkVerified {
             verdict: TaskVerdict { passed: false, .. },
             ..
         }
-        | Fact::RestoreDrilled { .. }
-        | Fact::BudgetWarned { .. }
-        | Fact::NotificationFailed { .. } => LogLevel::Warn,
-        Fact::TaskPaused { reason, .. } if *reason != PauseReason::Person => LogLevel::Warn,
+        | TaskEvent::RestoreDrilled { .. }
+        | TaskEvent::BudgetWarned { .. }
+        | TaskEvent::NotificationFailed { .. } => LogLevel::Warn,
+        TaskEvent::TaskPaused { reason, .. } if *reason != PauseReason::Person => LogLevel::Warn,
         _ => LogLevel::Info,
     }
 }
 
 /// Detail of a fact; empty if its name suffices.
-fn detail(fact: &Fact) -> String {
+fn detail(fact: &TaskEvent) -> String {
     // Long: one arm for each fact.
     match fact {
-        Fact::TaskCreated(task) => task.title.clone(),
-        Fact::NodeEntered { node } => node.clone(),
-        Fact::RunRequested { run, kind, .. } if !kind.is_agent() => {
+        TaskEvent::TaskCreated(task) => task.title.clone(),
+        TaskEvent::NodeEntered { node } => node.clone(),
+        TaskEvent::RunRequested { run, kind, .. } if !kind.is_agent() => {
             format!("run {run}, {}", kind.as_str())
         }
-        Fact::RunRequested {
+        TaskEvent::RunRequested {
             run,
             session,
             agent,
@@ -175,63 +177,65 @@ fn detail(fact: &Fact) -> String {
                 None => format!("run {run}{agent}"),
             }
         }
-        Fact::AgentChanged { from, to, until } => {
+        TaskEvent::AgentChanged { from, to, until } => {
             format!("{to} continues, because the usage limit of {from} is reached until {until}")
         }
-        Fact::AgentStarted { run, pid, .. } => match pid {
+        TaskEvent::AgentStarted { run, pid, .. } => match pid {
             Some(pid) => format!("run {run}, process {pid}"),
             None => format!("run {run}"),
         },
-        Fact::PlanTold { steps } => {
+        TaskEvent::PlanTold { steps } => {
             let done = steps
                 .iter()
                 .filter(|step| step.state == PlanStepState::Completed);
             format!("{} of {} steps are done", done.count(), steps.len())
         }
-        Fact::PromptTaken { run } => format!("run {run}"),
-        Fact::SessionLost { problem, .. } => format!("its session is lost: {problem}"),
-        Fact::SessionOpened { session, model, .. } => match model {
+        TaskEvent::PromptTaken { run } => format!("run {run}"),
+        TaskEvent::SessionLost { problem, .. } => format!("its session is lost: {problem}"),
+        TaskEvent::SessionOpened { session, model, .. } => match model {
             Some(model) => format!("{session}, {model}"),
             None => session.clone(),
         },
-        Fact::RunEnded { run, outcome, .. } => format!("run {run}: {}", outcome_words(outcome)),
-        Fact::RetryPlanned { at, is_limited } if *is_limited => {
+        TaskEvent::RunEnded { run, outcome, .. } => {
+            format!("run {run}: {}", outcome_words(outcome))
+        }
+        TaskEvent::RetryPlanned { at, is_limited } if *is_limited => {
             format!("not before {at}: the usage limits of all agents are reached")
         }
-        Fact::RetryPlanned { at, .. } => format!("not before {at}"),
-        Fact::PhaseStarted { phase } if *phase == 0 => String::new(),
-        Fact::PhaseStarted { phase }
-        | Fact::PhaseCompleted { phase, .. }
-        | Fact::ReviewRequested { phase }
-        | Fact::ReviewWithdrawn { phase }
-        | Fact::ReviewApproved { phase } => format!("phase {phase}"),
-        Fact::WorkVerified { verdict, .. } if verdict.passed => "it passed".to_owned(),
-        Fact::WorkVerified { verdict, .. } => format!("it failed: {}", verdict.why),
-        Fact::ProposalMade {
+        TaskEvent::RetryPlanned { at, .. } => format!("not before {at}"),
+        TaskEvent::PhaseStarted { phase } if *phase == 0 => String::new(),
+        TaskEvent::PhaseStarted { phase }
+        | TaskEvent::PhaseCompleted { phase, .. }
+        | TaskEvent::ReviewRequested { phase }
+        | TaskEvent::ReviewWithdrawn { phase }
+        | TaskEvent::ReviewApproved { phase } => format!("phase {phase}"),
+        TaskEvent::WorkVerified { verdict, .. } if verdict.passed => "it passed".to_owned(),
+        TaskEvent::WorkVerified { verdict, .. } => format!("it failed: {}", verdict.why),
+        TaskEvent::ProposalMade {
             proposal: Some(proposal),
             ..
         } => match proposal.files.len().saturating_add(proposal.more_files) {
             1 => "1 file".to_owned(),
             files => format!("{files} files"),
         },
-        Fact::ProposalMade { problem, .. } => match problem {
+        TaskEvent::ProposalMade { problem, .. } => match problem {
             Some(problem) => format!("none: {problem}"),
             None => "none: no changes".to_owned(),
         },
-        Fact::ProposalDelivered { digest, branch } => match branch {
+        TaskEvent::ProposalDelivered { digest, branch } => match branch {
             Some(branch) => format!("as the branch {branch}"),
             None => digest.clone(),
         },
-        Fact::DocumentsMissing { documents } if documents.is_empty() => "all exist".to_owned(),
-        Fact::WorkCompleted { documents } | Fact::DocumentsMissing { documents } => {
+        TaskEvent::DocumentsMissing { documents } if documents.is_empty() => "all exist".to_owned(),
+        TaskEvent::WorkCompleted { documents } | TaskEvent::DocumentsMissing { documents } => {
             documents.join(", ")
         }
-        Fact::StepStarted { step } => step.clone(),
-        Fact::ProgressMade { percent } => format!("{percent} %"),
-        Fact::DocumentCreated { file } => file.clone(),
-        Fact::CheckpointCreated { checkpoint_id }
-        | Fact::CheckpointRestored { checkpoint_id, .. } => checkpoint_id.clone(),
-        Fact::RestoreDrilled {
+        TaskEvent::StepStarted { step } => step.clone(),
+        TaskEvent::ProgressMade { percent } => format!("{percent} %"),
+        TaskEvent::DocumentCreated { file } => file.clone(),
+        TaskEvent::CheckpointCreated { checkpoint_id }
+        | TaskEvent::CheckpointRestored { checkpoint_id, .. } => checkpoint_id.clone(),
+        TaskEvent::RestoreDrilled {
             checkpoint_id,
             problem,
             ..
@@ -239,59 +243,59 @@ fn detail(fact: &Fact) -> String {
             Some(problem) => format!("{checkpoint_id} cannot be restored: {problem}"),
             None => format!("{checkpoint_id} can be restored"),
         },
-        Fact::DependencyRequested { id, request, .. } => format!("{id} {}", request.name),
-        Fact::DependencyProvided { id, provision } => match provision {
+        TaskEvent::DependencyRequested { id, request, .. } => format!("{id} {}", request.name),
+        TaskEvent::DependencyProvided { id, provision } => match provision {
             Provision::Secret(_) => format!("{id} as a secret"),
             Provision::Ready(text) => format!("{id} {text}"),
             Provision::TimedOut(_) => format!("{id} not in time"),
         },
-        Fact::QuestionAsked { id, question, .. } => format!("{id} {}", question.question),
-        Fact::QuestionAnswered { id, answer } => match answer {
-            Answer::Person(text) => format!("{id} {text}"),
-            Answer::TimedOut(_) => format!("{id} not in time"),
-            Answer::Withdrawn => format!("{id} is withdrawn"),
+        TaskEvent::QuestionAsked { id, question, .. } => format!("{id} {}", question.question),
+        TaskEvent::QuestionAnswered { id, answer } => match answer {
+            InputOutcome::Person(text) => format!("{id} {text}"),
+            InputOutcome::TimedOut(_) => format!("{id} not in time"),
+            InputOutcome::Withdrawn => format!("{id} is withdrawn"),
         },
-        Fact::ReviewReworked { phase, text } => format!("phase {phase}: {text}"),
-        Fact::MessageSent { text, .. } => text.clone(),
-        Fact::ErrorReported { error } => error.message.clone(),
-        Fact::WorkHandedOff { text } => text.clone(),
-        Fact::ProtocolRefused { protocol, problem } => format!("{protocol}: {problem}"),
-        Fact::UsageRecorded { usage, cost, .. } => match cost {
+        TaskEvent::ReviewReworked { phase, text } => format!("phase {phase}: {text}"),
+        TaskEvent::MessageSent { text, .. } => text.clone(),
+        TaskEvent::ErrorReported { error } => error.message.clone(),
+        TaskEvent::WorkHandedOff { text } => text.clone(),
+        TaskEvent::ProtocolRefused { protocol, problem } => format!("{protocol}: {problem}"),
+        TaskEvent::UsageRecorded { usage, cost, .. } => match cost {
             Some(cost) => format!("{} tokens, {cost}", usage.total()),
             None => format!("{} tokens", usage.total()),
         },
-        Fact::BudgetWarned { percent } => format!("{percent} % are used"),
-        Fact::NotificationRequested { id, notification } => {
+        TaskEvent::BudgetWarned { percent } => format!("{percent} % are used"),
+        TaskEvent::NotificationRequested { id, notification } => {
             let (on, connection) = (notification.on.as_str(), &notification.connection);
             format!("{id} {on} by {connection} {}", notification.action)
         }
-        Fact::NotificationBegun { id } | Fact::Notified { id } => id.clone(),
-        Fact::NotificationFailed { id, why } => format!("{id}: {why}"),
-        Fact::TaskPaused { why: Some(why), .. } => why.clone(),
-        Fact::TaskPaused { reason, why: None } => match reason {
+        TaskEvent::NotificationBegun { id } | TaskEvent::Notified { id } => id.clone(),
+        TaskEvent::NotificationFailed { id, why } => format!("{id}: {why}"),
+        TaskEvent::TaskPaused { why: Some(why), .. } => why.clone(),
+        TaskEvent::TaskPaused { reason, why: None } => match reason {
             PauseReason::Person => String::new(),
             PauseReason::Budget | PauseReason::SharedBudget => {
                 "the next call might exceed the budget".to_owned()
             }
             PauseReason::Quota => "its work area exceeds its disk limit".to_owned(),
         },
-        Fact::TaskFailed { reason } => reason.clone(),
-        Fact::BudgetChanged { .. }
-        | Fact::TaskResumed {}
-        | Fact::TaskCompleted {}
-        | Fact::TaskCancelled {} => String::new(),
+        TaskEvent::TaskFailed { reason } => reason.clone(),
+        TaskEvent::BudgetChanged { .. }
+        | TaskEvent::TaskResumed {}
+        | TaskEvent::TaskCompleted {}
+        | TaskEvent::TaskCancelled {} => String::new(),
     }
 }
 
-pub(crate) fn outcome_words(outcome: &Outcome) -> String {
+pub(crate) fn outcome_words(outcome: &RunOutcome) -> String {
     match outcome {
-        Outcome::Done => "done".to_owned(),
-        Outcome::Failed(why) => format!("failed: {why}"),
-        Outcome::Blocked(why) => format!("failed, retry would not help: {why}"),
-        Outcome::Ended => "ended on purpose".to_owned(),
-        Outcome::RateLimited(until) => format!("the provider is available again at {until}"),
-        Outcome::Unknown => "its outcome is unknown".to_owned(),
-        Outcome::NotStarted(why) => format!("not started: {why}"),
+        RunOutcome::Done => "done".to_owned(),
+        RunOutcome::Failed(why) => format!("failed: {why}"),
+        RunOutcome::Blocked(why) => format!("failed, retry would not help: {why}"),
+        RunOutcome::Ended => "ended on purpose".to_owned(),
+        RunOutcome::RateLimited(until) => format!("the provider is available again at {until}"),
+        RunOutcome::Unknown => "its outcome is unknown".to_owned(),
+        RunOutcome::NotStarted(why) => format!("not started: {why}"),
     }
 }
 
@@ -304,7 +308,7 @@ mod tests {
         let line = |event: serde_json::Value| {
             let at = "2024-02-15T10:15:00.000Z";
             let entry = serde_json::json!({"timestamp": at, "event": event["event"], "data": event["data"]});
-            let entry: Entry = serde_json::from_value(entry).unwrap();
+            let entry: HistoryEntry = serde_json::from_value(entry).unwrap();
             let id = "task_20240215_abc123".parse().unwrap();
             serde_json::to_string(&LogLine::new(id, &entry)).unwrap()
         };

@@ -19,15 +19,15 @@ use goondan_protocol::time::Timestamp;
 use serde::Serialize;
 pub use views::json_line;
 
-use crate::fact::{Entry, Fact, NewTask};
+use crate::fact::{HistoryEntry, NewTask, TaskEvent};
 use crate::limits::RECENT_FACTS;
-use crate::machine::{Refused, Task};
+use crate::machine::{InputRefusal, Task};
 use crate::state::State;
 
 mod repair;
 mod views;
 
-pub use repair::{Records, Repaired, read_history};
+pub use repair::{Records, RepairResult, read_history};
 
 /// Directories of every work area, parents first. `src` and `tests` are optional.
 const DIRECTORIES: [&str; 11] = [
@@ -95,7 +95,7 @@ pub enum WorkAreaError {
     Guide(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The task is invalid.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] InputRefusal),
 }
 
 /// Source of a task's guide.
@@ -204,7 +204,7 @@ impl Log {
 pub struct WorkArea {
     root: PathBuf,
     history: SealedLog,
-    recent: VecDeque<Entry>,
+    recent: VecDeque<HistoryEntry>,
     /// Contents of the views, if known.
     written: [Option<Vec<u8>>; 3],
     /// Reason why the views are behind the history.
@@ -323,13 +323,15 @@ impl WorkArea {
         let mut recent = VecDeque::new();
         for span in reading.records {
             let record = history.record(span)?;
-            let entry = Entry::from_record(&record)
+            let entry = HistoryEntry::from_record(&record)
                 .map_err(|error| damaged(format!("line {}: {error}", span.line)))?;
             match (&mut state, &entry.fact) {
-                (None, Fact::TaskCreated(task)) => {
+                (None, TaskEvent::TaskCreated(task)) => {
                     state = Some(State::new(task.clone(), entry.timestamp));
                 }
-                (Some(state), fact) if !matches!(fact, Fact::TaskCreated(_)) => state.apply(&entry),
+                (Some(state), fact) if !matches!(fact, TaskEvent::TaskCreated(_)) => {
+                    state.apply(&entry)
+                }
                 _ => {
                     return Err(damaged(format!(
                         "line {}: the creation of the task must be the first record and occur once",
@@ -368,7 +370,7 @@ impl WorkArea {
         &mut self,
         disk: &dyn Disk,
         state: &State,
-        facts: &[Entry],
+        facts: &[HistoryEntry],
     ) -> Result<(), WorkAreaError> {
         if facts.is_empty() {
             return Ok(());
@@ -387,7 +389,7 @@ impl WorkArea {
 
     /// The most recent records of the history, the newest last.
     #[must_use]
-    pub fn recent(&self) -> &VecDeque<Entry> {
+    pub fn recent(&self) -> &VecDeque<HistoryEntry> {
         &self.recent
     }
 
@@ -535,7 +537,7 @@ fn is_empty_history(disk: &dyn Disk, root: &Path, path: &Path) -> Result<bool, W
 }
 
 /// Keeps the most recent facts.
-fn note(recent: &mut VecDeque<Entry>, entry: Entry) {
+fn note(recent: &mut VecDeque<HistoryEntry>, entry: HistoryEntry) {
     if recent.len() >= RECENT_FACTS {
         recent.pop_front();
     }

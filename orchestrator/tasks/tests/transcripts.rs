@@ -8,7 +8,7 @@ use goondan_cli_agents::{Format, Parser, Setup};
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{Budget, NewTask, Runtime, TaskId};
-use goondan_tasks::machine::{Delivery, Effect, Input};
+use goondan_tasks::machine::{Delivery, TaskEffect, TaskInput};
 use goondan_tasks::state::{State, Status};
 use goondan_tasks::work_area::WorkArea;
 
@@ -33,7 +33,7 @@ fn new_task(description: String, format: Format, total_phases: u32) -> NewTask {
 }
 
 /// State after a run with this transcript, restored after a kill of the daemon.
-fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<Effect>) {
+fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<TaskEffect>) {
     let transcripts =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../protocol/cli-agents/tests/transcripts");
     let written = std::fs::read(transcripts.join(name)).unwrap();
@@ -60,15 +60,19 @@ fn after_run(name: &str, format: Format, phases: u32, exit: i32) -> (State, Vec<
             is_resumed: false,
         },
     );
-    let mut inputs = vec![Input::Start];
+    let mut inputs = vec![TaskInput::Start];
     let mut events: Vec<_> = written
         .chunks(7)
         .flat_map(|piece| parser.push(piece))
         .collect();
     events.extend(parser.end());
     let run = 1;
-    inputs.extend(events.into_iter().map(|event| Input::Told { run, event }));
-    inputs.push(Input::Exited {
+    inputs.extend(
+        events
+            .into_iter()
+            .map(|event| TaskInput::Told { run, event }),
+    );
+    inputs.push(TaskInput::Exited {
         run,
         code: Some(exit),
     });
@@ -102,7 +106,7 @@ fn proto_3_proto_4_a_run_of_claude_asks_and_completes_a_phase() {
     assert_eq!((taken.usage.output_tokens, taken.cost.0), (420, 61_235));
     assert!(state.run.is_none());
     let checkpoints = effects.iter().filter_map(|effect| match effect {
-        Effect::MakeCheckpoint { kind } => Some(*kind),
+        TaskEffect::MakeCheckpoint { kind } => Some(*kind),
         _ => None,
     });
     assert_eq!(
@@ -121,7 +125,7 @@ fn task_7_a_rate_limit_of_each_program_is_waited_for() {
         assert_eq!(state.status(), Status::Running, "{name}");
         assert!(state.run.is_none(), "{name}");
         assert!(
-            effects.contains(&Effect::MakeCheckpoint { kind: "rate_limit" }),
+            effects.contains(&TaskEffect::MakeCheckpoint { kind: "rate_limit" }),
             "{name}"
         );
     }
@@ -147,7 +151,7 @@ fn proto_5_a_run_of_any_program_ends_by_its_exit_code() {
     assert_eq!(state.status(), Status::Completed);
     let (state, effects) = after_run("plain.txt", Format::Plain, 2, 0);
     assert_eq!(state.status(), Status::Running);
-    let Some(Effect::StartRun { run: 2, prompt, .. }) = effects.last() else {
+    let Some(TaskEffect::StartRun { run: 2, prompt, .. }) = effects.last() else {
         panic!("{effects:?}");
     };
     assert!(
@@ -184,33 +188,33 @@ fn agent_4_a_recorded_session_of_claude_is_counted_once() {
             .unwrap();
         task.state().clone()
     };
-    handle(Input::Start);
+    handle(TaskInput::Start);
     let mut state = None;
     for (run, written) in (1..).zip(&runs) {
         let mut parser = Parser::new(Format::ClaudeStreamJson, &Setup::default());
         let mut events = parser.push(written.as_bytes());
         events.extend(parser.end());
         for event in events {
-            handle(Input::Told { run, event });
+            handle(TaskInput::Told { run, event });
         }
-        let after = handle(Input::Exited { run, code: Some(0) });
+        let after = handle(TaskInput::Exited { run, code: Some(0) });
         let asks: Vec<String> = after.open_asks().map(|(id, _)| id.to_owned()).collect();
         for id in asks {
             let input = if id.starts_with('q') {
                 let text = "engineers".to_owned();
-                Input::Answer { id, text }
+                TaskInput::Answer { id, text }
             } else {
                 let provision = goondan_tasks::fact::Provision::Secret("vault:1".to_owned());
-                Input::Provide { id, provision }
+                TaskInput::Provide { id, provision }
             };
             handle(input);
         }
         state = Some(match (after.review(), run) {
             (Some(phase), 2) => {
                 let text = "Shorter.".to_owned();
-                handle(Input::Rework { phase, text })
+                handle(TaskInput::Rework { phase, text })
             }
-            (Some(phase), _) => handle(Input::Approve {
+            (Some(phase), _) => handle(TaskInput::Approve {
                 phase,
                 delivery: Delivery::None,
             }),

@@ -9,7 +9,7 @@ use crate::binary::apply_delta;
 use crate::compare::{Hunk, LineKind, lines};
 use crate::error::{IoContext as _, TreeError};
 use crate::limits::{Limits, PATCH_FILE_BYTES_MAX};
-use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
+use crate::manifest::{Digest, Manifest, ManifestBuilder, TreeEntry};
 use crate::patch::{Binary, BlobId, Body, FileMode, FilePatch, Patch};
 use crate::path::{Names, RelativePath};
 use crate::read::drain;
@@ -64,8 +64,8 @@ impl Tree<'_> {
     pub fn leaf(&self, path: &RelativePath) -> Result<Option<Leaf>, TreeError> {
         let at = path.as_path();
         Ok(Some(match self.manifest.get(path) {
-            None | Some(Entry::Directory { .. }) => return Ok(None),
-            Some(Entry::Link { target }) => {
+            None | Some(TreeEntry::Directory { .. }) => return Ok(None),
+            Some(TreeEntry::Link { target }) => {
                 let found = self.folder.read_link(at).during("read", path)?;
                 if found.as_bytes() != target {
                     return Err(TreeError::Damaged { path: path.clone() });
@@ -75,7 +75,7 @@ impl Tree<'_> {
                     content: target.clone(),
                 }
             }
-            Some(Entry::File {
+            Some(TreeEntry::File {
                 mode,
                 bytes,
                 sha256,
@@ -113,7 +113,7 @@ pub(crate) fn git_mode(mode: u32) -> FileMode {
 }
 
 /// New content of each touched path: a file or link, or `None` if deleted.
-pub type Applied = BTreeMap<RelativePath, Option<Leaf>>;
+pub type PatchedFiles = BTreeMap<RelativePath, Option<Leaf>>;
 
 /// Applies a patch to a tree, in memory. `is_allowed` decides which paths it may touch.
 ///
@@ -128,8 +128,8 @@ pub fn apply(
     patch: &Patch,
     base: Tree<'_>,
     is_allowed: &dyn Fn(&RelativePath) -> bool,
-) -> Result<Applied, ApplyError> {
-    let mut applied = Applied::new();
+) -> Result<PatchedFiles, ApplyError> {
+    let mut applied = PatchedFiles::new();
     let mut created = BTreeSet::new();
     for file in patch.files() {
         let path = file.path();
@@ -231,7 +231,7 @@ fn patch_text(old: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, &'static str> {
 
 /// Checks that files and links form a valid tree after the patch. Directories are implied; empty
 /// ones are dropped, like in git.
-fn check_tree(base: &Manifest, applied: &Applied) -> Result<(), TreeError> {
+fn check_tree(base: &Manifest, applied: &PatchedFiles) -> Result<(), TreeError> {
     let mut leaves: BTreeSet<&RelativePath> = BTreeSet::new();
     let unchanged = base.entries().filter(|(_, entry)| !entry.is_directory());
     leaves.extend(unchanged.map(|(path, _)| path));
@@ -243,14 +243,14 @@ fn check_tree(base: &Manifest, applied: &Applied) -> Result<(), TreeError> {
         }
     }
     let mut builder = ManifestBuilder::new(Limits::default(), Names::Portable);
-    let entry = Entry::File {
+    let entry = TreeEntry::File {
         mode: 0,
         bytes: 0,
         sha256: Digest::of(b""),
     };
     for path in leaves {
         for parent in builder.missing_parents(path) {
-            builder.add(parent, Entry::Directory { mode: 0 })?;
+            builder.add(parent, TreeEntry::Directory { mode: 0 })?;
         }
         builder.add(path.clone(), entry.clone())?;
     }
@@ -286,10 +286,10 @@ pub fn prove(patch: &Patch, before: Tree<'_>, after: &Manifest) -> Result<(), Ap
 }
 
 /// Returns the part of an entry that a patch can express.
-pub(crate) fn told(entry: &Entry) -> Option<(FileMode, Digest)> {
+pub(crate) fn told(entry: &TreeEntry) -> Option<(FileMode, Digest)> {
     match entry {
-        Entry::Directory { .. } => None,
-        Entry::Link { target } => Some((FileMode::Link, Digest::of(target))),
-        Entry::File { mode, sha256, .. } => Some((git_mode(*mode), *sha256)),
+        TreeEntry::Directory { .. } => None,
+        TreeEntry::Link { target } => Some((FileMode::Link, Digest::of(target))),
+        TreeEntry::File { mode, sha256, .. } => Some((git_mode(*mode), *sha256)),
     }
 }

@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::{Manifest, TreeEntry};
 use crate::path::RelativePath;
 
 /// Change of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Change {
+pub struct PathChange {
     /// The path.
     pub path: RelativePath,
     /// Entry before the change; `None` if it did not exist.
-    pub old: Option<Entry>,
+    pub old: Option<TreeEntry>,
     /// Entry after the change; `None` if it is deleted.
-    pub new: Option<Entry>,
+    pub new: Option<TreeEntry>,
 }
 
-impl Change {
+impl PathChange {
     /// Returns the reverse change.
     #[must_use]
     pub fn inverse(self) -> Self {
@@ -33,12 +33,12 @@ impl Change {
 
 /// Returns the changes that turn `before` into `after`, sorted by path.
 #[must_use]
-pub fn changes(before: &Manifest, after: &Manifest) -> Vec<Change> {
+pub fn changes(before: &Manifest, after: &Manifest) -> Vec<PathChange> {
     let paths = before.entries().chain(after.entries());
     let paths: BTreeSet<&RelativePath> = paths.map(|(path, _)| path).collect();
     let change = |path: &RelativePath| {
         let (old, new) = (before.get(path), after.get(path));
-        (old != new).then(|| Change {
+        (old != new).then(|| PathChange {
             path: path.clone(),
             old: old.cloned(),
             new: new.cloned(),

@@ -53,18 +53,18 @@ pub(crate) fn lines(text: &[u8]) -> Vec<&[u8]> {
 
 /// Lines of the old text and the lines that replace them, as zero-based ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Replaced {
+pub(crate) struct LineReplacement {
     pub(crate) old: Range<usize>,
     pub(crate) new: Range<usize>,
 }
 
 /// Returns the differences of two texts, in order. No two of the ranges touch.
-pub(crate) fn replaced(old: &[u8], new: &[u8]) -> Vec<Replaced> {
+pub(crate) fn replaced(old: &[u8], new: &[u8]) -> Vec<LineReplacement> {
     let input = InternedInput::new(old, new);
     let mut diff = Diff::compute(Algorithm::Histogram, &input);
     diff.postprocess_lines(&input);
     let lines = |range: Range<u32>| range.start as usize..range.end as usize;
-    let replaced = diff.hunks().map(|change| Replaced {
+    let replaced = diff.hunks().map(|change| LineReplacement {
         old: lines(change.before),
         new: lines(change.after),
     });

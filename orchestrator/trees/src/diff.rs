@@ -2,18 +2,18 @@
 
 use crate::apply::{Leaf, Tree, told};
 use crate::binary::write_literal;
-use crate::changes::{Change, changes};
+use crate::changes::{PathChange, changes};
 use crate::compare::{Hunk, LineKind, hunks};
 use crate::error::{IoContext as _, TreeError};
 use crate::limits::{PATCH_BYTES_MAX, PATCH_FILE_BYTES_MAX, PATCH_TEXT_BYTES_MAX};
-use crate::manifest::Entry;
+use crate::manifest::TreeEntry;
 use crate::patch::{BlobId, FileMode};
 use crate::path::RelativePath;
 use crate::quote::quote;
 
 /// Kind of change of a file or link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum DiffStatus {
     /// Added.
     Added,
     /// Content or mode changed.
@@ -30,10 +30,10 @@ pub struct Difference {
     /// The patch.
     pub patch: Vec<u8>,
     /// Changed files and links, by path.
-    pub changed: Vec<(RelativePath, Status)>,
+    pub changed: Vec<(RelativePath, DiffStatus)>,
     /// Differences that a patch cannot carry: directories, and permission bits other than the
     /// executable bit.
-    pub not_carried: Vec<Change>,
+    pub not_carried: Vec<PathChange>,
 }
 
 /// Compares two trees.
@@ -104,12 +104,11 @@ pub fn file_patch(
 }
 
 /// Rejects files that exceed the patch limits before any content is read.
-fn refuse_too_large(change: &Change) -> Result<(), TreeError> {
+fn refuse_too_large(change: &PathChange) -> Result<(), TreeError> {
     let told = [&change.old, &change.new].map(|entry| entry.as_ref().and_then(told));
     let [old, new] = told;
     let most = PATCH_FILE_BYTES_MAX as u64;
-    let is_too_large =
-        |entry: &Option<Entry>| matches!(entry, Some(Entry::File { bytes, .. }) if *bytes > most);
+    let is_too_large = |entry: &Option<TreeEntry>| matches!(entry, Some(TreeEntry::File { bytes, .. }) if *bytes > most);
     if old != new && (is_too_large(&change.old) || is_too_large(&change.new)) {
         let what = "bytes in a file that changed";
         return Err(TreeError::limit(what, most, &change.path));
@@ -117,8 +116,8 @@ fn refuse_too_large(change: &Change) -> Result<(), TreeError> {
     Ok(())
 }
 
-fn is_directory(entry: &Option<Entry>) -> bool {
-    entry.as_ref().is_some_and(Entry::is_directory)
+fn is_directory(entry: &Option<TreeEntry>) -> bool {
+    entry.as_ref().is_some_and(TreeEntry::is_directory)
 }
 
 fn write_change(
@@ -126,21 +125,21 @@ fn write_change(
     path: &RelativePath,
     old: Option<&Leaf>,
     new: Option<&Leaf>,
-) -> std::io::Result<Option<Status>> {
+) -> std::io::Result<Option<DiffStatus>> {
     let is_link = |leaf: &Leaf| leaf.mode == FileMode::Link;
     Ok(Some(match (old, new) {
         (None, None) => return Ok(None),
         (Some(old), Some(new)) if is_link(old) != is_link(new) => {
             write_file(out, path, Some(old), None)?;
             write_file(out, path, None, Some(new))?;
-            Status::TypeChanged
+            DiffStatus::TypeChanged
         }
         _ => {
             write_file(out, path, old, new)?;
             match (old, new) {
-                (None, _) => Status::Added,
-                (_, None) => Status::Deleted,
-                _ => Status::Modified,
+                (None, _) => DiffStatus::Added,
+                (_, None) => DiffStatus::Deleted,
+                _ => DiffStatus::Modified,
             }
         }
     }))

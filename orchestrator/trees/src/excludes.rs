@@ -34,7 +34,7 @@ pub struct ExcludeError {
 }
 
 /// A predicate of excluded paths and its name.
-type Rule = (fn(&Path) -> bool, &'static str);
+type ExcludeRule = (fn(&Path) -> bool, &'static str);
 
 /// Exclude patterns with the syntax of `.gitignore`, except negation. A pattern without `/`, other
 /// than a trailing one, matches at any depth; others match from the root. A trailing `/` matches
@@ -52,14 +52,14 @@ pub struct Excludes {
     /// Paths included unconditionally.
     except: BTreeSet<RelativePath>,
     /// Rule by path, with its name.
-    rule: Option<Rule>,
+    rule: Option<ExcludeRule>,
     /// Rules of `.gitignore` files, in order.
-    ignored: Option<Ignored>,
+    ignored: Option<GitignoreRules>,
 }
 
 /// Rules of `.gitignore` files; the last match wins.
 #[derive(Debug, Clone)]
-struct Ignored {
+struct GitignoreRules {
     set: GlobSet,
     rules: Vec<IgnoreRule>,
 }
@@ -108,7 +108,7 @@ fn ignore_rule(directory: &str, line: &str) -> Option<(String, IgnoreRule)> {
     Some((below, rule))
 }
 
-impl Ignored {
+impl GitignoreRules {
     /// Reads lines, each with the directory of its `.gitignore`. As in git, an invalid pattern is
     /// ignored.
     fn read<'l>(lines: impl Iterator<Item = (&'l str, &'l str)>) -> Option<Self> {
@@ -190,7 +190,7 @@ impl Excludes {
     #[must_use]
     pub fn ignoring<'l>(self, lines: impl Iterator<Item = (&'l str, &'l str)>) -> Self {
         Self {
-            ignored: Ignored::read(lines),
+            ignored: GitignoreRules::read(lines),
             ..self
         }
     }

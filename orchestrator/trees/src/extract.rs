@@ -18,7 +18,7 @@ use crate::limits::{
     COPY_CHUNK_BYTES, EXTRACT_FREE_BYTES, EXTRACT_HEADER_BYTES_MAX, EXTRACT_RATIO_MAX,
     LINK_TARGET_BYTES_MAX, Limits,
 };
-use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
+use crate::manifest::{Digest, Manifest, ManifestBuilder, TreeEntry};
 use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
 
@@ -60,7 +60,7 @@ pub fn extract(
     options: Options,
 ) -> Result<Manifest, TreeError> {
     let read = Rc::new(Cell::new(0));
-    let source = Counted {
+    let source = CountingReader {
         inner: archive,
         count: Rc::clone(&read),
     };
@@ -70,7 +70,7 @@ pub fn extract(
         Box::new(source)
     };
     let allowance = Rc::new(Cell::new(0));
-    let guarded = Guarded {
+    let guarded = RatioLimitReader {
         inner: source,
         came: 0,
         read,
@@ -90,12 +90,12 @@ pub fn extract(
 }
 
 /// Counts the bytes read from the archive.
-struct Counted<R> {
+struct CountingReader<R> {
     inner: R,
     count: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buf)?;
         self.count.set(self.count.get() + read as u64);
@@ -104,14 +104,14 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// Limits the output to the current allowance and to the ratio of the archive's size.
-struct Guarded<R> {
+struct RatioLimitReader<R> {
     inner: R,
     came: u64,
     read: Rc<Cell<u64>>,
     allowance: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Guarded<R> {
+impl<R: Read> Read for RatioLimitReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buf)?;
         self.came += read as u64;
@@ -225,7 +225,8 @@ impl Extraction<'_> {
 
     fn directory(&mut self, path: &RelativePath, mode: u32) -> Result<(), TreeError> {
         // Validated first, because an invalid name must not reach the file system.
-        self.builder.add(path.clone(), Entry::Directory { mode })?;
+        self.builder
+            .add(path.clone(), TreeEntry::Directory { mode })?;
         let made = self.folder.create_dir(path.as_path(), mode | 0o700);
         made.during("create", path)
     }
@@ -241,7 +242,7 @@ impl Extraction<'_> {
             });
         }
         let to = Path::new(OsStr::from_bytes(&target)).to_owned();
-        self.builder.add(path.clone(), Entry::Link { target })?;
+        self.builder.add(path.clone(), TreeEntry::Link { target })?;
         self.folder
             .create_link(path.as_path(), &to)
             .during("create", &path)
@@ -258,7 +259,7 @@ impl Extraction<'_> {
             return Err(TreeError::limit("bytes", self.options.limits.bytes(), path));
         }
         // Validates the name before anything is written.
-        let unread = Entry::File {
+        let unread = TreeEntry::File {
             mode,
             bytes: 0,
             sha256: Digest::of(b""),
@@ -289,7 +290,7 @@ impl Extraction<'_> {
         let mode = mode | 0o600;
         self.builder.fill(
             path,
-            Entry::File {
+            TreeEntry::File {
                 mode,
                 bytes,
                 sha256,

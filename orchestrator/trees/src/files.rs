@@ -9,7 +9,7 @@ use goondan_durable::disk::{Disk, Folder, RealDisk};
 use crate::RealFolder;
 
 /// File access of the machine, or of a test.
-pub trait Files: fmt::Debug + Send + Sync {
+pub trait FileAccess: fmt::Debug + Send + Sync {
     /// Returns the disk of goondan's own files.
     fn disk(&self) -> &dyn Disk;
 
@@ -25,7 +25,7 @@ pub trait Files: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFiles;
 
-impl Files for RealFiles {
+impl FileAccess for RealFiles {
     fn disk(&self) -> &dyn Disk {
         &RealDisk
     }

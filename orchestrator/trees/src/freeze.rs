@@ -12,14 +12,14 @@ use crate::excludes::Excludes;
 pub use crate::excludes::Reason;
 use crate::fresh;
 use crate::limits::{FREEZE_ATTEMPTS, LINK_TARGET_BYTES_MAX, Limits};
-use crate::manifest::{Entry, Manifest, ManifestBuilder};
+use crate::manifest::{Manifest, ManifestBuilder, TreeEntry};
 use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
-use crate::read::{Copied, Syncs, copy, observe};
+use crate::read::{CopiedEntry, Syncs, copy, observe};
 
 /// Policy for entries that a tree should not contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unwanted {
+pub enum EntryPolicy {
     /// Reject the whole tree.
     Refuse,
     /// Exclude and report the entry.
@@ -37,16 +37,16 @@ pub struct Options {
     /// Excluded paths.
     pub excludes: Excludes,
     /// Policy for links that point out of the tree.
-    pub outside_links: Unwanted,
+    pub outside_links: EntryPolicy,
     /// Policy for devices, sockets and pipes.
-    pub special: Unwanted,
+    pub special: EntryPolicy,
     /// Limits of the tree.
     pub limits: Limits,
 }
 
 /// An excluded entry, which a worker never receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct ExcludedEntry {
     /// Its path, quoted like git does if it is not UTF-8. An excluded directory includes its
     /// content.
     pub path: String,
@@ -56,11 +56,11 @@ pub struct LeftOut {
 
 /// A frozen tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frozen {
+pub struct TreeSnapshot {
     /// Manifest of the snapshot.
     pub manifest: Manifest,
     /// Excluded entries.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedEntry>,
 }
 
 /// Copies a tree to a new directory `name` of `parent`. The copy appears complete and durable, or
@@ -78,7 +78,7 @@ pub fn freeze(
     parent: &dyn Folder,
     name: &str,
     options: &Options,
-) -> Result<Frozen, TreeError> {
+) -> Result<TreeSnapshot, TreeError> {
     copy_as(source, parent, name, options, false)
 }
 
@@ -93,7 +93,7 @@ pub fn freeze_read_only(
     parent: &dyn Folder,
     name: &str,
     options: &Options,
-) -> Result<Frozen, TreeError> {
+) -> Result<TreeSnapshot, TreeError> {
     copy_as(source, parent, name, options, true)
 }
 
@@ -103,12 +103,12 @@ fn copy_as(
     name: &str,
     options: &Options,
     is_read_only: bool,
-) -> Result<Frozen, TreeError> {
+) -> Result<TreeSnapshot, TreeError> {
     let (manifest, left_out) = fresh::build(parent, name, |folder| {
         let frozen = walk(source, Some(folder), options, is_read_only)?;
         if is_read_only {
             for (path, entry) in frozen.manifest.entries() {
-                if let Entry::Directory { mode } = entry {
+                if let TreeEntry::Directory { mode } = entry {
                     let mode = (mode | 0o500) & !WRITE_BITS;
                     folder
                         .set_dir_mode(path.as_path(), mode)
@@ -118,7 +118,7 @@ fn copy_as(
         }
         Ok((frozen.manifest, frozen.left_out))
     })?;
-    Ok(Frozen { manifest, left_out })
+    Ok(TreeSnapshot { manifest, left_out })
 }
 
 /// Reads a tree without copying it.
@@ -126,7 +126,7 @@ fn copy_as(
 /// # Errors
 ///
 /// As [`freeze`].
-pub fn scan(source: &dyn Folder, options: &Options) -> Result<Frozen, TreeError> {
+pub fn scan(source: &dyn Folder, options: &Options) -> Result<TreeSnapshot, TreeError> {
     walk(source, None, options, false)
 }
 
@@ -135,8 +135,8 @@ fn walk(
     into: Option<&dyn Folder>,
     options: &Options,
     is_read_only: bool,
-) -> Result<Frozen, TreeError> {
-    let mut walk = Walk {
+) -> Result<TreeSnapshot, TreeError> {
+    let mut walk = FreezeWalk {
         source,
         into,
         syncs: into.map(Syncs::new),
@@ -155,13 +155,13 @@ fn walk(
     }
     let mut left_out = walk.left_out;
     left_out.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(Frozen {
+    Ok(TreeSnapshot {
         manifest: walk.builder.finish(),
         left_out,
     })
 }
 
-struct Walk<'w> {
+struct FreezeWalk<'w> {
     source: &'w dyn Folder,
     into: Option<&'w dyn Folder>,
     /// Copied files that are not durable yet.
@@ -169,10 +169,10 @@ struct Walk<'w> {
     options: &'w Options,
     is_read_only: bool,
     builder: ManifestBuilder,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<ExcludedEntry>,
 }
 
-impl Walk<'_> {
+impl FreezeWalk<'_> {
     /// Adds the entries of a directory; returns its subdirectories.
     fn directory(&mut self, at: Option<&RelativePath>) -> Result<Vec<RelativePath>, TreeError> {
         let root = Path::new("");
@@ -218,12 +218,12 @@ impl Walk<'_> {
                     into.create_dir(path.as_path(), mode)
                         .during("create", &path)?;
                 }
-                Some(Entry::Directory { mode: stat.mode })
+                Some(TreeEntry::Directory { mode: stat.mode })
             }
             NodeKind::Link => self.link(&path)?,
             NodeKind::File => Some(self.file(&path, stat)?),
             NodeKind::Special => {
-                if self.options.special == Unwanted::Refuse {
+                if self.options.special == EntryPolicy::Refuse {
                     return Err(TreeError::Special { path });
                 }
                 self.leave_out(bytes, Reason::Special);
@@ -237,13 +237,13 @@ impl Walk<'_> {
     }
 
     fn leave_out(&mut self, path: &[u8], reason: Reason) {
-        self.left_out.push(LeftOut {
+        self.left_out.push(ExcludedEntry {
             path: to_text(path),
             reason,
         });
     }
 
-    fn link(&mut self, path: &RelativePath) -> Result<Option<Entry>, TreeError> {
+    fn link(&mut self, path: &RelativePath) -> Result<Option<TreeEntry>, TreeError> {
         let target = self.source.read_link(path.as_path()).during("read", path)?;
         if target.len() > LINK_TARGET_BYTES_MAX {
             let limit = LINK_TARGET_BYTES_MAX as u64;
@@ -255,12 +255,12 @@ impl Walk<'_> {
         }
         if path.leads_outside(target.as_bytes()) {
             match self.options.outside_links {
-                Unwanted::Keep => {}
-                Unwanted::LeaveOut => {
+                EntryPolicy::Keep => {}
+                EntryPolicy::LeaveOut => {
                     self.leave_out(path.as_bytes(), Reason::OutsideLink);
                     return Ok(None);
                 }
-                Unwanted::Refuse => {
+                EntryPolicy::Refuse => {
                     return Err(TreeError::OutsideLink {
                         path: path.clone(),
                         target: to_text(target.as_bytes()),
@@ -272,26 +272,26 @@ impl Walk<'_> {
             into.create_link(path.as_path(), Path::new(&target))
                 .during("create", path)?;
         }
-        Ok(Some(Entry::Link {
+        Ok(Some(TreeEntry::Link {
             target: target.as_bytes().to_vec(),
         }))
     }
 
-    fn copy(&self, into: &dyn Folder, at: &Path, mode: u32, most: u64) -> io::Result<Copied> {
+    fn copy(&self, into: &dyn Folder, at: &Path, mode: u32, most: u64) -> io::Result<CopiedEntry> {
         let given = if self.is_read_only {
             (mode | 0o400) & !WRITE_BITS
         } else {
             mode
         };
         let (mut entry, file) = copy((self.source, at), (into, at), given, most)?;
-        if let Entry::File { mode: told, .. } = &mut entry {
+        if let TreeEntry::File { mode: told, .. } = &mut entry {
             *told = mode;
         }
         Ok((entry, file))
     }
 
     /// Copies or reads a file until it did not change in the meantime.
-    fn file(&mut self, path: &RelativePath, mut before: NodeStat) -> Result<Entry, TreeError> {
+    fn file(&mut self, path: &RelativePath, mut before: NodeStat) -> Result<TreeEntry, TreeError> {
         let at = path.as_path();
         for _ in 0..FREEZE_ATTEMPTS {
             let most = self.builder.bytes_left();

@@ -3,12 +3,12 @@
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::Path;
 
-use goondan_durable::disk::{Crash, Disk as _, Fault, Folder as _, SimulatedDisk, append_all};
+use goondan_durable::disk::{CallFault, Crash, Disk as _, Folder as _, SimulatedDisk, append_all};
 
 use crate::RealFolder;
 use crate::TreeError;
 use crate::excludes::Excludes;
-use crate::freeze::{Options, Reason, Unwanted, freeze, scan};
+use crate::freeze::{EntryPolicy, Options, Reason, freeze, scan};
 use crate::limits::Limits;
 use crate::random_trees::{everything, nodes, read, write};
 
@@ -74,7 +74,7 @@ fn box_1_an_error_at_any_call_leaves_nothing_under_the_name() {
     for call in 1.. {
         let (disk, manifest) = world();
         let start = disk.calls();
-        disk.fail_at(start + call, Fault::Errno(28), false);
+        disk.fail_at(start + call, CallFault::Errno(28), false);
         match freeze_in(&disk) {
             Ok(frozen) => assert_eq!(frozen, manifest),
             Err(TreeError::Taken { .. }) => panic!("nothing had that name"),
@@ -122,8 +122,8 @@ fn box_2_what_is_left_out_is_told_and_what_may_not_be_is_refused() {
     let source = top.below(Path::new("p")).unwrap();
     let mut options = Options {
         excludes: Excludes::new(&[".git/", "node_modules/", "*.key"]).unwrap(),
-        outside_links: Unwanted::LeaveOut,
-        special: Unwanted::LeaveOut,
+        outside_links: EntryPolicy::LeaveOut,
+        special: EntryPolicy::LeaveOut,
         limits: Limits::default(),
     };
     let frozen = freeze(source.as_ref(), &top, "frozen", &options).unwrap();
@@ -165,19 +165,19 @@ fn box_2_what_is_left_out_is_told_and_what_may_not_be_is_refused() {
     let taken = freeze(source.as_ref(), &top, "frozen", &options).unwrap_err();
     assert!(matches!(taken, TreeError::Taken { .. }));
 
-    options.special = Unwanted::Refuse;
+    options.special = EntryPolicy::Refuse;
     assert!(matches!(
         scan(source.as_ref(), &options),
         Err(TreeError::Special { .. })
     ));
     drop(socket);
     source.remove(Path::new("socket")).unwrap();
-    options.outside_links = Unwanted::Refuse;
+    options.outside_links = EntryPolicy::Refuse;
     assert!(matches!(
         scan(source.as_ref(), &options),
         Err(TreeError::OutsideLink { .. })
     ));
-    options.outside_links = Unwanted::Keep;
+    options.outside_links = EntryPolicy::Keep;
     for (limits, is_enough) in [
         (Limits::new(5, 100), true),
         (Limits::new(4, 100), false),

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use goondan_durable::disk::{Disk, DiskFile, Entry, EntryKind, RealDisk, Stat};
+use goondan_durable::disk::{Disk, DiskEntry, DiskFile, EntryKind, RealDisk, Stat};
 
 use crate::{open_beneath, removal};
 
@@ -37,7 +37,7 @@ pub struct GuardedDisk {
 }
 
 /// A directory, and a name in it.
-type Place<'p> = (OwnedFd, &'p OsStr);
+type NameInDir<'p> = (OwnedFd, &'p OsStr);
 
 impl GuardedDisk {
     /// Creates a disk with these guards.
@@ -63,7 +63,7 @@ impl GuardedDisk {
     }
 
     /// Opens the parent directory of a path and returns it with the name.
-    fn place<'p>(&self, path: &'p Path) -> io::Result<Place<'p>> {
+    fn place<'p>(&self, path: &'p Path) -> io::Result<NameInDir<'p>> {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = match self.guarded(path) {
             Some((anchor, rest)) => {
@@ -168,7 +168,7 @@ impl Disk for GuardedDisk {
         }
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DiskEntry>> {
         let Some((anchor, rest)) = self.guarded(path) else {
             return RealDisk.list(path);
         };
@@ -187,7 +187,7 @@ impl Disk for GuardedDisk {
                 }
                 known => known,
             };
-            entries.push(Entry {
+            entries.push(DiskEntry {
                 name: name.to_owned(),
                 kind: kind_of(file_type),
             });

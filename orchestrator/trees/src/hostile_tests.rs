@@ -10,7 +10,7 @@ use crate::apply::{ApplyError, Tree, apply, prove};
 use crate::diff::diff;
 use crate::manifest::Manifest;
 use crate::patch::Patch;
-use crate::random_trees::{Node, Nodes, write};
+use crate::random_trees::{RandomNode, RandomNodes, write};
 
 const ONE: &str = "5626abf0f72e58d7a153368ba57db4c673c0e171"; // one\n
 const TWO: &str = "f719efd430d52bcfc8566a43b2eb655688d38871"; // two\n
@@ -20,24 +20,24 @@ fn path(text: &str) -> RelativePath {
     RelativePath::new(text.as_bytes()).unwrap()
 }
 
-fn file(content: &[u8]) -> Node {
+fn file(content: &[u8]) -> RandomNode {
     let content = content.to_vec();
-    Node::File {
+    RandomNode::File {
         mode: 0o644,
         content,
     }
 }
 
-fn base() -> Nodes {
-    Nodes::from([
+fn base() -> RandomNodes {
+    RandomNodes::from([
         (path("f"), file(b"one\n")),
-        (path("link"), Node::Link(b"d".to_vec())),
+        (path("link"), RandomNode::Link(b"d".to_vec())),
         (path("d/x"), file(b"x")),
         (path("secret"), file(b"s\n")),
     ])
 }
 
-fn written(nodes: &Nodes) -> (Box<dyn Folder>, Manifest) {
+fn written(nodes: &RandomNodes) -> (Box<dyn Folder>, Manifest) {
     let folder = SimulatedDisk::new().folder(Path::new("/"));
     let manifest = write(folder.as_ref(), nodes);
     (folder, manifest)
@@ -159,8 +159,8 @@ fn prop_4_hostile_patches_are_refused_whole() {
 #[test]
 fn prop_4_content_that_looks_like_a_patch_is_content() {
     let inner = new("secret");
-    let after = Nodes::from([(path("f"), file(format!("one\n{inner}").as_bytes()))]);
-    let before = Nodes::from([(path("f"), file(inner.as_bytes()))]);
+    let after = RandomNodes::from([(path("f"), file(format!("one\n{inner}").as_bytes()))]);
+    let before = RandomNodes::from([(path("f"), file(inner.as_bytes()))]);
     let ((a, a_manifest), (b, b_manifest)) = (written(&before), written(&after));
     let one = Tree {
         manifest: &a_manifest,
@@ -200,7 +200,7 @@ fn prop_4_no_changed_byte_makes_another_tree() {
     let mut after = base();
     after.insert(path("f"), file(b"one\nmore\n"));
     after.insert(path("bin"), file(&[0, 1, 2, 255, 0, 7]));
-    after.insert(path("l2"), Node::Link(b"f".to_vec()));
+    after.insert(path("l2"), RandomNode::Link(b"f".to_vec()));
     after.remove(&path("d/x"));
     let ((a, a_manifest), (b, b_manifest)) = (written(&before), written(&after));
     let one = Tree {
@@ -213,7 +213,7 @@ fn prop_4_no_changed_byte_makes_another_tree() {
     };
     let text = diff(one, other).unwrap().patch;
     let whole = apply(&Patch::parse(&text).unwrap(), one, &|_| true).unwrap();
-    let contents = |applied: &crate::apply::Applied| -> Vec<_> {
+    let contents = |applied: &crate::apply::PatchedFiles| -> Vec<_> {
         applied
             .values()
             .map(|leaf| leaf.as_ref().map(|leaf| leaf.content.clone()))

@@ -46,18 +46,18 @@ mod survey;
 pub mod swap;
 pub mod tar_entry;
 
-pub use changes::{Change, changes};
+pub use changes::{PathChange, changes};
 pub use error::TreeError;
 pub use excludes::{ExcludeError, Excludes};
-pub use files::{Files, RealFiles};
+pub use files::{FileAccess, RealFiles};
 pub use fresh::remove_all;
 pub use guarded_disk::{Guard, GuardedDisk};
-pub use manifest::{Digest, Entry, Manifest, ManifestBuilder, read_local_manifest};
+pub use manifest::{Digest, Manifest, ManifestBuilder, TreeEntry, read_local_manifest};
 pub use path::{Names, PathProblem, RelativePath};
 pub use read::observe;
 pub use real_folder::RealFolder;
 pub use size::size;
-pub use survey::{Survey, Surveyed, Writers, survey};
+pub use survey::{Survey, SurveyedPath, Writers, survey};
 
 #[cfg(test)]
 mod freeze_tests;

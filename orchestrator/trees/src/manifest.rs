@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for Digest {
 /// Kind and attributes of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", deny_unknown_fields)]
-pub enum Entry {
+pub enum TreeEntry {
     /// A regular file.
     File {
         /// Its permission bits.
@@ -88,7 +88,7 @@ pub enum Entry {
     },
 }
 
-impl Entry {
+impl TreeEntry {
     /// True if it is a directory.
     #[must_use]
     pub fn is_directory(&self) -> bool {
@@ -112,17 +112,17 @@ fn read_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D:
 /// [`Names::Local`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Manifest(BTreeMap<RelativePath, Entry>);
+pub struct Manifest(BTreeMap<RelativePath, TreeEntry>);
 
 impl Manifest {
     /// Returns the entry at a path.
     #[must_use]
-    pub fn get(&self, path: &RelativePath) -> Option<&Entry> {
+    pub fn get(&self, path: &RelativePath) -> Option<&TreeEntry> {
         self.0.get(path)
     }
 
     /// Returns all entries in byte order: a directory before its content.
-    pub fn entries(&self) -> impl DoubleEndedIterator<Item = (&RelativePath, &Entry)> {
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = (&RelativePath, &TreeEntry)> {
         self.0.iter()
     }
 
@@ -141,9 +141,9 @@ impl Manifest {
     /// Returns the total bytes of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let of = |entry: &Entry| match entry {
-            Entry::File { bytes, .. } => *bytes,
-            Entry::Directory { .. } | Entry::Link { .. } => 0,
+        let of = |entry: &TreeEntry| match entry {
+            TreeEntry::File { bytes, .. } => *bytes,
+            TreeEntry::Directory { .. } | TreeEntry::Link { .. } => 0,
         };
         self.0.values().map(of).sum()
     }
@@ -183,7 +183,7 @@ where
     P: Deserialize<'de> + Ord + Into<RelativePath>,
     D: Deserializer<'de>,
 {
-    let entries = BTreeMap::<P, Entry>::deserialize(deserializer)?;
+    let entries = BTreeMap::<P, TreeEntry>::deserialize(deserializer)?;
     let mut builder = ManifestBuilder::new(Limits::default(), names);
     for (path, entry) in entries {
         let added = builder.add(path.into(), entry);
@@ -197,7 +197,7 @@ where
 pub struct ManifestBuilder {
     limits: Limits,
     names: Names,
-    entries: BTreeMap<RelativePath, Entry>,
+    entries: BTreeMap<RelativePath, TreeEntry>,
     /// Case-folded paths, unless names are local.
     folded: HashMap<Vec<u8>, RelativePath>,
     bytes: u64,
@@ -222,13 +222,13 @@ impl ManifestBuilder {
     ///
     /// [`TreeError::Path`], [`TreeError::Duplicate`], [`TreeError::Twins`],
     /// [`TreeError::NotInDirectory`], [`TreeError::Limit`].
-    pub fn add(&mut self, path: RelativePath, entry: Entry) -> Result<(), TreeError> {
+    pub fn add(&mut self, path: RelativePath, entry: TreeEntry) -> Result<(), TreeError> {
         if self.names == Names::Portable {
             path.check(self.names)?;
         }
         let is_in_directory = path.parent().is_none_or(|parent| {
             let parent = self.entries.get(&parent);
-            parent.is_some_and(Entry::is_directory)
+            parent.is_some_and(TreeEntry::is_directory)
         });
         if !is_in_directory {
             return Err(TreeError::NotInDirectory { path });
@@ -248,7 +248,7 @@ impl ManifestBuilder {
                 &path,
             ));
         }
-        if let Entry::File { bytes, .. } = &entry {
+        if let TreeEntry::File { bytes, .. } = &entry {
             self.bytes = self.bytes.saturating_add(*bytes);
             if self.bytes > self.limits.bytes() {
                 return Err(TreeError::limit("bytes", self.limits.bytes(), &path));
@@ -262,8 +262,8 @@ impl ManifestBuilder {
     }
 
     /// Replaces an entry that was added before its content was known.
-    pub(crate) fn fill(&mut self, path: &RelativePath, entry: Entry) -> Result<(), TreeError> {
-        if let Entry::File { bytes, .. } = &entry {
+    pub(crate) fn fill(&mut self, path: &RelativePath, entry: TreeEntry) -> Result<(), TreeError> {
+        if let TreeEntry::File { bytes, .. } = &entry {
             self.bytes = self.bytes.saturating_add(*bytes);
             if self.bytes > self.limits.bytes() {
                 return Err(TreeError::limit("bytes", self.limits.bytes(), path));
@@ -283,7 +283,7 @@ impl ManifestBuilder {
 
     /// True if a directory was added at this path.
     pub(crate) fn has_directory(&self, path: &RelativePath) -> bool {
-        self.entries.get(path).is_some_and(Entry::is_directory)
+        self.entries.get(path).is_some_and(TreeEntry::is_directory)
     }
 
     /// Returns the remaining byte allowance.
@@ -308,8 +308,8 @@ mod tests {
 
     #[test]
     fn what_is_no_tree_is_refused() {
-        let directory = || Entry::Directory { mode: 0o755 };
-        let link = || Entry::Link {
+        let directory = || TreeEntry::Directory { mode: 0o755 };
+        let link = || TreeEntry::Link {
             target: b"x".to_vec(),
         };
         let mut builder = ManifestBuilder::new(Limits::new(4, 10), Names::Portable);
@@ -321,7 +321,7 @@ mod tests {
         assert!(matches!(refused, TreeError::Twins { .. }));
         let refused = builder.add(path("d"), link()).unwrap_err();
         assert!(matches!(refused, TreeError::Duplicate { .. }));
-        let file = |bytes| Entry::File {
+        let file = |bytes| TreeEntry::File {
             mode: 0o644,
             bytes,
             sha256: Digest::of(b""),

@@ -16,7 +16,7 @@ use crate::apply::Tree;
 use crate::error::{IoContext as _, TreeError};
 use crate::fresh::build;
 use crate::limits::{Limits, PATCH_BYTES_MAX, PATCH_TEXT_BYTES_MAX};
-use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
+use crate::manifest::{Digest, Manifest, ManifestBuilder, TreeEntry};
 use crate::path::{Names, RelativePath};
 use crate::read::{Syncs, copy};
 
@@ -114,7 +114,7 @@ pub struct Merge {
 
 /// Result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum MergeOutcome {
     /// The merged tree.
     Merged(Merge),
     /// The conflicts by path, without a merged tree.
@@ -161,7 +161,7 @@ impl Merge {
             }
             syncs.finish()?;
             for (path, entry) in self.manifest.entries().rev() {
-                if let Entry::Directory { mode } = entry {
+                if let TreeEntry::Directory { mode } = entry {
                     into.set_dir_mode(path.as_path(), *mode)
                         .during("set the mode of", path)?;
                 }
@@ -174,18 +174,18 @@ impl Merge {
     fn write_one(
         &self,
         path: &RelativePath,
-        entry: &Entry,
+        entry: &TreeEntry,
         from: &dyn Folder,
         into: &dyn Folder,
     ) -> Result<Option<Box<dyn DiskFile>>, TreeError> {
         let at = path.as_path();
         let (mode, bytes) = match entry {
-            Entry::Directory { .. } => {
+            TreeEntry::Directory { .. } => {
                 into.create_dir(at, 0o700).during("create", path)?;
                 return Ok(None);
             }
-            Entry::File { mode, bytes, .. } => (*mode, *bytes),
-            Entry::Link { .. } => (0, 0),
+            TreeEntry::File { mode, bytes, .. } => (*mode, *bytes),
+            TreeEntry::Link { .. } => (0, 0),
         };
         if let Some(content) = self.texts.get(path) {
             let mut file = into.create(at, mode).during("create", path)?;
@@ -211,19 +211,19 @@ impl Merge {
 /// [`TreeError::Damaged`] if content does not match its manifest, [`TreeError::Limit`] if the
 /// merged texts exceed [`PATCH_BYTES_MAX`] or the merged tree exceeds its limits,
 /// [`TreeError::Io`].
-pub fn merge(base: Tree<'_>, ours: Tree<'_>, theirs: Tree<'_>) -> Result<Outcome, TreeError> {
-    let sides = Sides { base, ours, theirs };
+pub fn merge(base: Tree<'_>, ours: Tree<'_>, theirs: Tree<'_>) -> Result<MergeOutcome, TreeError> {
+    let sides = MergeTrees { base, ours, theirs };
     let manifests = [base.manifest, ours.manifest, theirs.manifest];
     let entries = manifests.into_iter().flat_map(Manifest::entries);
     let paths: BTreeSet<&RelativePath> = entries.map(|(path, _)| path).collect();
-    let mut nodes = Nodes::new();
+    let mut nodes = MergedNodes::new();
     let mut conflicts = Vec::new();
     let mut text_bytes = 0;
     for path in paths {
         match sides.decide(path)? {
-            Decision::Gone => {}
-            Decision::Node(node) => {
-                if let Content::Text(text) = &node.content {
+            PathDecision::Gone => {}
+            PathDecision::Node(node) => {
+                if let MergedContent::Text(text) = &node.content {
                     text_bytes += text.len();
                 }
                 if text_bytes > PATCH_BYTES_MAX {
@@ -232,7 +232,7 @@ pub fn merge(base: Tree<'_>, ours: Tree<'_>, theirs: Tree<'_>) -> Result<Outcome
                 }
                 nodes.insert(path.clone(), node);
             }
-            Decision::Conflict(reason) => conflicts.push(Conflict {
+            PathDecision::Conflict(reason) => conflicts.push(Conflict {
                 path: path.clone(),
                 reason,
             }),
@@ -243,20 +243,20 @@ pub fn merge(base: Tree<'_>, ours: Tree<'_>, theirs: Tree<'_>) -> Result<Outcome
     if !conflicts.is_empty() {
         conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         conflicts.dedup_by(|one, other| one.path == other.path);
-        return Ok(Outcome::Conflicts(conflicts));
+        return Ok(MergeOutcome::Conflicts(conflicts));
     }
-    gathered(nodes).map(Outcome::Merged)
+    gathered(nodes).map(MergeOutcome::Merged)
 }
 
-fn gathered(nodes: Nodes) -> Result<Merge, TreeError> {
+fn gathered(nodes: MergedNodes) -> Result<Merge, TreeError> {
     let mut manifest = ManifestBuilder::new(Limits::default(), Names::Portable);
     let (mut of_theirs, mut texts) = (BTreeSet::new(), BTreeMap::new());
     for (path, node) in nodes {
         manifest.add(path.clone(), node.entry)?;
         match node.content {
-            Content::Ours => {}
-            Content::Theirs => drop(of_theirs.insert(path)),
-            Content::Text(text) => drop(texts.insert(path, text)),
+            MergedContent::Ours => {}
+            MergedContent::Theirs => drop(of_theirs.insert(path)),
+            MergedContent::Text(text) => drop(texts.insert(path, text)),
         }
     }
     Ok(Merge {
@@ -268,7 +268,7 @@ fn gathered(nodes: Nodes) -> Result<Merge, TreeError> {
 
 /// Returns paths that cannot exist in one tree, although each side is valid: below a file, or case
 /// twins.
-fn misplaced(nodes: &Nodes) -> Vec<Conflict> {
+fn misplaced(nodes: &MergedNodes) -> Vec<Conflict> {
     let mut conflicts = Vec::new();
     let mut folded: HashMap<Vec<u8>, &RelativePath> = HashMap::new();
     for path in nodes.keys() {
@@ -294,32 +294,32 @@ fn misplaced(nodes: &Nodes) -> Vec<Conflict> {
 }
 
 /// A merged tree under construction.
-type Nodes = BTreeMap<RelativePath, Node>;
+type MergedNodes = BTreeMap<RelativePath, MergedNode>;
 
-struct Node {
-    entry: Entry,
-    content: Content,
+struct MergedNode {
+    entry: TreeEntry,
+    content: MergedContent,
 }
 
 /// Source of a path's content.
-enum Content {
+enum MergedContent {
     Ours,
     Theirs,
     Text(Vec<u8>),
 }
 
 /// Result for one path.
-enum Decision {
+enum PathDecision {
     Gone,
-    Node(Node),
+    Node(MergedNode),
     Conflict(ConflictReason),
 }
 
-impl Decision {
-    fn side(entry: Option<&Entry>, content: Content) -> Self {
+impl PathDecision {
+    fn side(entry: Option<&TreeEntry>, content: MergedContent) -> Self {
         match entry {
             None => Self::Gone,
-            Some(entry) => Self::Node(Node {
+            Some(entry) => Self::Node(MergedNode {
                 entry: entry.clone(),
                 content,
             }),
@@ -336,9 +336,9 @@ struct File {
 }
 
 impl File {
-    fn of(entry: &Entry) -> Option<Self> {
+    fn of(entry: &TreeEntry) -> Option<Self> {
         match *entry {
-            Entry::File {
+            TreeEntry::File {
                 mode,
                 bytes,
                 sha256,
@@ -347,40 +347,40 @@ impl File {
                 bytes,
                 sha256,
             }),
-            Entry::Directory { .. } | Entry::Link { .. } => None,
+            TreeEntry::Directory { .. } | TreeEntry::Link { .. } => None,
         }
     }
 
-    fn node(self, mode: u32, content: Content) -> Decision {
-        let entry = Entry::File {
+    fn node(self, mode: u32, content: MergedContent) -> PathDecision {
+        let entry = TreeEntry::File {
             mode,
             bytes: self.bytes,
             sha256: self.sha256,
         };
-        Decision::Node(Node { entry, content })
+        PathDecision::Node(MergedNode { entry, content })
     }
 }
 
 /// The three trees of a merge.
 #[derive(Clone, Copy)]
-struct Sides<'t> {
+struct MergeTrees<'t> {
     base: Tree<'t>,
     ours: Tree<'t>,
     theirs: Tree<'t>,
 }
 
-impl Sides<'_> {
-    fn decide(&self, path: &RelativePath) -> Result<Decision, TreeError> {
+impl MergeTrees<'_> {
+    fn decide(&self, path: &RelativePath) -> Result<PathDecision, TreeError> {
         let base = self.base.manifest.get(path);
         let (ours, theirs) = (self.ours.manifest.get(path), self.theirs.manifest.get(path));
         if theirs == base || theirs == ours {
-            return Ok(Decision::side(ours, Content::Ours));
+            return Ok(PathDecision::side(ours, MergedContent::Ours));
         }
         if ours == base {
-            return Ok(Decision::side(theirs, Content::Theirs));
+            return Ok(PathDecision::side(theirs, MergedContent::Theirs));
         }
         let (Some(ours), Some(theirs)) = (ours, theirs) else {
-            return Ok(Decision::Conflict(if ours.is_none() {
+            return Ok(PathDecision::Conflict(if ours.is_none() {
                 ConflictReason::DeletedByUs
             } else {
                 ConflictReason::DeletedByThem
@@ -390,19 +390,21 @@ impl Sides<'_> {
             return self.files(path, base.and_then(File::of), ours, theirs);
         }
         let reason = match (base, ours, theirs) {
-            (Some(Entry::Directory { .. }), Entry::Directory { .. }, Entry::Directory { .. }) => {
-                ConflictReason::Modes
+            (
+                Some(TreeEntry::Directory { .. }),
+                TreeEntry::Directory { .. },
+                TreeEntry::Directory { .. },
+            ) => ConflictReason::Modes,
+            (_, TreeEntry::Directory { .. }, TreeEntry::Directory { .. }) => {
+                return Ok(PathDecision::side(Some(ours), MergedContent::Ours));
             }
-            (_, Entry::Directory { .. }, Entry::Directory { .. }) => {
-                return Ok(Decision::side(Some(ours), Content::Ours));
-            }
-            (Some(Entry::Link { .. }), Entry::Link { .. }, Entry::Link { .. }) => {
+            (Some(TreeEntry::Link { .. }), TreeEntry::Link { .. }, TreeEntry::Link { .. }) => {
                 ConflictReason::Links
             }
-            (None, Entry::Link { .. }, Entry::Link { .. }) => ConflictReason::AddedTwice,
+            (None, TreeEntry::Link { .. }, TreeEntry::Link { .. }) => ConflictReason::AddedTwice,
             _ => ConflictReason::Kinds,
         };
-        Ok(Decision::Conflict(reason))
+        Ok(PathDecision::Conflict(reason))
     }
 
     /// Merges two different files that both changed.
@@ -412,23 +414,23 @@ impl Sides<'_> {
         base: Option<File>,
         ours: File,
         theirs: File,
-    ) -> Result<Decision, TreeError> {
+    ) -> Result<PathDecision, TreeError> {
         let is_same = |one: File, other: File| one.sha256 == other.sha256;
         if base.is_none() && !is_same(ours, theirs) {
-            return Ok(Decision::Conflict(ConflictReason::AddedTwice));
+            return Ok(PathDecision::Conflict(ConflictReason::AddedTwice));
         }
         let mode = match base {
             _ if ours.mode == theirs.mode => ours.mode,
             Some(base) if base.mode == theirs.mode => ours.mode,
             Some(base) if base.mode == ours.mode => theirs.mode,
-            _ => return Ok(Decision::Conflict(ConflictReason::Modes)),
+            _ => return Ok(PathDecision::Conflict(ConflictReason::Modes)),
         };
         match base {
-            Some(base) if is_same(base, ours) => Ok(theirs.node(mode, Content::Theirs)),
+            Some(base) if is_same(base, ours) => Ok(theirs.node(mode, MergedContent::Theirs)),
             Some(base) if !is_same(base, theirs) && !is_same(ours, theirs) => {
                 self.texts(path, [base, ours, theirs], mode)
             }
-            _ => Ok(ours.node(mode, Content::Ours)),
+            _ => Ok(ours.node(mode, MergedContent::Ours)),
         }
     }
 
@@ -438,10 +440,10 @@ impl Sides<'_> {
         path: &RelativePath,
         files: [File; 3],
         mode: u32,
-    ) -> Result<Decision, TreeError> {
+    ) -> Result<PathDecision, TreeError> {
         let most = PATCH_TEXT_BYTES_MAX as u64;
         if files.iter().any(|file| file.bytes > most) {
-            return Ok(Decision::Conflict(ConflictReason::Binary));
+            return Ok(PathDecision::Conflict(ConflictReason::Binary));
         }
         let content = |tree: Tree<'_>| -> Result<Vec<u8>, TreeError> {
             let leaf = tree.leaf(path)?;
@@ -454,23 +456,23 @@ impl Sides<'_> {
             content(self.theirs)?,
         );
         if [&base, &ours, &theirs].iter().any(|text| text.contains(&0)) {
-            return Ok(Decision::Conflict(ConflictReason::Binary));
+            return Ok(PathDecision::Conflict(ConflictReason::Binary));
         }
         Ok(match lines::merge(&base, &ours, &theirs) {
-            Err(ours) => Decision::Conflict(ConflictReason::Lines { ours }),
-            Ok(text) => Decision::Node(Node {
-                entry: Entry::File {
+            Err(ours) => PathDecision::Conflict(ConflictReason::Lines { ours }),
+            Ok(text) => PathDecision::Node(MergedNode {
+                entry: TreeEntry::File {
                     mode,
                     bytes: text.len() as u64,
                     sha256: Digest::of(&text),
                 },
-                content: Content::Text(text),
+                content: MergedContent::Text(text),
             }),
         })
     }
 
     /// Restores directories that one side removed and the other added something to.
-    fn restore_directories(&self, nodes: &mut Nodes) {
+    fn restore_directories(&self, nodes: &mut MergedNodes) {
         let parents = nodes.keys().flat_map(RelativePath::ancestors);
         let missing: BTreeSet<RelativePath> = parents
             .filter(|parent| !nodes.contains_key(parent))
@@ -481,8 +483,8 @@ impl Sides<'_> {
                 .filter_map(|tree| tree.manifest.get(&path))
                 .find(|entry| entry.is_directory());
             if let Some(entry) = entry {
-                let (entry, content) = (entry.clone(), Content::Ours);
-                nodes.insert(path, Node { entry, content });
+                let (entry, content) = (entry.clone(), MergedContent::Ours);
+                nodes.insert(path, MergedNode { entry, content });
             }
         }
     }

@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    type Open = fn(&File, &Path, OFlags, Mode) -> Result<OwnedFd, Errno>;
+    type OpenFn = fn(&File, &Path, OFlags, Mode) -> Result<OwnedFd, Errno>;
 
     #[test]
     fn sec_7_both_ways_of_opening_stay_beneath_and_agree() {
@@ -102,7 +102,7 @@ mod tests {
         symlink("../../outside", root.join("a/out")).unwrap();
         symlink("/proc/self/root", root.join("magic")).unwrap();
         let root = File::open(&root).unwrap();
-        let ways: [Open; 2] = [
+        let ways: [OpenFn; 2] = [
             |root, path, flags, mode| open(root, path, flags, mode),
             |root, path, flags, mode| open_by_names(root, path, flags | OFlags::CLOEXEC, mode),
         ];

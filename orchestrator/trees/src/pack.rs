@@ -10,10 +10,10 @@ use goondan_durable::disk::{Folder, NodeKind};
 use crate::error::{IoContext as _, TreeError};
 use crate::excludes::Excludes;
 use crate::limits::Limits;
-use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
+use crate::manifest::{Digest, Manifest, ManifestBuilder, TreeEntry};
 use crate::path::{Names, RelativePath};
 use crate::read::drain;
-use crate::survey::{Surveyed, Writers, survey};
+use crate::survey::{SurveyedPath, Writers, survey};
 use crate::tar_entry::{padding, push_header};
 
 /// Two blocks of zeros end an archive.
@@ -46,18 +46,18 @@ pub fn pack(
 
 fn entry(
     source: &dyn Folder,
-    found: &Surveyed,
+    found: &SurveyedPath,
     out: &mut GzEncoder<&mut dyn Write>,
-) -> Result<Entry, TreeError> {
+) -> Result<TreeEntry, TreeError> {
     let (path, stat) = (&found.path, &found.stat);
     let mode = stat.mode;
     let entry = match (stat.kind, &found.target) {
-        (NodeKind::Directory, _) => Entry::Directory { mode },
-        (NodeKind::Link, Some(target)) => Entry::Link {
+        (NodeKind::Directory, _) => TreeEntry::Directory { mode },
+        (NodeKind::Link, Some(target)) => TreeEntry::Link {
             target: target.clone(),
         },
         // The digest is known after the file is written.
-        (NodeKind::File, _) => Entry::File {
+        (NodeKind::File, _) => TreeEntry::File {
             mode,
             bytes: stat.len,
             sha256: Digest::of(&[]),
@@ -71,9 +71,9 @@ fn entry(
     push_header(&mut head, path, stat, &entry);
     out.write_all(&head).during("write", "archive")?;
     match entry {
-        Entry::File { mode, bytes, .. } => {
+        TreeEntry::File { mode, bytes, .. } => {
             let sha256 = content(source, path, bytes, out)?;
-            Ok(Entry::File {
+            Ok(TreeEntry::File {
                 mode,
                 bytes,
                 sha256,
@@ -113,12 +113,12 @@ pub fn sync_listed(folder: &dyn Folder, listed: &Manifest) -> Result<(), TreeErr
     let mut directories = vec![Path::new("")];
     for (path, entry) in listed.entries() {
         match entry {
-            Entry::File { .. } => {
+            TreeEntry::File { .. } => {
                 let mut file = folder.read(path.as_path()).during("open", path)?;
                 file.sync().during("sync", path)?;
             }
-            Entry::Directory { .. } => directories.push(path.as_path()),
-            Entry::Link { .. } => {}
+            TreeEntry::Directory { .. } => directories.push(path.as_path()),
+            TreeEntry::Link { .. } => {}
         }
     }
     for path in directories.into_iter().rev() {

@@ -136,7 +136,7 @@ impl Patch {
     ///
     /// [`PatchError`] with the invalid line.
     pub fn parse(text: &[u8]) -> Result<Self, PatchError> {
-        let mut reader = Reader {
+        let mut reader = PatchReader {
             rest: text,
             line: 0,
         };
@@ -160,12 +160,12 @@ impl Patch {
     }
 }
 
-struct Reader<'t> {
+struct PatchReader<'t> {
     rest: &'t [u8],
     line: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> PatchReader<'t> {
     /// Returns the next line with its newline.
     fn peek_whole(&self) -> Option<&'t [u8]> {
         self.rest.split_inclusive(|byte| *byte == b'\n').next()
@@ -217,7 +217,7 @@ impl<'t> Reader<'t> {
 }
 
 /// Parses the path of `diff --git a/P b/P`; both must be equal.
-fn heading(reader: &Reader<'_>, line: &[u8]) -> Result<RelativePath, PatchError> {
+fn heading(reader: &PatchReader<'_>, line: &[u8]) -> Result<RelativePath, PatchError> {
     let names = line
         .strip_prefix(b"diff --git ")
         .ok_or_else(|| reader.error("`diff --git` is missing"))?;
@@ -251,7 +251,7 @@ fn heading(reader: &Reader<'_>, line: &[u8]) -> Result<RelativePath, PatchError>
     }
 }
 
-fn file(reader: &mut Reader<'_>, line: &[u8]) -> Result<FilePatch, PatchError> {
+fn file(reader: &mut PatchReader<'_>, line: &[u8]) -> Result<FilePatch, PatchError> {
     let path = heading(reader, line)?;
     let (mut old, mut new) = (None, None);
     let (mut is_new, mut is_deleted) = (false, false);
@@ -318,7 +318,7 @@ fn file(reader: &mut Reader<'_>, line: &[u8]) -> Result<FilePatch, PatchError> {
 
 /// Parses `ID..ID` and the mode, if it is unchanged.
 fn index(
-    reader: &Reader<'_>,
+    reader: &PatchReader<'_>,
     line: &[u8],
 ) -> Result<((BlobId, BlobId), Option<FileMode>), PatchError> {
     let problem = || reader.error("the digests do not have 40 digits each");
@@ -337,7 +337,7 @@ fn index(
 }
 
 /// Parses the name after `--- ` or `+++ `; `None` for `/dev/null`.
-fn side(reader: &mut Reader<'_>, prefix: &[u8]) -> Result<Option<Vec<u8>>, PatchError> {
+fn side(reader: &mut PatchReader<'_>, prefix: &[u8]) -> Result<Option<Vec<u8>>, PatchError> {
     let name = reader
         .take(prefix)
         .ok_or_else(|| reader.error("a name is missing"))?;
@@ -354,7 +354,7 @@ fn side(reader: &mut Reader<'_>, prefix: &[u8]) -> Result<Option<Vec<u8>>, Patch
 }
 
 fn text(
-    reader: &mut Reader<'_>,
+    reader: &mut PatchReader<'_>,
     path: &RelativePath,
     is_new: bool,
     is_deleted: bool,
@@ -405,7 +405,7 @@ fn range(text: &[u8]) -> Option<(usize, usize)> {
     Some((before, len))
 }
 
-fn hunk(reader: &mut Reader<'_>) -> Result<Hunk, PatchError> {
+fn hunk(reader: &mut PatchReader<'_>) -> Result<Hunk, PatchError> {
     let line = reader.take(b"@@ -").unwrap_or_default();
     let mut parts = line.splitn(4, |byte| *byte == b' ');
     let old = parts.next().and_then(range);
@@ -455,14 +455,14 @@ fn hunk(reader: &mut Reader<'_>) -> Result<Hunk, PatchError> {
     Ok(hunk)
 }
 
-fn binary(reader: &mut Reader<'_>) -> Result<Body, PatchError> {
+fn binary(reader: &mut PatchReader<'_>) -> Result<Body, PatchError> {
     let forward = binary_part(reader)?.ok_or_else(|| reader.error("the binary data is missing"))?;
     // The reverse part is optional.
     binary_part(reader)?;
     Ok(Body::Binary(forward))
 }
 
-fn binary_part(reader: &mut Reader<'_>) -> Result<Option<Binary>, PatchError> {
+fn binary_part(reader: &mut PatchReader<'_>) -> Result<Option<Binary>, PatchError> {
     let (is_delta, size) = if let Some(size) = reader.take(b"literal ") {
         (false, size)
     } else if let Some(size) = reader.take(b"delta ") {

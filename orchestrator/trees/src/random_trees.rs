@@ -9,20 +9,20 @@ use fastrand::Rng;
 use goondan_durable::disk::{Folder, append_all};
 
 use crate::excludes::Excludes;
-use crate::freeze::{Options, Unwanted, scan};
+use crate::freeze::{EntryPolicy, Options, scan};
 use crate::limits::Limits;
-use crate::manifest::{Digest, Entry, Manifest, ManifestBuilder};
+use crate::manifest::{Digest, Manifest, ManifestBuilder, TreeEntry};
 use crate::path::{Names, RelativePath};
 
 /// A file or link of a random tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Node {
+pub(crate) enum RandomNode {
     File { mode: u32, content: Vec<u8> },
     Link(Vec<u8>),
 }
 
 /// Files and links by path, with implicit parent directories.
-pub(crate) type Nodes = BTreeMap<RelativePath, Node>;
+pub(crate) type RandomNodes = BTreeMap<RelativePath, RandomNode>;
 
 const NAMES: &[&[u8]] = &[
     b"a",
@@ -105,15 +105,15 @@ fn content(random: &mut Rng) -> Vec<u8> {
     }
 }
 
-fn node(random: &mut Rng) -> Node {
+fn node(random: &mut Rng) -> RandomNode {
     if random.u8(..5) == 0 {
         let mut target = pick(random, NAMES).to_vec();
         if random.bool() {
             target = [b"../", target.as_slice(), b"/y"].concat();
         }
-        return Node::Link(target);
+        return RandomNode::Link(target);
     }
-    Node::File {
+    RandomNode::File {
         mode: if random.u8(..4) == 0 { 0o755 } else { 0o644 },
         content: content(random),
     }
@@ -125,9 +125,9 @@ fn path(random: &mut Rng) -> RelativePath {
     RelativePath::new(&names.join(&b"/"[..])).unwrap()
 }
 
-fn is_tree(nodes: &Nodes) -> bool {
+fn is_tree(nodes: &RandomNodes) -> bool {
     let mut builder = ManifestBuilder::new(Limits::default(), Names::Portable);
-    let entry = Entry::File {
+    let entry = TreeEntry::File {
         mode: 0,
         bytes: 0,
         sha256: Digest::of(b""),
@@ -135,7 +135,7 @@ fn is_tree(nodes: &Nodes) -> bool {
     nodes.keys().all(|path| {
         for parent in builder.missing_parents(path) {
             if builder
-                .add(parent, Entry::Directory { mode: 0o755 })
+                .add(parent, TreeEntry::Directory { mode: 0o755 })
                 .is_err()
             {
                 return false;
@@ -145,7 +145,7 @@ fn is_tree(nodes: &Nodes) -> bool {
     })
 }
 
-fn put(nodes: &mut Nodes, path: RelativePath, node: Node) {
+fn put(nodes: &mut RandomNodes, path: RelativePath, node: RandomNode) {
     let before = nodes.clone();
     nodes.insert(path, node);
     if !is_tree(nodes) {
@@ -153,8 +153,8 @@ fn put(nodes: &mut Nodes, path: RelativePath, node: Node) {
     }
 }
 
-pub(crate) fn nodes(random: &mut Rng, most: usize) -> Nodes {
-    let mut nodes = Nodes::new();
+pub(crate) fn nodes(random: &mut Rng, most: usize) -> RandomNodes {
+    let mut nodes = RandomNodes::new();
     for _ in 0..random.usize(..=most) {
         put(&mut nodes, path(random), node(random));
     }
@@ -185,7 +185,7 @@ fn edited(random: &mut Rng, content: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a mostly equal tree.
-pub(crate) fn mutated(random: &mut Rng, before: &Nodes) -> Nodes {
+pub(crate) fn mutated(random: &mut Rng, before: &RandomNodes) -> RandomNodes {
     let mut after = before.clone();
     for (path, old) in before {
         if !after.contains_key(path) {
@@ -193,13 +193,13 @@ pub(crate) fn mutated(random: &mut Rng, before: &Nodes) -> Nodes {
         }
         match (random.u8(..12), old) {
             (0 | 1, _) => drop(after.remove(path)),
-            (2..=4, Node::File { mode, content }) => {
+            (2..=4, RandomNode::File { mode, content }) => {
                 let (mode, content) = (*mode, edited(random, content));
-                after.insert(path.clone(), Node::File { mode, content });
+                after.insert(path.clone(), RandomNode::File { mode, content });
             }
-            (5, Node::File { mode, content }) => {
+            (5, RandomNode::File { mode, content }) => {
                 let (mode, content) = (*mode ^ 0o111, content.clone());
-                after.insert(path.clone(), Node::File { mode, content });
+                after.insert(path.clone(), RandomNode::File { mode, content });
             }
             (6, _) => drop(after.insert(path.clone(), node(random))),
             (7, _) => {
@@ -227,7 +227,7 @@ pub(crate) fn mutated(random: &mut Rng, before: &Nodes) -> Nodes {
 }
 
 /// Writes a tree into an empty folder.
-pub(crate) fn write(folder: &dyn Folder, nodes: &Nodes) -> Manifest {
+pub(crate) fn write(folder: &dyn Folder, nodes: &RandomNodes) -> Manifest {
     for (path, node) in nodes {
         for parent in path.ancestors() {
             if folder.look(parent.as_path()).unwrap().is_none() {
@@ -235,11 +235,11 @@ pub(crate) fn write(folder: &dyn Folder, nodes: &Nodes) -> Manifest {
             }
         }
         match node {
-            Node::Link(target) => {
+            RandomNode::Link(target) => {
                 let target = Path::new(OsStr::from_bytes(target));
                 folder.create_link(path.as_path(), target).unwrap();
             }
-            Node::File { mode, content } => {
+            RandomNode::File { mode, content } => {
                 let mut file = folder.create(path.as_path(), *mode).unwrap();
                 append_all(file.as_mut(), content).unwrap();
                 file.sync().unwrap();
@@ -260,8 +260,8 @@ pub(crate) fn write(folder: &dyn Folder, nodes: &Nodes) -> Manifest {
 pub(crate) fn everything() -> Options {
     Options {
         excludes: Excludes::new(&[".git/"]).unwrap(),
-        outside_links: Unwanted::Keep,
-        special: Unwanted::Refuse,
+        outside_links: EntryPolicy::Keep,
+        special: EntryPolicy::Refuse,
         limits: Limits::default(),
     }
 }

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{IoContext as _, TreeError};
 use crate::limits::{COPY_CHUNK_BYTES, SYNC_FILES};
-use crate::manifest::{Digest, Entry};
+use crate::manifest::{Digest, TreeEntry};
 use crate::path::RelativePath;
 
 /// Reads a file to its end in chunks; returns its length and digest. More than `most` bytes are an
@@ -41,18 +41,18 @@ pub(crate) fn drain(
 
 /// State of a path in a folder.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PathOccupancy {
     /// The path does not exist.
     Free,
     /// A valid tree entry.
-    Entry(Entry),
+    Entry(TreeEntry),
     /// A pipe, a socket or a device.
     Special,
 }
 
-impl Standing {
+impl PathOccupancy {
     /// True if the path holds this entry.
-    pub(crate) fn is(&self, entry: Option<&Entry>) -> bool {
+    pub(crate) fn is(&self, entry: Option<&TreeEntry>) -> bool {
         match self {
             Self::Free => entry.is_none(),
             Self::Entry(found) => Some(found) == entry,
@@ -61,7 +61,7 @@ impl Standing {
     }
 
     /// Returns the entry, if it is a valid one.
-    pub(crate) fn entry(self) -> Option<Entry> {
+    pub(crate) fn entry(self) -> Option<TreeEntry> {
         match self {
             Self::Entry(entry) => Some(entry),
             Self::Free | Self::Special => None,
@@ -70,11 +70,11 @@ impl Standing {
 }
 
 /// As [`observe`]; a special file is not an error.
-pub(crate) fn standing(folder: &dyn Folder, path: &Path) -> io::Result<Standing> {
+pub(crate) fn standing(folder: &dyn Folder, path: &Path) -> io::Result<PathOccupancy> {
     match observe(folder, path) {
-        Ok(None) => Ok(Standing::Free),
-        Ok(Some(entry)) => Ok(Standing::Entry(entry)),
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Standing::Special),
+        Ok(None) => Ok(PathOccupancy::Free),
+        Ok(Some(entry)) => Ok(PathOccupancy::Entry(entry)),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(PathOccupancy::Special),
         Err(error) => Err(error),
     }
 }
@@ -85,19 +85,19 @@ pub(crate) fn standing(folder: &dyn Folder, path: &Path) -> io::Result<Standing>
 /// # Errors
 ///
 /// I/O errors; for a special file of kind [`io::ErrorKind::Unsupported`].
-pub fn observe(folder: &dyn Folder, path: &Path) -> io::Result<Option<Entry>> {
+pub fn observe(folder: &dyn Folder, path: &Path) -> io::Result<Option<TreeEntry>> {
     let Some(stat) = folder.look(path)? else {
         return Ok(None);
     };
     Ok(Some(match stat.kind {
-        NodeKind::Directory => Entry::Directory { mode: stat.mode },
-        NodeKind::Link => Entry::Link {
+        NodeKind::Directory => TreeEntry::Directory { mode: stat.mode },
+        NodeKind::Link => TreeEntry::Link {
             target: folder.read_link(path)?.as_bytes().to_vec(),
         },
         NodeKind::File => {
             let mut file = folder.read(path)?;
             let (bytes, sha256) = drain(file.as_mut(), u64::MAX, |_| Ok(()))?;
-            Entry::File {
+            TreeEntry::File {
                 mode: stat.mode,
                 bytes,
                 sha256,
@@ -152,7 +152,7 @@ impl<'f> Syncs<'f> {
 }
 
 /// The copied entry, and its new unsynced file; `None` for a link.
-pub(crate) type Copied = (Entry, Option<Box<dyn DiskFile>>);
+pub(crate) type CopiedEntry = (TreeEntry, Option<Box<dyn DiskFile>>);
 
 /// Copies a file or link to a new name, and returns the copied entry. `mode` applies to a new file.
 ///
@@ -162,7 +162,7 @@ pub(crate) fn copy(
     to: (&dyn Folder, &Path),
     mode: u32,
     most: u64,
-) -> io::Result<Copied> {
+) -> io::Result<CopiedEntry> {
     let (from, path) = from;
     let (to, new) = to;
     let stat = from.look(path)?.ok_or(io::ErrorKind::NotFound)?;
@@ -171,7 +171,7 @@ pub(crate) fn copy(
             let target = from.read_link(path)?;
             to.create_link(new, Path::new(&target))?;
             let target = target.as_bytes().to_vec();
-            Ok((Entry::Link { target }, None))
+            Ok((TreeEntry::Link { target }, None))
         }
         NodeKind::File => {
             let mut source = from.read(path)?;
@@ -187,7 +187,7 @@ pub(crate) fn copy(
                     append_all(file.as_mut(), piece)
                 })?
             };
-            let entry = Entry::File {
+            let entry = TreeEntry::File {
                 mode,
                 bytes,
                 sha256,

@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
     use crate::read::copy;
-    use crate::{Digest, Entry};
+    use crate::{Digest, TreeEntry};
 
     /// A directory on a file system with reflinks (btrfs, XFS) for an additional test run.
     const REFLINK_DIR_VAR: &str = "GOONDAN_TEST_REFLINK_DIR";
@@ -383,7 +383,7 @@ mod tests {
                 let (from, to) = (Path::new(name), Path::new(&new));
                 let copied = copy((&folder, from), (&folder, to), 0o640, u64::MAX);
                 let (entry, file) = copied.unwrap();
-                let expected = Entry::File {
+                let expected = TreeEntry::File {
                     mode: 0o640,
                     bytes: text.len() as u64,
                     sha256: Digest::of(&text),

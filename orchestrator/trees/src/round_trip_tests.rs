@@ -13,7 +13,7 @@ use crate::diff::diff;
 use crate::freeze::freeze;
 use crate::manifest::Manifest;
 use crate::patch::{FileMode, Patch};
-use crate::random_trees::{Node, Nodes, everything, mutated, nodes, read, write};
+use crate::random_trees::{RandomNode, RandomNodes, everything, mutated, nodes, read, write};
 
 /// Number of pairs, unless `GOONDAN_TEST_TREE_PAIRS` is set.
 const PAIRS: u64 = 300;
@@ -28,26 +28,26 @@ fn pairs() -> u64 {
     std::env::var("GOONDAN_TEST_TREE_PAIRS").map_or(PAIRS, |pairs| pairs.parse().unwrap())
 }
 
-fn written(nodes: &Nodes) -> (Box<dyn Folder>, Manifest) {
+fn written(nodes: &RandomNodes) -> (Box<dyn Folder>, Manifest) {
     let folder = SimulatedDisk::new().folder(Path::new("/"));
     let manifest = write(folder.as_ref(), nodes);
     (folder, manifest)
 }
 
 /// Returns the tree after the patch.
-fn result(before: &Nodes, applied: &crate::apply::Applied) -> Nodes {
+fn result(before: &RandomNodes, applied: &crate::apply::PatchedFiles) -> RandomNodes {
     let mut result = before.clone();
     for (path, leaf) in applied {
         result.remove(path);
         if let Some(leaf) = leaf {
             let content = leaf.content.clone();
             let node = match leaf.mode {
-                FileMode::Link => Node::Link(content),
-                FileMode::Executable => Node::File {
+                FileMode::Link => RandomNode::Link(content),
+                FileMode::Executable => RandomNode::File {
                     mode: 0o755,
                     content,
                 },
-                FileMode::Regular => Node::File {
+                FileMode::Regular => RandomNode::File {
                     mode: 0o644,
                     content,
                 },
@@ -146,7 +146,7 @@ fn pair(seed: u64, is_git_asked: bool) {
 }
 
 /// Compares two trees, and applies the patch to the first.
-fn compared(seed: u64, before: &Nodes, after: &Nodes, is_git_asked: bool) {
+fn compared(seed: u64, before: &RandomNodes, after: &RandomNodes, is_git_asked: bool) {
     let (a, a_manifest) = written(before);
     let (b, b_manifest) = written(after);
     let (one, other) = (
@@ -213,12 +213,12 @@ fn prop_2_patches_of_large_files_make_the_other_tree_as_git_does() {
     let mut noise = vec![0; LARGE_BYTES];
     random.fill(&mut noise);
     let text = b"a line among many others of the same length\n".repeat(LARGE_BYTES / 44);
-    let file = |content: Vec<u8>| Node::File {
+    let file = |content: Vec<u8>| RandomNode::File {
         mode: 0o644,
         content,
     };
     let path = |name: &str| crate::RelativePath::new(name.as_bytes()).unwrap();
-    let nodes = |of: Vec<(&str, Vec<u8>)>| -> Nodes {
+    let nodes = |of: Vec<(&str, Vec<u8>)>| -> RandomNodes {
         let nodes = of.into_iter().map(|(name, text)| (path(name), file(text)));
         nodes.collect()
     };
@@ -242,7 +242,7 @@ fn what_no_patch_can_hold_is_refused_before_it_is_read() {
     let nothing = Manifest::default();
     let mut builder =
         crate::ManifestBuilder::new(crate::limits::Limits::default(), crate::Names::Portable);
-    let entry = |bytes| crate::Entry::File {
+    let entry = |bytes| crate::TreeEntry::File {
         mode: 0o644,
         bytes,
         sha256: crate::Digest::of(b""),
@@ -280,7 +280,7 @@ fn prop_2_patches_that_git_wrote_are_read() {
         let path = crate::RelativePath::new(b"large.bin").unwrap();
         before.insert(
             path.clone(),
-            Node::File {
+            RandomNode::File {
                 mode: 0o644,
                 content: large.clone(),
             },
@@ -288,7 +288,7 @@ fn prop_2_patches_that_git_wrote_are_read() {
         large.splice(1000..1010, *b"\0changed");
         after.insert(
             path,
-            Node::File {
+            RandomNode::File {
                 mode: 0o644,
                 content: large,
             },

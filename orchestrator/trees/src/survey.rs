@@ -9,7 +9,7 @@ use goondan_durable::disk::{Folder, NodeKind, NodeStat};
 
 use crate::error::{IoContext as _, TreeError};
 use crate::excludes::{Excludes, Reason};
-use crate::freeze::LeftOut;
+use crate::freeze::ExcludedEntry;
 use crate::limits::Limits;
 use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
@@ -25,7 +25,7 @@ pub enum Writers {
 
 /// One path of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surveyed {
+pub struct SurveyedPath {
     /// The path.
     pub path: RelativePath,
     /// Its metadata.
@@ -38,9 +38,9 @@ pub struct Surveyed {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Files, directories and links, in byte order of their paths.
-    pub found: Vec<Surveyed>,
+    pub found: Vec<SurveyedPath>,
     /// Excluded entries, including devices, sockets and pipes.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedEntry>,
 }
 
 /// Lists all entries of a tree.
@@ -55,7 +55,7 @@ pub fn survey(
     limits: Limits,
     writers: Writers,
 ) -> Result<Survey, TreeError> {
-    let mut work = Work {
+    let mut work = SurveyWalk {
         source,
         excludes,
         limits,
@@ -75,7 +75,7 @@ pub fn survey(
     Ok(survey)
 }
 
-struct Work<'s> {
+struct SurveyWalk<'s> {
     source: &'s dyn Folder,
     excludes: &'s Excludes,
     limits: Limits,
@@ -84,7 +84,7 @@ struct Work<'s> {
     survey: Survey,
 }
 
-impl Work<'_> {
+impl SurveyWalk<'_> {
     fn directory(
         &mut self,
         at: Option<&RelativePath>,
@@ -153,7 +153,7 @@ impl Work<'_> {
         if self.bytes > self.limits.bytes() {
             return Err(TreeError::limit("bytes", self.limits.bytes(), &path));
         }
-        self.survey.found.push(Surveyed {
+        self.survey.found.push(SurveyedPath {
             path: path.clone(),
             stat,
             target,
@@ -162,7 +162,7 @@ impl Work<'_> {
     }
 
     fn leave_out(&mut self, path: &RelativePath, reason: Reason) {
-        self.survey.left_out.push(LeftOut {
+        self.survey.left_out.push(ExcludedEntry {
             path: to_text(path.as_bytes()),
             reason,
         });

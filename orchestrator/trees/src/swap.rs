@@ -19,7 +19,7 @@
 //! * After a crash at any moment, [`recover`] makes the tree all old or all new: old before
 //!   `committed`, new after it.
 //! * Data that a user writes to a path during a swap is at that path afterwards, or in the staging
-//!   directory and reported as [`Kept`]. It is never replaced or removed unread.
+//!   directory and reported as [`DisplacedFile`]. It is never replaced or removed unread.
 //!
 //! # Limitations
 //!
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Folder, NodeKind, append_all, read_all};
 
-use crate::changes::Change;
+use crate::changes::PathChange;
 use crate::error::{IoContext as _, TreeError};
 use crate::fresh::remove_all;
 use crate::limits::SWAP_PLAN_BYTES_MAX;
@@ -46,7 +46,7 @@ use crate::read::{Syncs, copy, observe, standing};
 mod plan;
 mod undo;
 
-use plan::{Action, Plan};
+use plan::{SwapAction, SwapPlan};
 
 /// Name of the plan in a journal.
 pub const PLAN: &str = "plan.json";
@@ -64,9 +64,9 @@ pub enum SwapError {
         stale.len(), first(stale))]
     Stale {
         /// The paths with their current state.
-        stale: Vec<Stale>,
+        stale: Vec<StalePath>,
         /// User files that could not be moved back, because the user wrote again at that moment.
-        kept: Vec<Kept>,
+        kept: Vec<DisplacedFile>,
     },
     /// An unrelated entry is in the way. Nothing has changed.
     #[error("`{by}` is in the way; move it away")]
@@ -94,7 +94,7 @@ pub enum SwapError {
     Unfinished(#[source] TreeError),
 }
 
-fn first(stale: &[Stale]) -> String {
+fn first(stale: &[StalePath]) -> String {
     stale
         .first()
         .map_or(String::new(), |stale| stale.path.to_string())
@@ -102,18 +102,18 @@ fn first(stale: &[Stale]) -> String {
 
 /// A path with an unexpected state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stale {
+pub struct StalePath {
     /// The path.
     pub path: RelativePath,
     /// The expected entry.
-    pub expected: Option<crate::Entry>,
+    pub expected: Option<crate::TreeEntry>,
     /// The current entry; `None` if it does not exist or is a special file.
-    pub found: Option<crate::Entry>,
+    pub found: Option<crate::TreeEntry>,
 }
 
 /// A user's file that could not stay at its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct DisplacedFile {
     /// Its path.
     pub path: RelativePath,
     /// Its current location, below the root of the tree.
@@ -122,7 +122,7 @@ pub struct Kept {
 
 /// Result of a recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recovered {
+pub enum SwapRecovery {
     /// No swap was in progress.
     Nothing,
     /// The swap was not committed: the tree is old, except for the paths that a user changed in the
@@ -131,18 +131,18 @@ pub enum Recovered {
         /// Paths kept as changed by a user.
         left: Vec<RelativePath>,
         /// User files that could not stay at their paths.
-        kept: Vec<Kept>,
+        kept: Vec<DisplacedFile>,
     },
     /// The swap was committed: the tree is new.
     New {
         /// User files that could not stay at their paths.
-        kept: Vec<Kept>,
+        kept: Vec<DisplacedFile>,
     },
 }
 
 /// Location of a swap.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'p> {
+pub struct SwapSite<'p> {
     /// The journal: an empty directory owned by goondan, kept as long as the swap can be reverted.
     pub journal: &'p dyn Folder,
     /// The tree.
@@ -167,9 +167,9 @@ pub enum Specials {
 /// # Errors
 ///
 /// As [`swap`].
-pub fn plan(place: Place<'_>, changes: &[Change], staging: &str) -> Result<(), SwapError> {
+pub fn plan(place: SwapSite<'_>, changes: &[PathChange], staging: &str) -> Result<(), SwapError> {
     let staging = RelativePath::new(staging.as_bytes()).map_err(TreeError::from)?;
-    Plan::make(place, changes, staging).map(drop)
+    SwapPlan::make(place, changes, staging).map(drop)
 }
 
 /// Applies changes: all or none. Durable when it returns. Returns the user files that could not
@@ -182,16 +182,16 @@ pub fn plan(place: Place<'_>, changes: &[Change], staging: &str) -> Result<(), S
 ///
 /// [`SwapError`]. Except for [`SwapError::Unfinished`], the tree is unchanged.
 pub fn swap(
-    place: Place<'_>,
+    place: SwapSite<'_>,
     new: &dyn Folder,
-    changes: &[Change],
+    changes: &[PathChange],
     staging: &str,
-) -> Result<Vec<Kept>, SwapError> {
+) -> Result<Vec<DisplacedFile>, SwapError> {
     let staging = RelativePath::new(staging.as_bytes()).map_err(TreeError::from)?;
     if has(place.journal, PLAN)? || has(place.journal, OLD)? {
         return Err(SwapError::Used);
     }
-    let plan = Plan::make(place, changes, staging)?;
+    let plan = SwapPlan::make(place, changes, staging)?;
     keep_old(place, &plan)?;
     write_plan(place.journal, &plan)?;
     let done = stage(place, new, &plan)
@@ -210,10 +210,10 @@ pub fn swap(
 /// # Errors
 ///
 /// [`TreeError`]; call it again after the I/O problem is fixed.
-pub fn recover(place: Place<'_>) -> Result<Recovered, TreeError> {
+pub fn recover(place: SwapSite<'_>) -> Result<SwapRecovery, TreeError> {
     let Some(plan) = read_plan(place.journal, place.names)? else {
         clear_journal(place.journal)?;
-        return Ok(Recovered::Nothing);
+        return Ok(SwapRecovery::Nothing);
     };
     if has(place.journal, COMMITTED)? {
         // The mark may exist without being synced when its process ended.
@@ -222,10 +222,10 @@ pub fn recover(place: Place<'_>) -> Result<Recovered, TreeError> {
             .sync_dir(Path::new(""))
             .during("sync", "journal")?;
         let kept = undo::clear(place.root, &plan, true)?;
-        return Ok(Recovered::New { kept });
+        return Ok(SwapRecovery::New { kept });
     }
     let (left, kept) = undo_all(place, &plan)?;
-    Ok(Recovered::Old { left, kept })
+    Ok(SwapRecovery::Old { left, kept })
 }
 
 /// A part of a journal that is not as it was written.
@@ -277,17 +277,21 @@ pub fn check(journal: &dyn Folder, names: Names) -> Result<Vec<Damage>, TreeErro
 ///
 /// As [`swap`]: paths changed since then are [`SwapError::Stale`]. [`SwapError::Used`] if `done` is
 /// not the journal of a committed swap.
-pub fn revert(done: &dyn Folder, place: Place<'_>, staging: &str) -> Result<Vec<Kept>, SwapError> {
+pub fn revert(
+    done: &dyn Folder,
+    place: SwapSite<'_>,
+    staging: &str,
+) -> Result<Vec<DisplacedFile>, SwapError> {
     let plan = read_plan(done, place.names)?;
     let (Some(plan), true) = (plan, has(done, COMMITTED)?) else {
         return Err(SwapError::Used);
     };
     let old = done.below(Path::new(OLD)).during("open", OLD)?;
-    let changes: Vec<Change> = plan
+    let changes: Vec<PathChange> = plan
         .changes()
         .iter()
         .cloned()
-        .map(Change::inverse)
+        .map(PathChange::inverse)
         .collect();
     swap(place, old.as_ref(), &changes, staging)
 }
@@ -308,7 +312,7 @@ fn mark(journal: &dyn Folder, name: &str) -> Result<(), TreeError> {
 }
 
 /// Copies files to be replaced into the journal, by their paths.
-fn keep_old(place: Place<'_>, plan: &Plan) -> Result<(), SwapError> {
+fn keep_old(place: SwapSite<'_>, plan: &SwapPlan) -> Result<(), SwapError> {
     let journal = place.journal;
     let made = journal
         .create_dir(Path::new(OLD), 0o700)
@@ -356,9 +360,9 @@ fn keep_old(place: Place<'_>, plan: &Plan) -> Result<(), SwapError> {
     Ok(())
 }
 
-fn stale(root: &dyn Folder, action: &Action<'_>) -> SwapError {
+fn stale(root: &dyn Folder, action: &SwapAction<'_>) -> SwapError {
     SwapError::Stale {
-        stale: vec![Stale {
+        stale: vec![StalePath {
             path: action.path.clone(),
             expected: action.before().cloned(),
             found: observe(root, action.path.as_path()).unwrap_or_default(),
@@ -367,7 +371,7 @@ fn stale(root: &dyn Folder, action: &Action<'_>) -> SwapError {
     }
 }
 
-fn write_plan(journal: &dyn Folder, plan: &Plan) -> Result<(), TreeError> {
+fn write_plan(journal: &dyn Folder, plan: &SwapPlan) -> Result<(), TreeError> {
     let text = serde_json::to_vec(plan).map_err(|error| TreeError::Unwritable {
         problem: error.to_string(),
     })?;
@@ -391,13 +395,13 @@ fn write_plan(journal: &dyn Folder, plan: &Plan) -> Result<(), TreeError> {
     journal.sync_dir(Path::new("")).during("sync", "journal")
 }
 
-fn read_plan(journal: &dyn Folder, names: Names) -> Result<Option<Plan>, TreeError> {
+fn read_plan(journal: &dyn Folder, names: Names) -> Result<Option<SwapPlan>, TreeError> {
     if !has(journal, PLAN)? {
         return Ok(None);
     }
     let mut file = journal.read(Path::new(PLAN)).during("open", PLAN)?;
     let text = read_all(file.as_mut(), SWAP_PLAN_BYTES_MAX).during("read", PLAN)?;
-    let plan = Plan::read(&text, names).map_err(|error| TreeError::Io {
+    let plan = SwapPlan::read(&text, names).map_err(|error| TreeError::Io {
         operation: "read",
         path: PLAN.to_owned(),
         source: error.into(),
@@ -418,7 +422,7 @@ fn clear_journal(journal: &dyn Folder) -> Result<(), TreeError> {
 }
 
 /// Writes the new files into the staging directory.
-fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeError> {
+fn stage(place: SwapSite<'_>, new: &dyn Folder, plan: &SwapPlan) -> Result<(), TreeError> {
     let staging = plan.staging().as_path();
     place
         .root
@@ -456,7 +460,7 @@ fn stage(place: Place<'_>, new: &dyn Folder, plan: &Plan) -> Result<(), TreeErro
 }
 
 /// Step 4, and the syncs of step 5.
-fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
+fn put_in_place(root: &dyn Folder, plan: &SwapPlan) -> Result<(), SwapError> {
     // Long: the order of the steps makes a swap atomic.
     for (path, aside) in plan.specials() {
         match root.rename_new(path.as_path(), &aside) {
@@ -466,7 +470,7 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
         let moved = root.look(&aside).during("inspect", path)?;
         if moved.is_some_and(|stat| stat.kind != NodeKind::Special) {
             return Err(SwapError::Stale {
-                stale: vec![Stale {
+                stale: vec![StalePath {
                     path: path.clone(),
                     expected: None,
                     found: observe(root, &aside).unwrap_or_default(),
@@ -497,7 +501,7 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
                 // A user added an entry. The directory stays, unless a file replaces it.
                 if plan.is_created(directory) {
                     return Err(SwapError::Stale {
-                        stale: vec![Stale {
+                        stale: vec![StalePath {
                             path: directory.clone(),
                             expected: None,
                             found: observe(root, directory.as_path()).unwrap_or_default(),
@@ -537,14 +541,14 @@ fn put_in_place(root: &dyn Folder, plan: &Plan) -> Result<(), SwapError> {
 }
 
 /// Compares a replaced file with the expected one.
-fn expect(root: &dyn Folder, action: &Action<'_>) -> Result<(), SwapError> {
+fn expect(root: &dyn Folder, action: &SwapAction<'_>) -> Result<(), SwapError> {
     let found = standing(root, &action.staged).during("read", action.path)?;
     if found.is(action.before()) {
         return Ok(());
     }
     let found = found.entry();
     Err(SwapError::Stale {
-        stale: vec![Stale {
+        stale: vec![StalePath {
             path: action.path.clone(),
             expected: action.before().cloned(),
             found,
@@ -553,7 +557,10 @@ fn expect(root: &dyn Folder, action: &Action<'_>) -> Result<(), SwapError> {
     })
 }
 
-fn undo_all(place: Place<'_>, plan: &Plan) -> Result<(Vec<RelativePath>, Vec<Kept>), TreeError> {
+fn undo_all(
+    place: SwapSite<'_>,
+    plan: &SwapPlan,
+) -> Result<(Vec<RelativePath>, Vec<DisplacedFile>), TreeError> {
     let is_staged = has(place.journal, STAGED)?;
     let left = if is_staged {
         place
@@ -577,7 +584,7 @@ fn undo_all(place: Place<'_>, plan: &Plan) -> Result<(Vec<RelativePath>, Vec<Kep
 }
 
 /// Rolls everything back after `error`; returns the error to report.
-fn take_back(place: Place<'_>, plan: &Plan, error: SwapError) -> SwapError {
+fn take_back(place: SwapSite<'_>, plan: &SwapPlan, error: SwapError) -> SwapError {
     match (undo_all(place, plan), error) {
         (Err(failed), _) => SwapError::Unfinished(failed),
         (Ok((_, kept)), SwapError::Stale { stale, .. }) => SwapError::Stale { stale, kept },
@@ -586,14 +593,14 @@ fn take_back(place: Place<'_>, plan: &Plan, error: SwapError) -> SwapError {
 }
 
 /// Describes a file in the staging directory.
-fn kept(path: &RelativePath, at: &Path) -> Kept {
-    Kept {
+fn kept(path: &RelativePath, at: &Path) -> DisplacedFile {
+    DisplacedFile {
         path: path.clone(),
         at: at.to_owned(),
     }
 }
 
-impl std::fmt::Display for Kept {
+impl std::fmt::Display for DisplacedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use std::os::unix::ffi::OsStrExt as _;
         let at = to_text(self.at.as_os_str().as_bytes());

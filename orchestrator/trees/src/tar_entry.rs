@@ -3,7 +3,7 @@
 use goondan_durable::disk::NodeStat;
 use tar::{EntryType, Header};
 
-use crate::manifest::Entry;
+use crate::manifest::TreeEntry;
 use crate::path::RelativePath;
 
 /// Bytes of a block.
@@ -13,15 +13,15 @@ const BLOCK: usize = 512;
 const LONG: &[u8] = b"././@LongLink";
 
 /// Writes the headers before an entry's content.
-pub fn push_header(out: &mut Vec<u8>, path: &RelativePath, stat: &NodeStat, entry: &Entry) {
+pub fn push_header(out: &mut Vec<u8>, path: &RelativePath, stat: &NodeStat, entry: &TreeEntry) {
     let mut name = path.as_bytes().to_vec();
     let (kind, mode, bytes, target) = match entry {
-        Entry::File { mode, bytes, .. } => (EntryType::Regular, *mode, *bytes, None),
-        Entry::Directory { mode } => {
+        TreeEntry::File { mode, bytes, .. } => (EntryType::Regular, *mode, *bytes, None),
+        TreeEntry::Directory { mode } => {
             name.push(b'/');
             (EntryType::Directory, *mode, 0, None)
         }
-        Entry::Link { target } => (EntryType::Symlink, 0o777, 0, Some(target.as_slice())),
+        TreeEntry::Link { target } => (EntryType::Symlink, 0o777, 0, Some(target.as_slice())),
     };
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);

@@ -33,10 +33,10 @@ use secrecy::zeroize::Zeroizing;
 use sha2::{Digest as _, Sha512};
 
 use crate::error::DocumentError;
-use crate::identity::{Identities, Unwrapped};
+use crate::identity::{Identities, UnwrapResult};
 use crate::limits::{RECIPIENTS_MAX, SECRET_DOCUMENT_BYTES_MAX};
 use crate::sealed::{DataKey, Plain, is_sealed};
-use crate::yaml::{self, Node};
+use crate::yaml::{self, SecretYamlNode};
 
 /// The key under which SOPS keeps its own.
 const METADATA: &str = "sops";
@@ -62,17 +62,17 @@ const OTHER_RULES: [&str; 6] = [
 
 /// One secret, opened.
 pub struct Document {
-    entries: Vec<Entry>,
+    entries: Vec<DocumentEntry>,
     /// Data that would be lost by rewriting it, if there is any.
     foreign: Option<String>,
 }
 
-struct Entry {
+struct DocumentEntry {
     key: String,
-    content: Content,
+    content: EntryContent,
 }
 
-enum Content {
+enum EntryContent {
     Value(Plain),
     /// A list, a mapping or null: can be read, but not requested.
     Other,
@@ -101,7 +101,7 @@ impl Document {
         {
             return Err(DocumentError::Unsupported("key groups"));
         }
-        if metadata.get("mac_only_encrypted") == Some(&Node::Bool(true)) {
+        if metadata.get("mac_only_encrypted") == Some(&SecretYamlNode::Bool(true)) {
             return Err(DocumentError::Unsupported("`mac_only_encrypted`"));
         }
         let recipients = recipients_of(&metadata)?;
@@ -111,7 +111,7 @@ impl Document {
             .into_iter()
             .map(|(name, node)| {
                 let content = open_entry(&name, &node, &key, &mut hash)?;
-                Ok(Entry { key: name, content })
+                Ok(DocumentEntry { key: name, content })
             })
             .collect::<Result<Vec<_>, DocumentError>>()?;
         let modified = metadata.text("lastmodified").unwrap_or_default();
@@ -134,7 +134,7 @@ impl Document {
         let Some(entry) = self.entries.iter().find(|entry| entry.key == key) else {
             return Ok(None);
         };
-        let Content::Value(plain) = &entry.content else {
+        let EntryContent::Value(plain) = &entry.content else {
             return Err(DocumentError::Unsupported("a list or a mapping as a value"));
         };
         let text = std::str::from_utf8(&plain.bytes)
@@ -151,7 +151,7 @@ impl Document {
     /// The keys of its values, in their order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let values = self.entries.iter();
-        let values = values.filter(|entry| matches!(entry.content, Content::Value(_)));
+        let values = values.filter(|entry| matches!(entry.content, EntryContent::Value(_)));
         values.map(|entry| entry.key.as_str())
     }
 
@@ -166,7 +166,7 @@ impl Document {
         if value.is_empty() || value.len() > MAX_SECRET_VALUE_BYTES {
             return Err(DocumentError::ValueLength(value.len()));
         }
-        let content = Content::Value(Plain {
+        let content = EntryContent::Value(Plain {
             bytes: Zeroizing::new(value.as_bytes().to_vec()),
             kind: TEXT.to_owned(),
         });
@@ -182,7 +182,7 @@ impl Document {
             return Err(DocumentError::TooManyKeys);
         }
         let key = key.as_str().to_owned();
-        self.entries.push(Entry { key, content });
+        self.entries.push(DocumentEntry { key, content });
         Ok(false)
     }
 
@@ -214,8 +214,8 @@ impl Document {
         let key = DataKey::generate()?;
         let mut hash = Sha512::new();
         let mut text = String::new();
-        for Entry { key: name, content } in &self.entries {
-            let Content::Value(plain) = content else {
+        for DocumentEntry { key: name, content } in &self.entries {
+            let EntryContent::Value(plain) = content else {
                 continue;
             };
             hash.update(&plain.bytes);
@@ -338,13 +338,14 @@ fn check_key(key: &str) -> Result<(), DocumentError> {
 }
 
 /// The entries of a document, and its SOPS metadata.
-fn parse(text: &[u8]) -> Result<(Vec<(String, Node)>, Node), DocumentError> {
+fn parse(text: &[u8]) -> Result<(Vec<(String, SecretYamlNode)>, SecretYamlNode), DocumentError> {
     if text.len() > SECRET_DOCUMENT_BYTES_MAX {
         return Err(DocumentError::TooLarge);
     }
     let not_sops = |why: &str| DocumentError::NotSops(why.to_owned());
     let text = std::str::from_utf8(text).map_err(|_| not_sops("it is not text"))?;
-    let Node::Mapping(mut entries) = yaml::parse(text).map_err(DocumentError::NotSops)? else {
+    let SecretYamlNode::Mapping(mut entries) = yaml::parse(text).map_err(DocumentError::NotSops)?
+    else {
         return Err(not_sops("it is not a mapping"));
     };
     let at = entries.iter().position(|(key, _)| key == METADATA);
@@ -358,8 +359,11 @@ struct Recipient<'n> {
     wrapped: &'n str,
 }
 
-fn recipients_of(metadata: &Node) -> Result<Vec<Recipient<'_>>, DocumentError> {
-    let all = metadata.get("age").map(Node::as_list).unwrap_or_default();
+fn recipients_of(metadata: &SecretYamlNode) -> Result<Vec<Recipient<'_>>, DocumentError> {
+    let all = metadata
+        .get("age")
+        .map(SecretYamlNode::as_list)
+        .unwrap_or_default();
     if all.is_empty() {
         return Err(DocumentError::Unsupported("no age recipient"));
     }
@@ -382,9 +386,9 @@ fn unwrap(recipients: &[Recipient<'_>], identities: &Identities) -> Result<DataK
     let mut is_damaged = false;
     for recipient in recipients {
         match identities.unwrap(recipient.wrapped) {
-            Unwrapped::Key(key) => return Ok(key),
-            Unwrapped::NotOurs => {}
-            Unwrapped::Damaged => is_damaged = true,
+            UnwrapResult::Key(key) => return Ok(key),
+            UnwrapResult::NotOurs => {}
+            UnwrapResult::Damaged => is_damaged = true,
         }
     }
     if is_damaged || recipients.iter().any(|it| identities.is_ours(it.public)) {
@@ -398,25 +402,25 @@ fn unwrap(recipients: &[Recipient<'_>], identities: &Identities) -> Result<DataK
 
 fn open_entry(
     name: &str,
-    node: &Node,
+    node: &SecretYamlNode,
     key: &DataKey,
     hash: &mut Sha512,
-) -> Result<Content, DocumentError> {
+) -> Result<EntryContent, DocumentError> {
     let value = open_node(&format!("{name}:"), node, key, hash)?;
-    Ok(value.map_or(Content::Other, Content::Value))
+    Ok(value.map_or(EntryContent::Other, EntryContent::Value))
 }
 
 /// Decrypts the node at a path, in the order of the checksum. Returns the value if it is a single
 /// one.
 fn open_node(
     path: &str,
-    node: &Node,
+    node: &SecretYamlNode,
     key: &DataKey,
     hash: &mut Sha512,
 ) -> Result<Option<Plain>, DocumentError> {
     let shown = || path.trim_end_matches(':').replace(':', ".");
     match node {
-        Node::Text(text) if is_sealed(text) => {
+        SecretYamlNode::Text(text) if is_sealed(text) => {
             let plain = key.open(text, path).ok_or_else(|| {
                 DocumentError::Damaged(format!("failed to decrypt its entry `{}`", shown()))
             })?;
@@ -424,20 +428,22 @@ fn open_node(
             Ok(Some(plain))
         }
         // SOPS does not encrypt empty texts and null.
-        Node::Text(text) if text.is_empty() => Ok(Some(Plain {
+        SecretYamlNode::Text(text) if text.is_empty() => Ok(Some(Plain {
             bytes: Zeroizing::default(),
             kind: TEXT.to_owned(),
         })),
-        Node::Null => Ok(None),
-        Node::Text(_) | Node::Bool(_) | Node::Number => Err(DocumentError::PlainValue(shown())),
-        Node::List(items) => {
+        SecretYamlNode::Null => Ok(None),
+        SecretYamlNode::Text(_) | SecretYamlNode::Bool(_) | SecretYamlNode::Number => {
+            Err(DocumentError::PlainValue(shown()))
+        }
+        SecretYamlNode::List(items) => {
             // An entry of a list is bound to the list, not to its place in it.
             for item in items {
                 open_node(path, item, key, hash)?;
             }
             Ok(None)
         }
-        Node::Mapping(entries) => {
+        SecretYamlNode::Mapping(entries) => {
             for (name, node) in entries {
                 open_node(&format!("{path}{name}:"), node, key, hash)?;
             }
@@ -448,14 +454,14 @@ fn open_node(
 
 /// Data that would be lost if the document were rewritten.
 fn foreign_part(
-    entries: &[Entry],
-    metadata: &Node,
+    entries: &[DocumentEntry],
+    metadata: &SecretYamlNode,
     recipients: &[Recipient<'_>],
     identities: &Identities,
 ) -> Option<String> {
     if let Some(entry) = entries
         .iter()
-        .find(|it| matches!(it.content, Content::Other))
+        .find(|it| matches!(it.content, EntryContent::Other))
     {
         return Some(format!("its entry `{}` is a list or a mapping", entry.key));
     }
@@ -464,9 +470,9 @@ fn foreign_part(
     }
     let is_used = |name: &&&str| {
         metadata.get(name).is_some_and(|node| match node {
-            Node::Null | Node::Bool(false) => false,
-            Node::List(items) => !items.is_empty(),
-            Node::Text(text) => !text.is_empty(),
+            SecretYamlNode::Null | SecretYamlNode::Bool(false) => false,
+            SecretYamlNode::List(items) => !items.is_empty(),
+            SecretYamlNode::Text(text) => !text.is_empty(),
             _ => true,
         })
     };

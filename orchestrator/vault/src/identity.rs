@@ -21,7 +21,7 @@ pub struct Identities {
 }
 
 /// Result of an attempt to open a data key.
-pub(crate) enum Unwrapped {
+pub(crate) enum UnwrapResult {
     Key(DataKey),
     /// Encrypted for another recipient.
     NotOurs,
@@ -111,24 +111,24 @@ impl Identities {
     }
 
     /// Opens a data key that is encrypted for one of these identities.
-    pub(crate) fn unwrap(&self, armored: &str) -> Unwrapped {
+    pub(crate) fn unwrap(&self, armored: &str) -> UnwrapResult {
         let reader = age::armor::ArmoredReader::new(armored.as_bytes());
         let Ok(decryptor) = age::Decryptor::new_buffered(reader) else {
-            return Unwrapped::Damaged;
+            return UnwrapResult::Damaged;
         };
         let identities = self.each().map(|identity| identity as &dyn age::Identity);
         let opened = match decryptor.decrypt(identities) {
             Ok(opened) => opened,
-            Err(age::DecryptError::NoMatchingKeys) => return Unwrapped::NotOurs,
-            Err(_) => return Unwrapped::Damaged,
+            Err(age::DecryptError::NoMatchingKeys) => return UnwrapResult::NotOurs,
+            Err(_) => return UnwrapResult::Damaged,
         };
         // One byte more than a key has, so that a longer one is seen to be none.
         let mut bytes = Zeroizing::new(Vec::with_capacity(DATA_KEY_BYTES + 1));
         let most = u64::try_from(DATA_KEY_BYTES + 1).unwrap_or(u64::MAX);
         if opened.take(most).read_to_end(&mut bytes).is_err() {
-            return Unwrapped::Damaged;
+            return UnwrapResult::Damaged;
         }
-        DataKey::from_bytes(&bytes).map_or(Unwrapped::Damaged, Unwrapped::Key)
+        DataKey::from_bytes(&bytes).map_or(UnwrapResult::Damaged, UnwrapResult::Key)
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! * [`Identities`]: the keys that open secrets.
 //! * [`Document`]: one opened secret; text in, text out, without files.
-//! * [`Vault`]: finds both below the System Root; [`Reader`] looks up values for a configuration.
-//! * [`Consents`]: permissions of projects to use secrets; [`Reader`] returns only allowed ones
+//! * [`Vault`]: finds both below the System Root; [`SecretReader`] looks up values for a configuration.
+//! * [`Consents`]: permissions of projects to use secrets; [`SecretReader`] returns only allowed ones
 //!   (`SEC-6`).
 //!
 //! # Invariants
@@ -34,5 +34,7 @@ pub use consent::{Consents, ProjectIdentity};
 pub use document::{Document, Outline};
 pub use error::{ConsentError, DocumentError, IdentityError, VaultError};
 pub use identity::Identities;
-pub use reader::Reader;
-pub use vault::{Files, FoundIdentities, Given, IdentityOrigin, RealFiles, Vault};
+pub use reader::SecretReader;
+pub use vault::{
+    ExternalIdentities, IdentityOrigin, LoadedIdentities, RealFiles, Vault, VaultFiles,
+};

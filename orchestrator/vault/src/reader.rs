@@ -13,22 +13,22 @@ use crate::consent::{Consents, ProjectIdentity};
 use crate::document::Document;
 use crate::error::{DocumentError, VaultError};
 use crate::identity::Identities;
-use crate::vault::{Files, RealFiles, Vault};
+use crate::vault::{RealFiles, Vault, VaultFiles};
 
 /// Looks values up for one load. Opens each secret once, and the first only when it is asked for.
-pub struct Reader<'v> {
+pub struct SecretReader<'v> {
     vault: &'v Vault,
-    files: &'v dyn Files,
+    files: &'v dyn VaultFiles,
     project: &'v ProjectIdentity,
     consents: RefCell<Option<Result<Rc<Consents>, SecretProblem>>>,
     identities: RefCell<Option<Rc<Identities>>>,
-    opened: RefCell<BTreeMap<SecretName, Found>>,
+    opened: RefCell<BTreeMap<SecretName, LookupResult>>,
 }
 
 /// A secret, if there is one, or why it cannot be read.
-type Found = Result<Option<Rc<Document>>, SecretProblem>;
+type LookupResult = Result<Option<Rc<Document>>, SecretProblem>;
 
-impl<'v> Reader<'v> {
+impl<'v> SecretReader<'v> {
     /// Reads from this store's files, as they are when they are asked for, what this project may use.
     #[must_use]
     pub fn new(vault: &'v Vault, project: &'v ProjectIdentity) -> Self {
@@ -40,7 +40,7 @@ impl<'v> Reader<'v> {
     pub fn with_files(
         vault: &'v Vault,
         project: &'v ProjectIdentity,
-        files: &'v dyn Files,
+        files: &'v dyn VaultFiles,
     ) -> Self {
         Self {
             vault,
@@ -52,7 +52,7 @@ impl<'v> Reader<'v> {
         }
     }
 
-    fn open(&self, name: &SecretName) -> Found {
+    fn open(&self, name: &SecretName) -> LookupResult {
         let found = self.opened.borrow().get(name).cloned();
         found.unwrap_or_else(|| {
             let found = self.read(name).map_err(|error| unreadable(&error));
@@ -93,7 +93,7 @@ impl<'v> Reader<'v> {
     }
 }
 
-impl Reader<'_> {
+impl SecretReader<'_> {
     fn consents(&self) -> Result<Rc<Consents>, SecretProblem> {
         let read = || {
             let found = self.vault.consents(self.files);
@@ -113,7 +113,7 @@ impl Reader<'_> {
     }
 }
 
-impl SecretStore for Reader<'_> {
+impl SecretStore for SecretReader<'_> {
     fn find(&self, name: &str, key: &str) -> Result<String, SecretProblem> {
         let name = SecretName::new(name)
             .map_err(|invalid| SecretProblem::InvalidName(invalid.to_string()))?;

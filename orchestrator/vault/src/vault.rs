@@ -25,7 +25,7 @@ const DOCUMENT_SUFFIX: &str = ".sops.yaml";
 const OTHERS: u32 = 0o077;
 
 /// The reading half of a file system, so that tests can have their own.
-pub trait Files: Send + Sync {
+pub trait VaultFiles: Send + Sync {
     /// Content of a file; `None` if it does not exist. A link, or a longer file, is an error.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-impl Files for RealFiles {
+impl VaultFiles for RealFiles {
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let mut options = std::fs::OpenOptions::new();
@@ -92,14 +92,14 @@ impl Files for RealFiles {
 
 /// Identities given from outside, in place of the file.
 #[derive(Debug, Clone, Default)]
-pub struct Given {
+pub struct ExternalIdentities {
     /// The directory of systemd's credentials.
     pub credentials: Option<PathBuf>,
     /// True if the variable [`IDENTITY_VAR`] may be used.
     pub variable: bool,
 }
 
-impl Given {
+impl ExternalIdentities {
     /// Sources of this process.
     #[must_use]
     pub fn to_this_process() -> Self {
@@ -132,7 +132,7 @@ impl std::fmt::Display for IdentityOrigin {
 
 /// Identities and where they came from.
 #[derive(Debug, Clone)]
-pub struct FoundIdentities {
+pub struct LoadedIdentities {
     /// The identities.
     pub identities: Identities,
     /// Source of the identities.
@@ -143,13 +143,13 @@ pub struct FoundIdentities {
 #[derive(Debug, Clone)]
 pub struct Vault {
     system: PathBuf,
-    given: Given,
+    given: ExternalIdentities,
 }
 
 impl Vault {
     /// The store below this System Root. Nothing is read yet.
     #[must_use]
-    pub fn new(state_root: &Path, given: Given) -> Self {
+    pub fn new(state_root: &Path, given: ExternalIdentities) -> Self {
         Self {
             system: state_root.join("system"),
             given,
@@ -191,7 +191,7 @@ impl Vault {
     /// # Errors
     ///
     /// [`VaultError`]; then nothing is allowed. A file that others can write is an error, too.
-    pub fn consents(&self, files: &dyn Files) -> Result<Consents, VaultError> {
+    pub fn consents(&self, files: &dyn VaultFiles) -> Result<Consents, VaultError> {
         let path = self.consents_file();
         let bytes = files.read(&path, CONSENTS_BYTES_MAX);
         let Some(bytes) = bytes.map_err(|source| io_error(&path, source))? else {
@@ -211,7 +211,10 @@ impl Vault {
     ///
     /// [`VaultError`]. An existing but unusable source is an error, and the next is not tried,
     /// because it may have a different identity.
-    pub fn identities(&self, files: &dyn Files) -> Result<Option<FoundIdentities>, VaultError> {
+    pub fn identities(
+        &self,
+        files: &dyn VaultFiles,
+    ) -> Result<Option<LoadedIdentities>, VaultError> {
         let read = |path: &Path| {
             files
                 .read(path, IDENTITY_BYTES_MAX)
@@ -247,7 +250,7 @@ impl Vault {
     /// [`VaultError`].
     pub fn open(
         &self,
-        files: &dyn Files,
+        files: &dyn VaultFiles,
         name: &SecretName,
         identities: &Identities,
     ) -> Result<Option<Document>, VaultError> {
@@ -266,7 +269,7 @@ impl Vault {
     /// [`VaultError`].
     pub fn outline(
         &self,
-        files: &dyn Files,
+        files: &dyn VaultFiles,
         name: &SecretName,
     ) -> Result<Option<Outline>, VaultError> {
         let path = self.document_file(name);
@@ -277,7 +280,11 @@ impl Vault {
             .map_err(|source| VaultError::Document { path, source })
     }
 
-    fn bytes(&self, files: &dyn Files, name: &SecretName) -> Result<Option<Vec<u8>>, VaultError> {
+    fn bytes(
+        &self,
+        files: &dyn VaultFiles,
+        name: &SecretName,
+    ) -> Result<Option<Vec<u8>>, VaultError> {
         let path = self.document_file(name);
         let read = files.read(&path, SECRET_DOCUMENT_BYTES_MAX);
         read.map_err(|source| io_error(&path, source))
@@ -288,7 +295,7 @@ impl Vault {
     /// # Errors
     ///
     /// [`VaultError::Io`].
-    pub fn names(&self, files: &dyn Files) -> Result<Vec<SecretName>, VaultError> {
+    pub fn names(&self, files: &dyn VaultFiles) -> Result<Vec<SecretName>, VaultError> {
         let dir = self.secrets_dir();
         let found = files.list(&dir).map_err(|source| io_error(&dir, source))?;
         let names = found.iter().filter_map(|file| {
@@ -306,9 +313,9 @@ fn io_error(path: &Path, source: io::Error) -> VaultError {
     VaultError::Io { path, source }
 }
 
-fn identities(bytes: &[u8], origin: IdentityOrigin) -> Result<FoundIdentities, VaultError> {
+fn identities(bytes: &[u8], origin: IdentityOrigin) -> Result<LoadedIdentities, VaultError> {
     match Identities::parse(bytes) {
-        Ok(identities) => Ok(FoundIdentities { identities, origin }),
+        Ok(identities) => Ok(LoadedIdentities { identities, origin }),
         Err(source) => Err(VaultError::Identity {
             place: origin.to_string(),
             source,

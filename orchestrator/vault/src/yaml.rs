@@ -8,17 +8,17 @@ use crate::limits::{SECRET_DOCUMENT_BYTES_MAX, YAML_DEPTH_MAX, YAML_NODES_MAX};
 
 /// A YAML value.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Node {
+pub(crate) enum SecretYamlNode {
     Null,
     Bool(bool),
     /// A number, whose value is never needed.
     Number,
     Text(String),
-    List(Vec<Node>),
-    Mapping(Vec<(String, Node)>),
+    List(Vec<SecretYamlNode>),
+    Mapping(Vec<(String, SecretYamlNode)>),
 }
 
-impl Node {
+impl SecretYamlNode {
     pub(crate) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -46,7 +46,7 @@ impl Node {
 }
 
 /// Parses one document. The error has the location, but quotes no content.
-pub(crate) fn parse(text: &str) -> Result<Node, String> {
+pub(crate) fn parse(text: &str) -> Result<SecretYamlNode, String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: YAML_DEPTH_MAX,
@@ -64,13 +64,13 @@ pub(crate) fn parse(text: &str) -> Result<Node, String> {
         leading_zero_numbers_as_strings: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options::<Node>(text, options).map_err(|error| {
+    serde_saphyr::from_str_with_options::<SecretYamlNode>(text, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
         format!("line {line} is not valid YAML of one document")
     })
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for SecretYamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
@@ -79,61 +79,61 @@ impl<'de> Deserialize<'de> for Node {
 struct NodeVisitor;
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+    type Value = SecretYamlNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a YAML value")
     }
 
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_unit<E>(self) -> Result<SecretYamlNode, E> {
+        Ok(SecretYamlNode::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
+    fn visit_none<E>(self) -> Result<SecretYamlNode, E> {
+        Ok(SecretYamlNode::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<SecretYamlNode, D::Error> {
+        SecretYamlNode::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<SecretYamlNode, E> {
+        Ok(SecretYamlNode::Bool(value))
     }
 
-    fn visit_i64<E>(self, _value: i64) -> Result<Node, E> {
-        Ok(Node::Number)
+    fn visit_i64<E>(self, _value: i64) -> Result<SecretYamlNode, E> {
+        Ok(SecretYamlNode::Number)
     }
 
-    fn visit_u64<E>(self, _value: u64) -> Result<Node, E> {
-        Ok(Node::Number)
+    fn visit_u64<E>(self, _value: u64) -> Result<SecretYamlNode, E> {
+        Ok(SecretYamlNode::Number)
     }
 
-    fn visit_f64<E>(self, _value: f64) -> Result<Node, E> {
-        Ok(Node::Number)
+    fn visit_f64<E>(self, _value: f64) -> Result<SecretYamlNode, E> {
+        Ok(SecretYamlNode::Number)
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
-        Ok(Node::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<SecretYamlNode, E> {
+        Ok(SecretYamlNode::Text(text.to_owned()))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Node, E> {
-        Ok(Node::Text(text))
+    fn visit_string<E>(self, text: String) -> Result<SecretYamlNode, E> {
+        Ok(SecretYamlNode::Text(text))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<SecretYamlNode, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Node::List(list))
+        Ok(SecretYamlNode::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<SecretYamlNode, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = fields.next_entry()? {
             entries.push(entry);
         }
-        Ok(Node::Mapping(entries))
+        Ok(SecretYamlNode::Mapping(entries))
     }
 }

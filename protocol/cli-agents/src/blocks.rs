@@ -24,7 +24,7 @@ mod read;
 mod scanner;
 
 pub(crate) use read::{document_of, is_environment_name};
-pub use scanner::{Found, Scanner};
+pub use scanner::{ScanItem, Scanner};
 
 /// A protocol block. Its serde form is the one of `protocols.jsonl`: `{"protocol": …, "data": …}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,7 +233,7 @@ pub enum Progress {
 
 /// An invalid block, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct BlockRefusal {
     /// The block's tag, such as `USER_QUESTION`.
     pub protocol: &'static str,
     /// Problem found.

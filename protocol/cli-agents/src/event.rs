@@ -13,7 +13,7 @@ use crate::usage::UsageReport;
 /// Event in an agent's output. The serde form is the one of `task.told`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Event {
+pub enum CliEvent {
     /// The program has a session that can be resumed.
     Session {
         /// Its id.
@@ -44,7 +44,7 @@ pub enum Event {
     /// The same, by a call of one of goondan's [tools](crate::tools).
     ToolMessage(Block),
     /// An invalid block, with the reason. The agent should be notified.
-    Refused(RefusedBlock),
+    Refused(InvalidBlock),
     /// A progress line.
     Progress(Progress),
     /// The agent's own plan; each replaces the previous one.
@@ -86,7 +86,7 @@ pub enum Event {
 /// An invalid block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RefusedBlock {
+pub struct InvalidBlock {
     /// The block's tag, such as `USER_QUESTION`.
     pub protocol: String,
     /// Description of the problem.
@@ -188,7 +188,7 @@ pub enum Consent {
     #[default]
     Tool,
     /// Answers: the program's own questions to the user.
-    Choices(Vec<AskedChoice>),
+    Choices(Vec<ChoicePrompt>),
     /// Approval of a plan.
     Plan(String),
 }
@@ -202,7 +202,7 @@ impl Consent {
 /// A question of a program to its user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AskedChoice {
+pub struct ChoicePrompt {
     /// The question.
     pub question: String,
     /// Possible answers, each with its meaning. Free text is also allowed.

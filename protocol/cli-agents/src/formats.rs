@@ -2,10 +2,10 @@
 
 use goondan_protocol::task::{PlanStep, PlanStepState};
 
-use crate::blocks::{Found, Scanner};
-use crate::event::{Event, RefusedBlock};
+use crate::blocks::{ScanItem, Scanner};
+use crate::event::{CliEvent, InvalidBlock};
 use crate::limits::{JSON_LINE_BYTES_MAX, NOISE_CHARS_MAX, TEXT_LINE_BYTES_MAX};
-use crate::lines::{Line, Lines, text_of};
+use crate::lines::{OutputLine, OutputLineSplitter, text_of};
 use crate::stderr::Stderr;
 use crate::tool::Calls;
 use goondan_protocol::task::AgentFormat as Format;
@@ -32,8 +32,8 @@ pub struct Setup {
 /// Parses the standard output of one run of a program.
 #[derive(Debug)]
 pub struct Parser {
-    lines: Lines,
-    reader: Reader,
+    lines: OutputLineSplitter,
+    reader: FormatParser,
     scanner: Scanner,
     shown: Shown,
     stderr: Stderr,
@@ -48,7 +48,7 @@ struct Shown {
 }
 
 #[derive(Debug)]
-enum Reader {
+enum FormatParser {
     Plain,
     Aider(aider::Aider),
     Gemini(gemini::Gemini),
@@ -61,14 +61,14 @@ enum Reader {
 /// Collects the events that the parsers find.
 #[derive(Debug)]
 struct Sink<'a> {
-    events: Vec<Event>,
+    events: Vec<CliEvent>,
     scanner: &'a mut Scanner,
     shown: &'a mut Shown,
 }
 
 impl Sink<'_> {
-    fn push(&mut self, mut event: Event) {
-        if let Event::Tool(tool) = &mut event {
+    fn push(&mut self, mut event: CliEvent) {
+        if let CliEvent::Tool(tool) = &mut event {
             self.shown.calls.report(tool);
         }
         self.events.push(event);
@@ -77,7 +77,7 @@ impl Sink<'_> {
     /// A piece of the model's thoughts.
     fn thought(&mut self, text: &str) {
         if !text.is_empty() {
-            self.push(Event::Thinking(text.to_owned()));
+            self.push(CliEvent::Thinking(text.to_owned()));
         }
     }
 
@@ -95,13 +95,13 @@ impl Sink<'_> {
             title: title.to_owned(),
             state,
         });
-        self.push(Event::Plan(PlanStep::bounded(steps)));
+        self.push(CliEvent::Plan(PlanStep::bounded(steps)));
     }
 
     /// A piece of the assistant's own text.
     fn own_text(&mut self, text: &str) {
         if !text.is_empty() {
-            self.events.push(Event::Text(text.to_owned()));
+            self.events.push(CliEvent::Text(text.to_owned()));
             self.shown.is_in_line = !text.ends_with('\n');
             let found = self.scanner.push(text.as_bytes());
             self.found(found);
@@ -113,19 +113,19 @@ impl Sink<'_> {
         let found = self.scanner.end();
         self.found(found);
         if std::mem::take(&mut self.shown.is_in_line) {
-            self.push(Event::TextEnd);
+            self.push(CliEvent::TextEnd);
         }
     }
 
-    fn found(&mut self, found: Vec<Found>) {
+    fn found(&mut self, found: Vec<ScanItem>) {
         self.events
             .extend(found.into_iter().map(|found| match found {
-                Found::Block(block) => Event::Block(block),
-                Found::Refused(refusal) => Event::Refused(RefusedBlock {
+                ScanItem::Block(block) => CliEvent::Block(block),
+                ScanItem::Refused(refusal) => CliEvent::Refused(InvalidBlock {
                     protocol: refusal.protocol.to_owned(),
                     problem: refusal.problem.to_string(),
                 }),
-                Found::Progress(progress) => Event::Progress(progress),
+                ScanItem::Progress(progress) => CliEvent::Progress(progress),
             }));
     }
 }
@@ -135,25 +135,31 @@ impl Parser {
     #[must_use]
     pub fn new(format: Format, setup: &Setup) -> Self {
         let (reader, max) = match format {
-            Format::Plain => (Reader::Plain, TEXT_LINE_BYTES_MAX),
-            Format::Aider => (Reader::Aider(aider::Aider::default()), TEXT_LINE_BYTES_MAX),
+            Format::Plain => (FormatParser::Plain, TEXT_LINE_BYTES_MAX),
+            Format::Aider => (
+                FormatParser::Aider(aider::Aider::default()),
+                TEXT_LINE_BYTES_MAX,
+            ),
             Format::GeminiStreamJson => {
                 let gemini = gemini::Gemini::default();
-                (Reader::Gemini(gemini), JSON_LINE_BYTES_MAX)
+                (FormatParser::Gemini(gemini), JSON_LINE_BYTES_MAX)
             }
             Format::OpencodeJson => {
                 let opencode = opencode::Opencode::default();
-                (Reader::Opencode(opencode), JSON_LINE_BYTES_MAX)
+                (FormatParser::Opencode(opencode), JSON_LINE_BYTES_MAX)
             }
-            Format::ClaudeStreamJson => (Reader::Claude(Box::default()), JSON_LINE_BYTES_MAX),
-            Format::CodexJson => (Reader::Codex(codex::Codex::default()), JSON_LINE_BYTES_MAX),
+            Format::ClaudeStreamJson => (FormatParser::Claude(Box::default()), JSON_LINE_BYTES_MAX),
+            Format::CodexJson => (
+                FormatParser::Codex(codex::Codex::default()),
+                JSON_LINE_BYTES_MAX,
+            ),
             Format::Acp => (
-                Reader::Acp(acp::Acp::new(setup.is_resumed)),
+                FormatParser::Acp(acp::Acp::new(setup.is_resumed)),
                 JSON_LINE_BYTES_MAX,
             ),
         };
         Self {
-            lines: Lines::new(max),
+            lines: OutputLineSplitter::new(max),
             reader,
             scanner: Scanner::new(&setup.prompt),
             shown: Shown::default(),
@@ -162,14 +168,14 @@ impl Parser {
     }
 
     /// Processes the next bytes of the program's standard error.
-    pub fn push_stderr(&mut self, bytes: &[u8]) -> Vec<Event> {
+    pub fn push_stderr(&mut self, bytes: &[u8]) -> Vec<CliEvent> {
         self.stderr.push(bytes)
     }
 
     /// Marks the prompt as sent: later output answers it. For a resumed `acp` session, earlier
     /// output is ignored.
     pub fn prompted(&mut self) {
-        if let Reader::Acp(acp) = &mut self.reader {
+        if let FormatParser::Acp(acp) = &mut self.reader {
             acp.prompted();
         }
     }
@@ -178,13 +184,13 @@ impl Parser {
     #[must_use]
     pub fn played_back(&self) -> u64 {
         match &self.reader {
-            Reader::Acp(acp) => acp.played_back(),
+            FormatParser::Acp(acp) => acp.played_back(),
             _ => 0,
         }
     }
 
     /// Processes the next bytes of the output.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<CliEvent> {
         let Self {
             lines,
             reader,
@@ -206,13 +212,13 @@ impl Parser {
     #[must_use]
     pub fn answered(&self) -> Option<i64> {
         match &self.reader {
-            Reader::Acp(acp) => acp.answered(),
+            FormatParser::Acp(acp) => acp.answered(),
             _ => None,
         }
     }
 
     /// Ends the output.
-    pub fn end(&mut self) -> Vec<Event> {
+    pub fn end(&mut self) -> Vec<CliEvent> {
         let Self {
             lines,
             reader,
@@ -233,11 +239,11 @@ impl Parser {
     }
 }
 
-impl Reader {
-    fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) {
+impl FormatParser {
+    fn line(&mut self, line: &OutputLine<'_>, sink: &mut Sink<'_>) {
         let (bytes, skipped) = match line {
-            Line::Whole(bytes) => (*bytes, 0),
-            Line::Cut(bytes, skipped) => (*bytes, *skipped),
+            OutputLine::Whole(bytes) => (*bytes, 0),
+            OutputLine::Cut(bytes, skipped) => (*bytes, *skipped),
         };
         let text = text_of(bytes);
         let is_text = matches!(self, Self::Plain | Self::Aider(_));
@@ -252,7 +258,7 @@ impl Reader {
         }
         if skipped > 0 {
             let read = if is_text { 0 } else { bytes.len() as u64 };
-            sink.push(Event::Skipped(skipped + read));
+            sink.push(CliEvent::Skipped(skipped + read));
         }
     }
 
@@ -274,7 +280,7 @@ impl Reader {
         });
         if !is_known {
             let shown = text.chars().take(NOISE_CHARS_MAX).collect();
-            sink.push(Event::Noise(shown));
+            sink.push(CliEvent::Noise(shown));
         }
     }
 }

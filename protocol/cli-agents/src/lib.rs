@@ -8,7 +8,7 @@
 //! * [`blocks`]: protocol blocks (`PROTO-1` to `PROTO-5`), which a [`Scanner`](blocks::Scanner)
 //!   finds in an agent's own text, outside of code fences and echoes of its prompt;
 //! * [`usage`]: token counts, deduplicated (`TASK-6`);
-//! * [`formats`]: parsers that produce [`Event`]s: plain text, `claude-stream-json`, `codex-json`,
+//! * [`formats`]: parsers that produce [`CliEvent`]s: plain text, `claude-stream-json`, `codex-json`,
 //!   `gemini-stream-json`, `opencode-json`, `aider` and `acp`. [`Parser`] is one of them, chosen by
 //!   [`Format`];
 //! * [`stream`]: converts events to the items of a task's stream, the same for all programs;
@@ -42,7 +42,7 @@ pub mod tools;
 pub mod usage;
 
 pub use event::{
-    AskedChoice, Consent, Event, PermissionOption, PermissionRequest, RefusedBlock, Reset,
+    ChoicePrompt, CliEvent, Consent, InvalidBlock, PermissionOption, PermissionRequest, Reset,
     RunResult, ToolActivity, ToolDetail, ToolKind,
 };
 pub use formats::{Parser, Setup};

@@ -2,7 +2,7 @@
 
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum OutputLine<'a> {
     /// The complete line.
     Whole(&'a [u8]),
     /// The beginning of a line longer than the limit, and the number of bytes skipped.
@@ -11,13 +11,13 @@ pub enum Line<'a> {
 
 /// Splits a byte stream into lines, and buffers at most one unfinished line.
 #[derive(Debug)]
-pub struct Lines {
+pub struct OutputLineSplitter {
     held: Vec<u8>,
     skipped: u64,
     max: usize,
 }
 
-impl Lines {
+impl OutputLineSplitter {
     /// Creates a splitter for lines of at most `max` bytes.
     #[must_use]
     pub fn new(max: usize) -> Self {
@@ -29,7 +29,7 @@ impl Lines {
     }
 
     /// Processes the next bytes, and calls `each` with every completed line.
-    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Line<'_>)) {
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(OutputLine<'_>)) {
         while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
             let (head, rest) = bytes.split_at(at);
             self.hold(head);
@@ -40,7 +40,7 @@ impl Lines {
     }
 
     /// Ends the stream: buffered bytes are its last line.
-    pub fn end(&mut self, mut each: impl FnMut(Line<'_>)) {
+    pub fn end(&mut self, mut each: impl FnMut(OutputLine<'_>)) {
         if !self.held.is_empty() || self.skipped > 0 {
             self.give(&mut each);
         }
@@ -53,11 +53,11 @@ impl Lines {
         self.skipped += skipped.len() as u64;
     }
 
-    fn give(&mut self, each: &mut impl FnMut(Line<'_>)) {
+    fn give(&mut self, each: &mut impl FnMut(OutputLine<'_>)) {
         let line = self.held.strip_suffix(b"\r").unwrap_or(&self.held);
         match self.skipped {
-            0 => each(Line::Whole(line)),
-            skipped => each(Line::Cut(line, skipped)),
+            0 => each(OutputLine::Whole(line)),
+            skipped => each(OutputLine::Cut(line, skipped)),
         }
         self.held.clear();
         self.skipped = 0;
@@ -112,11 +112,11 @@ mod tests {
 
     fn lines(pieces: &[&[u8]], max: usize) -> Vec<(Vec<u8>, u64)> {
         let mut found = Vec::new();
-        let mut keep = |line: Line<'_>| match line {
-            Line::Whole(line) => found.push((line.to_vec(), 0)),
-            Line::Cut(line, skipped) => found.push((line.to_vec(), skipped)),
+        let mut keep = |line: OutputLine<'_>| match line {
+            OutputLine::Whole(line) => found.push((line.to_vec(), 0)),
+            OutputLine::Cut(line, skipped) => found.push((line.to_vec(), skipped)),
         };
-        let mut lines = Lines::new(max);
+        let mut lines = OutputLineSplitter::new(max);
         for piece in pieces {
             lines.push(piece, &mut keep);
         }

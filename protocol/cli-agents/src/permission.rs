@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::event::{AskedChoice, Consent, PermissionRequest};
+use crate::event::{ChoicePrompt, Consent, PermissionRequest};
 use crate::limits::PERMISSION_DETAIL_CHARS_MAX;
 
 /// Context lines around a change.
@@ -107,20 +107,20 @@ pub(crate) fn diff(path: &str, old: &str, new: &str) -> String {
     shown
 }
 
-fn questions(input: &Value) -> Option<Vec<AskedChoice>> {
+fn questions(input: &Value) -> Option<Vec<ChoicePrompt>> {
     let asked = input.get("questions")?.as_array()?;
     let asked = asked.iter().map(|asked| {
         let options = asked.get("options").and_then(Value::as_array);
         let options = options.into_iter().flatten();
         let options = options.map(|option| (text(option, "label"), text(option, "description")));
-        AskedChoice {
+        ChoicePrompt {
             question: text(asked, "question").to_owned(),
             options: options
                 .map(|(label, about)| (label.to_owned(), about.to_owned()))
                 .collect(),
         }
     });
-    let asked: Vec<AskedChoice> = asked.filter(|asked| !asked.question.is_empty()).collect();
+    let asked: Vec<ChoicePrompt> = asked.filter(|asked| !asked.question.is_empty()).collect();
     (!asked.is_empty()).then_some(asked)
 }
 

@@ -26,7 +26,7 @@ pub const ACP_PROBE: i64 = 100;
 
 /// Decision about a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum PermissionDecision {
     /// Allowed once.
     Allow,
     /// Allowed, as is every action of its kind until the task ends.
@@ -42,7 +42,7 @@ pub enum Decision {
 pub fn permission(
     format: Format,
     request: &PermissionRequest,
-    decision: &Decision,
+    decision: &PermissionDecision,
 ) -> Option<String> {
     match format {
         Format::Plain
@@ -52,10 +52,10 @@ pub fn permission(
         | Format::OpencodeJson => None,
         Format::ClaudeStreamJson => {
             let answer = match decision {
-                Decision::Allow | Decision::AllowForTask => {
+                PermissionDecision::Allow | PermissionDecision::AllowForTask => {
                     json!({"behavior": "allow", "updatedInput": request.input})
                 }
-                Decision::Answers(answers) => {
+                PermissionDecision::Answers(answers) => {
                     let answers = answers.iter();
                     let answers =
                         answers.map(|(question, answer)| (question.clone(), json!(answer)));
@@ -66,15 +66,15 @@ pub fn permission(
                     }
                     json!({"behavior": "allow", "updatedInput": input})
                 }
-                Decision::Refuse(why) => json!({"behavior": "deny", "message": why}),
+                PermissionDecision::Refuse(why) => json!({"behavior": "deny", "message": why}),
             };
             let response =
                 json!({"subtype": "success", "request_id": request.id, "response": answer});
             Some(json!({"type": "control_response", "response": response}).to_string())
         }
         Format::Acp => {
-            let allows = !matches!(decision, Decision::Refuse(_));
-            let is_for_task = *decision == Decision::AllowForTask;
+            let allows = !matches!(decision, PermissionDecision::Refuse(_));
+            let is_for_task = *decision == PermissionDecision::AllowForTask;
             let fitting = request
                 .options
                 .iter()
@@ -238,21 +238,21 @@ mod tests {
             ],
             ..PermissionRequest::default()
         };
-        let answer = |request: &PermissionRequest, decision: &Decision| -> Value {
+        let answer = |request: &PermissionRequest, decision: &PermissionDecision| -> Value {
             let line = permission(Format::Acp, request, decision).unwrap();
             serde_json::from_str(&line).unwrap()
         };
-        let allowed = answer(&request, &Decision::Allow);
+        let allowed = answer(&request, &PermissionDecision::Allow);
         assert_eq!(
             (&allowed["id"], &allowed["result"]["outcome"]["optionId"]),
             (&json!(7), &json!("once"))
         );
-        let for_task = answer(&request, &Decision::AllowForTask);
+        let for_task = answer(&request, &PermissionDecision::AllowForTask);
         assert_eq!(for_task["result"]["outcome"]["optionId"], "always");
-        let refused = answer(&request, &Decision::Refuse("no".to_owned()));
+        let refused = answer(&request, &PermissionDecision::Refuse("no".to_owned()));
         assert_eq!(refused["result"]["outcome"]["optionId"], "never");
         request.options.truncate(1);
-        let neither = answer(&request, &Decision::Allow);
+        let neither = answer(&request, &PermissionDecision::Allow);
         assert_eq!(neither["result"]["outcome"]["outcome"], "cancelled");
         let outcome: v1::RequestPermissionResponse =
             serde_json::from_value(neither["result"].clone()).unwrap();

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use crate::event::Event;
+use crate::event::CliEvent;
 use crate::failure::is_session_lost;
 use crate::limits::{STDERR_LINE_CHARS_MAX, STDERR_LINES_MAX, TEXT_LINE_BYTES_MAX};
-use crate::lines::{Line, Lines, text_of};
+use crate::lines::{OutputLine, OutputLineSplitter, text_of};
 
 /// Reads the standard error of one run.
 #[derive(Debug)]
 pub(crate) struct Stderr {
-    lines: Lines,
+    lines: OutputLineSplitter,
     is_resumed: bool,
     tail: VecDeque<String>,
 }
@@ -18,32 +18,32 @@ pub(crate) struct Stderr {
 impl Stderr {
     pub(crate) fn new(is_resumed: bool) -> Self {
         Self {
-            lines: Lines::new(TEXT_LINE_BYTES_MAX),
+            lines: OutputLineSplitter::new(TEXT_LINE_BYTES_MAX),
             is_resumed,
             tail: VecDeque::new(),
         }
     }
 
     /// Processes the next bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<CliEvent> {
         let mut found = Vec::new();
         self.lines.push(bytes, |line| found.push(shown(&line)));
         self.take(found)
     }
 
     /// Handles the end of the output: the last event contains the last lines, if any.
-    pub(crate) fn end(&mut self) -> Vec<Event> {
+    pub(crate) fn end(&mut self) -> Vec<CliEvent> {
         let mut found = Vec::new();
         self.lines.end(|line| found.push(shown(&line)));
         let mut events = self.take(found);
         if !self.tail.is_empty() {
             let tail: Vec<String> = self.tail.drain(..).collect();
-            events.push(Event::Stderr(tail.join("\n")));
+            events.push(CliEvent::Stderr(tail.join("\n")));
         }
         events
     }
 
-    fn take(&mut self, lines: Vec<String>) -> Vec<Event> {
+    fn take(&mut self, lines: Vec<String>) -> Vec<CliEvent> {
         let mut events = Vec::new();
         for line in lines {
             if line.trim().is_empty() {
@@ -51,7 +51,7 @@ impl Stderr {
             }
             if self.is_resumed && is_session_lost(&line) {
                 self.is_resumed = false;
-                events.push(Event::SessionRefused(line.clone()));
+                events.push(CliEvent::SessionRefused(line.clone()));
             }
             if self.tail.len() >= STDERR_LINES_MAX {
                 self.tail.pop_front();
@@ -62,8 +62,8 @@ impl Stderr {
     }
 }
 
-fn shown(line: &Line<'_>) -> String {
-    let (Line::Whole(bytes) | Line::Cut(bytes, _)) = line;
+fn shown(line: &OutputLine<'_>) -> String {
+    let (OutputLine::Whole(bytes) | OutputLine::Cut(bytes, _)) = line;
     let text = text_of(bytes);
     text.trim_end()
         .chars()
@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(stderr.push(format!("line {number}\n\n").as_bytes()), []);
         }
         stderr.push("\u{1b}[31mError: no key\u{1b}[0m".as_bytes());
-        let [Event::Stderr(tail)] = &stderr.end()[..] else {
+        let [CliEvent::Stderr(tail)] = &stderr.end()[..] else {
             panic!("no tail");
         };
         assert_eq!(tail.lines().count(), STDERR_LINES_MAX);

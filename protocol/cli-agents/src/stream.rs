@@ -2,7 +2,7 @@
 
 use goondan_protocol::task::{ChangedFile, PlanStep, TaskItemContent as Item, ToolState};
 
-use crate::event::{Event, Reset, ToolActivity, ToolKind};
+use crate::event::{CliEvent, Reset, ToolActivity, ToolKind};
 use crate::limits::{ITEM_RESULT_CHARS_MAX, ITEM_TEXT_BYTES_MAX};
 use crate::tool::beginning;
 
@@ -36,30 +36,32 @@ impl TextKind {
 impl Stream {
     /// Returns the items for an event. Questions, permissions, progress and usage are events of the
     /// task, and come from its history.
-    pub fn items(&mut self, event: &Event) -> Vec<Item> {
+    pub fn items(&mut self, event: &CliEvent) -> Vec<Item> {
         let item = match event {
-            Event::Text(text) => return self.text(TextKind::Text, text),
-            Event::Thinking(text) => return self.text(TextKind::Thinking, text),
-            Event::TextEnd => return self.end(),
-            Event::Plan(steps) if *steps != self.plan => {
+            CliEvent::Text(text) => return self.text(TextKind::Text, text),
+            CliEvent::Thinking(text) => return self.text(TextKind::Thinking, text),
+            CliEvent::TextEnd => return self.end(),
+            CliEvent::Plan(steps) if *steps != self.plan => {
                 self.plan.clone_from(steps);
                 Some(Item::Plan {
                     steps: steps.clone(),
                 })
             }
-            Event::Tool(tool) => tool_item(tool),
-            Event::FileChanged(file) => Some(Item::FileChange {
+            CliEvent::Tool(tool) => tool_item(tool),
+            CliEvent::FileChanged(file) => Some(Item::FileChange {
                 id: String::new(),
                 state: ToolState::Completed,
                 files: vec![file.clone()],
             }),
-            Event::Result(result) => Some(Item::Result {
+            CliEvent::Result(result) => Some(Item::Result {
                 is_ok: result.is_ok,
                 text: beginning(&result.text, ITEM_RESULT_CHARS_MAX),
                 denied: result.denied.clone(),
             }),
-            Event::Error(why) | Event::Permanent(why) | Event::Retrying(why) => Some(problem(why)),
-            Event::RateLimit(reset) => Some(problem(&match reset {
+            CliEvent::Error(why) | CliEvent::Permanent(why) | CliEvent::Retrying(why) => {
+                Some(problem(why))
+            }
+            CliEvent::RateLimit(reset) => Some(problem(&match reset {
                 Reset::At(at) => format!("the provider's limit is reached until {at}"),
                 Reset::After(span) => {
                     let seconds = span.as_secs();
@@ -67,25 +69,25 @@ impl Stream {
                 }
                 Reset::Unknown => "the provider's limit is reached".to_owned(),
             })),
-            Event::Noise(line) => Some(Item::Output {
+            CliEvent::Noise(line) => Some(Item::Output {
                 text: beginning(line, ITEM_RESULT_CHARS_MAX),
             }),
-            Event::Skipped(bytes) => Some(problem(&format!(
+            CliEvent::Skipped(bytes) => Some(problem(&format!(
                 "{bytes} bytes of a line were not read: it is too long"
             ))),
-            Event::Plan(_)
-            | Event::Session { .. }
-            | Event::PassingSession { .. }
-            | Event::SessionRefused(_)
-            | Event::Stderr(_)
-            | Event::Block(_)
-            | Event::ToolMessage(_)
-            | Event::Refused(_)
-            | Event::Progress(_)
-            | Event::Usage(_)
-            | Event::Permission(_)
-            | Event::PermissionWithdrawn { .. }
-            | Event::Unsupported { .. } => None,
+            CliEvent::Plan(_)
+            | CliEvent::Session { .. }
+            | CliEvent::PassingSession { .. }
+            | CliEvent::SessionRefused(_)
+            | CliEvent::Stderr(_)
+            | CliEvent::Block(_)
+            | CliEvent::ToolMessage(_)
+            | CliEvent::Refused(_)
+            | CliEvent::Progress(_)
+            | CliEvent::Usage(_)
+            | CliEvent::Permission(_)
+            | CliEvent::PermissionWithdrawn { .. }
+            | CliEvent::Unsupported { .. } => None,
         };
         let mut items = match item {
             Some(_) => self.end(),
@@ -189,19 +191,19 @@ mod tests {
     #[test]
     fn agent_7_pieces_of_text_become_whole_lines() {
         let mut stream = Stream::default();
-        let mut said = |event: Event| texts(stream.items(&event));
-        let text = |text: &str| Event::Text(text.to_owned());
+        let mut said = |event: CliEvent| texts(stream.items(&event));
+        let text = |text: &str| CliEvent::Text(text.to_owned());
         assert!(said(text("I be")).is_empty());
         assert_eq!(said(text("gin.\n\nThen I ")), ["I begin.\n"]);
         assert_eq!(said(text("go on.\n")), ["Then I go on."]);
         assert!(said(text("\n")).is_empty(), "nothing but space");
         assert!(said(text("Done")).is_empty());
-        assert_eq!(said(Event::TextEnd), ["Done"]);
-        assert!(said(Event::Thinking("why".to_owned())).is_empty());
+        assert_eq!(said(CliEvent::TextEnd), ["Done"]);
+        assert!(said(CliEvent::Thinking("why".to_owned())).is_empty());
         assert_eq!(said(text("So.\n")), ["(why)", "So."]);
         assert!(said(text("x")).is_empty());
         assert!(
-            said(Event::Session {
+            said(CliEvent::Session {
                 id: "s".to_owned(),
                 model: None
             })

@@ -12,7 +12,7 @@ use crate::blocks::{
     AgentError, Block, CustomTaskComplete, DependencyKind, DependencyRequest, ErrorKind,
     PhaseComplete, Progress, QuestionCategory, UserQuestion, document_of, is_environment_name,
 };
-use crate::event::{Event, PermissionRequest};
+use crate::event::{CliEvent, PermissionRequest};
 use crate::limits::{DOCUMENTS_MAX, FIELD_CHARS_MAX, OPTIONS_MAX};
 
 /// Name of the MCP server.
@@ -62,7 +62,7 @@ pub enum CallEvent {
     Progress(Progress),
 }
 
-impl From<CallEvent> for Event {
+impl From<CallEvent> for CliEvent {
     fn from(event: CallEvent) -> Self {
         match event {
             CallEvent::Message(block) => Self::ToolMessage(block),
@@ -515,12 +515,12 @@ mod tests {
 
     /// The block that an agent would write.
     fn written(text: &str) -> Block {
-        use crate::blocks::{Found, Scanner};
+        use crate::blocks::{ScanItem, Scanner};
         let mut scanner = Scanner::new("");
         let mut found = scanner.push(text.as_bytes());
         found.extend(scanner.end());
         match &found[..] {
-            [Found::Block(block)] => block.clone(),
+            [ScanItem::Block(block)] => block.clone(),
             other => panic!("{other:?}"),
         }
     }

@@ -90,16 +90,16 @@ impl Sub for Instant {
 }
 
 /// Counts as a waiter until it is dropped.
-struct Waiting;
+struct WaiterGuard;
 
-impl Waiting {
+impl WaiterGuard {
     fn begin() -> Self {
         read(|waiters| *waiters += 1);
         Self
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaiterGuard {
     fn drop(&mut self) {
         read(|waiters| *waiters = waiters.saturating_sub(1));
     }
@@ -107,7 +107,7 @@ impl Drop for Waiting {
 
 /// Sleeps until a moment. Cancel-safe.
 pub async fn sleep_until(deadline: Instant) {
-    let _waiting = Waiting::begin();
+    let _waiting = WaiterGuard::begin();
     loop {
         let left = deadline - Instant::now();
         if left.is_zero() {
@@ -124,18 +124,21 @@ pub async fn sleep(duration: Duration) {
 
 /// The time limit was reached first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Elapsed;
+pub struct TimeLimitError;
 
 /// Runs a future until a moment. A future that is ready at that moment counts as in time.
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if the future is not ready; it is dropped.
-pub async fn timeout_at<F: Future>(deadline: Instant, work: F) -> Result<F::Output, Elapsed> {
+/// [`TimeLimitError`] if the future is not ready; it is dropped.
+pub async fn timeout_at<F: Future>(
+    deadline: Instant,
+    work: F,
+) -> Result<F::Output, TimeLimitError> {
     tokio::select! {
         biased;
         output = work => Ok(output),
-        () = sleep_until(deadline) => Err(Elapsed),
+        () = sleep_until(deadline) => Err(TimeLimitError),
     }
 }
 
@@ -143,8 +146,8 @@ pub async fn timeout_at<F: Future>(deadline: Instant, work: F) -> Result<F::Outp
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if the future is not ready; it is dropped.
-pub async fn timeout<F: Future>(duration: Duration, work: F) -> Result<F::Output, Elapsed> {
+/// [`TimeLimitError`] if the future is not ready; it is dropped.
+pub async fn timeout<F: Future>(duration: Duration, work: F) -> Result<F::Output, TimeLimitError> {
     timeout_at(Instant::now() + duration, work).await
 }
 
@@ -161,7 +164,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         assert_eq!(
             timeout(seconds(120), std::future::pending::<()>()).await,
-            Err(Elapsed)
+            Err(TimeLimitError)
         );
         assert_eq!(begun.elapsed(), seconds(120));
         assert_eq!(timeout(Duration::ZERO, async { 1 }).await, Ok(1));
@@ -181,7 +184,11 @@ mod tests {
         let paused = tokio::time::Instant::now();
         tokio::time::advance(seconds(200)).await;
         assert!(is_pending(&mut waiting).await, "the pause counts");
-        assert_eq!(waiting.await, Err(Elapsed), "a real time-out still comes");
+        assert_eq!(
+            waiting.await,
+            Err(TimeLimitError),
+            "a real time-out still comes"
+        );
         let took = paused.elapsed();
         assert!(took >= seconds(319) && took <= seconds(323), "{took:?}");
         assert!(Instant::now() - begun >= seconds(120));

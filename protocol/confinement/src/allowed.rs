@@ -109,7 +109,7 @@ const NODE_ASKS: &str = "NODE_USE_ENV_PROXY";
 
 /// Rights of programs, and the matching environment variables.
 #[derive(Debug, Clone)]
-pub struct Allowed {
+pub struct ProgramRights {
     /// The policy for the kernel to enforce.
     pub policy: SandboxPolicy,
     /// The socket of the egress, if they may reach some hosts.
@@ -118,7 +118,7 @@ pub struct Allowed {
     pub environment: Vec<(&'static str, Option<OsString>)>,
 }
 
-impl Allowed {
+impl ProgramRights {
     /// The `PATH` of programs.
     #[must_use]
     pub fn path(&self) -> OsString {
@@ -136,7 +136,7 @@ impl Allowed {
 
     /// Builds the rights for a policy on this ground. Without a sandbox nothing is restricted.
     #[must_use]
-    pub fn of(asked: &SandboxPolicy, ground: &Ground<'_>) -> Self {
+    pub fn of(asked: &SandboxPolicy, ground: &ProgramContext<'_>) -> Self {
         if asked.require == Level::Off {
             return Self {
                 policy: SandboxPolicy::off(),
@@ -172,9 +172,9 @@ impl Allowed {
 /// Returns the paths that a policy lets programs of a project read.
 #[must_use]
 pub fn readable(policy: &SandboxPolicy, project: &Path) -> Vec<PathBuf> {
-    let allowed = Allowed::of(
+    let allowed = ProgramRights::of(
         policy,
-        &Ground {
+        &ProgramContext {
             project,
             work_dir: None,
             temporary: None,
@@ -187,7 +187,7 @@ pub fn readable(policy: &SandboxPolicy, project: &Path) -> Vec<PathBuf> {
 
 /// For whom programs are started.
 #[derive(Debug, Clone, Copy)]
-pub struct Ground<'a> {
+pub struct ProgramContext<'a> {
     /// The Project Root, which they may read.
     pub project: &'a Path,
     /// The directory they may write in, if they have one; it is their home.
@@ -244,7 +244,7 @@ fn joined(usual: impl Iterator<Item = PathBuf>, asked: &[SandboxPath]) -> Vec<Sa
 fn environment(
     asked: &SandboxPolicy,
     path: OsString,
-    ground: &Ground<'_>,
+    ground: &ProgramContext<'_>,
 ) -> Vec<(&'static str, Option<OsString>)> {
     let own = match asked.require {
         Level::Full => Some(Path::new("/tmp")),
@@ -310,7 +310,7 @@ mod tests {
                 network: goondan_protocol::sandbox::Network::Allow(listed.collect()),
                 ..SandboxPolicy::default()
             };
-            let ground = Ground {
+            let ground = ProgramContext {
                 project: Path::new("/srv/project"),
                 work_dir: None,
                 temporary: None,

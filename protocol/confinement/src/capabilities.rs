@@ -12,7 +12,7 @@ const MOST: u32 = 64;
 
 /// Capabilities to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum RetainedCapabilities {
     Nothing,
     /// Listening on ports below 1024, if the caller could. Its child processes cannot.
     LowPorts,
@@ -22,7 +22,7 @@ pub(crate) enum Kept {
     NestedUsers,
 }
 
-impl Kept {
+impl RetainedCapabilities {
     fn of(self, had: CapabilitySet) -> CapabilitySet {
         match self {
             Self::Nothing => CapabilitySet::empty(),
@@ -43,7 +43,7 @@ impl Kept {
 /// Drops all other capabilities of the calling thread and its descendants. A thread without
 /// capabilities cannot gain any because `no_new_privs` is set with the file rules. For root this is
 /// not enough: programs it starts would regain theirs, so the bounding set is reduced as well.
-pub(crate) fn keep(kept: Kept) -> Result<()> {
+pub(crate) fn keep(kept: RetainedCapabilities) -> Result<()> {
     let had = capabilities(None)?;
     if had.effective.contains(CapabilitySet::SETPCAP) {
         let of_programs = kept.of_programs();

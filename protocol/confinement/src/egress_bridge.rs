@@ -29,7 +29,7 @@ const RETRY_MS: i64 = 20;
 
 /// Connection from the sandbox to the egress.
 #[derive(Debug)]
-pub(crate) struct WayOut {
+pub(crate) struct EgressBridge {
     /// The socket of the egress, relative to the working directory, which the process keeps when
     /// the root is replaced.
     socket: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct WayOut {
     within: PathBuf,
 }
 
-impl WayOut {
+impl EgressBridge {
     /// Changes to the directory of the egress, so that its socket can be found after the root is
     /// replaced.
     ///
@@ -65,23 +65,23 @@ impl WayOut {
     /// # Errors
     ///
     /// The loopback or the socket cannot be created.
-    pub(crate) fn listen(self) -> Result<Listening, NamespaceError> {
+    pub(crate) fn listen(self) -> Result<EgressListener, NamespaceError> {
         raise_loopback()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))
             .map_err(|error| NamespaceError::new("the proxy failed to listen", error))?;
         let socket = self.socket;
-        Ok(Listening { listener, socket })
+        Ok(EgressListener { listener, socket })
     }
 }
 
 /// Listening sockets, which accept connections of programs once they are served.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct EgressListener {
     listener: TcpListener,
     socket: PathBuf,
 }
 
-impl Listening {
+impl EgressListener {
     /// Passes connections to the egress until the first process of the sandbox has ended, and
     /// returns its exit status. This runs in the main thread because a process that created a PID
     /// namespace cannot create threads.

@@ -10,13 +10,13 @@ use nix::sys::signal::kill;
 use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
-use crate::capabilities::{self, Kept};
+use crate::capabilities::{self, RetainedCapabilities};
 use crate::error::EnforceError;
-use crate::files::{Files, restrict_scopes};
+use crate::files::{LandlockRules, restrict_scopes};
 use crate::layout::Layout;
-use crate::mounts::{RootOf, replace_root};
+use crate::mounts::{RootOwner, replace_root};
 use crate::namespaces::raise_loopback;
-use crate::plan::Plan;
+use crate::plan::ConfinementPlan;
 use crate::system_calls::{self, Caller};
 use goondan_protocol::sandbox::{Level, Network, Right, SandboxPath};
 
@@ -26,7 +26,7 @@ const REFUSED_IN_ROOT: &str = "/goondan";
 /// Result of the restriction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct EnforcementReport {
     /// The level.
     pub level: Level,
     /// Rights that the kernel enforces from now on.
@@ -43,21 +43,22 @@ pub struct Report {
 ///
 /// [`EnforceError`] if any part of the plan cannot be enforced. Some parts may already be in
 /// effect, so the caller must exit.
-pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
+pub fn enforce(plan: &ConfinementPlan) -> Result<EnforcementReport, EnforceError> {
     if plan.level == Level::Off {
-        return Ok(Report {
+        return Ok(EnforcementReport {
             level: Level::Off,
             rights: BTreeSet::new(),
         });
     }
     let layout = Layout::of(plan).map_err(EnforceError::Layout)?;
     if plan.level == Level::Full {
-        replace_root(&layout, RootOf::Sandbox(&plan.network))?;
+        replace_root(&layout, RootOwner::Sandbox(&plan.network))?;
         if plan.network != Network::Any {
             raise_loopback()?;
         }
     }
-    capabilities::keep(Kept::Nothing).map_err(|errno| EnforceError::Capabilities(errno.into()))?;
+    capabilities::keep(RetainedCapabilities::Nothing)
+        .map_err(|errno| EnforceError::Capabilities(errno.into()))?;
     match plan.level {
         // The new root confines the files. Additional Landlock rules for files would add nothing,
         // and would break renames: in combination with the scope layer of the parent process they
@@ -67,14 +68,14 @@ pub fn enforce(plan: &Plan) -> Result<Report, EnforceError> {
     }
     system_calls::apply(Caller::Program(plan.level, plan.network.clone()))?;
     confirm(plan)?;
-    Ok(Report {
+    Ok(EnforcementReport {
         level: plan.level,
         rights: Right::of(plan.level).iter().copied().collect(),
     })
 }
 
-fn restrict_files(plan: &Plan) -> Result<(), EnforceError> {
-    let mut files = Files::new()?;
+fn restrict_files(plan: &ConfinementPlan) -> Result<(), EnforceError> {
+    let mut files = LandlockRules::new()?;
     files.read(plan.read.iter().map(SandboxPath::as_path))?;
     files.write(plan.write.iter().map(SandboxPath::as_path))?;
     files.read([Path::new("/proc")])?;
@@ -83,7 +84,7 @@ fn restrict_files(plan: &Plan) -> Result<(), EnforceError> {
 }
 
 /// Tests that forbidden operations fail now, as far as this is possible without a helper process.
-fn confirm(plan: &Plan) -> Result<(), EnforceError> {
+fn confirm(plan: &ConfinementPlan) -> Result<(), EnforceError> {
     // Every kernel permits this no-op unless it is filtered.
     if unshare(CloneFlags::empty()).is_ok() {
         return Err(EnforceError::NotHeld(Right::SystemCalls));

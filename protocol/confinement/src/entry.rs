@@ -22,7 +22,7 @@ use std::process::Command;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
 
 #[cfg(target_os = "linux")]
-use crate::egress_bridge::WayOut;
+use crate::egress_bridge::EgressBridge;
 #[cfg(target_os = "linux")]
 use crate::enforcement::enforce;
 #[cfg(target_os = "linux")]
@@ -31,7 +31,7 @@ use crate::error::EnforceError;
 use crate::inherited::close_inherited_files;
 #[cfg(target_os = "linux")]
 use crate::namespaces::{NamespaceError, die_with, own_number, unshare_all};
-use crate::plan::{Unmet, plan};
+use crate::plan::{UnmetLevel, plan};
 
 /// Argument that precedes the policy in JSON.
 const SANDBOX: &str = "--sandbox";
@@ -51,7 +51,7 @@ pub enum SandboxError {
     Policy(#[from] serde_json::Error),
     /// The kernel does not support the sandbox.
     #[error(transparent)]
-    Unmet(#[from] Unmet),
+    Unmet(#[from] UnmetLevel),
     /// Inherited open files cannot be listed.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     #[error("failed to list inherited open files: {0}; mount /proc")]
@@ -111,7 +111,7 @@ pub struct Sandbox {
 
 /// Result of entering the sandbox.
 #[derive(Debug)]
-pub enum Entered {
+pub enum SandboxEntry {
     /// This process is inside the sandbox.
     Inside,
     /// This process is outside, and the process it started inside has ended.
@@ -158,7 +158,7 @@ impl Sandbox {
     /// [`SandboxError`] if the policy cannot be enforced. Nothing was started then, and the caller
     /// must exit.
     #[cfg(target_os = "linux")]
-    pub fn enter(&self) -> Result<Entered, SandboxError> {
+    pub fn enter(&self) -> Result<SandboxEntry, SandboxError> {
         use goondan_protocol::sandbox::Right;
 
         if let Some(parent) = &self.parent {
@@ -172,7 +172,7 @@ impl Sandbox {
         // Missing kernel support surfaces as an error here: probing before each command would take
         // too long.
         enforce(&plan(policy, &Right::ALL.into())?)?;
-        Ok(Entered::Inside)
+        Ok(SandboxEntry::Inside)
     }
 
     /// Replaces this process by the same program inside the sandbox. Returns only if no confinement
@@ -183,12 +183,12 @@ impl Sandbox {
     /// [`SandboxError`] if the policy cannot be enforced. Nothing was started then, and the caller
     /// must exit.
     #[cfg(target_os = "macos")]
-    pub fn enter(&self) -> Result<Entered, SandboxError> {
+    pub fn enter(&self) -> Result<SandboxEntry, SandboxError> {
         close_inherited_files().map_err(SandboxError::Inherited)?;
         let policy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
         let plan = plan(policy, &[goondan_protocol::sandbox::Right::Profile].into())?;
         match plan.level {
-            Level::Off => Ok(Entered::Inside),
+            Level::Off => Ok(SandboxEntry::Inside),
             Level::Full | Level::Landlock | Level::Seatbelt => {
                 let words: Vec<OsString> = std::env::args_os().skip(1).collect();
                 let (_, own) = out_of_words(&words);
@@ -203,17 +203,20 @@ impl Sandbox {
     ///
     /// [`SandboxError`] unless no sandbox is requested.
     #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-    pub fn enter(&self) -> Result<Entered, SandboxError> {
+    pub fn enter(&self) -> Result<SandboxEntry, SandboxError> {
         let policy = serde_json::from_slice(self.policy.as_encoded_bytes())?;
         plan(policy, &goondan_protocol::sandbox::Facts::new())?;
-        Ok(Entered::Inside)
+        Ok(SandboxEntry::Inside)
     }
 }
 
 /// Starts this binary again as the first process of a PID namespace and waits for it. If either
 /// process ends, the kernel ends the other one and all processes in the namespace.
 #[cfg(target_os = "linux")]
-fn start_within(policy: &SandboxPolicy, egress: Option<&Path>) -> Result<Entered, SandboxError> {
+fn start_within(
+    policy: &SandboxPolicy,
+    egress: Option<&Path>,
+) -> Result<SandboxEntry, SandboxError> {
     use nix::sys::signal::{SigSet, Signal};
 
     let number = own_number().map_err(SandboxError::First)?;
@@ -224,7 +227,9 @@ fn start_within(policy: &SandboxPolicy, egress: Option<&Path>) -> Result<Entered
         .map_err(|errno| SandboxError::First(errno.into()))?;
     let way_out = match (policy.allow_list(), egress) {
         (None, _) => None,
-        (Some(_), Some(egress)) => Some(WayOut::find(egress).map_err(SandboxError::NoWayOut)?),
+        (Some(_), Some(egress)) => {
+            Some(EgressBridge::find(egress).map_err(SandboxError::NoWayOut)?)
+        }
         (Some(_), None) => {
             let error = std::io::Error::other("the egress proxy's sockets are unknown");
             return Err(SandboxError::NoWayOut(error));
@@ -235,7 +240,7 @@ fn start_within(policy: &SandboxPolicy, egress: Option<&Path>) -> Result<Entered
     if let Some(way_out) = &way_out {
         first.current_dir(way_out.directory_within());
     }
-    let listening = way_out.map(WayOut::listen).transpose()?;
+    let listening = way_out.map(EgressBridge::listen).transpose()?;
     let mut first = first
         .arg(WITHIN)
         .arg(number)
@@ -246,5 +251,5 @@ fn start_within(policy: &SandboxPolicy, egress: Option<&Path>) -> Result<Entered
         Some(listening) => listening.serve_until_end(&mut first),
         None => first.wait(),
     };
-    Ok(Entered::Ended(ended.map_err(SandboxError::First)?))
+    Ok(SandboxEntry::Ended(ended.map_err(SandboxError::First)?))
 }

@@ -11,9 +11,9 @@ use crate::error::EnforceError;
 use crate::layout::DEVICES;
 
 /// Rules under construction. They take effect in [`Self::restrict`].
-pub(crate) struct Files(RulesetCreated);
+pub(crate) struct LandlockRules(RulesetCreated);
 
-impl Files {
+impl LandlockRules {
     /// Rules that forbid all opening of files, signaling and connecting.
     pub(crate) fn new() -> Result<Self, EnforceError> {
         Ok(Self(created()?))

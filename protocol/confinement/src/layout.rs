@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use goondan_protocol::sandbox::SandboxPath;
 
-use crate::plan::Plan;
+use crate::plan::ConfinementPlan;
 
 /// Harmless devices that most programs need.
 #[cfg(target_os = "linux")]
@@ -40,7 +40,7 @@ impl Layout {
     /// # Errors
     ///
     /// A path does not exist, or contains a link that a confined program could have created.
-    pub(crate) fn of(plan: &Plan) -> io::Result<Self> {
+    pub(crate) fn of(plan: &ConfinementPlan) -> io::Result<Self> {
         let read = plan.read.iter().map(SandboxPath::as_path);
         Self::of_paths(read, plan.write.iter().map(SandboxPath::as_path))
     }
@@ -158,7 +158,7 @@ mod tests {
             let paths = paths.iter().map(|path| path.to_path_buf().try_into());
             paths.collect::<Result<_, _>>().unwrap()
         };
-        Layout::of(&Plan {
+        Layout::of(&ConfinementPlan {
             level: Level::Full,
             read: paths(read),
             write: paths(write),

@@ -57,16 +57,16 @@
 //! A program that runs as root has no capabilities: it has the rights of an ordinary owner of its
 //! files.
 
-pub use self::allowed::{Allowed, Ground, find_program, readable};
+pub use self::allowed::{ProgramContext, ProgramRights, find_program, readable};
 pub use self::denial::{Denials, denial_of_packages};
-pub use self::entry::{Entered, Sandbox, SandboxError, out_of_words};
-pub use self::plan::{Plan, Unmet, plan};
+pub use self::entry::{Sandbox, SandboxEntry, SandboxError, out_of_words};
+pub use self::plan::{ConfinementPlan, UnmetLevel, plan};
 pub use goondan_protocol::sandbox::{
     Facts, InvalidPath, Level, Network, OwnSandbox, Right, SandboxPath, SandboxPolicy,
 };
 
 #[cfg(target_os = "linux")]
-pub use self::enforcement::{Report, enforce};
+pub use self::enforcement::{EnforcementReport, enforce};
 #[cfg(target_os = "linux")]
 pub use self::error::EnforceError;
 #[cfg(any(target_os = "linux", target_os = "macos"))]
@@ -82,7 +82,7 @@ pub use self::seatbelt::UnfitPath;
 #[cfg(target_os = "macos")]
 pub use self::seatbelt_entry::SeatbeltError;
 #[cfg(target_os = "linux")]
-pub use self::self_confinement::{Held, OwnPolicy};
+pub use self::self_confinement::{OwnPolicy, SelfConfinement};
 
 /// Rights that macOS enforces, found by trying.
 #[cfg(target_os = "macos")]

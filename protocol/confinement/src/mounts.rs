@@ -46,7 +46,7 @@ const LINKS: [(&str, &str); 5] = [
 
 /// Owner of the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RootOf<'a> {
+pub(crate) enum RootOwner<'a> {
     /// A program in its sandbox, with its network access. The caller is the sandbox's first
     /// process.
     Sandbox(&'a Network),
@@ -55,7 +55,7 @@ pub(crate) enum RootOf<'a> {
 }
 
 /// A part of the machine's file system, detached from its tree.
-struct Part {
+struct DetachedMount {
     at: PathBuf,
     tree: OwnedFd,
     is_directory: bool,
@@ -65,7 +65,7 @@ struct Part {
 /// few devices, and for a program empty directories for temporary files. A program's `/proc`
 /// belongs to its PID namespace, whose first process must be the caller. Nothing is created on the
 /// machine's own file systems. The working directory stays the same.
-pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), NamespaceError> {
+pub(crate) fn replace_root(layout: &Layout, of: RootOwner<'_>) -> Result<(), NamespaceError> {
     let step = |what: &'static str| move |error: io::Error| NamespaceError::new(what, error);
     let working_directory =
         std::env::current_dir().map_err(step("failed to find the working directory"))?;
@@ -79,25 +79,25 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
     let parts = take_out(layout).map_err(step("failed to mount a path of the policy"))?;
     let devices = take_out_devices().map_err(step("failed to mount the devices"))?;
     let processes = match of {
-        RootOf::Sandbox(_) => None,
-        RootOf::Process => Some(take(Path::new("/proc")).map_err(step("failed to open /proc"))?),
+        RootOwner::Sandbox(_) => None,
+        RootOwner::Process => Some(take(Path::new("/proc")).map_err(step("failed to open /proc"))?),
     };
     let covered = match of {
-        RootOf::Sandbox(network) => outside_sockets::to_cover(layout, network)
+        RootOwner::Sandbox(network) => outside_sockets::to_cover(layout, network)
             .map_err(step("failed to find sockets of the machine"))?,
-        RootOf::Process => BTreeSet::new(),
+        RootOwner::Process => BTreeSet::new(),
     };
     lay_base().map_err(step("failed to mount a private root"))?;
     // Mounted first, so that paths of the policy may be beneath one of them.
     match of {
-        RootOf::Sandbox(_) => {
+        RootOwner::Sandbox(_) => {
             for (directory, options) in EMPTY {
                 empty(directory, options).map_err(step("failed to mount an empty directory"))?;
             }
             make_directory(Path::new(HOME)).map_err(step("failed to create an empty directory"))?;
         }
         // Mount point for assembling the roots of programs.
-        RootOf::Process => make_directory(&beneath_root(Path::new(BASE)))
+        RootOwner::Process => make_directory(&beneath_root(Path::new(BASE)))
             .map_err(step("failed to create an empty directory"))?,
     }
     for part in &parts {
@@ -110,7 +110,7 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
         put_link(target, &beneath_root(link)).map_err(step("failed to create a link"))?;
     }
     put_devices(&devices).map_err(step("failed to mount the devices"))?;
-    if let RootOf::Sandbox(_) = of {
+    if let RootOwner::Sandbox(_) = of {
         put_terminals().map_err(step("failed to mount private terminals"))?;
     }
     match processes {
@@ -131,7 +131,7 @@ pub(crate) fn replace_root(layout: &Layout, of: RootOf<'_>) -> Result<(), Namesp
 pub(crate) fn can_put_in() -> bool {
     const DEVICE: &str = "/dev/null";
     let put = || -> io::Result<bool> {
-        let Part { tree, .. } = take(Path::new(DEVICE))?;
+        let DetachedMount { tree, .. } = take(Path::new(DEVICE))?;
         chdir(BASE)?;
         let at = Path::new("./device");
         File::create_new(at)?;
@@ -141,20 +141,20 @@ pub(crate) fn can_put_in() -> bool {
     put().unwrap_or(false)
 }
 
-fn take_out(layout: &Layout) -> io::Result<Vec<Part>> {
+fn take_out(layout: &Layout) -> io::Result<Vec<DetachedMount>> {
     let all = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", all)?;
     layout.mounts.keys().map(|path| take(path)).collect()
 }
 
-fn take_out_devices() -> io::Result<Vec<Part>> {
+fn take_out_devices() -> io::Result<Vec<DetachedMount>> {
     let there = DEVICES.iter().map(Path::new).filter(|path| path.exists());
     there.map(take).collect()
 }
 
 /// Copies the mounts at a path and beneath it. Never follows symbolic links, even if one is created
 /// concurrently.
-fn take(path: &Path) -> io::Result<Part> {
+fn take(path: &Path) -> io::Result<DetachedMount> {
     let named = |errno: rustix::io::Errno| {
         let error = io::Error::from(errno);
         io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
@@ -169,7 +169,7 @@ fn take(path: &Path) -> io::Result<Part> {
         | OpenTreeFlags::AT_RECURSIVE;
     let tree = open_tree(&file, c"", flags).map_err(named)?;
     let at = beneath_root(path);
-    Ok(Part {
+    Ok(DetachedMount {
         at,
         tree,
         is_directory,
@@ -187,7 +187,7 @@ fn lay_base() -> io::Result<()> {
     Ok(chdir(BASE)?)
 }
 
-fn put_in(part: &Part, layout: &Layout) -> io::Result<()> {
+fn put_in(part: &DetachedMount, layout: &Layout) -> io::Result<()> {
     let path = Path::new("/").join(part.at.strip_prefix(".").unwrap_or(&part.at));
     // The file system beneath a mount is the machine's, so nothing is created there.
     if !layout.is_beneath_a_mount(&path) {
@@ -216,7 +216,7 @@ fn cover(sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
     fs::remove_file(COVER)
 }
 
-fn make_room(part: &Part) -> io::Result<()> {
+fn make_room(part: &DetachedMount) -> io::Result<()> {
     if part.is_directory {
         make_directory(&part.at)
     } else {
@@ -246,7 +246,7 @@ fn put_link(target: &Path, at: &Path) -> io::Result<()> {
     symlink(target, at)
 }
 
-fn put_devices(devices: &[Part]) -> io::Result<()> {
+fn put_devices(devices: &[DetachedMount]) -> io::Result<()> {
     make_directory(Path::new("dev"))?;
     for device in devices {
         make_room(device)?;

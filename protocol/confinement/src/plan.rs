@@ -4,7 +4,7 @@ use goondan_protocol::sandbox::{Facts, Level, Network, Right, SandboxPath, Sandb
 
 /// Confinement to enforce; created only by [`plan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct ConfinementPlan {
     pub(crate) level: Level,
     pub(crate) read: Vec<SandboxPath>,
     pub(crate) write: Vec<SandboxPath>,
@@ -18,7 +18,7 @@ pub struct Plan {
      newer kernel, or write `require: {instead}`",
     .missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
 )]
-pub struct Unmet {
+pub struct UnmetLevel {
     level: Level,
     missing: Facts,
     /// The strictest available level.
@@ -29,8 +29,8 @@ pub struct Unmet {
 ///
 /// # Errors
 ///
-/// [`Unmet`] if the kernel lacks a right that the required level needs.
-pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
+/// [`UnmetLevel`] if the kernel lacks a right that the required level needs.
+pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<ConfinementPlan, UnmetLevel> {
     let SandboxPolicy {
         require,
         read,
@@ -39,14 +39,14 @@ pub fn plan(policy: SandboxPolicy, facts: &Facts) -> Result<Plan, Unmet> {
     } = policy;
     let missing = lacked(require, facts);
     if missing.is_empty() {
-        Ok(Plan {
+        Ok(ConfinementPlan {
             level: require,
             read,
             write,
             network,
         })
     } else {
-        Err(Unmet {
+        Err(UnmetLevel {
             level: require,
             missing,
             instead: Level::strictest(|level| lacked(level, facts).is_empty()),

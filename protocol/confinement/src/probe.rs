@@ -21,7 +21,7 @@ use crate::namespace_probe::probe_namespaces;
 use crate::system_calls::{self, Caller};
 use goondan_protocol::sandbox::Network;
 use goondan_protocol::sandbox::{Facts, Level, Right};
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 
 /// Rights of all levels that the kernel can enforce. `agent_process` is the program that calls
 /// [`try_as_asked`](crate::try_as_asked) with its arguments.
@@ -30,7 +30,7 @@ pub fn probe_all(agent_process: &Path) -> Facts {
     let mut held = probe();
     held.extend(probe_namespaces(|| {
         let mut command = Command::new(agent_process);
-        command.current_dir(working_directory(Purpose::Own));
+        command.current_dir(working_directory(ProcessPurpose::Own));
         command
     }));
     held
@@ -96,7 +96,7 @@ fn signals() -> bool {
     // The child may have ended, but it can be signaled until it is reaped.
     let Ok(mut child) = Command::new("/proc/self/exe")
         .arg("--version")
-        .current_dir(working_directory(Purpose::Own))
+        .current_dir(working_directory(ProcessPurpose::Own))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

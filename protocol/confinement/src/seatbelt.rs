@@ -58,7 +58,7 @@ pub(crate) fn profile(
     network: &Network,
     program: &Path,
 ) -> Result<String, UnfitPath> {
-    let mut rules = Rules(String::from(
+    let mut rules = SeatbeltProfile(String::from(
         "(version 1)\n\
          (deny default)\n\
          (allow process-fork)\n\
@@ -84,9 +84,9 @@ pub(crate) fn profile(
 }
 
 /// The profile under construction. It denies everything that it does not allow.
-struct Rules(String);
+struct SeatbeltProfile(String);
 
-impl Rules {
+impl SeatbeltProfile {
     fn allow(&mut self, operations: &str, filter: &str) {
         // Writing to a string cannot fail.
         writeln!(self.0, "(allow {operations} {filter})").ok();

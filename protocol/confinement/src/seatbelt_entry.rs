@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use goondan_protocol::sandbox::{Facts, Network, Right};
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 
 use crate::layout::Layout;
-use crate::plan::Plan;
+use crate::plan::ConfinementPlan;
 use crate::seatbelt::{UnfitPath, profile};
 
 /// The macOS program that creates the sandbox.
@@ -52,7 +52,7 @@ pub(crate) fn probe() -> Facts {
     let reads = |file: &str| {
         Command::new(SANDBOX_EXEC)
             .args(["-p", &profile, READER, file])
-            .current_dir(working_directory(Purpose::Own))
+            .current_dir(working_directory(ProcessPurpose::Own))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -65,7 +65,7 @@ pub(crate) fn probe() -> Facts {
 
 /// Replaces this process by this program in the sandbox, with other arguments. Returns only on
 /// failure.
-pub(crate) fn turn_into_confined(plan: &Plan, arguments: &[OsString]) -> SeatbeltError {
+pub(crate) fn turn_into_confined(plan: &ConfinementPlan, arguments: &[OsString]) -> SeatbeltError {
     let confined = || -> Result<Command, SeatbeltError> {
         let program = std::env::current_exe().and_then(|program| program.canonicalize());
         let program = program.map_err(SeatbeltError::Start)?;

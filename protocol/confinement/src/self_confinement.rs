@@ -13,11 +13,11 @@ use nix::unistd::getppid;
 use goondan_protocol::sandbox::{Facts, Network, OwnSandbox, Right, SandboxPolicy};
 
 use crate::allowed::{PROGRAMS, SETTINGS};
-use crate::capabilities::{self, Kept};
+use crate::capabilities::{self, RetainedCapabilities};
 use crate::error::EnforceError;
-use crate::files::{Files, restrict_scopes};
+use crate::files::{LandlockRules, restrict_scopes};
 use crate::layout::Layout;
-use crate::mounts::{RootOf, replace_root};
+use crate::mounts::{RootOwner, replace_root};
 use crate::namespaces::{NamespaceError, unshare_mounts};
 use crate::system_calls::{self, Caller};
 
@@ -39,14 +39,14 @@ const NAMED_BY: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Result of a process's self-confinement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct SelfConfinement {
     /// Rights that the kernel enforces from now on.
     pub rights: Facts,
     /// Reason why the confinement is incomplete, for people; `None` if it is complete.
     pub lacks: Option<String>,
 }
 
-impl Held {
+impl SelfConfinement {
     fn lack(&mut self, reason: &dyn fmt::Display) {
         let before = self.lacks.take().map(|before| format!("{before}; "));
         self.lacks = Some(before.unwrap_or_default() + &reason.to_string());
@@ -60,7 +60,7 @@ pub struct OwnPolicy {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     network: Network,
-    kept: Kept,
+    kept: RetainedCapabilities,
 }
 
 impl OwnPolicy {
@@ -70,7 +70,7 @@ impl OwnPolicy {
     pub fn of_agent(sandbox: OwnSandbox, programs: &SandboxPolicy) -> Self {
         Self {
             network: programs.network.clone(),
-            kept: Kept::Nothing,
+            kept: RetainedCapabilities::Nothing,
             ..Self::beside(sandbox, programs)
         }
     }
@@ -82,7 +82,7 @@ impl OwnPolicy {
         let mut own = Self {
             network: Network::Any,
             // Ports below 1024, which a person may have configured.
-            kept: Kept::LowPorts,
+            kept: RetainedCapabilities::LowPorts,
             ..Self::beside(sandbox, programs)
         };
         for named in NAMED_BY.into_iter().filter_map(std::env::var_os) {
@@ -114,7 +114,7 @@ impl OwnPolicy {
             read,
             write: paths(&programs.write),
             network: Network::None,
-            kept: Kept::Nothing,
+            kept: RetainedCapabilities::Nothing,
         }
     }
 
@@ -128,8 +128,8 @@ impl OwnPolicy {
     ///
     /// [`EnforceError`] if the kernel refuses something that it reported as supported. Some parts
     /// may already be in effect, so the caller must exit.
-    pub fn enforce(&self) -> Result<Held, EnforceError> {
-        let mut held = Held::default();
+    pub fn enforce(&self) -> Result<SelfConfinement, EnforceError> {
+        let mut held = SelfConfinement::default();
         let caller = match self.sandbox {
             OwnSandbox::None => return Ok(held),
             OwnSandbox::Landlock => {
@@ -148,8 +148,8 @@ impl OwnPolicy {
     }
 
     /// Applies rules for files, signals and abstract sockets, if the kernel supports them.
-    fn keep_files(&self, held: &mut Held) -> Result<(), EnforceError> {
-        let mut files = match Files::new() {
+    fn keep_files(&self, held: &mut SelfConfinement) -> Result<(), EnforceError> {
+        let mut files = match LandlockRules::new() {
             Ok(files) => files,
             Err(error) => {
                 held.lack(&error);
@@ -168,7 +168,7 @@ impl OwnPolicy {
 
     /// Creates a private root, and an empty network if the programs need none. Changes nothing if
     /// this is not possible.
-    fn keep_mounts(&self, held: &mut Held) -> Result<(), EnforceError> {
+    fn keep_mounts(&self, held: &mut SelfConfinement) -> Result<(), EnforceError> {
         // Programs started with the same layout report a layout error themselves.
         let layout = match Layout::of_paths(there(&self.read), there(&self.write)) {
             Ok(layout) => layout,
@@ -184,12 +184,12 @@ impl OwnPolicy {
         // The parent's working directory need not exist in the new root.
         let root = std::env::set_current_dir("/");
         root.map_err(|error| NamespaceError::new("failed to open the root directory", error))?;
-        replace_root(&layout, RootOf::Process)?;
+        replace_root(&layout, RootOwner::Process)?;
         let is_root = nix::unistd::geteuid().is_root();
         drop_capabilities(if is_root {
-            Kept::NestedUsers
+            RetainedCapabilities::NestedUsers
         } else {
-            Kept::Nothing
+            RetainedCapabilities::Nothing
         })?;
         held.rights.extend([Right::UserNamespaces, Right::Mounts]);
         if self.network != Network::Any {
@@ -200,7 +200,7 @@ impl OwnPolicy {
 }
 
 /// Applies rules for signals and abstract sockets, if the kernel supports them.
-fn keep_scopes(held: &mut Held) -> Result<(), EnforceError> {
+fn keep_scopes(held: &mut SelfConfinement) -> Result<(), EnforceError> {
     if let Err(error) = restrict_scopes() {
         held.lack(&error);
         return Ok(());
@@ -214,7 +214,7 @@ fn keep_scopes(held: &mut Held) -> Result<(), EnforceError> {
     Ok(())
 }
 
-fn drop_capabilities(kept: Kept) -> Result<(), EnforceError> {
+fn drop_capabilities(kept: RetainedCapabilities) -> Result<(), EnforceError> {
     capabilities::keep(kept).map_err(|errno| EnforceError::Capabilities(errno.into()))
 }
 

@@ -126,28 +126,28 @@ const X32: libc::c_long = 0x4000_0000;
 /// The architecture is not supported by `seccompiler`.
 fn filters(caller: Caller) -> Result<Vec<BpfProgram>, BackendError> {
     let refused = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect();
-    let mut denied: Rules = refused(DENIED);
+    let mut denied: SeccompRules = refused(DENIED);
     denied.insert(libc::SYS_ioctl, typing()?);
     // The arguments of `clone3`, such as namespace flags, are in memory, which a filter cannot
     // read. C libraries fall back to `clone`.
-    let mut unknown: Rules = refused(&[libc::SYS_clone3]);
+    let mut unknown: SeccompRules = refused(&[libc::SYS_clone3]);
     let (level, network) = match caller {
         // This process creates namespaces by flags, and raises their loopback through a socket.
         Caller::Supervisor => return Ok(vec![program(denied, libc::EPERM)?]),
         Caller::Program(level, network) => {
             denied.extend(setuid_files()?);
             // Runtimes fall back to `openat`, as on older kernels.
-            unknown.extend::<Rules>(refused(&[libc::SYS_openat2]));
+            unknown.extend::<SeccompRules>(refused(&[libc::SYS_openat2]));
             (level, network)
         }
         Caller::Process(network) => (Level::Landlock, network),
     };
-    denied.extend::<Rules>(refused(MAKING_A_SANDBOX));
+    denied.extend::<SeccompRules>(refused(MAKING_A_SANDBOX));
     denied.insert(libc::SYS_socket, sockets(level, &network)?);
     denied.insert(libc::SYS_clone, namespaces()?);
     if level == Level::Landlock {
         denied.extend(of_other_processes()?);
-        denied.extend::<Rules>(refused(SHARED_BY_KEY));
+        denied.extend::<SeccompRules>(refused(SHARED_BY_KEY));
     }
     denied.insert(libc::SYS_socketpair, pairs(level)?);
     Ok(vec![
@@ -164,9 +164,9 @@ pub(crate) fn apply(caller: Caller) -> Result<(), EnforceError> {
     Ok(())
 }
 
-type Rules = BTreeMap<libc::c_long, Vec<SeccompRule>>;
+type SeccompRules = BTreeMap<libc::c_long, Vec<SeccompRule>>;
 
-fn program(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, BackendError> {
+fn program(rules: SeccompRules, errno: libc::c_int) -> Result<BpfProgram, BackendError> {
     let arch = std::env::consts::ARCH.try_into()?;
     let refuse = SeccompAction::Errno(errno.unsigned_abs());
     SeccompFilter::new(with_other_abi(rules), SeccompAction::Allow, refuse, arch)?.try_into()
@@ -175,17 +175,17 @@ fn program(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, BackendError>
 /// Adds the calls of the x32 ABI: each number with the mark, and the calls that have separate
 /// numbers.
 #[cfg(target_arch = "x86_64")]
-fn with_other_abi(rules: Rules) -> Rules {
+fn with_other_abi(rules: SeccompRules) -> SeccompRules {
     let own = (512..=547).map(|call| (call | X32, Vec::new()));
     let marked = rules
         .iter()
         .map(|(call, rules)| (call | X32, rules.clone()));
-    let other: Rules = marked.chain(own).collect();
+    let other: SeccompRules = marked.chain(own).collect();
     rules.into_iter().chain(other).collect()
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn with_other_abi(rules: Rules) -> Rules {
+fn with_other_abi(rules: SeccompRules) -> SeccompRules {
     rules
 }
 
@@ -204,9 +204,9 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
 
 /// Limits and priorities of other processes. Landlock does not restrict them, and a PID namespace
 /// contains no processes of others.
-fn of_other_processes() -> Result<Rules, BackendError> {
+fn of_other_processes() -> Result<SeccompRules, BackendError> {
     let other = |argument| rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);
-    Ok(Rules::from([
+    Ok(SeccompRules::from([
         (libc::SYS_prlimit64, vec![other(0)?]),
         (libc::SYS_setpriority, vec![other(1)?]),
         (libc::SYS_ioprio_set, vec![other(1)?]),
@@ -226,7 +226,7 @@ fn typing() -> Result<Vec<SeccompRule>, BackendError> {
 /// this user after the sandbox has ended. The set-group-id bit is denied for new files only:
 /// `chmod` may set it, because it has another meaning for directories and a filter cannot
 /// distinguish those from files.
-fn setuid_files() -> Result<Rules, BackendError> {
+fn setuid_files() -> Result<SeccompRules, BackendError> {
     const USER: u32 = libc::S_ISUID;
     const GROUP: u32 = libc::S_ISGID;
     let has = |argument, bit: u32| {
@@ -255,7 +255,7 @@ fn setuid_files() -> Result<Rules, BackendError> {
         }
         Ok::<_, BackendError>(rules)
     };
-    let mut rules = Rules::from([
+    let mut rules = SeccompRules::from([
         (libc::SYS_fchmod, changed(1)?),
         (libc::SYS_fchmodat, changed(2)?),
         (FCHMODAT2, changed(2)?),

@@ -17,14 +17,14 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use goondan_confinement::{
-    Facts, Held, Level, Network, OwnPolicy, OwnSandbox, Right, SandboxPath, SandboxPolicy, enforce,
-    plan, probe,
+    Facts, Level, Network, OwnPolicy, OwnSandbox, Right, SandboxPath, SandboxPolicy,
+    SelfConfinement, enforce, plan, probe,
 };
 
 /// A directory with a file that programs may read, a writable directory, and a secret.
-struct Site(tempfile::TempDir);
+struct ConfinedSite(tempfile::TempDir);
 
-impl Site {
+impl ConfinedSite {
     fn new() -> Self {
         let site = Self(tempfile::tempdir().unwrap());
         fs::create_dir(site.at("project")).unwrap();
@@ -51,15 +51,15 @@ impl Site {
 }
 
 /// Restricts a thread that ends with the test, as a process would restrict itself.
-fn within<T: Send>(own: &OwnPolicy, act: impl FnOnce(Held) -> T + Send) -> T {
+fn within<T: Send>(own: &OwnPolicy, act: impl FnOnce(SelfConfinement) -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = scope.spawn(|| act(own.enforce().unwrap()));
         thread.join().unwrap()
     })
 }
 
-fn of_landlock() -> Held {
-    Held {
+fn of_landlock() -> SelfConfinement {
+    SelfConfinement {
         rights: Right::LANDLOCK.into(),
         lacks: None,
     }
@@ -83,7 +83,7 @@ fn sec_3_an_agent_keeps_what_its_tools_work_with_and_nothing_else() {
     if !is_had() {
         return;
     }
-    let site = Site::new();
+    let site = ConfinedSite::new();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let control = UnixListener::bind(site.at("control")).unwrap();
@@ -111,7 +111,7 @@ fn sec_3_a_confined_agent_starts_programs_in_sandboxes_of_the_level_landlock() {
     if !is_had() {
         return;
     }
-    let site = Site::new();
+    let site = ConfinedSite::new();
     let policy = site.policy(Level::Landlock);
     let own = OwnPolicy::of_agent(OwnSandbox::Landlock, &policy);
     within(&own, |_| {
@@ -138,7 +138,7 @@ fn sec_3_a_connector_keeps_the_network_and_no_files_but_those_about_servers() {
     if !is_had() {
         return;
     }
-    let site = Site::new();
+    let site = ConfinedSite::new();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let control = UnixListener::bind(site.at("control")).unwrap();
@@ -160,10 +160,10 @@ fn sec_3_a_connector_keeps_the_network_and_no_files_but_those_about_servers() {
 
 #[test]
 fn sec_3_a_person_who_wants_no_sandbox_gets_none() {
-    let site = Site::new();
+    let site = ConfinedSite::new();
     let own = OwnPolicy::of_agent(OwnSandbox::beside(Some(Level::Off)), &SandboxPolicy::off());
     within(&own, |held| {
-        assert_eq!(held, Held::default());
+        assert_eq!(held, SelfConfinement::default());
         assert!(reads(&site.at("secret")));
         assert!(UnixDatagram::unbound().is_ok());
     });
@@ -171,7 +171,7 @@ fn sec_3_a_person_who_wants_no_sandbox_gets_none() {
 
 /// Confinement of a process that starts programs at the level `full` but cannot have a private
 /// root. A thread cannot, because it shares its user with the other threads of the process.
-fn without_root(site: &Site, policy: &SandboxPolicy, reason: &str) {
+fn without_root(site: &ConfinedSite, policy: &SandboxPolicy, reason: &str) {
     let own = OwnPolicy::of_agent(OwnSandbox::Mounts, policy);
     let address = SocketAddr::from_abstract_name(format!("goondan-own-{reason}")).unwrap();
     let listener = UnixListener::bind_addr(&address).unwrap();
@@ -201,7 +201,7 @@ fn sec_3_an_agent_without_a_root_of_its_own_says_why_and_signals_nobody_else() {
     if !is_had() {
         return;
     }
-    let site = Site::new();
+    let site = ConfinedSite::new();
     let policy = site.policy(Level::Full);
     without_root(&site, &policy, "the kernel grants no namespaces");
     // Any process with write access there could have created the link.

@@ -104,9 +104,9 @@ fn write_name(name: &str, line: &mut Vec<u8>) {
 }
 
 /// A value that serializes as its `Debug` output, without an intermediate string.
-struct Shown<'v>(&'v dyn fmt::Debug);
+struct DebugValue<'v>(&'v dyn fmt::Debug);
 
-impl Serialize for Shown<'_> {
+impl Serialize for DebugValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:?}", self.0))
     }
@@ -114,7 +114,7 @@ impl Serialize for Shown<'_> {
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field.name(), &Shown(value));
+        self.put(field.name(), &DebugValue(value));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {

@@ -10,7 +10,7 @@
 //!
 //! * Every line is one valid JSON object and ends with one newline.
 //! * Every line has a `traceId`: the one of the enclosing span, else the process's own (`LOG-3`).
-//! * The layer does no I/O: a [`LineSink`], such as [`HeldStdout`], receives the finished line.
+//! * The layer does no I/O: a [`LineSink`], such as [`BufferedStdout`], receives the finished line.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +27,7 @@ use tracing_subscriber::{Layer, filter::LevelFilter};
 
 use self::fields::Fields;
 pub use self::line_limit::LineLimit;
-pub use self::stdout::HeldStdout;
+pub use self::stdout::BufferedStdout;
 pub use self::text::{TEXT_BYTES_MAX, TextPart, text_parts, whole_characters};
 
 mod fields;
@@ -213,16 +213,16 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<Vec<u8>>>>);
+    struct CapturedLines(Arc<Mutex<Vec<Vec<u8>>>>);
 
-    impl LineSink for Lines {
+    impl LineSink for CapturedLines {
         fn line(&self, _: Level, line: Vec<u8>) {
             self.0.lock().unwrap().push(line);
         }
     }
 
     fn lines_of(work: impl FnOnce()) -> Vec<JsonObject> {
-        let lines = Lines::default();
+        let lines = CapturedLines::default();
         let identity = Identity {
             process: "agent",
             pid: 7,
@@ -262,18 +262,18 @@ mod tests {
     #[test]
     fn an_error_is_written_with_its_sources_once() {
         #[derive(Debug)]
-        struct Outer(std::io::Error);
-        impl fmt::Display for Outer {
+        struct WrappedError(std::io::Error);
+        impl fmt::Display for WrappedError {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("cannot open")
             }
         }
-        impl std::error::Error for Outer {
+        impl std::error::Error for WrappedError {
             fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
                 Some(&self.0)
             }
         }
-        let error = Outer(std::io::Error::other("disk gone"));
+        let error = WrappedError(std::io::Error::other("disk gone"));
         assert_eq!(error_chain(&error), "cannot open: disk gone");
     }
 

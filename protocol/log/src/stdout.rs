@@ -14,23 +14,23 @@ const HELD_BYTES_MAX: usize = 16 * 1024;
 /// Buffers the lines of one thread and writes them with one system call each time the thread is
 /// about to wait, for a process with an event loop on one thread.
 ///
-/// The owner of the loop calls [`HeldStdout::flush`] before it waits and before the process ends; a
+/// The owner of the loop calls [`BufferedStdout::flush`] before it waits and before the process ends; a
 /// killed process loses the lines since its last wait. Warnings, errors and lines of other threads
 /// are written immediately, together with all buffered lines, so that lines keep their order.
 #[derive(Debug, Clone)]
-pub struct HeldStdout(Arc<Held>);
+pub struct BufferedStdout(Arc<StdoutHold>);
 
 #[derive(Debug)]
-struct Held {
+struct StdoutHold {
     holder: ThreadId,
     lines: Mutex<Vec<u8>>,
 }
 
-impl HeldStdout {
+impl BufferedStdout {
     /// Buffers the lines of the calling thread.
     #[must_use]
     pub fn of_this_thread() -> Self {
-        Self(Arc::new(Held {
+        Self(Arc::new(StdoutHold {
             holder: thread::current().id(),
             lines: Mutex::default(),
         }))
@@ -56,7 +56,7 @@ impl HeldStdout {
     }
 }
 
-impl LineSink for HeldStdout {
+impl LineSink for BufferedStdout {
     fn line(&self, level: Level, line: Vec<u8>) {
         let mut lines = self.0.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = lines.len() + line.len() <= HELD_BYTES_MAX;
@@ -85,13 +85,13 @@ fn write(lines: &[u8]) {
 mod tests {
     use super::*;
 
-    fn held(sink: &HeldStdout) -> usize {
+    fn held(sink: &BufferedStdout) -> usize {
         sink.0.lines.lock().unwrap().len()
     }
 
     #[test]
     fn lines_wait_for_the_loop_unless_they_matter_or_are_many_or_another_thread_s() {
-        let sink = HeldStdout::of_this_thread();
+        let sink = BufferedStdout::of_this_thread();
         let line = || b"{}\n".to_vec();
         sink.line(Level::INFO, line());
         sink.line(Level::DEBUG, line());

@@ -22,7 +22,7 @@ pub struct Connect {
 /// Result of `daemon.connect`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Connected {
+pub struct ConnectResult {
     /// The daemon's exact version.
     pub version: Version,
     /// The daemon's process id.

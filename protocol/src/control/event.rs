@@ -42,7 +42,7 @@ pub struct SendEvent {
 /// Result of `event.send`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Sent {
+pub struct SendResult {
     /// The event's id.
     pub event_id: EventId,
     /// The instance that received it.

@@ -118,10 +118,10 @@ impl ListInstances {
 }
 
 /// Sort key of a list.
-type Place<'a> = (&'a WorkspaceId, &'a InstanceKey, Timestamp);
+type InstanceSortKey<'a> = (&'a WorkspaceId, &'a InstanceKey, Timestamp);
 
 impl InstanceOrder {
-    fn compare(self, one: Place<'_>, other: Place<'_>) -> Ordering {
+    fn compare(self, one: InstanceSortKey<'_>, other: InstanceSortKey<'_>) -> Ordering {
         let by_key = (one.0, one.1).cmp(&(other.0, other.1));
         match self {
             Self::Key => by_key,
@@ -131,7 +131,7 @@ impl InstanceOrder {
 }
 
 impl InstanceCursor {
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> InstanceSortKey<'_> {
         (&self.workspace_id, &self.instance_key, self.updated_at)
     }
 }
@@ -155,7 +155,7 @@ pub struct InstanceSummary {
 }
 
 impl InstanceSummary {
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> InstanceSortKey<'_> {
         (&self.workspace_id, &self.instance_key, self.updated_at)
     }
 
@@ -267,13 +267,13 @@ pub struct ConversationPage {
     pub total: u64,
     /// The messages with a truncated text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cut: Vec<CutMessage>,
+    pub cut: Vec<TruncatedMessage>,
 }
 
 /// A message that a page shows truncated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CutMessage {
+pub struct TruncatedMessage {
     /// The message.
     pub message_id: MessageId,
     /// Its offset; absent for a message of the open turn.
@@ -409,7 +409,7 @@ pub struct ImportInstance {
 /// Result of `instance.import`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Imported {
+pub struct ImportResult {
     /// Number of imported messages.
     pub messages: u64,
     /// Number of extensions with a state.
@@ -434,7 +434,7 @@ pub struct PruneInstances {
 /// Result of `instance.prune`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pruned {
+pub struct InstancePruneResult {
     /// The conversations that are due or were deleted, oldest first.
     pub instances: Vec<Prunable>,
     /// True if they were deleted.
@@ -468,7 +468,7 @@ pub struct DeleteInstance {
 /// Result of `instance.delete`. Deleting a missing conversation succeeds (`INST-5`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Deleted {
+pub struct InstanceDeleteResult {
     /// True if the conversation existed.
     pub existed: bool,
 }

@@ -83,7 +83,7 @@ pub enum LogLevel {
 /// Fields of a log line that filters apply to.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Choice<'a> {
+struct FilterFields<'a> {
     #[serde(borrow, default)]
     workspace_id: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -115,10 +115,11 @@ impl FollowLogs {
         if *self == any {
             return true;
         }
-        serde_json::from_slice::<Choice<'_>>(line).is_ok_and(|found| self.takes_fields(&found))
+        serde_json::from_slice::<FilterFields<'_>>(line)
+            .is_ok_and(|found| self.takes_fields(&found))
     }
 
-    fn takes_fields(&self, found: &Choice<'_>) -> bool {
+    fn takes_fields(&self, found: &FilterFields<'_>) -> bool {
         let is = |wanted: Option<&str>, found: &Option<Cow<'_, str>>| {
             wanted.is_none_or(|wanted| Some(wanted) == found.as_deref())
         };

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::WorkspaceId;
 use crate::limits::MAX_NODES_PAGE;
 
-use super::Unacknowledged;
+use super::ReplicationStall;
 use super::pages::page_of;
 
 /// `node.list`: the nodes, and one page of the workspaces with who has them, by their names.
@@ -94,7 +94,7 @@ pub struct ReplicatedWorkspace {
     /// Start of the period in which the answering node, as the owner, cannot acknowledge events;
     /// `None` while it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unacknowledged: Option<Unacknowledged>,
+    pub unacknowledged: Option<ReplicationStall>,
 }
 
 /// Position that a node has applied.

@@ -102,14 +102,14 @@ pub struct ProcessKey {
 }
 
 /// Sort key of processes.
-type Place<'a> = (&'a WorkspaceId, u8, Option<&'a InstanceKey>, &'a str);
+type ProcessSortKey<'a> = (&'a WorkspaceId, u8, Option<&'a InstanceKey>, &'a str);
 
 fn place<'a>(
     workspace_id: &'a WorkspaceId,
     role: ChildRole,
     instance_key: Option<&'a InstanceKey>,
     name: &'a str,
-) -> Place<'a> {
+) -> ProcessSortKey<'a> {
     // The most numerous kind comes last.
     let rank = match role {
         ChildRole::Connector => 0,
@@ -121,7 +121,7 @@ fn place<'a>(
 }
 
 impl ProcessKey {
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> ProcessSortKey<'_> {
         let key = self.instance_key.as_ref();
         place(&self.workspace_id, self.role, key, &self.name)
     }
@@ -322,13 +322,13 @@ pub struct Confinement {
     pub lacks: Option<String>,
     /// Confinement of the programs it starts; absent if it starts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub programs: Option<Achieved>,
+    pub programs: Option<AchievedConfinement>,
 }
 
 /// A confinement level and the rights that the kernel enforces for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Achieved {
+pub struct AchievedConfinement {
     /// The level.
     pub level: Level,
     /// The enforced rights.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::pages::try_page_of;
-use super::sandbox::{NotGiven, ProposalBase, ProposalState, SandboxRef};
+use super::sandbox::{ProposalBase, ProposalState, SandboxRef, UncopiedPath};
 use crate::ids::{RunId, WorkerId, WorkspaceId};
 use crate::limits::MAX_PROPOSALS_PAGE;
 use crate::time::Timestamp;
@@ -220,7 +220,7 @@ pub struct ModeChange {
 /// The proposal that another one was merged from, with the project's files of that time (`PROP-4`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct MergedFrom {
+pub struct MergeBase {
     /// The run.
     pub run_id: RunId,
     /// The worker.
@@ -262,7 +262,7 @@ pub struct ProposalRecord {
     pub result_sha256: String,
     /// The proposal it was merged from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merged_from: Option<MergedFrom>,
+    pub merged_from: Option<MergeBase>,
     /// Author and reason.
     pub notes: String,
 }
@@ -329,7 +329,7 @@ pub struct ProposalDetail {
     pub base: ProposalBase,
     /// The proposal it was merged from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merged_from: Option<MergedFrom>,
+    pub merged_from: Option<MergeBase>,
     /// The files and links that it changes, sorted by path.
     pub files: Vec<ProposalFile>,
     /// Directories that it creates or removes.
@@ -345,10 +345,10 @@ pub struct ProposalDetail {
     pub test_log: Option<String>,
     /// Files that the worker never received.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_given: Vec<NotGiven>,
+    pub not_given: Vec<UncopiedPath>,
     /// Files in the worker's directory that the proposal leaves out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<NotGiven>,
+    pub left_out: Vec<UncopiedPath>,
     /// Result of git's check of the patch when the proposal was created.
     pub git: GitCheck,
     /// Its history, oldest event first.
@@ -438,7 +438,7 @@ pub enum RefusalKind {
 /// One reason for refusing a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Refusal {
+pub struct ProposalRefusal {
     /// The reason, as a code.
     pub kind: RefusalKind,
     /// The file, if the reason is about one.
@@ -457,7 +457,7 @@ pub struct Refusal {
     pub found: Option<EntryStanding>,
 }
 
-impl Refusal {
+impl ProposalRefusal {
     /// True if a person may apply the proposal anyway ([`ApplyProposal::allow_moved_base`]).
     #[must_use]
     pub fn is_overridable(&self) -> bool {
@@ -498,7 +498,7 @@ pub struct ProposalReview {
     /// True if it can be applied without changes.
     pub can_apply: bool,
     /// Reasons why it cannot be applied; empty if it can.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<ProposalRefusal>,
     /// State of the base.
     pub base: BaseCheck,
 }
@@ -506,7 +506,7 @@ pub struct ProposalReview {
 /// A person's file that was written while the proposal was being applied and had to be moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeptAside {
+pub struct DisplacedUserFile {
     /// Its original path.
     pub path: String,
     /// Its current location.
@@ -523,7 +523,7 @@ pub struct ProposalApplied {
     pub files: Vec<String>,
     /// Files of a person that were moved aside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<KeptAside>,
+    pub kept: Vec<DisplacedUserFile>,
 }
 
 /// Result of `proposal.merge`: a new proposal or the conflicts.
@@ -533,7 +533,7 @@ pub struct ProposalMerged {
     /// The new proposal; absent if there are conflicts.
     pub proposal: Option<ProposalDetail>,
     /// The conflicts, sorted by path; if there are any, no proposal was created.
-    pub conflicts: Vec<Refusal>,
+    pub conflicts: Vec<ProposalRefusal>,
 }
 
 /// Event in a run, by its name in the run's log (`PROP-5`).

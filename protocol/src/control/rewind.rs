@@ -138,7 +138,7 @@ pub struct RewindInstance {
 /// A message that a rewind removes from a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct MessageTakenBack {
+pub struct RewoundMessage {
     /// Its id.
     pub id: MessageId,
     /// `user`, `assistant`, `tool` or `system`.
@@ -177,7 +177,7 @@ pub struct InstanceRewound {
     /// Number of removed messages.
     pub messages_removed: u64,
     /// The first of the removed messages.
-    pub removed_messages: Vec<MessageTakenBack>,
+    pub removed_messages: Vec<RewoundMessage>,
     /// Number of restored messages.
     pub messages_restored: u64,
     /// Files that were restored.

@@ -207,7 +207,7 @@ pub struct SandboxDetail {
     pub may_create: Vec<String>,
     /// Neighbors of the copied files that were not copied, with the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_given: Vec<NotGiven>,
+    pub not_given: Vec<UncopiedPath>,
 }
 
 /// A file or link that was copied for a worker.
@@ -225,7 +225,7 @@ pub struct SandboxFile {
 /// A path that was not copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NotGiven {
+pub struct UncopiedPath {
     /// Its path. If it is a directory, none of its content was copied.
     pub path: String,
     /// The reason.

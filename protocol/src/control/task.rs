@@ -583,7 +583,7 @@ pub struct TaskDetail {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notifications: Vec<TaskNotification>,
     /// The last lines of its history, in words, the newest last.
-    pub recent: Vec<TaskHappening>,
+    pub recent: Vec<TaskHistoryLine>,
 }
 
 /// One of several agents of a task (`AGENT-8`).
@@ -741,7 +741,7 @@ pub struct TaskRun {
 /// A line of a task's history, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TaskHappening {
+pub struct TaskHistoryLine {
     /// Time of the event.
     pub at: Timestamp,
     /// The fact's `event`, such as `question_asked`.

@@ -9,7 +9,7 @@ use crate::ids::{AgentName, WorkspaceId};
 use crate::limits::MAX_USAGE_PAGE;
 use crate::task::AgentAccount;
 use crate::time::{Day, Timestamp};
-use crate::usage::{MicroUsd, Spending, Usage};
+use crate::usage::{MicroUsd, Usage, UsageTotal};
 
 use super::pages::page_of;
 
@@ -21,7 +21,7 @@ pub struct ReadUsage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<WorkspaceId>,
     /// Grouping of the sums.
-    pub by: UsageBy,
+    pub by: UsageGrouping,
     /// Count only replies of this day (in UTC) and later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Day>,
@@ -53,7 +53,7 @@ pub struct UsageCursor {
 /// Grouping of sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum UsageBy {
+pub enum UsageGrouping {
     /// By agent.
     Agent,
     /// By conversation.
@@ -66,7 +66,7 @@ pub enum UsageBy {
     Revision,
 }
 
-impl UsageBy {
+impl UsageGrouping {
     /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -93,7 +93,7 @@ pub struct UsageReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<UsageCursor>,
     /// Total of all pages.
-    pub total: Spending,
+    pub total: UsageTotal,
     /// Number of unreadable records, which are not counted.
     pub unreadable: u64,
     /// Current state of the budgets: those of whole workspaces first, then those closest to their
@@ -137,25 +137,25 @@ pub struct UsageRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_name: Option<AgentName>,
     /// Its usage.
-    pub spending: Spending,
+    pub spending: UsageTotal,
 }
 
 /// Sort key of sums, in ascending order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place<'a> {
+struct UsageSortKey<'a> {
     day: Reverse<&'a str>,
     took: Reverse<(MicroUsd, u64)>,
     name: (&'a WorkspaceId, &'a str, Option<&'a AgentName>),
 }
 
-impl UsageBy {
+impl UsageGrouping {
     fn place<'a>(
         self,
         took: (MicroUsd, u64),
         name: (&'a WorkspaceId, &'a str, Option<&'a AgentName>),
-    ) -> Place<'a> {
+    ) -> UsageSortKey<'a> {
         let is_day = self == Self::Day;
-        Place {
+        UsageSortKey {
             day: Reverse(if is_day { name.1 } else { "" }),
             took: Reverse(if is_day { (MicroUsd(0), 0) } else { took }),
             name,
@@ -169,7 +169,7 @@ impl UsageRow {
         (spending.cost_micro_usd, spending.usage.total())
     }
 
-    fn place(&self, by: UsageBy) -> Place<'_> {
+    fn place(&self, by: UsageGrouping) -> UsageSortKey<'_> {
         let name = (
             &self.workspace_id,
             self.key.as_str(),
@@ -194,7 +194,7 @@ impl ReadUsage {
     /// The requested page of all sums. A sum that grows meanwhile moves to an earlier page, except when
     /// grouped by day.
     #[must_use]
-    pub fn page_of(&self, mut all: Vec<UsageRow>, total: Spending) -> UsageReport {
+    pub fn page_of(&self, mut all: Vec<UsageRow>, total: UsageTotal) -> UsageReport {
         if let Some(after) = &self.after {
             let took = (after.cost_micro_usd, after.tokens);
             let name = (

@@ -45,7 +45,7 @@ pub struct Verification {
     /// Number of bytes read.
     pub bytes: u64,
     /// Problems; after a repair, the problems that existed before it.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FileFinding>,
     /// Original files that a repair preserved next to the rewritten ones.
     pub kept: Vec<PathBuf>,
 }
@@ -77,7 +77,7 @@ impl FindingSeverity {
 /// A problem of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub struct FileFinding {
     /// The conversation; absent if the file belongs to the whole workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,

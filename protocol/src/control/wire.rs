@@ -31,7 +31,7 @@ impl<'de> Deserialize<'de> for JsonRpc {
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Request {
+pub struct RpcRequest {
     /// `"2.0"`.
     pub jsonrpc: JsonRpc,
     /// The id that the client chose.
@@ -43,7 +43,7 @@ pub struct Request {
 
 /// A response: exactly one of `result` and `error`.
 #[derive(Debug, Clone, Serialize)]
-pub struct Response {
+pub struct RpcResponse {
     /// `"2.0"`.
     pub jsonrpc: JsonRpc,
     /// The request it responds to; absent if the request's id could not be read.
@@ -66,7 +66,7 @@ pub enum ResponseOutcome {
     Error(RpcError),
 }
 
-impl Response {
+impl RpcResponse {
     /// The response to request `id`.
     #[must_use]
     pub fn new(id: Option<u64>, outcome: Result<Value, ControlError>) -> Self {
@@ -82,7 +82,7 @@ impl Response {
     }
 }
 
-impl From<(u64, Box<RawValue>)> for Response {
+impl From<(u64, Box<RawValue>)> for RpcResponse {
     fn from((id, result): (u64, Box<RawValue>)) -> Self {
         Self {
             jsonrpc: JsonRpc,
@@ -105,7 +105,7 @@ pub struct Notification<P> {
 
 /// A message that a client receives: a response or a notification with unparsed content.
 #[derive(Debug, Deserialize)]
-pub struct Incoming {
+pub struct ServerMessage {
     /// `"2.0"`.
     pub jsonrpc: JsonRpc,
     /// Set on a response.
@@ -322,14 +322,14 @@ mod tests {
 
     #[test]
     fn requests_have_golden_bytes() {
-        let request = Request {
+        let request = RpcRequest {
             jsonrpc: JsonRpc,
             id: 7,
             call: Call::Status(Status {}),
         };
         let json = r#"{"jsonrpc":"2.0","id":7,"method":"daemon.status","params":{}}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
-        assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
+        assert_eq!(serde_json::from_str::<RpcRequest>(json).unwrap(), request);
     }
 
     #[test]
@@ -339,22 +339,25 @@ mod tests {
             Call::Connect(Connect { version }),
             Call::ListWorkspaces(ListWorkspaces::default()),
         ] {
-            let request = Request {
+            let request = RpcRequest {
                 jsonrpc: JsonRpc,
                 id: 1,
                 call,
             };
             let json = serde_json::to_vec(&request).unwrap();
-            assert_eq!(serde_json::from_slice::<Request>(&json).unwrap(), request);
+            assert_eq!(
+                serde_json::from_slice::<RpcRequest>(&json).unwrap(),
+                request
+            );
         }
     }
 
     #[test]
     fn an_error_keeps_its_code_and_suggestion_over_the_wire() {
         let error = ControlError::new(ErrorCode::Overloaded, "too many").suggest("wait");
-        let response = Response::new(Some(3), Err(error.clone()));
+        let response = RpcResponse::new(Some(3), Err(error.clone()));
         let json = serde_json::to_vec(&response).unwrap();
-        let incoming: Incoming = serde_json::from_slice(&json).unwrap();
+        let incoming: ServerMessage = serde_json::from_slice(&json).unwrap();
         assert_eq!(incoming.id, Some(3));
         let rpc = incoming.error.unwrap();
         assert!(rpc.data.retryable);
@@ -364,13 +367,13 @@ mod tests {
     #[test]
     fn a_result_that_is_json_already_is_written_as_it_is() {
         let raw = RawValue::from_string(r#"[1, {"a":2}]"#.to_owned()).unwrap();
-        let json = serde_json::to_string(&Response::from((7, raw))).unwrap();
+        let json = serde_json::to_string(&RpcResponse::from((7, raw))).unwrap();
         assert_eq!(json, r#"{"jsonrpc":"2.0","id":7,"result":[1, {"a":2}]}"#);
     }
 
     #[test]
     fn another_json_rpc_version_is_refused() {
         let json = r#"{"jsonrpc":"1.0","id":7,"method":"daemon.status","params":{}}"#;
-        assert!(serde_json::from_str::<Request>(json).is_err());
+        assert!(serde_json::from_str::<RpcRequest>(json).is_err());
     }
 }

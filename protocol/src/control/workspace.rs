@@ -92,7 +92,7 @@ pub struct WorkspaceInfo {
     /// Set while the workspace's log confirms nothing and the daemon thus acknowledges nothing.
     /// Absent without a log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unacknowledged: Option<Unacknowledged>,
+    pub unacknowledged: Option<ReplicationStall>,
     /// SHA-256 of the active configuration, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
@@ -105,7 +105,7 @@ pub struct WorkspaceInfo {
     pub last_known_good: bool,
     /// The way in which file changes are detected.
     #[serde(default)]
-    pub watch: Watching,
+    pub watch: FileWatchMode,
     /// Watched files; only the first few are listed. Empty if files are not watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watched_files: Vec<PathBuf>,
@@ -158,7 +158,7 @@ pub struct UnhealthyProcess {
 /// State in which a workspace's log confirms nothing (`REP-1`); submitters of events wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Unacknowledged {
+pub struct ReplicationStall {
     /// Start of this state.
     pub since: Timestamp,
     /// The reason, if known.
@@ -186,7 +186,7 @@ impl WorkspaceInfo {
 /// Way in which changes of a project's files are detected (`SUP-8`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Watching {
+pub enum FileWatchMode {
     /// Changes are not detected; a person restarts or reloads.
     #[default]
     Off,
@@ -198,7 +198,7 @@ pub enum Watching {
     Polling,
 }
 
-impl Watching {
+impl FileWatchMode {
     /// The serialized form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -300,7 +300,7 @@ pub struct Restart {
 /// Result of `workspace.restart`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Restarted {
+pub struct RestartResult {
     /// Number of processes that restart.
     pub processes: usize,
     /// Conversations that were deleted (`fresh`).
@@ -319,7 +319,7 @@ pub struct Reload {
 /// Result of `workspace.reload`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reloaded {
+pub struct ReloadResult {
     /// The result for each workspace, sorted by id.
     pub workspaces: Vec<WorkspaceReload>,
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::{
     ChangedFile, HANDOFF_MARK, HANDOFF_TEXT_BYTES_MAX, Handoff, HandoffField, HandoffPath,
-    HandoffProblem, Line, List, Paragraph,
+    HandoffProblem, List, Paragraph, TextLine,
 };
 
 /// Reason why a text contains no valid handoff.
@@ -89,10 +89,10 @@ struct Style {
 }
 
 /// Lines of a field: the text after its name, then the following lines without their indentation.
-type Lines<'t> = Vec<&'t str>;
+type FieldLines<'t> = Vec<&'t str>;
 
 fn block(lines: &[&str], is_fenced: bool) -> Result<Handoff, HandoffError> {
-    let mut fields: [Option<Lines<'_>>; HandoffField::ALL.len()] = Default::default();
+    let mut fields: [Option<FieldLines<'_>>; HandoffField::ALL.len()] = Default::default();
     let mut style = None;
     let mut current: Option<HandoffField> = None;
     for line in lines {
@@ -198,7 +198,7 @@ fn field_of(name: &str) -> Option<HandoffField> {
     fields.find(|field| field.name().to_ascii_lowercase() == letters)
 }
 
-fn whole(fields: &[Option<Lines<'_>>]) -> Result<Handoff, HandoffError> {
+fn whole(fields: &[Option<FieldLines<'_>>]) -> Result<Handoff, HandoffError> {
     use HandoffField as F;
     let lines = |field: F| fields.get(field as usize).and_then(Option::as_deref);
     let wrong = |field: F| move |problem| HandoffError::Field { field, problem };
@@ -217,7 +217,7 @@ fn whole(fields: &[Option<Lines<'_>>]) -> Result<Handoff, HandoffError> {
     };
     let list = |field: F| {
         let items = items(lines(field).unwrap_or_default()).into_iter();
-        let items = items.map(Line::new).collect::<Result<_, _>>();
+        let items = items.map(TextLine::new).collect::<Result<_, _>>();
         items.and_then(List::new).map_err(wrong(field))
     };
     let proposal_json = path(F::ProposalJson)?;

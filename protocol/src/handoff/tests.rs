@@ -25,7 +25,7 @@ Next:
 
 fn golden() -> Handoff {
     let path = |text| HandoffPath::new(text).unwrap();
-    let line = |text| List::new(vec![Line::new(text).unwrap()]).unwrap();
+    let line = |text| List::new(vec![TextLine::new(text).unwrap()]).unwrap();
     let text = "The parser reads dates of two forms.\nThe second one is old:\n\n  Goal: 2026-02-19";
     let changed = ["src/date.rs", "\"src/caf\\351.rs\""];
     Handoff {
@@ -141,7 +141,7 @@ fn paragraph() -> impl Strategy<Value = Paragraph> {
         .prop_map(|lines| Paragraph::new(&lines.join("\n")).unwrap())
 }
 
-fn lines() -> impl Strategy<Value = List<Line>> {
+fn lines() -> impl Strategy<Value = List<TextLine>> {
     let line = prop_oneof![
         "[!-~][ -~é]{0,20}",
         Just("Tests: run again".to_owned()),
@@ -152,7 +152,13 @@ fn lines() -> impl Strategy<Value = List<Line>> {
         Just("a, b".to_owned())
     ];
     proptest::collection::vec(line, 0..4).prop_map(|lines| {
-        List::new(lines.iter().map(|line| Line::new(line).unwrap()).collect()).unwrap()
+        List::new(
+            lines
+                .iter()
+                .map(|line| TextLine::new(line).unwrap())
+                .collect(),
+        )
+        .unwrap()
     })
 }
 

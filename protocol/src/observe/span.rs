@@ -56,7 +56,7 @@ impl Kind {
 /// State of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum SpanState {
     /// Not ended, as far as known.
     Open,
     /// Successful.
@@ -67,7 +67,7 @@ pub enum Standing {
     Parked,
 }
 
-impl From<SpanOutcome> for Standing {
+impl From<SpanOutcome> for SpanState {
     fn from(outcome: SpanOutcome) -> Self {
         match outcome {
             SpanOutcome::Completed => Self::Completed,
@@ -87,7 +87,7 @@ pub struct SpanRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Its state.
-    pub standing: Standing,
+    pub standing: SpanState,
     /// Number of processes that worked on a turn.
     pub attempts: u32,
 }
@@ -105,7 +105,7 @@ impl SpanRecord {
         Self {
             started_at: Timestamp::from_unix_millis(at_ms.saturating_sub(lasted_ms).max(0)),
             ended_at: None,
-            standing: Standing::Open,
+            standing: SpanState::Open,
             attempts: 0,
         }
     }
@@ -158,9 +158,9 @@ mod tests {
             event("turn.failed", 350, Some(150)),
         ];
         let open = record_of(&events[..3]);
-        assert_eq!((open.standing, open.ended_at), (Standing::Open, None));
+        assert_eq!((open.standing, open.ended_at), (SpanState::Open, None));
         let ended = record_of(&events);
-        assert_eq!((ended.standing, ended.attempts), (Standing::Failed, 2));
+        assert_eq!((ended.standing, ended.attempts), (SpanState::Failed, 2));
         assert_eq!(ended.started_at, events[0].timestamp);
         assert_eq!(ended.ended_at, Some(events[3].timestamp));
     }

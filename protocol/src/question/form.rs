@@ -57,7 +57,7 @@ pub enum FieldKind {
     /// One of several strings.
     Choice {
         /// The choices.
-        choices: Vec<Choice>,
+        choices: Vec<FormChoice>,
     },
     /// A number.
     Number {
@@ -84,7 +84,7 @@ pub enum FieldKind {
 /// A choice of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Choice {
+pub struct FormChoice {
     /// The value in the answer.
     pub value: String,
     /// Label shown to people.

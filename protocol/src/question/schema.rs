@@ -5,7 +5,7 @@
 
 use serde_json::{Number, Value};
 
-use super::form::{Choice, FieldKind, FormField, QuestionForm, TextFormat, is_less};
+use super::form::{FieldKind, FormChoice, FormField, QuestionForm, TextFormat, is_less};
 use crate::JsonObject;
 use crate::limits::{
     MAX_NAME_BYTES, MAX_QUESTION_CHOICES, MAX_QUESTION_FIELDS, MAX_QUESTION_SCHEMA_BYTES,
@@ -187,7 +187,7 @@ fn string(schema: &JsonObject) -> Result<FieldKind, BadForm> {
 }
 
 fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
-    let choices: Vec<Choice> = match (schema.get("enum"), schema.get("oneOf")) {
+    let choices: Vec<FormChoice> = match (schema.get("enum"), schema.get("oneOf")) {
         (Some(values), None) => {
             let values = names(Some(values), "`enum`")?;
             let titles = names(schema.get("enumNames"), "`enumNames`")?;
@@ -198,7 +198,7 @@ fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
             let titles = titles.chain(std::iter::repeat(None));
             let choices = values.into_iter().zip(titles);
             choices
-                .map(|(value, title)| Choice {
+                .map(|(value, title)| FormChoice {
                     value: value.to_owned(),
                     title,
                 })
@@ -213,7 +213,7 @@ fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
                     Some(other) => Err(bad(format!(
                         "a choice has `{other}`, which is not supported"
                     ))),
-                    None => Ok(Choice { value, title }),
+                    None => Ok(FormChoice { value, title }),
                 }
             });
             choices.collect::<Result<_, _>>()?

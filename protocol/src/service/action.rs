@@ -14,7 +14,7 @@ const DEADLINE_MS: u64 = 120_000;
 
 /// A service that agents use through a connection; corresponds to one built-in tool.
 #[derive(Debug)]
-pub struct Service {
+pub struct ServiceSpec {
     /// The built-in tool.
     pub tool: &'static str,
     /// The connector of its connections.
@@ -22,10 +22,10 @@ pub struct Service {
     /// The required secret of the connection, if there is one that is always required.
     pub secret: Option<&'static str>,
     /// Its actions, in the order shown to models; empty if they are only known at run time.
-    pub actions: &'static [Action],
+    pub actions: &'static [ActionSpec],
 }
 
-impl Service {
+impl ServiceSpec {
     /// True if the named action may be repeated; false if it does not exist.
     #[must_use]
     pub fn is_idempotent(&self, action: &str) -> bool {
@@ -36,7 +36,7 @@ impl Service {
 
 /// An action of a service: its description for models and its requests to the connector.
 #[derive(Debug)]
-pub struct Action {
+pub struct ActionSpec {
     /// Name of the tool's export, and of the outgoing call's method unless the plan overrides it.
     pub name: &'static str,
     /// Description for the model: effect and purpose.
@@ -48,7 +48,7 @@ pub struct Action {
     /// True if repeating the action has no further effect.
     pub is_idempotent: bool,
     /// Plans the requests to the connector.
-    pub plan: fn(&ActionCall<'_>) -> Result<Plan, PlanError>,
+    pub plan: fn(&ActionCall<'_>) -> Result<ActionPlan, PlanError>,
 }
 
 /// An agent's call to an action.
@@ -125,16 +125,16 @@ pub(super) fn name_of(value: &Value) -> Option<String> {
 
 /// Requests to a connector for an action call, in order, and the way to report their results.
 #[derive(Debug)]
-pub struct Plan {
-    requests: Vec<Request>,
+pub struct ActionPlan {
+    requests: Vec<ConnectorRequest>,
     is_repeatable: bool,
     deadline_ms: u64,
-    answer: Answer,
+    answer: AnswerFormat,
 }
 
 /// A request to a connector.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct ConnectorRequest {
     /// The method of the outgoing call.
     pub method: String,
     /// Its parameters.
@@ -143,15 +143,15 @@ pub struct Request {
 
 /// Text for the model after all requests.
 #[derive(Debug)]
-enum Answer {
+enum AnswerFormat {
     Done(&'static str),
     Result,
     Messages(JsonObject),
     Told(fn(Value) -> Result<String, Error>),
 }
 
-impl Plan {
-    fn new(requests: Vec<Request>, answer: Answer) -> Self {
+impl ActionPlan {
+    fn new(requests: Vec<ConnectorRequest>, answer: AnswerFormat) -> Self {
         Self {
             requests,
             is_repeatable: false,
@@ -162,12 +162,18 @@ impl Plan {
 
     /// Plans one request; the model receives a fixed text.
     pub(super) fn done(action: &impl Serialize, done: &'static str) -> Result<Self, PlanError> {
-        Ok(Self::new(vec![Request::of(action)?], Answer::Done(done)))
+        Ok(Self::new(
+            vec![ConnectorRequest::of(action)?],
+            AnswerFormat::Done(done),
+        ))
     }
 
     /// Plans one request; the model receives the result as JSON.
     pub(super) fn result(action: &impl Serialize) -> Result<Self, PlanError> {
-        Ok(Self::new(vec![Request::of(action)?], Answer::Result))
+        Ok(Self::new(
+            vec![ConnectorRequest::of(action)?],
+            AnswerFormat::Result,
+        ))
     }
 
     /// Plans one request; the model receives the result as formatted by `told`.
@@ -175,7 +181,10 @@ impl Plan {
         action: &impl Serialize,
         told: fn(Value) -> Result<String, Error>,
     ) -> Result<Self, PlanError> {
-        Ok(Self::new(vec![Request::of(action)?], Answer::Told(told)))
+        Ok(Self::new(
+            vec![ConnectorRequest::of(action)?],
+            AnswerFormat::Told(told),
+        ))
     }
 
     /// Plans a message for each part of a text; the model receives the target and the results.
@@ -185,14 +194,14 @@ impl Plan {
         action: impl Fn(usize, &str) -> A,
     ) -> Result<Self, PlanError> {
         let each = parts.iter().enumerate();
-        let requests = each.map(|(number, part)| Request::of(&action(number, part)));
+        let requests = each.map(|(number, part)| ConnectorRequest::of(&action(number, part)));
         let Value::Object(place) = place else {
             return Err(PlanError::Failed(
                 "the target of a message is not an object".to_owned(),
             ));
         };
         let requests = requests.collect::<Result<_, _>>()?;
-        Ok(Self::new(requests, Answer::Messages(place)))
+        Ok(Self::new(requests, AnswerFormat::Messages(place)))
     }
 
     /// Marks these requests as repeatable or not, overriding the action.
@@ -213,7 +222,7 @@ impl Plan {
 
     /// The requests, in order; each is sent after the previous one succeeded.
     #[must_use]
-    pub fn requests(&self) -> &[Request] {
+    pub fn requests(&self) -> &[ConnectorRequest] {
         &self.requests
     }
 
@@ -236,19 +245,19 @@ impl Plan {
     /// [`PlanError::Failed`] if a result cannot be parsed.
     pub fn answer(self, mut results: Vec<Value>) -> Result<String, PlanError> {
         match self.answer {
-            Answer::Done(done) => Ok(done.to_owned()),
-            Answer::Messages(mut place) => {
+            AnswerFormat::Done(done) => Ok(done.to_owned()),
+            AnswerFormat::Messages(mut place) => {
                 place.insert("messages".to_owned(), Value::Array(results));
                 Ok(Value::Object(place).to_string())
             }
-            Answer::Result => Ok(results.pop().unwrap_or_default().to_string()),
-            Answer::Told(told) => told(results.pop().unwrap_or_default())
+            AnswerFormat::Result => Ok(results.pop().unwrap_or_default().to_string()),
+            AnswerFormat::Told(told) => told(results.pop().unwrap_or_default())
                 .map_err(|error| PlanError::Failed(format!("failed to read the answer: {error}"))),
         }
     }
 }
 
-impl Request {
+impl ConnectorRequest {
     /// Creates the request for a connector's method.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::action::{Action, ActionCall, Plan, PlanError, Service, name_of};
+use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec, name_of};
 use super::split::Measure;
 use super::text::{check_length, parts};
 use crate::limits::MAX_INPUT_BYTES;
@@ -12,12 +12,12 @@ use crate::limits::MAX_INPUT_BYTES;
 const TEXT_UNITS_MAX: usize = 2_000;
 
 /// The `discord` tool.
-pub const DISCORD: Service = Service {
+pub const DISCORD: ServiceSpec = ServiceSpec {
     tool: "discord",
     connector: "discord",
     secret: None,
     actions: &[
-        Action {
+        ActionSpec {
             name: "send",
             description: "Writes a message in Discord and returns its id; the first one of a turn answers the command it is about. A text that is too long for one message becomes several.",
             arguments: || {
@@ -30,7 +30,7 @@ pub const DISCORD: Service = Service {
             is_idempotent: false,
             plan: send,
         },
-        Action {
+        ActionSpec {
             name: "edit",
             description: "Gives a message that `send` wrote another text.",
             arguments: || json!({"message": own_schema(), "text": text_schema(), "channel": channel_schema()}),
@@ -38,7 +38,7 @@ pub const DISCORD: Service = Service {
             is_idempotent: true,
             plan: edit,
         },
-        Action {
+        ActionSpec {
             name: "delete",
             description: "Takes a message back that `send` wrote.",
             arguments: || json!({"message": own_schema(), "channel": channel_schema()}),
@@ -46,7 +46,7 @@ pub const DISCORD: Service = Service {
             is_idempotent: false,
             plan: delete,
         },
-        Action {
+        ActionSpec {
             name: "react",
             description: "Puts an emoji under a message.",
             arguments: || {
@@ -162,7 +162,7 @@ fn read(call: &ActionCall<'_>) -> Result<(Args, String, bool), PlanError> {
     Ok((args, channel, is_home))
 }
 
-fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, is_home) = read(call)?;
     let interaction = call.fact("interactionId").filter(|_| is_home);
     let interaction = interaction.and_then(name_of);
@@ -174,11 +174,11 @@ fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
         interaction: interaction.clone(),
         mark: format!("{}/{number}", call.call_id),
     };
-    let plan = Plan::messages(&parts, json!({"channel": channel}), message)?;
+    let plan = ActionPlan::messages(&parts, json!({"channel": channel}), message)?;
     Ok(plan.repeatable(interaction.is_none()))
 }
 
-fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, _) = read(call)?;
     check_length(&args.text, TEXT_UNITS_MAX, Measure::Utf16)?;
     let action = Discord::Edit {
@@ -186,24 +186,24 @@ fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
         message: args.message.unwrap_or_default(),
         text: args.text,
     };
-    Plan::done(&action, "edited")
+    ActionPlan::done(&action, "edited")
 }
 
-fn delete(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn delete(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, _) = read(call)?;
     let action = Discord::Delete {
         channel,
         message: args.message.unwrap_or_default(),
     };
-    Plan::done(&action, "deleted")
+    ActionPlan::done(&action, "deleted")
 }
 
-fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn react(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, _) = read(call)?;
     let action = Discord::React {
         channel,
         message: args.message.unwrap_or_default(),
         emoji: args.emoji,
     };
-    Plan::done(&action, "done")
+    ActionPlan::done(&action, "done")
 }

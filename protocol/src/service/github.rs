@@ -3,18 +3,18 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::action::{Action, ActionCall, Plan, PlanError, Service};
+use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec};
 
 /// Longest comment on GitHub, in characters, minus the marker that goondan appends.
 const BODY_CHARS_MAX: usize = 65_000;
 
 /// The `github` tool.
-pub const GITHUB: Service = Service {
+pub const GITHUB: ServiceSpec = ServiceSpec {
     tool: "github",
     connector: "github",
     secret: Some("token"),
     actions: &[
-        Action {
+        ActionSpec {
             name: "comment",
             description: "Comments on an issue or a pull request on GitHub, and returns the comment's id and link.",
             arguments: || {
@@ -26,7 +26,7 @@ pub const GITHUB: Service = Service {
             is_idempotent: false,
             plan: comment,
         },
-        Action {
+        ActionSpec {
             name: "edit",
             description: "Gives a comment another text.",
             arguments: || {
@@ -39,7 +39,7 @@ pub const GITHUB: Service = Service {
             is_idempotent: true,
             plan: edit,
         },
-        Action {
+        ActionSpec {
             name: "react",
             description: "Puts a reaction under a comment, an issue or a pull request.",
             arguments: || {
@@ -145,27 +145,27 @@ fn missing(argument: &str) -> PlanError {
     ))
 }
 
-fn comment(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn comment(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, repository, is_home) = read(call)?;
     let said = || call.fact("number").filter(|_| is_home)?.as_u64();
-    Plan::result(&GitHub::Comment {
+    ActionPlan::result(&GitHub::Comment {
         repository,
         number: args.number.or_else(said).ok_or_else(|| missing("number"))?,
         body: args.body,
     })
 }
 
-fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, repository, _) = read(call)?;
     let action = GitHub::Edit {
         repository,
         comment: args.comment.unwrap_or_default(),
         body: args.body,
     };
-    Plan::done(&action, "edited")
+    ActionPlan::done(&action, "edited")
 }
 
-fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn react(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, repository, is_home) = read(call)?;
     let is_unsaid = args.comment.is_none() && args.number.is_none();
     let said = |name| call.fact(name).filter(|_| is_home && is_unsaid)?.as_u64();
@@ -180,5 +180,5 @@ fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
         number,
         content: args.content,
     };
-    Plan::done(&action, "done")
+    ActionPlan::done(&action, "done")
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Error, Value, json};
 
-use super::action::{Action, ActionCall, Plan, PlanError, Service};
+use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec};
 use crate::limits::MAX_INPUT_BYTES;
 
 /// Default request timeout, in milliseconds.
@@ -18,12 +18,12 @@ const TIMEOUT_MAX_MS: u64 = 120_000;
 const QUEUE_MS: u64 = 60_000;
 
 /// The `http` tool.
-pub const HTTP: Service = Service {
+pub const HTTP: ServiceSpec = ServiceSpec {
     tool: "http-fetch",
     connector: "http",
     secret: None,
     actions: &[
-        Action {
+        ActionSpec {
             name: "get",
             description: "Gets a page or a document by its URL.",
             arguments: || {
@@ -37,7 +37,7 @@ pub const HTTP: Service = Service {
             is_idempotent: true,
             plan: get,
         },
-        Action {
+        ActionSpec {
             name: "request",
             description: "Makes an HTTP request that may change something.",
             arguments: || {
@@ -87,7 +87,7 @@ pub enum Http {
 /// Result of [`Http::Fetch`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Fetched {
+pub struct FetchResult {
     /// The status code.
     pub status: u16,
     /// The final URL, after redirects.
@@ -146,19 +146,19 @@ struct Args {
     timeout_ms: Option<u64>,
 }
 
-fn get(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn get(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let args: Args = call.args()?;
     let method = if args.head_only { "HEAD" } else { "GET" };
     fetch(method.to_owned(), args)
 }
 
-fn change(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn change(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let mut args: Args = call.args()?;
     let method = args.method.take();
     fetch(method.unwrap_or_else(|| "POST".to_owned()), args)
 }
 
-fn fetch(method: String, args: Args) -> Result<Plan, PlanError> {
+fn fetch(method: String, args: Args) -> Result<ActionPlan, PlanError> {
     let timeout_ms = args.timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS);
     let action = Http::Fetch {
         method,
@@ -168,12 +168,12 @@ fn fetch(method: String, args: Args) -> Result<Plan, PlanError> {
         raw: args.raw,
         timeout_ms,
     };
-    Ok(Plan::told(&action, told)?.within(timeout_ms + QUEUE_MS))
+    Ok(ActionPlan::told(&action, told)?.within(timeout_ms + QUEUE_MS))
 }
 
 /// Text for the model: status, final URL, headers, and the body after an empty line.
 fn told(answer: Value) -> Result<String, Error> {
-    let fetched: Fetched = serde_json::from_value(answer)?;
+    let fetched: FetchResult = serde_json::from_value(answer)?;
     let mut text = format!("status: {}\nurl: {}\n", fetched.status, fetched.url);
     for (name, value) in &fetched.headers {
         text.push_str(&format!("{name}: {value}\n"));

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::action::Service;
+use super::action::ServiceSpec;
 use crate::JsonObject;
 use crate::images::Image;
 
 /// The `mcp` tool.
-pub const MCP: Service = Service {
+pub const MCP: ServiceSpec = ServiceSpec {
     tool: "mcp",
     connector: "mcp",
     secret: None,

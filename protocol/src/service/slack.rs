@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::action::{Action, ActionCall, Plan, PlanError, Service, name_of};
+use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec, name_of};
 use super::split::Measure;
 use super::text::{check_length, parts};
 use crate::limits::MAX_INPUT_BYTES;
@@ -15,12 +15,12 @@ pub const SLACK_MESSAGES_MAX: usize = 100;
 const MESSAGES_DEFAULT: usize = 20;
 
 /// The `slack` tool.
-pub const SLACK: Service = Service {
+pub const SLACK: ServiceSpec = ServiceSpec {
     tool: "slack",
     connector: "slack",
     secret: Some("botToken"),
     actions: &[
-        Action {
+        ActionSpec {
             name: "send",
             description: "Writes a message in Slack and returns its ts. A text that is too long for one message becomes several.",
             arguments: || {
@@ -33,7 +33,7 @@ pub const SLACK: Service = Service {
             is_idempotent: false,
             plan: send,
         },
-        Action {
+        ActionSpec {
             name: "edit",
             description: "Gives a message that `send` wrote another text.",
             arguments: || {
@@ -46,7 +46,7 @@ pub const SLACK: Service = Service {
             is_idempotent: true,
             plan: edit,
         },
-        Action {
+        ActionSpec {
             name: "delete",
             description: "Takes a message back that `send` wrote.",
             arguments: || json!({"message": own_schema(), "channel": channel_schema()}),
@@ -54,7 +54,7 @@ pub const SLACK: Service = Service {
             is_idempotent: false,
             plan: delete,
         },
-        Action {
+        ActionSpec {
             name: "react",
             description: "Puts an emoji under a message.",
             arguments: || {
@@ -68,7 +68,7 @@ pub const SLACK: Service = Service {
             is_idempotent: true,
             plan: react,
         },
-        Action {
+        ActionSpec {
             name: "read",
             description: "Reads the last messages of a thread or a channel in Slack, oldest first: author, time and text of each.",
             arguments: || {
@@ -246,23 +246,23 @@ fn thread_of(call: &ActionCall<'_>, named: Option<String>, is_home: bool) -> Opt
     thread.filter(|thread| !thread.is_empty())
 }
 
-fn read(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn read(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, is_home) = args_of(call)?;
-    Plan::result(&Slack::Read {
+    ActionPlan::result(&Slack::Read {
         channel,
         thread: thread_of(call, args.thread, is_home),
         limit: args.limit.unwrap_or(MESSAGES_DEFAULT),
     })
 }
 
-fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, is_home) = args_of(call)?;
     let thread = thread_of(call, args.thread, is_home);
     let keeps_fences = args.format != SlackFormat::Plain;
     let limit = args.format.chars_max();
     let parts = parts(&args.text, limit, Measure::Chars, keeps_fences)?;
     let place = json!({"channel": channel, "thread": thread});
-    Plan::messages(&parts, place, |_, part| Slack::Send {
+    ActionPlan::messages(&parts, place, |_, part| Slack::Send {
         channel: channel.clone(),
         text: part.to_owned(),
         format: args.format,
@@ -270,7 +270,7 @@ fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
     })
 }
 
-fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, _) = args_of(call)?;
     check_length(&args.text, args.format.chars_max(), Measure::Chars)?;
     let action = Slack::Edit {
@@ -279,19 +279,19 @@ fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
         text: args.text,
         format: args.format,
     };
-    Plan::done(&action, "edited")
+    ActionPlan::done(&action, "edited")
 }
 
-fn delete(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn delete(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, _) = args_of(call)?;
     let action = Slack::Delete {
         channel,
         message: args.message.unwrap_or_default(),
     };
-    Plan::done(&action, "deleted")
+    ActionPlan::done(&action, "deleted")
 }
 
-fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn react(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, is_home) = args_of(call)?;
     let answered = || call.fact("ts").filter(|_| is_home).and_then(name_of);
     let none = || PlanError::Invalid("say which `message`".to_owned());
@@ -301,5 +301,5 @@ fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
         emoji: args.emoji.trim_matches(':').to_owned(),
         remove: args.remove,
     };
-    Plan::done(&action, "done")
+    ActionPlan::done(&action, "done")
 }

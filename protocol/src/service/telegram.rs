@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::action::{Action, ActionCall, Plan, PlanError, Service};
+use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec};
 use super::split::Measure;
 use super::text::parts;
 use crate::limits::MAX_INPUT_BYTES;
@@ -12,12 +12,12 @@ use crate::limits::MAX_INPUT_BYTES;
 const TEXT_UNITS_MAX: usize = 4_096;
 
 /// The `telegram` tool.
-pub const TELEGRAM: Service = Service {
+pub const TELEGRAM: ServiceSpec = ServiceSpec {
     tool: "telegram",
     connector: "telegram",
     secret: Some("botToken"),
     actions: &[
-        Action {
+        ActionSpec {
             name: "send",
             description: "Writes a message to a Telegram chat and returns its id. A text that is too long for one message becomes several, unless it has a `parseMode`.",
             arguments: || {
@@ -33,7 +33,7 @@ pub const TELEGRAM: Service = Service {
             is_idempotent: false,
             plan: send,
         },
-        Action {
+        ActionSpec {
             name: "edit",
             description: "Gives a message that `send` wrote another text.",
             arguments: || {
@@ -46,7 +46,7 @@ pub const TELEGRAM: Service = Service {
             is_idempotent: true,
             plan: edit,
         },
-        Action {
+        ActionSpec {
             name: "delete",
             description: "Takes a message back that `send` wrote.",
             arguments: || json!({"message": own_schema(), "chat": chat_schema()}),
@@ -54,7 +54,7 @@ pub const TELEGRAM: Service = Service {
             is_idempotent: false,
             plan: delete,
         },
-        Action {
+        ActionSpec {
             name: "react",
             description: "Puts an emoji under a message.",
             arguments: || {
@@ -67,7 +67,7 @@ pub const TELEGRAM: Service = Service {
             is_idempotent: true,
             plan: react,
         },
-        Action {
+        ActionSpec {
             name: "typing",
             description: "Shows for five seconds that the bot is writing.",
             arguments: || json!({"chat": chat_schema(), "thread": thread_schema()}),
@@ -236,7 +236,7 @@ fn read(call: &ActionCall<'_>) -> Result<(Args, Target), PlanError> {
     Ok((args, target))
 }
 
-fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, target) = read(call)?;
     let parts = if args.parse_mode.is_none() {
         parts(&args.text, TEXT_UNITS_MAX, Measure::Utf16, false)?
@@ -246,7 +246,7 @@ fn send(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
     };
     let quoted = target.answered.filter(|_| args.quote);
     let place = json!({"chat": target.chat});
-    Plan::messages(&parts, place, |number, part| Telegram::Send {
+    ActionPlan::messages(&parts, place, |number, part| Telegram::Send {
         chat: target.chat.clone(),
         text: part.to_owned(),
         parse_mode: args.parse_mode.clone(),
@@ -268,7 +268,7 @@ fn check_length(text: &str) -> Result<(), PlanError> {
     )))
 }
 
-fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, target) = read(call)?;
     check_length(&args.text)?;
     let action = Telegram::Edit {
@@ -277,19 +277,19 @@ fn edit(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
         text: args.text,
         parse_mode: args.parse_mode,
     };
-    Plan::done(&action, "edited")
+    ActionPlan::done(&action, "edited")
 }
 
-fn delete(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn delete(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, target) = read(call)?;
     let action = Telegram::Delete {
         chat: target.chat,
         message: args.message.unwrap_or_default(),
     };
-    Plan::done(&action, "deleted")
+    ActionPlan::done(&action, "deleted")
 }
 
-fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn react(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, target) = read(call)?;
     let none = || PlanError::Invalid("say which `message`".to_owned());
     let action = Telegram::React {
@@ -297,15 +297,15 @@ fn react(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
         message: args.message.or(target.answered).ok_or_else(none)?,
         emoji: Some(args.emoji).filter(|emoji| !emoji.is_empty()),
     };
-    Plan::done(&action, "done")
+    ActionPlan::done(&action, "done")
 }
 
-fn typing(call: &ActionCall<'_>) -> Result<Plan, PlanError> {
+fn typing(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (_, target) = read(call)?;
     let action = Telegram::Typing {
         chat: target.chat,
         thread: target.thread,
         action: None,
     };
-    Plan::done(&action, "shown")
+    ActionPlan::done(&action, "shown")
 }

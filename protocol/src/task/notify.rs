@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::ids::{ConnectionName, WorkspaceId};
-use crate::service::{Action, service_of};
+use crate::service::{ActionSpec, service_of};
 use crate::task::TaskId;
 
 /// Event that triggers a notification.
@@ -101,7 +101,7 @@ pub struct Notify {
 
 /// Looks up an action of a service by the name of the service's tool.
 #[must_use]
-pub fn action_of(service: &str, action: &str) -> Option<&'static Action> {
+pub fn action_of(service: &str, action: &str) -> Option<&'static ActionSpec> {
     let mut actions = service_of(service)?.actions.iter();
     actions.find(|it| it.name == action)
 }
@@ -195,10 +195,12 @@ impl Notice<'_> {
         let mut filled = String::with_capacity(text.len());
         for part in parts_of(text) {
             match part {
-                Part::Text(text) => filled.push_str(text),
+                TemplatePart::Text(text) => filled.push_str(text),
                 // Names were checked when the configuration was loaded.
-                Part::Place(name) => filled.push_str(&self.value_of(name).unwrap_or_default()),
-                Part::Open(rest) => filled.push_str(rest),
+                TemplatePart::Place(name) => {
+                    filled.push_str(&self.value_of(name).unwrap_or_default())
+                }
+                TemplatePart::Open(rest) => filled.push_str(rest),
             }
         }
         filled
@@ -207,7 +209,7 @@ impl Notice<'_> {
 
 /// A part of a text with placeholders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum TemplatePart<'a> {
     /// Literal text.
     Text(&'a str),
     /// The name of a placeholder.
@@ -218,27 +220,27 @@ pub enum Part<'a> {
 
 /// Splits a text into its parts, in order.
 #[must_use]
-pub fn parts_of(text: &str) -> Vec<Part<'_>> {
+pub fn parts_of(text: &str) -> Vec<TemplatePart<'_>> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         let (before, from) = rest.split_at(at);
         if let Some(before) = before.strip_suffix('$') {
-            parts.push(Part::Text(before));
+            parts.push(TemplatePart::Text(before));
             let (literal, after) = from.split_at(2);
-            parts.push(Part::Text(literal));
+            parts.push(TemplatePart::Text(literal));
             rest = after;
             continue;
         }
-        parts.push(Part::Text(before));
+        parts.push(TemplatePart::Text(before));
         let Some((name, after)) = from.get(2..).and_then(|named| named.split_once('}')) else {
-            parts.push(Part::Open(from));
+            parts.push(TemplatePart::Open(from));
             return parts;
         };
-        parts.push(Part::Place(name));
+        parts.push(TemplatePart::Place(name));
         rest = after;
     }
-    parts.push(Part::Text(rest));
+    parts.push(TemplatePart::Text(rest));
     parts
 }
 

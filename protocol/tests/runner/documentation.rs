@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::call::CallErrorCode;
 use goondan_protocol::control::{
-    self, Call, ErrorCode, EventStanding, Incoming, Method, ProcessState, Readiness, Request,
+    self, Call, ErrorCode, EventStanding, Method, ProcessState, Readiness, RpcRequest,
+    ServerMessage,
 };
 use goondan_protocol::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::Envelope;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, TurnOutcome};
-use goondan_protocol::ipc::{Head, RefusalCode, ToAgent, ToConnector, ToOrchestrator, ToTask};
+use goondan_protocol::ipc::{
+    EnvelopeHeader, RefusalCode, ToAgent, ToConnector, ToOrchestrator, ToTask,
+};
 use goondan_protocol::limits;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
@@ -83,8 +86,8 @@ fn round_trip<T: Serialize + DeserializeOwned>(json: &str) -> T {
     read
 }
 
-fn head_of(envelope: &Envelope) -> Head {
-    Head {
+fn head_of(envelope: &Envelope) -> EnvelopeHeader {
+    EnvelopeHeader {
         id: envelope.id,
         in_reply_to: envelope.in_reply_to,
         from: envelope.from.clone(),
@@ -442,13 +445,13 @@ fn every_method_has_a_request_and_a_result() {
         let title = heading.trim_matches('`').to_owned();
         match type_name.as_str() {
             "Request" => {
-                let request: Request = round_trip(&json);
+                let request: RpcRequest = round_trip(&json);
                 let call = serde_json::to_value(&request.call).unwrap();
                 assert_eq!(call["method"], title.as_str(), "under {heading}");
                 assert!(asked.insert(title), "two requests under {heading}");
             }
             "Response" => {
-                let incoming: Incoming = serde_json::from_str(&json).unwrap();
+                let incoming: ServerMessage = serde_json::from_str(&json).unwrap();
                 if let Some(error) = incoming.error {
                     let written = serde_json::to_value(&error).unwrap();
                     assert_eq!(written, value(&json)["error"]);
@@ -460,7 +463,7 @@ fn every_method_has_a_request_and_a_result() {
                 }
             }
             "Notification" => {
-                let incoming: Incoming = serde_json::from_str(&json).unwrap();
+                let incoming: ServerMessage = serde_json::from_str(&json).unwrap();
                 assert_eq!(incoming.method.as_deref(), Some(title.as_str()));
                 let params = incoming.params.unwrap();
                 match title.as_str() {
@@ -516,7 +519,7 @@ fn every_field_of_a_request_is_shown() {
         let method = example.heading.trim_matches('`');
         let mut request = value(&example.json);
         request["params"]["no such field"] = Value::Null;
-        let error = serde_json::from_value::<Request>(request)
+        let error = serde_json::from_value::<RpcRequest>(request)
             .unwrap_err()
             .to_string();
         let known = error.split("expected ").nth(1).unwrap_or_default();

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use goondan_tests::{Daemon, Home};
 
-use crate::client::Client;
-use crate::{INSTANT, Outcome, quantile_ms};
+use crate::client::BenchClient;
+use crate::{AgentsBenchResult, INSTANT, quantile_ms};
 
 const LATENCY_TURNS: usize = 1_000;
 const HISTORY_TURNS: usize = 5_000;
@@ -17,10 +17,10 @@ const BUSY_TURNS: usize = 10_000;
 const BUSY_DEPTH: usize = 4;
 
 /// One agent, one event after the other, with a short history and with one of 10,000 messages.
-pub(crate) fn latency() -> Outcome {
+pub(crate) fn latency() -> AgentsBenchResult {
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();
-    let mut client = Client::connect(&home)?;
+    let mut client = BenchClient::connect(&home)?;
     measure_latency(&mut client, "no history")?;
     let (mut asked, mut answered) = (0, 0);
     while answered < HISTORY_TURNS {
@@ -36,7 +36,7 @@ pub(crate) fn latency() -> Outcome {
     Ok(())
 }
 
-fn measure_latency(client: &mut Client, history: &str) -> Outcome {
+fn measure_latency(client: &mut BenchClient, history: &str) -> AgentsBenchResult {
     for _ in 0..20 {
         client.ask_and_wait("main")?;
     }
@@ -52,7 +52,7 @@ fn measure_latency(client: &mut Client, history: &str) -> Outcome {
 
 /// Measures the duration of each of several consecutive turns.
 pub(crate) fn one_by_one(
-    client: &mut Client,
+    client: &mut BenchClient,
     turns: usize,
 ) -> Result<Vec<Duration>, Box<dyn Error>> {
     let mut times = Vec::with_capacity(turns);
@@ -65,17 +65,17 @@ pub(crate) fn one_by_one(
 }
 
 /// Many agents, each always busy.
-pub(crate) fn turns_per_second() -> Outcome {
+pub(crate) fn turns_per_second() -> AgentsBenchResult {
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();
-    let rate = busy(&mut Client::connect(&home)?, BUSY_TURNS)?;
+    let rate = busy(&mut BenchClient::connect(&home)?, BUSY_TURNS)?;
     println!("turns, {BUSY_AGENTS} agents, everything durable: {rate:.0} turns/s");
     daemon.stop();
     Ok(())
 }
 
 /// Measures turns per second over all [`BUSY_AGENTS`].
-pub(crate) fn busy(client: &mut Client, turns: usize) -> Result<f64, Box<dyn Error>> {
+pub(crate) fn busy(client: &mut BenchClient, turns: usize) -> Result<f64, Box<dyn Error>> {
     let keys: Vec<String> = (0..BUSY_AGENTS).map(|n| format!("agent-{n}")).collect();
     for key in &keys {
         client.ask_and_wait(key)?;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use goondan_tests::{Daemon, Home};
 
-use crate::client::Client;
-use crate::{INSTANT, Outcome, knob};
+use crate::client::BenchClient;
+use crate::{AgentsBenchResult, INSTANT, knob};
 
 /// Concurrent events.
 const DEPTH: usize = 16;
@@ -22,11 +22,11 @@ const FILES: [(&str, &str); 5] = [
 ];
 
 /// Runs many turns of one conversation, and reports the bytes of its files per turn.
-pub(crate) fn per_turn() -> Outcome {
+pub(crate) fn per_turn() -> AgentsBenchResult {
     let turns = knob("GOONDAN_BENCH_TURNS", 3_000);
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();
-    let mut client = Client::connect(&home)?;
+    let mut client = BenchClient::connect(&home)?;
     let text = "x".repeat(INPUT_BYTES);
     let (mut asked, mut answered) = (0, 0);
     while answered < turns {

@@ -9,14 +9,14 @@ use goondan_tests::Home;
 use serde_json::{Value, json};
 
 /// One connection to the daemon of a home.
-pub(crate) struct Client {
+pub(crate) struct BenchClient {
     stream: UnixStream,
     received: Vec<u8>,
     last_id: u64,
     workspace_id: String,
 }
 
-impl Client {
+impl BenchClient {
     pub(crate) fn connect(home: &Home) -> Result<Self, Box<dyn Error>> {
         let mut client = Self::connect_to_daemon(home)?;
         let opened = client.call("workspace.list", &json!({}))?;

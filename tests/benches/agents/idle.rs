@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use goondan_tests::home::AGENT;
 use goondan_tests::{Daemon, Home};
 
-use crate::client::Client;
-use crate::{INSTANT, Outcome, knob, quantile_ms};
+use crate::client::BenchClient;
+use crate::{AgentsBenchResult, INSTANT, knob, quantile_ms};
 
 /// Agents that start concurrently.
 const STARTING_MAX: usize = 8;
@@ -17,13 +17,13 @@ const STARTING_MAX: usize = 8;
 pub(crate) const TICKS_PER_S: f64 = 100.0;
 
 /// Holds idle agents, and prints their cost and their daemon's.
-pub(crate) fn many() -> Outcome {
+pub(crate) fn many() -> AgentsBenchResult {
     let agents = knob("GOONDAN_BENCH_AGENTS", 200);
     let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();
     let before = Descriptors::of(daemon.pid())?;
-    let mut client = Client::connect(&home)?;
+    let mut client = BenchClient::connect(&home)?;
     let mut starting = VecDeque::new();
     for n in 0..agents {
         starting.push_back(client.ask(&format!("agent-{n}"))?);
@@ -69,7 +69,7 @@ pub(crate) fn many() -> Outcome {
 
 /// Sends a second event to each conversation, one after the other: stopped agents are started
 /// again.
-fn second_events(client: &mut Client, agents: usize) -> Outcome {
+fn second_events(client: &mut BenchClient, agents: usize) -> AgentsBenchResult {
     let mut times: Vec<Duration> = Vec::with_capacity(agents);
     for n in 0..agents {
         let start = Instant::now();

@@ -9,15 +9,15 @@ use goondan_tests::misbehaviour::{EXAMPLE, TURN, order_to_say};
 use goondan_tests::{Daemon, Home};
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::{INSTANT, Outcome, quantile_ms};
+use crate::client::BenchClient;
+use crate::{AgentsBenchResult, INSTANT, quantile_ms};
 
 /// Turns measured without a misbehaving conversation.
 const QUIET_TURNS: usize = 500;
 
 /// Measures with no misbehavior, with a conversation that keeps appending 8 MB, and with one that
 /// floods the daemon with reports.
-pub(crate) fn misbehaviour() -> Outcome {
+pub(crate) fn misbehaviour() -> AgentsBenchResult {
     let append = json!({
         "type": "turn.append", "from": "child", "to": "orchestrator",
         "payload": {"turnId": TURN, "seq": "{n}", "event": {"type": "append", "message": {
@@ -39,7 +39,7 @@ pub(crate) fn misbehaviour() -> Outcome {
     measure("100,000 reports in one turn", report)
 }
 
-fn measure(what: &str, frame: Value) -> Outcome {
+fn measure(what: &str, frame: Value) -> AgentsBenchResult {
     let home = Home::new(INSTANT);
     let bin_dir = home.bin_dir_of_its_own();
     for name in [AGENT, CONNECTOR] {
@@ -47,7 +47,7 @@ fn measure(what: &str, frame: Value) -> Outcome {
     }
     let daemon = Daemon::start_in(&home, bin_dir.path()).measured();
     home.gdn(&["run"]).exits(0);
-    let (mut bystander, mut other) = (Client::connect(&home)?, Client::connect(&home)?);
+    let (mut bystander, mut other) = (BenchClient::connect(&home)?, BenchClient::connect(&home)?);
     bystander.ask_and_wait("bystander")?;
     let mut quiet = Vec::with_capacity(QUIET_TURNS);
     for _ in 0..QUIET_TURNS {
@@ -76,7 +76,7 @@ fn measure(what: &str, frame: Value) -> Outcome {
     Ok(())
 }
 
-fn turn_of(client: &mut Client) -> Result<Duration, Box<dyn std::error::Error>> {
+fn turn_of(client: &mut BenchClient) -> Result<Duration, Box<dyn std::error::Error>> {
     let start = Instant::now();
     client.ask_and_wait("bystander")?;
     Ok(start.elapsed())

@@ -30,10 +30,10 @@ mod tools;
 mod top;
 
 /// Result of a measurement.
-pub(crate) type Outcome = Result<(), Box<dyn Error>>;
+pub(crate) type AgentsBenchResult = Result<(), Box<dyn Error>>;
 
 /// A measurement, which prints its results.
-type Measure = fn() -> Outcome;
+type Measure = fn() -> AgentsBenchResult;
 
 const MEASURES: [(&str, Measure); 12] = [
     ("spawn", spawn::spawn_to_ready),
@@ -71,7 +71,7 @@ spec:
   policy: {lifecycle: {idleSeconds: 86400}}
 ";
 
-fn main() -> Outcome {
+fn main() -> AgentsBenchResult {
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|arg| !arg.starts_with('-'))

@@ -8,13 +8,13 @@ use std::io::Write as _;
 use std::process::Command;
 use std::time::Instant;
 
-use goondan_tests::postgres::{Server, programs};
+use goondan_tests::postgres::{PostgresServer, programs};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
 use crate::answer::{BUSY_AGENTS, busy, one_by_one};
-use crate::client::Client;
-use crate::{INSTANT, Outcome, knob, quantile_ms};
+use crate::client::BenchClient;
+use crate::{AgentsBenchResult, INSTANT, knob, quantile_ms};
 
 /// Number of rounds, in which all measurements alternate.
 const ROUNDS: usize = 7;
@@ -31,29 +31,29 @@ const TABLE: &str = "CREATE TABLE plain (id bigserial PRIMARY KEY, record bytea 
 const NO_SNAPSHOT: u64 = 1_000_000_000;
 
 /// Action on the server and the node with its log there, after the measurements.
-type Afterwards = fn(&Server, &mut Client) -> Outcome;
+type FollowUp = fn(&PostgresServer, &mut BenchClient) -> AgentsBenchResult;
 
-pub(crate) fn beside_plain_inserts() -> Outcome {
+pub(crate) fn beside_plain_inserts() -> AgentsBenchResult {
     on_server("replicated", &["fsync=on"], follows)
 }
 
 /// Each commit is delayed by 2.2 ms, as on a slow disk, even without concurrent ones.
-pub(crate) fn with_slow_commits() -> Outcome {
+pub(crate) fn with_slow_commits() -> AgentsBenchResult {
     let settings = ["fsync=on", "commit_delay=2200", "commit_siblings=0"];
     on_server("replicated, slow commits", &settings, |_, _| Ok(()))
 }
 
 /// Measures turns and inserts on a server with these settings; each row begins with the name.
-fn on_server(name: &str, settings: &[&str], afterwards: Afterwards) -> Outcome {
-    let Some(server) = Server::running(settings) else {
+fn on_server(name: &str, settings: &[&str], afterwards: FollowUp) -> AgentsBenchResult {
+    let Some(server) = PostgresServer::running(settings) else {
         return Ok(());
     };
     drop(server.sql(TABLE));
     let (off, on) = (Home::new(INSTANT), Home::new(INSTANT));
     has_log(&on, &server, "a");
     let daemons = [&off, &on].map(|home| Daemon::serving(home).measured());
-    let (mut off, mut client) = (Client::connect(&off)?, Client::connect(&on)?);
-    let (mut many, mut one) = (Round::default(), Round::default());
+    let (mut off, mut client) = (BenchClient::connect(&off)?, BenchClient::connect(&on)?);
+    let (mut many, mut one) = (BenchRounds::default(), BenchRounds::default());
     for _ in 0..ROUNDS {
         many.inserts.push(inserts(&server, BUSY_AGENTS)?.0);
         many.off.push(busy(&mut off, TURNS)?);
@@ -86,13 +86,13 @@ fn on_server(name: &str, settings: &[&str], afterwards: Afterwards) -> Outcome {
 
 /// Results of each round.
 #[derive(Default)]
-struct Round {
+struct BenchRounds {
     inserts: Vec<f64>,
     off: Vec<f64>,
     on: Vec<f64>,
 }
 
-impl Round {
+impl BenchRounds {
     /// Median of each measurement.
     fn medians(self) -> [f64; 3] {
         [self.inserts, self.off, self.on].map(median)
@@ -106,7 +106,7 @@ impl Round {
 }
 
 /// A node with an existing log, and one that starts to follow it.
-fn follows(server: &Server, client: &mut Client) -> Outcome {
+fn follows(server: &PostgresServer, client: &mut BenchClient) -> AgentsBenchResult {
     let wanted = knob("GOONDAN_BENCH_FOLLOWED_TURNS", 100_000);
     let before = position(client, "a")?;
     let rate = busy(client, wanted)?;
@@ -118,7 +118,7 @@ fn follows(server: &Server, client: &mut Client) -> Outcome {
     has_log(&standby, server, "b");
     let began = Instant::now();
     let daemon = Daemon::start(&standby).measured();
-    let mut other = Client::connect_to_daemon(&standby)?;
+    let mut other = BenchClient::connect_to_daemon(&standby)?;
     let first = position(&mut other, "b")?;
     wait_until("the new node has followed all", || {
         position(&mut other, "b").is_ok_and(|position| position >= head)
@@ -135,7 +135,7 @@ fn follows(server: &Server, client: &mut Client) -> Outcome {
 }
 
 /// Makes a daemon share its workspaces through this server.
-fn has_log(home: &Home, server: &Server, node: &str) {
+fn has_log(home: &Home, server: &PostgresServer, node: &str) {
     let replication = json!({
         "node": node,
         "postgres": server.url(),
@@ -146,7 +146,10 @@ fn has_log(home: &Home, server: &Server, node: &str) {
 }
 
 /// Plain inserts per second with this number of clients, and their average latency in milliseconds.
-fn inserts(server: &Server, clients: usize) -> Result<(f64, f64), Box<dyn std::error::Error>> {
+fn inserts(
+    server: &PostgresServer,
+    clients: usize,
+) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let mut script = tempfile::NamedTempFile::new()?;
     script.write_all(INSERT.as_bytes())?;
     let program = programs().ok_or("there is no PostgreSQL")?.join("pgbench");
@@ -169,7 +172,7 @@ fn inserts(server: &Server, clients: usize) -> Result<(f64, f64), Box<dyn std::e
 }
 
 /// Position of a node in the log of the only workspace.
-fn position(client: &mut Client, node: &str) -> Result<u64, Box<dyn std::error::Error>> {
+fn position(client: &mut BenchClient, node: &str) -> Result<u64, Box<dyn std::error::Error>> {
     let page = client.ask_method("node.list")?;
     let replicas = page.pointer("/workspaces/0/replicas");
     let replicas = replicas.and_then(Value::as_array).into_iter().flatten();

@@ -12,18 +12,18 @@ use bytes::BytesMut;
 use goondan_protocol::call::{CallId, CallOrder, CallTarget, Caller, OutgoingCall};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::frame::FrameCodec;
-use goondan_protocol::ipc::{Head, ToConnector, ToOrchestrator};
+use goondan_protocol::ipc::{EnvelopeHeader, ToConnector, ToOrchestrator};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use crate::Outcome;
+use crate::AgentsBenchResult;
 
 const MESSAGES: usize = 400_000;
 const MESSAGE_BYTES: usize = 1_024;
 const READ_BYTES: usize = 64 * 1_024;
 
 /// Forwards messages in one thread.
-pub(crate) fn messages_per_second() -> Outcome {
+pub(crate) fn messages_per_second() -> AgentsBenchResult {
     let frame = call()?;
     let wire = frame.len();
     let (mut source, mut incoming) = UnixStream::pair()?;
@@ -92,7 +92,7 @@ fn hand_on(frame: &[u8], number: u64) -> Result<Vec<u8>, Box<dyn Error>> {
         params: call.params,
         deadline_ms: call.deadline_ms,
     };
-    let mut head = Head::new(Address::Orchestrator, Address::Child);
+    let mut head = EnvelopeHeader::new(Address::Orchestrator, Address::Child);
     head.trace = envelope.trace;
     Ok(ToConnector::Call(Box::new(order)).to_frame(&head)?)
 }
@@ -118,7 +118,7 @@ fn call() -> Result<Vec<u8>, Box<dyn Error>> {
             name: "clerk".parse()?,
             instance_key: "main".parse()?,
         };
-        Ok(call.to_frame(&Head::new(from, Address::Orchestrator))?)
+        Ok(call.to_frame(&EnvelopeHeader::new(from, Address::Orchestrator))?)
     };
     let rest = MESSAGE_BYTES.saturating_sub(made(0)?.len());
     let mut frame = BytesMut::new();

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use goondan_tests::{Daemon, Home};
 
-use crate::client::Client;
-use crate::{INSTANT, Outcome, knob, quantile_ms};
+use crate::client::BenchClient;
+use crate::{AgentsBenchResult, INSTANT, knob, quantile_ms};
 
 /// Number of times that each request is made.
 const REQUESTS: usize = 200;
@@ -23,11 +23,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Measures requests next to `daemon.status` with many conversations, and turns with a concurrent
 /// client.
-pub(crate) fn scrapes() -> Outcome {
+pub(crate) fn scrapes() -> AgentsBenchResult {
     let agents = knob("GOONDAN_BENCH_AGENTS", 200);
     let home = Home::new(INSTANT);
     let daemon = Daemon::serving(&home).measured();
-    let mut client = Client::connect(&home)?;
+    let mut client = BenchClient::connect(&home)?;
     for n in 0..agents {
         client.ask_and_wait(&format!("agent-{n}"))?;
     }
@@ -71,7 +71,7 @@ fn asker(
     home: &Home,
     stop: Arc<AtomicBool>,
 ) -> Result<std::thread::JoinHandle<()>, Box<dyn std::error::Error>> {
-    let mut client = Client::connect(home)?;
+    let mut client = BenchClient::connect(home)?;
     Ok(std::thread::spawn(move || {
         while !stop.load(Ordering::Relaxed) && client.ask_method("daemon.metrics").is_ok() {
             std::thread::sleep(PAUSE);
@@ -80,7 +80,7 @@ fn asker(
 }
 
 /// Measures the duration of a round's turns.
-fn turns(client: &mut Client) -> Result<Duration, Box<dyn std::error::Error>> {
+fn turns(client: &mut BenchClient) -> Result<Duration, Box<dyn std::error::Error>> {
     let start = Instant::now();
     for _ in 0..TURNS / BUSY {
         for n in 0..BUSY {

@@ -14,7 +14,7 @@ use goondan_protocol::definition::{
     AgentAssignment, AgentDefinition, LoopBreaker, ModelDefinition, ModelProvider,
 };
 use goondan_protocol::envelope::Address;
-use goondan_protocol::ipc::{Assignment, Head, IPC_FD_VAR, ToAgent, Welcome};
+use goondan_protocol::ipc::{Assignment, EnvelopeHeader, IPC_FD_VAR, ToAgent, Welcome};
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, SandboxPolicy};
 use goondan_protocol::version::Version;
@@ -23,12 +23,12 @@ use goondan_tests::binaries::bin;
 use goondan_tests::home::AGENT;
 use serde_json::{Value, json};
 
-use crate::{Outcome, quantile_ms};
+use crate::{AgentsBenchResult, quantile_ms};
 
 const ROUNDS: usize = 200;
 
 /// Starts agents one after the other, alternating between the kinds of confinement.
-pub(crate) fn spawn_to_ready() -> Outcome {
+pub(crate) fn spawn_to_ready() -> AgentsBenchResult {
     let work = tempfile::tempdir()?;
     let ways = [
         ("not confined", Some(Level::Off)),
@@ -106,7 +106,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
         version: Version::current(),
         assignment: Assignment::Agent(Box::new(assignment)),
     }));
-    let body = welcome.to_frame(&Head::new(Address::Orchestrator, Address::Child))?;
+    let body = welcome.to_frame(&EnvelopeHeader::new(Address::Orchestrator, Address::Child))?;
     let mut frame = u32::try_from(body.len())?.to_be_bytes().to_vec();
     frame.extend(body);
     Ok(frame)
@@ -133,7 +133,7 @@ fn start_one(welcome: &[u8]) -> Result<Duration, Box<dyn Error>> {
     Ok(elapsed)
 }
 
-fn expect(stream: &mut UnixStream, kind: &str) -> Outcome {
+fn expect(stream: &mut UnixStream, kind: &str) -> AgentsBenchResult {
     let mut header = [0; 4];
     stream.read_exact(&mut header)?;
     let mut body = vec![0; usize::try_from(u32::from_be_bytes(header))?];

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use goondan_tests::{Daemon, Home};
 
-use crate::Outcome;
-use crate::client::Client;
+use crate::AgentsBenchResult;
+use crate::client::BenchClient;
 
 const AGENTS: usize = 8;
 /// Concurrent events per agent.
@@ -47,9 +47,9 @@ spec:
 "#;
 
 /// A level, with a separate daemon.
-struct Way {
+struct BenchedLevel {
     level: &'static str,
-    client: Client,
+    client: BenchClient,
     daemon: Daemon,
     /// Kept until its daemon has exited.
     _home: Home,
@@ -57,7 +57,7 @@ struct Way {
 }
 
 /// Turns per second at each level, measured alternately.
-pub(crate) fn turns_with_tools() -> Outcome {
+pub(crate) fn turns_with_tools() -> AgentsBenchResult {
     let mut ways = Vec::new();
     for level in LEVELS {
         let home = Home::new(&PROJECT.replace("LEVEL", level));
@@ -66,11 +66,11 @@ pub(crate) fn turns_with_tools() -> Outcome {
             continue;
         }
         let daemon = Daemon::serving(&home).measured();
-        let mut client = Client::connect(&home)?;
+        let mut client = BenchClient::connect(&home)?;
         for agent in 0..AGENTS {
             client.ask_and_wait(&format!("agent-{agent}"))?;
         }
-        ways.push(Way {
+        ways.push(BenchedLevel {
             level,
             client,
             daemon,
@@ -104,7 +104,7 @@ pub(crate) fn turns_with_tools() -> Outcome {
     Ok(())
 }
 
-fn turns(client: &mut Client) -> Outcome {
+fn turns(client: &mut BenchClient) -> AgentsBenchResult {
     let keys: Vec<String> = (0..AGENTS).map(|n| format!("agent-{n}")).collect();
     let mut asked: HashMap<u64, &str> = HashMap::new();
     for key in keys.iter().flat_map(|key| std::iter::repeat_n(key, DEPTH)) {

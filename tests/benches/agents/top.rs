@@ -17,7 +17,7 @@ use nix::pty::{Winsize, openpty};
 use serde_json::Value;
 
 use crate::idle::{TICKS_PER_S, number, ticks};
-use crate::{INSTANT, Outcome, knob, quantile_ms};
+use crate::{AgentsBenchResult, INSTANT, knob, quantile_ms};
 
 /// Number of starts.
 const ROUNDS: usize = 3;
@@ -36,7 +36,7 @@ const SIZE: Winsize = Winsize {
 };
 
 /// Starts it with many conversations, presses keys, and then leaves it idle.
-pub(crate) fn frames() -> Outcome {
+pub(crate) fn frames() -> AgentsBenchResult {
     let conversations = knob("GOONDAN_BENCH_CONVERSATIONS", 10_000);
     let hold_s = knob("GOONDAN_BENCH_HOLD_S", 20);
     let home = Home::new(INSTANT);
@@ -104,7 +104,7 @@ impl Top {
     }
 
     /// Waits until the output is idle.
-    fn rests(&self) -> Outcome {
+    fn rests(&self) -> AgentsBenchResult {
         loop {
             match self.shown.recv_timeout(SILENCE) {
                 Ok(_) => {}
@@ -124,7 +124,7 @@ impl Top {
     }
 }
 
-fn round(home: &Home, hold_s: usize) -> Outcome {
+fn round(home: &Home, hold_s: usize) -> AgentsBenchResult {
     let start = Instant::now();
     let mut top = Top::start(home)?;
     top.shows("Overview")?;

@@ -15,7 +15,7 @@ pub struct Style {
 
 /// Text of one style, and the column at which it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct StyledRun {
     /// From 0.
     pub column: usize,
     /// Trimmed, unless it is reversed.
@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 /// The runs of one line, from the left.
-pub type Line = Vec<Run>;
+pub type StyledLine = Vec<StyledRun>;
 
 /// Parses the output of `tmux capture-pane -e`. A style continues past the end of a line.
 ///
@@ -33,13 +33,13 @@ pub type Line = Vec<Run>;
 ///
 /// If a character is two columns wide, because columns would be miscounted.
 #[must_use]
-pub fn lines(painted: &str) -> Vec<Line> {
+pub fn lines(painted: &str) -> Vec<StyledLine> {
     let mut style = Style::default();
     painted.lines().map(|line| runs(line, &mut style)).collect()
 }
 
-fn runs(line: &str, style: &mut Style) -> Line {
-    let mut runs = Line::new();
+fn runs(line: &str, style: &mut Style) -> StyledLine {
+    let mut runs = StyledLine::new();
     let mut column = 0;
     for (number, part) in line.split("\u{1b}[").enumerate() {
         let text = match number {
@@ -58,7 +58,7 @@ fn runs(line: &str, style: &mut Style) -> Line {
             (shown.trim_end(), width - shown.chars().count())
         };
         if !shown.is_empty() {
-            runs.push(Run {
+            runs.push(StyledRun {
                 column: column + indent,
                 text: shown.to_owned(),
                 style: *style,
@@ -104,9 +104,9 @@ fn changed(mut style: Style, codes: &str) -> Style {
 mod tests {
     use super::*;
 
-    fn run(column: usize, text: &str, style: Style) -> Run {
+    fn run(column: usize, text: &str, style: Style) -> StyledRun {
         let text = text.to_owned();
-        Run {
+        StyledRun {
             column,
             text,
             style,

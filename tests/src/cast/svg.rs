@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::paint::{Line, Run, Style};
+use super::paint::{Style, StyledLine, StyledRun};
 
 /// Width of a column, in hundredths of a pixel.
 const COLUMN: usize = 840;
@@ -28,7 +28,11 @@ type Interval = (usize, usize);
 
 /// The picture of a recording: its title, its columns and rows, and each step with its milliseconds.
 #[must_use]
-pub fn picture(title: &str, (columns, rows): (u16, u16), frames: &[(Vec<Line>, u64)]) -> String {
+pub fn picture(
+    title: &str,
+    (columns, rows): (u16, u16),
+    frames: &[(Vec<StyledLine>, u64)],
+) -> String {
     let width = 2 * EDGE + (usize::from(columns) * COLUMN).div_ceil(100);
     let height = 2 * EDGE + usize::from(rows) * ROW;
     let mut intervals = Vec::new();
@@ -56,8 +60,8 @@ pub fn picture(title: &str, (columns, rows): (u16, u16), frames: &[(Vec<Line>, u
 }
 
 /// Lines of a row with the steps in which they are visible, without blank ones.
-fn shown_in(row: usize, frames: &[(Vec<Line>, u64)]) -> Vec<(Interval, &Line)> {
-    let mut shown: Vec<(Interval, &Line)> = Vec::new();
+fn shown_in(row: usize, frames: &[(Vec<StyledLine>, u64)]) -> Vec<(Interval, &StyledLine)> {
+    let mut shown: Vec<(Interval, &StyledLine)> = Vec::new();
     for (step, (lines, _)) in frames.iter().enumerate() {
         let Some(line) = lines.get(row).filter(|line| !line.is_empty()) else {
             continue;
@@ -82,7 +86,7 @@ fn class_of(interval: Interval, steps: usize, known: &mut Vec<Interval>) -> Opti
     }))
 }
 
-fn style(svg: &mut String, intervals: &[Interval], frames: &[(Vec<Line>, u64)]) {
+fn style(svg: &mut String, intervals: &[Interval], frames: &[(Vec<StyledLine>, u64)]) {
     let whole: u64 = frames.iter().map(|(_, ms)| ms).sum();
     let percent = |step: usize| {
         let before: u64 = frames.iter().take(step).map(|(_, ms)| ms).sum();
@@ -120,7 +124,7 @@ fn style(svg: &mut String, intervals: &[Interval], frames: &[(Vec<Line>, u64)]) 
     svg.push_str("@media(prefers-reduced-motion:reduce){*{animation:none!important}}\n");
 }
 
-fn draw(body: &mut String, row: usize, line: &Line, class: Option<usize>) {
+fn draw(body: &mut String, row: usize, line: &StyledLine, class: Option<usize>) {
     let class = class.map_or(String::new(), |number| format!(" class=\"i{number}\""));
     writeln!(body, "<g{class}>").unwrap();
     for run in line {
@@ -129,7 +133,7 @@ fn draw(body: &mut String, row: usize, line: &Line, class: Option<usize>) {
     body.push_str("</g>\n");
 }
 
-fn draw_run(body: &mut String, row: usize, run: &Run) {
+fn draw_run(body: &mut String, row: usize, run: &StyledRun) {
     let letters = run.text.chars().count();
     let (x, width) = (
         pixels(EDGE * 100 + run.column * COLUMN),

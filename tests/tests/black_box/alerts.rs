@@ -10,13 +10,13 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use goondan_tests::alerts::{Holding, Rule, rules};
+use goondan_tests::alerts::{ActiveConditions, AlertRule, rules};
 use goondan_tests::home::Home;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::promql::{Element, Scrapes};
-use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai, openai_delta, openai_saying};
 use goondan_tests::scrape::Scrape;
-use goondan_tests::telegram::{Mishap, TOKEN, Telegram};
+use goondan_tests::telegram::{TOKEN, Telegram, TelegramFault};
 use goondan_tests::wait::{PATIENCE, within};
 use goondan_tests::{Daemon, http, wait_for, wait_until};
 use serde_json::json;
@@ -28,7 +28,7 @@ const AGE: (&str, &str) = ("> 900", "> 1");
 struct Watch {
     address: SocketAddr,
     scrapes: Scrapes,
-    holding: Holding,
+    holding: ActiveConditions,
 }
 
 /// Variable that makes rules use their full hold time.
@@ -44,7 +44,7 @@ const SOAK_VAR: &str = "GOONDAN_TEST_ALERTS_SOAK_S";
 const SOAK_S: u64 = 5;
 
 /// Hold time of a rule.
-fn hold_of(rule: &Rule) -> Duration {
+fn hold_of(rule: &AlertRule) -> Duration {
     match std::env::var_os(HOLD_VAR) {
         Some(_) => rule.hold,
         None => rule.hold / HOLD_PART,
@@ -107,9 +107,9 @@ fn taking(tokens: u64) -> String {
 /// A provider that behaves according to the model's name.
 fn provider() -> Provider {
     Provider::start(|received| match received.body["model"].as_str() {
-        Some("bad") => Answer::error(401, &json!({"error": {"message": "wrong key"}})),
-        Some("dear") => Answer::stream(&taking(4_300)),
-        _ => Answer::stream(&openai_saying(&["Done."])),
+        Some("bad") => ProviderResponse::error(401, &json!({"error": {"message": "wrong key"}})),
+        Some("dear") => ProviderResponse::stream(&taking(4_300)),
+        _ => ProviderResponse::stream(&openai_saying(&["Done."])),
     })
 }
 
@@ -185,7 +185,7 @@ spec: {entryAgent: Agent/clerk}
     .concat()
 }
 
-fn ask(home: &Home, agent: &str, text: &str) -> goondan_tests::home::Ran {
+fn ask(home: &Home, agent: &str, text: &str) -> goondan_tests::home::CommandOutput {
     home.gdn(&["send", "--agent", agent, text])
 }
 
@@ -222,7 +222,7 @@ fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well(
     let daemon = Daemon::serving(&home);
     let address = daemon.webhook("metrics");
     let scrapes = Scrapes::default();
-    let holding = Holding::default();
+    let holding = ActiveConditions::default();
     let mut watch = Watch {
         address,
         scrapes,
@@ -276,7 +276,7 @@ fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well(
         "GoondanBudgetNearlySpent",
         &[("agent", "spender"), ("scope", "agent")],
     );
-    telegram.have_deeds([Mishap::Answer(
+    telegram.have_deeds([TelegramFault::Answer(
         500,
         json!({"ok": false, "description": "Oh."}),
     )]);
@@ -351,7 +351,7 @@ fn obs_3_no_alert_fires_in_a_soak_of_ordinary_life() {
     let home = Home::new(&project(&provider, &telegram));
     let mut daemon = Daemon::serving(&home);
     let mut scrapes = Scrapes::default();
-    let mut holding = Holding::default();
+    let mut holding = ActiveConditions::default();
     let begun = Instant::now();
     let mut round = 0;
     while round < 4 || begun.elapsed() < Duration::from_secs(soak_s) {

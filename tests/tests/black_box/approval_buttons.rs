@@ -1,9 +1,9 @@
 //! Tool calls that wait for a person, decided by buttons in Telegram and Slack (`STEER-3`).
 
-use goondan_tests::home::{AGENT, CONNECTOR, Running};
+use goondan_tests::home::{AGENT, CONNECTOR, RunningProgram};
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::provider::{Answer, Provider, Received};
-use goondan_tests::telegram::{Deed, Mishap, TOKEN, Telegram};
+use goondan_tests::provider::{Provider, ProviderResponse, ReceivedRequest};
+use goondan_tests::telegram::{BotAction, TOKEN, Telegram, TelegramFault};
 use goondan_tests::{Daemon, Home, http, wait_for, wait_until};
 use hmac::{Hmac, Mac as _};
 use serde_json::{Value, json};
@@ -40,14 +40,14 @@ spec:
     ))
 }
 
-fn deeds(telegram: &Telegram, method: &str) -> Vec<Deed> {
+fn deeds(telegram: &Telegram, method: &str) -> Vec<BotAction> {
     let mut deeds = telegram.deeds();
     deeds.retain(|deed| deed.method == method);
     deeds
 }
 
 /// The message about a call.
-fn message_of(telegram: &Telegram, id: &str) -> Deed {
+fn message_of(telegram: &Telegram, id: &str) -> BotAction {
     wait_for("it is shown in the chat", || {
         let mut posted = deeds(telegram, "sendMessage").into_iter();
         posted.find(|deed| deed.params["text"].as_str().unwrap().contains(id))
@@ -63,13 +63,13 @@ fn told(telegram: &Telegram, query: &str) -> String {
     })
 }
 
-fn press(telegram: &Telegram, user: i64, message: &Deed, data: &str) -> String {
+fn press(telegram: &Telegram, user: i64, message: &BotAction, data: &str) -> String {
     let query = telegram.press(user, (CHAT, message.message_id), data);
     told(telegram, &query)
 }
 
 /// Waits until a message loses its buttons and shows the outcome of its call.
-fn loses_its_buttons(telegram: &Telegram, message: &Deed, how: &str) {
+fn loses_its_buttons(telegram: &Telegram, message: &BotAction, how: &str) {
     wait_until("the message says what became of it", || {
         let edits = deeds(telegram, "editMessageText");
         let mut of_it = edits
@@ -209,7 +209,7 @@ fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daem
 
     // While Telegram is down, nothing waits for it, and calls decided meanwhile are no longer
     // shown.
-    let unwell = Mishap::Answer(
+    let unwell = TelegramFault::Answer(
         502,
         json!({"ok": false, "description": "because of the test"}),
     );
@@ -226,7 +226,7 @@ fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daem
     let (sending, id) = sent(&home, "a", "run w");
     let message = message_of(&telegram, &id);
     is_remembered(&home, "telegram", &id);
-    telegram.have_deeds(vec![Mishap::Break; 1]);
+    telegram.have_deeds(vec![TelegramFault::Break; 1]);
     home.gdn(&["deny", &id]).exits(0);
     sending.wait().exits(0);
     drop(daemon.kill());
@@ -249,7 +249,7 @@ fn steer_3_of_a_button_and_a_client_that_answer_at_once_one_decides() {
         };
         let data = format!("goondan:{button}:{id}");
         let query = telegram.press(ANN, (CHAT, message.message_id), &data);
-        let client: Running = home.start_gdn(&["--json", command, &id]);
+        let client: RunningProgram = home.start_gdn(&["--json", command, &id]);
         let said = told(&telegram, &query);
         let ran = client.wait();
         let by_button = !said.starts_with("Nothing changed");
@@ -273,17 +273,21 @@ fn steer_3_of_a_button_and_a_client_that_answer_at_once_one_decides() {
 fn slack_double() -> Provider {
     let mut posts = 0;
     Provider::start(move |request| match request.path.as_str() {
-        "/v1/auth.test" => Answer::json(&json!({"ok": true, "user": "clerk", "team": "Acme"})),
+        "/v1/auth.test" => {
+            ProviderResponse::json(&json!({"ok": true, "user": "clerk", "team": "Acme"}))
+        }
         "/v1/chat.postMessage" => {
             posts += 1;
-            Answer::json(&json!({"ok": true, "channel": "C9", "ts": format!("9.{posts}")}))
+            ProviderResponse::json(
+                &json!({"ok": true, "channel": "C9", "ts": format!("9.{posts}")}),
+            )
         }
-        _ => Answer::json(&json!({"ok": true})),
+        _ => ProviderResponse::json(&json!({"ok": true})),
     })
 }
 
 /// Requests whose path ends with this.
-fn to(slack: &Provider, end: &str) -> Vec<Received> {
+fn to(slack: &Provider, end: &str) -> Vec<ReceivedRequest> {
     let mut received = slack.received();
     received.retain(|request| request.path.ends_with(end));
     received

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{AGENT, GDN, Running};
+use goondan_tests::home::{AGENT, GDN, RunningProgram};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
@@ -75,7 +75,7 @@ pub(crate) fn id_of(call: &Value) -> String {
 }
 
 /// Sends a text to a conversation, and returns the pending call.
-pub(crate) fn sent(home: &Home, key: &str, text: &str) -> (Running, String) {
+pub(crate) fn sent(home: &Home, key: &str, text: &str) -> (RunningProgram, String) {
     let sending = home.start_gdn(&["send", "--instance", key, "--event-id", &event(text), text]);
     (sending, id_of(&the_call(home)))
 }
@@ -285,7 +285,7 @@ fn steer_3_of_clients_that_answer_at_once_one_decides() {
     for round in 0..4 {
         let name = format!("r{round}");
         let (sending, id) = sent(&home, "a", &format!("run {name}"));
-        let answering: Vec<Running> = ["approve", "deny", "approve", "deny"]
+        let answering: Vec<RunningProgram> = ["approve", "deny", "approve", "deny"]
             .into_iter()
             .map(|command| home.start_gdn(&["--json", command, &id]))
             .collect();
@@ -332,14 +332,14 @@ fn steer_3_a_chat_shows_what_waits_and_goes_on_with_the_answer() {
     let _daemon = Daemon::serving(&home);
     let mut chat = home.command(&bin(GDN), &["chat", "--instance", "a"]);
     chat.stdin(Stdio::piped());
-    let mut chat = Running::start(chat);
+    let mut chat = RunningProgram::start(chat);
     chat.say("run x");
     let id = id_of(&the_call(&home));
     chat.wait_for_stderr(&format!("approve {id}"));
     // A new chat is notified about it.
     let mut other = home.command(&bin(GDN), &["chat", "--instance", "a"]);
     other.stdin(Stdio::piped());
-    let other = Running::start(other);
+    let other = RunningProgram::start(other);
     other.wait_for_stderr(&format!("deny {id}"));
     home.gdn(&["approve", &id]).exits(0);
     chat.wait_for_stdout("ran x");

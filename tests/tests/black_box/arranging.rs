@@ -1,6 +1,6 @@
 //! A person reorders the queued events (`STEER-2`).
 
-use goondan_tests::home::Running;
+use goondan_tests::home::RunningProgram;
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn ids(home: &Home) -> Vec<String> {
 }
 
 /// Starts a held turn, and queues events behind it; the clients wait for the answers.
-fn behind_a_held_turn(home: &Home, waiting: &[&str]) -> Vec<Running> {
+fn behind_a_held_turn(home: &Home, waiting: &[&str]) -> Vec<RunningProgram> {
     let mut sent = vec![home.start_gdn(&["send", "--event-id", "held", "hold x"])];
     let runs = home.notes().join("x.runs");
     wait_until("the tool runs", || runs.exists());

@@ -58,7 +58,7 @@ fn the_first_command_of_the_readme_builds_all_that_it_runs() {
     let args = ["demo", &bookshop(), "--ask", question];
     let mut command = home.command(&dir.path().join("gdn"), &args);
     command.env("PATH", "/usr/bin:/bin");
-    let ran = home::Running::start(command).wait().exits(0);
+    let ran = home::RunningProgram::start(command).wait().exits(0);
     assert_eq!(
         ran.stdout,
         "25 copies of Dune were sold, and they earned 244.70 euros.\n"
@@ -151,7 +151,7 @@ fn chat_answers_line_by_line_and_remembers_over_restarts_of_the_daemon() {
     let chat = || {
         let mut command = home.command(&program, &["chat", "--project", &bookshop()]);
         command.stdin(std::process::Stdio::piped());
-        home::Running::start(command)
+        home::RunningProgram::start(command)
     };
     let mut first = chat();
     first.say("remember my name is Ada");

@@ -9,7 +9,7 @@ use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::log::message;
 use goondan_tests::misbehaviour::{self, EXAMPLE, TURN, heard, order_to_say};
 use goondan_tests::processes::Signal;
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai_saying};
 use goondan_tests::{Daemon, Home, http, wait_for, wait_until};
 use serde_json::{Value, json};
 
@@ -70,17 +70,17 @@ spec:
     agents + &connections + swarm
 }
 
-struct Stage {
+struct AuthorityFixture {
     daemon: Daemon,
     home: Home,
     provider: Provider,
     _bin_dir: tempfile::TempDir,
 }
 
-impl Stage {
+impl AuthorityFixture {
     fn new() -> Self {
         Self::with(Provider::start(|_| {
-            Answer::stream(&openai_saying(&["honest"]))
+            ProviderResponse::stream(&openai_saying(&["honest"]))
         }))
     }
 
@@ -188,7 +188,7 @@ fn observe(event: &Value) -> Value {
 
 #[test]
 fn sec_7_an_agent_calls_its_own_model_and_connections_only_and_nothing_unmetered() {
-    let stage = Stage::new();
+    let stage = AuthorityFixture::new();
     let model = |name: &str| json!({"kind": "model", "name": name});
     let web = json!({"kind": "connection", "name": "web"});
     let mut outside = call(6, web.clone(), TURN, false);
@@ -229,7 +229,7 @@ fn sec_7_an_agent_calls_its_own_model_and_connections_only_and_nothing_unmetered
 
 #[test]
 fn sec_7_other_agents_and_a_restart_take_the_tool_that_grants_them() {
-    let stage = Stage::new();
+    let stage = AuthorityFixture::new();
     let to_helper = |op: &str| json!({"op": op, "agent": "helper", "input": "work for me"});
     let mut wanted = to_helper("request");
     wanted["wait"] = json!(true);
@@ -256,7 +256,7 @@ fn sec_7_other_agents_and_a_restart_take_the_tool_that_grants_them() {
 
 #[test]
 fn sec_7_identity_trace_and_time_of_what_an_agent_reports_are_the_daemons() {
-    let stage = Stage::new();
+    let stage = AuthorityFixture::new();
     let step = json!({"type": "step.started", "stepId": format!("{TURN}.1")});
     stage.answers("k", &[observe(&json!({})), observe(&step), complete()]);
     let path = "instances/k/messages/runtime-events.jsonl";
@@ -293,7 +293,7 @@ fn sec_7_identity_trace_and_time_of_what_an_agent_reports_are_the_daemons() {
 
 #[test]
 fn sec_7_a_turn_that_is_not_its_own_is_closed_to_an_agent() {
-    let stage = Stage::new();
+    let stage = AuthorityFixture::new();
     let outcome = json!({"status": "completed", "reply": "not so"});
     let done = |turn: &str, more: Value| {
         let mut payload = json!({"turnId": turn, "lastSeq": 0, "outcome": outcome});
@@ -342,7 +342,7 @@ fn sec_7_a_turn_that_is_not_its_own_is_closed_to_an_agent() {
 
 #[test]
 fn sec_7_an_agent_sends_nothing_that_is_a_connectors_and_greets_once() {
-    let stage = Stage::new();
+    let stage = AuthorityFixture::new();
     let version = json!(goondan_protocol::version::Version::current());
     let hello = json!({"version": version, "role": "agent", "pid": 1});
     let greeting = frame("hello", hello);
@@ -373,7 +373,7 @@ fn sec_7_an_agent_sends_nothing_that_is_a_connectors_and_greets_once() {
 
 #[test]
 fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connection() {
-    let stage = Stage::new();
+    let stage = AuthorityFixture::new();
     // The model's process already runs, so only the webhook's is started from here on.
     assert_eq!(stage.home.ask("first", "hi"), "honest");
     stage.daemon.webhook("hook");
@@ -442,9 +442,9 @@ fn sec_7_what_a_connector_says_of_calls_that_others_make_changes_nothing() {
         if received.number > 0 {
             gone.recv().unwrap();
         }
-        Answer::stream(&openai_saying(&["honest"]))
+        ProviderResponse::stream(&openai_saying(&["honest"]))
     });
-    let stage = Stage::with(provider);
+    let stage = AuthorityFixture::with(provider);
     // The model's process already runs, so only the webhook's is started from here on.
     assert_eq!(stage.home.ask("first", "hi"), "honest");
     stage.daemon.webhook("hook");

@@ -6,7 +6,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use goondan_tests::provider::{Answer, Provider, Received, openai_calling, openai_saying};
+use goondan_tests::provider::{
+    Provider, ProviderResponse, ReceivedRequest, openai_calling, openai_saying,
+};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
@@ -553,7 +555,7 @@ fn bundle_7_what_is_reverted_is_so_with_the_next_step_of_the_same_turn() {
 
 /// Reply of the provider's model: it rewrites its prompt on request, and otherwise answers with a
 /// word.
-fn rewriting(received: &Received) -> Answer {
+fn rewriting(received: &ReceivedRequest) -> ProviderResponse {
     let messages = received.body["messages"].as_array().unwrap();
     let last = messages.last().unwrap();
     let said = |content: &Value| content.to_string();
@@ -574,7 +576,7 @@ fn rewriting(received: &Received) -> Answer {
         },
         _ => openai_saying(&["Hello."]),
     };
-    Answer::stream(&answer)
+    ProviderResponse::stream(&answer)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
+use goondan_tests::home::{GDN, RunningProgram};
 use goondan_tests::processes::Signal;
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
@@ -75,7 +75,7 @@ fn steer_1_ctrl_c_in_a_chat_stops_waiting_and_once_more_cancels_the_turn() {
     let _daemon = Daemon::serving(&home);
     let mut chat = home.command(&bin(GDN), &["chat"]);
     chat.stdin(Stdio::piped());
-    let mut chat = Running::start(chat);
+    let mut chat = RunningProgram::start(chat);
     chat.say("hold x");
     wait_until("the tool runs", || runs_of(&home, "x") == 1);
     processes::signal(chat.pid(), Signal::SIGINT);

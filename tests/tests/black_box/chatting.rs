@@ -1,7 +1,7 @@
 //! `gdn chat` in a real terminal (`STEER-4`).
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
+use goondan_tests::home::{GDN, RunningProgram};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
@@ -189,7 +189,7 @@ fn steer_4_ctrl_c_stops_waiting_then_cancels_then_ends_and_signals_give_the_term
 }
 
 /// Events whose turns a watch reported as committed.
-fn committed(watch: &Running) -> Vec<String> {
+fn committed(watch: &RunningProgram) -> Vec<String> {
     let printed = watch.stdout();
     let told = printed
         .lines()

@@ -14,14 +14,14 @@ use serde_json::Value;
 const DAEMON_MEMORY_MAX_KIB: u64 = 256 * 1024;
 
 /// A daemon whose children misbehave on order, and an agent that must be unaffected.
-struct Stage {
+struct ChildrenFixture {
     daemon: Daemon,
     bystander_pid: Value,
     home: Home,
     _bin_dir: tempfile::TempDir,
 }
 
-impl Stage {
+impl ChildrenFixture {
     fn new(goondan_yaml: &str) -> Self {
         let home = Home::new(goondan_yaml);
         let bin_dir = home.bin_dir_of_its_own();
@@ -64,7 +64,7 @@ impl Stage {
 
 #[test]
 fn log_3_a_flood_of_100_mb_that_nobody_reads_stalls_nobody_and_every_line_is_there_or_counted() {
-    let stage = Stage::new(LAB);
+    let stage = ChildrenFixture::new(LAB);
     let (home, log) = (&stage.home, stage.daemon.log());
     let dropped = || {
         home.gdn_json(&["status"])["droppedLogLines"]
@@ -108,7 +108,7 @@ fn log_3_a_flood_of_100_mb_that_nobody_reads_stalls_nobody_and_every_line_is_the
 
 #[test]
 fn log_3_half_a_line_and_death_is_told_and_the_event_is_answered() {
-    let stage = Stage::new(LAB);
+    let stage = ChildrenFixture::new(LAB);
     stage.order(AGENT, &[Misbehaviour::HalfLine]);
     assert_eq!(stage.home.ask("torn", "echo whole"), "whole");
     let half = stage.wait_for_word("torn", HALF_LINE);
@@ -127,7 +127,7 @@ fn log_3_half_a_line_and_death_is_told_and_the_event_is_answered() {
 #[test]
 fn ipc_4_frames_that_are_none_end_that_process_and_nothing_else() {
     use Misbehaviour::{CutFrame, Garbage, OtherRole, OtherVersion, Oversized, WrongMessage};
-    let stage = Stage::new(LAB);
+    let stage = ChildrenFixture::new(LAB);
     let cases = [
         (Garbage, "not a valid envelope"),
         (Oversized, "a frame of 4294967295 bytes; at most 16777216"),
@@ -153,7 +153,7 @@ fn ipc_4_frames_that_are_none_end_that_process_and_nothing_else() {
 
 #[test]
 fn ipc_4_a_connector_that_breaks_the_protocol_is_replaced() {
-    let stage = Stage::new(LAB);
+    let stage = ChildrenFixture::new(LAB);
     stage.daemon.webhook("hook");
     stage.order(
         CONNECTOR,
@@ -185,7 +185,7 @@ fn ipc_4_a_connector_that_breaks_the_protocol_is_replaced() {
 #[test]
 fn sup_6_a_child_that_ignores_its_stop_is_killed_after_the_grace_period() {
     let quick = LAB.replace("gracePeriodSeconds: 60", "gracePeriodSeconds: 1");
-    let stage = Stage::new(&quick);
+    let stage = ChildrenFixture::new(&quick);
     let home = &stage.home;
     stage.order(AGENT, &[Misbehaviour::IgnoreStop]);
     home.gdn(&[
@@ -241,7 +241,7 @@ fn sup_6_a_child_that_ignores_its_stop_is_killed_after_the_grace_period() {
 
 #[test]
 fn sup_9_a_child_that_never_greets_is_replaced() {
-    let stage = Stage::new(LAB);
+    let stage = ChildrenFixture::new(LAB);
     stage.order(AGENT, &[Misbehaviour::Silent]);
     assert_eq!(stage.home.ask("mute", "echo heard"), "heard");
     let killed = stage.wait_for_word("mute", "process killed");
@@ -251,7 +251,7 @@ fn sup_9_a_child_that_never_greets_is_replaced() {
 
 #[test]
 fn sup_4_a_crash_loop_backs_off_visibly_and_ends_with_a_completed_turn() {
-    let stage = Stage::new(LAB);
+    let stage = ChildrenFixture::new(LAB);
     let home = &stage.home;
     stage.order(AGENT, &[Misbehaviour::Crash; 7]);
     let asking = home.start_gdn(&["send", "--instance", "looping", "echo at last"]);

@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 
 use goondan_tests::home::AGENT;
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::provider::{Answer, Provider, Received, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, ReceivedRequest, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
@@ -139,7 +139,7 @@ spec:
     )
 }
 
-fn asks_for_summary(received: &Received) -> bool {
+fn asks_for_summary(received: &ReceivedRequest) -> bool {
     let system = received.body["messages"][0]["content"].as_str();
     system.is_some_and(|text| text.starts_with("You summarize"))
 }
@@ -150,10 +150,10 @@ fn msg_8_a_summary_that_is_recorded_is_used_whoever_is_killed_before_it_takes_it
         let (go, wait) = channel::<()>();
         let provider = Provider::start(move |received| {
             if !asks_for_summary(received) {
-                return Answer::stream(&openai_saying(&["Yes."]));
+                return ProviderResponse::stream(&openai_saying(&["Yes."]));
             }
             wait.recv().unwrap();
-            Answer::stream(&openai_saying(&["All is well."]))
+            ProviderResponse::stream(&openai_saying(&["All is well."]))
         });
         let home = Home::new(&hosted(&provider));
         let mut daemon = Daemon::serving(&home);
@@ -210,9 +210,11 @@ fn a_summary_is_counted_and_one_that_cannot_be_had_is_only_warned_of() {
     let provider =
         Provider::start(
             |received| match (asks_for_summary(received), received.number) {
-                (true, 0..=3) => Answer::stream(&openai_saying(&["All is well."])),
-                (true, _) => Answer::error(400, &serde_json::json!({"error": {"message": "No."}})),
-                (false, _) => Answer::stream(&openai_saying(&["Yes."])),
+                (true, 0..=3) => ProviderResponse::stream(&openai_saying(&["All is well."])),
+                (true, _) => {
+                    ProviderResponse::error(400, &serde_json::json!({"error": {"message": "No."}}))
+                }
+                (false, _) => ProviderResponse::stream(&openai_saying(&["Yes."])),
             },
         );
     let home = Home::new(&hosted(&provider));

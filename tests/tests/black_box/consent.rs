@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, ORCHESTRATOR, Running};
+use goondan_tests::home::{GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::terminal::Terminal;
 use goondan_tests::{Daemon, Home};
@@ -19,7 +19,7 @@ fn wanting() -> Home {
     let home = Home::new(&LAB.replace("    path: /hook\n", secret));
     let mut command = home.command(&bin(GDN), &["secret", "set", "hook", "hmac"]);
     command.stdin(Stdio::piped());
-    let mut setting = Running::start(command);
+    let mut setting = RunningProgram::start(command);
     setting.say("the-value-that-nobody-sees");
     setting.wait().exits(0);
     home.gdn(&["shutdown"]).exits(0);

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, ORCHESTRATOR, Running};
+use goondan_tests::home::{GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, PATIENCE};
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn root_11_a_second_daemon_ends_and_names_the_owner() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let owner = daemon.pid().to_string();
-    let second = Running::start(home.command(&bin(ORCHESTRATOR), &[])).wait();
+    let second = RunningProgram::start(home.command(&bin(ORCHESTRATOR), &[])).wait();
     let second = second
         .exits(3)
         .tells(&[&owner, "gdn status", "gdn shutdown"]);
@@ -329,7 +329,7 @@ fn gdn_alone_says_what_is_missing() {
     let lab = home.project();
     let mut command = nowhere.command(&dir.path().join(GDN), &["run", lab.to_str().unwrap()]);
     command.env("PATH", "/nonexistent");
-    let missing = Running::start(command).wait().exits(13);
+    let missing = RunningProgram::start(command).wait().exits(13);
     missing.tells(&[ORCHESTRATOR]);
 }
 

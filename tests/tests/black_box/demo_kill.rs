@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, ORCHESTRATOR, Running};
+use goondan_tests::home::{GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::{Home, wait_for, wait_until};
 use serde_json::Value;
@@ -18,12 +18,12 @@ use serde_json::Value;
 const SEED: &str = "5";
 
 /// Starts the demo with a separate temporary directory.
-fn start(home: &Home, args: &[&str]) -> (Running, PathBuf) {
+fn start(home: &Home, args: &[&str]) -> (RunningProgram, PathBuf) {
     let temporary = home.path().join("temporary");
     fs::create_dir(&temporary).unwrap();
     let mut command = home.command(&bin(GDN), &[&["--json", "demo", "kill"], args].concat());
     command.env("TMPDIR", &temporary);
-    (Running::start(command), temporary)
+    (RunningProgram::start(command), temporary)
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {

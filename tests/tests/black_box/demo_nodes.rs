@@ -9,13 +9,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, ORCHESTRATOR, Running};
+use goondan_tests::home::{GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::{Home, postgres, wait_until};
 use serde_json::{Value, json};
 
 /// Starts the demo with a separate temporary directory; none without PostgreSQL.
-fn start(home: &Home, args: &[&str]) -> Option<(Running, PathBuf)> {
+fn start(home: &Home, args: &[&str]) -> Option<(RunningProgram, PathBuf)> {
     postgres::programs()?;
     let temporary = home.path().join("temporary");
     fs::create_dir(&temporary).unwrap();
@@ -26,7 +26,7 @@ fn start(home: &Home, args: &[&str]) -> Option<(Running, PathBuf)> {
     let args = [&["--json", "demo", "nodes"], args].concat();
     let mut command = home.command(&bin(GDN), &args);
     command.env("TMPDIR", &temporary);
-    Some((Running::start(command), temporary))
+    Some((RunningProgram::start(command), temporary))
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {

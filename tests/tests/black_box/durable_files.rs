@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use goondan_tests::authorization_server::AuthorizationServer;
-use goondan_tests::{Daemon, Home, Ran, wait_until};
+use goondan_tests::{CommandOutput, Daemon, Home, wait_until};
 
 use crate::bundles::poet;
 use crate::tasks::{self, example};
@@ -126,7 +126,7 @@ fn durable_files(home: &Home) -> Vec<PathBuf> {
 
 /// True if a run of `gdn verify` reports a file, or a folder that contains it, as damaged. A warning is enough for an
 /// encrypted document that still opens: people edit those with `sops`.
-fn is_reported(ran: &Ran, file: &Path, damage: Damage) -> bool {
+fn is_reported(ran: &CommandOutput, file: &Path, damage: Damage) -> bool {
     let report = ran.json();
     let mut findings = report["findings"].as_array().unwrap().iter();
     let is_document = file.to_string_lossy().ends_with(".sops.yaml");

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use goondan_tests::home::Running;
+use goondan_tests::home::RunningProgram;
 use goondan_tests::log::message;
 use goondan_tests::processes::{Signal, signal};
 use goondan_tests::projects::{BASH, Commands};
@@ -132,12 +132,12 @@ for line in sys.stdin:
 "#;
 
 /// The hosts, and their ports.
-fn hosts(home: &Home) -> (Running, Value) {
+fn hosts(home: &Home) -> (RunningProgram, Value) {
     home.write("hosts.py", HOSTS);
     let program = home.path().join("hosts.py").display().to_string();
     let mut command = home.command(Path::new("python3"), &[&program, LOOT]);
     command.stdin(Stdio::piped());
-    let hosts = Running::start(command);
+    let hosts = RunningProgram::start(command);
     hosts.wait_for_stdout("}\n");
     let ports = serde_json::from_str(&hosts.stdout()).unwrap();
     (hosts, ports)
@@ -176,13 +176,13 @@ fn wrong(how: &str, said: &str) -> Vec<String> {
 }
 
 /// A daemon whose agents and connections may reach some hosts, and these hosts.
-struct Fenced {
+struct EgressFixture {
     daemon: Daemon,
-    hosts: Running,
+    hosts: RunningProgram,
     home: Home,
 }
 
-impl Fenced {
+impl EgressFixture {
     fn new() -> Self {
         let home = Home::without_project();
         let (hosts, ports) = hosts(&home);
@@ -238,7 +238,7 @@ fn sec_3_nothing_gets_past_a_list_of_hosts() {
     if !is_had() {
         return;
     }
-    let fenced = Fenced::new();
+    let fenced = EgressFixture::new();
     let home = &fenced.home;
     let mut found = Vec::new();
     for how in [
@@ -268,7 +268,7 @@ fn sec_3_without_a_sandbox_the_same_ways_lead_past_the_list() {
     if !is_had() {
         return;
     }
-    let fenced = Fenced::new();
+    let fenced = EgressFixture::new();
     let how = "without a sandbox";
     let cases = cases(how, &fenced.ask_agent("free", how));
     for case in &cases {
@@ -293,7 +293,7 @@ fn sec_3_a_session_reaches_its_hosts_and_no_others_by_an_egress_that_is_started_
     if !is_had() {
         return;
     }
-    let fenced = Fenced::new();
+    let fenced = EgressFixture::new();
     let home = &fenced.home;
     let said = home.ask("main", "mirror in a session");
     assert!(said.contains(LOOT), "{said}");
@@ -317,7 +317,7 @@ fn sec_3_the_log_tells_of_refusals_and_not_of_each() {
     if !is_had() {
         return;
     }
-    let fenced = Fenced::new();
+    let fenced = EgressFixture::new();
     fenced.home.ask("main", "often");
     let is_of_it = |line: &Value| message(line).contains("of a sandbox was refused");
     let told = fenced.daemon.log().wait_for("a refusal", is_of_it);
@@ -326,7 +326,7 @@ fn sec_3_the_log_tells_of_refusals_and_not_of_each() {
         told["why"].as_str().unwrap().contains("does not let"),
         "{told}"
     );
-    let Fenced { daemon, hosts, .. } = fenced;
+    let EgressFixture { daemon, hosts, .. } = fenced;
     drop(hosts);
     let mut lines = daemon.stop().lines();
     lines.retain(is_of_it);

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{AGENT, GDN, Running};
+use goondan_tests::home::{AGENT, GDN, RunningProgram};
 use goondan_tests::projects::{BASH, Commands};
 use goondan_tests::{Daemon, Home, needs, processes, wait_until};
 use serde_json::{Value, json};
@@ -149,16 +149,16 @@ for line in sys.stdin:
 "#;
 
 /// A sandboxed project with the targets on its machine.
-struct Prison {
+struct EscapeTarget {
     daemon: Daemon,
-    victim: Running,
+    victim: RunningProgram,
     shared: tempfile::NamedTempFile,
     stray: String,
     home: Home,
 }
 
 /// Result of one method.
-struct Tried {
+struct EscapeAttempt {
     name: String,
     /// Reason why the escape failed; none if it succeeded.
     refused: Option<String>,
@@ -168,7 +168,7 @@ struct Tried {
     is_of_full: bool,
 }
 
-impl Prison {
+impl EscapeTarget {
     fn at(level: &str) -> Self {
         let home = Home::without_project();
         let (own, project) = (home.path().to_str().unwrap(), home.project());
@@ -239,7 +239,7 @@ impl Prison {
     }
 
     /// Tries all methods in one context.
-    fn tried(&self, how: &str) -> Vec<Tried> {
+    fn tried(&self, how: &str) -> Vec<EscapeAttempt> {
         let results = self.home.notes().join("results");
         let said = if how == AS_A_CONNECTOR {
             self.home.write("notes/go", "");
@@ -256,7 +256,7 @@ impl Prison {
             panic!("{how}: no results ({error}): {said}");
         });
         fs::remove_file(results).unwrap();
-        let tried: Vec<Tried> = text.lines().map(Tried::of).collect();
+        let tried: Vec<EscapeAttempt> = text.lines().map(EscapeAttempt::of).collect();
         assert_eq!(
             tried.len(),
             ESCAPE.matches("\ncase(").count(),
@@ -279,7 +279,7 @@ impl Prison {
     }
 }
 
-impl Tried {
+impl EscapeAttempt {
     fn of(line: &str) -> Self {
         let case: Value = serde_json::from_str(line).unwrap();
         let text = |field: &str| case[field].as_str().map(ToOwned::to_owned);
@@ -306,13 +306,13 @@ fn second() -> String {
 fn set_secret(home: &Home) {
     let mut command = home.command(&bin(GDN), &["secret", "set", "hook", "hmac"]);
     command.stdin(Stdio::piped());
-    let mut setting = Running::start(command);
+    let mut setting = RunningProgram::start(command);
     setting.say(LOOT);
     setting.wait().exits(0);
 }
 
 /// Starts the target process, and returns the locations of its data.
-fn victim(home: &Home) -> (Running, Value) {
+fn victim(home: &Home) -> (RunningProgram, Value) {
     home.write("victim.py", VICTIM);
     let path = |name: &str| home.path().join(name).display().to_string();
     let (program, file, directory) = (path("victim.py"), path(".ssh/id_ed25519"), path("."));
@@ -320,7 +320,7 @@ fn victim(home: &Home) -> (Running, Value) {
     let words = [program.as_str(), LOOT, &file, &directory, &listed, &written];
     let mut command = home.command(Path::new("python3"), &words);
     command.env("KEPT", LOOT).stdin(Stdio::piped());
-    let victim = Running::start(command);
+    let victim = RunningProgram::start(command);
     victim.wait_for_stdout("}\n");
     let told = serde_json::from_str(&victim.stdout()).unwrap();
     (victim, told)
@@ -336,7 +336,7 @@ fn holds(level: &str) {
     if !needs::program("python3") || !needs::sandbox(level) {
         return;
     }
-    let prison = Prison::at(level);
+    let prison = EscapeTarget::at(level);
     let mut wrong = Vec::new();
     for how in [
         "as a command",
@@ -380,7 +380,7 @@ fn sec_3_without_a_sandbox_the_same_ways_lead_out() {
     if !needs::program("python3") {
         return;
     }
-    let prison = Prison::at("off");
+    let prison = EscapeTarget::at("off");
     let tried = prison.tried("as a command");
     let (mut out, mut closed) = (0, Vec::new());
     for tried in tried.iter().filter(|it| is_root() || !it.is_for_root) {

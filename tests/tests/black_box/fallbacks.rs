@@ -2,7 +2,9 @@
 
 use goondan_tests::home::AGENT;
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::provider::{Answer, Ending, Provider, anthropic_saying, openai_saying};
+use goondan_tests::provider::{
+    Provider, ProviderResponse, ResponseEnd, anthropic_saying, openai_saying,
+};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
 
@@ -36,15 +38,15 @@ spec:
     )
 }
 
-fn busy() -> Answer {
+fn busy() -> ProviderResponse {
     let body = json!({"error": {"message": "slow down"}});
-    Answer::error(429, &body).with_header("retry-after-ms", "5")
+    ProviderResponse::error(429, &body).with_header("retry-after-ms", "5")
 }
 
 #[test]
 fn steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told() {
     let first = Provider::start(|_| busy());
-    let spare = Provider::start(|_| Answer::stream(&anthropic_saying("From the spare.")));
+    let spare = Provider::start(|_| ProviderResponse::stream(&anthropic_saying("From the spare.")));
     let home = Home::new(&project(&first, &spare, ""));
     let daemon = Daemon::serving(&home);
     let ran = home.gdn(&["send", "Hi."]).exits(0);
@@ -70,12 +72,12 @@ fn steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told() 
 
 #[test]
 fn steer_5_a_failure_of_another_kind_is_not_passed_on_unless_the_rule_names_it() {
-    let wrong = |_: &goondan_tests::provider::Received| {
-        Answer::error(401, &json!({"error": {"message": "bad key"}}))
+    let wrong = |_: &goondan_tests::provider::ReceivedRequest| {
+        ProviderResponse::error(401, &json!({"error": {"message": "bad key"}}))
     };
     let (first, spare) = (
         Provider::start(wrong),
-        Provider::start(|_| Answer::stream(&anthropic_saying("From the spare."))),
+        Provider::start(|_| ProviderResponse::stream(&anthropic_saying("From the spare."))),
     );
     let home = Home::new(&project(&first, &spare, ""));
     let _daemon = Daemon::serving(&home);
@@ -106,10 +108,11 @@ fn steer_5_where_none_can_answer_all_that_failed_is_told() {
 fn steer_5_an_agent_killed_while_the_spare_is_asked_is_answered_all_the_same() {
     let first = Provider::start(|received| match received.number {
         0..5 => busy(),
-        _ => Answer::stream(&openai_saying(&["The first is back."])),
+        _ => ProviderResponse::stream(&openai_saying(&["The first is back."])),
     });
-    let spare =
-        Provider::start(|_| Answer::stream(&anthropic_saying("Too late.")).ending(Ending::Silent));
+    let spare = Provider::start(|_| {
+        ProviderResponse::stream(&anthropic_saying("Too late.")).ending(ResponseEnd::Silent)
+    });
     let home = Home::new(&project(&first, &spare, ""));
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "Hi."]);

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
+use goondan_tests::home::{GDN, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::terminal::Terminal;
 use goondan_tests::{Daemon, Home};
@@ -23,7 +23,7 @@ fn tried() -> Home {
     ];
     let mut command = home.command(&bin(GDN), &args);
     command.stdin(Stdio::piped());
-    let mut setting = Running::start(command);
+    let mut setting = RunningProgram::start(command);
     setting.say("a value");
     setting.wait().exits(0);
     home.gdn(&["run"]).exits(0);

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use goondan_tests::projects::LAB;
-use goondan_tests::tree::{self, Entry};
+use goondan_tests::tree::{self, FileEntry};
 use goondan_tests::{Daemon, Home, http, wait_until};
 
 use crate::conversation::{check, shape, text};
@@ -80,7 +80,7 @@ fn place_canaries(home: &Home) {
 
 /// Everything in the home except what may change: the instances themselves, the audit log, and the
 /// daemon's files in `run`.
-fn surroundings(home: &Home) -> BTreeMap<PathBuf, Entry> {
+fn surroundings(home: &Home) -> BTreeMap<PathBuf, FileEntry> {
     let workspace = home.workspace_dir();
     let changing = [
         workspace.join("instances"),

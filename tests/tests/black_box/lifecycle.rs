@@ -1,7 +1,7 @@
 //! A newcomer's session with `gdn`, from an empty directory to the end of the daemon.
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Running};
+use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::log::{check_line, message};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
@@ -46,7 +46,7 @@ fn a_newcomer_gets_from_an_empty_directory_to_an_answer_and_back() {
     assert!(!sent.stderr.contains("error"), "{sent:#?}");
     let mut command = home.command(&bin(GDN), &[&project[..], &["chat"]].concat());
     command.stdin(std::process::Stdio::piped());
-    let mut chat = Running::start(command);
+    let mut chat = RunningProgram::start(command);
     chat.say("my name is Ada");
     chat.say("/history 1");
     chat.say("who am I");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{ORCHESTRATOR, Running};
+use goondan_tests::home::{ORCHESTRATOR, RunningProgram};
 use goondan_tests::{Home, needs};
 
 #[test]
@@ -30,7 +30,7 @@ fn rel_2_groff_takes_every_page_without_a_word() {
     }
     let mut args = vec!["-man", "-ww", "-Tutf8", "-P-cbou"];
     args.extend(pages.iter().map(|page| page.to_str().unwrap()));
-    let ran = Running::start(home.command("groff".as_ref(), &args)).wait();
+    let ran = RunningProgram::start(home.command("groff".as_ref(), &args)).wait();
     let ran = ran.exits(0);
     assert_eq!(ran.stderr, "");
     for heading in ["NAME", "SYNOPSIS", "SEE ALSO"] {
@@ -47,7 +47,7 @@ fn rel_2_the_page_of_the_daemon_has_its_options_and_no_others() {
     let home = Home::without_project();
     let mut command: Command = home.command(&bin(ORCHESTRATOR), &["--help"]);
     command.env("COLUMNS", "100");
-    let help = Running::start(command).wait().exits(0).stdout;
+    let help = RunningProgram::start(command).wait().exits(0).stdout;
     let options = |text: &str| -> BTreeSet<String> {
         let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
         words

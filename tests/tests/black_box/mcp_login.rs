@@ -4,7 +4,7 @@
 //! Method: the real binaries, and a local MCP server and authorization server that behave like the
 //! examples of the protocol's SDK, with all faults of a hostile server.
 
-use goondan_tests::mcp_login::{Lie, McpWithLogin};
+use goondan_tests::mcp_login::{LoginServerFault, McpWithLogin};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
 
@@ -80,7 +80,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let _daemon = Daemon::serving(&home);
-    let refused = |lie: Lie, told: &[&str]| {
+    let refused = |lie: LoginServerFault, told: &[&str]| {
         server.lie(Some(lie));
         let mut told = told.to_vec();
         told.push("the authorization server's metadata is invalid");
@@ -89,33 +89,33 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
         assert_eq!(server.clients(), 0, "{lie:?}");
     };
     refused(
-        Lie::OtherResource,
+        LoginServerFault::OtherResource,
         &["https://bank.example/mcp", &server.url()],
     );
     refused(
-        Lie::PlainPlace,
+        LoginServerFault::PlainPlace,
         &["http://mcp.example/said", "not use `https`"],
     );
-    refused(Lie::Redirect, &["answered 302"]);
-    refused(Lie::Huge, &["more than 262144 bytes"]);
+    refused(LoginServerFault::Redirect, &["answered 302"]);
+    refused(LoginServerFault::Huge, &["more than 262144 bytes"]);
     refused(
-        Lie::CloudServer,
+        LoginServerFault::CloudServer,
         &["169.254.169.254", "which no request may reach"],
     );
     refused(
-        Lie::OtherIssuer,
+        LoginServerFault::OtherIssuer,
         &["https://evil.example", &server.issuer()],
     );
-    refused(Lie::NoS256, &["`S256`"]);
+    refused(LoginServerFault::NoS256, &["`S256`"]);
     refused(
-        Lie::PlainEndpoint,
+        LoginServerFault::PlainEndpoint,
         &["http://evil.example/token", "not use `https`"],
     );
-    refused(Lie::NoLogin, &["no login is required"]);
+    refused(LoginServerFault::NoLogin, &["no login is required"]);
     assert_eq!(server.asked(), []);
 
     // A callback with a different issuer ends the login, and the code is sent nowhere.
-    server.lie(Some(Lie::OtherCallback));
+    server.lie(Some(LoginServerFault::OtherCallback));
     let login = home.start_gdn(&["oauth", "login", "server"]);
     let back = server.consent(&address_of(&login));
     visit(&back);
@@ -135,7 +135,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
 #[test]
 fn sys_4_an_mcp_server_whose_authorization_server_registers_nobody_takes_an_application_by_hand() {
     let server = McpWithLogin::start();
-    server.lie(Some(Lie::NoRegistration));
+    server.lie(Some(LoginServerFault::NoRegistration));
     let home = home(&server);
     let daemon = Daemon::serving(&home);
     let login = home.gdn(&["oauth", "login", "server", "--paste"]);
@@ -160,7 +160,7 @@ fn sys_4_an_mcp_server_whose_authorization_server_registers_nobody_takes_an_appl
         &["oauth", "login", "server", "--paste"],
     );
     command.stdin(std::process::Stdio::piped());
-    let mut login = goondan_tests::home::Running::start(command);
+    let mut login = goondan_tests::home::RunningProgram::start(command);
     let back = server.consent(&address_of(&login));
     login.say(&back);
     login.wait().exits(0);
@@ -176,7 +176,7 @@ fn sys_4_tokens_go_to_the_server_that_gave_them_whatever_the_mcp_server_says_lat
     // It names a different server while a person consents.
     let login = home.start_gdn(&["oauth", "login", "server"]);
     let back = server.consent(&address_of(&login));
-    server.lie(Some(Lie::CloudServer));
+    server.lie(Some(LoginServerFault::CloudServer));
     assert_eq!(visit(&back), 200);
     let told = format!("Authorization server: {}", server.issuer());
     login.wait().exits(0).tells(&[&told]);
@@ -196,20 +196,28 @@ fn sys_4_a_server_that_is_busy_is_asked_later_and_a_registration_is_sent_once() 
     let server = McpWithLogin::start();
     let home = home(&server);
     let daemon = Daemon::serving(&home);
-    let fails = |lie: Lie, code: i32, told: &[&str]| {
+    let fails = |lie: LoginServerFault, code: i32, told: &[&str]| {
         server.lie(Some(lie));
         let before = server.registrations();
         let login = home.gdn(&["oauth", "login", "server", "--paste"]);
         login.exits(code).tells(told);
         assert_eq!(server.registrations(), before + 1, "{lie:?}");
     };
-    fails(Lie::BrokenRegistration, 8, &["answered 500"]);
-    fails(Lie::HugeRegistration, 8, &["more than 262144 bytes"]);
-    fails(Lie::OtherRedirect, 10, &["different redirect addresses"]);
+    fails(LoginServerFault::BrokenRegistration, 8, &["answered 500"]);
+    fails(
+        LoginServerFault::HugeRegistration,
+        8,
+        &["more than 262144 bytes"],
+    );
+    fails(
+        LoginServerFault::OtherRedirect,
+        10,
+        &["different redirect addresses"],
+    );
 
     // The outcome of the registration is unknown: the daemon dies, and the next login registers
     // again.
-    server.lie(Some(Lie::SilentRegistration));
+    server.lie(Some(LoginServerFault::SilentRegistration));
     let before = (server.registrations(), server.clients());
     let login = home.start_gdn(&["oauth", "login", "server"]);
     wait_until("the server is asked to register", || {
@@ -222,7 +230,11 @@ fn sys_4_a_server_that_is_busy_is_asked_later_and_a_registration_is_sent_once() 
     log_in(&home, &server);
     assert_eq!(server.clients(), before.1 + 2);
 
-    for lie in [Lie::Busy, Lie::BusyRegistration, Lie::Endless] {
+    for lie in [
+        LoginServerFault::Busy,
+        LoginServerFault::BusyRegistration,
+        LoginServerFault::Endless,
+    ] {
         server.lie(Some(lie));
         let clients = server.clients();
         log_in(&home, &server);
@@ -304,7 +316,7 @@ fn sys_4_a_token_that_is_declined_after_its_renewal_parks_the_turn_until_somebod
     log_in(&home, &server);
     assert_eq!(home.ask("a", "call echo first"), "so: echo: first");
 
-    server.lie(Some(Lie::TakesNone));
+    server.lie(Some(LoginServerFault::TakesNone));
     let sending = home.start_gdn(&["send", "--instance", "a", "call echo hello"]);
     sending.wait_for_stderr("gdn oauth login server");
     let waits = || {

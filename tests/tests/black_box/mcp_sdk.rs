@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use goondan_tests::server::{Server, free_ports};
+use goondan_tests::server::{ServerProcess, free_ports};
 use goondan_tests::{Daemon, Home, needs, wait_until};
 
 use super::mcp::last_result;
@@ -58,7 +58,7 @@ spec:
 
 /// The example server, and its authorization server.
 struct Example {
-    _server: Server,
+    _server: ServerProcess,
     url: String,
 }
 
@@ -70,7 +70,7 @@ impl Example {
         node.env("MCP_PORT", mcp.to_string());
         node.env("MCP_AUTH_PORT", auth.to_string());
         Self {
-            _server: Server::start(&mut node, "MCP Streamable HTTP Server listening"),
+            _server: ServerProcess::start(&mut node, "MCP Streamable HTTP Server listening"),
             url: format!("http://localhost:{mcp}/mcp"),
         }
     }

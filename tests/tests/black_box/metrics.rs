@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai_saying};
 use goondan_tests::scrape::Scrape;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
@@ -45,7 +45,7 @@ spec:
 
 #[test]
 fn obs_3_turns_replies_and_budgets_are_counted_and_the_file_is_written_whole() {
-    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["Done."])));
+    let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
     let before = Scrape::of(&home);
@@ -159,7 +159,7 @@ const KILLS: usize = 3;
 
 #[test]
 fn obs_3_tokens_and_cost_equal_the_ledger_after_each_kill_of_the_daemon() {
-    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["Done."])));
+    let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let home = Home::new(&project(&provider));
     let mut daemon = Daemon::serving(&home);
     let mut last = [0.0; 6];
@@ -206,7 +206,7 @@ fn obs_3_tokens_and_cost_equal_the_ledger_after_each_kill_of_the_daemon() {
 
 #[test]
 fn obs_3_crashes_of_processes_are_counted_under_their_agent() {
-    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["Done."])));
+    let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
     home.ask("main", "Hi.");

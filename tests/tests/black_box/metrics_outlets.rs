@@ -4,7 +4,7 @@
 //! Method: the real binaries with two workspaces, an HTTP client, and a local collector.
 
 use goondan_tests::projects::LAB;
-use goondan_tests::provider::{Answer, Provider};
+use goondan_tests::provider::{Provider, ProviderResponse};
 use goondan_tests::scrape::Scrape;
 use goondan_tests::{Daemon, Home, http, wait_until};
 use serde_json::{Value, json};
@@ -96,8 +96,8 @@ fn obs_3_a_collector_is_handed_the_same_by_otlp_also_after_it_was_gone() {
     let collector = Provider::start(move |_| {
         refused += 1;
         match refused {
-            1 => Answer::error(400, &json!({})),
-            _ => Answer::error(200, &json!({})),
+            1 => ProviderResponse::error(400, &json!({})),
+            _ => ProviderResponse::error(200, &json!({})),
         }
     });
     let endpoint = collector.endpoint();

@@ -9,7 +9,7 @@ use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::provider::{
-    Answer, Ending, OPENAI_DONE, Provider, openai, openai_delta, openai_saying,
+    OPENAI_DONE, Provider, ProviderResponse, ResponseEnd, openai, openai_delta, openai_saying,
 };
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
@@ -58,8 +58,8 @@ fn pid_of(home: &Home, program: &str) -> u32 {
 fn a_reply_is_seen_as_it_comes_and_a_connector_killed_in_it_is_followed_by_another() {
     let begun = openai(&[openai_delta(&json!({"content": "Hel"}))]);
     let provider = Provider::start(move |received| match received.number {
-        0 => Answer::stream(&begun).ending(Ending::Silent),
-        _ => Answer::stream(&openai_saying(&["Hello", " there."])),
+        0 => ProviderResponse::stream(&begun).ending(ResponseEnd::Silent),
+        _ => ProviderResponse::stream(&openai_saying(&["Hello", " there."])),
     });
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
@@ -98,7 +98,7 @@ fn an_agent_killed_in_a_call_wastes_no_reply() {
     let (go, wait) = channel::<()>();
     let provider = Provider::start(move |_| {
         wait.recv().unwrap();
-        Answer::stream(&openai_saying(&["Only once."]))
+        ProviderResponse::stream(&openai_saying(&["Only once."]))
     });
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
@@ -136,8 +136,8 @@ fn a_daemon_killed_after_a_reply_does_not_ask_for_it_again() {
     let home = Home::without_project();
     let calling = call(home.notes().to_str().unwrap());
     let provider = Provider::start(move |received| match received.number {
-        0 => Answer::stream(&calling).in_parts_of(7),
-        _ => Answer::stream(&openai_saying(&["Done."])),
+        0 => ProviderResponse::stream(&calling).in_parts_of(7),
+        _ => ProviderResponse::stream(&openai_saying(&["Done."])),
     });
     let notes = home.notes();
     let sandbox = format!("  sandbox: {{write: [{}]}}\n", notes.display());
@@ -166,10 +166,10 @@ fn a_daemon_killed_after_a_reply_does_not_ask_for_it_again() {
 #[test]
 fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown() {
     let provider = Provider::start(|received| match received.number {
-        0 => Answer::error(429, &json!({"error": {"message": "slow down"}}))
+        0 => ProviderResponse::error(429, &json!({"error": {"message": "slow down"}}))
             .with_header("retry-after-ms", "20"),
-        1 => Answer::stream(&openai_saying(&["Hello."])),
-        _ => Answer::error(
+        1 => ProviderResponse::stream(&openai_saying(&["Hello."])),
+        _ => ProviderResponse::error(
             401,
             &json!({"error": {"message": format!("bad key {KEY}")}}),
         ),
@@ -200,7 +200,7 @@ fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown()
 
 #[test]
 fn an_image_that_comes_with_a_message_reaches_the_model_and_stays_in_the_conversation() {
-    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["A cat."])));
+    let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["A cat."])));
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
     home.write("project/cat.gif", "GIF89a and so on");
@@ -248,7 +248,7 @@ fn models_with_one_key_are_asked_so_many_times_at_once_together() {
     let (go, wait) = channel::<()>();
     let provider = Provider::start(move |_| {
         wait.recv().unwrap();
-        Answer::stream(&openai_saying(&["Yes."]))
+        ProviderResponse::stream(&openai_saying(&["Yes."]))
     });
     let other = project(&provider)
         .replace("name: hosted", "name: other")
@@ -298,11 +298,11 @@ fn sup_8_a_turn_in_progress_finishes_on_the_model_it_began_with() {
     let first = Provider::start(move |received| match received.number {
         0 => {
             wait.recv().unwrap();
-            Answer::stream(&call)
+            ProviderResponse::stream(&call)
         }
-        _ => Answer::stream(&openai_saying(&["Done."])),
+        _ => ProviderResponse::stream(&openai_saying(&["Done."])),
     });
-    let second = Provider::start(|_| Answer::stream(&openai_saying(&["Later."])));
+    let second = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Later."])));
     let home = Home::new(&project(&first));
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "Hi."]);
@@ -319,15 +319,15 @@ fn sup_8_a_turn_in_progress_finishes_on_the_model_it_began_with() {
 #[test]
 fn a_page_in_the_place_of_a_reply_and_a_refusal_end_their_turns_at_once_and_say_what_they_are() {
     let page = || {
-        let mut page = Answer::stream("<!doctype html><title>Sign in</title>");
+        let mut page = ProviderResponse::stream("<!doctype html><title>Sign in</title>");
         page.headers = vec![("content-type", "text/html".to_owned())];
         page
     };
     let refusal = openai(&[openai_delta(&json!({"refusal": "I will not."}))]) + OPENAI_DONE;
     let provider = Provider::start(move |received| match received.number {
         0 => page(),
-        1 => Answer::stream(&refusal),
-        _ => Answer::json(&json!({"choices": [{"finish_reason": "stop",
+        1 => ProviderResponse::stream(&refusal),
+        _ => ProviderResponse::json(&json!({"choices": [{"finish_reason": "stop",
             "message": {"role": "assistant", "content": "Hello."}}]})),
     });
     let home = Home::new(&project(&provider));

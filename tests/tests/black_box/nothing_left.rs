@@ -31,12 +31,12 @@ const COMMAND: &str = "(setsid sleep NUMBER & trap '' TERM HUP; sleep NUMBER) & 
 
 /// State that must be the same before and after.
 #[derive(Debug)]
-struct Outside {
+struct MachineState {
     mounts: BTreeSet<String>,
     files: BTreeSet<PathBuf>,
 }
 
-impl Outside {
+impl MachineState {
     fn of(home: &Home) -> Self {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mut files = BTreeSet::new();
@@ -105,7 +105,7 @@ fn nothing_is_left(level: &str) {
     let mut random = Random::announced();
     let mut daemon = Daemon::serving(&home);
     home.ask("main", "work");
-    let before = Outside::of(&home);
+    let before = MachineState::of(&home);
     let mut daemons_killed = 0;
     for round in 0..rounds {
         let asking = home.start_gdn(&["send", "work"]);
@@ -128,7 +128,7 @@ fn nothing_is_left(level: &str) {
         home.ask("main", "done?");
         home.gdn(&["restart", "--agent", "worker"]).exits(0);
         wait_until("what ran in the sandbox is gone", || strays().is_empty());
-        let after = Outside::of(&home);
+        let after = MachineState::of(&home);
         assert_eq!(after.files, before.files, "round {round}");
         // Mounts that other processes of this machine remove meanwhile do not count.
         let left: Vec<_> = after.mounts.difference(&before.mounts).collect();

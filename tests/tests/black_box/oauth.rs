@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET, Manner};
+use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET, ResponseFault};
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::home::{GDN, RunningProgram};
+use goondan_tests::provider::{Provider, ProviderResponse, openai_saying};
 use goondan_tests::{Daemon, Home, http, wait_until};
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ spec:
 }
 
 pub(super) fn model() -> Provider {
-    Provider::start(|_| Answer::stream(&openai_saying(&["Hello."])))
+    Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Hello."])))
 }
 
 pub(super) fn home(server: &AuthorizationServer, model: &Provider) -> Home {
@@ -82,7 +82,7 @@ fn key_of(model: &Provider) -> String {
 }
 
 /// Login address in the output.
-pub(super) fn address_of(login: &Running) -> String {
+pub(super) fn address_of(login: &RunningProgram) -> String {
     login.wait_for_stdout("http://");
     let stdout = login.stdout();
     let line = stdout.lines().find(|line| line.starts_with("http://"));
@@ -108,10 +108,10 @@ pub(super) fn log_in(home: &Home, server: &AuthorizationServer) {
 }
 
 /// A login whose address is pasted.
-pub(super) fn paste(home: &Home) -> Running {
+pub(super) fn paste(home: &Home) -> RunningProgram {
     let mut command = home.command(&bin(GDN), &["oauth", "login", "idp", "--paste"]);
     command.stdin(Stdio::piped());
-    Running::start(command)
+    RunningProgram::start(command)
 }
 
 fn grant(home: &Home) -> Value {
@@ -255,7 +255,7 @@ fn sys_4_a_token_is_renewed_in_time_and_many_who_want_that_make_one_request() {
     let _daemon = Daemon::serving(&home);
     log_in(&home, &server);
     let before = server.requests("refresh_token");
-    let many: Vec<Running> = (0..8)
+    let many: Vec<RunningProgram> = (0..8)
         .map(|_| home.start_gdn(&["oauth", "refresh", "idp"]))
         .collect();
     for one in many {
@@ -310,11 +310,11 @@ fn sys_4_a_lost_reply_asks_for_a_login_and_deletes_nothing_and_a_failure_does_no
     let daemon = Daemon::serving(&home);
     log_in(&home, &server);
     // A failed request is sent again, and the token stays valid.
-    server.next(Manner::Fails);
+    server.next(ResponseFault::Fails);
     home.gdn(&["oauth", "refresh", "idp"]).exits(0);
 
     // The response never arrives, and the daemon dies while it waits.
-    server.next(Manner::LosesReply);
+    server.next(ResponseFault::LosesReply);
     let before = server.requests("refresh_token");
     let refresh = home.start_gdn(&["oauth", "refresh", "idp"]);
     wait_until("the server is asked", || {
@@ -394,7 +394,7 @@ fn sys_4_many_turns_that_need_one_token_that_has_ended_make_one_request() {
     let _daemon = Daemon::start(&home);
     let keys: Vec<String> = (0..8).map(|n| format!("one-of-{n}")).collect();
     let send = |key: &String| home.start_gdn(&["send", "--instance", key, "Hi."]);
-    let many: Vec<Running> = keys.iter().map(send).collect();
+    let many: Vec<RunningProgram> = keys.iter().map(send).collect();
     for one in many {
         one.wait().exits(0).prints(&["Hello."]);
     }

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
+use goondan_tests::home::{GDN, RunningProgram};
 use goondan_tests::{Daemon, Home};
 
 const PROJECT: &str = r#"
@@ -43,7 +43,7 @@ fn compat_4_known_commands_and_options_do_what_they_did() {
     );
     let mut talking = home.command(&bin(GDN), &["run", "--interactive"]);
     talking.stdin(Stdio::piped());
-    let mut chat = Running::start(talking);
+    let mut chat = RunningProgram::start(talking);
     chat.say("there");
     chat.wait_for_stdout("You said: there");
     chat.say("/quit");

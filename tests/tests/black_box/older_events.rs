@@ -1,7 +1,7 @@
 //! Events of connectors with their names and properties of 0.0.3 (`COMPAT-1`).
 
 use ed25519_dalek::{Signer as _, SigningKey};
-use goondan_tests::provider::{Answer, Provider};
+use goondan_tests::provider::{Provider, ProviderResponse};
 use goondan_tests::telegram::{TOKEN, Telegram};
 use goondan_tests::{Daemon, Home, http, wait_until};
 use hmac::{Hmac, Mac as _};
@@ -76,7 +76,7 @@ fn compat_1_a_message_of_telegram_has_the_properties_it_had() {
 
 #[test]
 fn compat_1_events_of_slack_have_the_properties_they_had() {
-    let slack = Provider::start(|_| Answer::json(&json!({"ok": true})));
+    let slack = Provider::start(|_| ProviderResponse::json(&json!({"ok": true})));
     let connection = format!(
         "  connectorRef: Connector/slack\n  config: {{SLACK_WEBHOOK_PORT: {{value: '0'}}, SLACK_API_BASE_URL: \
          '{}'}}\n  secrets: {{SLACK_BOT_TOKEN: {{value: t}}}}\n  verify: {{webhook: {{signingSecret: {{value: \

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use goondan_tests::provider::{Answer, Provider, Received};
+use goondan_tests::provider::{Provider, ProviderResponse, ReceivedRequest};
 use goondan_tests::telegram::{TOKEN, Telegram};
 use goondan_tests::{Daemon, Home};
 use serde_json::{Value, json};
@@ -81,10 +81,10 @@ fn compat_2_telegram_edits_deletes_reacts_and_fetches_files_as_it_did() {
 fn slack_double() -> Provider {
     Provider::start(|request| {
         if request.header("authorization") != Some(&format!("Bearer {SLACK_TOKEN}")) {
-            return Answer::json(&json!({"ok": false, "error": "invalid_auth"}));
+            return ProviderResponse::json(&json!({"ok": false, "error": "invalid_auth"}));
         }
         let path = request.path.split('?').next().unwrap_or_default();
-        Answer::json(&match path {
+        ProviderResponse::json(&match path {
             "/v1/files/a.png" => json!("hello"),
             "/v1/conversations.history" => json!({"ok": true, "has_more": false, "messages": [
                 {"ts": "2.5", "user": "U2", "text": "two"}, {"ts": "1.5", "user": "U1", "text": "one"},
@@ -95,7 +95,7 @@ fn slack_double() -> Provider {
 }
 
 /// Requests whose path ends with this.
-fn to(provider: &Provider, end: &str) -> Vec<Received> {
+fn to(provider: &Provider, end: &str) -> Vec<ReceivedRequest> {
     let mut received = provider.received();
     received.retain(|request| request.path.ends_with(end));
     received
@@ -166,10 +166,10 @@ fn compat_2_slack_does_what_it_did_by_a_connection_that_nobody_wrote() {
 
 #[test]
 fn compat_2_requests_are_made_to_the_hosts_that_the_policy_allows() {
-    let server = Provider::start(|request: &Received| {
+    let server = Provider::start(|request: &ReceivedRequest| {
         let told = json!({"method": request.method, "path": request.path, "body": request.body,
             "token": request.header("x-token")});
-        Answer::json(&told)
+        ProviderResponse::json(&told)
     });
     let url = |path: &str| format!("{}{path}", server.endpoint());
     let calls: [(&str, Value); 3] = [

@@ -2,8 +2,8 @@
 //! stops, and a connection that is removed from the configuration, accept no new work but still
 //! serve the calls of those turns.
 
-use goondan_tests::node::Node;
-use goondan_tests::postgres::Server;
+use goondan_tests::node::ClusterNode;
+use goondan_tests::postgres::PostgresServer;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::telegram::{TOKEN, Telegram};
@@ -172,11 +172,11 @@ fn sup_6_calls_to_a_connection_that_was_removed_are_made_until_the_turn_ends() {
 
 /// Two nodes with a shared project; the first is in a turn between two calls.
 fn moved_in_a_turn(args: impl Fn(&str) -> Vec<String>) {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let telegram = Telegram::start();
-    let a = Node::with(Home::new(&project(&telegram)), "a", &server.url());
+    let a = ClusterNode::with(Home::new(&project(&telegram)), "a", &server.url());
     let b = a.beside(&server, "b");
     let daemon_b = Daemon::start(&b.home);
     let daemon_a = in_a_turn(&a.home, &telegram);

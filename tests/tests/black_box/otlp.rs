@@ -5,7 +5,7 @@
 
 use std::sync::mpsc::channel;
 
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
@@ -70,11 +70,11 @@ fn attribute(span: &Value, name: &str) -> Value {
 
 #[test]
 fn turns_and_steps_reach_the_collector_as_spans_and_nothing_that_was_said_does() {
-    let model = Provider::start(|_| Answer::stream(&openai_saying(&["Done."])));
+    let model = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let collector = Provider::start(|received| match received.number {
         // Rejected data is sent again.
-        0 => Answer::error(503, &json!({})),
-        _ => Answer::error(200, &json!({})),
+        0 => ProviderResponse::error(503, &json!({})),
+        _ => ProviderResponse::error(200, &json!({})),
     });
     let home = Home::new(&project(&model, &collector));
     let daemon = Daemon::serving(&home);
@@ -144,13 +144,13 @@ fn turns_and_steps_reach_the_collector_as_spans_and_nothing_that_was_said_does()
 
 #[test]
 fn a_collector_that_hangs_or_refuses_holds_up_nobody_and_what_is_lost_is_said() {
-    let model = Provider::start(|_| Answer::stream(&openai_saying(&["Done."])));
+    let model = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let (go, wait) = channel::<()>();
     let collector = Provider::start(move |received| {
         if received.number == 0 {
             wait.recv().unwrap();
         }
-        Answer::error(400, &json!({}))
+        ProviderResponse::error(400, &json!({}))
     });
     let home = Home::new(&project(&model, &collector));
     let daemon = Daemon::serving(&home);

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
+use goondan_tests::home::{GDN, RunningProgram};
 use goondan_tests::tree::snapshot;
 use goondan_tests::{Daemon, Home};
 
@@ -312,7 +312,7 @@ fn pkg_1_what_nobody_uses_is_pruned_and_what_runs_or_is_locked_stays() {
     let prune = ["package", "prune", "--min-age", "0"];
     let mut command = home.command(&bin(GDN), &prune);
     command.current_dir(&elsewhere);
-    Running::start(command)
+    RunningProgram::start(command)
         .wait()
         .exits(0)
         .prints(&["1 package removed, 2 kept"]);

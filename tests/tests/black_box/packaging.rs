@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Ran, Running};
+use goondan_tests::home::{AGENT, CONNECTOR, CommandOutput, GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::{Home, needs};
 
 const PROGRAMS: [&str; 6] = [
@@ -36,17 +36,17 @@ fn repository() -> PathBuf {
 }
 
 /// Runs a program in a directory.
-fn run(directory: &Path, program: &str, args: &[&str]) -> Ran {
+fn run(directory: &Path, program: &str, args: &[&str]) -> CommandOutput {
     let mut command = Command::new(program);
     command.args(args).current_dir(directory);
     piped(command)
 }
 
-fn piped(mut command: Command) -> Ran {
+fn piped(mut command: Command) -> CommandOutput {
     use std::process::Stdio;
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(Stdio::piped());
-    Running::start(command).wait()
+    RunningProgram::start(command).wait()
 }
 
 /// Creates stand-ins for the programs.
@@ -62,7 +62,7 @@ fn stand_ins(home: &Home, line_of_others: &str) -> PathBuf {
     home.path().join("programs")
 }
 
-fn package(out: &Path, args: &[&str]) -> Ran {
+fn package(out: &Path, args: &[&str]) -> CommandOutput {
     let mut command = Command::new(repository().join(".ci/package"));
     command
         .args(["--out", out.to_str().unwrap()])

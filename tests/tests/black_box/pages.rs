@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use goondan_tests::home::Running;
+use goondan_tests::home::RunningProgram;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
@@ -62,7 +62,7 @@ fn ids(events: &[Value]) -> Vec<&str> {
 }
 
 /// Queues events in conversations with held turns; the clients wait for the answers.
-fn behind_held_turns(home: &Home, keys: &[&str]) -> Vec<Running> {
+fn behind_held_turns(home: &Home, keys: &[&str]) -> Vec<RunningProgram> {
     let mut sent = Vec::new();
     for key in keys {
         for number in 0..3 {
@@ -259,7 +259,7 @@ fn obs_1_pages_of_sandboxes_proposals_and_checkpoints_miss_and_repeat_none() {
 }
 
 /// Changes that `gdn ps --watch --json` printed for an agent: the change, and its process id.
-fn changes(watch: &Running, key: &str) -> Vec<(String, Value)> {
+fn changes(watch: &RunningProgram, key: &str) -> Vec<(String, Value)> {
     let printed = watch.stdout();
     let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let lines = whole.lines();

@@ -11,12 +11,12 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use goondan_tests::network::{self, Machine, Network};
-use goondan_tests::node::Node;
+use goondan_tests::network::{self, Network, NetworkMachine};
+use goondan_tests::node::ClusterNode;
 use goondan_tests::postgres_pair::Pair;
 use goondan_tests::processes::Signal;
 use goondan_tests::random::Random;
-use goondan_tests::service::Service;
+use goondan_tests::service::ServiceManager;
 use goondan_tests::{Home, postgres, wait_until};
 
 use load::Load;
@@ -104,11 +104,11 @@ const FAULTS: [Fault; 9] = [
 ];
 
 /// All components.
-struct Trial {
+struct PartitionTrial {
     // Fields are dropped in this order, so the services stop first.
-    services: Vec<Service>,
-    nodes: Vec<Arc<Node>>,
-    machines: Vec<Machine>,
+    services: Vec<ServiceManager>,
+    nodes: Vec<Arc<ClusterNode>>,
+    machines: Vec<NetworkMachine>,
     pair: Pair,
     network: Network,
     load: Load,
@@ -117,7 +117,7 @@ struct Trial {
     take_overs: Vec<(Fault, Duration)>,
 }
 
-impl Trial {
+impl PartitionTrial {
     fn new(random: Random) -> Option<Self> {
         let names = [&NODES[..], &SERVERS].concat();
         let network = Network::of(&names);
@@ -128,17 +128,17 @@ impl Trial {
             network::mount_disk(&home.state_root(), DISK_BYTES);
             home
         };
-        let first = Node::with(home(Some(PROJECT)), NODES[0], &pair.url());
+        let first = ClusterNode::with(home(Some(PROJECT)), NODES[0], &pair.url());
         let others = NODES[1..]
             .iter()
             .map(|name| first.and(home(None), name, &pair.url()));
         let others: Vec<_> = others.collect();
         let nodes: Vec<_> = [first].into_iter().chain(others).map(Arc::new).collect();
         let machines: Vec<_> = NODES.map(|name| network.machine(name).clone()).into();
-        let mut services = vec![Service::started(&nodes[0], &machines[0])];
+        let mut services = vec![ServiceManager::started(&nodes[0], &machines[0])];
         nodes[0].gdn(&["run"]).exits(0);
         for at in 1..NODES.len() {
-            services.push(Service::started(&nodes[at], &machines[at]));
+            services.push(ServiceManager::started(&nodes[at], &machines[at]));
             nodes[0].waits_until_followed_by(NODES[at]);
         }
         Some(Self {
@@ -275,7 +275,7 @@ impl Trial {
         let epochs =
             oracle::each_epoch_has_one_owner(&sent, &NODES, &self.services, self.pair.primary());
         oracle::no_daemon_failed(&self.services);
-        let nodes: Vec<&Node> = self.nodes.iter().map(Arc::as_ref).collect();
+        let nodes: Vec<&ClusterNode> = self.nodes.iter().map(Arc::as_ref).collect();
         node.waits_until_alike(&nodes);
         let mut told = format!(
             "{} events, {} lines of tools, {tasks} tasks, {epochs} epochs, in {:.0} s",
@@ -307,7 +307,7 @@ fn rep_1_nothing_that_was_acknowledged_is_lost_or_doubled_by_a_network_that_fail
     }
     let faults = std::env::var(FAULTS_VAR).map_or(FAULTS.len(), |text| text.parse().unwrap());
     let since = Instant::now();
-    let Some(mut trial) = Trial::new(Random::announced()) else {
+    let Some(mut trial) = PartitionTrial::new(Random::announced()) else {
         return;
     };
     for number in 0..faults {

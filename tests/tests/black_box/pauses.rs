@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
 
 /// Timeout of commands and models.
@@ -78,7 +78,7 @@ fn sup_9_a_pause_of_everything_uses_up_no_time_of_tools_and_models() {
         if gone.recv().is_err() {
             std::thread::sleep(PAUSE);
         }
-        Answer::stream(&openai_saying(&["In time."]))
+        ProviderResponse::stream(&openai_saying(&["In time."]))
     });
     let project = PROJECT
         .replace("PATIENCE", &PATIENCE_MS.to_string())

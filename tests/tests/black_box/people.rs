@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, ORCHESTRATOR, Running};
+use goondan_tests::home::{GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::terminal::Terminal;
 use goondan_tests::{Daemon, Home, wait_until};
@@ -283,7 +283,7 @@ fn every_table_fits_a_narrow_terminal() {
         ],
     );
     set.stdin(std::process::Stdio::piped());
-    let mut setting = Running::start(set);
+    let mut setting = RunningProgram::start(set);
     setting.say("value");
     setting.wait().exits(0);
     home.gdn(&["run"]).exits(0);

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use goondan_tests::tree::{Entry, snapshot};
+use goondan_tests::tree::{FileEntry, snapshot};
 use goondan_tests::{Home, needs};
 
 /// Serves a file over HTTP, prints its port, and ends with the test.
@@ -132,7 +132,7 @@ fn change(home: &Home, from: &str, to: &str) {
 }
 
 /// Snapshot of the project and the store, to detect changes.
-fn all(home: &Home) -> [BTreeMap<PathBuf, Entry>; 2] {
+fn all(home: &Home) -> [BTreeMap<PathBuf, FileEntry>; 2] {
     let keeps = |path: &std::path::Path| path.file_name().is_none_or(|it| it != ".trees");
     let packages = home.state_root().join("packages");
     let mut kept = snapshot(&packages, keeps);

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
+use goondan_tests::home::{GDN, RunningProgram};
 use goondan_tests::projects::{BASH, Commands};
 use goondan_tests::{Daemon, Home, processes, wait_for, wait_until};
 use serde_json::{Value, json};
@@ -128,7 +128,7 @@ fn home() -> Home {
 }
 
 /// A pending call, and its id in the note `id`.
-fn waiting_call(home: &Home) -> (Running, String) {
+fn waiting_call(home: &Home) -> (RunningProgram, String) {
     let sending = home.start_gdn(&["send", "--agent", "asks", "--instance", "w", "ask"]);
     let id = approvals::id_of(&approvals::the_call(home));
     home.write("notes/id", &id);

@@ -34,16 +34,16 @@ const IMPORTS: &str = "try { await import('planted'); } catch {}\n\
     for (const from of [import.meta.url, 'file:///']) { try { createRequire(from)('planted'); } catch {} }\n";
 
 /// A file in a work directory, and its content.
-type Plant = (&'static str, &'static str);
+type PlantedFile = (&'static str, &'static str);
 
 /// Files that a runtime loads automatically, and the action of a program that triggers the load.
 struct Row {
     name: &'static str,
-    files: &'static [Plant],
+    files: &'static [PlantedFile],
     control: &'static str,
 }
 
-const fn row(name: &'static str, files: &'static [Plant], control: &'static str) -> Row {
+const fn row(name: &'static str, files: &'static [PlantedFile], control: &'static str) -> Row {
     Row {
         name,
         files,
@@ -60,7 +60,7 @@ struct Case {
 
 const NOTHING: &str = "0;";
 
-const PACKAGE: &[Plant] = &[("node_modules/planted/index.js", MARK_JS)];
+const PACKAGE: &[PlantedFile] = &[("node_modules/planted/index.js", MARK_JS)];
 
 const CASES: [Case; 4] = [
     Case {
@@ -245,7 +245,7 @@ fn user_site(python: &Path) -> String {
         .to_owned()
 }
 
-fn plant(dir: &Path, files: &[Plant], user_site: &str) {
+fn plant(dir: &Path, files: &[PlantedFile], user_site: &str) {
     for (name, text) in files {
         let path = dir.join(name.replace("USER_SITE", user_site));
         fs::create_dir_all(path.parent().unwrap()).unwrap();

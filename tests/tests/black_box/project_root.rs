@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{ORCHESTRATOR, Running};
+use goondan_tests::home::{ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, tree, wait_until};
 
@@ -105,7 +105,7 @@ fn root_1_a_daemon_makes_no_state_root_in_the_project_it_is_to_serve() {
         "--open",
         project.to_str().unwrap(),
     ];
-    let refused = Running::start(home.command(&bin(ORCHESTRATOR), &arguments)).wait();
+    let refused = RunningProgram::start(home.command(&bin(ORCHESTRATOR), &arguments)).wait();
     refused
         .exits(6)
         .tells(&["must not contain one another", "--state-root"]);

@@ -5,7 +5,7 @@
 //! forwards the browser's redirect to the port of the webhook.
 
 use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET};
-use goondan_tests::home::Running;
+use goondan_tests::home::RunningProgram;
 use goondan_tests::{Daemon, Home, http, wait_until};
 
 use super::oauth::{address_of, are_nowhere};
@@ -58,7 +58,7 @@ fn comes_to(daemon: &Daemon, address: &str) -> (u16, String) {
     (answer.status, answer.body)
 }
 
-fn begin(home: &Home) -> Running {
+fn begin(home: &Home) -> RunningProgram {
     home.start_gdn(&["oauth", "login", "idp"])
 }
 

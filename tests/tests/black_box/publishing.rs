@@ -5,9 +5,9 @@ use std::fs;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
-use goondan_tests::registry::{Lie, Registry};
-use goondan_tests::{Home, Ran};
+use goondan_tests::home::{GDN, RunningProgram};
+use goondan_tests::registry::{Registry, RegistryFault};
+use goondan_tests::{CommandOutput, Home};
 use serde_json::json;
 
 /// A package that is its maintainers' project.
@@ -47,12 +47,12 @@ fn maker(registry: &Registry) -> Home {
     home
 }
 
-fn with_token(home: &Home, registry: &Registry, args: &[&str]) -> Ran {
+fn with_token(home: &Home, registry: &Registry, args: &[&str]) -> CommandOutput {
     let mut command = home.command(&bin(GDN), args);
     command
         .env("GOONDAN_REGISTRY", registry.url())
         .env("GOONDAN_REGISTRY_TOKEN", "npm_publisher");
-    Running::start(command).wait()
+    RunningProgram::start(command).wait()
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn sec_2_what_holds_secrets_is_not_given_away() {
     let home = maker(&registry);
     let mut command = home.command(&bin(GDN), &["secret", "set", "service", "token"]);
     command.stdin(std::process::Stdio::piped());
-    let mut setting = Running::start(command);
+    let mut setting = RunningProgram::start(command);
     setting.say("a-value-of-the-store");
     setting.wait().exits(0);
     home.gdn(&["package", "pack", "--dry-run"]).exits(0);
@@ -175,7 +175,7 @@ fn pkg_3_an_audit_tells_what_is_known_against_the_versions_in_use() {
         told.unwrap()["advisories"][0]["vulnerableVersions"],
         "<2.2.0"
     );
-    registry.lie(Lie::Fails);
+    registry.lie(RegistryFault::Fails);
     home.gdn(&["package", "audit"])
         .exits(8)
         .tells(&["answered 500"]);

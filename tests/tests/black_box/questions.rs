@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{AGENT, CONNECTOR, GDN, Ran, Running};
+use goondan_tests::home::{AGENT, CONNECTOR, CommandOutput, GDN, RunningProgram};
 use goondan_tests::log::message;
 use goondan_tests::mcp::ORDER;
 use goondan_tests::processes::{self, Signal};
@@ -26,7 +26,7 @@ fn the_question(home: &Home) -> String {
 
 /// Makes a conversation's agent call a tool that asks, and returns the client that waits for the
 /// turn, and the question.
-fn asked(home: &Home, key: &str, tool: &str) -> (Running, String) {
+fn asked(home: &Home, key: &str, tool: &str) -> (RunningProgram, String) {
     let call = format!("call {tool}");
     let sending = home.start_gdn(&["send", "--instance", key, &call]);
     (sending, the_question(home))
@@ -34,7 +34,7 @@ fn asked(home: &Home, key: &str, tool: &str) -> (Running, String) {
 
 /// Checks that a command has printed this.
 #[track_caller]
-fn prints(ran: &Ran, texts: &[&str]) {
+fn prints(ran: &CommandOutput, texts: &[&str]) {
     for text in texts {
         assert!(ran.stdout.contains(text), "no {text:?} in {ran:?}");
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use goondan_tests::home::{GDN, Running};
-use goondan_tests::registry::{Lie, Registry};
-use goondan_tests::tree::{Entry, snapshot};
-use goondan_tests::{Home, Ran};
+use goondan_tests::home::{GDN, RunningProgram};
+use goondan_tests::registry::{Registry, RegistryFault};
+use goondan_tests::tree::{FileEntry, snapshot};
+use goondan_tests::{CommandOutput, Home};
 use serde_json::json;
 
 /// An agent that answers with the output of a package's tool.
@@ -58,7 +58,7 @@ fn require(home: &Home, from: &str, to: &str) {
 }
 
 /// Snapshot of the project and the store, to detect changes.
-fn all(home: &Home) -> [BTreeMap<PathBuf, Entry>; 2] {
+fn all(home: &Home) -> [BTreeMap<PathBuf, FileEntry>; 2] {
     let packages = home.state_root().join("packages");
     fs::create_dir_all(packages.join(".trees")).unwrap();
     let keeps_times = |path: &std::path::Path| path.file_name().is_none_or(|it| it != ".trees");
@@ -72,10 +72,10 @@ fn all(home: &Home) -> [BTreeMap<PathBuf, Entry>; 2] {
     [snapshot(&home.project(), |_| true), kept]
 }
 
-fn with_env(home: &Home, args: &[&str], env: &[(&str, &str)]) -> Ran {
+fn with_env(home: &Home, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
     let mut command = home.command(&goondan_tests::binaries::bin(GDN), args);
     command.envs(env.iter().copied());
-    Running::start(command).wait()
+    RunningProgram::start(command).wait()
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn pkg_1_a_package_of_a_registry_is_added_with_what_it_requires_and_then_needs_n
         archives.len() == 2 && archives.iter().all(|it| it.contains("/-/")),
         "{archives:?}"
     );
-    registry.lie(Lie::Fails);
+    registry.lie(RegistryFault::Fails);
     for args in [
         ["package", "install"],
         ["package", "list"],
@@ -169,33 +169,53 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
     home.gdn(&["package", "add", "there"]).exits(0);
     let before = all(&home);
     for (lie, exit, says) in [
-        (Lie::Fails, 8, "answered 500: out of order"),
-        (Lie::Declines, 10, "gdn secret set registry 127.0.0.1-"),
-        (Lie::CutsMetadata, 10, "is not package metadata"),
+        (RegistryFault::Fails, 8, "answered 500: out of order"),
         (
-            Lie::CutsArchive,
+            RegistryFault::Declines,
+            10,
+            "gdn secret set registry 127.0.0.1-",
+        ),
+        (RegistryFault::CutsMetadata, 10, "is not package metadata"),
+        (
+            RegistryFault::CutsArchive,
             10,
             "does not match the registry: expected the SHA-512",
         ),
         (
-            Lie::OtherArchive,
+            RegistryFault::OtherArchive,
             10,
             "does not match the registry: expected the SHA-512",
         ),
-        (Lie::OtherName, 10, "describes the package `other`"),
-        (Lie::OtherContent, 10, "found `another`"),
         (
-            Lie::HidesRequirements,
+            RegistryFault::OtherName,
+            10,
+            "describes the package `other`",
+        ),
+        (RegistryFault::OtherContent, 10, "found `another`"),
+        (
+            RegistryFault::HidesRequirements,
             10,
             "its registry entry lists nothing",
         ),
-        (Lie::WeakPromise, 5, "the registry has no SHA-512 for it"),
-        (Lie::Elsewhere, 5, "its archive is not on its registry"),
-        (Lie::LeadsHere, 10, "which is not on the public internet"),
-        (Lie::Endless, 10, "sent more than 67108864 bytes"),
-        (Lie::Nested, 10, "is not package metadata"),
-        (Lie::StallsWithMetadata, 8, "stopped responding"),
-        (Lie::StallsWithArchive, 8, "stopped responding"),
+        (
+            RegistryFault::WeakPromise,
+            5,
+            "the registry has no SHA-512 for it",
+        ),
+        (
+            RegistryFault::Elsewhere,
+            5,
+            "its archive is not on its registry",
+        ),
+        (
+            RegistryFault::LeadsHere,
+            10,
+            "which is not on the public internet",
+        ),
+        (RegistryFault::Endless, 10, "sent more than 67108864 bytes"),
+        (RegistryFault::Nested, 10, "is not package metadata"),
+        (RegistryFault::StallsWithMetadata, 8, "stopped responding"),
+        (RegistryFault::StallsWithArchive, 8, "stopped responding"),
     ] {
         registry.lie(lie);
         let wanted = if exit == 5 { "words" } else { "words@1.0.0" };
@@ -204,7 +224,7 @@ fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
             .tells(&[says]);
         assert_eq!(all(&home), before, "{lie:?}");
     }
-    registry.lie(Lie::None);
+    registry.lie(RegistryFault::None);
     home.gdn(&["package", "add", "words"]).exits(0);
 }
 
@@ -217,11 +237,11 @@ fn pkg_1_a_registry_that_signs_is_held_to_its_signatures() {
     let before = all(&home);
     for (lie, said) in [
         (
-            Lie::HidesSignatures,
+            RegistryFault::HidesSignatures,
             "is not signed, although its registry signs",
         ),
-        (Lie::OtherSignature, "has an invalid signature"),
-        (Lie::OtherKey, "has an invalid signature"),
+        (RegistryFault::OtherSignature, "has an invalid signature"),
+        (RegistryFault::OtherKey, "has an invalid signature"),
     ] {
         registry.lie(lie);
         home.gdn(&["package", "add", "words"]).exits(10).tells(&[
@@ -232,7 +252,7 @@ fn pkg_1_a_registry_that_signs_is_held_to_its_signatures() {
         assert!(!registry.asked().iter().any(|it| it.contains("/-/1.0.0")));
         assert_eq!(all(&home), before, "{lie:?}");
     }
-    registry.lie(Lie::None);
+    registry.lie(RegistryFault::None);
     home.gdn(&["package", "add", "words"])
         .exits(0)
         .prints(&["+ words 1.0.0"]);
@@ -245,7 +265,7 @@ fn pkg_3_an_archive_that_its_registry_exchanges_is_not_taken() {
     registry.publish("more", "1.0.0", &[], "more");
     let home = home(&registry);
     home.gdn(&["package", "add", "words"]).exits(0);
-    registry.lie(Lie::OtherPromise);
+    registry.lie(RegistryFault::OtherPromise);
     let before = all(&home);
     home.gdn(&["package", "add", "more"]).exits(10).tells(&[
         "`words` 1.0.0 does not match the lockfile: its registry now lists another archive",
@@ -258,7 +278,7 @@ fn pkg_3_an_archive_that_its_registry_exchanges_is_not_taken() {
     home.gdn(&["package", "install"])
         .exits(10)
         .tells(&["does not match the registry"]);
-    registry.lie(Lie::None);
+    registry.lie(RegistryFault::None);
     home.gdn(&["package", "install"]).exits(0);
     assert_eq!(all(&home)[0], before[0]);
 }
@@ -349,7 +369,7 @@ fn pkg_3_what_cannot_be_met_is_explained_and_names_are_not_guessed() {
 fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
     const TOKEN: &str = "npm_never_shown_anywhere";
     let (own, other) = (Registry::start(), Registry::start());
-    own.lie(Lie::Declines);
+    own.lie(RegistryFault::Declines);
     own.publish("@own/words", "1.0.0", &[], "own");
     other.publish("words", "1.0.0", &[("@own/words", "1")], "other");
     let home = Home::new(&PROJECT.replace(
@@ -380,7 +400,7 @@ fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
         &goondan_tests::binaries::bin(GDN),
         &["secret", "set", "registry", &key],
     );
-    let mut setting = Running::start({
+    let mut setting = RunningProgram::start({
         command.stdin(std::process::Stdio::piped());
         command
     });

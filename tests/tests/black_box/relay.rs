@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use goondan_tests::binaries::bin;
 use goondan_tests::home::CONNECTOR;
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::relay::{FAR, FarSide, Line, RELAY};
+use goondan_tests::relay::{FAR, FarSide, NetworkLine, RELAY};
 use goondan_tests::telegram::{TOKEN, Telegram};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
@@ -47,7 +47,7 @@ fn wait_for_detail(home: &Home, said: &str) {
     clippy::disallowed_methods,
     reason = "files that the test prepares need not be durable"
 )]
-fn far_side(directory: &tempfile::TempDir, line: &Line, telegram: &Telegram) -> FarSide {
+fn far_side(directory: &tempfile::TempDir, line: &NetworkLine, telegram: &Telegram) -> FarSide {
     std::fs::write(directory.path().join("token"), TOKEN).unwrap();
     let work = json!({
         "connector": "telegram",
@@ -63,7 +63,7 @@ fn far_side(directory: &tempfile::TempDir, line: &Line, telegram: &Telegram) -> 
 fn rep_1_a_connector_elsewhere_loses_and_doubles_nothing_whatever_becomes_of_the_link() {
     let (telegram, elsewhere) = (Telegram::start(), tempfile::tempdir().unwrap());
     let address = free_address();
-    let line = Line::to(address);
+    let line = NetworkLine::to(address);
     let home = relay_home(address);
     let daemon = Daemon::serving(&home);
     wait_for_detail(&home, "no client is connected");

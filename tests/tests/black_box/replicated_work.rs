@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use goondan_tests::node::Node;
-use goondan_tests::postgres::Server;
+use goondan_tests::node::ClusterNode;
+use goondan_tests::postgres::PostgresServer;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
@@ -13,26 +13,26 @@ use crate::proposals;
 use crate::tasks::{area, example, new_task};
 
 /// Two nodes with a project.
-fn two(server: &Server, project: Home) -> (Node, Node) {
-    let a = Node::with(project, "a", &server.url());
+fn two(server: &PostgresServer, project: Home) -> (ClusterNode, ClusterNode) {
+    let a = ClusterNode::with(project, "a", &server.url());
     let b = a.beside(server, "b");
     (a, b)
 }
 
 /// Task as a node shows it; none if the node does not have it yet.
-fn shown(node: &Node, task: &str) -> Option<Value> {
+fn shown(node: &ClusterNode, task: &str) -> Option<Value> {
     let ran = node.gdn(&["--json", "task", "show", task]);
     (ran.code == 0).then(|| ran.json())
 }
 
-fn waits_for(node: &Node, task: &str, status: &str) {
+fn waits_for(node: &ClusterNode, task: &str, status: &str) {
     wait_until(&format!("task {task} is {status}"), || {
         shown(node, task).is_some_and(|shown| shown["info"]["status"] == status)
     });
 }
 
 /// Kinds of the events in its history.
-fn events(node: &Node) -> Vec<String> {
+fn events(node: &ClusterNode) -> Vec<String> {
     let text = fs::read_to_string(area(&node.home).join(".metadata/history.jsonl")).unwrap();
     let of = |line: &str| serde_json::from_str::<Value>(line).unwrap()["event"].clone();
     let events = text.lines().map(of);
@@ -43,7 +43,7 @@ fn events(node: &Node) -> Vec<String> {
 
 #[test]
 fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let (a, b) = two(&server, example());
@@ -97,7 +97,7 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
 
 #[test]
 fn rep_1_task_10_a_task_that_was_imported_goes_on_at_another_node() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let (a, b) = two(&server, example());
@@ -120,7 +120,7 @@ fn rep_1_task_10_a_task_that_was_imported_goes_on_at_another_node() {
 
 #[test]
 fn rep_1_prop_3_what_was_handed_in_is_applied_on_another_node() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let (a, b) = two(&server, proposals::home());
@@ -152,7 +152,7 @@ fn rep_1_prop_3_what_was_handed_in_is_applied_on_another_node() {
 
 #[test]
 fn rep_1_bundle_7_what_an_agent_made_of_its_configuration_goes_on_at_another_node() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let (a, b) = two(&server, poet());

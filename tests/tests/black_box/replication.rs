@@ -8,8 +8,8 @@ use std::path::Path;
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::ORCHESTRATOR;
-use goondan_tests::node::Node;
-use goondan_tests::postgres::Server;
+use goondan_tests::node::ClusterNode;
+use goondan_tests::postgres::PostgresServer;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
@@ -31,7 +31,7 @@ const FAULTS_VAR: &str = "GOONDAN_TEST_REPLICATION_FAULTS";
 const FAULTS: u64 = 6;
 
 /// Waits until two nodes have the same files: deferred writes are complete, and replicated.
-fn have_the_same_files(one: &Node, other: &Node) {
+fn have_the_same_files(one: &ClusterNode, other: &ClusterNode) {
     let are_same = || (one.files() == other.files()).then_some(());
     if within(PATIENCE, are_same).is_some() {
         return;
@@ -51,10 +51,10 @@ fn says(messages: &Value, text: &str) -> bool {
 
 #[test]
 fn rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let daemon_b = Daemon::start(&b.home);
@@ -105,10 +105,10 @@ fn rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed() {
 
 #[test]
 fn rep_1_an_owner_that_slept_ends_and_its_children_with_it() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let daemon_b = Daemon::start(&b.home);
@@ -133,10 +133,10 @@ fn rep_1_an_owner_that_slept_ends_and_its_children_with_it() {
 
 #[test]
 fn rep_1_without_the_server_nothing_is_acknowledged_and_all_goes_on_by_itself() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let daemon = Daemon::serving(&a.home);
     assert_eq!(a.ask("x", "echo 1"), "1");
     server.crash();
@@ -163,10 +163,10 @@ fn rep_1_without_the_server_nothing_is_acknowledged_and_all_goes_on_by_itself() 
 
 #[test]
 fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::with(proposals::home(), "a", &server.url());
+    let a = ClusterNode::with(proposals::home(), "a", &server.url());
     let config = a.home.state_root().join("config.json");
     let replicating = std::fs::read(&config).unwrap();
     a.home.write("state/config.json", "{}");
@@ -229,10 +229,10 @@ fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
 
 #[test]
 fn rep_1_a_standby_whose_files_were_altered_makes_them_anew() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let daemon_b = Daemon::start(&b.home);
@@ -260,10 +260,10 @@ fn rep_1_a_standby_whose_files_were_altered_makes_them_anew() {
 
 #[test]
 fn rep_1_gdn_verify_finds_what_was_altered_on_a_standby_which_makes_its_files_anew() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let daemon_b = Daemon::start(&b.home);
@@ -294,10 +294,10 @@ fn rep_1_gdn_verify_finds_what_was_altered_on_a_standby_which_makes_its_files_an
 
 #[test]
 fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let oldest = || server.sql("SELECT coalesce(min(oldest), 0) FROM goondan.heads");
@@ -343,15 +343,15 @@ fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
 
 #[test]
 fn rep_1_a_workspace_is_moved_and_moved_back_and_its_daemons_go_on() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let daemon_b = Daemon::start(&b.home);
     let mut asked = 0;
-    let mut ask = |node: &Node| {
+    let mut ask = |node: &ClusterNode| {
         let text = format!("number {asked}.");
         assert_eq!(node.ask("x", &format!("echo {text}")), text);
         asked += 1;
@@ -413,10 +413,10 @@ fn alter(home: &Home, dir: &Path, from: &str, to: &str) -> bool {
 
 #[test]
 fn rep_1_a_daemon_that_is_stopped_has_its_workspace_back_at_once_and_as_it_was() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let daemon = Daemon::serving(&a.home);
     assert_eq!(a.ask("x", "echo 1"), "1");
     drop(daemon.stop());
@@ -439,10 +439,10 @@ fn rep_1_a_daemon_that_is_stopped_has_its_workspace_back_at_once_and_as_it_was()
 
 #[test]
 fn rep_1_a_daemon_does_not_write_past_the_log_it_has_followed() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let daemon = Daemon::serving(&a.home);
     assert_eq!(a.ask("x", "echo 1"), "1");
     drop(daemon.stop());
@@ -480,17 +480,17 @@ fn rep_1_a_server_that_was_never_reached_changes_nothing() {
 
 /// Three daemons, and the expected results.
 struct Swarm {
-    nodes: Vec<Node>,
+    nodes: Vec<ClusterNode>,
     daemons: Vec<Option<Daemon>>,
-    server: Server,
+    server: PostgresServer,
     /// Answered texts, with their conversations.
     answered: Vec<(String, String)>,
     sent: u64,
 }
 
 impl Swarm {
-    fn new(server: Server) -> Self {
-        let a = Node::first(&server);
+    fn new(server: PostgresServer) -> Self {
+        let a = ClusterNode::first(&server);
         let others = ["b", "c"].map(|name| a.beside(&server, name));
         let mut swarm = Self {
             daemons: vec![Some(Daemon::serving(&a.home)), None, None],
@@ -579,7 +579,7 @@ impl Swarm {
 
 #[test]
 fn rep_1_nothing_that_was_answered_is_lost_or_doubled_whatever_fails() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let faults = std::env::var(FAULTS_VAR).map_or(FAULTS, |text| text.parse().unwrap());

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::ORCHESTRATOR;
-use goondan_tests::node::Node;
-use goondan_tests::postgres::Server;
+use goondan_tests::node::ClusterNode;
+use goondan_tests::postgres::PostgresServer;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
@@ -22,7 +22,7 @@ const USAGE: i32 = 2;
 const CONFLICT: i32 = 10;
 
 /// A daemon with the variable that the project needs.
-fn with_key(node: &Node) -> Daemon {
+fn with_key(node: &ClusterNode) -> Daemon {
     let mut command = node.home.command(&bin(ORCHESTRATOR), &[]);
     command.env("HOOK_KEY", "a-shared-secret");
     Daemon::start_command(&node.home, command)
@@ -38,10 +38,10 @@ fn with_secret() -> String {
 
 #[test]
 fn rep_1_a_standby_that_could_not_run_a_workspace_takes_it_not() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::with(Home::new(&with_secret()), "a", &server.url());
+    let a = ClusterNode::with(Home::new(&with_secret()), "a", &server.url());
     let b = a.beside(&server, "b");
     let daemon_a = with_key(&a);
     a.gdn(&["run"]).exits(0);
@@ -79,17 +79,17 @@ fn rep_1_a_standby_that_could_not_run_a_workspace_takes_it_not() {
     drop(daemon_b.stop());
 }
 
-fn workspace_of(node: &Node) -> String {
+fn workspace_of(node: &ClusterNode) -> String {
     let workspace = node.workspace().unwrap();
     workspace["workspaceId"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn rep_1_a_move_that_nobody_takes_is_undone() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let daemon_b = Daemon::start(&b.home);
@@ -110,10 +110,10 @@ fn rep_1_a_move_that_nobody_takes_is_undone() {
 
 #[test]
 fn rep_1_a_node_that_cannot_load_a_workspace_hands_it_on() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::with(Home::new(&with_secret()), "a", &server.url());
+    let a = ClusterNode::with(Home::new(&with_secret()), "a", &server.url());
     let b = a.beside(&server, "b");
     let daemon_a = with_key(&a);
     a.gdn(&["run"]).exits(0);
@@ -143,17 +143,17 @@ fn rep_1_a_node_that_cannot_load_a_workspace_hands_it_on() {
 
 #[test]
 fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let daemon_b = Daemon::start(&b.home);
     assert_eq!(a.ask("x", "echo 1"), "1");
     a.waits_until_followed_by("b");
-    let config_of = |node: &Node| node.home.state_root().join("config.json");
-    let without = |node: &Node| node.home.write("state/config.json", "{}");
+    let config_of = |node: &ClusterNode| node.home.state_root().join("config.json");
+    let without = |node: &ClusterNode| node.home.write("state/config.json", "{}");
 
     // The required action is reported each time, until it is done.
     let config = std::fs::read_to_string(config_of(&a)).unwrap();
@@ -218,7 +218,7 @@ fn rep_1_a_node_that_leaves_runs_nothing_that_others_run() {
 }
 
 /// The name of the one directory of a workspace.
-fn name_of(node: &Node) -> String {
+fn name_of(node: &ClusterNode) -> String {
     let dir = node.home.workspace_dir();
     dir.file_name().unwrap().to_str().unwrap().to_owned()
 }
@@ -228,10 +228,10 @@ const UNOWNED_MAX: Duration = Duration::from_secs(15);
 
 #[test]
 fn rep_1_a_move_whose_target_dies_is_undone_within_seconds() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     assert_eq!(a.ask("x", "echo 0"), "0");
@@ -268,10 +268,10 @@ fn rep_1_a_move_whose_target_dies_is_undone_within_seconds() {
 
 #[test]
 fn rep_1_a_node_that_leaves_and_returns_twice_follows_again() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let b = a.beside(&server, "b");
     let daemon_a = Daemon::serving(&a.home);
     let mut daemon_b = Daemon::start(&b.home);

@@ -6,8 +6,8 @@
 #![expect(clippy::disallowed_methods, reason = "test files need not be durable")]
 
 use goondan_tests::alerts::rules;
-use goondan_tests::node::Node;
-use goondan_tests::postgres::{ROLE, Server};
+use goondan_tests::node::ClusterNode;
+use goondan_tests::postgres::{PostgresServer, ROLE};
 use goondan_tests::projects::LAB;
 use goondan_tests::promql::Scrapes;
 use goondan_tests::scrape::Scrape;
@@ -18,7 +18,7 @@ const DEGRADED: i32 = 16;
 
 /// True if the alert for a silent log would fire with the current metrics, if they lasted long
 /// enough.
-fn fires(node: &Node) -> bool {
+fn fires(node: &ClusterNode) -> bool {
     let told = node.home.gdn(&["metrics"]).exits(0).stdout;
     let mut all = rules().into_iter();
     let rule = all.find(|rule| rule.name == "GoondanNothingAcknowledged");
@@ -29,7 +29,7 @@ fn fires(node: &Node) -> bool {
 }
 
 /// Age of the oldest event.
-fn oldest_age(node: &Node) -> f64 {
+fn oldest_age(node: &ClusterNode) -> f64 {
     let told = node.home.gdn(&["metrics"]).exits(0).stdout;
     let age = Scrape::read(&told).sum("goondan_event_oldest_age_seconds", &[]);
     age.unwrap_or(0.0)
@@ -37,7 +37,7 @@ fn oldest_age(node: &Node) -> f64 {
 
 /// Waits until `status`, `ps`, `node list` and `doctor` report that nothing is acknowledged, and
 /// the reason.
-fn all_say(node: &Node, reason: &str) {
+fn all_say(node: &ClusterNode, reason: &str) {
     let told = ["nothing is acknowledged for", reason];
     wait_until("the status says so, and why", || {
         let said = node.gdn(&["status"]).stderr;
@@ -50,7 +50,7 @@ fn all_say(node: &Node, reason: &str) {
     wait_until("the alert fires", || fires(node));
 }
 
-fn all_is_well(node: &Node) {
+fn all_is_well(node: &ClusterNode) {
     wait_until("the status is well again", || {
         node.gdn(&["status"]).code == 0
     });
@@ -60,10 +60,10 @@ fn all_is_well(node: &Node) {
 
 #[test]
 fn rep_1_a_log_without_its_synchronous_standby_is_told_everywhere() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
-    let a = Node::first(&server);
+    let a = ClusterNode::first(&server);
     let daemon = Daemon::serving(&a.home);
     assert_eq!(a.ask("x", "echo 1"), "1");
     all_is_well(&a);
@@ -102,7 +102,7 @@ fn rep_1_a_log_without_its_synchronous_standby_is_told_everywhere() {
 
 #[test]
 fn rep_1_a_rotated_password_is_named_and_read_again() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let made = "CREATE ROLE node LOGIN SUPERUSER PASSWORD 'before'";
@@ -116,7 +116,7 @@ fn rep_1_a_rotated_password_is_named_and_read_again() {
             server.host()
         )
     };
-    let a = Node::with(Home::new(LAB), "a", &url("before"));
+    let a = ClusterNode::with(Home::new(LAB), "a", &url("before"));
     let daemon = Daemon::serving(&a.home);
     assert_eq!(a.ask("x", "echo 1"), "1");
 

@@ -2,7 +2,7 @@
 
 use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::telegram::{Mishap, TOKEN, Telegram};
+use goondan_tests::telegram::{TOKEN, Telegram, TelegramFault};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ pub(crate) fn last_result(messages: &[Value]) -> &str {
 #[test]
 fn telegram_is_answered_in_its_chat_and_patience_is_kept() {
     let telegram = Telegram::start();
-    telegram.have_deeds([Mishap::Answer(
+    telegram.have_deeds([TelegramFault::Answer(
         429,
         json!({"ok": false, "description": "Too Many Requests", "parameters": {"retry_after": 1}}),
     )]);
@@ -130,7 +130,7 @@ fn telegram_says_why_it_does_not_take_a_message() {
     assert!(said.contains("pass `chat`"), "{said}");
     assert!(telegram.deeds().is_empty());
     // A server may have executed a request despite its error: there is no retry.
-    telegram.have_deeds([Mishap::Answer(
+    telegram.have_deeds([TelegramFault::Answer(
         500,
         json!({"ok": false, "description": "Oh."}),
     )]);
@@ -166,7 +166,7 @@ fn a_connection_that_does_not_work_says_so_to_who_would_use_it() {
 fn msg_13_no_message_is_written_twice_whoever_is_killed() {
     for killed in [CONNECTOR, AGENT, "daemon"] {
         let telegram = Telegram::start();
-        telegram.have_deeds([Mishap::Hang]);
+        telegram.have_deeds([TelegramFault::Hang]);
         let home = telegram_home(&telegram, TOKEN);
         let mut daemon = Daemon::serving(&home);
         telegram.write(1, "say Once.");

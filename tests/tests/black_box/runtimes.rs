@@ -4,7 +4,7 @@ use std::process::Command;
 
 use goondan_tests::Home;
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Ran, Running};
+use goondan_tests::home::{CommandOutput, GDN, RunningProgram};
 
 const PROJECT: &str = r#"
 apiVersion: goondan.ai/v1
@@ -78,10 +78,10 @@ fn install(home: &Home, program: &str, does: &str) {
 }
 
 /// Runs `gdn` and its children with only the home's own programs in `PATH`.
-fn gdn(home: &Home, args: &[&str]) -> Ran {
+fn gdn(home: &Home, args: &[&str]) -> CommandOutput {
     let mut command: Command = home.command(&bin(GDN), args);
     command.env("PATH", home.path().join("bin"));
-    Running::start(command).wait()
+    RunningProgram::start(command).wait()
 }
 
 #[test]

@@ -11,10 +11,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET, Manner};
-use goondan_tests::home::{GDN, Ran, Running};
+use goondan_tests::authorization_server::{AuthorizationServer, CLIENT_SECRET, ResponseFault};
+use goondan_tests::home::{CommandOutput, GDN, RunningProgram};
 use goondan_tests::processes::{self, Process};
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai_saying};
 use goondan_tests::secret_forms::SecretForms;
 use goondan_tests::{Daemon, Home, binaries, mcp, wait_until};
 use serde_json::json;
@@ -120,14 +120,14 @@ fn octal(text: &str) -> String {
 fn model() -> Provider {
     Provider::start(|received| {
         if !received.body.to_string().contains("Fail.") {
-            return Answer::stream(&openai_saying(&["Hello."]));
+            return ProviderResponse::stream(&openai_saying(&["Hello."]));
         }
         let key = received.header("authorization").unwrap_or_default();
         let token = key.trim_start_matches("Bearer ");
         let forms = SecretForms::of(token).forms;
         let told: Vec<String> = forms.into_iter().map(|(_, form)| form).collect();
         let message = format!("the key {token} is not good: {}", told.join(", "));
-        Answer::error(
+        ProviderResponse::error(
             403,
             &json!({"error": {"message": message, "type": "denied"}}),
         )
@@ -135,21 +135,21 @@ fn model() -> Provider {
 }
 
 /// Output of commands, by command.
-type Told = BTreeMap<String, Vec<u8>>;
+type CommandOutputs = BTreeMap<String, Vec<u8>>;
 
-fn note(told: &mut Told, what: &str, ran: &Ran) {
+fn note(told: &mut CommandOutputs, what: &str, ran: &CommandOutput) {
     let text = format!("{}\n{}", ran.stdout, ran.stderr);
     let number = told.len();
     told.insert(format!("{what} ({number})"), text.into_bytes());
 }
 
-fn run(told: &mut Told, home: &Home, args: &[&str]) -> Ran {
+fn run(told: &mut CommandOutputs, home: &Home, args: &[&str]) -> CommandOutput {
     let ran = home.gdn(args);
     note(told, &args.join(" "), &ran);
     ran
 }
 
-fn log_in(told: &mut Told, home: &Home, server: &AuthorizationServer) {
+fn log_in(told: &mut CommandOutputs, home: &Home, server: &AuthorizationServer) {
     let login = home.start_gdn(&["oauth", "login", "idp"]);
     let back = server.consent(&address_of(&login));
     assert_eq!(visit(&back), 200);
@@ -166,24 +166,24 @@ fn log_in(told: &mut Told, home: &Home, server: &AuthorizationServer) {
     );
 }
 
-fn paste(home: &Home, address: &str) -> Ran {
+fn paste(home: &Home, address: &str) -> CommandOutput {
     let args = ["oauth", "login", "idp", "--paste"];
     let mut command = home.command(&binaries::bin(GDN), &args);
     command.stdin(std::process::Stdio::piped());
-    let mut login = Running::start(command);
+    let mut login = RunningProgram::start(command);
     drop(address_of(&login));
     login.say(address);
     login.wait()
 }
 
 /// Runs through all operations with secrets.
-fn live(told: &mut Told, home: &Home, server: &AuthorizationServer) {
+fn live(told: &mut CommandOutputs, home: &Home, server: &AuthorizationServer) {
     run(told, home, &["run"]).exits(0);
     log_in(told, home, server);
     assert_eq!(home.ask("main", "Hi."), "Hello.");
     run(told, home, &["send", "--instance", "bad", "Fail."]).exits(7);
     run(told, home, &["oauth", "refresh", "idp"]).exits(0);
-    server.next(Manner::Fails);
+    server.next(ResponseFault::Fails);
     run(told, home, &["oauth", "refresh", "idp"]);
     // A callback of another login is refused, including its contents.
     let stray =
@@ -216,7 +216,7 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
         let options = ["--for", dir.to_str().unwrap()];
         secrets::set(&home, name, key, value, &options).exits(0);
     }
-    let mut told = Told::new();
+    let mut told = CommandOutputs::new();
     let identity = || fs::read_to_string(home.state_root().join("system/identity.age")).unwrap();
     let mut identities = vec![identity()];
     live(&mut told, &home, &server);
@@ -258,7 +258,7 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     all.extend(["code-stray-never-shown", "state-stray-never-shown"].map(str::to_owned));
     let all: Vec<SecretForms> = all.iter().map(|secret| SecretForms::of(secret)).collect();
     assert!(all.len() > 12, "{}", all.len());
-    let mut places = Places::default();
+    let mut places = SearchedPlaces::default();
     for (what, text) in &told {
         places.add(format!("what `gdn {what}` told"), text.clone());
     }
@@ -292,7 +292,7 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
     for (number, (_, written)) in planted.forms.iter().enumerate() {
         home.write(&format!("state/planted-{number}"), &format!("x{written}x"));
     }
-    let mut places = Places::default();
+    let mut places = SearchedPlaces::default();
     add_files(&home, &mut places);
     let found = places.found(std::slice::from_ref(&planted));
     assert_eq!(found.len(), planted.forms.len(), "{found:?}");
@@ -300,9 +300,9 @@ fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
 
 /// Places to search, with their contents.
 #[derive(Default)]
-struct Places(Vec<(String, Vec<u8>)>);
+struct SearchedPlaces(Vec<(String, Vec<u8>)>);
 
-impl Places {
+impl SearchedPlaces {
     fn add(&mut self, place: String, bytes: Vec<u8>) {
         self.0.push((place, bytes));
     }
@@ -323,7 +323,7 @@ impl Places {
 
 /// Collects the environment of each process, except the value given to the intended program: it
 /// must be there, or the check would prove nothing. Returns the number of processes.
-fn environments(home: &Home, places: &mut Places) -> usize {
+fn environments(home: &Home, places: &mut SearchedPlaces) -> usize {
     let given = format!("SERVER_TOKEN={NOISY}");
     let (mut seen, mut given_to) = (0, 0);
     for process in all_processes(home) {
@@ -367,7 +367,7 @@ fn all_processes(home: &Home) -> Vec<Process> {
 }
 
 /// Every file except those of the project and the identity.
-fn add_files(home: &Home, places: &mut Places) {
+fn add_files(home: &Home, places: &mut SearchedPlaces) {
     for path in paths(home.path()) {
         let is_own = path.starts_with(home.project());
         if !is_own && !path.ends_with("system/identity.age") {

@@ -11,9 +11,11 @@ use std::process::Stdio;
 use std::sync::mpsc::channel;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Ran, Running};
+use goondan_tests::home::{AGENT, CONNECTOR, CommandOutput, GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::{LAB, lab_at};
-use goondan_tests::provider::{Answer, OPENAI_DONE, Provider, openai, openai_delta, openai_saying};
+use goondan_tests::provider::{
+    OPENAI_DONE, Provider, ProviderResponse, openai, openai_delta, openai_saying,
+};
 use goondan_tests::{Daemon, Home, http, processes, wait_until};
 use hmac::{Hmac, Mac as _};
 use serde_json::{Value, json};
@@ -30,11 +32,17 @@ fn project() -> String {
 }
 
 /// Runs `gdn secret set` with the value on stdin.
-pub(crate) fn set(home: &Home, name: &str, key: &str, value: &str, options: &[&str]) -> Ran {
+pub(crate) fn set(
+    home: &Home,
+    name: &str,
+    key: &str,
+    value: &str,
+    options: &[&str],
+) -> CommandOutput {
     let args = [&["secret", "set", name, key], options].concat();
     let mut command = home.command(&bin(GDN), &args);
     command.stdin(Stdio::piped());
-    let mut running = Running::start(command);
+    let mut running = RunningProgram::start(command);
     running.say(value);
     running.wait()
 }
@@ -336,10 +344,10 @@ fn sup_8_a_call_in_progress_finishes_with_the_key_it_began_with_and_the_next_has
     let provider = Provider::start(move |received| match received.number {
         0 => {
             wait.recv().unwrap();
-            Answer::stream(&call)
+            ProviderResponse::stream(&call)
         }
-        1 => Answer::stream(&openai_saying(&["Done."])),
-        _ => Answer::stream(&openai_saying(&["Later."])),
+        1 => ProviderResponse::stream(&openai_saying(&["Done."])),
+        _ => ProviderResponse::stream(&openai_saying(&["Later."])),
     });
     let endpoint = provider.endpoint();
     let home = Home::new(&format!(

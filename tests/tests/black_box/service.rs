@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use goondan_tests::home::{ORCHESTRATOR, Ran, Running};
+use goondan_tests::home::{CommandOutput, ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, needs};
 use serde_json::{Value, json};
@@ -107,11 +107,11 @@ pub(crate) fn write_managers(home: &Home) {
     }
 }
 
-fn gdn(home: &Home, args: &[&str]) -> Ran {
+fn gdn(home: &Home, args: &[&str]) -> CommandOutput {
     let mut command = home.command(&goondan_tests::binaries::bin("gdn"), args);
     let path = std::env::var("PATH").unwrap();
     command.env("PATH", format!("{}/managers:{path}", home.path().display()));
-    Running::start(command).wait()
+    RunningProgram::start(command).wait()
 }
 
 /// Calls to the managers since the last time.
@@ -306,7 +306,7 @@ fn rel_1_a_service_that_does_not_come_up_is_told_with_where_to_look() {
         &["service", "install"],
     );
     command.env("PATH", home.notes());
-    let none = Running::start(command).wait().exits(5);
+    let none = RunningProgram::start(command).wait().exits(5);
     none.tells(&[
         "cannot run systemctl",
         "`gdn run` starts the daemon in the background",

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use ed25519_dalek::{Signer as _, SigningKey};
-use goondan_tests::provider::{Answer, Provider, Received};
+use goondan_tests::provider::{Provider, ProviderResponse, ReceivedRequest};
 use goondan_tests::{Daemon, Home, http, wait_until};
 use hmac::{Hmac, Mac as _};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn detail(home: &Home, connection: &str) -> String {
 }
 
 /// Requests whose path ends with this.
-fn to(provider: &Provider, end: &str) -> Vec<Received> {
+fn to(provider: &Provider, end: &str) -> Vec<ReceivedRequest> {
     let mut received = provider.received();
     received.retain(|request| request.path.ends_with(end));
     received
@@ -57,22 +57,24 @@ fn slack_double() -> Provider {
     let mut posts = 0;
     Provider::start(move |request| {
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
-            return Answer::json(&json!({"ok": false, "error": "invalid_auth"}));
+            return ProviderResponse::json(&json!({"ok": false, "error": "invalid_auth"}));
         }
         match request.path.as_str() {
-            "/v1/auth.test" => Answer::json(&json!({"ok": true, "user": "clerk", "team": "Acme"})),
+            "/v1/auth.test" => {
+                ProviderResponse::json(&json!({"ok": true, "user": "clerk", "team": "Acme"}))
+            }
             "/v1/chat.postMessage" => {
                 posts += 1;
                 if posts == 1 {
                     let late = json!({"ok": false, "error": "ratelimited"});
-                    return Answer::error(429, &late).with_header("retry-after", "1");
+                    return ProviderResponse::error(429, &late).with_header("retry-after", "1");
                 }
-                Answer::json(&json!({"ok": true, "ts": format!("9.{posts}")}))
+                ProviderResponse::json(&json!({"ok": true, "ts": format!("9.{posts}")}))
             }
             path if path.starts_with("/v1/conversations.replies?") => {
-                Answer::json(&thread_page(path))
+                ProviderResponse::json(&thread_page(path))
             }
-            _ => Answer::json(&json!({"ok": false, "error": "unknown_method"})),
+            _ => ProviderResponse::json(&json!({"ok": false, "error": "unknown_method"})),
         }
     })
 }
@@ -209,19 +211,19 @@ fn github_gets_a_comment_that_is_no_event_when_it_comes_back() {
     let mut posts = 0;
     let github = Provider::start(move |request| {
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
-            return Answer::error(401, &json!({"message": "Bad credentials"}));
+            return ProviderResponse::error(401, &json!({"message": "Bad credentials"}));
         }
         match request.path.as_str() {
-            "/v1/rate_limit" => Answer::json(&json!({})),
+            "/v1/rate_limit" => ProviderResponse::json(&json!({})),
             "/v1/repos/acme/shop/issues/7/comments" => {
                 posts += 1;
                 if posts == 1 {
                     let late = json!({"message": "You have exceeded a secondary rate limit."});
-                    return Answer::error(403, &late).with_header("retry-after", "1");
+                    return ProviderResponse::error(403, &late).with_header("retry-after", "1");
                 }
-                Answer::error(201, &json!({"id": 99, "html_url": "https://github.com/x"}))
+                ProviderResponse::error(201, &json!({"id": 99, "html_url": "https://github.com/x"}))
             }
-            _ => Answer::error(404, &json!({"message": "Not Found"})),
+            _ => ProviderResponse::error(404, &json!({"message": "Not Found"})),
         }
     });
     let connection = format!(
@@ -274,19 +276,25 @@ fn discord_double() -> Provider {
         let bot = format!("Bot {TOKEN}");
         let is_bot = request.header("authorization") == Some(bot.as_str());
         match (request.method.as_str(), request.path.as_str()) {
-            ("GET", "/v1/users/@me") if is_bot => Answer::json(&json!({"username": "clerk"})),
+            ("GET", "/v1/users/@me") if is_bot => {
+                ProviderResponse::json(&json!({"username": "clerk"}))
+            }
             ("PATCH", "/v1/webhooks/app1/interaction-token/messages/@original") => {
                 answers += 1;
                 if answers == 1 {
                     let late =
                         json!({"message": "You are being rate limited.", "retry_after": 1.0});
-                    return Answer::error(429, &late).with_header("retry-after", "1");
+                    return ProviderResponse::error(429, &late).with_header("retry-after", "1");
                 }
-                Answer::json(&json!({"id": "50"}))
+                ProviderResponse::json(&json!({"id": "50"}))
             }
-            ("POST", "/v1/webhooks/app1/interaction-token") => Answer::json(&json!({"id": "51"})),
-            ("POST", "/v1/channels/12/messages") if is_bot => Answer::json(&json!({"id": "52"})),
-            _ => Answer::error(401, &json!({"message": "401: Unauthorized", "code": 0})),
+            ("POST", "/v1/webhooks/app1/interaction-token") => {
+                ProviderResponse::json(&json!({"id": "51"}))
+            }
+            ("POST", "/v1/channels/12/messages") if is_bot => {
+                ProviderResponse::json(&json!({"id": "52"}))
+            }
+            _ => ProviderResponse::error(401, &json!({"message": "401: Unauthorized", "code": 0})),
         }
     })
 }
@@ -333,7 +341,7 @@ fn discord_gets_the_answer_to_its_command_and_the_right_to_it_is_kept_nowhere() 
         last_result(&messages).contains("\"messages\":[\"50\",\"51\"]"),
         "{messages:?}"
     );
-    let said: Vec<Received> = discord.received();
+    let said: Vec<ReceivedRequest> = discord.received();
     let answers: Vec<&Value> = said
         .iter()
         .filter(|request| request.path.contains("webhooks"))
@@ -362,24 +370,24 @@ fn discord_gets_the_answer_to_its_command_and_the_right_to_it_is_kept_nowhere() 
 
 fn page_double() -> Provider {
     Provider::start(|request| {
-        let html = |body: &str| Answer {
+        let html = |body: &str| ProviderResponse {
             headers: vec![("content-type", "text/html; charset=utf-8".to_owned())],
             chunks: vec![body.as_bytes().to_vec()],
-            ..Answer::json(&Value::Null)
+            ..ProviderResponse::json(&Value::Null)
         };
         match request.path.as_str() {
             "/page" => html("<title>Books</title><p>See <a href='/dune'>Dune</a>.</p>"),
-            "/moved" => Answer::error(302, &json!({})).with_header("location", "/page"),
+            "/moved" => ProviderResponse::error(302, &json!({})).with_header("location", "/page"),
             "/away" => {
                 let host = request
                     .header("host")
                     .unwrap()
                     .replace("127.0.0.1", "localhost");
                 let away = format!("http://{host}/page");
-                Answer::error(302, &json!({})).with_header("location", &away)
+                ProviderResponse::error(302, &json!({})).with_header("location", &away)
             }
-            "/round" => Answer::error(302, &json!({})).with_header("location", "/round"),
-            _ => Answer::error(404, &json!({"error": "none"})),
+            "/round" => ProviderResponse::error(302, &json!({})).with_header("location", "/round"),
+            _ => ProviderResponse::error(404, &json!({"error": "none"})),
         }
     })
 }
@@ -449,7 +457,7 @@ fn a_name_that_leads_into_this_machine_is_not_followed() {
 /// The example, unchanged except for its ports.
 #[test]
 fn the_support_bot_answers_each_update_once_in_its_chat() {
-    let chat = Provider::start(|_| Answer::json(&json!({"ok": true})));
+    let chat = Provider::start(|_| ProviderResponse::json(&json!({"ok": true})));
     let address = chat.endpoint().replace("/v1", "");
     let home = Home::without_project();
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/support");

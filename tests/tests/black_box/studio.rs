@@ -6,8 +6,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running, STUDIO};
-use goondan_tests::http::Response;
+use goondan_tests::home::{GDN, RunningProgram, STUDIO};
+use goondan_tests::http::HttpResponse;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Studio, as `gdn studio` starts it.
 pub(crate) struct Studio {
-    running: Running,
+    running: RunningProgram,
     addresses: usize,
 }
 
@@ -30,7 +30,7 @@ impl Studio {
         let mut command = home.command(&bin(GDN), &args);
         command.stdin(Stdio::piped());
         Self {
-            running: Running::start(command),
+            running: RunningProgram::start(command),
             addresses: 0,
         }
     }
@@ -53,15 +53,15 @@ impl Studio {
     }
 
     /// Studio, and a page that has logged in.
-    fn with_page(home: &Home, args: &[&str]) -> (Self, Page) {
+    fn with_page(home: &Home, args: &[&str]) -> (Self, StudioPage) {
         let mut studio = Self::start(home, args);
         let page = studio.page();
         (studio, page)
     }
 
     /// A page that has logged in.
-    fn page(&mut self) -> Page {
-        let (mut page, ticket) = Page::at(&self.address());
+    fn page(&mut self) -> StudioPage {
+        let (mut page, ticket) = StudioPage::at(&self.address());
         let logged_in = page.post("/api/login", &json!({ "ticket": ticket })).json();
         page.token = Some(logged_in["token"].as_str().unwrap().to_owned());
         page
@@ -69,12 +69,12 @@ impl Studio {
 }
 
 /// Actions of a page in a browser.
-struct Page {
+struct StudioPage {
     address: SocketAddr,
     token: Option<String>,
 }
 
-impl Page {
+impl StudioPage {
     /// A page that has not logged in, and the ticket.
     fn at(address: &str) -> (Self, String) {
         let (place, ticket) = address.split_once("/#t=").unwrap();
@@ -112,18 +112,18 @@ impl Page {
         stream
     }
 
-    fn request(&self, head: &str, headers: &[(String, String)], body: &str) -> Response {
+    fn request(&self, head: &str, headers: &[(String, String)], body: &str) -> HttpResponse {
         let mut answer = Vec::new();
         let mut stream = self.send(head, headers, body);
         stream.read_to_end(&mut answer).unwrap();
-        Response::read(&answer)
+        HttpResponse::read(&answer)
     }
 
-    fn post(&self, path: &str, body: &Value) -> Response {
+    fn post(&self, path: &str, body: &Value) -> HttpResponse {
         self.request(&format!("POST {path}"), &self.headers(), &body.to_string())
     }
 
-    fn call(&self, method: &str, params: &Value) -> Response {
+    fn call(&self, method: &str, params: &Value) -> HttpResponse {
         self.post("/api/call", &json!({"method": method, "params": params}))
     }
 
@@ -188,7 +188,7 @@ fn obs_5_a_ticket_is_good_once_and_nothing_is_told_without_a_token() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let mut studio = Studio::start(&home, &[]);
-    let (mut page, ticket) = Page::at(&studio.address());
+    let (mut page, ticket) = StudioPage::at(&studio.address());
     assert_eq!(page.post("/api/call", &status()).status, 401);
     let login = json!({ "ticket": ticket });
     let logged_in = page.post("/api/login", &login).json();
@@ -397,7 +397,7 @@ fn obs_5_neither_waits_nor_idle_connections_keep_a_decision_out() {
     for mut stream in waiting {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
-        assert_eq!(Response::read(&answer).status, 200);
+        assert_eq!(HttpResponse::read(&answer).status, 200);
     }
     // A silent connection may keep its slot for ten seconds.
     assert!(begun.elapsed() < Duration::from_secs(10));
@@ -476,10 +476,10 @@ fn obs_5_a_conversation_is_exported_by_whoever_may_read_and_deleted_by_whoever_m
 }
 
 /// A stream that is read line by line.
-struct Lines(BufReader<TcpStream>);
+struct StreamReader(BufReader<TcpStream>);
 
-impl Lines {
-    fn of(page: &Page, method: &str, params: &Value) -> Self {
+impl StreamReader {
+    fn of(page: &StudioPage, method: &str, params: &Value) -> Self {
         let body = json!({"method": method, "params": params}).to_string();
         let stream = page.send("POST /api/stream", &page.headers(), &body);
         let mut lines = BufReader::new(stream);
@@ -513,7 +513,7 @@ fn obs_5_a_stream_goes_on_behind_its_cursor_over_a_kill_of_the_daemon() {
     let daemon = Daemon::serving(&home);
     let (_studio, page) = Studio::with_page(&home, &[]);
     let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
-    let mut lines = Lines::of(&page, "workspace.watch", &json!({ "workspaceId": id }));
+    let mut lines = StreamReader::of(&page, "workspace.watch", &json!({ "workspaceId": id }));
     let snapshot = lines.next().unwrap();
     assert!(snapshot["params"]["snapshot"].is_object(), "{snapshot}");
     assert!(snapshot["params"]["requestId"].is_null(), "{snapshot}");
@@ -530,7 +530,7 @@ fn obs_5_a_stream_goes_on_behind_its_cursor_over_a_kill_of_the_daemon() {
     assert_eq!(page.call("daemon.status", &json!({})).status, 503);
     let _daemon = Daemon::serving(&home);
     let behind = json!({"workspaceId": id, "after": cursor});
-    let mut lines = Lines::of(&page, "workspace.watch", &behind);
+    let mut lines = StreamReader::of(&page, "workspace.watch", &behind);
     let next = lines.next().unwrap();
     // A new subscription of the workspace begins with a snapshot.
     assert!(next["params"]["snapshot"].is_object(), "{next}");

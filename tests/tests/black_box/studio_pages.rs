@@ -7,10 +7,10 @@ use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use goondan_tests::copies::copy_conversation;
-use goondan_tests::home::Running;
+use goondan_tests::home::RunningProgram;
 use goondan_tests::needs::{self, STUDIO_WEB};
 use goondan_tests::projects::LAB;
-use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai, openai_delta, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ const EXTRA: &str = "#/conversation/main #/conversation/none";
 
 /// A browser, and a person's actions as defined by a suite.
 struct Suite {
-    running: Running,
+    running: RunningProgram,
     heard: usize,
     _home: TempDir,
 }
@@ -47,7 +47,7 @@ impl Suite {
         command.env("STUDIO_TOTAL", MANY.to_string());
         command.stdin(Stdio::piped());
         Self {
-            running: Running::start(command),
+            running: RunningProgram::start(command),
             heard: 0,
             _home: home,
         }
@@ -83,7 +83,7 @@ impl Suite {
 }
 
 /// A workspace with pending calls, a held turn, and visible data.
-fn busy(home: &Home) -> Vec<Running> {
+fn busy(home: &Home) -> Vec<RunningProgram> {
     home.ask("main", "echo **hello** [a link](https://example.com)");
     let waiting =
         ["run a", "run b"].map(|text| home.start_gdn(&["send", "--instance", text, text]));
@@ -149,8 +149,8 @@ fn obs_5_the_words_of_a_reply_are_on_the_page_as_they_come() {
         return;
     };
     let provider = Provider::start(|received| match received.number {
-        0 => Answer::stream(&openai_saying(&["Hello."])),
-        _ => Answer::stream("").made_when_sent(live_part),
+        0 => ProviderResponse::stream(&openai_saying(&["Hello."])),
+        _ => ProviderResponse::stream("").made_when_sent(live_part),
     });
     let home = Home::new(&models::project(&provider));
     let _daemon = Daemon::serving(&home);

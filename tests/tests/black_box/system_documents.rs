@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use goondan_tests::authorization_server::{AuthorizationServer, Manner};
+use goondan_tests::authorization_server::{AuthorizationServer, ResponseFault};
 use goondan_tests::{Daemon, Home, needs, wait_until};
 use serde_json::{Value, json};
 
@@ -156,7 +156,7 @@ fn sys_3_sops_opens_and_changes_each_kind_of_document_and_ours_is_read_back() {
     secrets::set(&home, "app", "key", "a-value-of-it", &[]).exits(0);
     let login = paste(&home);
     drop(address_of(&login));
-    server.next(Manner::LosesReply);
+    server.next(ResponseFault::LosesReply);
     let before = server.requests("refresh_token");
     let refresh = home.start_gdn(&["oauth", "refresh", "idp"]);
     wait_until("the server is asked", || {

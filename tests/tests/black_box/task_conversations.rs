@@ -4,7 +4,7 @@
 use std::fs;
 
 use goondan_tests::cli_agents::work_area;
-use goondan_tests::provider::{Answer, Provider, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai_saying};
 use goondan_tests::{Daemon, Home, wait_for, wait_until};
 use serde_json::Value;
 
@@ -342,7 +342,7 @@ spec:
 #[test]
 fn task_6_what_a_conversation_takes_counts_once_for_its_task_and_stops_before_its_budget() {
     let asks = "[USER_QUESTION]\nquestion: Go on?\nrequired: true\n[/USER_QUESTION]\n";
-    let provider = Provider::start(move |_| Answer::stream(&openai_saying(&[asks])));
+    let provider = Provider::start(move |_| ProviderResponse::stream(&openai_saying(&[asks])));
     let home = Home::new(&priced(&provider, ""));
     let daemon = Daemon::serving(&home);
     let new = [

@@ -19,10 +19,10 @@ use std::time::Duration;
 use goondan_tests::cli_agents::{
     self, Format, KEY, Manner, PROGRAM, Point, QUESTION, READERS, agent_name, diary, work_area,
 };
-use goondan_tests::home::{GDN, Running};
+use goondan_tests::home::{GDN, RunningProgram};
 use goondan_tests::random::Random;
 use goondan_tests::wait::within;
-use goondan_tests::{Daemon, Home, PATIENCE, Ran, binaries, wait_for, wait_until};
+use goondan_tests::{CommandOutput, Daemon, Home, PATIENCE, binaries, wait_for, wait_until};
 use serde_json::Value;
 
 /// Random kills, unless `GOONDAN_TEST_TASK_KILL_ROUNDS` is set.
@@ -39,7 +39,7 @@ const ALLOW: &str = "allow";
 
 /// Time of the daemon's kill after people's inputs.
 #[derive(Debug, Clone, Copy)]
-enum Moment {
+enum KillMoment {
     /// When all inputs are acknowledged.
     Acknowledged,
     /// When every working agent is held here.
@@ -54,7 +54,7 @@ enum Moment {
 
 /// Input of a person to a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Word {
+enum PersonAction {
     Start,
     Answer(String, String),
     Provide(String),
@@ -62,7 +62,7 @@ enum Word {
     Approve(u64),
 }
 
-impl Word {
+impl PersonAction {
     /// True if it is about a run rather than about the work.
     fn lets_go_on(&self) -> bool {
         matches!(self, Self::Answer(_, text) if text == ALLOW || text == GO_ON)
@@ -70,11 +70,11 @@ impl Word {
 }
 
 /// Tasks of each format, which outlive the daemon.
-struct Crew {
+struct TaskCrew {
     home: Home,
     daemon: Option<Daemon>,
     /// Tasks by their ids, with the acknowledged inputs.
-    said: BTreeMap<String, Vec<Word>>,
+    said: BTreeMap<String, Vec<PersonAction>>,
     key: PathBuf,
 }
 
@@ -116,11 +116,11 @@ fn count(lines: &[String], wanted: &str) -> usize {
 
 /// True if the decided permission is obsolete: its run was lost with the daemon, and the task shows
 /// its old state until the loss is durable.
-fn is_moot(word: &Word, ran: &Ran) -> bool {
-    matches!(word, Word::Answer(_, text) if text == ALLOW) && ran.code == 10
+fn is_moot(word: &PersonAction, ran: &CommandOutput) -> bool {
+    matches!(word, PersonAction::Answer(_, text) if text == ALLOW) && ran.code == 10
 }
 
-impl Crew {
+impl TaskCrew {
     fn new() -> Self {
         let home = cli_agents::home(&[Manner::Honest]);
         home.write("key", "sk-4711");
@@ -182,38 +182,40 @@ impl Crew {
     }
 
     /// Returns the input that a task waits for; none if a killed run has not been noticed yet.
-    fn word_for(&self, task: &str) -> Option<Word> {
+    fn word_for(&self, task: &str) -> Option<PersonAction> {
         let ran = self.home.gdn(&["--json", "task", "show", task]);
         let shown = (ran.code == 0).then(|| ran.json())?;
         if shown["info"]["status"] == "idle" {
-            return Some(Word::Start);
+            return Some(PersonAction::Start);
         }
         if let Some(ask) = shown["asks"].as_array().unwrap().first() {
             let id = ask["id"].as_str().unwrap().to_owned();
             return Some(match ask["kind"].as_str().unwrap() {
-                "permission" => Word::Answer(id, ALLOW.to_owned()),
-                "question" if ask["text"] == QUESTION => Word::Answer(id, READERS[0].to_owned()),
-                "question" => Word::Answer(id, GO_ON.to_owned()),
-                _ => Word::Provide(id),
+                "permission" => PersonAction::Answer(id, ALLOW.to_owned()),
+                "question" if ask["text"] == QUESTION => {
+                    PersonAction::Answer(id, READERS[0].to_owned())
+                }
+                "question" => PersonAction::Answer(id, GO_ON.to_owned()),
+                _ => PersonAction::Provide(id),
             });
         }
         let phase = shown["review"].as_u64()?;
         let was_reworked = !events(&history(&self.home, task), "review_reworked").is_empty();
         Some(if was_reworked {
-            Word::Approve(phase)
+            PersonAction::Approve(phase)
         } else {
-            Word::Rework
+            PersonAction::Rework
         })
     }
 
-    fn say(&self, task: &str, word: &Word) -> Running {
+    fn say(&self, task: &str, word: &PersonAction) -> RunningProgram {
         let phase;
         let args: &[&str] = match word {
-            Word::Start => &["start", task],
-            Word::Answer(id, text) => &["answer", task, text, "--id", id],
-            Word::Provide(_) => &["provide", task, KEY],
-            Word::Rework => &["rework", task, "Better."],
-            Word::Approve(number) => {
+            PersonAction::Start => &["start", task],
+            PersonAction::Answer(id, text) => &["answer", task, text, "--id", id],
+            PersonAction::Provide(_) => &["provide", task, KEY],
+            PersonAction::Rework => &["rework", task, "Better."],
+            PersonAction::Approve(number) => {
                 phase = number.to_string();
                 &["approve", task, "--phase", &phase]
             }
@@ -221,26 +223,26 @@ impl Crew {
         let mut command = self
             .home
             .command(&binaries::bin(GDN), &[&["task"], args].concat());
-        if let Word::Provide(_) = word {
+        if let PersonAction::Provide(_) = word {
             command.stdin(fs::File::open(&self.key).unwrap());
         }
-        Running::start(command)
+        RunningProgram::start(command)
     }
 
     /// Gives every task the input it waits for, and kills the daemon.
-    fn round(&mut self, moment: Moment) {
+    fn round(&mut self, moment: KillMoment) {
         let waiting = self.settle();
-        let words: Vec<(String, Word)> = waiting
+        let words: Vec<(String, PersonAction)> = waiting
             .iter()
             .filter_map(|task| Some((task.clone(), self.word_for(task)?)))
-            .filter(|(_, word)| !matches!(moment, Moment::Undisturbed) || word.lets_go_on())
+            .filter(|(_, word)| !matches!(moment, KillMoment::Undisturbed) || word.lets_go_on())
             .collect();
         let held = self.hold(moment, &words);
-        let talking: Vec<Running> = words
+        let talking: Vec<RunningProgram> = words
             .iter()
             .map(|(task, word)| self.say(task, word))
             .collect();
-        if let Moment::After(ms) = moment {
+        if let KillMoment::After(ms) = moment {
             thread::sleep(Duration::from_millis(ms));
             self.kill();
         }
@@ -248,7 +250,7 @@ impl Crew {
             let ran = running.wait();
             let is_acknowledged = ran.code == 0;
             assert!(
-                is_acknowledged || matches!(moment, Moment::After(_)) || is_moot(&word, &ran),
+                is_acknowledged || matches!(moment, KillMoment::After(_)) || is_moot(&word, &ran),
                 "{word:?}: {ran:#?} {:#?}",
                 history(&self.home, &task)
             );
@@ -257,15 +259,15 @@ impl Crew {
             }
         }
         match moment {
-            Moment::After(_) | Moment::Undisturbed | Moment::Never => return,
-            Moment::Acknowledged => {}
-            Moment::Held(point) => self.wait_held(point, &held),
+            KillMoment::After(_) | KillMoment::Undisturbed | KillMoment::Never => return,
+            KillMoment::Acknowledged => {}
+            KillMoment::Held(point) => self.wait_held(point, &held),
         }
         self.kill();
         for (task, _) in held {
             let file = format!(
                 "hold-{}",
-                if let Moment::Held(point) = moment {
+                if let KillMoment::Held(point) = moment {
                     point.as_str()
                 } else {
                     ""
@@ -277,15 +279,15 @@ impl Crew {
 
     /// Holds the agents that will work at a point; returns the tasks, and how often each was held
     /// there.
-    fn hold(&self, moment: Moment, words: &[(String, Word)]) -> Vec<(String, usize)> {
-        let Moment::Held(point) = moment else {
+    fn hold(&self, moment: KillMoment, words: &[(String, PersonAction)]) -> Vec<(String, usize)> {
+        let KillMoment::Held(point) = moment else {
             return Vec::new();
         };
         let mut held = Vec::new();
         for (task, word) in words {
             // No run follows the last review, and no new run follows a permission.
-            let is_last = matches!(word, Word::Approve(2))
-                || matches!(word, Word::Answer(_, text) if text == ALLOW);
+            let is_last = matches!(word, PersonAction::Approve(2))
+                || matches!(word, PersonAction::Answer(_, text) if text == ALLOW);
             if !is_last {
                 let area = work_area(&self.home, task);
                 let file = area.join(format!("hold-{}", point.as_str()));
@@ -311,13 +313,13 @@ impl Crew {
             let what = format!("the agent of {task} is held at `{}`", point.as_str());
             let is_there = within(PATIENCE, || {
                 let is_there = match self.word_for(task) {
-                    Some(Word::Answer(id, text)) if text == GO_ON => {
-                        let word = Word::Answer(id, text);
+                    Some(PersonAction::Answer(id, text)) if text == GO_ON => {
+                        let word = PersonAction::Answer(id, text);
                         drop(self.say(task, &word).wait().exits(0));
                         self.said.get_mut(task).unwrap().push(word);
                         false
                     }
-                    Some(Word::Answer(_, text)) if text == ALLOW => true,
+                    Some(PersonAction::Answer(_, text)) if text == ALLOW => true,
                     word => {
                         let is_held = self.times_held(task, point) > *before;
                         is_held && (word.is_some() || point != Point::Ended)
@@ -396,7 +398,12 @@ fn check_runs(history: &[Value], diary: &[String], deployed: usize, show: &dyn F
 }
 
 /// Checks that acknowledged inputs are in the history once, and that an agent received them.
-fn check_words(said: &[Word], history: &[Value], diary: &[String], show: &dyn Fn() -> String) {
+fn check_words(
+    said: &[PersonAction],
+    history: &[Value],
+    diary: &[String],
+    show: &dyn Fn() -> String,
+) {
     // A run that was lost before it showed progress on its prompt is followed by one with the same
     // prompt.
     let untaken = events(history, "run_requested").len() - events(history, "prompt_taken").len();
@@ -423,8 +430,8 @@ fn check_words(said: &[Word], history: &[Value], diary: &[String], show: &dyn Fn
     };
     for word in said {
         match word {
-            Word::Start | Word::Approve(2..) => {}
-            Word::Answer(id, text) => {
+            PersonAction::Start | PersonAction::Approve(2..) => {}
+            PersonAction::Answer(id, text) => {
                 let answers = answers(id);
                 assert_eq!(answers.len(), 1, "{id} of {}", show());
                 assert_eq!(answers[0]["answer"]["person"], **text, "{id} of {}", show());
@@ -432,7 +439,7 @@ fn check_words(said: &[Word], history: &[Value], diary: &[String], show: &dyn Fn
                     is_heard(&format!("{id} {text}"));
                 }
             }
-            Word::Provide(id) => {
+            PersonAction::Provide(id) => {
                 let provided = events(history, "dependency_provided");
                 assert_eq!(
                     provided.iter().filter(|data| data["id"] == **id).count(),
@@ -442,8 +449,8 @@ fn check_words(said: &[Word], history: &[Value], diary: &[String], show: &dyn Fn
                 );
                 is_heard(&format!("{id} provided"));
             }
-            Word::Rework => is_heard("reworked 1"),
-            Word::Approve(phase) => is_heard(&format!("approved {phase}")),
+            PersonAction::Rework => is_heard("reworked 1"),
+            PersonAction::Approve(phase) => is_heard(&format!("approved {phase}")),
         }
     }
     for asked in events(history, "question_asked") {
@@ -454,17 +461,17 @@ fn check_words(said: &[Word], history: &[Value], diary: &[String], show: &dyn Fn
 
 #[test]
 fn task_1_a_daemon_killed_at_each_transition_loses_nothing_of_any_format() {
-    let mut crew = Crew::new();
+    let mut crew = TaskCrew::new();
     crew.hire();
     // Every task advances in each cycle: in the last two rounds, permissions are not withdrawn by a
     // kill.
     let moments = [
-        (Moment::Held(Point::Started), true),
-        (Moment::Held(Point::Told), false),
-        (Moment::Acknowledged, false),
-        (Moment::Held(Point::Ended), true),
-        (Moment::Undisturbed, false),
-        (Moment::Undisturbed, false),
+        (KillMoment::Held(Point::Started), true),
+        (KillMoment::Held(Point::Told), false),
+        (KillMoment::Acknowledged, false),
+        (KillMoment::Held(Point::Ended), true),
+        (KillMoment::Undisturbed, false),
+        (KillMoment::Undisturbed, false),
     ];
     for (moment, is_killed_before) in moments.into_iter().cycle() {
         crew.settle();
@@ -484,15 +491,15 @@ fn task_1_a_daemon_killed_at_any_time_loses_nothing_of_any_format() {
     let rounds =
         std::env::var("GOONDAN_TEST_TASK_KILL_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
     let mut random = Random::announced();
-    let mut crew = Crew::new();
+    let mut crew = TaskCrew::new();
     for _ in 0..rounds {
         if crew.is_done() {
             crew.hire();
         }
-        crew.round(Moment::After(random.below(KILL_WITHIN_MS)));
+        crew.round(KillMoment::After(random.below(KILL_WITHIN_MS)));
     }
     while !crew.is_done() {
-        crew.round(Moment::Never);
+        crew.round(KillMoment::Never);
     }
     crew.check();
 }
@@ -506,7 +513,7 @@ const HELD_ACTS: [(&str, &str); 3] = [
 
 #[test]
 fn task_8_a_daemon_killed_after_a_pause_a_resume_and_a_cancel_does_as_it_was_told() {
-    let mut crew = Crew::new();
+    let mut crew = TaskCrew::new();
     crew.hire();
     let tasks: Vec<String> = crew.said.keys().cloned().collect();
     for task in &tasks {
@@ -519,7 +526,7 @@ fn task_8_a_daemon_killed_after_a_pause_a_resume_and_a_cancel_does_as_it_was_tol
         wait_until("every agent works, or none", || {
             // There may be a question about a lost run.
             for task in tasks.iter().filter(|_| act == "cancel") {
-                if let Some(Word::Answer(id, text)) = crew.word_for(task) {
+                if let Some(PersonAction::Answer(id, text)) = crew.word_for(task) {
                     let answer = ["task", "answer", task, &text, "--id", &id];
                     crew.home.gdn(&answer).exits(0);
                 }

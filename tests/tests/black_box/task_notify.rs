@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use goondan_tests::provider::{Answer, Provider};
+use goondan_tests::provider::{Provider, ProviderResponse};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ fn new_task(home: &Home) {
 
 #[test]
 fn task_8_a_person_is_told_what_to_type_and_never_a_secret() {
-    let server = Provider::start(|_| Answer::json(&json!({})));
+    let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let home = home(&server);
     let _daemon = Daemon::serving(&home);
     new_task(&home);
@@ -160,7 +160,7 @@ fn requested(home: &Home) -> (usize, usize) {
 
 #[test]
 fn task_8_nobody_is_told_twice_and_nothing_is_lost_in_silence_whenever_the_daemon_dies() {
-    let server = Provider::start(|_| Answer::json(&json!({})));
+    let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let home = home(&server);
     let mut daemon = Daemon::serving(&home);
     new_task(&home);
@@ -198,7 +198,7 @@ fn task_8_nobody_is_told_twice_and_nothing_is_lost_in_silence_whenever_the_daemo
 
 #[test]
 fn task_8_nobody_answers_in_a_project_of_programs_alone() {
-    let server = Provider::start(|_| Answer::json(&json!({})));
+    let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let home = home(&server);
     home.gdn(&["validate"]).exits(0);
     let _daemon = Daemon::serving(&home);
@@ -222,7 +222,7 @@ fn task_8_nobody_answers_in_a_project_of_programs_alone() {
 /// An agent with a model asks a person, who is notified through the connection of its `notify`.
 #[test]
 fn task_8_of_a_task_of_an_agent_with_a_model_people_are_told_too() {
-    let server = Provider::start(|_| Answer::json(&json!({})));
+    let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let root = server.endpoint().replace("/v1", "");
     let home = Home::new(&format!(
         r#"apiVersion: goondan.ai/v1

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-use goondan_tests::provider::{Answer, Provider};
+use goondan_tests::provider::{Provider, ProviderResponse};
 use goondan_tests::secret_forms::SecretForms;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
@@ -177,7 +177,7 @@ fn work(home: &Home, server: &Provider, agent: &str) {
 
 #[test]
 fn sec_2_a_secret_of_a_task_is_masked_whoever_works_for_it() {
-    let server = Provider::start(|_| Answer::json(&json!({})));
+    let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let home = home(&server);
     let mut command = home.command(
         &goondan_tests::binaries::bin(goondan_tests::home::ORCHESTRATOR),

@@ -110,9 +110,9 @@ fn provide(home: &Home) {
 }
 
 /// A person's action in each step, with the task's status before and after it.
-pub(crate) type Step = (&'static str, fn(&Home), &'static str);
+pub(crate) type PersonStep = (&'static str, fn(&Home), &'static str);
 
-pub(crate) const STEPS: [Step; 6] = [
+pub(crate) const STEPS: [PersonStep; 6] = [
     (
         "waiting_question",
         |home| drop(home.gdn(&["task", "answer", "shop", "engineers"]).exits(0)),

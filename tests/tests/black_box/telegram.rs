@@ -6,7 +6,7 @@ use goondan_tests::home::CONNECTOR;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
-use goondan_tests::telegram::{Mishap, TOKEN, Telegram};
+use goondan_tests::telegram::{TOKEN, Telegram, TelegramFault};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
 
@@ -88,7 +88,7 @@ fn trouble_with_telegram_is_shown_and_passes() {
         body.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        Mishap::Answer(status, body)
+        TelegramFault::Answer(status, body)
     };
     let home = home(&telegram, TOKEN);
     let daemon = Daemon::serving(&home);
@@ -100,7 +100,7 @@ fn trouble_with_telegram_is_shown_and_passes() {
             "requests a pause of 1 s",
         ),
         (answer(502, json!({})), "Telegram answered 502"),
-        (Mishap::Break, "failed to connect to Telegram"),
+        (TelegramFault::Break, "failed to connect to Telegram"),
     ] {
         telegram.have([mishap]);
         daemon.log().wait_for(said, |line| {

@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Home, Running};
-use goondan_tests::provider::{Answer, Provider, anthropic, anthropic_saying};
+use goondan_tests::home::{GDN, Home, RunningProgram};
+use goondan_tests::provider::{Provider, ProviderResponse, anthropic, anthropic_saying};
 use serde_json::json;
 
 /// Creates a project from a template and starts it.
@@ -65,7 +65,7 @@ fn root_3_the_minimal_project_answers() {
 #[test]
 fn root_3_the_project_with_a_real_model_takes_its_key_calls_a_tool_and_answers() {
     let provider = Provider::start(|received| {
-        Answer::stream(&match received.number {
+        ProviderResponse::stream(&match received.number {
             0 => calling("bash__exec", r#"{"command": "echo the date is known"}"#),
             _ => anthropic_saying("It is known."),
         })
@@ -86,7 +86,7 @@ fn root_3_the_project_with_a_real_model_takes_its_key_calls_a_tool_and_answers()
     let set = ["secret", "set", "anthropic", "apiKey", "--for", "."];
     let mut command = home.command(&bin(GDN), &set);
     command.stdin(Stdio::piped());
-    let mut setting = Running::start(command);
+    let mut setting = RunningProgram::start(command);
     setting.say("sk-ant-the-key");
     setting.wait().exits(0);
     home.gdn(&["run"]).exits(0);

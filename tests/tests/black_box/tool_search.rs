@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_tests::home::AGENT;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::provider::{
-    Answer, OPENAI_DONE, Provider, Received, openai, openai_delta, openai_saying,
+    OPENAI_DONE, Provider, ProviderResponse, ReceivedRequest, openai, openai_delta, openai_saying,
 };
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::{Value, json};
@@ -43,14 +43,14 @@ spec:
     )
 }
 
-fn calling(tool: &str, args: &Value) -> Answer {
+fn calling(tool: &str, args: &Value) -> ProviderResponse {
     let call = json!({"tool_calls": [{"index": 0, "id": format!("c-{tool}"), "type": "function",
         "function": {"name": tool, "arguments": args.to_string()}}]});
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
-    Answer::stream(&(openai(&[openai_delta(&call), end]) + OPENAI_DONE))
+    ProviderResponse::stream(&(openai(&[openai_delta(&call), end]) + OPENAI_DONE))
 }
 
-fn offered(received: &Received) -> BTreeSet<String> {
+fn offered(received: &ReceivedRequest) -> BTreeSet<String> {
     let tools = received.body["tools"].as_array().unwrap();
     let names = tools.iter().map(|tool| tool["function"]["name"].as_str());
     names.map(|name| name.unwrap().to_owned()).collect()
@@ -67,7 +67,7 @@ fn ext_2_a_tool_is_offered_once_it_was_looked_for_and_stays_so_in_another_proces
         0 => calling("file-system__read", &json!({"pfad": "x.txt"})),
         1 => calling("tool-search__find", &json!({"query": "count characters"})),
         2 => calling("text-transform__count", &json!({"text": "abc"})),
-        _ => Answer::stream(&openai_saying(&["Done."])),
+        _ => ProviderResponse::stream(&openai_saying(&["Done."])),
     });
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
@@ -115,7 +115,7 @@ fn what_was_found_before_a_crash_in_the_turn_is_still_offered_after_it() {
     let provider = Provider::start(|received| match received.number {
         0 => calling("tool-search__find", &json!({"query": "bash__exec"})),
         1 => calling("bash__exec", &json!({"command": "sleep 600"})),
-        _ => Answer::stream(&openai_saying(&["Done."])),
+        _ => ProviderResponse::stream(&openai_saying(&["Done."])),
     });
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);

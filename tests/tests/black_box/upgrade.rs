@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{AGENT, CONNECTOR, GDN, ORCHESTRATOR, Ran, Running};
+use goondan_tests::home::{AGENT, CONNECTOR, CommandOutput, GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Home, wait_until};
 use serde_json::Value;
@@ -21,11 +21,11 @@ use crate::service::write_managers;
 const NO_MANAGER: &str = "#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n";
 
 /// A home with an installation in it.
-struct Place {
+struct InstallationHome {
     home: Home,
 }
 
-impl Place {
+impl InstallationHome {
     /// A home whose daemon runs from installed version `a`.
     fn running() -> Self {
         let place = Self::new();
@@ -91,17 +91,17 @@ impl Place {
     }
 
     /// Starts the `gdn` of the current version.
-    fn start(&self, args: &[&str]) -> Running {
-        Running::start(self.command(&self.prefix().join("bin/gdn"), args))
+    fn start(&self, args: &[&str]) -> RunningProgram {
+        RunningProgram::start(self.command(&self.prefix().join("bin/gdn"), args))
     }
 
     /// Runs the `gdn` of the current version to its end.
-    fn current(&self, args: &[&str]) -> Ran {
+    fn current(&self, args: &[&str]) -> CommandOutput {
         self.start(args).wait()
     }
 
     /// Installs with a `gdn` outside of the installation.
-    fn install(&self, from: &Path) -> Ran {
+    fn install(&self, from: &Path) -> CommandOutput {
         let prefix = self.prefix();
         let args = [
             "upgrade",
@@ -109,14 +109,14 @@ impl Place {
             "--prefix",
             prefix.to_str().unwrap(),
         ];
-        Running::start(self.command(&bin(GDN), &args)).wait()
+        RunningProgram::start(self.command(&bin(GDN), &args)).wait()
     }
 
-    fn upgrade(&self, from: &Path) -> Ran {
+    fn upgrade(&self, from: &Path) -> CommandOutput {
         self.upgrade_with(from, &[])
     }
 
-    fn upgrade_with(&self, from: &Path, options: &[&str]) -> Ran {
+    fn upgrade_with(&self, from: &Path, options: &[&str]) -> CommandOutput {
         self.current(&[&["upgrade", from.to_str().unwrap()], options].concat())
     }
 
@@ -213,7 +213,7 @@ impl Place {
 
 #[test]
 fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked() {
-    let place = Place::running();
+    let place = InstallationHome::running();
     place.runs_by_current();
     let first = place.version();
     let b = place.build("b");
@@ -271,7 +271,7 @@ fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked()
 
 #[test]
 fn rel_1_a_version_that_does_not_do_its_work_is_taken_back() {
-    let place = Place::running();
+    let place = InstallationHome::running();
     let first = place.version();
     let broken = [
         (
@@ -311,7 +311,7 @@ const STEPS: [&str; 4] = ["drain", "swap", "start", "check"];
 
 #[test]
 fn rel_1_an_upgrade_killed_at_every_step_is_finished_or_taken_back_and_loses_nothing() {
-    let place = Place::running();
+    let place = InstallationHome::running();
     let a = place.home.path().join("builds/a");
     let mut builds = [a, place.build("b")];
     let mut seen = Vec::new();
@@ -357,7 +357,7 @@ fn rel_1_an_upgrade_killed_at_every_step_is_finished_or_taken_back_and_loses_not
 
 #[test]
 fn rel_1_an_upgrade_killed_on_its_way_back_ends_as_it_was() {
-    let place = Place::running();
+    let place = InstallationHome::running();
     let first = place.version();
     let build = place.build_with("dies", ORCHESTRATOR, "exit 1");
     for step in ["swapBack", "startOld", "finishBack"] {
@@ -380,10 +380,11 @@ fn rel_1_an_upgrade_killed_on_its_way_back_ends_as_it_was() {
 
 #[test]
 fn rel_1_what_is_no_version_changes_nothing() {
-    let place = Place::new();
+    let place = InstallationHome::new();
     let a = place.build("a");
     // This installation is not supported: the error names the command that creates a suitable one.
-    let refused = Running::start(place.command(&bin(GDN), &["upgrade", a.to_str().unwrap()]));
+    let refused =
+        RunningProgram::start(place.command(&bin(GDN), &["upgrade", a.to_str().unwrap()]));
     refused
         .wait()
         .exits(10)
@@ -427,7 +428,7 @@ fn rel_1_what_is_no_version_changes_nothing() {
 
 #[test]
 fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
-    let place = Place::new();
+    let place = InstallationHome::new();
     place.install(&place.build("a")).exits(0);
     let first = place.version();
     place.home.gdn(&["run"]).exits(0);
@@ -460,7 +461,7 @@ fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
 
 #[test]
 fn rel_1_a_service_is_upgraded_by_its_manager_and_goes_back_by_it() {
-    let place = Place::new();
+    let place = InstallationHome::new();
     write_managers(&place.home);
     place.install(&place.build("a")).exits(0);
     // Its file refers to the current version, so it does not change.

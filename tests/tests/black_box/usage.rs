@@ -5,7 +5,7 @@
 use goondan_tests::home::AGENT;
 use goondan_tests::log::message;
 use goondan_tests::processes::{self, Signal};
-use goondan_tests::provider::{Answer, Provider, openai, openai_delta, openai_saying};
+use goondan_tests::provider::{Provider, ProviderResponse, openai, openai_delta, openai_saying};
 use goondan_tests::{Daemon, Home, wait_until};
 use std::sync::mpsc::channel;
 
@@ -63,8 +63,8 @@ fn spans(trace: &Value, kind: &str) -> Vec<Value> {
 #[test]
 fn tokens_and_cost_are_in_the_record_the_events_and_the_trace() {
     let provider = Provider::start(|received| match received.number {
-        0 => Answer::stream(&calling("echo hi")),
-        _ => Answer::stream(&openai_saying(&["Done."])),
+        0 => ProviderResponse::stream(&calling("echo hi")),
+        _ => ProviderResponse::stream(&openai_saying(&["Done."])),
     });
     let home = Home::new(&project(&provider, PRICES));
     let daemon = Daemon::serving(&home);
@@ -96,7 +96,7 @@ fn tokens_and_cost_are_in_the_record_the_events_and_the_trace() {
 
 #[test]
 fn without_a_price_the_cost_is_unknown_and_not_nothing() {
-    let provider = Provider::start(|_| Answer::stream(&openai_saying(&["Done."])));
+    let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let home = Home::new(&project(&provider, ""));
     let daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "Hi."), "Done.");
@@ -118,7 +118,7 @@ fn every_reply_is_counted_once_whoever_is_killed_and_what_was_deleted_still_coun
         if received.number == 1 {
             wait.recv().unwrap();
         }
-        Answer::stream(&openai_saying(&["Done."]))
+        ProviderResponse::stream(&openai_saying(&["Done."]))
     });
     let home = Home::new(&project(&provider, PRICES));
     let daemon = Daemon::serving(&home);
@@ -186,7 +186,7 @@ fn taking(tokens: u64) -> String {
 
 #[test]
 fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
-    let provider = Provider::start(|_| Answer::stream(&taking(4_300)));
+    let provider = Provider::start(|_| ProviderResponse::stream(&taking(4_300)));
     let bounded = format!("params: {{maxTokens: 500}}\n  {PRICES}");
     let budgets = "  budgets: [{for: instance, tokens: 9000}, {for: agent, per: day, cost: 5}]\n";
     let home = Home::new(&(project(&provider, &bounded) + budgets));
@@ -264,7 +264,7 @@ fn what_a_provider_takes_for_declining_counts_too() {
         json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "content_filter"}]}),
         json!({"choices": [], "usage": {"prompt_tokens": 4_299, "completion_tokens": 1}}),
     ]) + "data: [DONE]\n\n";
-    let provider = Provider::start(move |_| Answer::stream(&declined));
+    let provider = Provider::start(move |_| ProviderResponse::stream(&declined));
     let bounded = format!("params: {{maxTokens: 500}}\n  {PRICES}");
     let budgets = "  budgets: [{for: instance, tokens: 9000}]\n";
     let home = Home::new(&(project(&provider, &bounded) + budgets));
@@ -288,7 +288,7 @@ fn what_a_provider_takes_for_declining_counts_too() {
 
 #[test]
 fn what_an_agent_does_for_another_counts_against_the_budget_of_the_one_that_asked() {
-    let provider = Provider::start(|_| Answer::stream(&taking(900)));
+    let provider = Provider::start(|_| ProviderResponse::stream(&taking(900)));
     let boss = r#"---
 apiVersion: goondan.ai/v1
 kind: Model

@@ -4,9 +4,9 @@ use std::fs;
 use std::process::Command;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
-use goondan_tests::server::{Server, free_ports};
-use goondan_tests::{Home, Ran, needs};
+use goondan_tests::home::{GDN, RunningProgram};
+use goondan_tests::server::{ServerProcess, free_ports};
+use goondan_tests::{CommandOutput, Home, needs};
 use serde_json::Value;
 
 const MAKER: &str = r#"apiVersion: goondan.ai/v1
@@ -33,7 +33,7 @@ const CONFIG: &str = "storage: ./storage\n\
     log: {type: stdout, format: json, level: http}\n";
 
 struct Verdaccio {
-    _server: Server,
+    _server: ServerProcess,
     url: String,
 }
 
@@ -47,7 +47,7 @@ impl Verdaccio {
         verdaccio.args(["--config", "config.yaml", "--listen", &url]);
         verdaccio.current_dir(&dir).env("HOME", &dir);
         Self {
-            _server: Server::start(&mut verdaccio, "http address"),
+            _server: ServerProcess::start(&mut verdaccio, "http address"),
             url,
         }
     }
@@ -65,11 +65,11 @@ impl Verdaccio {
     }
 }
 
-fn run(home: &Home, registry: &Verdaccio, token: Option<&str>, args: &[&str]) -> Ran {
+fn run(home: &Home, registry: &Verdaccio, token: Option<&str>, args: &[&str]) -> CommandOutput {
     let mut command = home.command(&bin(GDN), args);
     command.env("GOONDAN_REGISTRY", &registry.url);
     command.envs(token.map(|token| ("GOONDAN_REGISTRY_TOKEN", token)));
-    Running::start(command).wait()
+    RunningProgram::start(command).wait()
 }
 
 #[test]

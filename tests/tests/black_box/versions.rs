@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{ORCHESTRATOR, Running};
+use goondan_tests::home::{ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn rel_1_a_state_root_of_a_newer_format_is_not_touched() {
     ] {
         home.gdn(command).exits(4).tells(&told);
     }
-    Running::start(home.command(&bin(ORCHESTRATOR), &[]))
+    RunningProgram::start(home.command(&bin(ORCHESTRATOR), &[]))
         .wait()
         .exits(4)
         .tells(&told);

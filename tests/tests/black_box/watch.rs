@@ -240,7 +240,7 @@ fn workspace_of(home: &Home, working_directory: &Path) -> Value {
     let gdn = goondan_tests::binaries::bin(goondan_tests::home::GDN);
     let mut command = home.command(&gdn, &["--json", "status"]);
     command.current_dir(working_directory);
-    let ran = goondan_tests::home::Running::start(command).wait();
+    let ran = goondan_tests::home::RunningProgram::start(command).wait();
     // Exit code 16 reports a degraded workspace, which the caller must judge.
     assert!([0, 16].contains(&ran.code), "{ran:?}");
     ran.json()["workspaces"][0].clone()

@@ -1,13 +1,13 @@
 //! Clients that watch a project: `gdn watch`.
 
-use goondan_tests::home::Running;
+use goondan_tests::home::RunningProgram;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
 /// Complete objects that a watch has printed.
-fn told(watch: &Running) -> Vec<Value> {
+fn told(watch: &RunningProgram) -> Vec<Value> {
     let printed = watch.stdout();
     let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let lines = whole.lines();
@@ -23,7 +23,7 @@ fn types(told: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-fn wait_for(watch: &Running, kind: &str, count: usize) -> Vec<Value> {
+fn wait_for(watch: &RunningProgram, kind: &str, count: usize) -> Vec<Value> {
     let has_come = || {
         let told = told(watch);
         types(&told).iter().filter(|it| **it == kind).count() >= count

@@ -35,7 +35,7 @@ const SHOT_PAUSE_MS: (u64, u64) = (20, 80);
 
 /// Events that clients know to be accepted: for each key those with a 202 response, in order.
 #[derive(Default)]
-struct Accepted {
+struct AcceptedEvents {
     by_key: Mutex<BTreeMap<String, Vec<String>>>,
     count: AtomicUsize,
 }
@@ -72,7 +72,7 @@ fn events_per_key() -> usize {
     }
 }
 
-fn client(number: usize, address: &RwLock<SocketAddr>, accepted: &Accepted) {
+fn client(number: usize, address: &RwLock<SocketAddr>, accepted: &AcceptedEvents) {
     for turn in 0..events_per_key() {
         for key in (0..KEYS).filter(|key| key % CLIENTS == number) {
             let (key, event_id) = (format!("key-{key}"), format!("e{key}-{turn}"));
@@ -105,9 +105,9 @@ fn shoot(home: &Home, mut random: Random, is_over: &AtomicBool) -> usize {
 }
 
 /// Ends the kills, even when the test fails.
-struct Over<'a>(&'a AtomicBool);
+struct KillStopGuard<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for KillStopGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -120,12 +120,12 @@ fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
     let mut fate = random.clone();
     let mut running = Some(Daemon::serving(&home));
     let address = RwLock::new(running.as_ref().unwrap().webhook("hook"));
-    let (accepted, is_over) = (Accepted::default(), AtomicBool::new(false));
+    let (accepted, is_over) = (AcceptedEvents::default(), AtomicBool::new(false));
     let total = KEYS * events_per_key();
     let mut daemons = 1;
 
     let shots = std::thread::scope(|scope| {
-        let over = Over(&is_over);
+        let over = KillStopGuard(&is_over);
         let (address, accepted) = (&address, &accepted);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| scope.spawn(move || client(number, address, accepted)))

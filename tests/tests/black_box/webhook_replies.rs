@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use goondan_tests::home::AGENT;
-use goondan_tests::http::{self, Response};
+use goondan_tests::http::{self, HttpResponse};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
-use goondan_tests::provider::{Answer, Provider, Received};
+use goondan_tests::provider::{Provider, ProviderResponse, ReceivedRequest};
 use goondan_tests::{Daemon, Home, wait_until};
 use hmac::{Hmac, Mac as _};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn lab(config: &str, secrets: &str) -> Home {
     Home::new(&LAB.replacen("    path: /hook\n", &webhook, 1))
 }
 
-fn post(address: SocketAddr, id: &str, text: &str) -> io::Result<Response> {
+fn post(address: SocketAddr, id: &str, text: &str) -> io::Result<HttpResponse> {
     let headers = [
         ("x-goondan-instance-key", "ann"),
         ("x-goondan-event-id", id),
@@ -38,7 +38,7 @@ fn post(address: SocketAddr, id: &str, text: &str) -> io::Result<Response> {
 }
 
 /// Posts an event in a separate thread, which waits for the response.
-fn posting(address: SocketAddr, id: &str, text: &str) -> JoinHandle<io::Result<Response>> {
+fn posting(address: SocketAddr, id: &str, text: &str) -> JoinHandle<io::Result<HttpResponse>> {
     let (id, text) = (id.to_owned(), text.to_owned());
     thread::spawn(move || post(address, &id, &text))
 }
@@ -181,7 +181,7 @@ impl Receiver {
             } else {
                 503
             };
-            Answer::error(status, &json!({}))
+            ProviderResponse::error(status, &json!({}))
         });
         Self { provider, is_well }
     }
@@ -191,7 +191,7 @@ impl Receiver {
         format!("{{callback: {{url: \"{endpoint}/replies\", allowPrivate: true}}}}")
     }
 
-    fn posts(&self) -> Vec<Received> {
+    fn posts(&self) -> Vec<ReceivedRequest> {
         self.provider.received()
     }
 }
@@ -258,7 +258,7 @@ fn sec_2_replies_go_nowhere_but_where_the_configuration_says() {
     let other = Receiver::start();
     let elsewhere = format!("{}/replies", other.provider.endpoint());
     let receiver = Provider::start(move |_| {
-        Answer::error(307, &json!({})).with_header("location", &elsewhere)
+        ProviderResponse::error(307, &json!({})).with_header("location", &elsewhere)
     });
     let callback = format!("url: \"{}/replies\"", receiver.endpoint());
     let home = lab(

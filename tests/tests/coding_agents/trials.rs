@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{GDN, Running};
+use goondan_tests::home::{GDN, RunningProgram};
 use goondan_tests::model_server::{LOOKING, ModelServer, Part};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::wait::within;
@@ -476,7 +476,7 @@ impl Task<'_> {
         let provide = ["task", "provide", self.name(), SECRET_NAME];
         let mut command = home.command(&bin(GDN), &provide);
         command.stdin(fs::File::open(home.path().join("secret")).unwrap());
-        let ran = Running::start(command).wait();
+        let ran = RunningProgram::start(command).wait();
         check(ran.code == 0, || ran.stderr.clone())
     }
 

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 use crate::pages::{Page, quoted, repository};
 use crate::sources::all_tests;
-use clauses::{GROUPS, Met, OLDER, Row};
+use clauses::{ClauseStatus, GROUPS, OLDER, Row};
 
 const PAGE: &str = "docs/conformance.md";
 
@@ -77,12 +77,12 @@ fn clauses() -> impl Iterator<Item = &'static Row> {
     GROUPS.iter().flat_map(|group| group.clauses)
 }
 
-fn met(met: Met) -> &'static str {
+fn met(met: ClauseStatus) -> &'static str {
     match met {
-        Met::Yes => "yes",
-        Met::Partly => "partly",
-        Met::NotYet => "not yet",
-        Met::OutOfScope => "out of scope",
+        ClauseStatus::Yes => "yes",
+        ClauseStatus::Partly => "partly",
+        ClauseStatus::NotYet => "not yet",
+        ClauseStatus::OutOfScope => "out of scope",
     }
 }
 
@@ -91,8 +91,8 @@ fn proof(row: &Row) -> String {
     let tests: Vec<String> = row.tests.iter().map(|test| format!("`{test}`")).collect();
     let tests = tests.join(", ");
     let note = match row.met {
-        Met::Partly => format!("missing: {}", row.note),
-        Met::Yes | Met::NotYet | Met::OutOfScope => row.note.to_owned(),
+        ClauseStatus::Partly => format!("missing: {}", row.note),
+        ClauseStatus::Yes | ClauseStatus::NotYet | ClauseStatus::OutOfScope => row.note.to_owned(),
     };
     match (tests.is_empty(), note.is_empty()) {
         (true, true) => "none".to_owned(),
@@ -103,17 +103,17 @@ fn proof(row: &Row) -> String {
 }
 
 fn counts() -> String {
-    let mut counts: BTreeMap<Met, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<ClauseStatus, usize> = BTreeMap::new();
     for row in clauses() {
         *counts.entry(row.met).or_default() += 1;
     }
     format!(
         "Of {} clauses {} are met, {} partly, {} not yet, {} is out of scope.",
         counts.values().sum::<usize>(),
-        counts[&Met::Yes],
-        counts[&Met::Partly],
-        counts[&Met::NotYet],
-        counts[&Met::OutOfScope]
+        counts[&ClauseStatus::Yes],
+        counts[&ClauseStatus::Partly],
+        counts[&ClauseStatus::NotYet],
+        counts[&ClauseStatus::OutOfScope]
     )
 }
 
@@ -175,13 +175,13 @@ fn every_row_names_tests_that_exist() {
             assert!(exists, "{name}: there is no test {named}");
         }
         match row.met {
-            Met::Yes => assert!(!row.tests.is_empty(), "{name} is met, by which test?"),
-            Met::Partly => assert!(
+            ClauseStatus::Yes => assert!(!row.tests.is_empty(), "{name} is met, by which test?"),
+            ClauseStatus::Partly => assert!(
                 !row.tests.is_empty() && !row.note.is_empty(),
                 "{name} is met partly: what is proved, what is missing?"
             ),
-            Met::NotYet => assert!(row.tests.is_empty() && !row.note.is_empty(), "{name}"),
-            Met::OutOfScope => assert_eq!(name, "SYS-6"),
+            ClauseStatus::NotYet => assert!(row.tests.is_empty() && !row.note.is_empty(), "{name}"),
+            ClauseStatus::OutOfScope => assert_eq!(name, "SYS-6"),
         }
     }
 }

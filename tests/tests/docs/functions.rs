@@ -39,7 +39,7 @@ fn long_functions(file: &Path) -> Vec<String> {
         return Vec::new();
     }
     let text = fs::read_to_string(file).unwrap();
-    let mut found = Long {
+    let mut found = LongFunctions {
         lines: text.lines().collect(),
         functions: Vec::new(),
     };
@@ -47,12 +47,12 @@ fn long_functions(file: &Path) -> Vec<String> {
     found.functions
 }
 
-struct Long<'t> {
+struct LongFunctions<'t> {
     lines: Vec<&'t str>,
     functions: Vec<String>,
 }
 
-impl Long<'_> {
+impl LongFunctions<'_> {
     fn look_at(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let start = signature.fn_token.span.start();
         let end = block.brace_token.span.close().end();
@@ -65,7 +65,7 @@ impl Long<'_> {
     }
 }
 
-impl<'ast> Visit<'ast> for Long<'_> {
+impl<'ast> Visit<'ast> for LongFunctions<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         if !is_test(&item.attrs) {
             visit::visit_item_mod(self, item);

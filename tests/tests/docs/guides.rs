@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use goondan_tests::binaries::bin_dir;
-use goondan_tests::home::Running;
+use goondan_tests::home::RunningProgram;
 use goondan_tests::server::free_ports;
 use goondan_tests::tree::copy_folder;
-use goondan_tests::{Home, Ran, needs};
+use goondan_tests::{CommandOutput, Home, needs};
 
 use crate::pages::{Page, repository};
 
@@ -122,7 +122,7 @@ fn missing<'a>(printed: &str, promised: &'a [String]) -> Option<&'a str> {
     wanted.find(|wanted| !wanted.is_empty() && !lines.any(|line| is_as_promised(line, wanted)))
 }
 
-fn run(home: &Home, script: &str) -> Ran {
+fn run(home: &Home, script: &str) -> CommandOutput {
     copy_folder(
         &repository().join("docs/examples"),
         &home.path().join("goondan/docs/examples"),
@@ -137,7 +137,7 @@ fn run(home: &Home, script: &str) -> Ran {
         .env("PATH", path)
         .env_remove("GOONDAN_STATE_ROOT")
         .current_dir(home.path());
-    Running::start(command).wait()
+    RunningProgram::start(command).wait()
 }
 
 /// Follows the steps of a page.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::ipc::PASSED_TO_CHILDREN;
 use goondan_tests::Home;
 use goondan_tests::binaries::bin;
-use goondan_tests::home::{ORCHESTRATOR, Running};
+use goondan_tests::home::{ORCHESTRATOR, RunningProgram};
 use goondan_tests::log::check_line;
 
 use crate::pages::{Page, quoted};
@@ -17,7 +17,7 @@ fn page() -> Page {
 #[test]
 fn every_option_of_the_daemon_is_described_and_no_other() {
     let home = Home::without_project();
-    let help = Running::start(home.command(&bin(ORCHESTRATOR), &["--help"]))
+    let help = RunningProgram::start(home.command(&bin(ORCHESTRATOR), &["--help"]))
         .wait()
         .exits(0);
     let known: BTreeSet<&str> = help

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use goondan_tests::binaries::bin_dir;
-use goondan_tests::home::Running;
-use goondan_tests::{Home, Ran};
+use goondan_tests::home::RunningProgram;
+use goondan_tests::{CommandOutput, Home};
 
 use crate::pages::{Page, repository};
 
 /// Types lines into a shell with the binaries under test in its path, in this home. The first
 /// failing line ends it.
 #[track_caller]
-fn type_in(home: &Home, script: &str, from: &std::path::Path) -> Ran {
+fn type_in(home: &Home, script: &str, from: &std::path::Path) -> CommandOutput {
     let mut command: Command = home.command("bash".as_ref(), &["-euo", "pipefail", "-c", script]);
     let mut path = bin_dir().as_os_str().to_owned();
     path.push(":");
@@ -21,7 +21,7 @@ fn type_in(home: &Home, script: &str, from: &std::path::Path) -> Ran {
         .env("PATH", path)
         .env_remove("GOONDAN_STATE_ROOT")
         .current_dir(from);
-    Running::start(command).wait()
+    RunningProgram::start(command).wait()
 }
 
 fn readme() -> Page {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use super::wire::{HostLine, Lines, LogLevel};
+use super::wire::{HostLine, LogLevel, PipeLineSplitter};
 use crate::tools::pipe::{Pipe, SUPERVISOR_GRACE, Surroundings, host_supervisor};
 use crate::tools::residents::Resident;
 use crate::tools::tool_supervisor;
@@ -41,13 +41,13 @@ pub(crate) struct Process {
     unsent: BytesMut,
     stdout: Pipe<ChildStdout>,
     stderr: Pipe<ChildStderr>,
-    pub(crate) out_lines: Lines,
-    pub(crate) err_lines: Lines,
+    pub(crate) out_lines: PipeLineSplitter,
+    pub(crate) err_lines: PipeLineSplitter,
     last_words: Vec<String>,
 }
 
 /// An event of the process.
-pub(crate) enum Happened {
+pub(crate) enum HostProcessEvent {
     /// Input was written to it.
     Wrote,
     /// It wrote to its standard output.
@@ -81,8 +81,8 @@ impl Process {
             stdout: Pipe::new(supervisor.stdout.take()),
             stderr: Pipe::new(supervisor.stderr.take()),
             supervisor,
-            out_lines: Lines::default(),
-            err_lines: Lines::default(),
+            out_lines: PipeLineSplitter::default(),
+            err_lines: PipeLineSplitter::default(),
             last_words: Vec::new(),
         })
     }
@@ -136,7 +136,7 @@ impl Process {
 }
 
 /// Waits for the next event of a process; pending forever without a process. Cancel-safe.
-pub(crate) async fn happening(process: &mut Option<Process>) -> Happened {
+pub(crate) async fn happening(process: &mut Option<Process>) -> HostProcessEvent {
     let Some(process) = process else {
         return std::future::pending().await;
     };
@@ -151,11 +151,11 @@ pub(crate) async fn happening(process: &mut Option<Process>) -> Happened {
     let has_unsent = !unsent.is_empty();
     let is_heard = !stdout.is_open() && !stderr.is_open();
     tokio::select! {
-        () = write_some(input, unsent), if has_unsent => Happened::Wrote,
-        chunk = stdout.read(), if stdout.is_open() => Happened::Stdout(chunk),
-        chunk = stderr.read(), if stderr.is_open() => Happened::Stderr(chunk),
+        () = write_some(input, unsent), if has_unsent => HostProcessEvent::Wrote,
+        chunk = stdout.read(), if stdout.is_open() => HostProcessEvent::Stdout(chunk),
+        chunk = stderr.read(), if stderr.is_open() => HostProcessEvent::Stderr(chunk),
         // Output that has already arrived is handled first.
-        ended = supervisor.wait(), if is_heard => Happened::Ended(said_of(ended)),
+        ended = supervisor.wait(), if is_heard => HostProcessEvent::Ended(said_of(ended)),
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// A message from the agent to a host.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(crate) enum ToHost<'a> {
+pub(crate) enum ModuleHostRequest<'a> {
     /// Runs a handler.
     Call {
         /// Identifies the call while the host lives.
@@ -91,7 +91,7 @@ pub(crate) struct Context<'a> {
 /// A message from a host to the agent.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(crate) enum FromHost {
+pub(crate) enum ModuleHostMessage {
     /// A handler has finished.
     Result {
         /// The call.
@@ -106,7 +106,7 @@ pub(crate) enum FromHost {
         id: u64,
         /// The thrown error.
         #[serde(flatten)]
-        thrown: Thrown,
+        thrown: HandlerError,
     },
     /// A handler asks other agents.
     Ask {
@@ -133,7 +133,7 @@ pub(crate) enum FromHost {
 /// An error that a handler threw.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Thrown {
+pub(crate) struct HandlerError {
     /// A stable code that begins with `E_`.
     #[serde(default)]
     pub(crate) code: Option<String>,
@@ -160,7 +160,7 @@ pub(crate) enum LogLevel {
 
 /// Splits the output of a pipe into lines of bounded length.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct PipeLineSplitter {
     begun: Vec<u8>,
     /// Number of parts already taken from the current line.
     parts: u32,
@@ -184,7 +184,7 @@ impl HostLine {
     }
 }
 
-impl Lines {
+impl PipeLineSplitter {
     /// Adds a chunk and returns the complete lines. A line longer than `bytes_max` is returned in
     /// parts.
     pub(crate) fn take(&mut self, chunk: &[u8], bytes_max: usize) -> Vec<HostLine> {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn lines_come_whole_however_they_are_cut() {
-        let mut lines = Lines::default();
+        let mut lines = PipeLineSplitter::default();
         assert!(lines.take(b"on", 100).is_empty());
         let taken = lines.take(b"e\n\ntwo\nth", 100);
         assert_eq!(taken, ["one", "", "two"].map(|text| line(text, None)));
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn log_3_a_part_of_a_line_ends_with_a_whole_character() {
-        let mut lines = Lines::default();
+        let mut lines = PipeLineSplitter::default();
         let taken = lines.take(&"abc\u{20ac}".as_bytes()[..4], 4);
         assert_eq!(taken, [line("abc", Some(1))]);
         assert_eq!(

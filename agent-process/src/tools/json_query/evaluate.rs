@@ -31,10 +31,10 @@ pub(super) enum QueryError {
     TooMuchWork,
 }
 
-type Found = Result<Rcvar, QueryError>;
+type EvalResult = Result<Rcvar, QueryError>;
 
 /// Evaluates `expression` on `document`.
-pub(super) fn search(expression: &str, document: &Rcvar) -> Found {
+pub(super) fn search(expression: &str, document: &Rcvar) -> EvalResult {
     let ast = jmespath::parse(expression)?;
     let mut evaluation = Evaluation {
         expression,
@@ -83,7 +83,7 @@ impl Evaluation<'_> {
     }
 
     /// Creates a value composed of others and charges for it.
-    fn made(&mut self, value: Variable) -> Found {
+    fn made(&mut self, value: Variable) -> EvalResult {
         self.weigh(&value)?;
         Ok(Rcvar::new(value))
     }
@@ -92,7 +92,7 @@ impl Evaluation<'_> {
         JmespathError::new(self.expression, offset, ErrorReason::Runtime(error)).into()
     }
 
-    fn value(&mut self, data: &Rcvar, node: &Ast) -> Found {
+    fn value(&mut self, data: &Rcvar, node: &Ast) -> EvalResult {
         self.spend(1)?;
         match node {
             Ast::Identity { .. } => Ok(data.clone()),
@@ -143,7 +143,7 @@ impl Evaluation<'_> {
         }
     }
 
-    fn either(&mut self, data: &Rcvar, lhs: &Ast, rhs: &Ast, ends_at: bool) -> Found {
+    fn either(&mut self, data: &Rcvar, lhs: &Ast, rhs: &Ast, ends_at: bool) -> EvalResult {
         let left = self.value(data, lhs)?;
         if left.is_truthy() == ends_at {
             Ok(left)
@@ -152,7 +152,7 @@ impl Evaluation<'_> {
         }
     }
 
-    fn comparison(&mut self, data: &Rcvar, by: &Comparator, lhs: &Ast, rhs: &Ast) -> Found {
+    fn comparison(&mut self, data: &Rcvar, by: &Comparator, lhs: &Ast, rhs: &Ast) -> EvalResult {
         let left = self.value(data, lhs)?;
         let right = self.value(data, rhs)?;
         self.weigh(&left)?;
@@ -162,7 +162,7 @@ impl Evaluation<'_> {
             .map_or_else(null, |is_so| Rcvar::new(Variable::Bool(is_so))))
     }
 
-    fn object_values(&mut self, data: &Rcvar, node: &Ast) -> Found {
+    fn object_values(&mut self, data: &Rcvar, node: &Ast) -> EvalResult {
         let subject = self.value(data, node)?;
         let Some(fields) = subject.as_object() else {
             return Ok(null());
@@ -171,7 +171,7 @@ impl Evaluation<'_> {
         Ok(list_of(fields.values().cloned().collect()))
     }
 
-    fn projection(&mut self, data: &Rcvar, lhs: &Ast, rhs: &Ast) -> Found {
+    fn projection(&mut self, data: &Rcvar, lhs: &Ast, rhs: &Ast) -> EvalResult {
         let left = self.value(data, lhs)?;
         let Some(items) = left.as_array() else {
             return Ok(null());
@@ -186,7 +186,7 @@ impl Evaluation<'_> {
         self.made(Variable::Array(collected))
     }
 
-    fn flattened(&mut self, data: &Rcvar, node: &Ast) -> Found {
+    fn flattened(&mut self, data: &Rcvar, node: &Ast) -> EvalResult {
         let found = self.value(data, node)?;
         let Some(items) = found.as_array() else {
             return Ok(null());
@@ -207,7 +207,7 @@ impl Evaluation<'_> {
         Ok(list_of(collected))
     }
 
-    fn list(&mut self, data: &Rcvar, elements: &[Ast]) -> Found {
+    fn list(&mut self, data: &Rcvar, elements: &[Ast]) -> EvalResult {
         if data.is_null() {
             return Ok(null());
         }
@@ -218,7 +218,7 @@ impl Evaluation<'_> {
         self.made(Variable::Array(collected))
     }
 
-    fn object(&mut self, data: &Rcvar, elements: &[KeyValuePair]) -> Found {
+    fn object(&mut self, data: &Rcvar, elements: &[KeyValuePair]) -> EvalResult {
         if data.is_null() {
             return Ok(null());
         }
@@ -236,7 +236,7 @@ impl Evaluation<'_> {
         offset: usize,
         (start, stop): (Option<i32>, Option<i32>),
         step: i32,
-    ) -> Found {
+    ) -> EvalResult {
         if step == 0 {
             return Err(self.failed(offset, RuntimeError::InvalidSlice));
         }
@@ -253,7 +253,7 @@ impl Evaluation<'_> {
         Ok(taken.map_or_else(null, list_of))
     }
 
-    fn function(&mut self, data: &Rcvar, offset: usize, name: &str, args: &[Ast]) -> Found {
+    fn function(&mut self, data: &Rcvar, offset: usize, name: &str, args: &[Ast]) -> EvalResult {
         let mut values = Vec::with_capacity(args.len());
         for arg in args {
             values.push(self.value(data, arg)?);
@@ -298,7 +298,13 @@ impl Evaluation<'_> {
     }
 
     /// The functions that evaluate an expression for each item.
-    fn by_expression(&mut self, offset: usize, name: &str, items: &[Rcvar], by: &Ast) -> Found {
+    fn by_expression(
+        &mut self,
+        offset: usize,
+        name: &str,
+        items: &[Rcvar],
+        by: &Ast,
+    ) -> EvalResult {
         let mut keys = Vec::with_capacity(items.len());
         for item in items {
             keys.push(self.value(item, by)?);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::agents::{AgentAnswer, KnownAgent, ListScope, Question, RequestNote};
+use goondan_protocol::agents::{AgentAnswer, AgentListItem, AgentQuestion, ListScope, RequestNote};
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{AgentName, InstanceKey};
@@ -14,7 +14,7 @@ use goondan_protocol::limits::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Told, export, invalid, now, outcome};
+use super::{ExportSpec, export, invalid, now, outcome};
 use crate::tools::agents::answer_to;
 use crate::tools::answers::told;
 use crate::tools::export::Export;
@@ -26,7 +26,7 @@ use crate::tools::invocation::ToolInvocation;
 const SPAWNED_MAX: usize = 200;
 
 /// Identity of the agent, as its tools report it.
-struct Own {
+struct AgentIdentity {
     agent: AgentName,
     swarm: Option<String>,
     /// Conversations it prepared, which are stored only here until their first event.
@@ -35,7 +35,7 @@ struct Own {
 
 pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
     // Long: one entry for each export.
-    let own = Arc::new(Own {
+    let own = Arc::new(AgentIdentity {
         agent: agent.name.clone(),
         swarm: agent.swarm.as_ref().map(|swarm| swarm.name.to_string()),
         spawned: Mutex::default(),
@@ -47,7 +47,7 @@ pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
     let object = || json!({"type": "object"});
     let all = [
         (
-            Told {
+            ExportSpec {
                 name: "request",
                 description: "Asks another agent and returns its answer. With `async: true` it returns at once and the answer comes as a message later.",
                 properties: json!({
@@ -58,10 +58,10 @@ pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
                 required: &["target", "input"],
                 is_idempotent: true,
             },
-            Asked::Request,
+            AgentsExport::Request,
         ),
         (
-            Told {
+            ExportSpec {
                 name: "send",
                 description: "Sends a task to another agent. No answer comes back.",
                 properties: json!({
@@ -71,37 +71,37 @@ pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
                 required: &["target", "input"],
                 is_idempotent: true,
             },
-            Asked::Send,
+            AgentsExport::Send,
         ),
         (
-            Told {
+            ExportSpec {
                 name: "spawn",
                 description: "Prepares a conversation with an agent of the swarm and returns its key.",
                 properties: json!({"target": target(), "instanceKey": key(), "cwd": text()}),
                 required: &["target"],
                 is_idempotent: true,
             },
-            Asked::Spawn,
+            AgentsExport::Spawn,
         ),
         (
-            Told {
+            ExportSpec {
                 name: "list",
                 description: "Lists conversations of other agents.",
                 properties: json!({"includeAll": {"type": "boolean"}}),
                 required: &[],
                 is_idempotent: true,
             },
-            Asked::List,
+            AgentsExport::List,
         ),
         (
-            Told {
+            ExportSpec {
                 name: "catalog",
                 description: "Describes the agents of the swarm.",
                 properties: json!({}),
                 required: &[],
                 is_idempotent: true,
             },
-            Asked::Catalog,
+            AgentsExport::Catalog,
         ),
     ];
     let each = all.into_iter().map(|(told, asked)| {
@@ -119,7 +119,7 @@ pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
 
 /// `self-restart`.
 pub(super) fn restart() -> Vec<Export> {
-    let told = Told {
+    let told = ExportSpec {
         name: "request",
         description: "Restarts your own process after this turn.",
         properties: json!({"reason": {"type": "string", "maxLength": MAX_RESTART_REASON_CHARS}}),
@@ -141,7 +141,7 @@ async fn restarted(call: &ToolInvocation) -> Result<Value, ToolFault> {
     let Args { reason } = call.args()?;
     let reason = reason.filter(|reason| !reason.trim().is_empty());
     let reason = reason.unwrap_or_else(|| "tool:self-restart".to_owned());
-    let question = Question::Restart {
+    let question = AgentQuestion::Restart {
         reason: reason.clone(),
     };
     match answer_to(call, question).await? {
@@ -154,7 +154,7 @@ async fn restarted(call: &ToolInvocation) -> Result<Value, ToolFault> {
 
 /// The called export.
 #[derive(Clone, Copy)]
-enum Asked {
+enum AgentsExport {
     Request,
     Send,
     Spawn,
@@ -200,14 +200,18 @@ impl Args {
     }
 }
 
-async fn answered(own: &Own, asked: Asked, call: &ToolInvocation) -> Result<Value, ToolFault> {
+async fn answered(
+    own: &AgentIdentity,
+    asked: AgentsExport,
+    call: &ToolInvocation,
+) -> Result<Value, ToolFault> {
     let args: Args = call.args()?;
     match asked {
-        Asked::Request => request(&args, call).await,
-        Asked::Send => send(&args, call).await,
-        Asked::Spawn => spawn(own, &args, call).await,
-        Asked::List => list(own, &args, call).await,
-        Asked::Catalog => Ok(catalog(own, &known(call).await?)),
+        AgentsExport::Request => request(&args, call).await,
+        AgentsExport::Send => send(&args, call).await,
+        AgentsExport::Spawn => spawn(own, &args, call).await,
+        AgentsExport::List => list(own, &args, call).await,
+        AgentsExport::Catalog => Ok(catalog(own, &known(call).await?)),
     }
 }
 
@@ -236,7 +240,7 @@ fn refused(answer: AgentAnswer) -> ToolFault {
 
 async fn request(args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let timeout = args.timeout_ms.map(|ms| format!("{:.0}", ms.max(1.0)));
-    let question = Question::Request {
+    let question = AgentQuestion::Request {
         agent: args.target()?,
         instance_key: args.instance_key.clone(),
         input: args.input.clone(),
@@ -264,7 +268,7 @@ async fn request(args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault>
 }
 
 async fn send(args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
-    let question = Question::Send {
+    let question = AgentQuestion::Send {
         agent: args.target()?,
         instance_key: args.instance_key.clone(),
         input: args.input.clone(),
@@ -278,15 +282,19 @@ async fn send(args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
     }
 }
 
-async fn known(call: &ToolInvocation) -> Result<Vec<KnownAgent>, ToolFault> {
-    match answer_to(call, Question::Catalog {}).await? {
+async fn known(call: &ToolInvocation) -> Result<Vec<AgentListItem>, ToolFault> {
+    match answer_to(call, AgentQuestion::Catalog {}).await? {
         AgentAnswer::Catalog { agents } => Ok(agents),
         other => Err(refused(other)),
     }
 }
 
 /// Another process of the agent starts with the first event for the key.
-async fn spawn(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
+async fn spawn(
+    own: &AgentIdentity,
+    args: &Args,
+    call: &ToolInvocation,
+) -> Result<Value, ToolFault> {
     let target = args.target()?;
     let agents = known(call).await?;
     if agents.iter().all(|agent| agent.name != target) {
@@ -324,12 +332,12 @@ async fn spawn(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, T
     Ok(json!({"target": target, "instanceKey": key, "spawned": is_new, "cwd": null}))
 }
 
-async fn list(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
+async fn list(own: &AgentIdentity, args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let scope = match args.include_all {
         true => ListScope::Workspace,
         false => ListScope::Conversation,
     };
-    let instances = match answer_to(call, Question::List { scope }).await? {
+    let instances = match answer_to(call, AgentQuestion::List { scope }).await? {
         AgentAnswer::Instances { instances, .. } => instances,
         other => return Err(refused(other)),
     };
@@ -351,7 +359,7 @@ async fn list(own: &Own, args: &Args, call: &ToolInvocation) -> Result<Value, To
     Ok(json!({"count": agents.len(), "agents": agents}))
 }
 
-fn catalog(own: &Own, agents: &[KnownAgent]) -> Value {
+fn catalog(own: &AgentIdentity, agents: &[AgentListItem]) -> Value {
     let available: Vec<&AgentName> = agents.iter().map(|agent| &agent.name).collect();
     let callable: Vec<&AgentName> = available
         .iter()

@@ -6,7 +6,7 @@ use goondan_protocol::service::DOWNLOAD_BYTES_MAX;
 use serde_json::{Value, json};
 
 use super::invalid;
-use super::services::Site;
+use super::services::RoutedCall;
 use crate::tools::fault::ToolFault;
 use crate::tools::file_system::put;
 
@@ -32,7 +32,7 @@ pub(super) struct Download {
 }
 
 impl Download {
-    pub(super) fn of(site: &Site) -> Result<Self, ToolFault> {
+    pub(super) fn of(site: &RoutedCall) -> Result<Self, ToolFault> {
         let asked = site.args.get("maxBytes");
         let bytes_max = match asked {
             None | Some(Value::Null) => DOWNLOAD_BYTES,
@@ -56,7 +56,7 @@ impl Download {
     /// Stores the file, and reports it together with the fields of its service.
     pub(super) fn finish(
         self,
-        site: &Site,
+        site: &RoutedCall,
         fetched: &Value,
         of_file: Value,
     ) -> Result<Value, ToolFault> {

@@ -10,12 +10,12 @@ use nix::sys::stat::fstatat;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Told, export, invalid};
-use crate::tools::export::{Export, Run, blocking};
+use super::{ExportSpec, export, invalid};
+use crate::tools::export::{Export, ExportHandler, blocking};
 use crate::tools::fault::ToolFault;
 use crate::tools::file_system::put;
 use crate::tools::invocation::ToolInvocation;
-use crate::tools::places::{Access, Places, locate};
+use crate::tools::places::{Access, ToolRoots, locate};
 use crate::tools::readable_file::{MAX_FILE_BYTES, io_fault, open_file};
 use crate::tools::rooted::{Root, fault_of};
 
@@ -30,7 +30,7 @@ pub(super) fn exports() -> Vec<Export> {
     let path = || json!({"type": "string", "minLength": 1, "maxLength": 4096});
     let truth = || json!({"type": "boolean"});
     let of = |name, description, properties, required, is_idempotent, work| {
-        let told = Told {
+        let told = ExportSpec {
             name,
             description,
             properties,
@@ -77,7 +77,7 @@ pub(super) fn exports() -> Vec<Export> {
     ]
 }
 
-fn on_files(work: fn(&Places, &ToolInvocation) -> Result<Value, ToolFault>) -> Run {
+fn on_files(work: fn(&ToolRoots, &ToolInvocation) -> Result<Value, ToolFault>) -> ExportHandler {
     Box::new(move |places, call| {
         Box::pin(blocking(move || {
             work(&places, &call).map(|result| result.to_string())
@@ -118,7 +118,7 @@ fn absolute(root: &Root, path: &Path) -> String {
     full.to_string_lossy().into_owned()
 }
 
-fn read(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
+fn read(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let args: Args = call.args()?;
     let (root, path) = locate(places, args.path(), Access::Read)?;
     let file = open_file(root, &path, args.path())?;
@@ -138,7 +138,7 @@ fn read(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
     }))
 }
 
-fn write(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
+fn write(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let args: Args = call.args()?;
     let (root, path) = locate(places, args.path(), Access::Write)?;
     let mut content = Vec::new();
@@ -159,7 +159,7 @@ fn write(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
     }))
 }
 
-fn mkdir(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
+fn mkdir(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let args: Args = call.args()?;
     let (root, path) = locate(places, args.path(), Access::Write)?;
     let is_recursive = args.recursive.unwrap_or(true);
@@ -174,11 +174,11 @@ fn mkdir(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
     Ok(json!({"path": absolute(root, &path), "created": true, "recursive": is_recursive}))
 }
 
-fn list(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
+fn list(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
     let args: Args = call.args()?;
     let (root, path) = locate(places, args.path(), Access::Read)?;
     let is_recursive = args.recursive.unwrap_or(false);
-    let wanted = Wanted {
+    let wanted = ListingOptions {
         dirs: args.include_dirs.unwrap_or(true),
         files: args.include_files.unwrap_or(true),
         levels: if is_recursive { MAX_LEVELS } else { 1 },
@@ -192,14 +192,19 @@ fn list(places: &Places, call: &ToolInvocation) -> Result<Value, ToolFault> {
 }
 
 /// Options of a listing.
-struct Wanted {
+struct ListingOptions {
     dirs: bool,
     files: bool,
     levels: usize,
 }
 
 /// Lists a directory by name; the entries of a subdirectory follow it.
-fn gather(root: &Root, path: &Path, wanted: &Wanted, entries: &mut Vec<Value>) -> nix::Result<()> {
+fn gather(
+    root: &Root,
+    path: &Path,
+    wanted: &ListingOptions,
+    entries: &mut Vec<Value>,
+) -> nix::Result<()> {
     let directory = root.directory(path)?;
     let again = directory.try_clone().map_err(|_| Errno::EMFILE)?;
     let mut names = Vec::new();
@@ -223,7 +228,7 @@ fn gather(root: &Root, path: &Path, wanted: &Wanted, entries: &mut Vec<Value>) -
                 entries.push(json!({"name": shown, "path": full, "type": "dir"}));
             }
             if wanted.levels > 1 {
-                let deeper = Wanted {
+                let deeper = ListingOptions {
                     levels: wanted.levels - 1,
                     ..*wanted
                 };

@@ -5,7 +5,7 @@ use goondan_protocol::ids::ConnectionName;
 use serde_json::{Map, Value, json};
 
 use super::millis_since;
-use super::services::{DEADLINE_MS, Site, of, properties};
+use super::services::{DEADLINE_MS, RoutedCall, of, properties};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 
@@ -46,7 +46,7 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
     ]
 }
 
-async fn fetch(site: &Site, method: &str) -> Result<Value, ToolFault> {
+async fn fetch(site: &RoutedCall, method: &str) -> Result<Value, ToolFault> {
     let url = site.needed(&["url"])?;
     let headers = site
         .args

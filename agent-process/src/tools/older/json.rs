@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Told, invalid, pure};
+use super::{ExportSpec, invalid, pure};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 use crate::tools::invocation::ToolInvocation;
@@ -13,7 +13,7 @@ pub(super) fn exports() -> Vec<Export> {
     let path = || json!({"type": "string", "description": "Such as `users[0].name`; the whole if not given"});
     vec![
         pure(
-            Told {
+            ExportSpec {
                 name: "query",
                 description: "Returns what a path of a JSON document leads to.",
                 properties: json!({"data": data(), "path": path()}),
@@ -23,7 +23,7 @@ pub(super) fn exports() -> Vec<Export> {
             query,
         ),
         pure(
-            Told {
+            ExportSpec {
                 name: "pick",
                 description: "Returns some fields of a JSON object.",
                 properties: json!({
@@ -35,7 +35,7 @@ pub(super) fn exports() -> Vec<Export> {
             pick,
         ),
         pure(
-            Told {
+            ExportSpec {
                 name: "count",
                 description: "Counts what a path of a JSON document leads to.",
                 properties: json!({"data": data(), "path": path()}),
@@ -45,7 +45,7 @@ pub(super) fn exports() -> Vec<Export> {
             count,
         ),
         pure(
-            Told {
+            ExportSpec {
                 name: "flatten",
                 description: "Flattens lists within a JSON list.",
                 properties: json!({"data": data(), "depth": {"type": "number", "minimum": 0}}),

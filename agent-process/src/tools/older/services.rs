@@ -5,31 +5,32 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use goondan_protocol::ids::ConnectionName;
-use goondan_protocol::service::Request;
+use goondan_protocol::service::ConnectorRequest;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
-use super::{Told, export, invalid, outcome};
+use super::{ExportSpec, export, invalid, outcome};
 use crate::tools::connection_tools::ConnectionRoute;
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 use crate::tools::invocation::ToolInvocation;
-use crate::tools::places::Places;
+use crate::tools::places::ToolRoots;
 
 /// Time limit of a call, in milliseconds, including its wait in the queue.
 pub(super) const DEADLINE_MS: u64 = 120_000;
 
-pub(super) type Work = for<'a> fn(&'a Site) -> BoxFuture<'a, Result<Value, ToolFault>>;
+pub(super) type ServiceHandler =
+    for<'a> fn(&'a RoutedCall) -> BoxFuture<'a, Result<Value, ToolFault>>;
 
 /// A call and its route to the connection.
-pub(super) struct Site {
+pub(super) struct RoutedCall {
     route: ConnectionRoute,
     pub(super) args: Map<String, Value>,
     /// Directories for fetched files.
-    pub(super) places: Arc<Places>,
+    pub(super) places: Arc<ToolRoots>,
 }
 
-impl Site {
+impl RoutedCall {
     pub(super) fn text(&self, name: &str) -> Option<String> {
         match self.args.get(name)? {
             Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -96,7 +97,7 @@ impl Site {
         };
         let params = to_raw_value(&params);
         let params = params.map_err(|error| ToolFault::new("E_TOOL_FAILED", error.to_string()))?;
-        let request = Request {
+        let request = ConnectorRequest {
             method: method.to_owned(),
             params,
         };
@@ -111,10 +112,10 @@ pub(super) fn of(
     properties: Value,
     required: &'static [&'static str],
     is_idempotent: bool,
-    work: Work,
+    work: ServiceHandler,
 ) -> Export {
     let connections: Arc<[ConnectionName]> = connections.into();
-    let told = Told {
+    let told = ExportSpec {
         name,
         description,
         properties,
@@ -132,11 +133,11 @@ pub(super) fn of(
 
 async fn done(
     connections: &[ConnectionName],
-    places: Arc<Places>,
+    places: Arc<ToolRoots>,
     call: &ToolInvocation,
-    work: Work,
+    work: ServiceHandler,
 ) -> Result<Value, ToolFault> {
-    let site = Site {
+    let site = RoutedCall {
         route: ConnectionRoute::of(call, connections)?,
         args: call.args()?,
         places,

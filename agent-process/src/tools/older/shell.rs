@@ -7,15 +7,15 @@ use goondan_clock::Instant;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Told, export, invalid, millis_since};
+use super::{ExportSpec, export, invalid, millis_since};
 use crate::tool_call::ToolOutcome;
-use crate::tools::bash::{self, Ended};
+use crate::tools::bash::{self, CommandResult};
 use crate::tools::capture::Stream;
-use crate::tools::export::{Export, Run};
+use crate::tools::export::{Export, ExportHandler};
 use crate::tools::fault::ToolFault;
 use crate::tools::invocation::ToolInvocation;
 use crate::tools::pipe::explained;
-use crate::tools::places::Places;
+use crate::tools::places::ToolRoots;
 use crate::tools::session::MAX_TIMEOUT_MS;
 
 /// Default time limit of a command, in milliseconds.
@@ -28,7 +28,7 @@ pub(super) fn exports() -> Vec<Export> {
     let env = || json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}});
     vec![
         export(
-            Told {
+            ExportSpec {
                 name: "exec",
                 description: "Runs a shell command in the work directory.",
                 properties: json!({
@@ -41,7 +41,7 @@ pub(super) fn exports() -> Vec<Export> {
             run(exec),
         ),
         export(
-            Told {
+            ExportSpec {
                 name: "script",
                 description: "Runs a script file with arguments.",
                 properties: json!({
@@ -58,15 +58,15 @@ pub(super) fn exports() -> Vec<Export> {
 }
 
 /// A bash command and the fields of its result.
-struct Planned {
+struct ShellCommand {
     command: String,
     timeout_ms: u64,
     told: Value,
 }
 
-type Plan = fn(&Places, &ToolInvocation) -> Result<Planned, ToolFault>;
+type ShellCommandBuilder = fn(&ToolRoots, &ToolInvocation) -> Result<ShellCommand, ToolFault>;
 
-fn run(plan: Plan) -> Run {
+fn run(plan: ShellCommandBuilder) -> ExportHandler {
     Box::new(move |places, call| {
         Box::pin(async move {
             done(&places, &call, plan)
@@ -128,7 +128,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn exec(places: &Places, call: &ToolInvocation) -> Result<Planned, ToolFault> {
+fn exec(places: &ToolRoots, call: &ToolInvocation) -> Result<ShellCommand, ToolFault> {
     let args: Args = call.args()?;
     let directory = &places.surroundings.cwd;
     let cwd = args
@@ -144,14 +144,14 @@ fn exec(places: &Places, call: &ToolInvocation) -> Result<Planned, ToolFault> {
         ));
     }
     command.push_str(&args.command);
-    Ok(Planned {
+    Ok(ShellCommand {
         command,
         timeout_ms: args.timeout_ms(),
         told: json!({"command": args.command, "cwd": cwd}),
     })
 }
 
-fn script(places: &Places, call: &ToolInvocation) -> Result<Planned, ToolFault> {
+fn script(places: &ToolRoots, call: &ToolInvocation) -> Result<ShellCommand, ToolFault> {
     let args: Args = call.args()?;
     let path = places.surroundings.cwd.join(&args.path);
     let shell = args
@@ -167,7 +167,7 @@ fn script(places: &Places, call: &ToolInvocation) -> Result<Planned, ToolFault> 
     for word in &args.args {
         command.push_str(&format!(" {}", quoted(word)));
     }
-    Ok(Planned {
+    Ok(ShellCommand {
         command,
         timeout_ms: args.timeout_ms(),
         told: json!({"path": path, "shell": shell, "args": args.args}),
@@ -175,17 +175,17 @@ fn script(places: &Places, call: &ToolInvocation) -> Result<Planned, ToolFault> 
 }
 
 async fn done(
-    places: &Arc<Places>,
+    places: &Arc<ToolRoots>,
     call: &ToolInvocation,
-    plan: Plan,
+    plan: ShellCommandBuilder,
 ) -> Result<ToolOutcome, ToolFault> {
-    let Planned {
+    let ShellCommand {
         command,
         timeout_ms,
         told,
     } = plan(places, call)?;
     let begun = Instant::now();
-    let Ended {
+    let CommandResult {
         is_given_up,
         status,
         capture,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::download::{Download, FIELDS};
 use super::invalid;
-use super::services::{Site, of, of_chat};
+use super::services::{RoutedCall, of, of_chat};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 
@@ -104,22 +104,22 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
     ]
 }
 
-fn channel_of(site: &Site) -> Result<String, ToolFault> {
+fn channel_of(site: &RoutedCall) -> Result<String, ToolFault> {
     site.needed(&["channelId", "channel"])
 }
 
-fn message_of(site: &Site) -> Result<String, ToolFault> {
+fn message_of(site: &RoutedCall) -> Result<String, ToolFault> {
     site.needed(&["messageTs", "ts", "timestamp"])
 }
 
-fn format_of(site: &Site) -> &'static str {
+fn format_of(site: &RoutedCall) -> &'static str {
     match site.truth("mrkdwn") {
         Some(false) => "plain",
         _ => "mrkdwn",
     }
 }
 
-async fn send(site: &Site) -> Result<Value, ToolFault> {
+async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (channel, text) = (channel_of(site)?, site.needed(&["text"])?);
     let params = json!({
         "channel": channel, "text": text, "format": format_of(site),
@@ -129,7 +129,7 @@ async fn send(site: &Site) -> Result<Value, ToolFault> {
     Ok(json!({"ok": true, "channelId": channel, "messageTs": message, "text": text}))
 }
 
-async fn read(site: &Site) -> Result<Value, ToolFault> {
+async fn read(site: &RoutedCall) -> Result<Value, ToolFault> {
     let channel = channel_of(site)?;
     let (message, thread) = (message_of(site).ok(), site.text("threadTs"));
     let default = if message.is_some() { MESSAGES_MAX } else { 20 };
@@ -171,7 +171,7 @@ async fn read(site: &Site) -> Result<Value, ToolFault> {
     }))
 }
 
-async fn edit(site: &Site) -> Result<Value, ToolFault> {
+async fn edit(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (channel, message) = (channel_of(site)?, message_of(site)?);
     let params = json!({
         "channel": channel, "message": message, "text": site.needed(&["text"])?,
@@ -181,7 +181,7 @@ async fn edit(site: &Site) -> Result<Value, ToolFault> {
     Ok(json!({"ok": true, "channelId": channel, "messageTs": message, "edited": true}))
 }
 
-async fn delete(site: &Site) -> Result<Value, ToolFault> {
+async fn delete(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (channel, message) = (channel_of(site)?, message_of(site)?);
     site.ask(
         "delete",
@@ -192,7 +192,7 @@ async fn delete(site: &Site) -> Result<Value, ToolFault> {
     Ok(json!({"ok": true, "channelId": channel, "messageTs": message, "deleted": true}))
 }
 
-async fn react(site: &Site) -> Result<Value, ToolFault> {
+async fn react(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (channel, message) = (channel_of(site)?, message_of(site)?);
     let emojis: Vec<String> = site
         .emojis()
@@ -212,7 +212,7 @@ async fn react(site: &Site) -> Result<Value, ToolFault> {
     }))
 }
 
-async fn download(site: &Site) -> Result<Value, ToolFault> {
+async fn download(site: &RoutedCall) -> Result<Value, ToolFault> {
     let url = site.needed(&["url", "fileUrl", "downloadUrl"])?;
     let download = Download::of(site)?;
     let params = json!({"url": url, "maxBytes": download.bytes_max});

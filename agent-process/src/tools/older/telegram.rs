@@ -4,7 +4,7 @@ use goondan_protocol::ids::ConnectionName;
 use serde_json::{Value, json};
 
 use super::download::{Download, FIELDS};
-use super::services::{Site, of, of_chat};
+use super::services::{RoutedCall, of, of_chat};
 use super::{invalid, now};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
@@ -92,7 +92,7 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
 }
 
 /// Parse modes are case-insensitive.
-fn parse_mode(site: &Site) -> Option<&'static str> {
+fn parse_mode(site: &RoutedCall) -> Option<&'static str> {
     match site.text("parseMode")?.to_ascii_lowercase().as_str() {
         "markdown" => Some("Markdown"),
         "markdownv2" => Some("MarkdownV2"),
@@ -101,7 +101,7 @@ fn parse_mode(site: &Site) -> Option<&'static str> {
     }
 }
 
-async fn send(site: &Site) -> Result<Value, ToolFault> {
+async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (chat, text) = (site.needed(&["chatId"])?, site.needed(&["text"])?);
     let reply_to = match site.text("replyToMessageId") {
         Some(_) => Some(site.number(&["replyToMessageId"])?),
@@ -116,7 +116,7 @@ async fn send(site: &Site) -> Result<Value, ToolFault> {
     Ok(json!({"ok": true, "chatId": chat, "messageId": message, "date": now, "text": text}))
 }
 
-async fn edit(site: &Site) -> Result<Value, ToolFault> {
+async fn edit(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (chat, message) = (site.needed(&["chatId"])?, site.number(&["messageId"])?);
     let params = json!({
         "chat": chat, "message": message, "text": site.needed(&["text"])?,
@@ -126,14 +126,14 @@ async fn edit(site: &Site) -> Result<Value, ToolFault> {
     Ok(json!({"ok": true, "chatId": chat, "messageId": message, "edited": true}))
 }
 
-async fn delete(site: &Site) -> Result<Value, ToolFault> {
+async fn delete(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (chat, message) = (site.needed(&["chatId"])?, site.number(&["messageId"])?);
     site.ask("delete", json!({"chat": chat, "message": message}), false)
         .await?;
     Ok(json!({"ok": true, "chatId": chat, "messageId": message, "deleted": true}))
 }
 
-async fn react(site: &Site) -> Result<Value, ToolFault> {
+async fn react(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (chat, message) = (site.needed(&["chatId"])?, site.number(&["messageId"])?);
     let is_cleared = site.truth("clear").unwrap_or(false);
     let emojis = match is_cleared {
@@ -154,7 +154,7 @@ async fn react(site: &Site) -> Result<Value, ToolFault> {
     }))
 }
 
-async fn action(site: &Site) -> Result<Value, ToolFault> {
+async fn action(site: &RoutedCall) -> Result<Value, ToolFault> {
     let chat = site.needed(&["chatId"])?;
     let action = site.text("action").or_else(|| site.text("status"));
     let action = action.unwrap_or_else(|| "typing".to_owned());
@@ -164,7 +164,7 @@ async fn action(site: &Site) -> Result<Value, ToolFault> {
     Ok(json!({"ok": true, "chatId": chat, "status": action, "action": action}))
 }
 
-async fn download(site: &Site) -> Result<Value, ToolFault> {
+async fn download(site: &RoutedCall) -> Result<Value, ToolFault> {
     let file = site.needed(&["fileId", "file_id"])?;
     let download = Download::of(site)?;
     let params = json!({"file": file, "maxBytes": download.bytes_max});

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Told, invalid, pure};
+use super::{ExportSpec, invalid, pure};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 use crate::tools::invocation::ToolInvocation;
@@ -11,7 +11,7 @@ use crate::tools::invocation::ToolInvocation;
 pub(super) fn exports() -> Vec<Export> {
     let text = || json!({"type": "string"});
     let of = |name, description, properties, required, work| {
-        let told = Told {
+        let told = ExportSpec {
             name,
             description,
             properties,

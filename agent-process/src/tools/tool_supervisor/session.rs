@@ -58,7 +58,7 @@ pub(super) async fn supervise() -> std::io::Result<u8> {
     let shell = group
         .and_then(|pid| i32::try_from(pid).ok())
         .map(Pid::from_raw);
-    let mut session = Session {
+    let mut session = SupervisedShell {
         shell,
         is_at_record_start: true,
         before: BTreeSet::new(),
@@ -101,7 +101,7 @@ fn socket_of(fd: OwnedFd) -> std::io::Result<UnixStream> {
     UnixStream::from_std(socket)
 }
 
-struct Session {
+struct SupervisedShell {
     shell: Option<Pid>,
     /// True if the next byte from the agent starts a record.
     is_at_record_start: bool,
@@ -110,7 +110,7 @@ struct Session {
     is_interrupting: bool,
 }
 
-impl Session {
+impl SupervisedShell {
     /// Handles bytes from the agent and returns those for the shell.
     fn take(&mut self, chunk: &[u8]) -> Vec<u8> {
         let mut passed = Vec::with_capacity(chunk.len());

@@ -28,7 +28,7 @@ use tokio_util::codec::Framed;
 use super::super::orphan_reaper;
 use super::termination::{code_at_end, end_group};
 use calls::{Calls, is_tool_server};
-use wire::{Launch, Order, Report};
+use wire::{Launch, Order, SupervisorReport};
 
 /// Maximum number of bytes that wait for a program to read them. A program that does not read its
 /// input gets no more.
@@ -50,7 +50,7 @@ pub(super) async fn supervise() -> std::io::Result<u8> {
         // The program can write text blocks instead.
         Some(Err(error)) => {
             let error = error.to_string();
-            tell(&mut agent, &Report::NoTools { error }).await;
+            tell(&mut agent, &SupervisorReport::NoTools { error }).await;
             Calls::none()
         }
     };
@@ -60,16 +60,16 @@ pub(super) async fn supervise() -> std::io::Result<u8> {
         Err(error) => {
             let program = launch.words.first().map_or("", String::as_str);
             let error = format!("`{program}` could not be started: {error}");
-            tell(&mut agent, &Report::NotStarted { error }).await;
+            tell(&mut agent, &SupervisorReport::NotStarted { error }).await;
             return Ok(super::NOT_STARTED);
         }
     };
     let program = child.id().and_then(|pid| i32::try_from(pid).ok());
     let pid = program.unwrap_or_default();
-    tell(&mut agent, &Report::Started { pid }).await;
-    let mut supervised = Supervised {
+    tell(&mut agent, &SupervisorReport::Started { pid }).await;
+    let mut supervised = TaskProgram {
         program: program.map(Pid::from_raw),
-        input: Input::of(child.stdin.take()),
+        input: StdinBuffer::of(child.stdin.take()),
         calls,
     };
     let status = supervised.stand_around(&mut agent, &mut child).await?;
@@ -77,7 +77,7 @@ pub(super) async fn supervise() -> std::io::Result<u8> {
     if let Some(status) = status {
         let code = status.code();
         let signal = status.signal();
-        tell(&mut agent, &Report::Exited { code, signal }).await;
+        tell(&mut agent, &SupervisorReport::Exited { code, signal }).await;
     }
     Ok(code_at_end(status))
 }
@@ -110,20 +110,20 @@ async fn next_order(agent: &mut Agent) -> std::io::Result<Option<Order>> {
 }
 
 /// Sends a report. If the agent process is gone, the next read detects it.
-async fn tell(agent: &mut Agent, report: &Report) {
+async fn tell(agent: &mut Agent, report: &SupervisorReport) {
     if let Ok(json) = serde_json::to_vec(report) {
         drop(agent.send(Bytes::from(json)).await);
     }
 }
 
 /// The program, its pending input and its calls.
-struct Supervised {
+struct TaskProgram {
     program: Option<Pid>,
-    input: Input,
+    input: StdinBuffer,
     calls: Calls,
 }
 
-impl Supervised {
+impl TaskProgram {
     /// Executes orders until the program ends; `None` if the agent process is gone first.
     async fn stand_around(
         &mut self,
@@ -155,7 +155,7 @@ impl Supervised {
             Order::CallAnswer { call, answer } => self.calls.answer(call, &answer),
             Order::Pause {} => {
                 let running = process_tree::stop_tree().await;
-                tell(agent, &Report::Paused { running }).await;
+                tell(agent, &SupervisorReport::Paused { running }).await;
             }
             Order::Continue {} => process_tree::continue_tree(),
             Order::Terminate {} => {
@@ -170,13 +170,13 @@ impl Supervised {
         }
     }
 
-    fn vitals(&self) -> Report {
+    fn vitals(&self) -> SupervisorReport {
         let seen = orphan_reaper::look_beneath(Pid::this(), &[]);
         let alive = seen.iter().filter(|process| !process.has_ended());
         let others = alive.filter(|process| {
             Some(process.pid) != self.program && !is_tool_server(process.pid.as_raw())
         });
-        Report::Vitals {
+        SupervisorReport::Vitals {
             cpu_ticks: seen.iter().map(|process| process.cpu_ticks).sum(),
             children: others.count(),
         }
@@ -184,13 +184,13 @@ impl Supervised {
 }
 
 /// Input of the program, until its end.
-struct Input {
+struct StdinBuffer {
     pipe: Option<ChildStdin>,
     waiting: VecDeque<u8>,
     ends: bool,
 }
 
-impl Input {
+impl StdinBuffer {
     fn of(pipe: Option<ChildStdin>) -> Self {
         Self {
             pipe,

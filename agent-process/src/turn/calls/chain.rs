@@ -7,24 +7,26 @@
 use serde_json::Value;
 
 use super::Calls;
-use super::slot::{Direction, Invoking, Inwards, Open, Outwards, Slot, State, called};
+use super::slot::{
+    Direction, EnteredLayer, InboundCall, OutboundResult, Slot, State, ToolMiddlewareRun, called,
+};
 use crate::extensions::middleware_stack::Layer;
 use crate::extensions::{ExtensionOutput, Extensions};
 use crate::middleware::{
-    Enter, InvocationId, MiddlewareEvent, MiddlewareReturn, MiddlewareScope, Moment, NextResult,
-    Notes,
+    Enter, InvocationId, MiddlewareEvent, MiddlewareReturn, MiddlewareScope, MiddlewareTarget,
+    NextResult, Notes,
 };
 use crate::tool_call::{CallKey, ToolOutcome, ToolRules};
-use crate::turn::context::Around;
-use crate::turn::effect::Effect;
+use crate::turn::context::AdvanceContext;
+use crate::turn::effect::TurnEngineEffect;
 
 /// Error code of a call that a middleware failed without giving a code.
 const FAILED: &str = "E_EXT_FAILED";
 
 /// Context for advancing calls through the layers around them.
 pub(crate) struct ChainContext<'a, 'b> {
-    pub(crate) around: &'a mut Around<'b>,
-    pub(crate) effects: &'a mut Vec<Effect>,
+    pub(crate) around: &'a mut AdvanceContext<'b>,
+    pub(crate) effects: &'a mut Vec<TurnEngineEffect>,
     /// Outputs of built-in extensions.
     pub(crate) outputs: Vec<ExtensionOutput>,
 }
@@ -35,7 +37,7 @@ impl Calls {
         for slot in &mut self.slots {
             if matches!(slot.state, State::ToRun) {
                 let is_changed = false;
-                slot.state = State::Inwards(Inwards { at: 0, is_changed });
+                slot.state = State::Inwards(InboundCall { at: 0, is_changed });
             }
         }
     }
@@ -43,7 +45,7 @@ impl Calls {
     /// Takes the result of a tool and starts its call on its way outwards.
     pub(crate) fn begin_way_out(&mut self, key: CallKey, outcome: ToolOutcome) {
         if let Some(slot) = self.slots.get_mut(key.index) {
-            slot.state = State::Outwards(Outwards {
+            slot.state = State::Outwards(OutboundResult {
                 below: usize::MAX,
                 outcome,
                 has_run: true,
@@ -102,7 +104,7 @@ impl Calls {
         let State::Invoking(invoking) = std::mem::replace(&mut slot.state, State::Running) else {
             return;
         };
-        let Invoking {
+        let ToolMiddlewareRun {
             place,
             open,
             direction,
@@ -132,7 +134,7 @@ impl Calls {
                 failed_by(extensions, place, code.as_deref(), &message)
             }
         };
-        slot.state = State::Outwards(Outwards {
+        slot.state = State::Outwards(OutboundResult {
             below: open.at,
             outcome,
             has_run: matches!(direction, Direction::Out { has_run: true }),
@@ -141,12 +143,12 @@ impl Calls {
 
     /// The modules are lost: calls that need them end with an error. Tools that already run
     /// continue.
-    pub(crate) fn give_up(&mut self, why: &str, effects: &mut Vec<Effect>) {
+    pub(crate) fn give_up(&mut self, why: &str, effects: &mut Vec<TurnEngineEffect>) {
         for slot in &mut self.slots {
             slot.open.clear();
             let has_run = match &slot.state {
                 State::ToRun | State::Unfit(_) | State::Inwards(_) => false,
-                State::Invoking(Invoking { direction, .. }) => {
+                State::Invoking(ToolMiddlewareRun { direction, .. }) => {
                     matches!(direction, Direction::Out { has_run: true })
                 }
                 State::Running | State::Outwards(_) | State::Finished(_) | State::Recorded => {
@@ -165,22 +167,22 @@ impl Calls {
 fn go_further_in(
     extensions: &mut Extensions,
     slot: &mut Slot,
-    invoking: Invoking,
+    invoking: ToolMiddlewareRun,
     notes: Notes,
     args: Option<Value>,
 ) -> State {
-    let Invoking { place, open, .. } = invoking;
+    let ToolMiddlewareRun { place, open, .. } = invoking;
     match (invoking.direction, extensions.take_notes(place, notes)) {
         (Direction::In { is_changed }, Ok(_)) => {
             slot.open.push(open);
             let is_changed = is_changed || args.is_some();
             slot.call.input = args.unwrap_or_else(|| slot.call.input.take());
             let at = open.at + 1;
-            State::Inwards(Inwards { at, is_changed })
+            State::Inwards(InboundCall { at, is_changed })
         }
         (Direction::In { .. }, Err(why)) => {
             slot.open.push(open);
-            State::Outwards(Outwards {
+            State::Outwards(OutboundResult {
                 below: open.at + 1,
                 outcome: failed_by(extensions, place, None, &why),
                 has_run: false,
@@ -201,19 +203,19 @@ fn failed_by(extensions: &Extensions, place: usize, code: Option<&str>, why: &st
 fn go_in<R: ToolRules>(
     slot: &mut Slot,
     step: u32,
-    inwards: Inwards,
+    inwards: InboundCall,
     rules: &R,
     chain: &mut ChainContext<'_, '_>,
 ) -> State {
-    let Inwards { at, is_changed } = inwards;
+    let InboundCall { at, is_changed } = inwards;
     let turned_back = |text: String| {
-        State::Outwards(Outwards {
+        State::Outwards(OutboundResult {
             below: at,
             outcome: ToolOutcome::error(text),
             has_run: false,
         })
     };
-    let Around {
+    let AdvanceContext {
         extensions,
         conversation,
         now,
@@ -229,7 +231,7 @@ fn go_in<R: ToolRules>(
             chain.outputs.extend(outputs);
             match verdict {
                 Err(reason) => turned_back(reason),
-                Ok(()) => State::Inwards(Inwards {
+                Ok(()) => State::Inwards(InboundCall {
                     at: at + 1,
                     is_changed,
                 }),
@@ -240,19 +242,19 @@ fn go_in<R: ToolRules>(
                 return turned_back("E_EXT_FAILED: the extension does not exist".to_owned());
             };
             let invocation = extensions.next_invocation();
-            chain.effects.push(Effect::Enter(Box::new(Enter {
+            chain.effects.push(TurnEngineEffect::Enter(Box::new(Enter {
                 invocation,
                 extension: name,
                 number,
-                moment: Moment::Call {
+                moment: MiddlewareTarget::Call {
                     step,
                     call: slot.call.clone(),
                 },
                 id_prefix: String::new(),
             })));
-            let open = Open { at, invocation };
+            let open = EnteredLayer { at, invocation };
             let direction = Direction::In { is_changed };
-            State::Invoking(Invoking {
+            State::Invoking(ToolMiddlewareRun {
                 place,
                 open,
                 direction,
@@ -261,13 +263,13 @@ fn go_in<R: ToolRules>(
     }
 }
 
-fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>) -> State {
-    let Outwards {
+fn go_out(slot: &mut Slot, outwards: OutboundResult, chain: &mut ChainContext<'_, '_>) -> State {
+    let OutboundResult {
         below,
         mut outcome,
         has_run,
     } = outwards;
-    let Around {
+    let AdvanceContext {
         extensions,
         conversation,
         now,
@@ -284,12 +286,12 @@ fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>)
         }
         Some(Layer::Module { place, .. }) => {
             if let Some(open) = slot.open.pop_if(|open| open.at == at) {
-                chain.effects.push(Effect::Return {
+                chain.effects.push(TurnEngineEffect::Return {
                     invocation: open.invocation,
                     result: NextResult::Call(outcome),
                 });
                 let direction = Direction::Out { has_run };
-                return State::Invoking(Invoking {
+                return State::Invoking(ToolMiddlewareRun {
                     place,
                     open,
                     direction,
@@ -298,7 +300,7 @@ fn go_out(slot: &mut Slot, outwards: Outwards, chain: &mut ChainContext<'_, '_>)
         }
         Some(Layer::Builtin { .. }) | None => {}
     }
-    State::Outwards(Outwards {
+    State::Outwards(OutboundResult {
         below: at,
         outcome,
         has_run,

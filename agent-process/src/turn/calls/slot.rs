@@ -3,11 +3,11 @@
 use goondan_protocol::ids::StepId;
 use goondan_protocol::message::ToolCall;
 use goondan_protocol::observe::{RuntimeEventKind as Kind, detail_of};
-use goondan_protocol::usage::Spent;
+use goondan_protocol::usage::ReplyCost;
 
 use crate::middleware::InvocationId;
 use crate::tool_call::ToolOutcome;
-use crate::turn::effect::{Effect, Observation, Scope};
+use crate::turn::effect::{Observation, Scope, TurnEngineEffect};
 
 /// A call and its progress.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Slot {
     pub(super) call: ToolCall,
     pub(super) state: State,
     /// Middlewares of modules that wait for the call's result, the outermost first.
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<EnteredLayer>,
     /// True if its end has been reported.
     pub(super) is_told: bool,
     /// True if a person must approve the call before it runs; other results do not wait for it.
@@ -44,26 +44,26 @@ pub(super) enum State {
     /// Ends with this error unless the tool is not offered at all.
     Unfit(String),
     /// Passing inwards through the layers of extensions.
-    Inwards(Inwards),
+    Inwards(InboundCall),
     /// A middleware of a module is running.
-    Invoking(Invoking),
+    Invoking(ToolMiddlewareRun),
     Running,
     /// Passing outwards through the layers.
-    Outwards(Outwards),
+    Outwards(OutboundResult),
     Finished(ToolOutcome),
     Recorded,
 }
 
 /// A middleware that was entered: its layer and the invocation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Open {
+pub(super) struct EnteredLayer {
     pub(super) at: usize,
     pub(super) invocation: InvocationId,
 }
 
 /// A call that passes inwards.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Inwards {
+pub(super) struct InboundCall {
     /// The next layer to enter.
     pub(super) at: usize,
     /// True if a middleware changed the arguments.
@@ -72,9 +72,9 @@ pub(super) struct Inwards {
 
 /// A call whose middleware is running.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Invoking {
+pub(super) struct ToolMiddlewareRun {
     pub(super) place: usize,
-    pub(super) open: Open,
+    pub(super) open: EnteredLayer,
     pub(super) direction: Direction,
 }
 
@@ -87,7 +87,7 @@ pub(super) enum Direction {
 
 /// A call that passes outwards.
 #[derive(Debug)]
-pub(super) struct Outwards {
+pub(super) struct OutboundResult {
     /// Layers from this one on have been left, or were never entered.
     pub(super) below: usize,
     pub(super) outcome: ToolOutcome,
@@ -103,11 +103,11 @@ pub(super) fn scope_of(step_id: &StepId, call: &ToolCall) -> Scope {
     }
 }
 
-pub(super) fn called(step_id: &StepId, call: &ToolCall) -> Effect {
-    Effect::Observe(Observation {
+pub(super) fn called(step_id: &StepId, call: &ToolCall) -> TurnEngineEffect {
+    TurnEngineEffect::Observe(Observation {
         kind: Kind::ToolCalled,
         scope: scope_of(step_id, call),
-        spent: Spent::default(),
+        spent: ReplyCost::default(),
         response: None,
         outcome_unknown: false,
         detail: Some(detail_of(&call.input.to_string())),

@@ -7,20 +7,20 @@ use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::StepId;
 use goondan_protocol::message::Message;
 use goondan_protocol::observe::RuntimeEventKind as Kind;
-use goondan_protocol::usage::Spent;
+use goondan_protocol::usage::ReplyCost;
 
-use super::phase::{Next, Phase};
-use super::{Turn, reply_id};
-use crate::extensions::Ending;
-use crate::model::ModelPlace;
+use super::phase::{NextTurnAction, Phase};
+use super::{RunningTurn, reply_id};
+use crate::extensions::TurnEndDecision;
+use crate::model::ModelLocation;
 use crate::tool_call::{CallKey, ToolOutcome, ToolRules};
 use crate::turn::calls::Calls;
-use crate::turn::context::Around;
-use crate::turn::effect::{Effect, Scope};
+use crate::turn::context::AdvanceContext;
+use crate::turn::effect::{Scope, TurnEngineEffect};
 use crate::turn::fault::EngineFault;
-use crate::turn::recorded::{OpenTurn, Replied};
+use crate::turn::recorded::{OpenTurn, RecordedReply};
 
-impl Turn {
+impl RunningTurn {
     /// Restores the state of the turn from its records.
     pub(crate) fn remember(&mut self, open: &OpenTurn) {
         self.remember_summary(open);
@@ -29,23 +29,25 @@ impl Turn {
             self.watch.take(message);
         }
         let replies = open.replies(&self.id);
-        let spent: Vec<Spent> = replies.map(|r| Spent::of_metadata(&r.metadata)).collect();
+        let spent: Vec<ReplyCost> = replies
+            .map(|r| ReplyCost::of_metadata(&r.metadata))
+            .collect();
         for spent in spent {
             self.count(spent);
         }
     }
 
     /// Resumes after the last recorded reply.
-    pub(crate) fn resume_after<R: ToolRules>(&mut self, rules: &R, replied: Replied) {
+    pub(crate) fn resume_after<R: ToolRules>(&mut self, rules: &R, replied: RecordedReply) {
         self.end_compaction();
         self.phase = Phase::Settling(if replied.calls.is_empty() {
-            Next::End {
+            NextTurnAction::End {
                 step: replied.step,
                 reply: replied.text,
             }
         } else {
             let step_id = StepId::of_turn(&self.id, replied.step);
-            Next::Call(Calls::resumed(rules, step_id, replied, &mut self.effects))
+            NextTurnAction::Call(Calls::resumed(rules, step_id, replied, &mut self.effects))
         });
     }
 
@@ -61,23 +63,25 @@ impl Turn {
         &mut self,
         rules: &R,
         step_count_max: u32,
-        around: &mut Around<'_>,
+        around: &mut AdvanceContext<'_>,
     ) -> Result<bool, EngineFault> {
         if let Some(has_moved) = self.go_around(around) {
             return Ok(has_moved);
         }
         let is_settled = self.durable_seq == self.sent_seq;
-        let may_ask = is_settled || self.model == ModelPlace::Inside;
+        let may_ask = is_settled || self.model == ModelLocation::Inside;
         // `Completing` is a placeholder while the phase is matched.
         self.phase = match std::mem::replace(&mut self.phase, Phase::Completing) {
-            Phase::Settling(Next::Ask { step }) if may_ask => {
+            Phase::Settling(NextTurnAction::Ask { step }) if may_ask => {
                 self.prepare_step(step, step_count_max, around)?
             }
-            Phase::Settling(Next::Call(calls)) if is_settled => {
+            Phase::Settling(NextTurnAction::Call(calls)) if is_settled => {
                 Phase::Calling(self.begin_calls(calls, around.extensions))
             }
-            Phase::Settling(Next::End { step, reply }) => self.ask_before_end(step, reply, around),
-            Phase::Settling(Next::Complete(outcome)) => self.complete(outcome),
+            Phase::Settling(NextTurnAction::End { step, reply }) => {
+                self.ask_before_end(step, reply, around)
+            }
+            Phase::Settling(NextTurnAction::Complete(outcome)) => self.complete(outcome),
             Phase::Calling(calls) => return self.record_results(calls, rules, around),
             waiting @ (Phase::Settling(_)
             | Phase::Asking { .. }
@@ -98,12 +102,12 @@ impl Turn {
         &mut self,
         step: u32,
         step_count_max: u32,
-        around: &mut Around<'_>,
+        around: &mut AdvanceContext<'_>,
     ) -> Result<Phase, EngineFault> {
         if self.is_compaction_open() {
             return Ok(self.compact(step, around)?);
         }
-        let ask = Next::Ask { step };
+        let ask = NextTurnAction::Ask { step };
         if let Some(message) = self.told.take() {
             self.append_unwatched(around.conversation, message);
             return Ok(Phase::Settling(ask));
@@ -125,7 +129,7 @@ impl Turn {
         &mut self,
         mut calls: Calls,
         rules: &R,
-        around: &mut Around<'_>,
+        around: &mut AdvanceContext<'_>,
     ) -> Result<bool, EngineFault> {
         let has_modules = self.middlewares.has_modules();
         // Built-in extensions are asked immediately, modules only when every result is durable.
@@ -147,13 +151,18 @@ impl Turn {
         let scope = Scope::Step(calls.step_id().clone());
         self.observe(Kind::StepCompleted, scope, "");
         let step = calls.step().saturating_add(1);
-        self.phase = Phase::Settling(Next::Ask { step });
+        self.phase = Phase::Settling(NextTurnAction::Ask { step });
         Ok(true)
     }
 
     /// Asks extensions whether the turn may end.
-    fn ask_before_end(&mut self, step: u32, mut reply: String, around: &mut Around<'_>) -> Phase {
-        let Around {
+    fn ask_before_end(
+        &mut self,
+        step: u32,
+        mut reply: String,
+        around: &mut AdvanceContext<'_>,
+    ) -> Phase {
+        let AdvanceContext {
             extensions,
             conversation,
             now,
@@ -161,14 +170,16 @@ impl Turn {
         let (ending, outputs) = extensions.end_turn(step, &mut reply, conversation, *now);
         self.take_outputs(outputs);
         Phase::Settling(match ending {
-            Ending::Accept => Next::Complete(TurnOutcome::Completed { reply }),
-            Ending::GoOn => Next::Ask {
+            TurnEndDecision::Accept => NextTurnAction::Complete(TurnOutcome::Completed { reply }),
+            TurnEndDecision::GoOn => NextTurnAction::Ask {
                 step: step.saturating_add(1),
             },
-            Ending::Refuse { code, message } => Next::Complete(TurnOutcome::Failed {
-                code: code.to_owned(),
-                message,
-            }),
+            TurnEndDecision::Refuse { code, message } => {
+                NextTurnAction::Complete(TurnOutcome::Failed {
+                    code: code.to_owned(),
+                    message,
+                })
+            }
         })
     }
 
@@ -177,7 +188,10 @@ impl Turn {
     fn ask(&mut self, step: u32, step_count_max: u32) -> Result<Phase, EngineFault> {
         let failed = |code: &str, message| {
             let code = code.to_owned();
-            Phase::Settling(Next::Complete(TurnOutcome::Failed { code, message }))
+            Phase::Settling(NextTurnAction::Complete(TurnOutcome::Failed {
+                code,
+                message,
+            }))
         };
         if let Some(message) = self.watch.verdict() {
             return Ok(failed("E_LOOP", message));
@@ -192,7 +206,7 @@ impl Turn {
         let step_id = StepId::of_turn(&self.id, step);
         let message_id = reply_id(&step_id)?;
         self.observe(Kind::StepStarted, Scope::Step(step_id), "");
-        self.effects.push(Effect::AskModel {
+        self.effects.push(TurnEngineEffect::AskModel {
             step,
             seq: self.sent_seq + 1,
             message_id,
@@ -210,7 +224,7 @@ impl Turn {
             }
         };
         self.observe(kind, Scope::Turn, &detail);
-        self.effects.push(Effect::Complete {
+        self.effects.push(TurnEngineEffect::Complete {
             turn_id: self.id.clone(),
             last_seq: self.sent_seq,
             outcome,

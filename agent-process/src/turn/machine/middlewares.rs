@@ -12,26 +12,28 @@ use goondan_protocol::ids::{StepId, TurnId};
 use goondan_protocol::message::{Message, MessageEvent, ToolResult};
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 
-use super::Turn;
-use super::phase::{ChainCursor, Direction, Invoking, Next, Open, Phase};
+use super::RunningTurn;
+use super::phase::{
+    ChainCursor, Direction, NextTurnAction, Phase, SuspendedMiddleware, TurnMiddlewareRun,
+};
 use super::turn_middlewares::TurnMiddlewares;
 use crate::extensions::Extensions;
 use crate::extensions::middleware_stack::Layer;
 use crate::middleware::{
     Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, MiddlewareReturn,
-    MiddlewareScope, Moment, NextResult, Notes,
+    MiddlewareScope, MiddlewareTarget, NextResult, Notes,
 };
 use crate::tool_call::ToolRules;
 use crate::turn::calls::Calls;
 use crate::turn::calls::chain::ChainContext;
-use crate::turn::context::Around;
-use crate::turn::effect::{Effect, Scope};
+use crate::turn::context::AdvanceContext;
+use crate::turn::effect::{Scope, TurnEngineEffect};
 use crate::turn::recorded::OpenTurn;
 
 /// Error code of a turn that a middleware failed without giving a code.
 const FAILED: &str = "E_EXT_FAILED";
 
-impl Turn {
+impl RunningTurn {
     /// Keeps the event and the recorded events for modules, which wrap this turn.
     pub(crate) fn keep_for_modules(&mut self, event: &AgentEvent, recorded: &OpenTurn) {
         self.middlewares.event = Some(Box::new(event.clone()));
@@ -50,31 +52,34 @@ impl Turn {
         } else {
             next
         };
-        let enter = Next::Enter(ChainCursor {
+        let enter = NextTurnAction::Enter(ChainCursor {
             step: None,
             at: 0,
             then: Box::new(within),
         });
         self.phase = Phase::Settling(if has_modules {
-            Next::Assemble(Box::new(enter))
+            NextTurnAction::Assemble(Box::new(enter))
         } else {
             enter
         });
     }
 
-    fn enter_resumed_step(&mut self, next: Next) -> Next {
+    fn enter_resumed_step(&mut self, next: NextTurnAction) -> NextTurnAction {
         let step = match &next {
-            Next::Call(calls) => {
+            NextTurnAction::Call(calls) => {
                 self.middlewares.held_back = Some(Vec::new());
                 calls.step()
             }
-            Next::End { step, .. } => *step,
-            Next::Ask { .. } | Next::Complete(_) | Next::Assemble(_) | Next::Enter(_) => {
+            NextTurnAction::End { step, .. } => *step,
+            NextTurnAction::Ask { .. }
+            | NextTurnAction::Complete(_)
+            | NextTurnAction::Assemble(_)
+            | NextTurnAction::Enter(_) => {
                 return next;
             }
         };
         self.prepared_step = step;
-        Next::Enter(self.cursor_of_step(step, next))
+        NextTurnAction::Enter(self.cursor_of_step(step, next))
     }
 
     /// Events of the turn so far; empty if no module wraps it.
@@ -129,7 +134,7 @@ impl Turn {
     /// Handles an event of a middleware. Events of an invocation that has ended are ignored.
     pub(crate) fn hear(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut AdvanceContext<'_>,
         invocation: InvocationId,
         event: MiddlewareEvent,
     ) {
@@ -147,11 +152,11 @@ impl Turn {
 
     fn answered(
         &mut self,
-        around: &mut Around<'_>,
-        invoking: Invoking,
+        around: &mut AdvanceContext<'_>,
+        invoking: TurnMiddlewareRun,
         event: MiddlewareEvent,
-    ) -> Next {
-        let Invoking { open, direction } = invoking;
+    ) -> NextTurnAction {
+        let TurnMiddlewareRun { open, direction } = invoking;
         let (notes, threw) = match event {
             MiddlewareEvent::Next {
                 notes,
@@ -167,7 +172,7 @@ impl Turn {
                             None => self.middlewares.open_turn.push(open),
                         }
                         cursor.at += 1;
-                        return Next::Enter(cursor);
+                        return NextTurnAction::Enter(cursor);
                     }
                     // The host does not let a middleware call `next()` twice.
                     Direction::Out(next) => return next,
@@ -199,17 +204,19 @@ impl Turn {
     }
 
     /// The next action after a middleware has returned.
-    fn after_return(&self, next: Next, returned: MiddlewareReturn) -> Next {
+    fn after_return(&self, next: NextTurnAction, returned: MiddlewareReturn) -> NextTurnAction {
         let goes_on = match returned {
             MiddlewareReturn::Step { goes_on } => goes_on,
             MiddlewareReturn::Turn(_) | MiddlewareReturn::Call(_) => None,
         };
         match (next, returned) {
-            (Next::Complete(_), MiddlewareReturn::Turn(outcome)) => Next::Complete(outcome),
-            (Next::End { step, .. }, _) if goes_on == Some(true) => Next::Ask {
+            (NextTurnAction::Complete(_), MiddlewareReturn::Turn(outcome)) => {
+                NextTurnAction::Complete(outcome)
+            }
+            (NextTurnAction::End { step, .. }, _) if goes_on == Some(true) => NextTurnAction::Ask {
                 step: step.saturating_add(1),
             },
-            (Next::Ask { .. }, _) if goes_on == Some(false) => Next::End {
+            (NextTurnAction::Ask { .. }, _) if goes_on == Some(false) => NextTurnAction::End {
                 step: self.middlewares.step,
                 reply: self.reply_of_step(),
             },
@@ -236,7 +243,7 @@ impl Turn {
         self.middlewares.fault.get_or_insert(fault);
     }
 
-    fn take_notes(&mut self, around: &mut Around<'_>, place: usize, notes: Notes) {
+    fn take_notes(&mut self, around: &mut AdvanceContext<'_>, place: usize, notes: Notes) {
         let events = match around.extensions.take_notes(place, notes) {
             Ok(events) => events,
             Err(why) => {
@@ -271,12 +278,12 @@ impl Turn {
     }
 
     /// Starts entering a step.
-    pub(super) fn begin_step(&mut self, step: u32, then: Next) -> Phase {
+    pub(super) fn begin_step(&mut self, step: u32, then: NextTurnAction) -> Phase {
         let cursor = self.cursor_of_step(step, then);
-        Phase::Settling(Next::Enter(cursor))
+        Phase::Settling(NextTurnAction::Enter(cursor))
     }
 
-    fn cursor_of_step(&mut self, step: u32, then: Next) -> ChainCursor {
+    fn cursor_of_step(&mut self, step: u32, then: NextTurnAction) -> ChainCursor {
         self.middlewares.step = step;
         self.middlewares.hidden.clear();
         ChainCursor {
@@ -293,7 +300,7 @@ impl Turn {
 
     /// Performs the next action of a layer. Returns `Some(true)` if it did, `Some(false)` if it
     /// waits until everything is durable, and `None` if no layer is next.
-    pub(super) fn go_around(&mut self, around: &mut Around<'_>) -> Option<bool> {
+    pub(super) fn go_around(&mut self, around: &mut AdvanceContext<'_>) -> Option<bool> {
         let is_settled = self.durable_seq == self.sent_seq;
         let middlewares = &mut self.middlewares;
         let next = match std::mem::replace(&mut self.phase, Phase::Completing) {
@@ -314,18 +321,22 @@ impl Turn {
         if let Some((scope, open)) = middlewares.leaver(&next) {
             let result = result_of_next(middlewares, &self.id, scope, &next);
             let invocation = open.invocation;
-            self.effects.push(Effect::Return { invocation, result });
+            self.effects
+                .push(TurnEngineEffect::Return { invocation, result });
             let direction = Direction::Out(next);
-            self.phase = Phase::Invoking(Invoking { open, direction });
+            self.phase = Phase::Invoking(TurnMiddlewareRun { open, direction });
             return Some(true);
         }
         match next {
-            Next::Assemble(then) => {
-                self.effects.push(Effect::Assemble);
+            NextTurnAction::Assemble(then) => {
+                self.effects.push(TurnEngineEffect::Assemble);
                 self.phase = Phase::Assembling(*then);
             }
-            Next::Enter(cursor) => self.phase = self.enter(cursor, around),
-            other @ (Next::Ask { .. } | Next::Call(_) | Next::End { .. } | Next::Complete(_)) => {
+            NextTurnAction::Enter(cursor) => self.phase = self.enter(cursor, around),
+            other @ (NextTurnAction::Ask { .. }
+            | NextTurnAction::Call(_)
+            | NextTurnAction::End { .. }
+            | NextTurnAction::Complete(_)) => {
                 self.phase = Phase::Settling(other);
                 return None;
             }
@@ -334,7 +345,7 @@ impl Turn {
     }
 
     /// Enters the next layer of a scope, or continues with its interior.
-    fn enter(&mut self, mut cursor: ChainCursor, around: &mut Around<'_>) -> Phase {
+    fn enter(&mut self, mut cursor: ChainCursor, around: &mut AdvanceContext<'_>) -> Phase {
         let scope = match cursor.step {
             Some(_) => MiddlewareScope::Step,
             None => MiddlewareScope::Turn,
@@ -346,20 +357,20 @@ impl Turn {
                 let (extensions, conversation) = (&mut around.extensions, &mut around.conversation);
                 let outputs = extensions.enter_at(place, cursor.step, conversation, around.now);
                 self.take_outputs(outputs);
-                Phase::Settling(Next::Enter(cursor))
+                Phase::Settling(NextTurnAction::Enter(cursor))
             }
             Some(Layer::Module { place, number }) => {
                 let invocation = around.extensions.next_invocation();
                 let moment = match cursor.step {
-                    Some(step) => Moment::Step { step },
-                    None => Moment::Turn,
+                    Some(step) => MiddlewareTarget::Step { step },
+                    None => MiddlewareTarget::Turn,
                 };
                 let hook = cursor
                     .step
                     .map_or_else(|| "b".to_owned(), |step| format!("s{step}"));
                 let name = around.extensions.name_at(place);
                 self.effects.extend(name.map(|name| {
-                    Effect::Enter(Box::new(Enter {
+                    TurnEngineEffect::Enter(Box::new(Enter {
                         invocation,
                         extension: name.clone(),
                         number,
@@ -367,9 +378,9 @@ impl Turn {
                         id_prefix: format!("{}:x{place}m{number}{hook}.", self.id),
                     }))
                 }));
-                let open = Open { place, invocation };
+                let open = SuspendedMiddleware { place, invocation };
                 let direction = Direction::In(cursor);
-                Phase::Invoking(Invoking { open, direction })
+                Phase::Invoking(TurnMiddlewareRun { open, direction })
             }
         }
     }
@@ -397,7 +408,7 @@ impl Turn {
         &mut self,
         calls: &mut Calls,
         rules: &R,
-        around: &mut Around<'_>,
+        around: &mut AdvanceContext<'_>,
     ) -> bool {
         let mut chain = ChainContext {
             around,
@@ -417,9 +428,9 @@ fn result_of_next(
     middlewares: &TurnMiddlewares,
     turn_id: &TurnId,
     scope: MiddlewareScope,
-    next: &Next,
+    next: &NextTurnAction,
 ) -> NextResult {
-    if let (MiddlewareScope::Turn, Next::Complete(outcome)) = (scope, next) {
+    if let (MiddlewareScope::Turn, NextTurnAction::Complete(outcome)) = (scope, next) {
         return NextResult::Turn(outcome.clone());
     }
     let step_id = StepId::of_turn(turn_id, middlewares.step);
@@ -427,13 +438,15 @@ fn result_of_next(
         appended(&middlewares.events).skip_while(|message| message.step_id() != Some(&step_id));
     let calls = messages.next().map(|reply| reply.data.content.tool_calls());
     let error = match next {
-        Next::Complete(TurnOutcome::Failed { code, message }) => Some(format!("{code}: {message}")),
+        NextTurnAction::Complete(TurnOutcome::Failed { code, message }) => {
+            Some(format!("{code}: {message}"))
+        }
         _ => None,
     };
     NextResult::Step {
         calls: calls.unwrap_or_default(),
         results: messages.flat_map(results_of).collect(),
-        goes_on: matches!(next, Next::Ask { .. }),
+        goes_on: matches!(next, NextTurnAction::Ask { .. }),
         error,
     }
 }

@@ -9,25 +9,25 @@ use crate::turn::calls::Calls;
 /// The input that the turn waits for.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Durability of everything it appended; then `Next`.
-    Settling(Next),
+    /// Durability of everything it appended; then `NextTurnAction`.
+    Settling(NextTurnAction),
     /// The model's reply.
     Asking { step: u32 },
     /// The model's summary of `count` messages, before a step.
     Summarizing { step: u32, count: usize },
     /// Tool results.
     Calling(Calls),
-    /// The modules of extensions; then `Next`.
-    Assembling(Next),
+    /// The modules of extensions; then `NextTurnAction`.
+    Assembling(NextTurnAction),
     /// A middleware of a module.
-    Invoking(Invoking),
+    Invoking(TurnMiddlewareRun),
     /// The commit.
     Completing,
 }
 
 /// Next action once everything is durable.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextTurnAction {
     Ask {
         step: u32,
     },
@@ -39,14 +39,14 @@ pub(super) enum Next {
     },
     Complete(TurnOutcome),
     /// Makes the modules of extensions ready.
-    Assemble(Box<Next>),
+    Assemble(Box<NextTurnAction>),
     /// Enters a layer of extensions.
     Enter(ChainCursor),
 }
 
 /// A middleware that waits for the result of its `next()`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Open {
+pub(super) struct SuspendedMiddleware {
     pub(super) place: usize,
     pub(super) invocation: InvocationId,
 }
@@ -59,13 +59,13 @@ pub(super) struct ChainCursor {
     /// The next layer to enter.
     pub(super) at: usize,
     /// The action inside all layers.
-    pub(super) then: Box<Next>,
+    pub(super) then: Box<NextTurnAction>,
 }
 
 /// A middleware that is running.
 #[derive(Debug)]
-pub(super) struct Invoking {
-    pub(super) open: Open,
+pub(super) struct TurnMiddlewareRun {
+    pub(super) open: SuspendedMiddleware,
     pub(super) direction: Direction,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Invoking {
 #[derive(Debug)]
 pub(super) enum Direction {
     In(ChainCursor),
-    Out(Next),
+    Out(NextTurnAction),
 }
 
 /// State of the turn's summary.
@@ -88,7 +88,7 @@ pub(super) enum Compaction {
     Over,
 }
 
-impl Next {
+impl NextTurnAction {
     /// The action at the end of the way inwards.
     pub(super) fn innermost(self) -> Self {
         match self {

@@ -5,25 +5,25 @@
 //! again.
 
 use goondan_protocol::ids::{InvalidId, StepId};
-use goondan_protocol::message::{Content, Message};
+use goondan_protocol::message::{Message, MessageContent};
 use goondan_protocol::observe::RuntimeEventKind as Kind;
-use goondan_protocol::usage::Spent;
+use goondan_protocol::usage::ReplyCost;
 
-use super::phase::{Compaction, Next, Phase};
-use super::{Turn, reply_id};
+use super::phase::{Compaction, NextTurnAction, Phase};
+use super::{RunningTurn, reply_id};
 use crate::extensions::Summary;
-use crate::model::{Answer, ModelError};
-use crate::turn::context::Around;
-use crate::turn::effect::{Effect, Scope};
+use crate::model::{ModelError, ModelOutcome};
+use crate::turn::context::AdvanceContext;
+use crate::turn::effect::{Scope, TurnEngineEffect};
 use crate::turn::recorded::OpenTurn;
 
-impl Turn {
+impl RunningTurn {
     /// Restores a summary that was recorded before a crash.
     pub(super) fn remember_summary(&mut self, open: &OpenTurn) {
         let Some(message) = open.summary(&self.id) else {
             return;
         };
-        self.count(Spent::of_metadata(&message.metadata));
+        self.count(ReplyCost::of_metadata(&message.metadata));
         self.compaction = Compaction::Recorded(Box::new(message.clone()));
     }
 
@@ -44,9 +44,9 @@ impl Turn {
     pub(super) fn compact(
         &mut self,
         step: u32,
-        around: &mut Around<'_>,
+        around: &mut AdvanceContext<'_>,
     ) -> Result<Phase, InvalidId> {
-        let next = Phase::Settling(Next::Ask { step });
+        let next = Phase::Settling(NextTurnAction::Ask { step });
         let before = std::mem::replace(&mut self.compaction, Compaction::Over);
         if let Compaction::Recorded(message) = before {
             // Everything that follows from it may have been done already.
@@ -68,7 +68,7 @@ impl Turn {
         let step_id = StepId::of_summary(&self.id, wanted.count);
         let message_id = reply_id(&step_id)?;
         self.observe(Kind::StepStarted, Scope::Step(step_id.clone()), "");
-        self.effects.push(Effect::AskSummary {
+        self.effects.push(TurnEngineEffect::AskSummary {
             step_id,
             seq: self.sent_seq + 1,
             message_id,
@@ -84,25 +84,25 @@ impl Turn {
     /// Handles the model's summary or its error.
     pub(crate) fn summarize(
         &mut self,
-        around: &mut Around<'_>,
-        came: Result<Answer, ModelError>,
+        around: &mut AdvanceContext<'_>,
+        came: Result<ModelOutcome, ModelError>,
     ) -> Result<(), InvalidId> {
         let Phase::Summarizing { step, count } = self.phase else {
             return Ok(());
         };
-        self.phase = Phase::Settling(Next::Ask { step });
+        self.phase = Phase::Settling(NextTurnAction::Ask { step });
         let step_id = StepId::of_summary(&self.id, count);
         let text = match came {
-            Ok(Answer::Reply(reply)) => {
-                let content = Content::assistant(&reply.text, &reply.calls);
+            Ok(ModelOutcome::Reply(reply)) => {
+                let content = MessageContent::assistant(&reply.text, &reply.calls);
                 let id = reply_id(&step_id)?;
                 let message = Message::assistant(id, around.now, step_id.clone(), content);
                 self.append_unwatched(around.conversation, message);
                 Ok(reply.text)
             }
-            Ok(Answer::Recorded(message)) => {
+            Ok(ModelOutcome::Recorded(message)) => {
                 let text = message.data.content.to_text();
-                self.count(Spent::of_metadata(&message.metadata));
+                self.count(ReplyCost::of_metadata(&message.metadata));
                 self.take_recorded_message(around.conversation, *message);
                 Ok(text)
             }
@@ -118,7 +118,7 @@ impl Turn {
 
     fn take_summary(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut AdvanceContext<'_>,
         count: usize,
         text: Result<&str, &str>,
     ) -> Result<(), InvalidId> {
@@ -131,7 +131,7 @@ impl Turn {
             message_id: &message_id,
             text,
         };
-        let Around {
+        let AdvanceContext {
             extensions,
             conversation,
             now,

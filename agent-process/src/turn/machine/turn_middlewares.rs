@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::message::MessageEvent;
 
-use super::phase::{Next, Open};
+use super::phase::{NextTurnAction, SuspendedMiddleware};
 use crate::middleware::{ExtensionFault, MiddlewareScope};
 
 /// State that a turn keeps for the extensions around it. Without modules, all fields but the step
@@ -17,9 +17,9 @@ pub(super) struct TurnMiddlewares {
     /// Events of the turn in order, for modules.
     pub(super) events: Vec<MessageEvent>,
     /// Middlewares of the turn that wait for the result of `next()`, the outermost first.
-    pub(super) open_turn: Vec<Open>,
+    pub(super) open_turn: Vec<SuspendedMiddleware>,
     /// Middlewares of the step that wait for the result of `next()`, the outermost first.
-    pub(super) open_step: Vec<Open>,
+    pub(super) open_step: Vec<SuspendedMiddleware>,
     /// The latest step that was begun.
     pub(super) step: u32,
     /// Tools that are not offered in that step.
@@ -50,26 +50,32 @@ impl TurnMiddlewares {
     }
 
     /// Returns whether the step and the turn are left before `next`.
-    pub(super) fn leaves(&self, next: &Next) -> (bool, bool) {
+    pub(super) fn leaves(&self, next: &NextTurnAction) -> (bool, bool) {
         match next {
-            Next::Ask { step } => (*step > self.step, false),
-            Next::End { .. } => (true, false),
-            Next::Complete(_) => (true, true),
-            Next::Call(_) | Next::Assemble(_) | Next::Enter(_) => (false, false),
+            NextTurnAction::Ask { step } => (*step > self.step, false),
+            NextTurnAction::End { .. } => (true, false),
+            NextTurnAction::Complete(_) => (true, true),
+            NextTurnAction::Call(_) | NextTurnAction::Assemble(_) | NextTurnAction::Enter(_) => {
+                (false, false)
+            }
         }
     }
 
     /// True if the turn must wait for durability before it asks extensions and continues with
     /// `next`. Built-in extensions alone are asked immediately.
-    pub(super) fn waits_before(&self, next: &Next) -> bool {
+    pub(super) fn waits_before(&self, next: &NextTurnAction) -> bool {
         let (leaves_step, leaves_turn) = self.leaves(next);
         (leaves_step && !self.open_step.is_empty())
             || (leaves_turn && !self.open_turn.is_empty())
-            || (self.has_modules() && matches!(next, Next::Assemble(_) | Next::Enter(_)))
+            || (self.has_modules()
+                && matches!(next, NextTurnAction::Assemble(_) | NextTurnAction::Enter(_)))
     }
 
     /// Returns the middleware that must leave before `next`.
-    pub(super) fn leaver(&mut self, next: &Next) -> Option<(MiddlewareScope, Open)> {
+    pub(super) fn leaver(
+        &mut self,
+        next: &NextTurnAction,
+    ) -> Option<(MiddlewareScope, SuspendedMiddleware)> {
         let (leaves_step, leaves_turn) = self.leaves(next);
         let of_step = leaves_step.then(|| self.open_step.pop()).flatten();
         if let Some(open) = of_step {

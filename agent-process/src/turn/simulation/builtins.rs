@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Act, World, at, plans};
 use crate::extensions::Extensions;
 use crate::tool_call::{CallKey, ToolOutcome};
-use crate::turn::effect::{Effect, Input};
+use crate::turn::effect::{TurnEngineEffect, TurnEngineInput};
 
 pub(super) fn definitions() -> [ExtensionDefinition; 2] {
     let definition = |builtin: &str, config: Value| ExtensionDefinition {
@@ -69,14 +69,14 @@ fn ext_2_a_crash_at_every_single_action_repeats_nothing_of_built_in_extensions()
     }
 }
 
-fn named(effects: &[Effect]) -> Vec<String> {
-    let name = |effect: &Effect| match effect {
-        Effect::Append { event, .. } => format!("append {}", id_of(event)),
-        Effect::Log { line, .. } => format!("log {line}"),
-        Effect::RunTool { call, .. } => format!("run {}", call.id),
-        Effect::AskModel { step, .. } => format!("ask {step}"),
-        Effect::Observe(observation) => format!("tell {:?}", observation.kind),
-        Effect::Complete { .. } => "complete".to_owned(),
+fn named(effects: &[TurnEngineEffect]) -> Vec<String> {
+    let name = |effect: &TurnEngineEffect| match effect {
+        TurnEngineEffect::Append { event, .. } => format!("append {}", id_of(event)),
+        TurnEngineEffect::Log { line, .. } => format!("log {line}"),
+        TurnEngineEffect::RunTool { call, .. } => format!("run {}", call.id),
+        TurnEngineEffect::AskModel { step, .. } => format!("ask {step}"),
+        TurnEngineEffect::Observe(observation) => format!("tell {:?}", observation.kind),
+        TurnEngineEffect::Complete { .. } => "complete".to_owned(),
         other => panic!("{other:?} is nothing for built-in extensions"),
     };
     effects.iter().map(name).collect()
@@ -99,11 +99,11 @@ fn ext_2_built_in_extensions_are_asked_in_order_and_without_a_wait() {
     );
     world.extensions = extensions;
     let mut life = world.born();
-    let durable = |seq| Input::Durable {
+    let durable = |seq| TurnEngineInput::Durable {
         turn_id: world.turn_id.clone(),
         seq,
     };
-    let finished = |index| Input::ToolFinished {
+    let finished = |index| TurnEngineInput::ToolFinished {
         key: CallKey { step: 1, index },
         outcome: ToolOutcome::ok("did"),
     };

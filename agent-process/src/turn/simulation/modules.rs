@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::limits::MAX_EXTENSION_STATE_BYTES;
-use goondan_protocol::message::{Message, MessageEvent, Role};
+use goondan_protocol::message::{Message, MessageEvent, MessageRole};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -18,10 +18,10 @@ use super::{Act, World, any_act, at, builtins};
 use crate::extensions::Extensions;
 use crate::middleware::{
     Enter, ExtensionFault, InvocationId, Middleware, MiddlewareEvent, MiddlewareReturn,
-    MiddlewareScope, Moment, NextResult, Notes,
+    MiddlewareScope, MiddlewareTarget, NextResult, Notes,
 };
 use crate::tool_call::ToolOutcome;
-use crate::turn::effect::{Effect, Input};
+use crate::turn::effect::{TurnEngineEffect, TurnEngineInput};
 
 const CRASHED: &str = "E_EXT_CRASHED";
 
@@ -63,11 +63,13 @@ fn among_builtins() -> Extensions {
     builtins::of(&[log, definition("inner"), definition("outer"), context])
 }
 
-fn scope_of(moment: &Moment) -> (MiddlewareScope, String) {
+fn scope_of(moment: &MiddlewareTarget) -> (MiddlewareScope, String) {
     match moment {
-        Moment::Turn => (MiddlewareScope::Turn, "turn".to_owned()),
-        Moment::Step { step, .. } => (MiddlewareScope::Step, format!("step {step}")),
-        Moment::Call { call, .. } => (MiddlewareScope::ToolCall, format!("call {}", call.id)),
+        MiddlewareTarget::Turn => (MiddlewareScope::Turn, "turn".to_owned()),
+        MiddlewareTarget::Step { step, .. } => (MiddlewareScope::Step, format!("step {step}")),
+        MiddlewareTarget::Call { call, .. } => {
+            (MiddlewareScope::ToolCall, format!("call {}", call.id))
+        }
     }
 }
 
@@ -79,9 +81,9 @@ impl Modules {
         self.lives += 1;
     }
 
-    pub(super) fn answer(&mut self, effect: Effect) -> Input {
+    pub(super) fn answer(&mut self, effect: TurnEngineEffect) -> TurnEngineInput {
         match effect {
-            Effect::Assemble => {
+            TurnEngineEffect::Assemble => {
                 let middleware =
                     |extension: &str, scope: MiddlewareScope, priority: i64| Middleware {
                         extension: extension.parse().unwrap(),
@@ -101,19 +103,19 @@ impl Modules {
                     ]
                 });
                 let middlewares = both.collect();
-                Input::Assembled { middlewares }
+                TurnEngineInput::Assembled { middlewares }
             }
-            Effect::Enter(enter) => self.enter(*enter),
-            Effect::Return { invocation, result } => self.leave(invocation, result),
+            TurnEngineEffect::Enter(enter) => self.enter(*enter),
+            TurnEngineEffect::Return { invocation, result } => self.leave(invocation, result),
             other => panic!("{other:?} is nothing for modules"),
         }
     }
 
-    fn enter(&mut self, enter: Enter) -> Input {
+    fn enter(&mut self, enter: Enter) -> TurnEngineInput {
         if let Some(left) = &mut self.entered_until_lost {
             if *left == 0 {
                 self.entered_until_lost = None;
-                return Input::ExtensionsLost {
+                return TurnEngineInput::ExtensionsLost {
                     fault: ExtensionFault {
                         code: CRASHED.to_owned(),
                         message: "gone".to_owned(),
@@ -134,7 +136,7 @@ impl Modules {
                 code: None,
                 message: "no".to_owned(),
             };
-            return Input::MiddlewareActed { invocation, event };
+            return TurnEngineInput::MiddlewareActed { invocation, event };
         }
         let open = self.open.entry(around).or_default();
         let is_outer = enter.extension.as_str() == "outer";
@@ -156,10 +158,10 @@ impl Modules {
             hidden: Vec::new(),
             args: None,
         };
-        Input::MiddlewareActed { invocation, event }
+        TurnEngineInput::MiddlewareActed { invocation, event }
     }
 
-    fn leave(&mut self, invocation: InvocationId, result: NextResult) -> Input {
+    fn leave(&mut self, invocation: InvocationId, result: NextResult) -> TurnEngineInput {
         let enter = &self.invocations[&invocation];
         let (scope, around) = scope_of(&enter.moment);
         self.trace.push(format!("{} < {around}", enter.extension));
@@ -185,7 +187,7 @@ impl Modules {
         };
         let notes = notes_of(enter, 2);
         let event = MiddlewareEvent::Left { notes, returned };
-        Input::MiddlewareActed { invocation, event }
+        TurnEngineInput::MiddlewareActed { invocation, event }
     }
 
     fn all_left(&self) -> bool {
@@ -199,7 +201,13 @@ fn notes_of(enter: &Enter, n: u32) -> Notes {
         return Notes::default();
     }
     let id = format!("{}{n}", enter.id_prefix).parse().unwrap();
-    let message = Message::extension(id, at(), enter.extension.clone(), Role::System, "note");
+    let message = Message::extension(
+        id,
+        at(),
+        enter.extension.clone(),
+        MessageRole::System,
+        "note",
+    );
     Notes {
         events: vec![MessageEvent::Append { message }],
         state: Some(json!(enter.id_prefix)),

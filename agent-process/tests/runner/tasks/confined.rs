@@ -8,9 +8,9 @@ use goondan_tests::wait_for;
 
 use super::example::levels;
 use super::run::{Run, assignment};
-use crate::support::{Site, is_alive, put};
+use crate::support::{TestProject, is_alive, put};
 
-fn confined(site: &Site, level: Level, script: &str) -> TaskAssignment {
+fn confined(site: &TestProject, level: Level, script: &str) -> TaskAssignment {
     let mut it = assignment(site, script);
     it.agent.sandbox = SandboxPolicy {
         require: level,
@@ -22,7 +22,7 @@ fn confined(site: &Site, level: Level, script: &str) -> TaskAssignment {
 #[test]
 fn task_8_a_confined_program_is_told_by_its_own_number_stopped_and_ended() {
     for level in levels() {
-        let site = Site::new();
+        let site = TestProject::new();
         let script =
             "(n=0; while :; do n=$((n+1)); echo $n > count; sleep 0.01; done) & echo up; wait";
         let mut run = Run::start(&confined(&site, level, script));
@@ -64,7 +64,7 @@ fn task_8_a_confined_program_is_told_by_its_own_number_stopped_and_ended() {
 #[test]
 fn sec_3_a_confined_program_writes_in_its_work_area_alone() {
     for level in levels().into_iter().skip(1) {
-        let site = Site::new();
+        let site = TestProject::new();
         std::fs::create_dir(site.outside()).unwrap();
         put(site.outside().join("secret"), "secret");
         put(site.project.join("input"), "input");
@@ -93,7 +93,7 @@ fn task_1_a_program_cannot_approve_its_own_work_at_level_full() {
     let Some(level) = levels().into_iter().find(|level| *level == Level::Full) else {
         return;
     };
-    let site = Site::new();
+    let site = TestProject::new();
     let history = site.work.join(".metadata/history.jsonl");
     for name in [".metadata", ".checkpoints", ".logs"] {
         std::fs::create_dir(site.work.join(name)).unwrap();
@@ -110,7 +110,7 @@ fn task_1_a_program_cannot_approve_its_own_work_at_level_full() {
 #[test]
 fn sec_3_a_link_that_a_run_leaves_opens_nothing_to_the_next() {
     for (place, level) in levels().into_iter().enumerate() {
-        let site = Site::new();
+        let site = TestProject::new();
         std::fs::create_dir(site.outside()).unwrap();
         put(site.outside().join("secret"), "loot");
         for name in [".metadata", ".checkpoints", ".logs"] {
@@ -139,7 +139,7 @@ fn sec_6_a_sandbox_that_cannot_be_had_starts_nothing() {
     let Some(level) = levels().into_iter().nth(1) else {
         return;
     };
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = confined(&site, level, "echo ran > ran");
     it.agent.sandbox.read = vec![site.outside().try_into().unwrap()];
     let told = Run::start(&it).finish();

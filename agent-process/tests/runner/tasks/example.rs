@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use goondan_cli_agents::Event;
+use goondan_cli_agents::CliEvent;
 use goondan_cli_agents::blocks::{Block, DependencyKind};
 use goondan_confinement::{Level, Right, SandboxPolicy, probe, probe_namespaces};
 use goondan_protocol::task::TaskAssignment;
 
-use super::run::{Run, Told, assignment};
-use crate::support::{BINARY, Site};
+use super::run::{Run, RunReports, assignment};
+use crate::support::{BINARY, TestProject};
 
 fn example() -> PathBuf {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/task");
@@ -31,7 +31,7 @@ pub(super) fn levels() -> Vec<Level> {
     levels
 }
 
-fn run(site: &Site, level: Level, prompt: &str, key: Option<&str>) -> Told {
+fn run(site: &TestProject, level: Level, prompt: &str, key: Option<&str>) -> RunReports {
     let mut it: TaskAssignment = assignment(site, "");
     it.project_root = example();
     it.agent.command = vec![example().join("agent.sh").display().to_string()];
@@ -47,13 +47,13 @@ fn run(site: &Site, level: Level, prompt: &str, key: Option<&str>) -> Told {
     told
 }
 
-fn only_block(told: Told) -> Block {
+fn only_block(told: RunReports) -> Block {
     let blocks: Vec<Block> = told
         .events
         .into_iter()
         .filter_map(|event| match event {
-            Event::Block(block) => Some(block),
-            Event::Refused(refused) => panic!("{refused:?}"),
+            CliEvent::Block(block) => Some(block),
+            CliEvent::Refused(refused) => panic!("{refused:?}"),
             _ => None,
         })
         .collect();
@@ -61,7 +61,7 @@ fn only_block(told: Told) -> Block {
     block
 }
 
-fn completes(told: Told, expected: u32, document: &str) {
+fn completes(told: RunReports, expected: u32, document: &str) {
     let Block::PhaseComplete(done) = only_block(told) else {
         panic!("phase {expected} is not complete");
     };
@@ -74,7 +74,7 @@ fn completes(told: Told, expected: u32, document: &str) {
 #[test]
 fn proto_2_3_4_the_example_asks_needs_and_is_reviewed_at_every_level() {
     for level in levels() {
-        let site = Site::new();
+        let site = TestProject::new();
         let read = |path: &str| std::fs::read_to_string(site.work.join(path)).unwrap();
         let Block::UserQuestion(question) =
             only_block(run(&site, level, "You are in phase 1 of 3.", None))

@@ -1,40 +1,40 @@
 //! Each format, with a program that writes it.
 
 use goondan_cli_agents::blocks::Block;
-use goondan_cli_agents::{Event, Parser, Setup};
+use goondan_cli_agents::{CliEvent, Parser, Setup};
 use goondan_protocol::ipc::ToTask;
 use goondan_protocol::task::{AgentFormat, TaskAssignment, TaskPermission};
 use serde_json::Value;
 
 use super::fakes::{ACP, CLAUDE, CODEX, file};
-use super::run::{Run, Told, assignment};
-use crate::support::{Site, is_alive};
+use super::run::{Run, RunReports, assignment};
+use crate::support::{TestProject, is_alive};
 
-fn of_format(site: &Site, format: AgentFormat, script: &str) -> TaskAssignment {
+fn of_format(site: &TestProject, format: AgentFormat, script: &str) -> TaskAssignment {
     let mut it = assignment(site, script);
     it.agent.format = format;
     it.prompt = "Make it.\n=== PHASE 1 COMPLETE ===".to_owned();
     it
 }
 
-fn sessions(told: &Told) -> Vec<&str> {
+fn sessions(told: &RunReports) -> Vec<&str> {
     let ids = told.events.iter().filter_map(|event| match event {
-        Event::Session { id, .. } => Some(id.as_str()),
+        CliEvent::Session { id, .. } => Some(id.as_str()),
         _ => None,
     });
     ids.collect()
 }
 
-fn is_done(told: &Told) -> bool {
+fn is_done(told: &RunReports) -> bool {
     told.events
         .iter()
-        .any(|event| matches!(event, Event::Result(result) if result.is_ok))
+        .any(|event| matches!(event, CliEvent::Result(result) if result.is_ok))
 }
 
-fn asks(told: &Told) -> bool {
+fn asks(told: &RunReports) -> bool {
     told.events
         .iter()
-        .any(|event| matches!(event, Event::Permission(_)))
+        .any(|event| matches!(event, CliEvent::Permission(_)))
 }
 
 fn decide(run: &mut Run, refusal: Option<&str>) {
@@ -48,7 +48,7 @@ fn decide(run: &mut Run, refusal: Option<&str>) {
 
 #[test]
 fn task_8_claude_is_answered_when_it_asks_for_a_permission() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut run = Run::start(&of_format(&site, AgentFormat::ClaudeStreamJson, CLAUDE));
     run.until("the question for a permission", asks);
     decide(&mut run, None);
@@ -63,7 +63,7 @@ fn task_8_claude_is_answered_when_it_asks_for_a_permission() {
     let blocks = told
         .events
         .iter()
-        .filter(|event| matches!(event, Event::Block(Block::UserQuestion(_))));
+        .filter(|event| matches!(event, CliEvent::Block(Block::UserQuestion(_))));
     assert_eq!(blocks.count(), 1, "what a tool printed asks nobody");
     let prompt: Value = serde_json::from_str(&file(&site.work, "prompt")).unwrap();
     assert_eq!(
@@ -78,7 +78,7 @@ fn task_8_claude_is_answered_when_it_asks_for_a_permission() {
 
 #[test]
 fn task_8_a_program_that_hangs_after_its_result_is_ended_when_that_is_asked_for() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = of_format(&site, AgentFormat::ClaudeStreamJson, CLAUDE);
     it.agent
         .command
@@ -96,7 +96,7 @@ fn task_8_a_program_that_hangs_after_its_result_is_ended_when_that_is_asked_for(
 
 #[test]
 fn task_8_codex_reads_its_prompt_to_the_end() {
-    let site = Site::new();
+    let site = TestProject::new();
     let told = Run::start(&of_format(&site, AgentFormat::CodexJson, CODEX)).finish();
     assert!(is_done(&told));
     assert_eq!(sessions(&told), ["th-1"]);
@@ -109,7 +109,7 @@ fn task_8_codex_reads_its_prompt_to_the_end() {
 
 #[test]
 fn task_8_a_session_is_gone_on_with_by_its_id() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = of_format(&site, AgentFormat::CodexJson, "exit 9");
     let mut resume = assignment(&site, r#"echo "$2" > resumed; cat > prompt"#)
         .agent
@@ -125,7 +125,7 @@ fn task_8_a_session_is_gone_on_with_by_its_id() {
 #[test]
 fn task_8_acp_is_spoken_in_its_order_and_offers_nothing() {
     for session in [None, Some("s-0")] {
-        let site = Site::new();
+        let site = TestProject::new();
         let mut it = of_format(&site, AgentFormat::Acp, ACP);
         it.agent.resume = it.agent.command.clone();
         it.session = session.map(str::to_owned);
@@ -174,7 +174,7 @@ fn task_8_acp_is_spoken_in_its_order_and_offers_nothing() {
 
 #[test]
 fn agent_3_an_agent_that_ignores_probes_gets_its_prompt() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = of_format(&site, AgentFormat::Acp, &ACP.replace("_goondan/probe", "-"));
     it.agent.resume = it.agent.command.clone();
     it.session = Some("s-0".to_owned());
@@ -187,7 +187,7 @@ fn agent_3_an_agent_that_ignores_probes_gets_its_prompt() {
 }
 
 /// Parses a transcript as a whole, with consecutive texts merged.
-fn read_at_once(format: AgentFormat, transcript: &[u8], prompt: &str) -> Vec<Event> {
+fn read_at_once(format: AgentFormat, transcript: &[u8], prompt: &str) -> Vec<CliEvent> {
     let mut parser = Parser::new(
         format,
         &Setup {
@@ -200,11 +200,11 @@ fn read_at_once(format: AgentFormat, transcript: &[u8], prompt: &str) -> Vec<Eve
     joined(events)
 }
 
-fn joined(events: Vec<Event>) -> Vec<Event> {
-    let mut joined: Vec<Event> = Vec::new();
+fn joined(events: Vec<CliEvent>) -> Vec<CliEvent> {
+    let mut joined: Vec<CliEvent> = Vec::new();
     for event in events {
         match (joined.last_mut(), event) {
-            (Some(Event::Text(before)), Event::Text(text)) => before.push_str(&text),
+            (Some(CliEvent::Text(before)), CliEvent::Text(text)) => before.push_str(&text),
             (_, event) => joined.push(event),
         }
     }
@@ -228,7 +228,7 @@ fn proto_1_recorded_transcripts_are_told_as_they_are_read() {
     ] {
         let path = format!("{directory}/{name}");
         let transcript = std::fs::read(&path).unwrap();
-        let site = Site::new();
+        let site = TestProject::new();
         // In chunks that split characters and lines.
         let script = format!("dd if='{path}' bs=7 2>/dev/null");
         let mut it = of_format(&site, format, &script);
@@ -242,7 +242,7 @@ fn proto_1_recorded_transcripts_are_told_as_they_are_read() {
 
 #[test]
 fn proto_1_an_echoed_prompt_says_nothing() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = of_format(
         &site,
         AgentFormat::Plain,
@@ -255,7 +255,7 @@ fn proto_1_an_echoed_prompt_says_nothing() {
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::Block(block) => Some(block),
+            CliEvent::Block(block) => Some(block),
             _ => None,
         })
         .collect();

@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
-use goondan_cli_agents::Event;
-use goondan_protocol::task::PromptBy;
+use goondan_cli_agents::CliEvent;
+use goondan_protocol::task::PromptChannel;
 use goondan_tests::wait_for;
 
 use super::run::{Run, assignment};
-use crate::support::{Site, ended, is_alive, kill, put};
+use crate::support::{TestProject, ended, is_alive, kill, put};
 
 #[test]
 fn task_8_a_program_gets_its_prompt_and_all_it_writes_is_told() {
-    let site = Site::new();
+    let site = TestProject::new();
     let script = r#"read -r line; echo "heard: $line"; echo "in $(pwd)" >&2; printf 'Progress: 40%%\nno end'; exit 7"#;
     let told = Run::start(&assignment(&site, script)).finish();
     assert_eq!(told.exited, Some(Some(7)));
     assert_eq!(told.stdout, "heard: Do it.\nProgress: 40%\nno end");
     assert_eq!(told.stderr, format!("in {}\n", site.work.display()));
     assert_eq!(told.text(), "heard: Do it.\nProgress: 40%\nno end\n");
-    let progress = |event: &&Event| matches!(event, Event::Progress(_));
+    let progress = |event: &&CliEvent| matches!(event, CliEvent::Progress(_));
     assert_eq!(told.events.iter().filter(progress).count(), 1);
     assert!(
         told.started
@@ -28,9 +28,9 @@ fn task_8_a_program_gets_its_prompt_and_all_it_writes_is_told() {
 
 #[test]
 fn task_8_a_prompt_may_be_an_argument() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = assignment(&site, r#"printf '%s|' "$@"; cat"#);
-    it.agent.prompt = PromptBy::Argument;
+    it.agent.prompt = PromptChannel::Argument;
     it.agent
         .command
         .extend(["sh", "--message", "{prompt}"].map(str::to_owned));
@@ -42,7 +42,7 @@ fn task_8_a_prompt_may_be_an_argument() {
 
 #[test]
 fn task_8_the_program_that_is_told_is_the_one_that_runs() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, "echo $$ > main; exec sleep 1000"));
     run.until("the start", |told| told.started.is_some());
     let started = run.told.started.unwrap();
@@ -57,7 +57,7 @@ fn task_8_the_program_that_is_told_is_the_one_that_runs() {
 
 #[test]
 fn task_8_a_program_that_cannot_be_started_says_why() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = assignment(&site, "");
     it.agent.command = vec!["no-such-agent".to_owned()];
     let told = Run::start(&it).finish();
@@ -71,7 +71,7 @@ fn task_8_a_program_that_cannot_be_started_says_why() {
     let error = Run::start(&it).finish().not_started.unwrap();
     assert!(error.contains("no command"), "{error}");
     let mut it = assignment(&site, "");
-    it.agent.prompt = PromptBy::Argument;
+    it.agent.prompt = PromptChannel::Argument;
     it.agent.command = ["true", "{prompt}"].map(str::to_owned).to_vec();
     it.prompt = "long ".repeat(50_000);
     let error = Run::start(&it).finish().not_started.unwrap();
@@ -89,7 +89,7 @@ fn task_8_a_program_that_cannot_be_started_says_why() {
 #[test]
 fn sec_2_secrets_are_variables_of_the_program_and_nothing_else() {
     const SECRET: &str = "s3cr3t-value";
-    let site = Site::new();
+    let site = TestProject::new();
     // Prints the environment and arguments of all ancestors of the program.
     let script = r#"echo "key: $API_KEY $PLAIN"; env | grep ^GOONDAN_ | sort | cut -d= -f1
         pid=$PPID
@@ -130,7 +130,7 @@ fn task_8_a_shutdown_ends_a_program_that_is_asked_and_one_that_does_not_listen()
             None,
         ),
     ] {
-        let site = Site::new();
+        let site = TestProject::new();
         let mut run = Run::start(&assignment(&site, script));
         let pid = site.pid_in("main");
         // Long enough for a program that handles the signal, short enough to wait for one that
@@ -145,7 +145,7 @@ fn task_8_a_shutdown_ends_a_program_that_is_asked_and_one_that_does_not_listen()
 
 #[test]
 fn task_8_nothing_that_a_program_leaves_outlives_it() {
-    let site = Site::new();
+    let site = TestProject::new();
     let script = "setsid sh -c 'echo $$ > stray; exec sleep 1000' & (echo $$ > main; sleep 1000) &
         while [ ! -s stray ]; do sleep 0.01; done; echo done";
     let told = Run::start(&assignment(&site, script)).finish();
@@ -163,7 +163,7 @@ fn task_8_nothing_that_a_program_leaves_outlives_it() {
 fn when_the_orchestrator_vanishes_or_the_process_is_killed_everything_ends() {
     let script = "trap '' TERM; setsid sh -c 'echo $$ > stray; exec sleep 1000' & echo $$ > main; sleep 1000";
     for is_killed in [false, true] {
-        let site = Site::new();
+        let site = TestProject::new();
         let run = Run::start(&assignment(&site, script));
         let pids = ["main", "stray"].map(|name| site.pid_in(name));
         if is_killed {
@@ -180,7 +180,7 @@ fn when_the_orchestrator_vanishes_or_the_process_is_killed_everything_ends() {
 
 #[test]
 fn a_supervisor_that_is_killed_is_an_exit_without_a_code() {
-    let site = Site::new();
+    let site = TestProject::new();
     let script =
         "setsid sh -c 'echo $$ > stray; exec sleep 1000' & echo $PPID > parent; sleep 1000";
     let mut run = Run::start(&assignment(&site, script));
@@ -195,7 +195,7 @@ fn a_supervisor_that_is_killed_is_an_exit_without_a_code() {
 #[test]
 fn a_flood_of_output_is_told_whole_in_bounded_memory() {
     const BYTES: usize = 100_000_000;
-    let site = Site::new();
+    let site = TestProject::new();
     let mut run = Run::start(&assignment(
         &site,
         &format!(
@@ -250,7 +250,7 @@ fn peak_memory_kib(pid: u32) -> u64 {
 
 #[test]
 fn what_cannot_be_understood_ends_the_process_and_its_program() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = assignment(&site, "echo $$ > main; sleep 1000");
     it.work_area = site.work.clone();
     let run = Run::start(&it);
@@ -268,7 +268,7 @@ fn what_cannot_be_understood_ends_the_process_and_its_program() {
 
 #[test]
 fn a_work_area_that_is_missing_is_said() {
-    let site = Site::new();
+    let site = TestProject::new();
     let it = assignment(&site, "true");
     std::fs::remove_dir(&site.work).unwrap();
     let error = Run::start(&it).finish().not_started.unwrap();
@@ -279,7 +279,7 @@ fn a_work_area_that_is_missing_is_said() {
 
 #[test]
 fn task_8_a_silent_program_shows_that_it_lives_by_its_children() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, "sleep 1000 & wait"));
     run.until("a sign of life", |told| told.signs_of_life > 0);
     assert_eq!((run.told.stdout.as_str(), run.told.exited), ("", None));

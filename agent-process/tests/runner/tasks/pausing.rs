@@ -3,7 +3,7 @@
 use goondan_tests::wait_for;
 
 use super::run::{Run, assignment};
-use crate::support::{Site, ended, is_alive};
+use crate::support::{TestProject, ended, is_alive};
 
 /// State of a process, as reported by the kernel.
 fn state_of(pid: i32) -> char {
@@ -26,14 +26,14 @@ count main
 
 const NAMES: [&str; 4] = ["main", "child", "orphan", "deaf"];
 
-fn count_of(site: &Site, name: &str) -> u64 {
+fn count_of(site: &TestProject, name: &str) -> u64 {
     // The file may be incomplete.
     let path = site.work.join(format!("{name}.count"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.trim().parse().unwrap_or(0)
 }
 
-fn all_count(site: &Site) {
+fn all_count(site: &TestProject) {
     for name in NAMES {
         let before = count_of(site, name);
         wait_for("it counts on", || {
@@ -50,7 +50,7 @@ fn all_stop(pids: [i32; 4]) {
 
 #[test]
 fn task_8_a_pause_stops_the_whole_tree_and_it_goes_on_where_it_was() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, TREE));
     let pids = NAMES.map(|name| site.pid_in(name));
     all_count(&site);
@@ -72,7 +72,7 @@ fn task_8_a_pause_stops_the_whole_tree_and_it_goes_on_where_it_was() {
 
 #[test]
 fn task_8_what_is_paused_can_be_shut_down_and_listens() {
-    let site = Site::new();
+    let site = TestProject::new();
     let script = "trap 'echo asked; exit 4' TERM; echo $$ > main; while :; do sleep 0.01; done";
     let mut run = Run::start(&assignment(&site, script));
     let pid = site.pid_in("main");
@@ -88,7 +88,7 @@ fn task_8_what_is_paused_can_be_shut_down_and_listens() {
 
 #[test]
 fn task_8_a_tree_that_forks_without_end_is_stopped() {
-    let site = Site::new();
+    let site = TestProject::new();
     let script = "echo $$ > main; while :; do (sleep 0.02 &) ; done";
     let mut run = Run::start(&assignment(&site, script));
     let pid = site.pid_in("main");
@@ -110,7 +110,7 @@ wait
 
 #[test]
 fn task_8_what_is_stopped_while_it_starts_a_program_stands_still_too() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, STARTERS));
     let pids = NAMES.map(|name| site.pid_in(name));
     for round in 0..20 {
@@ -129,7 +129,7 @@ fn task_8_what_is_stopped_while_it_starts_a_program_stands_still_too() {
 
 #[test]
 fn what_is_paused_ends_with_the_orchestrator() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, TREE));
     let pids = NAMES.map(|name| site.pid_in(name));
     run.pause();

@@ -9,26 +9,26 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use goondan_cli_agents::Event;
+use goondan_cli_agents::CliEvent;
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ipc::{
-    Assignment, Head, IPC_FD_VAR, Ping, Shutdown, ToOrchestrator, ToTask, Welcome,
+    Assignment, EnvelopeHeader, IPC_FD_VAR, Ping, Shutdown, ToOrchestrator, ToTask, Welcome,
 };
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, OutputStream, PromptBy, SecretVariables, TaskAssignment,
+    AgentFormat, CliAgentDefinition, OutputStream, PromptChannel, SecretVariables, TaskAssignment,
     TaskContinue, TaskPause, TaskStarted,
 };
 use goondan_protocol::version::Version;
 use goondan_tests::PATIENCE;
 use serde_json::Value;
 
-use crate::support::{BINARY, Site, read_log};
+use crate::support::{BINARY, TestProject, read_log};
 
 /// A run of a shell script, without a sandbox.
-pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
+pub(super) fn assignment(site: &TestProject, script: &str) -> TaskAssignment {
     let words = ["sh", "-c", script].map(str::to_owned);
     TaskAssignment {
         workspace_id: "w".parse().unwrap(),
@@ -41,7 +41,7 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
             command: words.to_vec(),
             resume: Vec::new(),
             format: AgentFormat::Plain,
-            prompt: PromptBy::Stdin,
+            prompt: PromptChannel::Stdin,
             environment: Default::default(),
             tools: Default::default(),
             preamble: None,
@@ -72,8 +72,8 @@ pub(super) fn assignment(site: &Site, script: &str) -> TaskAssignment {
 
 /// Reports of a run so far.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    pub(super) events: Vec<Event>,
+pub(super) struct RunReports {
+    pub(super) events: Vec<CliEvent>,
     pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) stdout_bytes: usize,
@@ -85,11 +85,11 @@ pub(super) struct Told {
     pub(super) exited: Option<Option<i32>>,
 }
 
-impl Told {
+impl RunReports {
     /// The assistant's own text.
     pub(super) fn text(&self) -> String {
         let texts = self.events.iter().filter_map(|event| match event {
-            Event::Text(text) => Some(text.as_str()),
+            CliEvent::Text(text) => Some(text.as_str()),
             _ => None,
         });
         texts.collect()
@@ -99,7 +99,7 @@ impl Told {
 /// One run.
 pub(super) struct Run {
     pub(super) child: Child,
-    pub(super) told: Told,
+    pub(super) told: RunReports,
     /// Outputs longer than this are counted, not kept.
     pub(super) kept_bytes: usize,
     socket: UnixStream,
@@ -124,7 +124,7 @@ impl Run {
             .unwrap();
         let mut run = Self {
             child,
-            told: Told::default(),
+            told: RunReports::default(),
             kept_bytes: 1 << 20,
             socket: own,
             received: BytesMut::new(),
@@ -142,7 +142,7 @@ impl Run {
     }
 
     pub(super) fn send(&mut self, message: &ToTask) {
-        let head = Head::new(Address::Orchestrator, Address::Child);
+        let head = EnvelopeHeader::new(Address::Orchestrator, Address::Child);
         let mut wire = BytesMut::new();
         let frame = message.to_frame(&head).unwrap();
         FrameCodec::new().encode(&frame, &mut wire).unwrap();
@@ -232,7 +232,7 @@ impl Run {
             ToOrchestrator::TaskTold(it) => {
                 if told.stdout_bytes <= self.kept_bytes {
                     let read = |raw: &serde_json::value::RawValue| {
-                        serde_json::from_str::<Event>(raw.get()).unwrap()
+                        serde_json::from_str::<CliEvent>(raw.get()).unwrap()
                     };
                     told.events.extend(it.events.iter().map(|raw| read(raw)));
                 }
@@ -251,7 +251,7 @@ impl Run {
     }
 
     /// Serves until the reports satisfy a condition.
-    pub(super) fn until(&mut self, what: &str, condition: impl Fn(&Told) -> bool) {
+    pub(super) fn until(&mut self, what: &str, condition: impl Fn(&RunReports) -> bool) {
         if condition(&self.told) {
             return;
         }
@@ -264,7 +264,7 @@ impl Run {
     }
 
     /// Serves until the process has exited, and returns its reports.
-    pub(super) fn finish(mut self) -> Told {
+    pub(super) fn finish(mut self) -> RunReports {
         self.serve_until("the end of the link", |_, _| None::<()>);
         let status = crate::support::ended(&mut self.child);
         assert_eq!(status.code(), Some(0), "{:?} {:?}", self.told, self.log());

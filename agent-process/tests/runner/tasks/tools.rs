@@ -1,6 +1,6 @@
 //! goondan's tools: a program starts their server, and its calls become events (`AGENT-2`).
 
-use goondan_cli_agents::Event;
+use goondan_cli_agents::CliEvent;
 use goondan_cli_agents::blocks::{Block, PhaseComplete};
 use goondan_confinement::SandboxPolicy;
 use goondan_protocol::task::AgentFormat;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::example::levels;
 use super::fakes::file;
 use super::run::{Run, assignment};
-use crate::support::Site;
+use crate::support::TestProject;
 
 /// Program that starts the server it is given, and calls tools.
 const CLIENT: &str = r#"
@@ -27,7 +27,7 @@ printf '%s\n' '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"f
 #[test]
 fn agent_2_a_program_calls_goondans_tools_at_each_level() {
     for level in levels() {
-        let site = Site::new();
+        let site = TestProject::new();
         let mut it = assignment(&site, CLIENT);
         it.agent.sandbox = SandboxPolicy {
             require: level,
@@ -39,9 +39,9 @@ fn agent_2_a_program_calls_goondans_tools_at_each_level() {
             phase: 1,
             documents,
         });
-        let called = |event: &&Event| matches!(event, Event::ToolMessage(_));
-        let called: Vec<&Event> = told.events.iter().filter(called).collect();
-        assert_eq!(called, [&Event::ToolMessage(block)], "{level}: {told:?}");
+        let called = |event: &&CliEvent| matches!(event, CliEvent::ToolMessage(_));
+        let called: Vec<&CliEvent> = told.events.iter().filter(called).collect();
+        assert_eq!(called, [&CliEvent::ToolMessage(block)], "{level}: {told:?}");
         assert_eq!(told.stderr, ".\n..\n", "{level}: nothing is left");
         let lines = told.stdout.lines();
         let answers: Vec<Value> = lines
@@ -74,11 +74,11 @@ cat > rest
 
 #[test]
 fn agent_2_no_person_decides_about_a_call_of_goondans_tool() {
-    let site = Site::new();
+    let site = TestProject::new();
     let mut it = assignment(&site, ASKING);
     it.agent.format = AgentFormat::ClaudeStreamJson;
     let told = Run::start(&it).finish();
-    let asks = |event: &Event| matches!(event, Event::Permission(_));
+    let asks = |event: &CliEvent| matches!(event, CliEvent::Permission(_));
     assert!(!told.events.iter().any(asks), "{told:?}");
     let answer: Value = serde_json::from_str(&file(&site.work, "answer")).unwrap();
     assert_eq!(answer["response"]["response"]["behavior"], "allow");

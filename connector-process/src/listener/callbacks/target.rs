@@ -18,7 +18,7 @@ use sha2::Sha256;
 use tokio::sync::Semaphore;
 
 use crate::back_off::back_off;
-use crate::http::{self, Forbidden, Resolver, may_reach};
+use crate::http::{self, ForbiddenAddress, Resolver, may_reach};
 use crate::limits::{
     CALLBACK_ATTEMPTS_MAX, CALLBACK_PAUSE_FIRST_MS, CALLBACK_PAUSE_MAX_MS, CALLBACKS_AT_ONCE_MAX,
     SERVICE_TIMEOUT_MS,
@@ -32,7 +32,7 @@ const SIGNATURE: &str = "x-hub-signature-256";
 
 /// A failed POST.
 #[derive(Debug)]
-struct NotTaken {
+struct DeliveryFailure {
     why: String,
     /// True if retrying is pointless.
     is_final: bool,
@@ -65,7 +65,7 @@ impl ReplyTarget {
         if let Ok(address) = address.parse::<IpAddr>()
             && !may_reach(address, allows_private)
         {
-            return Err(said(&Forbidden::at(host, address)));
+            return Err(said(&ForbiddenAddress::at(host, address)));
         }
         let keyed = secret.and_then(|secret| Hmac::new_from_slice(secret.as_bytes()).ok());
         Ok(Self {
@@ -81,7 +81,7 @@ impl ReplyTarget {
         let (body, trace_id) = (body.to_string(), trace.trace_id);
         let event_id = event_id.as_str();
         for attempt in 1.. {
-            let NotTaken { why, is_final } = match self.post(event_id, trace, &body).await {
+            let DeliveryFailure { why, is_final } = match self.post(event_id, trace, &body).await {
                 Ok(()) => {
                     return tracing::info!(%trace_id, event_id, attempt, "reply delivered");
                 }
@@ -103,8 +103,13 @@ impl ReplyTarget {
         }
     }
 
-    async fn post(&self, event_id: &str, trace: TraceContext, body: &str) -> Result<(), NotTaken> {
-        let again = |why: String| NotTaken {
+    async fn post(
+        &self,
+        event_id: &str,
+        trace: TraceContext,
+        body: &str,
+    ) -> Result<(), DeliveryFailure> {
+        let again = |why: String| DeliveryFailure {
             why,
             is_final: false,
         };
@@ -128,7 +133,7 @@ impl ReplyTarget {
         let status = match sent {
             Ok(answered) => answered.status(),
             Err(error) => {
-                let forbidden = Forbidden::of(&error).map(said);
+                let forbidden = ForbiddenAddress::of(&error).map(said);
                 let why = forbidden.unwrap_or_else(|| error_chain(&error.without_url()));
                 return Err(again(why));
             }
@@ -142,12 +147,12 @@ impl ReplyTarget {
             format!("the answer is {status}")
         };
         let is_final = status == StatusCode::GONE;
-        Err(NotTaken { why, is_final })
+        Err(DeliveryFailure { why, is_final })
     }
 }
 
 /// Explains why a request is forbidden, and which setting allows it.
-fn said(forbidden: &Forbidden) -> String {
+fn said(forbidden: &ForbiddenAddress) -> String {
     if forbidden.is_private {
         format!("{forbidden}; `reply.callback.allowPrivate: true` of the Connection allows that")
     } else {

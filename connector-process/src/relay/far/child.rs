@@ -10,12 +10,12 @@ use goondan_protocol::definition::ConnectorAssignment;
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::frame::FrameCodec;
 use goondan_protocol::ipc::{
-    Assignment, Head, IPC_FD_VAR, PASSED_TO_CHILDREN, Ping, Shutdown, ToConnector, ToOrchestrator,
-    Welcome,
+    Assignment, EnvelopeHeader, IPC_FD_VAR, PASSED_TO_CHILDREN, Ping, Shutdown, ToConnector,
+    ToOrchestrator, Welcome,
 };
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
 use goondan_protocol::version::Version;
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::process::Command;
@@ -24,14 +24,14 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 
 use crate::guarded::{Group, own_program};
 use crate::limits::RELAY_STOP_TIMEOUT_MS;
-use crate::relay::wire::{LastHeard, Listened, Queue, WireError, next_frame, write_all};
+use crate::relay::wire::{ActivityReader, LastHeard, Queue, WireError, next_frame, write_all};
 
 /// A connector process that has received its assignment.
 pub(super) struct Child {
     process: tokio::process::Child,
     /// Kills the connector and every process it started on drop.
     _group: Group,
-    incoming: FramedRead<Listened<OwnedReadHalf>, FrameCodec>,
+    incoming: FramedRead<ActivityReader<OwnedReadHalf>, FrameCodec>,
     heard: LastHeard,
     queue: Queue,
     /// Ends on drop.
@@ -56,14 +56,14 @@ impl Child {
             .env_clear()
             .envs(passed_on)
             .env(IPC_FD_VAR, "0")
-            .current_dir(working_directory(Purpose::Own))
+            .current_dir(working_directory(ProcessPurpose::Own))
             .kill_on_drop(true)
             .spawn()
             .map_err(cannot)?;
         let group = Group::of(&process);
         ours.set_nonblocking(true).map_err(cannot)?;
         let (reader, writer) = UnixStream::from_std(ours).map_err(cannot)?.into_split();
-        let (incoming, heard) = Listened::frames(reader);
+        let (incoming, heard) = ActivityReader::frames(reader);
         let (queue, frames) = Queue::new();
         let outgoing = FramedWrite::new(writer, FrameCodec::new());
         let mut writing = JoinSet::new();
@@ -110,7 +110,7 @@ impl Child {
     }
 
     fn tell(&self, message: &ToConnector) -> Result<(), WireError> {
-        let head = Head::new(Address::Orchestrator, Address::Child);
+        let head = EnvelopeHeader::new(Address::Orchestrator, Address::Child);
         self.put(message.to_frame(&head)?)
     }
 

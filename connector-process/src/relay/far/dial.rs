@@ -11,23 +11,23 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
-use super::settings::Settings;
+use super::settings::RelaySettings;
 use crate::back_off::back_off;
 use crate::limits::{RELAY_BACK_OFF_FIRST_MS, RELAY_BACK_OFF_MAX_MS, RELAY_HANDSHAKE_TIMEOUT_MS};
 use crate::relay::handshake::shake_hands;
-use crate::relay::wire::{Incoming, LastHeard, Queue, Wire, WireError, next_frame, write_all};
+use crate::relay::wire::{LastHeard, PeerFrames, Queue, Wire, WireError, next_frame, write_all};
 
 /// A link to the relay, with the assignment that it expects.
-pub(super) struct Link {
+pub(super) struct RelayLink {
     pub(super) expected: ConnectorAssignment,
-    incoming: Incoming,
+    incoming: PeerFrames,
     heard: LastHeard,
     queue: Queue,
     /// Ends on drop.
     _writing: JoinSet<Result<(), WireError>>,
 }
 
-impl Link {
+impl RelayLink {
     /// Reads the relay's next frame. Cancel-safe.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Link {
 /// # Errors
 ///
 /// A description of the failure.
-pub(super) async fn dial(settings: &Settings, failures: u32) -> Result<Link, String> {
+pub(super) async fn dial(settings: &RelaySettings, failures: u32) -> Result<RelayLink, String> {
     if failures > 0 {
         sleep(pause(failures)).await;
     }
@@ -70,7 +70,7 @@ pub(super) fn pause(failures: u32) -> Duration {
     back_off(failures, RELAY_BACK_OFF_FIRST_MS, RELAY_BACK_OFF_MAX_MS)
 }
 
-async fn connect(settings: &Settings) -> Result<Link, String> {
+async fn connect(settings: &RelaySettings) -> Result<RelayLink, String> {
     let stream = TcpStream::connect(&settings.relay).await;
     let stream = stream.map_err(|error| error_chain(&error))?;
     // Best effort: without it, small frames are only delayed.
@@ -92,7 +92,7 @@ async fn connect(settings: &Settings) -> Result<Link, String> {
     let (queue, frames) = Queue::new();
     let mut writing = JoinSet::new();
     writing.spawn(write_all(frames, outgoing));
-    Ok(Link {
+    Ok(RelayLink {
         expected,
         incoming,
         heard,

@@ -15,7 +15,8 @@ use goondan_protocol::call::{
 use goondan_protocol::envelope::{Address, Envelope, MessageError};
 use goondan_protocol::ids::EventId;
 use goondan_protocol::ipc::{
-    EventRefused, Head, Pong, RefusalCode, StateRefused, Status, ToConnector, ToOrchestrator,
+    EnvelopeHeader, EventRefused, Pong, RefusalCode, StateRefused, Status, ToConnector,
+    ToOrchestrator,
 };
 use goondan_protocol::question::QuestionRefused;
 use goondan_protocol::reply::ReplyForget;
@@ -38,17 +39,17 @@ pub(super) struct Frames {
 
 /// An unanswered request of the connector to the relay.
 #[derive(Debug)]
-struct Open {
+struct UnansweredRequest {
     /// The connector's own number of the request.
     request: u64,
-    kind: Kind,
+    kind: ExchangeKind,
     /// The frame to the relay, sent again on each link.
     frame: Bytes,
     since: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ExchangeKind {
     Event,
     State,
     /// Can take as long as a turn.
@@ -57,10 +58,10 @@ enum Kind {
 
 /// Open requests and calls.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct OpenExchanges {
     me: Address,
     next: u64,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, UnansweredRequest>,
     open_bytes: usize,
     /// The relay's call ids, by the ids that the connector got.
     calls: HashMap<CallId, CallId>,
@@ -68,7 +69,7 @@ pub(super) struct Exchange {
     status: Option<Status>,
 }
 
-impl Exchange {
+impl OpenExchanges {
     /// Creates an empty exchange for the connection of this address.
     pub(super) fn new(me: Address) -> Self {
         Self {
@@ -82,12 +83,12 @@ impl Exchange {
     }
 
     fn up(&self, message: &ToOrchestrator) -> Result<Bytes, MessageError> {
-        let head = Head::new(self.me.clone(), Address::Orchestrator);
+        let head = EnvelopeHeader::new(self.me.clone(), Address::Orchestrator);
         message.to_frame(&head).map(Bytes::from)
     }
 
     fn down(&self, message: &ToConnector, answers: Option<u64>) -> Result<Bytes, MessageError> {
-        let head = Head::new(Address::Orchestrator, self.me.clone()).answering(answers);
+        let head = EnvelopeHeader::new(Address::Orchestrator, self.me.clone()).answering(answers);
         message.to_frame(&head).map(Bytes::from)
     }
 
@@ -166,12 +167,12 @@ impl Exchange {
             ToOrchestrator::Event(mut event) => {
                 // The event must stay the same when it is sent again.
                 event.id = event.id.or_else(|| EventId::new(fresh.to_string()).ok());
-                (Kind::Event, ToOrchestrator::Event(event))
+                (ExchangeKind::Event, ToOrchestrator::Event(event))
             }
             state @ (ToOrchestrator::StateGet(_) | ToOrchestrator::StateSet(_)) => {
-                (Kind::State, state)
+                (ExchangeKind::State, state)
             }
-            reply @ ToOrchestrator::ReplyAwait(_) => (Kind::Reply, reply),
+            reply @ ToOrchestrator::ReplyAwait(_) => (ExchangeKind::Reply, reply),
             ToOrchestrator::QuestionAsk(_) => {
                 let message = "a question to a person is not relayed".to_owned();
                 let refused = ToConnector::QuestionRefused(QuestionRefused { message });
@@ -185,9 +186,9 @@ impl Exchange {
             other => return Err(out_of_turn(other.kind())),
         };
         let number = self.number();
-        let head = Head {
+        let head = EnvelopeHeader {
             trace: envelope.trace,
-            ..Head::new(self.me.clone(), Address::Orchestrator).asking(number)
+            ..EnvelopeHeader::new(self.me.clone(), Address::Orchestrator).asking(number)
         };
         let frame = Bytes::from(message.to_frame(&head)?);
         let is_full = self.open.len() >= RELAY_UNANSWERED_MAX
@@ -197,7 +198,7 @@ impl Exchange {
             return answer(self, not_now(kind, "too much waits for the relay"));
         }
         self.open_bytes += frame.len();
-        let open = Open {
+        let open = UnansweredRequest {
             request,
             kind,
             frame: frame.clone(),
@@ -208,7 +209,7 @@ impl Exchange {
         Ok(frames)
     }
 
-    fn close(&mut self, number: u64) -> Option<Open> {
+    fn close(&mut self, number: u64) -> Option<UnansweredRequest> {
         let open = self.open.remove(&number)?;
         self.open_bytes -= open.frame.len();
         Some(open)
@@ -216,10 +217,9 @@ impl Exchange {
 
     /// Withdraws reply requests at the relay, by the connector's own numbers.
     fn forget(&mut self, requests: &[u64]) -> Result<Option<Bytes>, WireError> {
-        let forgotten = self
-            .open
-            .iter()
-            .filter(|(_, open)| open.kind == Kind::Reply && requests.contains(&open.request));
+        let forgotten = self.open.iter().filter(|(_, open)| {
+            open.kind == ExchangeKind::Reply && requests.contains(&open.request)
+        });
         let request_ids: Vec<u64> = forgotten.map(|(number, _)| *number).collect();
         if request_ids.is_empty() {
             return Ok(None);
@@ -286,8 +286,10 @@ impl Exchange {
         message: &ToConnector,
         trace: Option<TraceContext>,
     ) -> Result<Bytes, MessageError> {
-        let head = Head::new(Address::Orchestrator, self.me.clone());
-        message.to_frame(&Head { trace, ..head }).map(Bytes::from)
+        let head = EnvelopeHeader::new(Address::Orchestrator, self.me.clone());
+        message
+            .to_frame(&EnvelopeHeader { trace, ..head })
+            .map(Bytes::from)
     }
 
     fn cancel(&self, call_id: CallId) -> Result<Bytes, MessageError> {
@@ -327,7 +329,7 @@ impl Exchange {
         let replies = self
             .open
             .iter()
-            .filter(|(_, open)| open.kind == Kind::Reply);
+            .filter(|(_, open)| open.kind == ExchangeKind::Reply);
         let request_ids: Vec<u64> = replies.map(|(number, _)| *number).collect();
         self.open.clear();
         self.open_bytes = 0;
@@ -364,9 +366,10 @@ impl Exchange {
         let late = self
             .open
             .iter()
-            .filter(|(_, open)| open.kind != Kind::Reply && now - open.since >= limit);
+            .filter(|(_, open)| open.kind != ExchangeKind::Reply && now - open.since >= limit);
         let late: Vec<u64> = late.map(|(number, _)| *number).collect();
-        let closed: Vec<Open> = late.into_iter().filter_map(|it| self.close(it)).collect();
+        let closed: Vec<UnansweredRequest> =
+            late.into_iter().filter_map(|it| self.close(it)).collect();
         let refused = closed.into_iter().map(|open| {
             let refused = not_now(open.kind, "the relay did not answer in time");
             Ok(self.down(&refused, Some(open.request))?)
@@ -376,15 +379,15 @@ impl Exchange {
 }
 
 /// A refusal that allows a later retry.
-fn not_now(kind: Kind, message: &str) -> ToConnector {
+fn not_now(kind: ExchangeKind, message: &str) -> ToConnector {
     let message = message.to_owned();
     match kind {
-        Kind::Event => ToConnector::EventRefused(EventRefused {
+        ExchangeKind::Event => ToConnector::EventRefused(EventRefused {
             code: RefusalCode::Unavailable,
             message,
         }),
-        Kind::State => ToConnector::StateRefused(StateRefused { message }),
-        Kind::Reply => {
+        ExchangeKind::State => ToConnector::StateRefused(StateRefused { message }),
+        ExchangeKind::Reply => {
             ToConnector::Reply(Box::new(goondan_protocol::reply::Reply::Open { message }))
         }
     }

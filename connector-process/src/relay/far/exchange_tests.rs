@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn exchange() -> Exchange {
-    Exchange::new("connector:hook".parse().unwrap())
+fn exchange() -> OpenExchanges {
+    OpenExchanges::new("connector:hook".parse().unwrap())
 }
 
 fn moment() -> (Instant, Uuid) {

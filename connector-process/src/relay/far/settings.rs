@@ -22,7 +22,7 @@ const NOT_RELAYED: [&str; 2] = ["approvals", "oauthCallback"];
 /// The file as written. `docs/connectors/relay.md` is the reference.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Written {
+struct RelaySettingsFile {
     /// Address of the relay: `host:port`.
     relay: String,
     /// SHA-256 of its certificate.
@@ -43,13 +43,13 @@ struct Written {
     config: JsonObject,
     /// Sources of its secrets.
     #[serde(default)]
-    secrets: BTreeMap<String, Source>,
+    secrets: BTreeMap<String, SecretSource>,
 }
 
 /// Source of a secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-enum Source {
+enum SecretSource {
     /// An environment variable.
     Env(String),
     /// A file. A trailing newline is not part of the secret.
@@ -57,7 +57,7 @@ enum Source {
 }
 
 /// Settings of a relayed connector.
-pub(crate) struct Settings {
+pub(crate) struct RelaySettings {
     /// `host:port`.
     pub(super) relay: String,
     pub(super) tls: Arc<ClientConfig>,
@@ -70,7 +70,7 @@ pub(crate) struct Settings {
     secrets: BTreeMap<String, String>,
 }
 
-impl Settings {
+impl RelaySettings {
     /// Reads the file and the files it names.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Settings {
     /// All problems at once, described without secrets.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = read(file)?;
-        let written: Written = serde_json::from_str(&text)
+        let written: RelaySettingsFile = serde_json::from_str(&text)
             .map_err(|error| format!("`{}` is invalid: {error}", file.display()))?;
         let file = std::path::absolute(file).map_err(|error| error.to_string())?;
         let directory = file.parent().unwrap_or(Path::new("/")).to_owned();
@@ -191,7 +191,7 @@ impl Settings {
     }
 }
 
-impl Source {
+impl SecretSource {
     fn read(self, directory: &Path) -> Result<String, String> {
         match self {
             Self::Env(name) => {
@@ -232,7 +232,7 @@ mod tests {
         clippy::disallowed_methods,
         reason = "files that the test prepares, and no durable state"
     )]
-    fn read_with(change: impl FnOnce(&mut Value)) -> Result<Settings, String> {
+    fn read_with(change: impl FnOnce(&mut Value)) -> Result<RelaySettings, String> {
         let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("hmac"), "hunter2\n").unwrap();
@@ -244,7 +244,7 @@ mod tests {
         change(&mut written);
         let file = directory.path().join("relay.json");
         std::fs::write(&file, written.to_string()).unwrap();
-        Settings::read(&file)
+        RelaySettings::read(&file)
     }
 
     fn expected(connector: &str) -> ConnectorAssignment {

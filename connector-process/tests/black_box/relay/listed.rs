@@ -31,11 +31,11 @@ const HANDSHAKES_MAX: usize = 16;
 const UNANSWERED_MAX: u64 = 1_024;
 
 /// A client whose certificate is listed.
-struct Listed {
+struct ListedClient {
     stream: StreamOwned<ClientConnection, TcpStream>,
 }
 
-impl Listed {
+impl ListedClient {
     /// Connects and completes TLS.
     fn connect(relay: SocketAddr) -> Self {
         Self::over(&TLS13, relay).unwrap()
@@ -231,7 +231,7 @@ fn garbage_instead_of_a_greeting_is_refused_in_words() {
         (framed(&message("hello", None, &agent)), "sent `hello`"),
     ];
     for (bytes, expected) in garbage {
-        let mut listed = Listed::connect(relay);
+        let mut listed = ListedClient::connect(relay);
         listed.send(&bytes);
         let reason = listed.expect_refusal();
         assert!(reason.contains(expected), "{reason}");
@@ -239,11 +239,11 @@ fn garbage_instead_of_a_greeting_is_refused_in_words() {
         assert_eq!(why, format!("`dmz`: {reason}"));
     }
     // More bytes than the relay reads from it, and an incomplete greeting.
-    let mut listed = Listed::connect(relay);
+    let mut listed = ListedClient::connect(relay);
     listed.send(&vec![0xff; 1024 * 1024]);
     assert!(refused_in_log(&orchestrator).contains("at most 4096 are allowed"));
     drop(listed);
-    let mut listed = Listed::connect(relay);
+    let mut listed = ListedClient::connect(relay);
     listed.send(&frame(b"{}")[..5]);
     listed.stream.conn.send_close_notify();
     listed.stream.flush().unwrap();
@@ -271,7 +271,7 @@ fn garbage_after_the_welcome_ends_the_link_and_no_more() {
         ),
     ];
     for (bytes, expected) in garbage {
-        let mut listed = Listed::welcomed(relay);
+        let mut listed = ListedClient::welcomed(relay);
         listed.send(&bytes);
         listed.expect_end();
         let error = ended_in_log(&orchestrator);
@@ -297,7 +297,7 @@ fn another_version_is_refused_in_words() {
         },
     ];
     for other in others {
-        let mut listed = Listed::connect(relay);
+        let mut listed = ListedClient::connect(relay);
         listed.say(&hello(&other));
         let reason = listed.expect_refusal();
         assert!(
@@ -308,7 +308,7 @@ fn another_version_is_refused_in_words() {
         assert_eq!(refused_in_log(&orchestrator), format!("`dmz`: {reason}"));
     }
     // A greeting with more fields than this version can read.
-    let mut listed = Listed::connect(relay);
+    let mut listed = ListedClient::connect(relay);
     let version = json!({"protocol": 1_000, "goondan": "9.0.0"});
     let later = json!({"version": version, "surplus": [1]});
     listed.say(&message("greeting", None, &later));
@@ -319,7 +319,7 @@ fn another_version_is_refused_in_words() {
     );
     refused_in_log(&orchestrator);
     // An older TLS version.
-    assert!(Listed::over(&TLS12, relay).is_err());
+    assert!(ListedClient::over(&TLS12, relay).is_err());
     assert!(refused_in_log(&orchestrator).contains("peer is incompatible"));
     orchestrator.ping();
     expect_service(&mut orchestrator, relay);
@@ -328,13 +328,13 @@ fn another_version_is_refused_in_words() {
 #[test]
 fn who_says_nothing_is_in_nobodys_way_and_is_hung_up_on() {
     let (mut orchestrator, relay) = near();
-    let silent = Listed::connect(relay);
+    let silent = ListedClient::connect(relay);
     expect_service(&mut orchestrator, relay);
     drop(silent);
     assert!(refused_in_log(&orchestrator).starts_with("`dmz`: "));
     // A new connection of the same client replaces the earlier one.
-    let earlier = Listed::connect(relay);
-    let later = Listed::connect(relay);
+    let earlier = ListedClient::connect(relay);
+    let later = ListedClient::connect(relay);
     let why = refused_in_log(&orchestrator);
     assert_eq!(why, "`dmz`: it connected again before it sent hello");
     earlier.expect_end();
@@ -361,7 +361,7 @@ fn rep_1_idle_connections_keep_no_listed_client_out() {
 #[test]
 fn who_is_welcome_and_says_nothing_gives_way_to_its_own_successor() {
     let (mut orchestrator, relay) = near();
-    let silent = Listed::welcomed(relay);
+    let silent = ListedClient::welcomed(relay);
     expect_service(&mut orchestrator, relay);
     silent.expect_end();
 }
@@ -369,7 +369,7 @@ fn who_is_welcome_and_says_nothing_gives_way_to_its_own_successor() {
 #[test]
 fn rep_1_as_many_requests_as_may_be_open_are_all_answered() {
     let (mut orchestrator, relay) = near();
-    let mut listed = Listed::welcomed(relay);
+    let mut listed = ListedClient::welcomed(relay);
     for id in 1..=UNANSWERED_MAX {
         listed.say(&event(id, "hi"));
     }
@@ -403,7 +403,7 @@ fn more_requests_than_may_be_open_end_the_link_and_no_more() {
         },
     ];
     for request in kinds {
-        let mut listed = Listed::welcomed(relay);
+        let mut listed = ListedClient::welcomed(relay);
         for id in 1..=1_100 {
             listed.say(&request(id));
         }
@@ -427,7 +427,7 @@ fn more_requests_than_may_be_open_end_the_link_and_no_more() {
 #[test]
 fn rep_1_a_daemon_that_is_behind_hears_everything_of_a_machine_that_says_much() {
     let (mut orchestrator, relay) = near();
-    let mut listed = Listed::welcomed(relay);
+    let mut listed = ListedClient::welcomed(relay);
     let count = 100;
     // More data than the sockets and queues on the way to the orchestrator hold.
     let input = "x".repeat(64 * 1024);
@@ -458,7 +458,7 @@ fn rep_1_a_daemon_that_is_behind_hears_everything_of_a_machine_that_says_much() 
 #[test]
 fn larger_requests_than_may_be_kept_end_the_link_and_no_more() {
     let (mut orchestrator, relay) = near();
-    let mut listed = Listed::welcomed(relay);
+    let mut listed = ListedClient::welcomed(relay);
     let input = "x".repeat(15 * 1024 * 1024);
     for id in 1..=5 {
         listed.say(&event(id, &input));

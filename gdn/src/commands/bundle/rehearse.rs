@@ -6,7 +6,8 @@ use clap::Args;
 use goondan_protocol::control::RehearseBundle;
 use goondan_protocol::ids::{InstanceKey, RehearsalSubject, ToolName};
 use goondan_protocol::rehearsal::{
-    DEFAULT_REHEARSAL_TURNS, Finding, Part, Rehearsal, RehearsedTurn, ToolsDiffer,
+    DEFAULT_REHEARSAL_TURNS, Rehearsal, RehearsalFinding, RehearsedTurn, RequestPart,
+    ToolDifferences,
 };
 
 use super::{command_for, command_of};
@@ -112,7 +113,7 @@ fn summary(rehearsal: &Rehearsal) -> Table {
     table
 }
 
-fn tools_of(tools: &ToolsDiffer) -> [(&'static str, &[ToolName]); 3] {
+fn tools_of(tools: &ToolDifferences) -> [(&'static str, &[ToolName]); 3] {
     [
         ("New tools", &tools.added),
         ("Removed tools", &tools.removed),
@@ -148,16 +149,16 @@ fn turns_of(turns: &[RehearsedTurn]) -> Table {
 
 /// Parts of the turn's requests that differ, without duplicates.
 fn parts_of(turn: &RehearsedTurn) -> String {
-    let parts: BTreeSet<Part> = turn
+    let parts: BTreeSet<RequestPart> = turn
         .steps
         .iter()
         .flat_map(|step| step.differs.iter().copied())
         .collect();
-    let words: Vec<&str> = parts.into_iter().map(Part::as_str).collect();
+    let words: Vec<&str> = parts.into_iter().map(RequestPart::as_str).collect();
     words.join(", ")
 }
 
-fn findings_of(found: &[(&RehearsedTurn, &Finding)]) -> Table {
+fn findings_of(found: &[(&RehearsedTurn, &RehearsalFinding)]) -> Table {
     let mut table = Table::new([
         Column::new("TURN"),
         Column::new("STEP"),

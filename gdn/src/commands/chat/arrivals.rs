@@ -6,14 +6,14 @@ use std::collections::{HashSet, VecDeque};
 use goondan_protocol::control::WatchUpdate;
 use goondan_protocol::ids::{EventId, InstanceKey, MessageId, TurnId};
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
-use goondan_protocol::message::{Message, Role};
+use goondan_protocol::message::{Message, MessageRole};
 use goondan_protocol::time::Timestamp;
-use goondan_protocol::usage::{Spending, Spent};
+use goondan_protocol::usage::{ReplyCost, UsageTotal};
 use tokio::sync::mpsc;
 
-use crate::commands::follow::{self, Followed};
+use crate::commands::follow::{self, WorkspaceNotification};
 use crate::commands::happened;
-use crate::commands::turns::Unanswered;
+use crate::commands::turns::UnansweredTurn;
 use crate::context::Context;
 
 /// Number of latest messages searched for new ones.
@@ -48,7 +48,7 @@ pub(super) async fn watch(
     let mut event_id = None;
     let take = |followed| {
         // A lost daemon is reported by the next request.
-        if let Followed::Change(change) = followed {
+        if let WorkspaceNotification::Change(change) = followed {
             let arrival = arrival(change.told, key, &mut event_id);
             // A send fails only after the chat has ended, which also ends this task.
             drop(arrival.map(|arrival| arrivals.send(arrival)));
@@ -98,7 +98,7 @@ fn arrival(
 
 /// Messages already shown, and events sent by this chat.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ChatProgress {
     since: Timestamp,
     last: Option<(MessageId, String)>,
     own: HashSet<EventId>,
@@ -106,7 +106,7 @@ pub(super) struct Seen {
     failed: HashSet<TurnId>,
 }
 
-impl Seen {
+impl ChatProgress {
     /// Empty state at the start of a chat.
     pub(super) fn nothing(since: Timestamp) -> Self {
         Self {
@@ -139,9 +139,9 @@ impl Seen {
     }
 
     /// Returns the failed turns that must be reported.
-    pub(super) fn take_all_failed(&mut self, turns: Vec<Unanswered>) -> Vec<Unanswered> {
-        let is_since = |turn: &Unanswered| turn.ended_at >= self.since;
-        let mut since: Vec<Unanswered> = turns.into_iter().filter(is_since).collect();
+    pub(super) fn take_all_failed(&mut self, turns: Vec<UnansweredTurn>) -> Vec<UnansweredTurn> {
+        let is_since = |turn: &UnansweredTurn| turn.ended_at >= self.since;
+        let mut since: Vec<UnansweredTurn> = turns.into_iter().filter(is_since).collect();
         since.retain(|turn| self.take_failed(turn.event_id.as_ref(), &turn.turn_id));
         since
     }
@@ -184,15 +184,15 @@ fn place_of(message: &Message) -> (MessageId, String) {
 }
 
 /// Usage of the replies to an event.
-pub(super) fn spent_on(event_id: &EventId, messages: &VecDeque<Message>) -> Spending {
-    let mut spending = Spending::default();
+pub(super) fn spent_on(event_id: &EventId, messages: &VecDeque<Message>) -> UsageTotal {
+    let mut spending = UsageTotal::default();
     let mut is_own = false;
     for message in messages {
         if let Some(of) = event_of(message) {
             is_own = of == *event_id;
         }
-        if is_own && message.data.role == Role::Assistant {
-            spending.add_reply(&Spent::of_metadata(&message.metadata));
+        if is_own && message.data.role == MessageRole::Assistant {
+            spending.add_reply(&ReplyCost::of_metadata(&message.metadata));
         }
     }
     spending
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn steer_4_what_is_new_and_was_not_asked_for_here_is_shown_once() {
-        let mut seen = Seen::nothing(Timestamp::from_unix_millis(0));
+        let mut seen = ChatProgress::nothing(Timestamp::from_unix_millis(0));
         let mut all: VecDeque<Message> =
             [message("a", Some("e1"), 1), message("b", None, 2)].into();
         seen.begin(&all);
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn steer_4_a_turn_that_failed_elsewhere_is_told_once_however_it_is_learned() {
-        let mut seen = Seen::nothing(Timestamp::from_unix_millis(0));
+        let mut seen = ChatProgress::nothing(Timestamp::from_unix_millis(0));
         seen.ask("mine".parse().unwrap());
         let (mine, other) = ("mine".parse().unwrap(), "e2".parse().unwrap());
         assert!(!seen.take_failed(Some(&mine), &"t1".parse().unwrap()));
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn steer_4_in_a_conversation_that_was_empty_all_is_new() {
-        let mut seen = Seen::nothing(Timestamp::from_unix_millis(0));
+        let mut seen = ChatProgress::nothing(Timestamp::from_unix_millis(0));
         seen.begin(&VecDeque::new());
         let all: VecDeque<Message> = [message("a", Some("e1"), 1), message("b", None, 2)].into();
         assert_eq!(ids(&seen.take_new(all)), ["a", "b"]);

@@ -37,7 +37,7 @@ const CONTINUED: &str = "...> ";
 
 /// Next input of the user.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum EditorInput {
     Line(String),
     /// Ctrl-C at the prompt.
     Interrupted,
@@ -64,7 +64,7 @@ impl Editor {
         let (lines, edited) = mpsc::channel(1);
         let printer = ExternalPrinter::new(SHOWN_MAX);
         let shown = printer.sender();
-        let prompt = You(output.err);
+        let prompt = ChatPrompt(output.err);
         // The thread ends with the process, because a blocking read of the terminal cannot be stopped.
         std::thread::spawn(move || {
             let mut editor = editor(printer, output);
@@ -87,7 +87,7 @@ impl Editor {
     }
 
     /// Returns the next line. Cancel-safe: a line being typed is kept for the next call.
-    pub(super) async fn next(&mut self) -> Result<Said, Failure> {
+    pub(super) async fn next(&mut self) -> Result<EditorInput, Failure> {
         if !self.is_reading {
             self.is_reading = self.wanted.send(()).is_ok();
         }
@@ -97,16 +97,18 @@ impl Editor {
             Some(watched) = OptionFuture::from(self.hang_up.as_mut()) => {
                 self.hang_up = None;
                 if watched.is_ok() {
-                    return Ok(Said::End);
+                    return Ok(EditorInput::End);
                 }
                 self.edited.recv().await
             }
         };
         self.is_reading = false;
         match edited {
-            Some(Ok(Signal::Success(line) | Signal::HostCommand(line))) => Ok(Said::Line(line)),
-            Some(Ok(Signal::CtrlC)) => Ok(Said::Interrupted),
-            Some(Ok(_)) => Ok(Said::End),
+            Some(Ok(Signal::Success(line) | Signal::HostCommand(line))) => {
+                Ok(EditorInput::Line(line))
+            }
+            Some(Ok(Signal::CtrlC)) => Ok(EditorInput::Interrupted),
+            Some(Ok(_)) => Ok(EditorInput::End),
             Some(Err(error)) => Err(cannot_read().caused_by(Some(&error))),
             // The editor thread panicked and has printed the panic.
             None => Err(cannot_read()),
@@ -214,9 +216,9 @@ fn state_dir() -> Option<PathBuf> {
     named.or_else(|| Some(std::env::home_dir()?.join(".local/state")))
 }
 
-struct You(Palette);
+struct ChatPrompt(Palette);
 
-impl Prompt for You {
+impl Prompt for ChatPrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         Cow::Owned(self.0.paint(style::HINT, "you> "))
     }

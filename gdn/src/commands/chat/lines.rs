@@ -5,7 +5,7 @@ use std::io::{BufRead as _, Read as _};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use tokio::sync::mpsc;
 
-use super::editor::{Editor, Said};
+use super::editor::{Editor, EditorInput};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -15,12 +15,12 @@ pub(super) const HISTORY_LINES: usize = 20;
 
 /// Source of the input lines.
 #[derive(Debug)]
-pub(super) enum Lines {
+pub(super) enum InputLines {
     Piped(mpsc::Receiver<Result<String, Failure>>),
     Edited(Editor),
 }
 
-impl Lines {
+impl InputLines {
     /// Opens the editor if input and output are a terminal, otherwise reads stdin.
     pub(super) fn open(is_terminal: bool, output: Output) -> Self {
         match is_terminal && output.is_watched() {
@@ -34,12 +34,12 @@ impl Lines {
     }
 
     /// Returns the next input. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Said, Failure> {
+    pub(super) async fn next(&mut self) -> Result<EditorInput, Failure> {
         match self {
             Self::Edited(editor) => editor.next().await,
             Self::Piped(lines) => match lines.recv().await {
-                Some(line) => Ok(Said::Line(line?)),
-                None => Ok(Said::End),
+                Some(line) => Ok(EditorInput::Line(line?)),
+                None => Ok(EditorInput::End),
             },
         }
     }
@@ -55,7 +55,7 @@ impl Lines {
 
 /// Parsed input line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
+pub(super) enum ChatInput<'a> {
     Empty,
     Say(&'a str),
     History(usize),
@@ -64,25 +64,27 @@ pub(super) enum Line<'a> {
     Unknown(&'a str),
 }
 
-pub(super) fn parse(line: &str) -> Line<'_> {
+pub(super) fn parse(line: &str) -> ChatInput<'_> {
     let line = line.trim();
     let Some(command) = line.strip_prefix('/') else {
         return if line.is_empty() {
-            Line::Empty
+            ChatInput::Empty
         } else {
-            Line::Say(line)
+            ChatInput::Say(line)
         };
     };
     if command.starts_with('/') {
-        return Line::Say(command);
+        return ChatInput::Say(command);
     }
     let (name, argument) = command.split_once(' ').unwrap_or((command, ""));
     match (name, argument.trim()) {
-        ("quit" | "exit" | "q", "") => Line::Quit,
-        ("help" | "h" | "?", "") => Line::Help,
-        ("history", "") => Line::History(HISTORY_LINES),
-        ("history", number) => number.parse().map_or(Line::Unknown(line), Line::History),
-        _ => Line::Unknown(line),
+        ("quit" | "exit" | "q", "") => ChatInput::Quit,
+        ("help" | "h" | "?", "") => ChatInput::Help,
+        ("history", "") => ChatInput::History(HISTORY_LINES),
+        ("history", number) => number
+            .parse()
+            .map_or(ChatInput::Unknown(line), ChatInput::History),
+        _ => ChatInput::Unknown(line),
     }
 }
 
@@ -121,13 +123,13 @@ mod tests {
 
     #[test]
     fn lines_are_said_unless_they_are_commands() {
-        assert_eq!(parse("  \n"), Line::Empty);
-        assert_eq!(parse("hello\n"), Line::Say("hello"));
-        assert_eq!(parse("//etc/passwd"), Line::Say("/etc/passwd"));
-        assert_eq!(parse("/history"), Line::History(HISTORY_LINES));
-        assert_eq!(parse("/history 3"), Line::History(3));
-        assert_eq!(parse("/history x"), Line::Unknown("/history x"));
-        assert_eq!(parse("/quit"), Line::Quit);
-        assert_eq!(parse("/wat"), Line::Unknown("/wat"));
+        assert_eq!(parse("  \n"), ChatInput::Empty);
+        assert_eq!(parse("hello\n"), ChatInput::Say("hello"));
+        assert_eq!(parse("//etc/passwd"), ChatInput::Say("/etc/passwd"));
+        assert_eq!(parse("/history"), ChatInput::History(HISTORY_LINES));
+        assert_eq!(parse("/history 3"), ChatInput::History(3));
+        assert_eq!(parse("/history x"), ChatInput::Unknown("/history x"));
+        assert_eq!(parse("/quit"), ChatInput::Quit);
+        assert_eq!(parse("/wat"), ChatInput::Unknown("/wat"));
     }
 }

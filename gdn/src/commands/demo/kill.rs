@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::verdict::Verdict;
+use super::verdict::DemoVerdict;
 use super::{failure_with_logs, new_state_root, remove, stop_daemon};
 use crate::commands::init::strictest;
 use crate::commands::instance::parse_age_ms;
@@ -25,8 +25,8 @@ mod play;
 mod scene;
 mod senders;
 
-use play::{Came, Killed};
-use scene::Scene;
+use play::{KillCounts, KillRunResult};
+use scene::KillDemoFiles;
 
 /// Kill the daemon, agents and connectors at random for a minute, and check that no event is lost or repeated
 #[derive(Debug, Args)]
@@ -65,12 +65,12 @@ fn parse_for_ms(text: &str) -> Result<u64, String> {
 /// Final JSON output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct KillDemoReport<'a> {
     seed: u32,
     killing_ms: u64,
-    killed: &'a Killed,
+    killed: &'a KillCounts,
     #[serde(flatten)]
-    verdict: &'a Verdict,
+    verdict: &'a DemoVerdict,
     retried: usize,
     damaged: &'a [String],
     state_root: Option<&'a Path>,
@@ -83,7 +83,7 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
         .path()
         .canonicalize()
         .unwrap_or_else(|_| room.path().to_owned());
-    let scene = Scene::lay_out(path.join("project"), strictest(&context.machine()))?;
+    let scene = KillDemoFiles::lay_out(path.join("project"), strictest(&context.machine()))?;
     let demo = context.elsewhere(path.join("state"), scene.project.clone());
     let seed = args.seed.unwrap_or_else(|| fastrand::u32(..));
     output.note(format!(
@@ -108,7 +108,7 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
         false => failure,
     })?;
     stopped?;
-    let told = Told {
+    let told = KillDemoReport {
         seed,
         killing_ms: args.for_ms,
         killed: &came.killed,
@@ -129,8 +129,8 @@ pub(super) async fn run(args: KillArgs, context: &Context) -> Result<(), Failure
 }
 
 /// Results, one line each.
-fn in_words(came: &Came) -> String {
-    let Came {
+fn in_words(came: &KillRunResult) -> String {
+    let KillRunResult {
         killed, verdict, ..
     } = came;
     let mut lines = vec![
@@ -173,11 +173,11 @@ fn times(count: usize) -> String {
 }
 
 /// Failure of a run with a bad verdict.
-fn judged(came: &Came, demo: &Context) -> Result<(), Failure> {
+fn judged(came: &KillRunResult, demo: &Context) -> Result<(), Failure> {
     if came.is_good() {
         return Ok(());
     }
-    let Verdict {
+    let DemoVerdict {
         lost,
         repeated,
         astray,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::verdict::Verdict;
+use super::verdict::DemoVerdict;
 use super::{failure_with_logs, mark, new_state_root, remove, stop_daemon};
 use crate::commands::init::strictest;
 use crate::context::Context;
@@ -31,9 +31,9 @@ mod scene;
 mod sender;
 mod server;
 
-use play::Came;
-use scene::{NODES, PROJECT, Scene};
-use server::Server;
+use play::NodesRunResult;
+use scene::{NODES, NodesDemoFiles, PROJECT};
+use server::DemoPostgres;
 
 /// Run a workspace on two local nodes, kill one, and watch the other take over
 #[derive(Debug, Args)]
@@ -56,13 +56,13 @@ pub(super) struct NodesArgs {
 /// Final JSON output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct NodesDemoReport<'a> {
     take_over_ms: u64,
     accepted_again_ms: u64,
     epoch: u64,
     records: u64,
     #[serde(flatten)]
-    verdict: &'a Verdict,
+    verdict: &'a DemoVerdict,
     directory: Option<&'a Path>,
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
         .unwrap_or_else(|_| room.path().to_owned());
     // The server's user needs to traverse this directory if the server does not run as root, but cannot list it.
     set_permissions(&path, Permissions::from_mode(0o711))?;
-    let server = Server::start(path.join("server"))?;
+    let server = DemoPostgres::start(path.join("server"))?;
     output.note(format!(
         "{} PostgreSQL, in {}; a single server, whose loss is not part of this demo",
         mark(context, "log"),
@@ -111,7 +111,7 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
         false => failure,
     })?;
     stopped?;
-    let told = Told {
+    let told = NodesDemoReport {
         take_over_ms: came.take_over_ms,
         accepted_again_ms: came.accepted_again_ms,
         epoch: came.epoch,
@@ -130,11 +130,11 @@ pub(super) async fn run(args: NodesArgs, context: &Context) -> Result<(), Failur
 /// Runs the demo in a directory; afterwards no daemon runs there.
 async fn play_at(
     room: &Path,
-    server: &Server,
+    server: &DemoPostgres,
     context: &Context,
     interrupts: [Signal; 2],
-) -> Result<Came, Failure> {
-    let scene = Scene::lay_out(room, strictest(&context.machine()), &server.url())?;
+) -> Result<NodesRunResult, Failure> {
+    let scene = NodesDemoFiles::lay_out(room, strictest(&context.machine()), &server.url())?;
     let of = |root: &PathBuf| context.elsewhere(root.clone(), scene.project.clone());
     let nodes = scene.state_roots.each_ref().map(of);
     let played = play::run(&nodes, &scene, interrupts).await;
@@ -153,8 +153,8 @@ async fn stop(nodes: &[Context; 2]) -> Result<(), Failure> {
 }
 
 /// Results, one line each.
-fn in_words(came: &Came) -> String {
-    let Came { verdict, .. } = came;
+fn in_words(came: &NodesRunResult) -> String {
+    let NodesRunResult { verdict, .. } = came;
     let mut lines = vec![
         format!(" accepted  {}", text::count(verdict.accepted, "event")),
         format!(" answered  {} exactly once", verdict.answered_once),
@@ -183,8 +183,8 @@ fn in_words(came: &Came) -> String {
 }
 
 /// Failure of a run with a bad verdict.
-fn judged(came: &Came) -> Result<(), Failure> {
-    let Verdict {
+fn judged(came: &NodesRunResult) -> Result<(), Failure> {
+    let DemoVerdict {
         lost,
         repeated,
         astray,

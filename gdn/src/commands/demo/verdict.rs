@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use goondan_protocol::ids::InstanceKey;
-use goondan_protocol::message::{Message, Role};
+use goondan_protocol::message::{Message, MessageRole};
 use serde::Serialize;
 
 /// Prefix of the reply to an event.
@@ -12,7 +12,7 @@ const ANSWER: &str = "done: ";
 
 /// An event that was sent.
 #[derive(Debug, Clone)]
-pub(super) struct Event {
+pub(super) struct DemoEvent {
     /// Conversation of the event.
     pub(super) conversation: InstanceKey,
     /// Input of the event, unique among all events.
@@ -23,20 +23,20 @@ pub(super) struct Event {
 
 /// Message that counts for the verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum DemoMessage {
     Question(String),
     /// Reply of the agent.
     Answer(String),
 }
 
-impl Said {
+impl DemoMessage {
     /// Converts a message; tool calls and their results do not count.
     pub(super) fn of(message: &Message) -> Option<Self> {
         let text = message.data.content.to_text();
         match message.data.role {
-            Role::User => Some(Self::Question(text)),
-            Role::Assistant if !text.is_empty() => Some(Self::Answer(text)),
-            Role::Assistant | Role::Tool | Role::System => None,
+            MessageRole::User => Some(Self::Question(text)),
+            MessageRole::Assistant if !text.is_empty() => Some(Self::Answer(text)),
+            MessageRole::Assistant | MessageRole::Tool | MessageRole::System => None,
         }
     }
 }
@@ -44,7 +44,7 @@ impl Said {
 /// Outcome of all events.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Verdict {
+pub(super) struct DemoVerdict {
     /// Events whose senders received an acknowledgment.
     pub(super) accepted: usize,
     /// Accepted events that appear once in their conversation, with one reply.
@@ -57,7 +57,7 @@ pub(super) struct Verdict {
     pub(super) astray: Vec<String>,
 }
 
-impl Verdict {
+impl DemoVerdict {
     /// True if every accepted event was answered exactly once.
     pub(super) fn is_good(&self) -> bool {
         self.lost.is_empty() && self.repeated.is_empty() && self.astray.is_empty()
@@ -66,31 +66,39 @@ impl Verdict {
 
 /// Number of times an input appears in its conversation and is answered.
 #[derive(Debug, Default)]
-struct Seen {
+struct InputCounts {
     questions: usize,
     answers: usize,
 }
 
 /// Judges the events by the conversations on disk.
-pub(super) fn judge(events: &[Event], conversations: &BTreeMap<InstanceKey, Vec<Said>>) -> Verdict {
-    let mut seen: BTreeMap<(&InstanceKey, &str), Seen> = events
+pub(super) fn judge(
+    events: &[DemoEvent],
+    conversations: &BTreeMap<InstanceKey, Vec<DemoMessage>>,
+) -> DemoVerdict {
+    let mut seen: BTreeMap<(&InstanceKey, &str), InputCounts> = events
         .iter()
-        .map(|event| ((&event.conversation, event.input.as_str()), Seen::default()))
+        .map(|event| {
+            (
+                (&event.conversation, event.input.as_str()),
+                InputCounts::default(),
+            )
+        })
         .collect();
-    let mut verdict = Verdict::default();
+    let mut verdict = DemoVerdict::default();
     for (key, said) in conversations {
         let mut asked: Option<&str> = None;
         for said in said {
             let (text, input) = match said {
-                Said::Question(text) => (text, text.as_str()),
-                Said::Answer(text) => (text, text.strip_prefix(ANSWER).unwrap_or_default()),
+                DemoMessage::Question(text) => (text, text.as_str()),
+                DemoMessage::Answer(text) => (text, text.strip_prefix(ANSWER).unwrap_or_default()),
             };
             match (seen.get_mut(&(key, input)), said) {
-                (Some(seen), Said::Question(_)) => {
+                (Some(seen), DemoMessage::Question(_)) => {
                     seen.questions += 1;
                     asked = Some(input);
                 }
-                (Some(seen), Said::Answer(_)) if asked == Some(input) => seen.answers += 1,
+                (Some(seen), DemoMessage::Answer(_)) if asked == Some(input) => seen.answers += 1,
                 _ => verdict.astray.push(text.clone()),
             }
         }
@@ -120,8 +128,8 @@ mod tests {
         InstanceKey::new("c").unwrap()
     }
 
-    fn events(accepted: &[(&str, bool)]) -> Vec<Event> {
-        let event = |(input, is_accepted): &(&str, bool)| Event {
+    fn events(accepted: &[(&str, bool)]) -> Vec<DemoEvent> {
+        let event = |(input, is_accepted): &(&str, bool)| DemoEvent {
             conversation: key(),
             input: (*input).to_owned(),
             is_accepted: *is_accepted,
@@ -130,10 +138,10 @@ mod tests {
     }
 
     /// Parses a history: `?a` is the input a, `!a` its reply.
-    fn history(said: &str) -> BTreeMap<InstanceKey, Vec<Said>> {
+    fn history(said: &str) -> BTreeMap<InstanceKey, Vec<DemoMessage>> {
         let said = said.split_whitespace().map(|word| match word.split_at(1) {
-            ("?", input) => Said::Question(input.to_owned()),
-            (_, input) => Said::Answer(format!("{ANSWER}{input}")),
+            ("?", input) => DemoMessage::Question(input.to_owned()),
+            (_, input) => DemoMessage::Answer(format!("{ANSWER}{input}")),
         });
         BTreeMap::from([(key(), said.collect())])
     }

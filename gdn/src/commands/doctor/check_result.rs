@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+pub(super) enum CheckStatus {
     Ok,
     /// Works, but fails in some case.
     Warn,
@@ -18,17 +18,17 @@ pub(super) enum Verdict {
 /// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Finding {
+pub(super) struct CheckResult {
     pub(super) check: &'static str,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: CheckStatus,
     pub(super) found: String,
     /// Advice for fixing it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
 }
 
-impl Finding {
-    fn new(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+impl CheckResult {
+    fn new(check: &'static str, verdict: CheckStatus, found: impl Into<String>) -> Self {
         Self {
             check,
             verdict,
@@ -38,7 +38,7 @@ impl Finding {
     }
 
     pub(super) fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Ok, found)
+        Self::new(check, CheckStatus::Ok, found)
     }
 
     pub(super) fn warn(
@@ -46,7 +46,7 @@ impl Finding {
         found: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self::new(check, Verdict::Warn, found).hint(hint)
+        Self::new(check, CheckStatus::Warn, found).hint(hint)
     }
 
     pub(super) fn bad(
@@ -54,11 +54,11 @@ impl Finding {
         found: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self::new(check, Verdict::Bad, found).hint(hint)
+        Self::new(check, CheckStatus::Bad, found).hint(hint)
     }
 
     pub(super) fn unknown(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Unknown, found)
+        Self::new(check, CheckStatus::Unknown, found)
     }
 
     /// Adds a hint on how to fix it.

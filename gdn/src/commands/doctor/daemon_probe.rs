@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use goondan_confinement::{Facts, open_beneath};
 use goondan_protocol::control::DaemonCheck;
 
-use super::check_result::Finding;
+use super::check_result::CheckResult;
 use crate::output::text;
 use crate::programs::rights;
 
 /// Test results, and the process that tested.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ProbeResults {
     pub(super) rights: Facts,
     pub(super) no_open_beneath: Option<String>,
     read_only_projects: Vec<PathBuf>,
     is_by_daemon: bool,
 }
 
-impl Seen {
+impl ProbeResults {
     /// Results of the running daemon.
     pub(super) fn by_daemon(check: DaemonCheck) -> Self {
         let DaemonCheck {
@@ -46,16 +46,16 @@ impl Seen {
     }
 
     /// Returns the finding, and names the daemon in it if the daemon tested.
-    pub(super) fn placed(&self, finding: Finding) -> Finding {
+    pub(super) fn placed(&self, finding: CheckResult) -> CheckResult {
         if !self.is_by_daemon {
             return finding;
         }
         let found = format!("in the daemon: {}", finding.found);
-        Finding { found, ..finding }
+        CheckResult { found, ..finding }
     }
 
     /// Projects in which the daemon cannot apply a proposal.
-    pub(super) fn read_only_projects(&self) -> impl Iterator<Item = Finding> {
+    pub(super) fn read_only_projects(&self) -> impl Iterator<Item = CheckResult> {
         self.read_only_projects.iter().map(|root| {
             let path = root.to_string_lossy();
             let found = format!("the daemon cannot write {path}: no proposal can be applied there");
@@ -64,7 +64,7 @@ impl Seen {
                 "`gdn service install --writable {quoted}`, and restart the service; or check who owns it: \
                  `ls -ld {quoted}`"
             );
-            Finding::warn("project files", found, hint)
+            CheckResult::warn("project files", found, hint)
         })
     }
 }

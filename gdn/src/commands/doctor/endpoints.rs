@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::definition::HostedModel;
 use tokio::net::TcpStream;
 
-use super::check_result::Finding;
+use super::check_result::CheckResult;
 use crate::output::text;
 
 /// Timeout of a connection, in milliseconds.
@@ -16,11 +16,11 @@ const CONNECT_TIMEOUT_MS: u64 = 5_000;
 /// Variables that name a proxy. With a proxy, the servers are not contacted directly.
 const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
-pub(super) async fn findings(bundle: &Bundle) -> Vec<Finding> {
+pub(super) async fn findings(bundle: &ProjectConfig) -> Vec<CheckResult> {
     const CHECK: &str = "model server";
     if let Some(name) = PROXIES.iter().find(|name| std::env::var_os(name).is_some()) {
         let found = format!("reached through the proxy in {name}; not tested");
-        return vec![Finding::unknown(CHECK, found)];
+        return vec![CheckResult::unknown(CHECK, found)];
     }
     let mut servers: BTreeMap<(String, u16), Vec<&str>> = BTreeMap::new();
     for model in bundle.models.values() {
@@ -35,7 +35,7 @@ pub(super) async fn findings(bundle: &Bundle) -> Vec<Finding> {
     found
 }
 
-async fn reached(check: &'static str, host: &str, port: u16, models: &[&str]) -> Finding {
+async fn reached(check: &'static str, host: &str, port: u16, models: &[&str]) -> CheckResult {
     let began = Instant::now();
     let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
     let connected = tokio::time::timeout(limit, TcpStream::connect((host, port))).await;
@@ -44,12 +44,12 @@ async fn reached(check: &'static str, host: &str, port: u16, models: &[&str]) ->
     match connected {
         Ok(Ok(_)) => {
             let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            Finding::ok(check, format!("{of} in {}", text::duration(ms)))
+            CheckResult::ok(check, format!("{of} in {}", text::duration(ms)))
         }
-        Ok(Err(error)) => Finding::bad(check, format!("{of}: {error}"), hint),
+        Ok(Err(error)) => CheckResult::bad(check, format!("{of}: {error}"), hint),
         Err(_) => {
             let waited = text::duration(CONNECT_TIMEOUT_MS);
-            Finding::bad(check, format!("{of}: no answer within {waited}"), hint)
+            CheckResult::bad(check, format!("{of}: no answer within {waited}"), hint)
         }
     }
 }

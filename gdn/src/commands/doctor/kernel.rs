@@ -6,13 +6,13 @@ use std::path::Path;
 use goondan_confinement::Level;
 use goondan_confinement::{Facts, Right};
 
-use super::check_result::Finding;
-use super::daemon_probe::Seen;
+use super::check_result::CheckResult;
+use super::daemon_probe::ProbeResults;
 
 const CONFINEMENT: &str = "confinement";
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
+pub(super) fn findings(seen: &ProbeResults) -> Vec<CheckResult> {
     vec![
         seen.placed(paths(seen.no_open_beneath.as_deref())),
         by_profile(&seen.rights),
@@ -21,14 +21,14 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
 
 /// Reports if a system without Landlock supports the level `seatbelt`.
 #[cfg(any(not(target_os = "linux"), test))]
-fn by_profile(held: &Facts) -> Finding {
+fn by_profile(held: &Facts) -> CheckResult {
     if held.contains(&Right::Profile) {
         let found = "the level `seatbelt` is available but untested: only the refusal of a file that a profile denies was checked";
         let hint = "do not rely on it to protect sensitive data; the tested levels are `full` and `landlock`, on Linux";
-        Finding::warn(CONFINEMENT, found, hint)
+        CheckResult::warn(CONFINEMENT, found, hint)
     } else {
         let found = "no level is available: `seatbelt` needs macOS with `/usr/bin/sandbox-exec`";
-        Finding::warn(
+        CheckResult::warn(
             CONFINEMENT,
             found,
             "run the daemon on Linux, or write `require: off`",
@@ -38,7 +38,7 @@ fn by_profile(held: &Facts) -> Finding {
 
 /// Checks each right on its own, because a kernel may support one and not another.
 #[cfg(target_os = "linux")]
-pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
+pub(super) fn findings(seen: &ProbeResults) -> Vec<CheckResult> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let apparmor = read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns");
     vec![
@@ -55,10 +55,10 @@ pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
 }
 
 /// File tools, sandboxes and proposals open paths beneath a directory, so that no symbolic link can escape it.
-fn paths(refused: Option<&str>) -> Finding {
+fn paths(refused: Option<&str>) -> CheckResult {
     const CHECK: &str = "paths";
     let Some(refused) = refused else {
-        return Finding::ok(
+        return CheckResult::ok(
             CHECK,
             "files can be opened beneath a directory without following links that lead out",
         );
@@ -67,12 +67,12 @@ fn paths(refused: Option<&str>) -> Finding {
         "the kernel refuses `openat2` ({refused}): file tools, sandboxes, proposals and the level `full` fail"
     );
     let hint = "remove `RestrictSUIDSGID=` from the unit, which `gdn service install --force` does; in a container, allow `openat2` in its seccomp filter";
-    Finding::bad(CHECK, found, hint)
+    CheckResult::bad(CHECK, found, hint)
 }
 
 /// Confinement levels that this kernel supports, right by right, as just tested.
 #[cfg(target_os = "linux")]
-fn confinement(held: &Facts) -> Finding {
+fn confinement(held: &Facts) -> CheckResult {
     let listed = |level: Level, is_held: bool| {
         let rights = Right::of(level).iter();
         let rights = rights.filter(|right| held.contains(right) == is_held);
@@ -83,7 +83,7 @@ fn confinement(held: &Facts) -> Finding {
     if !missing.is_empty() {
         let found = format!("no level is available: the kernel does not confine {missing}");
         let hint = "use Linux 6.12 or later, with `landlock` in `lsm=`";
-        return Finding::warn(CONFINEMENT, found, hint);
+        return CheckResult::warn(CONFINEMENT, found, hint);
     }
     let missing = listed(Level::Full, false);
     if !missing.is_empty() {
@@ -92,69 +92,69 @@ fn confinement(held: &Facts) -> Finding {
             "the level `landlock` is available: the kernel confines {held}, but not {missing}"
         );
         let hint = "see `user namespaces` and `paths`, or write `require: landlock`";
-        return Finding::warn(CONFINEMENT, found, hint);
+        return CheckResult::warn(CONFINEMENT, found, hint);
     }
     let held = listed(Level::Full, true);
-    Finding::ok(
+    CheckResult::ok(
         CONFINEMENT,
         format!("the level `full` is available: the kernel confines {held}"),
     )
 }
 
-fn user_namespaces(max: Option<&str>, clone: Option<&str>, apparmor: Option<&str>) -> Finding {
+fn user_namespaces(max: Option<&str>, clone: Option<&str>, apparmor: Option<&str>) -> CheckResult {
     const CHECK: &str = "user namespaces";
     let is = |text: Option<&str>, value: &str| text.is_some_and(|text| text.trim() == value);
     if max.is_none() || is(max, "0") {
         let hint = "sudo sysctl user.max_user_namespaces=15000";
-        return Finding::warn(CHECK, "disabled in the kernel", hint);
+        return CheckResult::warn(CHECK, "disabled in the kernel", hint);
     }
     if is(clone, "0") {
         let hint = "sudo sysctl kernel.unprivileged_userns_clone=1";
-        return Finding::warn(CHECK, "only root can create them", hint);
+        return CheckResult::warn(CHECK, "only root can create them", hint);
     }
     if is(apparmor, "1") {
         let found = "AppArmor allows them only for programs with a profile";
         let hint = "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile with `userns,`";
-        return Finding::warn(CHECK, found, hint);
+        return CheckResult::warn(CHECK, found, hint);
     }
-    Finding::ok(CHECK, "any user can create them")
+    CheckResult::ok(CHECK, "any user can create them")
 }
 
-fn seccomp(status: Option<&str>) -> Finding {
+fn seccomp(status: Option<&str>) -> CheckResult {
     const CHECK: &str = "seccomp";
     let has_line = |status: &str| status.lines().any(|line| line.starts_with("Seccomp:"));
     if status.is_some_and(has_line) {
-        Finding::ok(CHECK, "system calls can be filtered")
+        CheckResult::ok(CHECK, "system calls can be filtered")
     } else {
         let hint = "use a kernel with CONFIG_SECCOMP_FILTER";
-        Finding::warn(CHECK, "the kernel cannot filter system calls", hint)
+        CheckResult::warn(CHECK, "the kernel cannot filter system calls", hint)
     }
 }
 
 /// Without control groups, memory is limited for each process, not for a process with its children.
-fn control_groups(root: &Path) -> Finding {
+fn control_groups(root: &Path) -> CheckResult {
     const CHECK: &str = "control groups";
     if root.join("cgroup.controllers").is_file() {
-        Finding::ok(CHECK, "version 2")
+        CheckResult::ok(CHECK, "version 2")
     } else {
         let found = "version 2 is not available: memory limits apply to each process separately";
         let hint = "start the machine with `systemd.unified_cgroup_hierarchy=1`";
-        Finding::warn(CHECK, found, hint)
+        CheckResult::warn(CHECK, found, hint)
     }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::super::check_result::Verdict;
+    use super::super::check_result::CheckStatus;
     use super::*;
 
     #[test]
     fn what_forbids_user_namespaces_is_named_with_its_remedy() {
         let finding = |max, clone, apparmor| user_namespaces(max, clone, apparmor);
-        assert_eq!(finding(Some("100\n"), None, None).verdict, Verdict::Ok);
+        assert_eq!(finding(Some("100\n"), None, None).verdict, CheckStatus::Ok);
         assert_eq!(
             finding(Some("100"), Some("1"), Some("0")).verdict,
-            Verdict::Ok
+            CheckStatus::Ok
         );
         let forbidden = [
             (finding(None, None, None), "max_user_namespaces"),
@@ -169,7 +169,7 @@ mod tests {
             ),
         ];
         for (finding, named) in forbidden {
-            assert_eq!(finding.verdict, Verdict::Warn);
+            assert_eq!(finding.verdict, CheckStatus::Warn);
             assert!(finding.hint.unwrap().contains(named));
         }
     }
@@ -177,16 +177,16 @@ mod tests {
     #[test]
     fn a_right_that_is_missing_is_named() {
         let all: Facts = Right::ALL.into();
-        assert_eq!(confinement(&all).verdict, Verdict::Ok);
+        assert_eq!(confinement(&all).verdict, CheckStatus::Ok);
         let some = Right::ALL
             .into_iter()
             .filter(|right| *right != Right::Signals);
         let finding = confinement(&some.collect());
-        assert_eq!(finding.verdict, Verdict::Warn);
+        assert_eq!(finding.verdict, CheckStatus::Warn);
         assert!(finding.found.contains("signals"), "{}", finding.found);
         assert!(!finding.found.contains("seccomp"), "{}", finding.found);
         let finding = confinement(&Right::LANDLOCK.into());
-        assert_eq!(finding.verdict, Verdict::Warn);
+        assert_eq!(finding.verdict, CheckStatus::Warn);
         assert!(
             finding.found.contains("user namespaces"),
             "{}",
@@ -197,16 +197,16 @@ mod tests {
 
     #[test]
     fn sec_3_a_disabled_openat2_is_bad_and_its_remedy_is_named() {
-        assert_eq!(paths(None).verdict, Verdict::Ok);
+        assert_eq!(paths(None).verdict, CheckStatus::Ok);
         let refused = paths(Some("Function not implemented"));
-        assert_eq!(refused.verdict, Verdict::Bad);
+        assert_eq!(refused.verdict, CheckStatus::Bad);
         assert!(refused.hint.unwrap().contains("RestrictSUIDSGID"));
     }
 
     #[test]
     fn sec_3_a_level_that_nobody_has_tried_is_said_to_be_one() {
         let had = by_profile(&[Right::Profile].into());
-        assert_eq!(had.verdict, Verdict::Warn);
+        assert_eq!(had.verdict, CheckStatus::Warn);
         assert!(had.found.contains("`seatbelt`"), "{}", had.found);
         assert!(had.found.contains("untested"), "{}", had.found);
         let none = by_profile(&Facts::new());
@@ -217,8 +217,8 @@ mod tests {
     fn seccomp_is_read_off_the_kernels_own_words() {
         assert_eq!(
             seccomp(Some("Name:\tx\nSeccomp:\t0\n")).verdict,
-            Verdict::Ok
+            CheckStatus::Ok
         );
-        assert_eq!(seccomp(Some("Name:\tx\n")).verdict, Verdict::Warn);
+        assert_eq!(seccomp(Some("Name:\tx\n")).verdict, CheckStatus::Warn);
     }
 }

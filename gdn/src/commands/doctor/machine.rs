@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
 
-use super::check_result::Finding;
+use super::check_result::CheckResult;
 use crate::output::text;
 
 /// Free disk space below which doctor warns, in bytes.
@@ -21,7 +21,7 @@ const PROCESSES_WARN: u64 = 2_048;
 /// File watches for the files of projects.
 const WATCHES_WARN: u64 = 8_192;
 
-pub(super) fn findings(state_root: &Path) -> Vec<Finding> {
+pub(super) fn findings(state_root: &Path) -> Vec<CheckResult> {
     // A state root that does not exist yet will be on the same disk as its closest existing parent.
     let mut above = state_root.ancestors();
     let dir = above.find(|dir| dir.exists()).unwrap_or(state_root);
@@ -43,11 +43,11 @@ pub(super) fn findings(state_root: &Path) -> Vec<Finding> {
     found
 }
 
-fn disk(dir: &Path) -> Finding {
+fn disk(dir: &Path) -> CheckResult {
     const CHECK: &str = "disk";
     let status = match statvfs(dir) {
         Ok(status) => status,
-        Err(error) => return Finding::unknown(CHECK, format!("{}: {error}", dir.display())),
+        Err(error) => return CheckResult::unknown(CHECK, format!("{}: {error}", dir.display())),
     };
     #[expect(
         clippy::useless_conversion,
@@ -62,26 +62,26 @@ fn disk(dir: &Path) -> Finding {
 }
 
 /// `inodes` of `all` are free; a file system without a fixed number of inodes reports 0.
-fn room(bytes: u64, inodes: u64, all: u64) -> Finding {
+fn room(bytes: u64, inodes: u64, all: u64) -> CheckResult {
     const CHECK: &str = "disk";
     let found = format!("{} free", text::bytes(bytes));
     let hint =
         "free disk space; `gdn status` and `gdn instance prune` show the usage of conversations";
     if bytes < DISK_BAD_BYTES {
-        Finding::bad(CHECK, found, hint)
+        CheckResult::bad(CHECK, found, hint)
     } else if bytes < DISK_WARN_BYTES {
-        Finding::warn(CHECK, found, hint)
+        CheckResult::warn(CHECK, found, hint)
     } else if all > 0 && inodes < INODES_WARN {
         let found = format!("{found}, and {inodes} more files");
-        Finding::warn(CHECK, found, hint)
+        CheckResult::warn(CHECK, found, hint)
     } else {
-        Finding::ok(CHECK, found)
+        CheckResult::ok(CHECK, found)
     }
 }
 
 /// Checks the file system of the state directory: it must be persistent and sync correctly.
 #[cfg(target_os = "linux")]
-fn file_system(dir: &Path) -> Finding {
+fn file_system(dir: &Path) -> CheckResult {
     use nix::sys::statfs::{
         FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, TMPFS_MAGIC, statfs,
     };
@@ -89,61 +89,61 @@ fn file_system(dir: &Path) -> Finding {
     const CHECK: &str = "file system";
     let elsewhere = "keep the state on a local disk: `--state-root DIR`";
     match statfs(dir).map(|status| status.filesystem_type()) {
-        Err(error) => Finding::unknown(CHECK, format!("{}: {error}", dir.display())),
+        Err(error) => CheckResult::unknown(CHECK, format!("{}: {error}", dir.display())),
         Ok(TMPFS_MAGIC) => {
             let found = "in memory: all state is lost when the machine restarts";
-            Finding::warn(CHECK, found, elsewhere)
+            CheckResult::warn(CHECK, found, elsewhere)
         }
         Ok(NFS_SUPER_MAGIC | SMB_SUPER_MAGIC | FUSE_SUPER_MAGIC) => {
             let found = "remote or FUSE: locks and syncs may be unreliable";
-            Finding::warn(CHECK, found, elsewhere)
+            CheckResult::warn(CHECK, found, elsewhere)
         }
-        Ok(_) => Finding::ok(CHECK, "local disk"),
+        Ok(_) => CheckResult::ok(CHECK, "local disk"),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn file_system(_dir: &Path) -> Finding {
-    Finding::unknown("file system", "not reported by this system")
+fn file_system(_dir: &Path) -> CheckResult {
+    CheckResult::unknown("file system", "not reported by this system")
 }
 
-fn limit(check: &'static str, of: Resource, least: u64, hint: &str) -> Finding {
+fn limit(check: &'static str, of: Resource, least: u64, hint: &str) -> CheckResult {
     match getrlimit(of) {
-        Ok((_, hard)) if hard == RLIM_INFINITY => Finding::ok(check, "no limit"),
+        Ok((_, hard)) if hard == RLIM_INFINITY => CheckResult::ok(check, "no limit"),
         // The daemon raises its soft limit to the hard limit.
         Ok((_, hard)) if hard < least => {
             let found = format!("at most {hard}, enough for few agents");
-            Finding::warn(check, found, hint)
+            CheckResult::warn(check, found, hint)
         }
-        Ok((_, hard)) => Finding::ok(check, format!("up to {hard}")),
-        Err(error) => Finding::unknown(check, error.to_string()),
+        Ok((_, hard)) => CheckResult::ok(check, format!("up to {hard}")),
+        Err(error) => CheckResult::unknown(check, error.to_string()),
     }
 }
 
-fn watches() -> Option<Finding> {
+fn watches() -> Option<CheckResult> {
     let told = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
     let number: u64 = told.trim().parse().ok()?;
     let found = format!("up to {number}");
     Some(if number < WATCHES_WARN {
         let hint = "raise it: `sudo sysctl fs.inotify.max_user_watches=65536`";
-        Finding::warn("watched files", found, hint)
+        CheckResult::warn("watched files", found, hint)
     } else {
-        Finding::ok("watched files", found)
+        CheckResult::ok("watched files", found)
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::check_result::Verdict;
+    use super::super::check_result::CheckStatus;
     use super::*;
 
     #[test]
     fn a_disk_is_judged_by_bytes_and_by_files() {
         let verdict = |bytes, inodes, all| room(bytes, inodes, all).verdict;
-        assert_eq!(verdict(10 << 30, 1_000_000, 2_000_000), Verdict::Ok);
-        assert_eq!(verdict(10 << 30, 0, 0), Verdict::Ok);
-        assert_eq!(verdict(10 << 30, 12, 2_000_000), Verdict::Warn);
-        assert_eq!(verdict(DISK_WARN_BYTES - 1, 0, 0), Verdict::Warn);
-        assert_eq!(verdict(DISK_BAD_BYTES - 1, 0, 0), Verdict::Bad);
+        assert_eq!(verdict(10 << 30, 1_000_000, 2_000_000), CheckStatus::Ok);
+        assert_eq!(verdict(10 << 30, 0, 0), CheckStatus::Ok);
+        assert_eq!(verdict(10 << 30, 12, 2_000_000), CheckStatus::Warn);
+        assert_eq!(verdict(DISK_WARN_BYTES - 1, 0, 0), CheckStatus::Warn);
+        assert_eq!(verdict(DISK_BAD_BYTES - 1, 0, 0), CheckStatus::Bad);
     }
 }

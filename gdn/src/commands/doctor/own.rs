@@ -12,7 +12,7 @@ use goondan_protocol::control::{
 use goondan_protocol::state_root;
 use nix::unistd::Uid;
 
-use super::check_result::Finding;
+use super::check_result::CheckResult;
 use crate::client::{Client, ConnectError};
 use crate::commands::service::service_differences;
 use crate::commands::upgrade::cut_off;
@@ -34,7 +34,7 @@ const CLOCK_TOLERANCE_S: u64 = 60;
 const LOG_SERVER: &str = "log server";
 
 /// Checks that all programs are installed and have one version.
-pub(super) fn programs() -> Vec<Finding> {
+pub(super) fn programs() -> Vec<CheckResult> {
     let own = env!("CARGO_PKG_VERSION");
     BESIDE
         .iter()
@@ -42,11 +42,11 @@ pub(super) fn programs() -> Vec<Finding> {
         .collect()
 }
 
-fn program_finding(program: &'static str, own: &str) -> Finding {
+fn program_finding(program: &'static str, own: &str) -> CheckResult {
     let together = "install all four programs of one build in the same directory";
     let Some(place) = place_of(program) else {
         let found = "not found beside gdn or in PATH";
-        return Finding::bad(program, found, together);
+        return CheckResult::bad(program, found, together);
     };
     let said = Command::new(&place)
         .arg("--version")
@@ -56,32 +56,32 @@ fn program_finding(program: &'static str, own: &str) -> Finding {
         Ok(output) => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
         Err(error) => {
             let found = format!("{} cannot be run: {error}", place.display());
-            return Finding::bad(program, found, together);
+            return CheckResult::bad(program, found, together);
         }
     };
     let version = said.split_whitespace().nth(1).unwrap_or_default();
     let found = format!("{version} at {}", place.display());
     if version == own {
-        Finding::ok(program, found)
+        CheckResult::ok(program, found)
     } else {
-        Finding::bad(program, format!("{found}, and gdn is {own}"), together)
+        CheckResult::bad(program, format!("{found}, and gdn is {own}"), together)
     }
 }
 
 /// Checks that only this user can access the state directory.
-pub(super) fn state_root(context: &Context) -> Vec<Finding> {
+pub(super) fn state_root(context: &Context) -> Vec<CheckResult> {
     let root = &context.state_root;
     let Ok(metadata) = std::fs::metadata(root) else {
         let found = format!(
             "{} does not exist yet; `gdn run` creates it",
             root.display()
         );
-        return vec![Finding::ok("state directory", found)];
+        return vec![CheckResult::ok("state directory", found)];
     };
     if !metadata.is_dir() {
         let found = format!("{} is not a directory", root.display());
         let hint = "pass a directory: `gdn --state-root DIR doctor`, or set GOONDAN_STATE_ROOT";
-        return vec![Finding::bad("state directory", found, hint)];
+        return vec![CheckResult::bad("state directory", found, hint)];
     }
     let mut findings = vec![privacy("state directory", root, &metadata), format_of(root)];
     let identity = context.vault().identity_file();
@@ -95,11 +95,11 @@ pub(super) fn state_root(context: &Context) -> Vec<Finding> {
 }
 
 /// Finding for a path of the state directory that another user owns or can write; the daemon refuses to start with it.
-fn exposed(path: PathBuf) -> Option<Finding> {
+fn exposed(path: PathBuf) -> Option<CheckResult> {
     let found = std::fs::metadata(&path).ok()?;
     let own = Uid::effective().as_raw();
     let exposed = state_root::check(path, found.uid(), found.mode(), own).err()?;
-    Some(Finding::bad(
+    Some(CheckResult::bad(
         "owner of files",
         exposed.to_string(),
         exposed.hint(),
@@ -107,32 +107,32 @@ fn exposed(path: PathBuf) -> Option<Finding> {
 }
 
 /// Checks that this program supports the format of the state directory (`REL-1`).
-fn format_of(root: &Path) -> Finding {
+fn format_of(root: &Path) -> CheckResult {
     const CHECK: &str = "state format";
     match state_format::read(root) {
-        Ok(format) => Finding::ok(CHECK, state_format::told(format.as_ref())),
+        Ok(format) => CheckResult::ok(CHECK, state_format::told(format.as_ref())),
         Err(error) => {
             let cause = error.source().map(|cause| format!(": {cause}"));
             let found = format!("{error}{}", cause.unwrap_or_default());
-            Finding::bad(CHECK, found, error.hint())
+            CheckResult::bad(CHECK, found, error.hint())
         }
     }
 }
 
-fn privacy(check: &'static str, path: &Path, metadata: &std::fs::Metadata) -> Finding {
+fn privacy(check: &'static str, path: &Path, metadata: &std::fs::Metadata) -> CheckResult {
     let shown = path.display();
     let own = Uid::effective().as_raw();
     if metadata.uid() != own {
         let found = format!("{shown} belongs to user {}", metadata.uid());
         let hint = format!("sudo chown -R {own} {}", quoted(path));
-        return Finding::bad(check, found, hint);
+        return CheckResult::bad(check, found, hint);
     }
     let mode = metadata.mode() & 0o777;
     if mode & OTHERS == 0 {
-        return Finding::ok(check, format!("{shown}, accessible only to you"));
+        return CheckResult::ok(check, format!("{shown}, accessible only to you"));
     }
     let found = format!("{shown} can be read by others (mode {mode:03o})");
-    Finding::bad(check, found, format!("chmod go= {}", quoted(path)))
+    CheckResult::bad(check, found, format!("chmod go= {}", quoted(path)))
 }
 
 fn quoted(path: &Path) -> String {
@@ -141,20 +141,20 @@ fn quoted(path: &Path) -> String {
 }
 
 /// Checks for files with a time in the future: the clock was set back, or is wrong.
-fn clock(root: &Path, now: SystemTime) -> Finding {
+fn clock(root: &Path, now: SystemTime) -> CheckResult {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     let written = entries.filter_map(|entry| entry.metadata().ok()?.modified().ok());
     let latest = written.max();
     let ahead = latest.and_then(|latest| latest.duration_since(now).ok());
     match ahead.filter(|ahead| *ahead > Duration::from_secs(CLOCK_TOLERANCE_S)) {
-        None => Finding::ok("clock", "no file of the state directory has a future date"),
+        None => CheckResult::ok("clock", "no file of the state directory has a future date"),
         Some(ahead) => {
             let ms = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
             let found = format!(
                 "a file of the state directory has a date {} in the future",
                 text::duration(ms)
             );
-            Finding::warn(
+            CheckResult::warn(
                 "clock",
                 found,
                 "set the clock by NTP: `timedatectl set-ntp true`",
@@ -164,31 +164,31 @@ fn clock(root: &Path, now: SystemTime) -> Finding {
 }
 
 /// Reports an interrupted upgrade; none if there is none.
-pub(super) fn upgrade() -> Option<Finding> {
+pub(super) fn upgrade() -> Option<CheckResult> {
     let (found, hint) = cut_off()?;
-    Some(Finding::bad("upgrade", found, hint))
+    Some(CheckResult::bad("upgrade", found, hint))
 }
 
 /// Checks the state of the daemon.
-pub(super) async fn daemon(context: &Context) -> Finding {
+pub(super) async fn daemon(context: &Context) -> CheckResult {
     const CHECK: &str = "daemon";
     let run = context.daemon_command("run");
     let mut client = match Client::connect(&context.state_root).await {
         Ok(client) => client,
         Err(ConnectError::NotRunning { .. }) => {
-            return Finding::ok(CHECK, "not running").hint(format!("start one: `{run}`"));
+            return CheckResult::ok(CHECK, "not running").hint(format!("start one: `{run}`"));
         }
         Err(error) => {
             let restart = context.daemon_command("shutdown");
             let hint = format!("`{restart}`, then `{run}`");
-            return Finding::bad(CHECK, error.to_string(), hint);
+            return CheckResult::bad(CHECK, error.to_string(), hint);
         }
     };
     let status = match client.status().await {
         Ok(status) => status,
         Err(error) => {
             let logs = context.daemon_command("logs");
-            return Finding::bad(CHECK, error.to_string(), format!("for details: `{logs}`"));
+            return CheckResult::bad(CHECK, error.to_string(), format!("for details: `{logs}`"));
         }
     };
     let found = format!(
@@ -201,9 +201,9 @@ pub(super) async fn daemon(context: &Context) -> Finding {
     if ill || !status.short_of.is_empty() {
         let look = context.daemon_command("status");
         let found = format!("{found}; something needs attention");
-        return Finding::warn(CHECK, found, format!("for details: `{look}`"));
+        return CheckResult::warn(CHECK, found, format!("for details: `{look}`"));
     }
-    Finding::ok(CHECK, found)
+    CheckResult::ok(CHECK, found)
 }
 
 /// Rights of the running daemon's processes, tested by the daemon; none if no daemon runs.
@@ -213,36 +213,36 @@ pub(super) async fn daemon_check(context: &Context) -> Option<DaemonCheck> {
 }
 
 /// Compares the service's file with the one this version would write; empty if they match or there is no service.
-pub(super) fn service(context: &Context) -> Vec<Finding> {
+pub(super) fn service(context: &Context) -> Vec<CheckResult> {
     let differing = service_differences(context).into_iter();
     let finding = |(file, hint): (PathBuf, String)| {
         let found = format!(
             "{} differs from the file that this version would write",
             file.display()
         );
-        Finding::warn("service", found, hint)
+        CheckResult::warn("service", found, hint)
     };
     differing.map(finding).collect()
 }
 
 /// Checks the settings of the log server; empty if no daemon runs or it uses no log server.
-pub(super) async fn log_server(context: &Context) -> Vec<Finding> {
+pub(super) async fn log_server(context: &Context) -> Vec<CheckResult> {
     let Ok(mut client) = Client::connect(&context.state_root).await else {
         return Vec::new();
     };
     match client.query(CheckNodes {}).await {
         Ok(check) => check.findings.into_iter().map(of_server).collect(),
-        Err(error) => vec![Finding::unknown(LOG_SERVER, error.to_string())],
+        Err(error) => vec![CheckResult::unknown(LOG_SERVER, error.to_string())],
     }
 }
 
-fn of_server(finding: ServerFinding) -> Finding {
+fn of_server(finding: ServerFinding) -> CheckResult {
     let found = format!("{}: {}", finding.what, finding.found);
     let advice = finding.advice.unwrap_or_default();
     match finding.verdict {
-        ServerVerdict::Good => Finding::ok(LOG_SERVER, found),
-        ServerVerdict::Weak => Finding::warn(LOG_SERVER, found, advice),
-        ServerVerdict::Bad => Finding::bad(LOG_SERVER, found, advice),
+        ServerVerdict::Good => CheckResult::ok(LOG_SERVER, found),
+        ServerVerdict::Weak => CheckResult::warn(LOG_SERVER, found, advice),
+        ServerVerdict::Bad => CheckResult::bad(LOG_SERVER, found, advice),
     }
 }
 
@@ -250,7 +250,7 @@ fn of_server(finding: ServerFinding) -> Finding {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::check_result::Verdict;
+    use super::super::check_result::CheckStatus;
     use super::*;
 
     #[test]
@@ -260,9 +260,9 @@ mod tests {
             std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode)).unwrap();
             privacy("x", dir.path(), &std::fs::metadata(dir.path()).unwrap())
         };
-        assert_eq!(verdict(0o700).verdict, Verdict::Ok);
+        assert_eq!(verdict(0o700).verdict, CheckStatus::Ok);
         let open = verdict(0o755);
-        assert_eq!(open.verdict, Verdict::Bad);
+        assert_eq!(open.verdict, CheckStatus::Bad);
         assert!(open.hint.unwrap().starts_with("chmod go= /"));
     }
 
@@ -274,10 +274,10 @@ mod tests {
             .keep()
             .unwrap();
         let now = SystemTime::now();
-        assert_eq!(clock(dir.path(), now).verdict, Verdict::Ok);
+        assert_eq!(clock(dir.path(), now).verdict, CheckStatus::Ok);
         let before = now - Duration::from_secs(2 * 3_600);
         let finding = clock(dir.path(), before);
-        assert_eq!(finding.verdict, Verdict::Warn);
+        assert_eq!(finding.verdict, CheckStatus::Warn);
         assert!(finding.found.contains('h'), "{}", finding.found);
     }
 }

@@ -1,28 +1,28 @@
 //! Checks the project in the current directory, if there is one.
 
-use goondan_config::{Bundle, Checked, Loader, ProcessEnvironment, Severity};
-use goondan_vault::Reader;
+use goondan_config::{Loader, ProcessEnvironment, ProjectCheck, ProjectConfig, Severity};
+use goondan_vault::SecretReader;
 
-use super::check_result::Finding;
+use super::check_result::CheckResult;
 use crate::commands::consent;
 use crate::context::Context;
 use crate::output::text;
 
 /// Findings about the project, and its configuration if that is valid.
-pub(super) fn findings(context: &Context) -> (Vec<Finding>, Option<Bundle>) {
+pub(super) fn findings(context: &Context) -> (Vec<CheckResult>, Option<ProjectConfig>) {
     const CHECK: &str = "project";
     let Ok(root) = context.project() else {
         let found = "none here; `gdn init` creates one";
-        return (vec![Finding::ok(CHECK, found)], None);
+        return (vec![CheckResult::ok(CHECK, found)], None);
     };
     let vault = context.vault();
     let project = consent::identity(&root);
-    let secrets = Reader::new(&vault, &project);
+    let secrets = SecretReader::new(&vault, &project);
     let machine = context.machine();
     let loader = Loader::new(&ProcessEnvironment)
         .with_secrets(&secrets)
         .with_machine(&machine);
-    let Checked { bundle, warnings } = loader.check(&root);
+    let ProjectCheck { bundle, warnings } = loader.check(&root);
     let warnings: Vec<_> = warnings
         .into_iter()
         .filter(|found| found.severity == Severity::Warning)
@@ -32,16 +32,16 @@ pub(super) fn findings(context: &Context) -> (Vec<Finding>, Option<Bundle>) {
         Err(problems) => {
             let errors = text::count(AsRef::<[_]>::as_ref(problems).len(), "error");
             let found = format!("{}: {errors}", root.display());
-            Finding::bad(CHECK, found, format!("list them: `{validate}`"))
+            CheckResult::bad(CHECK, found, format!("list them: `{validate}`"))
         }
         Ok(_) if !warnings.is_empty() => {
             let count = text::count(warnings.len(), "warning");
             let found = format!("{}: {count}", root.display());
-            Finding::warn(CHECK, found, format!("list them: `{validate}`"))
+            CheckResult::warn(CHECK, found, format!("list them: `{validate}`"))
         }
         Ok(bundle) => {
             let agents = text::count(bundle.agents.len(), "agent");
-            Finding::ok(CHECK, format!("{}: valid, {agents}", root.display()))
+            CheckResult::ok(CHECK, format!("{}: valid, {agents}", root.display()))
         }
     };
     (vec![finding], bundle.ok())

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use goondan_protocol::control::{
-    Done, EventInfo, EventPlace, EventStanding, Method, MoveEvent, PauseEvent, ResumeEvent,
+    EmptyResult, EventInfo, EventPlace, EventStanding, Method, MoveEvent, PauseEvent, ResumeEvent,
 };
 use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use serde_json::json;
@@ -17,17 +17,17 @@ use crate::schemas;
 #[derive(Debug, Args)]
 pub(crate) struct EventPauseArgs {
     #[command(flatten)]
-    which: Which,
+    which: EventSelection,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EventResumeArgs {
     #[command(flatten)]
-    which: Which,
+    which: EventSelection,
 }
 
 #[derive(Debug, Args)]
-struct Which {
+struct EventSelection {
     /// The events
     #[arg(value_name = "ID", required_unless_present = "all")]
     events: Vec<EventId>,
@@ -39,7 +39,7 @@ struct Which {
     instance: Option<InstanceKey>,
 }
 
-impl Which {
+impl EventSelection {
     async fn find(
         &self,
         client: &mut Client,
@@ -67,12 +67,12 @@ pub(crate) struct EventMoveArgs {
     #[arg(value_name = "ID")]
     event: EventId,
     #[command(flatten)]
-    to: Place,
+    to: QueuePositionArgs,
 }
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-struct Place {
+struct QueuePositionArgs {
     /// Before all other queued events
     #[arg(long)]
     first: bool,
@@ -85,7 +85,7 @@ struct Place {
 }
 
 pub(super) async fn pause(args: EventPauseArgs, context: &Context) -> Result<(), Failure> {
-    let change = Change {
+    let change = BulkOperation {
         all: EventStanding::Waiting,
         schema: schemas::EVENT_PAUSE,
         done: "is paused",
@@ -100,7 +100,7 @@ pub(super) async fn pause(args: EventPauseArgs, context: &Context) -> Result<(),
 }
 
 pub(super) async fn resume(args: EventResumeArgs, context: &Context) -> Result<(), Failure> {
-    let change = Change {
+    let change = BulkOperation {
         all: EventStanding::Paused,
         schema: schemas::EVENT_RESUME,
         done: "is queued again",
@@ -115,7 +115,7 @@ pub(super) async fn resume(args: EventResumeArgs, context: &Context) -> Result<(
 }
 
 /// Change applied to several events.
-struct Change {
+struct BulkOperation {
     /// State of the events that `--all` selects.
     all: EventStanding,
     schema: &'static str,
@@ -125,10 +125,10 @@ struct Change {
     none: &'static str,
 }
 
-impl Change {
-    async fn make<M: Method<Output = Done>>(
+impl BulkOperation {
+    async fn make<M: Method<Output = EmptyResult>>(
         self,
-        which: &Which,
+        which: &EventSelection,
         request: impl Fn(WorkspaceId, &EventInfo) -> M,
         context: &Context,
     ) -> Result<(), Failure> {

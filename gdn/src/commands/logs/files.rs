@@ -24,13 +24,13 @@ pub(super) struct LogFiles {
 
 /// An open file, which may be renamed later.
 #[derive(Debug)]
-struct Opened {
+struct OpenLogFile {
     file: File,
     /// Device and inode number.
     id: (u64, u64),
 }
 
-impl Opened {
+impl OpenLogFile {
     fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -69,10 +69,10 @@ impl LogFiles {
     }
 
     /// Opens all files, newest first. A file renamed in the meantime is listed once.
-    fn open_all(&self) -> io::Result<Vec<Opened>> {
-        let mut all: Vec<Opened> = Vec::new();
+    fn open_all(&self) -> io::Result<Vec<OpenLogFile>> {
+        let mut all: Vec<OpenLogFile> = Vec::new();
         for age in 0.. {
-            match Opened::open(&self.path(age))? {
+            match OpenLogFile::open(&self.path(age))? {
                 Some(file) if all.iter().any(|other| other.id == file.id) => {}
                 Some(file) => all.push(file),
                 // Between the two renames of a rotation, the newest file does not exist.
@@ -141,7 +141,7 @@ pub(super) struct FollowedLines {
 #[derive(Debug)]
 pub(super) struct Follower {
     files: LogFiles,
-    current: Option<Opened>,
+    current: Option<OpenLogFile>,
     offset: u64,
     /// Incomplete last line.
     pending: Vec<u8>,
@@ -157,7 +157,7 @@ impl Follower {
         }
     }
 
-    fn begin(&mut self, opened: Opened, offset: u64) {
+    fn begin(&mut self, opened: OpenLogFile, offset: u64) {
         self.current = Some(opened);
         self.offset = offset;
     }
@@ -231,12 +231,12 @@ mod tests {
     use super::*;
 
     /// Log files as the daemon writes them.
-    struct Written {
+    struct LogFixture {
         dir: tempfile::TempDir,
         next: u32,
     }
 
-    impl Written {
+    impl LogFixture {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             Self { dir, next: 0 }
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn obs_2_the_latest_lines_are_found_in_however_many_files() {
-        let mut written = Written::new();
+        let mut written = LogFixture::new();
         for _ in 0..3 {
             written.write(10);
             written.rotate(5);
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn obs_2_following_misses_and_repeats_no_line_over_rotations() {
-        let mut written = Written::new();
+        let mut written = LogFixture::new();
         written.write(3);
         let all = Filter::default();
         let (lines, mut follower) = written.files().latest(2, &all).unwrap();
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn obs_2_lines_that_went_unread_are_told_and_half_a_line_waits() {
-        let mut written = Written::new();
+        let mut written = LogFixture::new();
         written.write(1);
         let (_, mut follower) = written.files().latest(0, &Filter::default()).unwrap();
         for _ in 0..3 {

@@ -75,7 +75,7 @@ impl Loopback {
         redirect_uri: &str,
         state: &str,
     ) -> Result<String, Failure> {
-        let expected = Expected {
+        let expected = RedirectTarget {
             path: path_of(redirect_uri).to_owned(),
             state: state.to_owned(),
         };
@@ -107,12 +107,12 @@ impl Loopback {
 
 /// Request that ends the wait.
 #[derive(Debug, Clone)]
-struct Expected {
+struct RedirectTarget {
     path: String,
     state: String,
 }
 
-impl Expected {
+impl RedirectTarget {
     /// Returns the part after the path if this is the expected request.
     fn rest_of<'t>(&self, target: &'t str) -> Option<&'t str> {
         let rest = target.strip_prefix(self.path.as_str())?;
@@ -122,7 +122,7 @@ impl Expected {
 }
 
 /// Answers one request. Returns the part after the path if it is the expected request.
-async fn serve(stream: TcpStream, expected: Expected) -> Option<String> {
+async fn serve(stream: TcpStream, expected: RedirectTarget) -> Option<String> {
     let limit = Duration::from_millis(HEAD_TIMEOUT_MS);
     let head = timeout(limit, read_head(&stream)).await.ok()?.ok()?;
     let found = target_of(&head).and_then(|target| expected.rest_of(target));

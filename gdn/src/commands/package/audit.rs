@@ -7,8 +7,8 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::plan::Plan;
-use super::registry::{ANSWER_BYTES_MAX, Asked, Registry, address};
+use super::plan::ProjectPackages;
+use super::registry::{ANSWER_BYTES_MAX, Registry, RegistryError, address};
 use super::web::WebError;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -49,7 +49,7 @@ struct Wire {
 type Versions = BTreeMap<PackageName, Version>;
 
 pub(super) async fn audit(context: &Context) -> Result<(), Failure> {
-    let plan = Plan::read(context.project()?)?;
+    let plan = ProjectPackages::read(context.project()?)?;
     let registry = Registry::new(context, plan.registries.clone())?;
     let mut by_registry: BTreeMap<String, Versions> = BTreeMap::new();
     let (mut asked, mut unasked) = (0_u64, 0_u64);
@@ -85,7 +85,7 @@ async fn advisories(
     let mut answer = Vec::new();
     let asking = registry.ask(Method::POST, url, Some(body), ANSWER_BYTES_MAX, &mut answer);
     asking.await.map_err(|asked| match asked {
-        Asked::Web(WebError::Status {
+        RegistryError::Web(WebError::Status {
             status: 404 | 405, ..
         }) => Failure::new(
             Exit::NotFound,

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use goondan_packages::limits::{PACKAGES_MAX, REGISTRY_REQUESTS_MAX};
 use goondan_packages::{
-    Candidate, Conflict, Lock, Locked, Offer, PackageName, Packument, Requirement, Requires,
-    ResolveError, Supply, Version, resolve,
+    Candidate, Conflict, Lock, LockedPackage, OfferedVersion, PackageName, PackageSource,
+    Packument, Requirement, Requires, ResolveError, Version, resolve,
 };
 
-use super::fetch::{Expected, Fetcher};
-use super::plan::{Folder, Plan};
+use super::fetch::{FetchExpectation, Fetcher};
+use super::plan::{Folder, ProjectPackages};
 use super::signatures;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -21,16 +21,16 @@ const PASSED_OVER_SHOWN: usize = 3;
 
 /// Constraints on the choice.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
+pub(super) struct ResolutionRules {
     /// Minimum age of a version in its registry, in days.
     pub(super) min_age_days: u32,
     /// Packages to choose again while all others stay locked; if none, all are chosen again.
     pub(super) only: Option<BTreeSet<PackageName>>,
 }
 
-impl Rules {
+impl ResolutionRules {
     /// Returns the locked version if the package must keep it.
-    fn kept<'p>(&self, name: &PackageName, plan: &'p Plan) -> Option<&'p Locked> {
+    fn kept<'p>(&self, name: &PackageName, plan: &'p ProjectPackages) -> Option<&'p LockedPackage> {
         let only = self.only.as_ref()?;
         plan.lock.get(name).filter(|_| !only.contains(name))
     }
@@ -40,7 +40,7 @@ impl Rules {
     pub(super) async fn offered(
         &self,
         name: &PackageName,
-        locked: Option<&Locked>,
+        locked: Option<&LockedPackage>,
         fetcher: &Fetcher<'_>,
     ) -> Result<Packument, Failure> {
         let mut found = fetcher.registry.packument(name).await?;
@@ -58,7 +58,7 @@ impl Rules {
 }
 
 /// Reason if a version is too young.
-fn too_young(offer: &Offer, min_age_days: u32, now: jiff::Timestamp) -> Option<String> {
+fn too_young(offer: &OfferedVersion, min_age_days: u32, now: jiff::Timestamp) -> Option<String> {
     if min_age_days == 0 {
         return None;
     }
@@ -86,7 +86,7 @@ pub(super) fn passed_over(name: &PackageName, packument: &Packument) -> Vec<Stri
 }
 
 /// Result of the choice.
-pub(super) struct Choice {
+pub(super) struct VersionSelection {
     pub(super) lock: Lock,
     /// Notes for the user.
     pub(super) notes: Vec<String>,
@@ -94,23 +94,23 @@ pub(super) struct Choice {
 
 /// State of the choice.
 struct Chooser<'c> {
-    plan: &'c Plan,
-    rules: &'c Rules,
+    plan: &'c ProjectPackages,
+    rules: &'c ResolutionRules,
     folders: &'c BTreeMap<PackageName, Folder>,
     /// Checked packages that are named by their place.
-    placed: BTreeMap<PackageName, Locked>,
+    placed: BTreeMap<PackageName, LockedPackage>,
     /// Responses of registries.
     offered: BTreeMap<PackageName, Packument>,
 }
 
 /// Chooses a version of each package. Missing packages are fetched and checked; nothing is stored.
 pub(super) async fn choose(
-    plan: &Plan,
+    plan: &ProjectPackages,
     folders: &BTreeMap<PackageName, Folder>,
     required: &[&Requires],
-    rules: &Rules,
+    rules: &ResolutionRules,
     fetcher: &mut Fetcher<'_>,
-) -> Result<Choice, Failure> {
+) -> Result<VersionSelection, Failure> {
     let mut chooser = Chooser {
         plan,
         rules,
@@ -144,12 +144,12 @@ pub(super) async fn choose(
 /// A package has not been fetched from its registry yet.
 #[derive(Debug, thiserror::Error)]
 #[error("it was not requested yet")]
-struct NotAsked;
+struct MissingPackument;
 
-impl Supply for Chooser<'_> {
-    type Error = NotAsked;
+impl PackageSource for Chooser<'_> {
+    type Error = MissingPackument;
 
-    fn candidates(&self, name: &PackageName) -> Result<Vec<Candidate>, NotAsked> {
+    fn candidates(&self, name: &PackageName) -> Result<Vec<Candidate>, MissingPackument> {
         let one = |version: &Version, requires: &Requires| Candidate {
             version: version.clone(),
             requires: requires.clone(),
@@ -164,7 +164,7 @@ impl Supply for Chooser<'_> {
         if let Some(locked) = fixed {
             return Ok(vec![one(&locked.version, &locked.requires)]);
         }
-        let offered = self.offered.get(name).ok_or(NotAsked)?;
+        let offered = self.offered.get(name).ok_or(MissingPackument)?;
         let offers = offered.offers.iter();
         Ok(offers
             .map(|(version, offer)| one(version, &offer.requires))
@@ -201,9 +201,9 @@ impl Chooser<'_> {
                     if let Some(address) = place.archive_url() {
                         fetcher.registry.name(address);
                     }
-                    let expected = Expected {
+                    let expected = FetchExpectation {
                         name: Some(name),
-                        ..Expected::default()
+                        ..FetchExpectation::default()
                     };
                     fetcher.check(place, &expected).await?.1
                 }
@@ -232,7 +232,7 @@ impl Chooser<'_> {
         fetcher: &Fetcher<'_>,
     ) -> Result<(), Failure> {
         if self.offered.len().saturating_add(names.len()) > PACKAGES_MAX {
-            let error = ResolveError::<NotAsked>::TooMany;
+            let error = ResolveError::<MissingPackument>::TooMany;
             return Err(Failure::of(
                 Exit::Conflict,
                 &error,
@@ -276,7 +276,7 @@ impl Chooser<'_> {
         &self,
         taken: &BTreeMap<PackageName, Version>,
         fetcher: &mut Fetcher<'_>,
-    ) -> Result<Choice, Failure> {
+    ) -> Result<VersionSelection, Failure> {
         let (mut packages, mut notes) = (BTreeMap::new(), Vec::new());
         let mut new = Vec::new();
         for (name, version) in taken {
@@ -312,7 +312,7 @@ impl Chooser<'_> {
             let locked = check(name, version, offer, fetcher).await?;
             packages.insert(name.clone(), locked);
         }
-        Ok(Choice {
+        Ok(VersionSelection {
             lock: Lock::new(packages),
             notes,
         })
@@ -323,8 +323,8 @@ impl Chooser<'_> {
         &self,
         name: &PackageName,
         version: &Version,
-        offer: &Offer,
-    ) -> Result<Option<Locked>, Failure> {
+        offer: &OfferedVersion,
+    ) -> Result<Option<LockedPackage>, Failure> {
         let locked = self.plan.lock.get(name);
         let Some(locked) = locked.filter(|it| it.version == *version) else {
             return Ok(None);
@@ -336,7 +336,7 @@ impl Chooser<'_> {
         let is_same = locked.integrity.as_ref() == Some(&offer.integrity)
             && locked.requires == offer.requires;
         if is_same {
-            return Ok(Some(Locked {
+            return Ok(Some(LockedPackage {
                 resolved: offer.archive.clone(),
                 ..locked.clone()
             }));
@@ -358,9 +358,9 @@ impl Chooser<'_> {
 async fn check(
     name: &PackageName,
     version: &Version,
-    offer: &Offer,
+    offer: &OfferedVersion,
     fetcher: &mut Fetcher<'_>,
-) -> Result<Locked, Failure> {
+) -> Result<LockedPackage, Failure> {
     let place: Requirement = offer.archive.parse().map_err(|error| {
         Failure::new(
             Exit::Conflict,
@@ -368,7 +368,7 @@ async fn check(
             "nothing was changed: check the registry's address",
         )
     })?;
-    let expected = Expected {
+    let expected = FetchExpectation {
         name: Some(name),
         version: Some(version),
         integrity: Some(&offer.integrity),
@@ -389,7 +389,11 @@ fn two_places(name: &PackageName, one: &Requirement, other: &Requirement) -> Fai
 
 /// Only the project and its folders may name places: fetched packages may require versions, or the same place that the
 /// project names.
-fn check_places(name: &PackageName, locked: &Locked, plan: &Plan) -> Result<(), Failure> {
+fn check_places(
+    name: &PackageName,
+    locked: &LockedPackage,
+    plan: &ProjectPackages,
+) -> Result<(), Failure> {
     let other = locked
         .requires
         .iter()

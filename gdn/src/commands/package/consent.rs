@@ -8,7 +8,7 @@ use goondan_protocol::permissions::Permissions;
 
 use super::super::confirm::confirm;
 use super::fetch::Fetcher;
-use super::plan::{Folder, Plan, lines};
+use super::plan::{Folder, ProjectPackages, lines};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ impl Consent {
     /// Creates the prompt from the permissions already granted; `folders` are the folders used so far. `command` is
     /// the command line without the consent flag.
     pub(super) fn new(
-        plan: &Plan,
+        plan: &ProjectPackages,
         folders: &BTreeMap<PackageName, Folder>,
         is_given: bool,
         command: &str,

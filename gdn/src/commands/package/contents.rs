@@ -37,18 +37,18 @@ const SECRET_BYTES_MIN: usize = 8;
 const NAMED_MAX: usize = 5;
 
 /// A file.
-pub(super) struct Content {
+pub(super) struct PackageFile {
     pub(super) bytes: Vec<u8>,
     pub(super) is_executable: bool,
 }
 
 /// Ignore patterns: with `/` inside, relative to the root; with `/` at the end, directories only.
-struct Ignored {
+struct IgnorePatterns {
     set: GlobSet,
     only_directories: Vec<bool>,
 }
 
-impl Ignored {
+impl IgnorePatterns {
     fn read(patterns: &[&str]) -> Result<Self, globset::Error> {
         let mut set = GlobSetBuilder::new();
         let mut only_directories = Vec::new();
@@ -88,7 +88,7 @@ impl Ignored {
 pub(super) fn of(
     root: &Path,
     notes: &mut Vec<String>,
-) -> Result<BTreeMap<String, Content>, Failure> {
+) -> Result<BTreeMap<String, PackageFile>, Failure> {
     let rules = IGNORE_FILES
         .iter()
         .find_map(|name| Some((*name, fs::read_to_string(root.join(name)).ok()?)));
@@ -101,10 +101,11 @@ pub(super) fn of(
             "`!` patterns in {file} are ignored: files that match the other lines are excluded"
         ));
     }
-    let ignored = Ignored::read(&[NEVER.as_slice(), &patterns].concat()).map_err(|error| {
-        Failure::of(Exit::Conflict, &error, format!("fix the pattern in {file}"))
-    })?;
-    let mut walk = Walk {
+    let ignored =
+        IgnorePatterns::read(&[NEVER.as_slice(), &patterns].concat()).map_err(|error| {
+            Failure::of(Exit::Conflict, &error, format!("fix the pattern in {file}"))
+        })?;
+    let mut walk = ContentsWalk {
         ignored,
         found: BTreeMap::new(),
         entries: 0,
@@ -114,14 +115,14 @@ pub(super) fn of(
     Ok(walk.found)
 }
 
-struct Walk {
-    ignored: Ignored,
-    found: BTreeMap<String, Content>,
+struct ContentsWalk {
+    ignored: IgnorePatterns,
+    found: BTreeMap<String, PackageFile>,
     entries: usize,
     bytes: u64,
 }
 
-impl Walk {
+impl ContentsWalk {
     fn directory(&mut self, dir: &Path, below: &str, depth: usize) -> Result<(), Failure> {
         let unreadable = |error: &std::io::Error| {
             let message = format!("cannot read {}: {error}", dir.display());
@@ -154,7 +155,7 @@ impl Walk {
             if self.bytes > PACKAGE_BYTES_MAX {
                 return Err(refused(&path, "exceeds the maximum size of a package"));
             }
-            let content = Content {
+            let content = PackageFile {
                 bytes: fs::read(&path).map_err(|error| unreadable(&error))?,
                 is_executable: metadata.permissions().mode() & 0o100 != 0,
             };
@@ -174,7 +175,7 @@ fn refused(path: &Path, why: &str) -> Failure {
 
 /// Refuses files that hold secrets, by name or because they contain a value of the secret store.
 pub(super) fn check(
-    contents: &BTreeMap<String, Content>,
+    contents: &BTreeMap<String, PackageFile>,
     vault: &Vault,
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
@@ -209,7 +210,7 @@ pub(super) fn check(
             return Ok(());
         }
     };
-    let holds = |content: &Content| {
+    let holds = |content: &PackageFile| {
         values.iter().any(|value| {
             let value = value.expose_secret().as_bytes();
             content.bytes.windows(value.len()).any(|part| part == value)
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn pkg_3_patterns_leave_out_what_they_name_at_any_depth_or_from_the_root() {
         let more = ["*.log", "/dist", "docs/*.md", "tmp/"];
-        let ignored = Ignored::read(&[NEVER.as_slice(), &more].concat()).unwrap();
+        let ignored = IgnorePatterns::read(&[NEVER.as_slice(), &more].concat()).unwrap();
         for (path, is_directory) in [
             (".git", true),
             ("a/.git", true),

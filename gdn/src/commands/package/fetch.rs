@@ -7,15 +7,15 @@ use std::rc::Rc;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use goondan_packages::limits::REGISTRY_REQUESTS_MAX;
 use goondan_packages::{
-    GitSource, Integrity, Locked, PackageName, Requirement, Requires, TreeDigest, Version,
+    GitSource, Integrity, LockedPackage, PackageName, Requirement, Requires, TreeDigest, Version,
 };
 use goondan_protocol::control::{PackageStored, StorePackage};
 use goondan_protocol::permissions::Permissions;
 use tempfile::NamedTempFile;
 
 use super::super::attach::attach_or_start;
-use super::git::{self, CheckedOut};
-use super::plan::Plan;
+use super::git::{self, CommitArchive};
+use super::plan::ProjectPackages;
 use super::registry::Registry;
 use crate::client::Client;
 use crate::context::Context;
@@ -33,16 +33,16 @@ pub(super) struct Fetcher<'f> {
     /// Downloads by URL. Deleted on drop.
     downloads: BTreeMap<String, NamedTempFile>,
     /// Archives from git repositories by place. Deleted on drop.
-    check_outs: BTreeMap<String, Rc<CheckedOut>>,
+    check_outs: BTreeMap<String, Rc<CommitArchive>>,
     /// Checked packages by place.
-    checked: BTreeMap<String, (PackageName, Locked)>,
+    checked: BTreeMap<String, (PackageName, LockedPackage)>,
     /// Number of packages stored.
     pub(super) stored: usize,
 }
 
 /// Information about a package before it is fetched.
 #[derive(Debug, Default)]
-pub(super) struct Expected<'e> {
+pub(super) struct FetchExpectation<'e> {
     pub(super) name: Option<&'e PackageName>,
     pub(super) version: Option<&'e Version>,
     pub(super) integrity: Option<&'e Integrity>,
@@ -50,9 +50,9 @@ pub(super) struct Expected<'e> {
     pub(super) requires: Option<&'e Requires>,
 }
 
-impl<'e> Expected<'e> {
+impl<'e> FetchExpectation<'e> {
     /// Expectation from the lockfile.
-    pub(super) fn locked(name: &'e PackageName, locked: &'e Locked) -> Self {
+    pub(super) fn locked(name: &'e PackageName, locked: &'e LockedPackage) -> Self {
         Self {
             name: Some(name),
             version: Some(&locked.version),
@@ -64,7 +64,7 @@ impl<'e> Expected<'e> {
 }
 
 impl<'f> Fetcher<'f> {
-    pub(super) fn new(context: &'f Context, plan: &Plan) -> Result<Self, Failure> {
+    pub(super) fn new(context: &'f Context, plan: &ProjectPackages) -> Result<Self, Failure> {
         let mut registry = Registry::new(context, plan.registries.clone())?;
         for place in plan.requires.values().filter_map(Requirement::archive_url) {
             registry.name(place);
@@ -104,8 +104,8 @@ impl<'f> Fetcher<'f> {
     pub(super) async fn check(
         &mut self,
         place: &Requirement,
-        expected: &Expected<'_>,
-    ) -> Result<(PackageName, Locked), Failure> {
+        expected: &FetchExpectation<'_>,
+    ) -> Result<(PackageName, LockedPackage), Failure> {
         if let Some((name, locked)) = self.checked.get(place.as_str()) {
             let is_expected = expected.name.is_none_or(|wanted| wanted == name)
                 && expected.tree.is_none_or(|tree| tree == locked.tree);
@@ -132,7 +132,11 @@ impl<'f> Fetcher<'f> {
     }
 
     /// Permissions requested by a checked package; none if it was not checked.
-    pub(super) fn asked_by(&self, name: &PackageName, locked: &Locked) -> Option<&Permissions> {
+    pub(super) fn asked_by(
+        &self,
+        name: &PackageName,
+        locked: &LockedPackage,
+    ) -> Option<&Permissions> {
         let (checked, found) = self.checked.get(&locked.resolved)?;
         (checked == name && found.tree == locked.tree).then_some(&found.granted)
     }
@@ -141,10 +145,10 @@ impl<'f> Fetcher<'f> {
     pub(super) async fn store(
         &mut self,
         name: &PackageName,
-        locked: &Locked,
+        locked: &LockedPackage,
     ) -> Result<(), Failure> {
         let place = place_of(name, locked)?;
-        self.hand_over(&place, &Expected::locked(name, locked), false)
+        self.hand_over(&place, &FetchExpectation::locked(name, locked), false)
             .await?;
         self.stored += 1;
         Ok(())
@@ -153,7 +157,7 @@ impl<'f> Fetcher<'f> {
     async fn hand_over(
         &mut self,
         place: &Requirement,
-        expected: &Expected<'_>,
+        expected: &FetchExpectation<'_>,
         check_only: bool,
     ) -> Result<PackageStored, Failure> {
         let archive = self.archive(place, expected.integrity).await?;
@@ -225,7 +229,7 @@ impl<'f> Fetcher<'f> {
 }
 
 /// Parses the place in the lockfile.
-pub(super) fn place_of(name: &PackageName, locked: &Locked) -> Result<Requirement, Failure> {
+pub(super) fn place_of(name: &PackageName, locked: &LockedPackage) -> Result<Requirement, Failure> {
     locked.resolved.parse().map_err(|error| {
         Failure::new(
             Exit::Damaged,
@@ -244,7 +248,10 @@ fn not_fetched(place: &Requirement) -> Failure {
 }
 
 /// Lockfile entry of a checked package, with the requested permissions as granted.
-fn locked(stored: &PackageStored, resolved: String) -> Result<(PackageName, Locked), Failure> {
+fn locked(
+    stored: &PackageStored,
+    resolved: String,
+) -> Result<(PackageName, LockedPackage), Failure> {
     let unexpected = |what: String| {
         Failure::new(
             Exit::Internal,
@@ -265,7 +272,7 @@ fn locked(stored: &PackageStored, resolved: String) -> Result<(PackageName, Lock
             required.map_err(|error| unexpected(format!("{error}")))?,
         );
     }
-    let locked = Locked {
+    let locked = LockedPackage {
         version: version.map_err(|error| unexpected(format!("{error}")))?,
         resolved,
         integrity: Some(integrity.map_err(|error| unexpected(format!("{error}")))?),

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use goondan_packages::{PackageName, Packument, Requirement, Version};
 
-use super::choose::{Rules, passed_over};
-use super::fetch::{Expected, Fetcher, required_as};
-use super::plan::{self, Plan};
+use super::choose::{ResolutionRules, passed_over};
+use super::fetch::{FetchExpectation, Fetcher, required_as};
+use super::plan::{self, ProjectPackages};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -14,32 +14,34 @@ use crate::failure::Failure;
 /// project.
 pub(super) async fn find(
     written: &str,
-    plan: &Plan,
+    plan: &ProjectPackages,
     fetcher: &mut Fetcher<'_>,
-    rules: &Rules,
+    rules: &ResolutionRules,
 ) -> Result<(PackageName, Requirement), Failure> {
     match meant(written)? {
-        Meant::Path(path) => by_path(path, plan, fetcher).await,
-        Meant::Place(requirement) => {
+        PackageArgument::Path(path) => by_path(path, plan, fetcher).await,
+        PackageArgument::Place(requirement) => {
             if let Some(address) = requirement.archive_url() {
                 fetcher.registry.name(address);
             }
-            let (name, _) = fetcher.check(&requirement, &Expected::default()).await?;
+            let (name, _) = fetcher
+                .check(&requirement, &FetchExpectation::default())
+                .await?;
             Ok((name, requirement))
         }
-        Meant::Name(name, wanted) => by_name(name, wanted, fetcher, rules).await,
+        PackageArgument::Name(name, wanted) => by_name(name, wanted, fetcher, rules).await,
     }
 }
 
 /// Parsed argument.
-enum Meant<'w> {
+enum PackageArgument<'w> {
     Path(&'w str),
     Place(Requirement),
     /// Package of a registry, with an optional range or tag.
     Name(PackageName, Option<&'w str>),
 }
 
-fn meant(written: &str) -> Result<Meant<'_>, Failure> {
+fn meant(written: &str) -> Result<PackageArgument<'_>, Failure> {
     let invalid = |error: &dyn std::fmt::Display| {
         Failure::new(
             Exit::Usage,
@@ -48,11 +50,13 @@ fn meant(written: &str) -> Result<Meant<'_>, Failure> {
         )
     };
     if let Some(path) = written.strip_prefix("file:") {
-        return Ok(Meant::Path(path));
+        return Ok(PackageArgument::Path(path));
     }
     if written.contains("://") {
         let place = written.parse::<Requirement>();
-        return place.map(Meant::Place).map_err(|error| invalid(&error));
+        return place
+            .map(PackageArgument::Place)
+            .map_err(|error| invalid(&error));
     }
     let is_path = written.starts_with(['.', '/', '~'])
         || !written.starts_with('@') && written.contains('/')
@@ -60,7 +64,7 @@ fn meant(written: &str) -> Result<Meant<'_>, Failure> {
             .iter()
             .any(|end| written.ends_with(end));
     if is_path {
-        return Ok(Meant::Path(written));
+        return Ok(PackageArgument::Path(written));
     }
     let split = written
         .char_indices()
@@ -80,12 +84,12 @@ fn meant(written: &str) -> Result<Meant<'_>, Failure> {
             format!("write `./{name}` or `{name}@latest`"),
         ));
     }
-    Ok(Meant::Name(parsed, wanted))
+    Ok(PackageArgument::Name(parsed, wanted))
 }
 
 async fn by_path(
     path: &str,
-    plan: &Plan,
+    plan: &ProjectPackages,
     fetcher: &mut Fetcher<'_>,
 ) -> Result<(PackageName, Requirement), Failure> {
     let full = std::path::absolute(path)?;
@@ -100,7 +104,10 @@ async fn by_path(
     let name = if requirement.folder().is_some() {
         plan::read_named_folder(&full, None)?.0
     } else {
-        fetcher.check(&requirement, &Expected::default()).await?.0
+        fetcher
+            .check(&requirement, &FetchExpectation::default())
+            .await?
+            .0
     };
     Ok((name, requirement))
 }
@@ -110,7 +117,7 @@ async fn by_name(
     name: PackageName,
     wanted: Option<&str>,
     fetcher: &Fetcher<'_>,
-    rules: &Rules,
+    rules: &ResolutionRules,
 ) -> Result<(PackageName, Requirement), Failure> {
     let range = wanted.and_then(|it| it.parse::<Requirement>().ok());
     if let Some(range) = range.filter(|it| it.range().is_some()) {
@@ -155,9 +162,9 @@ mod tests {
     #[test]
     fn pkg_1_a_name_a_path_and_an_address_are_told_apart() {
         let shown = |written: &str| match meant(written) {
-            Ok(Meant::Path(path)) => format!("path {path}"),
-            Ok(Meant::Place(place)) => format!("place {place}"),
-            Ok(Meant::Name(name, wanted)) => format!("name {name} {wanted:?}"),
+            Ok(PackageArgument::Path(path)) => format!("path {path}"),
+            Ok(PackageArgument::Place(place)) => format!("place {place}"),
+            Ok(PackageArgument::Name(name, wanted)) => format!("name {name} {wanted:?}"),
             Err(failure) => format!("error {}", failure.message),
         };
         for (written, expected) in [

@@ -59,14 +59,14 @@ const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 const LFS_POINTER_BYTES: u64 = 1024;
 
 /// A commit of a repository, as an archive.
-pub(super) struct CheckedOut {
+pub(super) struct CommitArchive {
     pub(super) archive: NamedTempFile,
     /// Commit id in hexadecimal.
     pub(super) commit: String,
 }
 
 /// Fetches a source. Blocking.
-pub(super) fn check_out(source: &GitSource) -> Result<CheckedOut, Failure> {
+pub(super) fn check_out(source: &GitSource) -> Result<CommitArchive, Failure> {
     let scheme = source.url.split_once("://").map(|(scheme, _)| scheme);
     let Some(scheme @ ("https" | "file")) = scheme else {
         return Err(Failure::new(
@@ -114,7 +114,7 @@ pub(super) fn check_out(source: &GitSource) -> Result<CheckedOut, Failure> {
     if archive.as_file().metadata()?.len() > ARCHIVE_BYTES_MAX {
         return Err(too_large(&source.url));
     }
-    Ok(CheckedOut { archive, commit })
+    Ok(CommitArchive { archive, commit })
 }
 
 /// True if a revision is a full commit id, which cannot change.
@@ -153,7 +153,7 @@ struct Blob<'l> {
 
 /// Error in a file list.
 #[derive(Debug, PartialEq, Eq)]
-enum Unlisted<'l> {
+enum FileListError<'l> {
     /// The path is a submodule.
     Submodule(&'l [u8]),
     /// Not in git's output format.
@@ -161,25 +161,25 @@ enum Unlisted<'l> {
 }
 
 /// Parses the output of `git ls-tree -r -z -l`: `MODE TYPE OBJECT BYTES TAB PATH NUL`.
-fn listed(listing: &[u8]) -> Result<Vec<Blob<'_>>, Unlisted<'_>> {
+fn listed(listing: &[u8]) -> Result<Vec<Blob<'_>>, FileListError<'_>> {
     let entries = listing.split(|byte| *byte == 0);
     let entries = entries.filter(|entry| !entry.is_empty());
     entries.map(blob_of).collect()
 }
 
-fn blob_of(entry: &[u8]) -> Result<Blob<'_>, Unlisted<'_>> {
+fn blob_of(entry: &[u8]) -> Result<Blob<'_>, FileListError<'_>> {
     let mut halves = entry.splitn(2, |byte| *byte == b'\t');
     let (Some(head), Some(path)) = (halves.next(), halves.next()) else {
-        return Err(Unlisted::Unreadable);
+        return Err(FileListError::Unreadable);
     };
     let mut words = head.split(u8::is_ascii_whitespace);
     let mut word = || words.find(|word| !word.is_empty());
     let (Some(mode), Some(kind), Some(object), Some(bytes)) = (word(), word(), word(), word())
     else {
-        return Err(Unlisted::Unreadable);
+        return Err(FileListError::Unreadable);
     };
     if kind == b"commit" {
-        return Err(Unlisted::Submodule(path));
+        return Err(FileListError::Submodule(path));
     }
     let bytes = std::str::from_utf8(bytes)
         .ok()
@@ -191,7 +191,7 @@ fn blob_of(entry: &[u8]) -> Result<Blob<'_>, Unlisted<'_>> {
             bytes,
             path,
         }),
-        _ => Err(Unlisted::Unreadable),
+        _ => Err(FileListError::Unreadable),
     }
 }
 
@@ -213,8 +213,8 @@ impl Git<'_> {
         }
         let listing = bytes_in(listing, LISTING_BYTES_MAX)?;
         let blobs = listed(&listing).map_err(|problem| match problem {
-            Unlisted::Submodule(path) => refused(self.shown, path, "a submodule"),
-            Unlisted::Unreadable => self.unreadable(),
+            FileListError::Submodule(path) => refused(self.shown, path, "a submodule"),
+            FileListError::Unreadable => self.unreadable(),
         })?;
         if blobs
             .iter()
@@ -418,13 +418,13 @@ mod tests {
         ];
         assert_eq!(listed(listing), Ok(expected));
         let submodule = b"160000 commit 0c       -\tinner\0";
-        assert_eq!(listed(submodule), Err(Unlisted::Submodule(b"inner")));
+        assert_eq!(listed(submodule), Err(FileListError::Submodule(b"inner")));
         for other in [
             &b"nothing"[..],
             b"100644 blob 0a\tx\0",
             b"100644 blob 0a -\tx\0",
         ] {
-            assert_eq!(listed(other), Err(Unlisted::Unreadable));
+            assert_eq!(listed(other), Err(FileListError::Unreadable));
         }
     }
 

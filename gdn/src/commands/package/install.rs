@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use goondan_packages::{LOCK_FILE, Lock, Locked, PackageName, Requires, Store, tree_digest};
+use goondan_packages::{LOCK_FILE, Lock, LockedPackage, PackageName, Requires, Store, tree_digest};
 
-use super::choose::{Choice, Rules, choose};
+use super::choose::{ResolutionRules, VersionSelection, choose};
 use super::consent::Consent;
-use super::fetch::{Expected, Fetcher, place_of};
-use super::plan::{Folder, Plan};
+use super::fetch::{FetchExpectation, Fetcher, place_of};
+use super::plan::{Folder, ProjectPackages};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ pub(super) enum Mode {
 }
 
 /// Result of an installation. The lockfile is not written yet.
-pub(super) struct Installed {
+pub(super) struct InstallResult {
     pub(super) lock: Lock,
     pub(super) folders: BTreeMap<PackageName, Folder>,
     /// Number of packages that were not in the store before.
@@ -35,20 +35,20 @@ pub(super) struct Installed {
 
 /// Installs everything that a project requires, or nothing.
 pub(super) async fn install(
-    plan: &Plan,
+    plan: &ProjectPackages,
     mode: Mode,
-    rules: &Rules,
+    rules: &ResolutionRules,
     consent: &Consent,
     fetcher: &mut Fetcher<'_>,
     context: &Context,
-) -> Result<Installed, Failure> {
+) -> Result<InstallResult, Failure> {
     let folders = plan.folders()?;
     let required = folders.values().map(|folder| &folder.requires);
     let required: Vec<&Requires> = required.chain([&plan.requires]).collect();
     let is_folder = |name: &PackageName| folders.contains_key(name);
     let lacks = plan.lock.lacks(required.iter().copied(), is_folder);
-    let Choice { lock, notes } = match (mode, lacks) {
-        (Mode::Locked | Mode::Frozen, None) => Choice {
+    let VersionSelection { lock, notes } = match (mode, lacks) {
+        (Mode::Locked | Mode::Frozen, None) => VersionSelection {
             lock: plan.lock.clone(),
             notes: Vec::new(),
         },
@@ -66,7 +66,7 @@ pub(super) async fn install(
     };
     context.check_format()?;
     let store = Store::of(&context.state_root);
-    let is_there = |locked: &Locked| {
+    let is_there = |locked: &LockedPackage| {
         tree_digest(&store.tree(&locked.tree)).is_ok_and(|there| there == locked.tree)
     };
     let missing = lock.packages().filter(|(_, locked)| !is_there(locked));
@@ -76,7 +76,7 @@ pub(super) async fn install(
     for (name, locked) in missing {
         fetcher.store(name, locked).await?;
     }
-    Ok(Installed {
+    Ok(InstallResult {
         folders,
         stored: fetcher.stored,
         lock: granted,
@@ -86,7 +86,7 @@ pub(super) async fn install(
 
 /// Fetches and checks all packages, before the first one is stored.
 async fn check_all(
-    missing: &[(&PackageName, &Locked)],
+    missing: &[(&PackageName, &LockedPackage)],
     fetcher: &mut Fetcher<'_>,
 ) -> Result<(), Failure> {
     let mut archives = Vec::new();
@@ -99,7 +99,7 @@ async fn check_all(
     for (name, locked) in missing {
         let place = place_of(name, locked)?;
         fetcher
-            .check(&place, &Expected::locked(name, locked))
+            .check(&place, &FetchExpectation::locked(name, locked))
             .await?;
     }
     Ok(())

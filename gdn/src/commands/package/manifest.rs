@@ -19,7 +19,7 @@ pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Fail
             quoted(version)
         )
     };
-    let new = Lines::of(text).and_then(|lines| match lines.index_of(name) {
+    let new = ManifestLines::of(text).and_then(|lines| match lines.index_of(name) {
         Some(index) => lines.replace(index, &item(lines.indent())),
         None => Some(lines.append(item)),
     });
@@ -41,7 +41,7 @@ pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Fail
 
 /// Removes a requirement.
 pub(super) fn without(text: &str, name: &str) -> Result<String, Failure> {
-    let new = Lines::of(text).and_then(|lines| lines.replace(lines.index_of(name)?, ""));
+    let new = ManifestLines::of(text).and_then(|lines| lines.replace(lines.index_of(name)?, ""));
     checked(text, new, |listed| listed.retain(|it| it["name"] != name))
         .ok_or_else(|| by_hand(&format!("`dependencies` without `{name}`")))
 }
@@ -91,7 +91,7 @@ fn documents(text: &str) -> Option<Vec<Value>> {
 }
 
 /// Lines of the file, with the position of its dependencies.
-struct Lines<'t> {
+struct ManifestLines<'t> {
     lines: Vec<&'t str>,
     /// Index after the Package document.
     end: usize,
@@ -120,7 +120,7 @@ fn opens(line: &str, key: &str) -> bool {
     rest.is_some_and(|rest| !is_content(rest))
 }
 
-impl<'t> Lines<'t> {
+impl<'t> ManifestLines<'t> {
     fn of(text: &'t str) -> Option<Self> {
         let documents = documents(text)?;
         let package = documents.first().filter(|it| it["kind"] == "Package")?;

@@ -13,7 +13,7 @@ use goondan_packages::{Integrity, PackageName, Version};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::contents::{self, Content};
+use super::contents::{self, PackageFile};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -31,7 +31,7 @@ const DIRECTORY: &str = "package";
 const UNKNOWN_SYSTEM: u8 = 255;
 
 /// A packed package.
-pub(super) struct Packed {
+pub(super) struct PackageArchive {
     pub(super) name: PackageName,
     pub(super) version: Version,
     pub(super) is_public: bool,
@@ -48,18 +48,18 @@ pub(super) struct Packed {
 /// Output of `gdn package pack`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'t> {
+struct PackOutput<'t> {
     name: &'t PackageName,
     version: String,
     /// Path of the archive; none if it was not written.
     file: Option<&'t Path>,
     integrity: &'t Integrity,
     bytes: usize,
-    files: Vec<ToldFile<'t>>,
+    files: Vec<PackOutputFile<'t>>,
 }
 
 #[derive(Debug, Serialize)]
-struct ToldFile<'t> {
+struct PackOutputFile<'t> {
     path: &'t str,
     bytes: usize,
 }
@@ -99,7 +99,7 @@ fn write(file: &Path, archive: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Packed {
+impl PackageArchive {
     /// Name of the archive: `acme-words-1.0.0.tgz`.
     pub(super) fn file_name(&self) -> String {
         let name = match self.name.parts() {
@@ -118,14 +118,14 @@ impl Packed {
         let files = self.files.iter();
         output.object(
             schemas::PACKAGE_PACK,
-            &Told {
+            &PackOutput {
                 name: &self.name,
                 version: self.version.to_string(),
                 file,
                 integrity: &self.integrity,
                 bytes: self.archive.len(),
                 files: files
-                    .map(|(path, bytes)| ToldFile {
+                    .map(|(path, bytes)| PackOutputFile {
                         path,
                         bytes: *bytes,
                     })
@@ -156,7 +156,7 @@ impl Packed {
 }
 
 /// Packs the project in `root`.
-pub(super) fn packed(root: &Path, context: &Context) -> Result<Packed, Failure> {
+pub(super) fn packed(root: &Path, context: &Context) -> Result<PackageArchive, Failure> {
     let package = described(root)?;
     let (name, version) = named(&package)?;
     let mut notes = Vec::new();
@@ -167,14 +167,14 @@ pub(super) fn packed(root: &Path, context: &Context) -> Result<Packed, Failure> 
     if own.is_none() {
         let mut bytes = serde_json::to_vec_pretty(&described).map_err(std::io::Error::other)?;
         bytes.push(b'\n');
-        let content = Content {
+        let content = PackageFile {
             bytes,
             is_executable: false,
         };
         contents.insert(NPM_FILE.to_owned(), content);
     }
     let archive = archive(&contents)?;
-    Ok(Packed {
+    Ok(PackageArchive {
         integrity: Integrity::of(&archive),
         files: contents
             .iter()
@@ -285,7 +285,7 @@ fn for_npm(
 }
 
 /// Builds a tar archive of sorted files, without timestamps and owners.
-fn archive(contents: &BTreeMap<String, Content>) -> Result<Vec<u8>, Failure> {
+fn archive(contents: &BTreeMap<String, PackageFile>) -> Result<Vec<u8>, Failure> {
     let all: u64 = contents.values().map(|it| it.bytes.len() as u64).sum();
     let gzip = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);
     let mut tar = tar::Builder::new(gzip.write(Vec::new(), Compression::best()));
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn pkg_3_the_same_files_make_the_same_archive() {
-        let content = |text: &str, is_executable| Content {
+        let content = |text: &str, is_executable| PackageFile {
             bytes: text.as_bytes().to_vec(),
             is_executable,
         };

@@ -20,7 +20,7 @@ use crate::output::text;
 use crate::project::PROJECT_FILE;
 
 /// Project state read from its files.
-pub(super) struct Plan {
+pub(super) struct ProjectPackages {
     pub(super) root: PathBuf,
     pub(super) manifest: String,
     pub(super) requires: Requires,
@@ -44,7 +44,7 @@ pub(super) struct Folder {
 /// A change to one package of the project.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Change {
+pub(super) struct PackageChange {
     name: PackageName,
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<String>,
@@ -62,13 +62,13 @@ pub(super) struct Change {
 
 /// Version and permissions of a package in use.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Used<'u> {
+struct InstalledPackage<'u> {
     version: Option<String>,
     place: Option<String>,
     granted: Cow<'u, Permissions>,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for PackageChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.name;
         match (&self.before, &self.after) {
@@ -104,7 +104,7 @@ pub(super) fn lines(sign: &str, permissions: &Permissions) -> Vec<String> {
 /// Version of a folder's package that does not set one.
 const UNVERSIONED: (u64, u64, u64) = (0, 0, 0);
 
-impl Plan {
+impl ProjectPackages {
     /// Reads the project in `root`.
     pub(super) fn read(root: PathBuf) -> Result<Self, Failure> {
         let manifest = fs::read_to_string(root.join(PROJECT_FILE))?;
@@ -172,7 +172,7 @@ impl Plan {
         folders: &BTreeMap<PackageName, Folder>,
         new: &Lock,
         new_folders: &BTreeMap<PackageName, Folder>,
-    ) -> Vec<Change> {
+    ) -> Vec<PackageChange> {
         let names = self.lock.packages().chain(new.packages());
         let names = names.map(|(name, _)| name);
         let names: BTreeSet<&PackageName> = names
@@ -184,7 +184,7 @@ impl Plan {
             (name, before, used(new, new_folders, name))
         });
         both.filter(|(_, before, after)| before != after)
-            .map(|(name, before, after)| Change {
+            .map(|(name, before, after)| PackageChange {
                 name: name.clone(),
                 granted: after.granted.beyond(&before.granted),
                 revoked: before.granted.beyond(&after.granted),
@@ -223,17 +223,17 @@ fn used<'u>(
     lock: &'u Lock,
     folders: &'u BTreeMap<PackageName, Folder>,
     name: &PackageName,
-) -> Used<'u> {
+) -> InstalledPackage<'u> {
     if let Some(folder) = folders.get(name) {
-        return Used {
+        return InstalledPackage {
             version: Some(folder.version.to_string()),
             place: Some(folder.dir.display().to_string()),
             granted: Cow::Borrowed(&folder.permissions),
         };
     }
     match lock.get(name) {
-        None => Used::default(),
-        Some(locked) => Used {
+        None => InstalledPackage::default(),
+        Some(locked) => InstalledPackage {
             version: Some(locked.shown()),
             place: Some(locked.tree.to_string()),
             granted: Cow::Borrowed(&locked.granted),

@@ -3,7 +3,7 @@
 use goondan_protocol::control::PrunePackages;
 
 use super::super::attach::attach_or_start;
-use super::plan::Plan;
+use super::plan::ProjectPackages;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::text;
@@ -18,7 +18,7 @@ pub(super) async fn prune(
 ) -> Result<(), Failure> {
     let mut keep = Vec::new();
     if let Ok(root) = context.project() {
-        let plan = Plan::read(root)?;
+        let plan = ProjectPackages::read(root)?;
         let locked = plan.lock.packages();
         keep.extend(locked.map(|(_, it)| it.tree.to_string()));
     }

@@ -7,8 +7,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::super::confirm::confirm;
-use super::pack::{Packed, packed};
-use super::registry::{ANSWER_BYTES_MAX, Asked, Registry, address};
+use super::pack::{PackageArchive, packed};
+use super::registry::{ANSWER_BYTES_MAX, Registry, RegistryError, address};
 use super::web::{WebError, host_key};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -27,7 +27,7 @@ pub(super) async fn publish(
     if is_dry_run {
         return packed.tell(None, context);
     }
-    let plan = super::plan::Plan::read(root)?;
+    let plan = super::plan::ProjectPackages::read(root)?;
     let registry = Registry::new(context, plan.registries.clone())?;
     let to = registry.of(&packed.name)?.clone();
     let url = address(&to.of_package(&packed.name))?;
@@ -73,7 +73,7 @@ pub(super) async fn publish(
 }
 
 /// Request body of the npm registry protocol.
-fn document(packed: &Packed, registry: &RegistryUrl, tag: &str) -> Value {
+fn document(packed: &PackageArchive, registry: &RegistryUrl, tag: &str) -> Value {
     let (name, version) = (packed.name.to_string(), packed.version.to_string());
     let (_, own) = packed.name.parts();
     let file = format!("{name}-{version}.tgz");
@@ -100,9 +100,9 @@ fn document(packed: &Packed, registry: &RegistryUrl, tag: &str) -> Value {
     })
 }
 
-fn refused(asked: Asked, packed: &Packed, registry: &RegistryUrl) -> Failure {
+fn refused(asked: RegistryError, packed: &PackageArchive, registry: &RegistryUrl) -> Failure {
     match &asked {
-        Asked::Web(WebError::Status { status: 409, .. }) => Failure::new(
+        RegistryError::Web(WebError::Status { status: 409, .. }) => Failure::new(
             Exit::Conflict,
             format!("{registry} already has {} {}", packed.name, packed.version),
             "change `spec.version` in goondan.yaml",

@@ -15,7 +15,7 @@ use reqwest::{Method, Url};
 use secrecy::SecretString;
 use tempfile::NamedTempFile;
 
-use super::web::{Question, Web, WebError, host_key, shown};
+use super::web::{Web, WebError, WebRequest, host_key, shown};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -105,7 +105,7 @@ impl<'r> Registry<'r> {
         );
         match asked.await {
             Ok(()) => {}
-            Err(Asked::Web(WebError::Status { status: 404, .. })) => {
+            Err(RegistryError::Web(WebError::Status { status: 404, .. })) => {
                 answer = format!("{{\"name\":\"{name}\"}}").into_bytes();
             }
             Err(error) => return Err(error.into()),
@@ -167,10 +167,10 @@ impl<'r> Registry<'r> {
         body: Option<Vec<u8>>,
         bytes_max: u64,
         answer: &mut impl std::io::Write,
-    ) -> Result<(), Asked> {
+    ) -> Result<(), RegistryError> {
         let is_registry = self.is_registry(&url);
         let token = if is_registry { self.token(&url)? } else { None };
-        let question = Question {
+        let question = WebRequest {
             follows: method == Method::GET && bytes_max == ARCHIVE_BYTES_MAX,
             is_named: is_registry || self.named.contains(url.as_str()),
             method,
@@ -179,7 +179,10 @@ impl<'r> Registry<'r> {
             body,
             bytes_max,
         };
-        self.web.ask(&question, answer).await.map_err(Asked::Web)
+        self.web
+            .ask(&question, answer)
+            .await
+            .map_err(RegistryError::Web)
     }
 
     /// Returns the token for a registry, if there is one: from the environment for the default registry, otherwise
@@ -219,22 +222,22 @@ impl<'r> Registry<'r> {
 }
 
 /// Error of a request.
-pub(super) enum Asked {
+pub(super) enum RegistryError {
     Web(WebError),
     Other(Failure),
 }
 
-impl From<Failure> for Asked {
+impl From<Failure> for RegistryError {
     fn from(failure: Failure) -> Self {
         Self::Other(failure)
     }
 }
 
-impl From<Asked> for Failure {
-    fn from(asked: Asked) -> Self {
+impl From<RegistryError> for Failure {
+    fn from(asked: RegistryError) -> Self {
         match asked {
-            Asked::Web(error) => error.into(),
-            Asked::Other(failure) => failure,
+            RegistryError::Web(error) => error.into(),
+            RegistryError::Other(failure) => failure,
         }
     }
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_packages::limits::REGISTRY_KEYS_MAX;
-use goondan_packages::{Offer, PackageName, RegistrySignature, Version};
+use goondan_packages::{OfferedVersion, PackageName, RegistrySignature, Version};
 use jiff::Timestamp;
 use reqwest::Method;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde::Deserialize;
 
-use super::registry::{ANSWER_BYTES_MAX, Asked, Registry, address};
+use super::registry::{ANSWER_BYTES_MAX, Registry, RegistryError, address};
 use super::web::WebError;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -36,10 +36,10 @@ const NO_KEYS: [u16; 6] = [400, 403, 404, 405, 410, 501];
 
 /// Keys of a registry, by id.
 #[derive(Debug, Default)]
-struct Keys(BTreeMap<String, Key>);
+struct Keys(BTreeMap<String, RegistryKey>);
 
 #[derive(Debug)]
-struct Key {
+struct RegistryKey {
     /// Uncompressed point.
     point: Vec<u8>,
     /// Time from which signatures are not valid.
@@ -62,7 +62,7 @@ struct WireKey {
 
 /// Reason why a version is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Unproven {
+enum SignatureRejection {
     #[error("is not signed, although its registry signs packages")]
     NotSigned,
     #[error("is not signed with a key of its registry")]
@@ -80,7 +80,7 @@ enum Unproven {
 /// A failure that names the version, or the registry whose keys cannot be read.
 pub(super) async fn check(
     registry: &Registry<'_>,
-    taken: &[(&PackageName, &Version, &Offer)],
+    taken: &[(&PackageName, &Version, &OfferedVersion)],
 ) -> Result<(), Failure> {
     let mut known: BTreeMap<&str, Keys> = BTreeMap::new();
     for (name, version, offer) in taken {
@@ -109,7 +109,7 @@ async fn ask(registry: &Registry<'_>, of: &str) -> Result<Keys, Failure> {
     let asked = registry.ask(Method::GET, url, None, ANSWER_BYTES_MAX, &mut answer);
     match asked.await {
         Ok(()) => {}
-        Err(Asked::Web(WebError::Status { status, .. })) if NO_KEYS.contains(&status) => {
+        Err(RegistryError::Web(WebError::Status { status, .. })) if NO_KEYS.contains(&status) => {
             return Ok(Keys::default());
         }
         Err(error) => return Err(error.into()),
@@ -128,23 +128,28 @@ impl Keys {
             let point = der.strip_prefix(&DER_HEAD)?.to_vec();
             // A key with an unreadable expiry is skipped.
             let expires = key.expires.map(|it| it.parse()).transpose().ok()?;
-            Some((key.keyid, Key { point, expires }))
+            Some((key.keyid, RegistryKey { point, expires }))
         });
         Some(Self(keys.collect()))
     }
 
     /// Succeeds if a known key has signed this archive of a version, and no known key has a signature that does not
     /// match.
-    fn prove(&self, name: &PackageName, version: &Version, offer: &Offer) -> Result<(), Unproven> {
+    fn prove(
+        &self,
+        name: &PackageName,
+        version: &Version,
+        offer: &OfferedVersion,
+    ) -> Result<(), SignatureRejection> {
         if offer.signatures.is_empty() {
-            return Err(Unproven::NotSigned);
+            return Err(SignatureRejection::NotSigned);
         }
         let message = format!("{name}@{version}:{}", offer.promised);
         let published = offer.published.as_deref().and_then(|it| it.parse().ok());
-        let mut last = Err(Unproven::UnknownKey);
+        let mut last = Err(SignatureRejection::UnknownKey);
         for signature in &offer.signatures {
             match self.prove_by(signature, message.as_bytes(), published) {
-                Err(Unproven::UnknownKey) => {}
+                Err(SignatureRejection::UnknownKey) => {}
                 Err(why) => return Err(why),
                 Ok(()) => last = Ok(()),
             }
@@ -157,17 +162,20 @@ impl Keys {
         by: &RegistrySignature,
         message: &[u8],
         published: Option<Timestamp>,
-    ) -> Result<(), Unproven> {
-        let key = self.0.get(&by.key_id).ok_or(Unproven::UnknownKey)?;
+    ) -> Result<(), SignatureRejection> {
+        let key = self
+            .0
+            .get(&by.key_id)
+            .ok_or(SignatureRejection::UnknownKey)?;
         let at = published.unwrap_or_else(Timestamp::now);
         if key.expires.is_some_and(|expires| at >= expires) {
-            return Err(Unproven::Expired);
+            return Err(SignatureRejection::Expired);
         }
         let signature = STANDARD.decode(&by.signature);
-        let signature = signature.map_err(|_not_base64| Unproven::Wrong)?;
+        let signature = signature.map_err(|_not_base64| SignatureRejection::Wrong)?;
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &key.point);
         let right = key.verify(message, &signature);
-        right.map_err(|_unspecified| Unproven::Wrong)
+        right.map_err(|_unspecified| SignatureRejection::Wrong)
     }
 }
 
@@ -181,7 +189,7 @@ mod tests {
 
     const INTEGRITY: &str = "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg==";
 
-    fn offer(signatures: &Value) -> Offer {
+    fn offer(signatures: &Value) -> OfferedVersion {
         let answer = json!({
             "name": "words", "time": {"1.0.0": "2026-01-01T00:00:00Z"},
             "versions": {"1.0.0": {"name": "words", "version": "1.0.0", "dist": {
@@ -193,7 +201,7 @@ mod tests {
         read.offers.into_values().next().unwrap()
     }
 
-    fn proven(keys: &Value, signatures: &Value) -> Result<(), Unproven> {
+    fn proven(keys: &Value, signatures: &Value) -> Result<(), SignatureRejection> {
         let keys = Keys::read(json!({"keys": keys}).to_string().as_bytes()).unwrap();
         let (name, version) = ("words".parse().unwrap(), Version::parse("1.0.0").unwrap());
         keys.prove(&name, &version, &offer(signatures))
@@ -219,13 +227,33 @@ mod tests {
             (json!([key, odd]), json!([right]), Ok(())),
             (json!([late]), json!([right]), Ok(())),
             (json!([key]), json!([foreign, right]), Ok(())),
-            (json!([key]), json!([]), Err(Unproven::NotSigned)),
-            (json!([key]), json!(many), Err(Unproven::NotSigned)),
-            (json!([key]), json!([foreign]), Err(Unproven::UnknownKey)),
-            (json!([old]), json!([right]), Err(Unproven::Expired)),
-            (json!([key]), json!([wrong]), Err(Unproven::Wrong)),
-            (json!([key]), json!([right, wrong]), Err(Unproven::Wrong)),
-            (json!([key]), json!([broken]), Err(Unproven::Wrong)),
+            (json!([key]), json!([]), Err(SignatureRejection::NotSigned)),
+            (
+                json!([key]),
+                json!(many),
+                Err(SignatureRejection::NotSigned),
+            ),
+            (
+                json!([key]),
+                json!([foreign]),
+                Err(SignatureRejection::UnknownKey),
+            ),
+            (
+                json!([old]),
+                json!([right]),
+                Err(SignatureRejection::Expired),
+            ),
+            (json!([key]), json!([wrong]), Err(SignatureRejection::Wrong)),
+            (
+                json!([key]),
+                json!([right, wrong]),
+                Err(SignatureRejection::Wrong),
+            ),
+            (
+                json!([key]),
+                json!([broken]),
+                Err(SignatureRejection::Wrong),
+            ),
         ] {
             assert_eq!(proven(&keys, &signatures), expected, "{keys} {signatures}");
         }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use goondan_connectors::{Reach, reach_of};
+use goondan_connectors::{AddressReachability, reach_of};
 use goondan_packages::limits::{
     REGISTRY_ANSWER_TIMEOUT_MS, REGISTRY_CONNECT_TIMEOUT_MS, REGISTRY_REDIRECTS_MAX,
     REGISTRY_STALL_TIMEOUT_MS,
@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// A request to a server.
-pub(super) struct Question<'q> {
+pub(super) struct WebRequest<'q> {
     pub(super) method: Method,
     pub(super) url: Url,
     /// Sent only to the origin of the URL.
@@ -162,7 +162,7 @@ impl Web {
     /// Sends a request and writes the response body.
     pub(super) async fn ask(
         &self,
-        question: &Question<'_>,
+        question: &WebRequest<'_>,
         answer: &mut impl Write,
     ) -> Result<(), WebError> {
         let limit = Duration::from_millis(REGISTRY_ANSWER_TIMEOUT_MS);
@@ -176,7 +176,7 @@ impl Web {
 
     async fn follow(
         &self,
-        question: &Question<'_>,
+        question: &WebRequest<'_>,
         answer: &mut impl Write,
     ) -> Result<(), WebError> {
         let mut url = question.url.clone();
@@ -200,7 +200,7 @@ impl Web {
 
     async fn send(
         &self,
-        question: &Question<'_>,
+        question: &WebRequest<'_>,
         url: &Url,
         is_own: bool,
     ) -> Result<Response, WebError> {
@@ -275,7 +275,7 @@ fn check_literal(url: &Url) -> Result<(), WebError> {
     let host = url.host_str().unwrap_or_default();
     let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
     match address {
-        Ok(address) if reach_of(address) != Reach::Public => {
+        Ok(address) if reach_of(address) != AddressReachability::Public => {
             Err(forbidden(url, "which is not on the public internet"))
         }
         _ => Ok(()),
@@ -291,7 +291,7 @@ impl Resolve for PublicOnly {
             let host = name.as_str().to_owned();
             let all = tokio::net::lookup_host((host.as_str(), 0)).await?;
             let public: Vec<SocketAddr> = all
-                .filter(|address| reach_of(address.ip()) == Reach::Public)
+                .filter(|address| reach_of(address.ip()) == AddressReachability::Public)
                 .collect();
             if public.is_empty() {
                 return Err(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use goondan_packages::{PackageName, Requires};
 use serde::Serialize;
 
-use super::plan::Plan;
+use super::plan::ProjectPackages;
 use crate::commands::names;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -16,7 +16,7 @@ use crate::schemas;
 /// A requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Step {
+struct RequirementRow {
     /// Package that requires it; the project if none.
     by: Option<String>,
     /// Version of that package.
@@ -25,7 +25,7 @@ struct Step {
     required: String,
 }
 
-impl Step {
+impl RequirementRow {
     fn line(&self) -> String {
         let Self { name, required, .. } = self;
         match (&self.by, &self.by_version) {
@@ -39,8 +39,8 @@ impl Step {
 type Graph = BTreeMap<PackageName, (String, Requires)>;
 
 /// For each dependent of `name`, the shortest chain of requirements from the project.
-fn chains(project: &Requires, graph: &Graph, name: &PackageName) -> Vec<Vec<Step>> {
-    let step = |by: Option<&PackageName>, to: &PackageName, required: String| Step {
+fn chains(project: &Requires, graph: &Graph, name: &PackageName) -> Vec<Vec<RequirementRow>> {
+    let step = |by: Option<&PackageName>, to: &PackageName, required: String| RequirementRow {
         by: by.map(ToString::to_string),
         by_version: by.and_then(|by| graph.get(by)).map(|it| it.0.clone()),
         name: to.to_string(),
@@ -48,7 +48,8 @@ fn chains(project: &Requires, graph: &Graph, name: &PackageName) -> Vec<Vec<Step
     };
     let mut found = Vec::new();
     let mut seen: BTreeSet<Option<&PackageName>> = BTreeSet::from([None]);
-    let mut waiting: VecDeque<(Option<&PackageName>, Vec<Step>)> = VecDeque::from([(None, vec![])]);
+    let mut waiting: VecDeque<(Option<&PackageName>, Vec<RequirementRow>)> =
+        VecDeque::from([(None, vec![])]);
     while let Some((node, way)) = waiting.pop_front() {
         let requires = match node {
             None => Some(project),
@@ -68,7 +69,7 @@ fn chains(project: &Requires, graph: &Graph, name: &PackageName) -> Vec<Vec<Step
 }
 
 pub(super) fn why(name: &str, context: &Context) -> Result<(), Failure> {
-    let plan = Plan::read(context.project()?)?;
+    let plan = ProjectPackages::read(context.project()?)?;
     let name: PackageName = name.parse().map_err(|error| {
         let hint = format!("list the packages: `{}`", context.command("package list"));
         Failure::new(Exit::Usage, format!("{error}"), hint)
@@ -142,7 +143,7 @@ mod tests {
             let chains = chains(&project, &graph, &name.parse().unwrap());
             let chains = chains.iter();
             chains
-                .map(|chain| chain.iter().map(Step::line).collect())
+                .map(|chain| chain.iter().map(RequirementRow::line).collect())
                 .collect()
         };
         assert_eq!(

@@ -2,11 +2,12 @@
 
 use anstyle::Style;
 use goondan_protocol::control::{
-    EntryStanding, FileStatus, GitCheck, ProposalDetail, ProposalFile, ProposalState, Refusal,
+    EntryStanding, FileStatus, GitCheck, ProposalDetail, ProposalFile, ProposalRefusal,
+    ProposalState,
 };
 
 use super::patch::{self, sizes_of};
-use crate::output::page::Page;
+use crate::output::page::PageWriter;
 use crate::output::style::{self, Palette};
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
@@ -23,7 +24,7 @@ pub(super) fn style_of(state: ProposalState) -> Style {
 /// Renders the complete review.
 pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -> String {
     let palette = canvas.palette;
-    let mut page = Page::new(&fields_of(detail), canvas);
+    let mut page = PageWriter::new(&fields_of(detail), canvas);
     page.part("Summary", &text::quoted(&detail.summary));
     page.part("Files", &files_of(detail, palette));
     page.part("Changes", &patch::colored(patch, &detail.files, palette));
@@ -153,7 +154,7 @@ fn file_line(file: &ProposalFile, palette: Palette) -> String {
 }
 
 /// Explains refused files, with the given, proposed and current contents.
-pub(super) fn refusals_of(refusals: &[Refusal], canvas: Canvas) -> String {
+pub(super) fn refusals_of(refusals: &[ProposalRefusal], canvas: Canvas) -> String {
     let palette = canvas.palette;
     let mut out = String::new();
     for refusal in refusals {

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use goondan_protocol::control::{Done, ProcessChange, ProcessInfo, ProcessKey, WatchProcesses};
+use goondan_protocol::control::{
+    EmptyResult, ProcessChange, ProcessInfo, ProcessKey, WatchProcesses,
+};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
@@ -27,7 +29,7 @@ const REDRAW_MS: u64 = 1_000;
 
 /// Reason why the updates ended.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
+enum WatchEnd {
     /// The project was stopped.
     Stopped,
     /// The daemon is gone.
@@ -40,7 +42,7 @@ pub(super) async fn run(
     all: bool,
     context: &Context,
 ) -> Result<(), Failure> {
-    let mut shown = Shown {
+    let mut shown = ProcessDisplay {
         context,
         all,
         screen: Screen::of(context.output),
@@ -50,7 +52,7 @@ pub(super) async fn run(
         is_lost: false,
     };
     loop {
-        if shown.watch(client, workspace_id).await? == Ended::Stopped {
+        if shown.watch(client, workspace_id).await? == WatchEnd::Stopped {
             context.output.note("The project is stopped.");
             return Ok(());
         }
@@ -70,7 +72,7 @@ async fn reconnected(all: bool, context: &Context) -> (Client, Option<WorkspaceI
 }
 
 /// State of the display.
-struct Shown<'a> {
+struct ProcessDisplay<'a> {
     context: &'a Context,
     all: bool,
     screen: Option<Screen>,
@@ -83,13 +85,13 @@ struct Shown<'a> {
     is_lost: bool,
 }
 
-impl Shown<'_> {
+impl ProcessDisplay<'_> {
     /// Shows the updates of one daemon.
     async fn watch(
         &mut self,
         mut client: Client,
         workspace_id: Option<WorkspaceId>,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<WatchEnd, Failure> {
         self.told = follow::Processes::default();
         let (told, mut changes) = mpsc::unbounded_channel();
         let request = WatchProcesses {
@@ -117,8 +119,8 @@ impl Shown<'_> {
             self.take(change)?;
         }
         match ended {
-            Ok(Done {}) => Ok(Ended::Stopped),
-            Err(CallError::Lost { .. }) => Ok(Ended::Lost),
+            Ok(EmptyResult {}) => Ok(WatchEnd::Stopped),
+            Err(CallError::Lost { .. }) => Ok(WatchEnd::Lost),
             Err(error) => Err(error.into()),
         }
     }
@@ -174,13 +176,13 @@ type Processes = BTreeMap<ProcessKey, ProcessInfo>;
 
 /// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum ProcessEventKind {
     Appeared,
     Changed,
     Gone,
 }
 
-impl What {
+impl ProcessEventKind {
     fn as_str(self) -> &'static str {
         match self {
             Self::Appeared => "appeared",
@@ -190,45 +192,45 @@ impl What {
     }
 }
 
-struct Change {
-    what: What,
+struct ProcessEvent {
+    what: ProcessEventKind,
     process: ProcessInfo,
 }
 
 /// Computes the changes since `before`, and replaces it with `now`.
-fn changes(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<Change> {
+fn changes(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<ProcessEvent> {
     let mut changes = Vec::new();
     let mut after = Processes::new();
     for process in now {
         let key = process.key();
         let what = match before.remove(&key) {
-            None => Some(What::Appeared),
-            Some(old) => (!old.is_as(&process)).then_some(What::Changed),
+            None => Some(ProcessEventKind::Appeared),
+            Some(old) => (!old.is_as(&process)).then_some(ProcessEventKind::Changed),
         };
         if let Some(what) = what {
             let process = process.clone();
-            changes.push(Change { what, process });
+            changes.push(ProcessEvent { what, process });
         }
         after.insert(key, process);
     }
     let gone = std::mem::replace(before, after).into_values();
-    changes.extend(gone.map(|process| Change {
-        what: What::Gone,
+    changes.extend(gone.map(|process| ProcessEvent {
+        what: ProcessEventKind::Gone,
         process,
     }));
     changes
 }
 
 /// Renders a change as a line.
-fn line(change: &Change, now: Timestamp, palette: Palette) -> String {
+fn line(change: &ProcessEvent, now: Timestamp, palette: Palette) -> String {
     let process = &change.process;
     let mut who = format!("{} {}", process.role.as_str(), process.name);
     if let Some(key) = &process.instance_key {
         who.push_str(&format!("/{key}"));
     }
     let (state, look) = match change.what {
-        What::Gone => ("gone", style::FAINT),
-        What::Appeared | What::Changed => state_words(process),
+        ProcessEventKind::Gone => ("gone", style::FAINT),
+        ProcessEventKind::Appeared | ProcessEventKind::Changed => state_words(process),
     };
     let pid = process.pid.map(|pid| format!("pid {pid}"));
     let pending =
@@ -245,7 +247,7 @@ fn line(change: &Change, now: Timestamp, palette: Palette) -> String {
         palette.paint(style::TITLE, &text::one_line(&who)),
         palette.paint(look, state),
     ];
-    if change.what != What::Gone {
+    if change.what != ProcessEventKind::Gone {
         let rest = [pid, pending, crashes, detail].into_iter().flatten();
         parts.extend(rest.map(|part| text::one_line(&part)));
     }
@@ -264,7 +266,7 @@ mod tests {
         serde_json::from_value(process).unwrap()
     }
 
-    fn seen(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<(What, String)> {
+    fn seen(before: &mut Processes, now: Vec<ProcessInfo>) -> Vec<(ProcessEventKind, String)> {
         let changes = changes(before, now).into_iter();
         changes
             .map(|change| (change.what, change.process.name))
@@ -276,19 +278,22 @@ mod tests {
         let mut before = Processes::new();
         let (a, b) = (process("a", "idle"), process("b", "idle"));
         let both = [
-            (What::Appeared, "a".to_owned()),
-            (What::Appeared, "b".to_owned()),
+            (ProcessEventKind::Appeared, "a".to_owned()),
+            (ProcessEventKind::Appeared, "b".to_owned()),
         ];
         assert_eq!(seen(&mut before, vec![a.clone(), b.clone()]), both);
         let mut fatter = a.clone();
         fatter.memory_bytes = Some(4096);
         assert_eq!(seen(&mut before, vec![fatter, b]), []);
         let changed = [
-            (What::Changed, "a".to_owned()),
-            (What::Gone, "b".to_owned()),
+            (ProcessEventKind::Changed, "a".to_owned()),
+            (ProcessEventKind::Gone, "b".to_owned()),
         ];
         assert_eq!(seen(&mut before, vec![process("a", "processing")]), changed);
-        assert_eq!(seen(&mut before, vec![]), [(What::Gone, "a".to_owned())]);
+        assert_eq!(
+            seen(&mut before, vec![]),
+            [(ProcessEventKind::Gone, "a".to_owned())]
+        );
     }
 
     #[test]
@@ -298,8 +303,8 @@ mod tests {
         let mut process = process("clerk", "crashLoopBackOff");
         (process.pid, process.consecutive_crashes) = (None, 6);
         process.next_start_at = Some(Timestamp::from_unix_millis(1_002_000));
-        let mut change = Change {
-            what: What::Changed,
+        let mut change = ProcessEvent {
+            what: ProcessEventKind::Changed,
             process,
         };
         let told = line(&change, now, plain);
@@ -308,7 +313,7 @@ mod tests {
             told,
             "agent clerk/main  crashLoopBackOff  1 pending  6 crashes  starts again in 2.0s"
         );
-        change.what = What::Gone;
+        change.what = ProcessEventKind::Gone;
         assert!(line(&change, now, plain).ends_with("agent clerk/main  gone"));
     }
 }

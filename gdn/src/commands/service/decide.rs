@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::manager::{Kind, State};
+use super::manager::{ServiceKind, State};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// State of a service before it is installed or removed.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
-    pub(super) kind: Kind,
+pub(super) struct ServiceState<'a> {
+    pub(super) kind: ServiceKind,
     /// True if the command runs as root.
     pub(super) is_root: bool,
     /// Path of the service's file.
@@ -39,7 +39,7 @@ pub(super) struct Surroundings<'a> {
 
 /// Actions to install a service.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Installing {
+pub(super) struct InstallPlan {
     /// True if the file must be written; false if it is up to date.
     pub(super) writes: bool,
     /// True if a daemon runs with the previous file.
@@ -48,7 +48,7 @@ pub(super) struct Installing {
 
 /// Actions to remove a service.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Removing {
+pub(super) struct RemovalPlan {
     /// True if the manager must stop it.
     pub(super) stops: bool,
     /// True if a file must be deleted.
@@ -57,95 +57,98 @@ pub(super) struct Removing {
 
 /// Reason why the command is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum ServiceRefusal {
     #[error("a system service needs root")]
     NeedsRoot { command: &'static str },
     #[error("the service is already installed by {}", path.display())]
-    Elsewhere { path: PathBuf, kind: Kind },
+    Elsewhere { path: PathBuf, kind: ServiceKind },
     #[error("{} differs from the file that this version would write", path.display())]
-    Differs { path: PathBuf, kind: Kind },
+    Differs { path: PathBuf, kind: ServiceKind },
     #[error("a daemon outside the service runs on this state root, pid {pid}")]
     DaemonOutside { pid: u32, shutdown: String },
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl From<ServiceRefusal> for Failure {
+    fn from(refusal: ServiceRefusal) -> Self {
         let exit = match &refusal {
-            Refusal::NeedsRoot { .. } => Exit::Usage,
+            ServiceRefusal::NeedsRoot { .. } => Exit::Usage,
             _ => Exit::Conflict,
         };
         let hint = match &refusal {
-            Refusal::NeedsRoot { command } => {
+            ServiceRefusal::NeedsRoot { command } => {
                 format!("`sudo gdn service {command} --system`, or a user service without `--system`")
             }
-            Refusal::Elsewhere { kind, path } => match kind {
-                Kind::User => "remove it first: `systemctl --user disable --now goondan`, then delete its file".into(),
-                Kind::System => "remove it first: `sudo gdn service remove --system`".into(),
-                Kind::Agent => format!("remove it first: `launchctl bootout gui/$(id -u) '{}'`", path.display()),
+            ServiceRefusal::Elsewhere { kind, path } => match kind {
+                ServiceKind::User => "remove it first: `systemctl --user disable --now goondan`, then delete its file".into(),
+                ServiceKind::System => "remove it first: `sudo gdn service remove --system`".into(),
+                ServiceKind::Agent => format!("remove it first: `launchctl bootout gui/$(id -u) '{}'`", path.display()),
             },
-            Refusal::Differs { path, kind } => {
+            ServiceRefusal::Differs { path, kind } => {
                 let command = kind.install_command();
                 format!(
                     "show the differences: `{command} --print | diff '{}' -`; to replace it and discard its edits: `{command} --force`",
                     path.display()
                 )
             }
-            Refusal::DaemonOutside { shutdown, .. } => format!("stop it, and try again: `{shutdown}`"),
+            ServiceRefusal::DaemonOutside { shutdown, .. } => format!("stop it, and try again: `{shutdown}`"),
         };
         Self::of(exit, &refusal, hint)
     }
 }
 
 /// Returns the actions to install the service, or why it cannot be installed.
-pub(super) fn install(found: &Found<'_>, around: &Surroundings<'_>) -> Result<Installing, Refusal> {
+pub(super) fn install(
+    found: &ServiceState<'_>,
+    around: &Surroundings<'_>,
+) -> Result<InstallPlan, ServiceRefusal> {
     check_rights(found, "install")?;
     check_place(found)?;
     if let Some(path) = around.other {
         let kind = match found.kind {
-            Kind::System => Kind::User,
-            Kind::User | Kind::Agent => Kind::System,
+            ServiceKind::System => ServiceKind::User,
+            ServiceKind::User | ServiceKind::Agent => ServiceKind::System,
         };
         let path = path.to_owned();
-        return Err(Refusal::Elsewhere { path, kind });
+        return Err(ServiceRefusal::Elsewhere { path, kind });
     }
     let is_same = found.there == Some(around.wanted);
     let is_ours = is_same || found.there == Some(around.usual);
     if found.there.is_some() && !is_ours && !around.is_forced {
         let path = found.file.to_owned();
         let kind = found.kind;
-        return Err(Refusal::Differs { path, kind });
+        return Err(ServiceRefusal::Differs { path, kind });
     }
     if let Some(pid) = around.daemon.filter(|pid| found.state.pid != Some(*pid)) {
         let shutdown = around.shutdown.to_owned();
-        return Err(Refusal::DaemonOutside { pid, shutdown });
+        return Err(ServiceRefusal::DaemonOutside { pid, shutdown });
     }
-    Ok(Installing {
+    Ok(InstallPlan {
         writes: !is_same,
         needs_restart: !is_same && found.state.is_active(),
     })
 }
 
 /// Returns the actions to remove the service, or why it cannot be removed.
-pub(super) fn remove(found: &Found<'_>) -> Result<Removing, Refusal> {
+pub(super) fn remove(found: &ServiceState<'_>) -> Result<RemovalPlan, ServiceRefusal> {
     check_rights(found, "remove")?;
     check_place(found)?;
-    Ok(Removing {
+    Ok(RemovalPlan {
         stops: found.state.is_known,
         deletes: found.there.is_some(),
     })
 }
 
-fn check_rights(found: &Found<'_>, command: &'static str) -> Result<(), Refusal> {
+fn check_rights(found: &ServiceState<'_>, command: &'static str) -> Result<(), ServiceRefusal> {
     match found.kind {
-        Kind::System if !found.is_root => Err(Refusal::NeedsRoot { command }),
-        Kind::System | Kind::User | Kind::Agent => Ok(()),
+        ServiceKind::System if !found.is_root => Err(ServiceRefusal::NeedsRoot { command }),
+        ServiceKind::System | ServiceKind::User | ServiceKind::Agent => Ok(()),
     }
 }
 
 /// A service with its file in another place was installed by something else, such as a package.
-fn check_place(found: &Found<'_>) -> Result<(), Refusal> {
+fn check_place(found: &ServiceState<'_>) -> Result<(), ServiceRefusal> {
     match &found.state.file {
-        Some(path) if path != found.file => Err(Refusal::Elsewhere {
+        Some(path) if path != found.file => Err(ServiceRefusal::Elsewhere {
             path: path.clone(),
             kind: found.kind,
         }),
@@ -169,8 +172,8 @@ mod tests {
         }
     }
 
-    fn found<'a>(kind: Kind, there: Option<&'a str>, state: &'a State) -> Found<'a> {
-        Found {
+    fn found<'a>(kind: ServiceKind, there: Option<&'a str>, state: &'a State) -> ServiceState<'a> {
+        ServiceState {
             kind,
             is_root: false,
             file: Path::new(FILE),
@@ -193,19 +196,23 @@ mod tests {
     #[test]
     fn rel_1_a_new_service_is_written_and_one_that_is_there_is_left() {
         let none = State::default();
-        let done = install(&found(Kind::User, None, &none), &around(None)).unwrap();
+        let done = install(&found(ServiceKind::User, None, &none), &around(None)).unwrap();
         assert_eq!((done.writes, done.needs_restart), (true, false));
         let runs = state(Some(7), Some(FILE));
-        let done = install(&found(Kind::User, Some("new"), &runs), &around(Some(7))).unwrap();
+        let done = install(
+            &found(ServiceKind::User, Some("new"), &runs),
+            &around(Some(7)),
+        )
+        .unwrap();
         assert_eq!((done.writes, done.needs_restart), (false, false));
     }
 
     #[test]
     fn rel_1_what_somebody_changed_is_replaced_only_if_that_is_said() {
         let runs = state(Some(7), Some(FILE));
-        let changed = found(Kind::User, Some("old"), &runs);
+        let changed = found(ServiceKind::User, Some("old"), &runs);
         let refused = install(&changed, &around(Some(7))).unwrap_err();
-        assert!(matches!(refused, Refusal::Differs { .. }));
+        assert!(matches!(refused, ServiceRefusal::Differs { .. }));
         let forced = Surroundings {
             is_forced: true,
             ..around(Some(7))
@@ -217,7 +224,7 @@ mod tests {
     #[test]
     fn rel_1_what_this_version_wrote_is_changed_as_asked() {
         let runs = state(Some(7), Some(FILE));
-        let ours = found(Kind::User, Some("narrow"), &runs);
+        let ours = found(ServiceKind::User, Some("narrow"), &runs);
         let widened = Surroundings {
             usual: "narrow",
             ..around(Some(7))
@@ -229,18 +236,19 @@ mod tests {
     #[test]
     fn rel_1_a_second_service_and_a_daemon_outside_are_refused() {
         let none = State::default();
-        let outside = install(&found(Kind::Agent, None, &none), &around(Some(9))).unwrap_err();
+        let outside =
+            install(&found(ServiceKind::Agent, None, &none), &around(Some(9))).unwrap_err();
         let failure = Failure::from(outside);
         assert!(failure.hint.contains("`gdn shutdown`"), "{failure:?}");
         let other = Surroundings {
             other: Some(Path::new("/etc/systemd/system/goondan.service")),
             ..around(None)
         };
-        let second = install(&found(Kind::User, None, &none), &other).unwrap_err();
+        let second = install(&found(ServiceKind::User, None, &none), &other).unwrap_err();
         let failure = Failure::from(second);
         assert!(failure.hint.contains("remove --system"), "{failure:?}");
         let packaged = state(None, Some("/usr/lib/systemd/user/goondan.service"));
-        let of_package = found(Kind::User, None, &packaged);
+        let of_package = found(ServiceKind::User, None, &packaged);
         assert!(install(&of_package, &around(None)).is_err());
         assert!(remove(&of_package).is_err());
     }
@@ -248,14 +256,14 @@ mod tests {
     #[test]
     fn rel_1_a_system_service_needs_root_and_removing_nothing_is_no_failure() {
         let none = State::default();
-        let system = found(Kind::System, None, &none);
-        let needs = Refusal::NeedsRoot { command: "install" };
+        let system = found(ServiceKind::System, None, &none);
+        let needs = ServiceRefusal::NeedsRoot { command: "install" };
         assert_eq!(install(&system, &around(None)), Err(needs));
         assert!(remove(&system).is_err());
-        let nothing = remove(&found(Kind::User, None, &none)).unwrap();
+        let nothing = remove(&found(ServiceKind::User, None, &none)).unwrap();
         assert_eq!((nothing.stops, nothing.deletes), (false, false));
         // The file exists, but the manager has not loaded it.
-        let half = remove(&found(Kind::User, Some("x"), &none)).unwrap();
+        let half = remove(&found(ServiceKind::User, Some("x"), &none)).unwrap();
         assert_eq!((half.stops, half.deletes), (false, true));
     }
 }

@@ -34,7 +34,7 @@ impl ManagerName {
 
 /// Kind of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ServiceKind {
     /// Service of the user's systemd instance.
     User,
     /// Service of the system's systemd instance.
@@ -45,7 +45,7 @@ pub(super) enum Kind {
 
 /// Exit status and output of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ProgramOutput {
     pub(super) is_ok: bool,
     pub(super) stdout: String,
     pub(super) stderr: String,
@@ -54,20 +54,20 @@ pub(super) struct Said {
 /// Runs the managers' programs.
 pub(super) trait Programs {
     /// Runs one program and waits for it.
-    fn run(&self, command: &[String]) -> io::Result<Said>;
+    fn run(&self, command: &[String]) -> io::Result<ProgramOutput>;
 }
 
 /// Runs the real programs.
-pub(super) struct OfThisMachine;
+pub(super) struct SystemPrograms;
 
-impl Programs for OfThisMachine {
-    fn run(&self, command: &[String]) -> io::Result<Said> {
+impl Programs for SystemPrograms {
+    fn run(&self, command: &[String]) -> io::Result<ProgramOutput> {
         let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let output = Command::new(program)
             .args(args)
             .stdin(Stdio::null())
             .output()?;
-        Ok(Said {
+        Ok(ProgramOutput {
             is_ok: output.status.success(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -108,7 +108,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-impl Kind {
+impl ServiceKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -143,7 +143,7 @@ impl Kind {
     }
 
     /// Parses the output of [`Self::query`]; none if no manager responded.
-    pub(super) fn read(self, said: &Said) -> Option<State> {
+    pub(super) fn read(self, said: &ProgramOutput) -> Option<State> {
         match self {
             Self::User | Self::System => {
                 let value = |name: &str| {
@@ -272,8 +272,8 @@ fn target(uid: u32) -> String {
 mod tests {
     use super::*;
 
-    fn said(is_ok: bool, stdout: &str) -> Said {
-        Said {
+    fn said(is_ok: bool, stdout: &str) -> ProgramOutput {
+        ProgramOutput {
             is_ok,
             stdout: stdout.to_owned(),
             stderr: String::new(),
@@ -284,7 +284,7 @@ mod tests {
     fn rel_1_what_systemd_says_is_read() {
         let text = "MainPID=4711\nLoadState=loaded\nActiveState=active\nFragmentPath=/u/goondan.service\n\
                     UnitFileState=enabled\n";
-        let state = Kind::User.read(&said(true, text)).unwrap();
+        let state = ServiceKind::User.read(&said(true, text)).unwrap();
         let file = state.file.as_deref();
         assert_eq!(
             (state.pid, file),
@@ -293,28 +293,31 @@ mod tests {
         assert!(state.is_known && state.is_active() && state.is_enabled());
         let text =
             "MainPID=0\nLoadState=not-found\nActiveState=inactive\nFragmentPath=\nUnitFileState=\n";
-        let state = Kind::System.read(&said(true, text)).unwrap();
+        let state = ServiceKind::System.read(&said(true, text)).unwrap();
         assert_eq!(
             (state.is_known, state.pid, state.file.clone()),
             (false, None, None)
         );
         assert!(!state.is_active() && !state.is_enabled() && !state.has_failed());
         // No manager responds.
-        assert_eq!(Kind::User.read(&said(false, "")), None);
-        assert_eq!(Kind::User.read(&said(true, "nonsense")), None);
+        assert_eq!(ServiceKind::User.read(&said(false, "")), None);
+        assert_eq!(ServiceKind::User.read(&said(true, "nonsense")), None);
     }
 
     #[test]
     fn rel_1_what_launchd_says_is_read() {
         let text = "gui/501/ai.goondan.orchestrator = {\n\tactive count = 1\n\tpath = /L/a.plist\n\
                     \ttype = LaunchAgent\n\tstate = running\n\n\tpid = 4711\n}\n";
-        let state = Kind::Agent.read(&said(true, text)).unwrap();
+        let state = ServiceKind::Agent.read(&said(true, text)).unwrap();
         assert_eq!(
             (state.pid, state.file.as_deref()),
             (Some(4711), Some(Path::new("/L/a.plist")))
         );
         assert!(state.is_known && state.is_active() && state.is_enabled());
-        assert_eq!(Kind::Agent.read(&said(false, "")), Some(State::default()));
+        assert_eq!(
+            ServiceKind::Agent.read(&said(false, "")),
+            Some(State::default())
+        );
     }
 
     #[test]
@@ -323,22 +326,22 @@ mod tests {
         let all = |commands: Vec<Vec<String>>| commands.into_iter().map(line).collect::<Vec<_>>();
         let (file, unknown) = (Path::new("/L/a.plist"), State::default());
         assert_eq!(
-            all(Kind::User.start(501, file, &unknown)),
+            all(ServiceKind::User.start(501, file, &unknown)),
             [
                 "systemctl --user daemon-reload",
                 "systemctl --user enable --now goondan.service"
             ]
         );
         assert_eq!(
-            line(Kind::System.stop(0)),
+            line(ServiceKind::System.stop(0)),
             "systemctl --system disable --now goondan.service"
         );
         assert_eq!(
-            all(Kind::Agent.start(501, file, &unknown)),
+            all(ServiceKind::Agent.start(501, file, &unknown)),
             ["launchctl bootstrap gui/501 /L/a.plist"]
         );
         assert_eq!(
-            line(Kind::Agent.stop(501)),
+            line(ServiceKind::Agent.stop(501)),
             "launchctl bootout gui/501/ai.goondan.orchestrator"
         );
     }

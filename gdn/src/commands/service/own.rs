@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::manager::{Kind, ManagerName, OfThisMachine};
-use super::site::{Service, Site};
+use super::manager::{ManagerName, ServiceKind, SystemPrograms};
+use super::site::{ServiceControl, ServiceSite};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::installation::Installation;
@@ -29,8 +29,8 @@ pub(in crate::commands) fn runner_of(
     context: &Context,
 ) -> Result<Runner, Failure> {
     let own = own_kind();
-    let site = Site::find(own, None, context)?;
-    let service = Service::new(&site, &OfThisMachine);
+    let site = ServiceSite::find(own, None, context)?;
+    let service = ServiceControl::new(&site, &SystemPrograms);
     // A manager that does not respond did not start the daemon.
     let is_its = |kind| {
         let state = service.state_of(kind);
@@ -46,17 +46,17 @@ pub(in crate::commands) fn runner_of(
             Runner::OwnElsewhere
         });
     }
-    Ok(if own == Kind::User && is_its(Kind::System) {
+    Ok(if own == ServiceKind::User && is_its(ServiceKind::System) {
         Runner::Machine
     } else {
         Runner::Nobody
     })
 }
 
-fn own_kind() -> Kind {
+fn own_kind() -> ServiceKind {
     match ManagerName::of_this_system() {
-        ManagerName::Systemd => Kind::User,
-        ManagerName::Launchd => Kind::Agent,
+        ManagerName::Systemd => ServiceKind::User,
+        ManagerName::Launchd => ServiceKind::Agent,
     }
 }
 
@@ -64,12 +64,12 @@ fn own_kind() -> Kind {
 /// that shows the difference. Only reads files.
 pub(in crate::commands) fn service_differences(context: &Context) -> Vec<(PathBuf, String)> {
     let kinds = match own_kind() {
-        Kind::Agent => vec![Kind::Agent],
-        _ => vec![Kind::User, Kind::System],
+        ServiceKind::Agent => vec![ServiceKind::Agent],
+        _ => vec![ServiceKind::User, ServiceKind::System],
     };
-    let differing = |kind: Kind| -> Option<(PathBuf, String)> {
+    let differing = |kind: ServiceKind| -> Option<(PathBuf, String)> {
         // Skip a file if its user cannot be determined.
-        let site = Site::find(kind, None, context).ok()?;
+        let site = ServiceSite::find(kind, None, context).ok()?;
         let there = site.there().ok()??;
         let usual = site.usual(Some(&there)).ok()?;
         let hint = format!(
@@ -84,12 +84,12 @@ pub(in crate::commands) fn service_differences(context: &Context) -> Vec<(PathBu
 
 /// Starts the user's installed service again.
 pub(in crate::commands) fn start_own(context: &Context) -> Result<(), Failure> {
-    let site = Site::find(own_kind(), None, context)?;
-    Service::new(&site, &OfThisMachine).start_again()
+    let site = ServiceSite::find(own_kind(), None, context)?;
+    ServiceControl::new(&site, &SystemPrograms).start_again()
 }
 
 /// Stops the user's service and leaves it installed.
 pub(in crate::commands) fn stop_own(context: &Context) -> Result<(), Failure> {
-    let site = Site::find(own_kind(), None, context)?;
-    Service::new(&site, &OfThisMachine).pause()
+    let site = ServiceSite::find(own_kind(), None, context)?;
+    ServiceControl::new(&site, &SystemPrograms).pause()
 }

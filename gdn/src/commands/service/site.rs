@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Group, Uid, User};
 
-use super::manager::{Kind, Programs, Said, State, UNIT};
-use super::unit::{self, Places};
+use super::manager::{ProgramOutput, Programs, ServiceKind, State, UNIT};
+use super::unit::{self, UnitPaths};
 use crate::client::owner_pid;
 use crate::commands::rewrite::rewrite;
 use crate::context::Context;
@@ -26,7 +26,7 @@ const LINGER_DIR: &str = "/var/lib/systemd/linger";
 
 /// User that a system service runs as.
 #[derive(Debug)]
-struct Owner {
+struct ServiceUser {
     user: String,
     group: String,
     uid: u32,
@@ -35,44 +35,46 @@ struct Owner {
 
 /// A service of one kind, installed or not.
 #[derive(Debug)]
-pub(super) struct Site {
-    pub(super) kind: Kind,
+pub(super) struct ServiceSite {
+    pub(super) kind: ServiceKind,
     pub(super) uid: u32,
     pub(super) is_root: bool,
     pub(super) file: PathBuf,
     pub(super) state_root: PathBuf,
     home: PathBuf,
-    owner: Option<Owner>,
+    owner: Option<ServiceUser>,
     /// Writable directories in addition to the state root; none to keep those in the file.
     writable: Option<Vec<PathBuf>>,
 }
 
-impl Site {
+impl ServiceSite {
     /// Determines the user and the paths.
     pub(super) fn find(
-        kind: Kind,
+        kind: ServiceKind,
         run_as: Option<&str>,
         context: &Context,
     ) -> Result<Self, Failure> {
         let uid = Uid::effective();
         let (home, owner) = match kind {
-            Kind::User | Kind::Agent => {
+            ServiceKind::User | ServiceKind::Agent => {
                 (std::env::home_dir().filter(|home| home.is_absolute()), None)
             }
-            Kind::System => owner(run_as)?,
+            ServiceKind::System => owner(run_as)?,
         };
         let home = home.ok_or_else(|| no_user("no home directory"))?;
         let file = match kind {
-            Kind::System => Path::new(SYSTEM_DIR).join(UNIT),
-            Kind::User => user_unit_of(
+            ServiceKind::System => Path::new(SYSTEM_DIR).join(UNIT),
+            ServiceKind::User => user_unit_of(
                 &home,
                 std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from),
             ),
-            Kind::Agent => home.join("Library/LaunchAgents/ai.goondan.orchestrator.plist"),
+            ServiceKind::Agent => home.join("Library/LaunchAgents/ai.goondan.orchestrator.plist"),
         };
         let state_root = match kind {
-            Kind::System if !context.is_state_root_named => home.join(".goondan"),
-            Kind::System | Kind::User | Kind::Agent => context.state_root.clone(),
+            ServiceKind::System if !context.is_state_root_named => home.join(".goondan"),
+            ServiceKind::System | ServiceKind::User | ServiceKind::Agent => {
+                context.state_root.clone()
+            }
         };
         Ok(Self {
             kind,
@@ -121,19 +123,21 @@ impl Site {
             )
         })?;
         let program = std::path::absolute(lasting(program))?;
-        let places = Places {
+        let places = UnitPaths {
             programs: program.parent().unwrap_or(Path::new("/")),
             state_root: &self.state_root,
             home: &self.home,
             writable,
         };
         let text = match (self.kind, &self.owner) {
-            (Kind::Agent, _) => unit::agent(&places),
-            (Kind::System, Some(owner)) => unit::system_unit(&places, &owner.user, &owner.group),
-            (Kind::System, None) => {
+            (ServiceKind::Agent, _) => unit::agent(&places),
+            (ServiceKind::System, Some(owner)) => {
+                unit::system_unit(&places, &owner.user, &owner.group)
+            }
+            (ServiceKind::System, None) => {
                 return Err(no_user("the user of the service is unknown"));
             }
-            (Kind::User, _) => unit::user_unit(&places),
+            (ServiceKind::User, _) => unit::user_unit(&places),
         };
         text.map_err(|error| {
             let hint = "use a directory without spaces and special characters: `gdn --state-root DIR service install`";
@@ -219,7 +223,7 @@ impl Site {
     /// True if the user's manager and all its services stop at the last logout.
     pub(super) fn ends_with_login(&self) -> bool {
         let user = User::from_uid(Uid::from_raw(self.uid)).ok().flatten();
-        self.kind == Kind::User
+        self.kind == ServiceKind::User
             && user.is_some_and(|user| !Path::new(LINGER_DIR).join(user.name).exists())
     }
 
@@ -247,7 +251,7 @@ fn user_unit_of(home: &Path, config: Option<PathBuf>) -> PathBuf {
 /// Returns the home directory and the names of a system service's user: the given user, otherwise the user in the
 /// installed unit, otherwise the user who invoked `sudo`. None if there is no such user; only commands that need no
 /// user work then.
-fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<Owner>), Failure> {
+fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<ServiceUser>), Failure> {
     let there = || fs::read_to_string(Path::new(SYSTEM_DIR).join(UNIT)).ok();
     let of_file = || unit::user_of(&there()?).map(str::to_owned);
     let name = run_as.map(str::to_owned).or_else(of_file);
@@ -258,7 +262,7 @@ fn owner(run_as: Option<&str>) -> Result<(Option<PathBuf>, Option<Owner>), Failu
     let user = user.ok_or_else(|| no_user(&format!("user {name:?} does not exist")))?;
     let group = Group::from_gid(user.gid).ok().flatten();
     let group = group.map_or_else(|| user.gid.to_string(), |group| group.name);
-    let owner = Owner {
+    let owner = ServiceUser {
         user: user.name,
         group,
         uid: user.uid.as_raw(),
@@ -273,13 +277,13 @@ fn no_user(problem: &str) -> Failure {
 }
 
 /// Calls to the service's manager.
-pub(super) struct Service<'a> {
-    site: &'a Site,
+pub(super) struct ServiceControl<'a> {
+    site: &'a ServiceSite,
     programs: &'a dyn Programs,
 }
 
-impl<'a> Service<'a> {
-    pub(super) fn new(site: &'a Site, programs: &'a dyn Programs) -> Self {
+impl<'a> ServiceControl<'a> {
+    pub(super) fn new(site: &'a ServiceSite, programs: &'a dyn Programs) -> Self {
         Self { site, programs }
     }
 
@@ -297,7 +301,7 @@ impl<'a> Service<'a> {
     }
 
     /// State of a service of this kind as reported by its manager.
-    pub(super) fn state_of(&self, kind: Kind) -> Result<State, Failure> {
+    pub(super) fn state_of(&self, kind: ServiceKind) -> Result<State, Failure> {
         let query = kind.query(self.site.uid);
         let said = self.run(&query)?;
         kind.read(&said).ok_or_else(|| failed(&query, &said))
@@ -306,14 +310,16 @@ impl<'a> Service<'a> {
     /// File of a service of the other kind.
     pub(super) fn other(&self) -> Result<Option<PathBuf>, Failure> {
         match self.site.kind {
-            Kind::Agent => Ok(None),
-            Kind::User => {
+            ServiceKind::Agent => Ok(None),
+            ServiceKind::User => {
                 // A system manager that does not respond starts no services.
-                let state = self.state_of(Kind::System).unwrap_or_default();
+                let state = self.state_of(ServiceKind::System).unwrap_or_default();
                 Ok(state.file.filter(|_| state.is_known))
             }
             // Another user's manager cannot be queried.
-            Kind::System => Ok(Some(user_unit_of(&self.site.home, None)).filter(|it| it.exists())),
+            ServiceKind::System => {
+                Ok(Some(user_unit_of(&self.site.home, None)).filter(|it| it.exists()))
+            }
         }
     }
 
@@ -368,7 +374,7 @@ impl<'a> Service<'a> {
         Err(failed(command, &said))
     }
 
-    fn run(&self, command: &[String]) -> Result<Said, Failure> {
+    fn run(&self, command: &[String]) -> Result<ProgramOutput, Failure> {
         self.programs.run(command).map_err(|error| {
             let program = command.first().map_or("", String::as_str);
             let message = format!("cannot run {program}");
@@ -379,7 +385,7 @@ impl<'a> Service<'a> {
 }
 
 /// Failure of a manager's program.
-fn failed(command: &[String], said: &Said) -> Failure {
+fn failed(command: &[String], said: &ProgramOutput) -> Failure {
     let line = command.join(" ");
     let words = text::printable(said.stderr.trim());
     let words = if words.is_empty() {

@@ -56,7 +56,7 @@ pub(super) struct BadPath {
 
 /// Paths of this machine. All are absolute.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Places<'a> {
+pub(super) struct UnitPaths<'a> {
     /// Directory of the four programs.
     pub(super) programs: &'a Path,
     pub(super) state_root: &'a Path,
@@ -66,14 +66,14 @@ pub(super) struct Places<'a> {
     pub(super) writable: &'a [PathBuf],
 }
 
-impl Places<'_> {
+impl UnitPaths<'_> {
     fn each(&self) -> [&Path; 2] {
         [self.programs, self.state_root]
     }
 }
 
 /// Unit of a user service. Paths in the home directory are written with `%h`, as in the source file.
-pub(super) fn user_unit(places: &Places<'_>) -> Result<String, BadPath> {
+pub(super) fn user_unit(places: &UnitPaths<'_>) -> Result<String, BadPath> {
     let [programs, state_root] = places.each().map(|path| in_unit(path, Some(places.home)));
     let [bin, state] = UNIT_PLACES;
     let unit = filled(UNIT, &[(bin, programs?), (state, state_root?)]);
@@ -81,7 +81,11 @@ pub(super) fn user_unit(places: &Places<'_>) -> Result<String, BadPath> {
 }
 
 /// Unit of a system service that runs as a user: with absolute paths, because `%h` is root's home there.
-pub(super) fn system_unit(places: &Places<'_>, user: &str, group: &str) -> Result<String, BadPath> {
+pub(super) fn system_unit(
+    places: &UnitPaths<'_>,
+    user: &str,
+    group: &str,
+) -> Result<String, BadPath> {
     let mut unit = UNIT.to_owned();
     for (from, to) in SYSTEM {
         let to = to.replace("USER", user).replace("GROUP", group);
@@ -126,7 +130,7 @@ pub(super) fn writable_of(unit: &str, home: &Path) -> Vec<PathBuf> {
 }
 
 /// Property list of a launchd agent.
-pub(super) fn agent(places: &Places<'_>) -> Result<String, BadPath> {
+pub(super) fn agent(places: &UnitPaths<'_>) -> Result<String, BadPath> {
     let [programs, state_root] = places.each().map(|path| in_shell_in_xml(path, places.home));
     let [bin, state] = AGENT_PLACES;
     Ok(filled(AGENT, &[(bin, programs?), (state, state_root?)]))
@@ -198,8 +202,8 @@ fn bad(path: &Path) -> BadPath {
 mod tests {
     use super::*;
 
-    fn places<'a>(programs: &'a str, state_root: &'a str) -> Places<'a> {
-        Places {
+    fn places<'a>(programs: &'a str, state_root: &'a str) -> UnitPaths<'a> {
+        UnitPaths {
             programs: Path::new(programs),
             state_root: Path::new(state_root),
             home: Path::new("/home/ada"),
@@ -269,7 +273,7 @@ mod tests {
             PathBuf::from("/home/ada/100%"),
             PathBuf::from("/srv/%h/bot"),
         ];
-        let wide = Places {
+        let wide = UnitPaths {
             writable: &dirs,
             ..places(USUAL.0, USUAL.1)
         };

@@ -8,7 +8,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
 use super::TaskAtArgs;
-use crate::commands::checkpoints::{self, Listed, push_files, push_skipped};
+use crate::commands::checkpoints::{self, CheckpointRow, push_files, push_skipped};
 use crate::commands::confirm::confirm;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -79,7 +79,7 @@ pub(super) async fn list(args: TaskAtArgs, context: &Context) -> Result<(), Fail
 }
 
 fn table_of(checkpoints: &[CheckpointInfo], now: Timestamp) -> Table {
-    let listed = checkpoints.iter().map(|one| Listed {
+    let listed = checkpoints.iter().map(|one| CheckpointRow {
         id: &one.checkpoint_id,
         why: why_of(&one.kind),
         amount: one.phase.to_string(),

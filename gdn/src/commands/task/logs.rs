@@ -64,7 +64,7 @@ pub(super) async fn run(args: TaskLogsArgs, context: &Context) -> Result<(), Fai
         false => RequestTimeout::Query,
     };
     let mut has_read = false;
-    let mut words = Words {
+    let mut words = LogTextDecoder {
         is_agent_log: matches!(args.log, LogName::Agent),
         rest: String::new(),
     };
@@ -110,7 +110,7 @@ pub(super) async fn run(args: TaskLogsArgs, context: &Context) -> Result<(), Fai
 
 /// A line of `agent.log`.
 #[derive(Deserialize)]
-struct Line<'l> {
+struct AgentLogLine<'l> {
     #[serde(borrow)]
     timestamp: Cow<'l, str>,
     #[serde(borrow)]
@@ -120,13 +120,13 @@ struct Line<'l> {
 }
 
 /// Log as text: lines of `agent.log` without their JSON. Lines of earlier versions are printed unchanged.
-struct Words {
+struct LogTextDecoder {
     is_agent_log: bool,
     /// Incomplete last line.
     rest: String,
 }
 
-impl Words {
+impl LogTextDecoder {
     fn of(&mut self, part: &str) -> String {
         if !self.is_agent_log {
             return part.to_owned();
@@ -136,9 +136,9 @@ impl Words {
         let rest = self.rest.split_off(whole);
         let lines = std::mem::replace(&mut self.rest, rest);
         let words = lines.lines().map(|line| {
-            let read: Result<Line<'_>, _> = serde_json::from_str(line);
+            let read: Result<AgentLogLine<'_>, _> = serde_json::from_str(line);
             match read {
-                Ok(Line {
+                Ok(AgentLogLine {
                     timestamp,
                     level,
                     message,
@@ -164,7 +164,7 @@ mod tests {
         let shown = "2024-02-15T10:05:00.000Z run requested: run 1\n\
                      2024-02-15T10:15:00.000Z warn  Question asked: \"Why?\"\n";
         for cut in 0..log.len() {
-            let mut words = Words {
+            let mut words = LogTextDecoder {
                 is_agent_log: true,
                 rest: String::new(),
             };

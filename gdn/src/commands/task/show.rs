@@ -7,7 +7,7 @@ use goondan_protocol::task::{PlanStep, PlanStepState, TaskStatus};
 use goondan_protocol::time::Timestamp;
 
 use super::list;
-use crate::output::page::Page;
+use crate::output::page::PageWriter;
 use crate::output::style;
 use crate::output::table::{Canvas, Cell, Table};
 use crate::output::text;
@@ -30,7 +30,7 @@ pub(super) struct NextCommand {
 /// Renders the page.
 pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> String {
     let palette = canvas.palette;
-    let mut page = Page::new(&fields_of(detail, now), canvas);
+    let mut page = PageWriter::new(&fields_of(detail, now), canvas);
     let asks = detail.asks.iter().map(|ask| ask_text(ask, canvas, now));
     page.part("Waits for you", &asks.collect::<String>());
     if let Some(phase) = detail.review {
@@ -432,7 +432,7 @@ mod tests {
     use super::*;
     use crate::output::style::Palette;
     use crate::output::table::at_three_widths;
-    use goondan_protocol::control::{TaskHappening, TaskLastRun};
+    use goondan_protocol::control::{TaskHistoryLine, TaskLastRun};
     use goondan_protocol::task::{NotifyOn, TaskBudget};
     use goondan_protocol::usage::{MicroUsd, Usage};
 
@@ -510,7 +510,7 @@ mod tests {
                 state: TaskNotificationState::Failed,
                 why: Some("the chat is\u{7} not found".to_owned()),
             }],
-            recent: vec![TaskHappening {
+            recent: vec![TaskHistoryLine {
                 at: Timestamp::from_unix_millis(2_000),
                 event: "question_asked".to_owned(),
                 detail: "q-0001\u{1b}[2J".to_owned(),

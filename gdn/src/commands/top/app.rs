@@ -6,7 +6,7 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::time::Timestamp;
 
 use super::board::Board;
-use super::input::{Act, Effect, Input, Key, LogsOf, PageAbout, Size, Wanted};
+use super::input::{Act, FeedQuery, KeyPress, LogSource, PageSubject, Size, TopEffect, TopInput};
 use super::reload::Reload;
 use super::rows::{self, Row};
 use super::view::View;
@@ -23,8 +23,8 @@ const FILTER_CHARS_MAX: usize = 100;
 
 /// An open text page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) about: PageAbout,
+pub(super) struct TextPage {
+    pub(super) about: PageSubject,
     /// Content; none until it has arrived.
     text: Option<String>,
     /// Content wrapped to the screen; none until it has arrived.
@@ -33,8 +33,8 @@ pub(super) struct Page {
     pub(super) up: usize,
 }
 
-impl Page {
-    fn new(about: PageAbout) -> Self {
+impl TextPage {
+    fn new(about: PageSubject) -> Self {
         Self {
             about,
             text: None,
@@ -66,7 +66,7 @@ pub(super) enum Mode {
 
 /// State of the connection to the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum ConnectionState {
     Connecting,
     Up,
     Lost,
@@ -74,7 +74,7 @@ pub(super) enum Link {
 
 /// Selected row of a view.
 #[derive(Debug, Clone, Default)]
-struct Chosen {
+struct RowSelection {
     id: Option<String>,
     place: usize,
 }
@@ -85,10 +85,10 @@ pub(super) struct App {
     pub(super) board: Board,
     pub(super) view: View,
     pub(super) mode: Mode,
-    pub(super) link: Link,
-    pub(super) page: Option<Page>,
+    pub(super) link: ConnectionState,
+    pub(super) page: Option<TextPage>,
     pub(super) filter: String,
-    pub(super) logs_of: LogsOf,
+    pub(super) logs_of: LogSource,
     /// Result of the last action.
     pub(super) notice: Option<Result<String, String>>,
     pub(super) is_read_only: bool,
@@ -96,7 +96,7 @@ pub(super) struct App {
     rows: Vec<Row>,
     /// Inputs that the current rows were built from.
     rows_of: Option<(View, String, u64)>,
-    chosen: [Chosen; View::ALL.len()],
+    chosen: [RowSelection; View::ALL.len()],
     /// Scroll position of each text view, in lines from the end.
     up: [usize; View::ALL.len()],
     facts: Reload,
@@ -110,10 +110,10 @@ impl App {
             board: Board::default(),
             view,
             mode: Mode::Look,
-            link: Link::Connecting,
+            link: ConnectionState::Connecting,
             page: None,
             filter: String::new(),
-            logs_of: LogsOf::Project,
+            logs_of: LogSource::Project,
             notice: None,
             is_read_only,
             size,
@@ -128,76 +128,76 @@ impl App {
     }
 
     /// Handles an input and returns the effects to carry out.
-    pub(super) fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+    pub(super) fn handle(&mut self, input: TopInput, now: Timestamp) -> Vec<TopEffect> {
         let mut effects = match input {
-            Input::Key(key) => self.key(key, now),
+            TopInput::Key(key) => self.key(key, now),
             other => self.told(other, now),
         };
-        if self.link == Link::Up {
+        if self.link == ConnectionState::Up {
             let due = [
-                self.facts.due(now).then_some(Wanted::Facts),
-                self.usage.due(now).then_some(Wanted::Usage),
+                self.facts.due(now).then_some(FeedQuery::Facts),
+                self.usage.due(now).then_some(FeedQuery::Usage),
                 self.page.as_ref().and_then(|page| {
                     let is_due = self.pages.due(now);
-                    is_due.then(|| Wanted::Page(page.about.clone(), self.size.columns))
+                    is_due.then(|| FeedQuery::Page(page.about.clone(), self.size.columns))
                 }),
             ];
-            effects.extend(due.into_iter().flatten().map(Effect::Load));
+            effects.extend(due.into_iter().flatten().map(TopEffect::Load));
         }
         self.make_rows();
         effects
     }
 
-    fn told(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+    fn told(&mut self, input: TopInput, now: Timestamp) -> Vec<TopEffect> {
         match input {
-            Input::Resized(size) => {
+            TopInput::Resized(size) => {
                 self.size = size;
                 if let Some(page) = &mut self.page {
                     page.fold(size.columns);
                     self.pages.wanted();
                 }
             }
-            Input::Told(change) => return self.changed(*change),
-            Input::Lost => self.link = Link::Lost,
-            Input::Stopped => {
-                self.link = Link::Lost;
+            TopInput::Told(change) => return self.changed(*change),
+            TopInput::Lost => self.link = ConnectionState::Lost,
+            TopInput::Stopped => {
+                self.link = ConnectionState::Lost;
                 self.notice = Some(Err("The project is stopped.".to_owned()));
             }
-            Input::Facts(facts) => {
+            TopInput::Facts(facts) => {
                 self.facts.came(now);
                 self.board.take_facts(*facts);
             }
-            Input::Conversations(page) => self.board.take_page(*page),
-            Input::Usage(usage) => {
+            TopInput::Conversations(page) => self.board.take_page(*page),
+            TopInput::Usage(usage) => {
                 self.usage.came(now);
                 self.board.take_usage(*usage);
             }
-            Input::Page(about, text) => {
+            TopInput::Page(about, text) => {
                 self.pages.came(now);
                 if let Some(page) = self.page.as_mut().filter(|page| page.about == about) {
                     page.text = Some(text);
                     page.fold(self.size.columns);
                 }
             }
-            Input::LogBegins => self.board.clear_logs(),
-            Input::LogLine(line) => self.board.take_log_line(line),
-            Input::Failed(wanted, why) => {
+            TopInput::LogBegins => self.board.clear_logs(),
+            TopInput::LogLine(line) => self.board.take_log_line(line),
+            TopInput::Failed(wanted, why) => {
                 match wanted {
-                    Wanted::Facts => self.facts.came(now),
-                    Wanted::Usage => self.usage.came(now),
-                    Wanted::Page(..) => self.pages.came(now),
-                    Wanted::Conversations | Wanted::Logs(_) => {}
+                    FeedQuery::Facts => self.facts.came(now),
+                    FeedQuery::Usage => self.usage.came(now),
+                    FeedQuery::Page(..) => self.pages.came(now),
+                    FeedQuery::Conversations | FeedQuery::Logs(_) => {}
                 }
                 self.notice = Some(Err(why));
             }
-            Input::Acted(result) => self.notice = Some(result),
-            Input::Tick | Input::Key(_) => {}
+            TopInput::Acted(result) => self.notice = Some(result),
+            TopInput::Tick | TopInput::Key(_) => {}
         }
         Vec::new()
     }
 
     /// Handles an update from the daemon.
-    fn changed(&mut self, change: WorkspaceChange) -> Vec<Effect> {
+    fn changed(&mut self, change: WorkspaceChange) -> Vec<TopEffect> {
         let effects = match &change.told {
             // The rest of the snapshot follows in further updates.
             told if told.has_more() => Vec::new(),
@@ -208,7 +208,7 @@ impl App {
                 self.pages = Reload::every(PAGE_EVERY_MS);
                 self.usage.wanted();
                 self.pages.wanted();
-                vec![Effect::Load(Wanted::Conversations)]
+                vec![TopEffect::Load(FeedQuery::Conversations)]
             }
             WatchUpdate::Event(event) => {
                 self.facts.wanted();
@@ -222,14 +222,14 @@ impl App {
                 Vec::new()
             }
         };
-        self.link = Link::Up;
+        self.link = ConnectionState::Up;
         self.board.take_change(change);
         effects
     }
 
-    fn key(&mut self, key: Key, now: Timestamp) -> Vec<Effect> {
-        if key == Key::Interrupt {
-            return vec![Effect::Quit];
+    fn key(&mut self, key: KeyPress, now: Timestamp) -> Vec<TopEffect> {
+        if key == KeyPress::Interrupt {
+            return vec![TopEffect::Quit];
         }
         match self.mode.clone() {
             Mode::Look => self.look(key, now),
@@ -239,8 +239,8 @@ impl App {
             }
             Mode::Confirm(act) => {
                 self.mode = Mode::Look;
-                let is_meant = matches!(key, Key::Char('y' | 'Y'));
-                let act = is_meant.then_some(Effect::Act(act));
+                let is_meant = matches!(key, KeyPress::Char('y' | 'Y'));
+                let act = is_meant.then_some(TopEffect::Act(act));
                 act.into_iter().collect()
             }
             Mode::Help => {
@@ -250,51 +250,51 @@ impl App {
         }
     }
 
-    fn look(&mut self, key: Key, now: Timestamp) -> Vec<Effect> {
+    fn look(&mut self, key: KeyPress, now: Timestamp) -> Vec<TopEffect> {
         self.notice = None;
         let screenful = self.size.body_rows();
         match key {
-            Key::Char('q') => return vec![Effect::Quit],
-            Key::Char('?') => self.mode = Mode::Help,
-            Key::Char('/') => {
+            KeyPress::Char('q') => return vec![TopEffect::Quit],
+            KeyPress::Char('?') => self.mode = Mode::Help,
+            KeyPress::Char('/') => {
                 self.page = None;
                 self.mode = Mode::Filter;
             }
-            Key::Escape if self.page.is_some() => self.page = None,
-            Key::Escape => return self.back(),
-            Key::NextView => self.go(self.view.moved(1)),
-            Key::PreviousView => self.go(self.view.moved(View::ALL.len() - 1)),
-            Key::Char(digit) if digit.is_ascii_digit() => {
+            KeyPress::Escape if self.page.is_some() => self.page = None,
+            KeyPress::Escape => return self.back(),
+            KeyPress::NextView => self.go(self.view.moved(1)),
+            KeyPress::PreviousView => self.go(self.view.moved(View::ALL.len() - 1)),
+            KeyPress::Char(digit) if digit.is_ascii_digit() => {
                 if let Some(view) = View::of_key(digit) {
                     self.go(view);
                 }
             }
-            Key::Up | Key::Char('k') => self.step(|place| place.saturating_sub(1)),
-            Key::Down | Key::Char('j') => self.step(|place| place.saturating_add(1)),
-            Key::PageUp => self.step(|place| place.saturating_sub(screenful)),
-            Key::PageDown => self.step(|place| place.saturating_add(screenful)),
-            Key::Home | Key::Char('g') => self.step(|_| 0),
-            Key::End | Key::Char('G') => self.step(|_| usize::MAX),
-            Key::Enter => return self.open(PageAbout::Transcript, now),
-            Key::Char('t') => return self.open(PageAbout::Trace, now),
-            Key::Char('l') => return self.look_at_logs(),
-            Key::Char('c') => self.ask(Act::Cancel),
-            Key::Char('r') => self.ask(Act::Restart),
-            Key::Char(_) | Key::Backspace | Key::Interrupt => {}
+            KeyPress::Up | KeyPress::Char('k') => self.step(|place| place.saturating_sub(1)),
+            KeyPress::Down | KeyPress::Char('j') => self.step(|place| place.saturating_add(1)),
+            KeyPress::PageUp => self.step(|place| place.saturating_sub(screenful)),
+            KeyPress::PageDown => self.step(|place| place.saturating_add(screenful)),
+            KeyPress::Home | KeyPress::Char('g') => self.step(|_| 0),
+            KeyPress::End | KeyPress::Char('G') => self.step(|_| usize::MAX),
+            KeyPress::Enter => return self.open(PageSubject::Transcript, now),
+            KeyPress::Char('t') => return self.open(PageSubject::Trace, now),
+            KeyPress::Char('l') => return self.look_at_logs(),
+            KeyPress::Char('c') => self.ask(Act::Cancel),
+            KeyPress::Char('r') => self.ask(Act::Restart),
+            KeyPress::Char(_) | KeyPress::Backspace | KeyPress::Interrupt => {}
         }
         Vec::new()
     }
 
-    fn write_filter(&mut self, key: Key) {
+    fn write_filter(&mut self, key: KeyPress) {
         match key {
-            Key::Char(char) if self.filter.chars().count() < FILTER_CHARS_MAX => {
+            KeyPress::Char(char) if self.filter.chars().count() < FILTER_CHARS_MAX => {
                 self.filter.push(char);
             }
-            Key::Backspace => {
+            KeyPress::Backspace => {
                 self.filter.pop();
             }
-            Key::Enter => self.mode = Mode::Look,
-            Key::Escape => {
+            KeyPress::Enter => self.mode = Mode::Look,
+            KeyPress::Escape => {
                 self.filter.clear();
                 self.mode = Mode::Look;
             }
@@ -303,10 +303,10 @@ impl App {
     }
 
     /// Resets the filter; in the log view, also returns to the project's log.
-    fn back(&mut self) -> Vec<Effect> {
+    fn back(&mut self) -> Vec<TopEffect> {
         self.filter.clear();
         match self.view {
-            View::Logs => self.follow(LogsOf::Project),
+            View::Logs => self.follow(LogSource::Project),
             _ => Vec::new(),
         }
     }
@@ -346,34 +346,34 @@ impl App {
 
     fn open(
         &mut self,
-        about: impl FnOnce(InstanceKey) -> PageAbout,
+        about: impl FnOnce(InstanceKey) -> PageSubject,
         now: Timestamp,
-    ) -> Vec<Effect> {
+    ) -> Vec<TopEffect> {
         let Some(key) = self.meant_key() else {
             return Vec::new();
         };
         let about = about(key);
-        self.page = Some(Page::new(about.clone()));
+        self.page = Some(TextPage::new(about.clone()));
         self.pages = Reload::every(PAGE_EVERY_MS);
         self.pages.asked(now);
-        vec![Effect::Load(Wanted::Page(about, self.size.columns))]
+        vec![TopEffect::Load(FeedQuery::Page(about, self.size.columns))]
     }
 
-    fn look_at_logs(&mut self) -> Vec<Effect> {
+    fn look_at_logs(&mut self) -> Vec<TopEffect> {
         let of = self
             .meant_key()
-            .map_or(LogsOf::Project, LogsOf::Conversation);
+            .map_or(LogSource::Project, LogSource::Conversation);
         self.go(View::Logs);
         self.follow(of)
     }
 
-    fn follow(&mut self, of: LogsOf) -> Vec<Effect> {
+    fn follow(&mut self, of: LogSource) -> Vec<TopEffect> {
         if of == self.logs_of {
             return Vec::new();
         }
         self.board.clear_logs();
         self.logs_of = of.clone();
-        vec![Effect::Load(Wanted::Logs(of))]
+        vec![TopEffect::Load(FeedQuery::Logs(of))]
     }
 
     fn ask(&mut self, act: impl FnOnce(InstanceKey) -> Act) {

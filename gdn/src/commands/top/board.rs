@@ -37,7 +37,7 @@ pub(super) struct Conversation {
 
 /// A past event, as a line.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Happened {
+pub(super) struct BoardEvent {
     pub(super) at: Timestamp,
     pub(super) subject: String,
     pub(super) what: String,
@@ -52,7 +52,7 @@ pub(super) struct Board {
     places: HashMap<InstanceKey, usize>,
     conversations: HashMap<InstanceKey, Conversation>,
     conversations_total: usize,
-    happened: VecDeque<Happened>,
+    happened: VecDeque<BoardEvent>,
     usage: Option<UsageReport>,
     logs: VecDeque<String>,
     /// Start of each conversation's turn, if it was reported.
@@ -76,7 +76,7 @@ impl Board {
     }
 
     /// Oldest first.
-    pub(super) fn happened(&self) -> &VecDeque<Happened> {
+    pub(super) fn happened(&self) -> &VecDeque<BoardEvent> {
         &self.happened
     }
 
@@ -193,7 +193,7 @@ impl Board {
 
     fn take_event(&mut self, at: Timestamp, event: &Event) {
         let (look, what) = happened::told(event);
-        let happened = Happened {
+        let happened = BoardEvent {
             at,
             subject: text::one_line(&happened::subject(event)),
             what: text::one_line(&what),

@@ -11,7 +11,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph, Tabs};
 
-use super::app::{App, Link, Mode};
+use super::app::{App, ConnectionState, Mode};
 use super::input::Size;
 use super::view::View;
 use crate::context::Context;
@@ -39,14 +39,14 @@ const KEYS: [(&str, &str); 12] = [
 
 /// Rendering parameters beside the state.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ink<'a> {
+pub(super) struct RenderContext<'a> {
     pub(super) context: &'a Context,
     pub(super) now: Timestamp,
     /// True if colors are enabled.
     pub(super) has_colors: bool,
 }
 
-impl Ink<'_> {
+impl RenderContext<'_> {
     /// Converts a style of the other commands.
     pub(super) fn style(self, look: anstyle::Style) -> Style {
         let mut style = Style::new();
@@ -85,7 +85,7 @@ fn color_of(color: anstyle::AnsiColor) -> ratatui::style::Color {
 }
 
 /// Draws the screen.
-pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: Ink<'_>) {
+pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: RenderContext<'_>) {
     let areas = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -111,7 +111,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: Ink<'_>) {
 }
 
 /// Header: the project, its state, and the time.
-fn head_of(app: &App, ink: Ink<'_>, area: Rect) -> Line<'static> {
+fn head_of(app: &App, ink: RenderContext<'_>, area: Rect) -> Line<'static> {
     let clock = text::clock(ink.now);
     let clock = clock.split_once(' ').map_or("", |(_, time)| time);
     let facts = app.board.facts();
@@ -123,9 +123,11 @@ fn head_of(app: &App, ink: Ink<'_>, area: Rect) -> Line<'static> {
     let name = name.unwrap_or_else(|| "goondan".to_owned());
     let mut spans = vec![ink.span(style::TITLE, text::one_line(&name))];
     match app.link {
-        Link::Up => {}
-        Link::Connecting => spans.push(ink.span(style::WARN, "   connecting …")),
-        Link::Lost => spans.push(ink.span(style::BAD, "   no daemon runs the project; waiting")),
+        ConnectionState::Up => {}
+        ConnectionState::Connecting => spans.push(ink.span(style::WARN, "   connecting …")),
+        ConnectionState::Lost => {
+            spans.push(ink.span(style::BAD, "   no daemon runs the project; waiting"))
+        }
     }
     if let Some(facts) = facts {
         let workspace = &facts.workspace;
@@ -151,7 +153,7 @@ fn head_of(app: &App, ink: Ink<'_>, area: Rect) -> Line<'static> {
     Line::from(spans)
 }
 
-fn tabs_of(app: &App, ink: Ink<'_>, area: Rect) -> Tabs<'static> {
+fn tabs_of(app: &App, ink: RenderContext<'_>, area: Rect) -> Tabs<'static> {
     let is_narrow = usize::from(area.width) < 72;
     let title = |view: &View| {
         let key = view.place() + 1;
@@ -167,7 +169,7 @@ fn tabs_of(app: &App, ink: Ink<'_>, area: Rect) -> Tabs<'static> {
         .divider(" ")
 }
 
-fn foot_of(app: &App, ink: Ink<'_>) -> Line<'static> {
+fn foot_of(app: &App, ink: RenderContext<'_>) -> Line<'static> {
     match &app.mode {
         Mode::Filter => {
             let written = text::one_line(&app.filter);
@@ -205,7 +207,7 @@ fn foot_of(app: &App, ink: Ink<'_>) -> Line<'static> {
     Line::from(spans)
 }
 
-fn help(frame: &mut Frame<'_>, body: Rect, ink: Ink<'_>) {
+fn help(frame: &mut Frame<'_>, body: Rect, ink: RenderContext<'_>) {
     let lines: Vec<Line<'_>> = KEYS
         .iter()
         .map(|(keys, what)| {
@@ -230,7 +232,7 @@ fn help(frame: &mut Frame<'_>, body: Rect, ink: Ink<'_>) {
 }
 
 /// Renders the screen as text, without colors and trailing spaces.
-pub(super) fn as_text(app: &App, ink: Ink<'_>, size: Size) -> String {
+pub(super) fn as_text(app: &App, ink: RenderContext<'_>, size: Size) -> String {
     let backend = TestBackend::new(size.columns, size.rows);
     let Ok(mut terminal) = ratatui::Terminal::new(backend);
     let Ok(_) = terminal.draw(|frame| draw(frame, app, ink));

@@ -2,15 +2,15 @@
 
 use goondan_protocol::control::{
     self, CancelEvent, FollowLogs, InstanceOrder, InstanceTurns, ListInstances, ListProcesses,
-    ListWorkspaces, ReadUsage, UsageBy,
+    ListWorkspaces, ReadUsage, UsageGrouping,
 };
 use goondan_protocol::ids::{InstanceKey, WorkspaceId};
 use tokio::sync::{mpsc, watch};
 
 use super::board::{CONVERSATIONS_MAX, Facts, LOG_LINES_MAX};
-use super::input::{Act, Input, LogsOf, PageAbout, Wanted};
+use super::input::{Act, FeedQuery, LogSource, PageSubject, TopInput};
 use crate::client::{CallError, Client, Notice, RequestTimeout};
-use crate::commands::follow::{self, Followed};
+use crate::commands::follow::{self, WorkspaceNotification};
 use crate::commands::{trace, transcript};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -22,9 +22,9 @@ use crate::output::text;
 const MESSAGES_SHOWN: usize = 200;
 
 /// Channel for inputs.
-pub(super) type Inputs = mpsc::UnboundedSender<Input>;
+pub(super) type Inputs = mpsc::UnboundedSender<TopInput>;
 
-fn send(inputs: &Inputs, input: Input) {
+fn send(inputs: &Inputs, input: TopInput) {
     // A send fails only after the screen is closed, which also ends this feed.
     drop(inputs.send(input));
 }
@@ -33,9 +33,9 @@ fn send(inputs: &Inputs, input: Input) {
 pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
     let take = |followed| {
         let input = match followed {
-            Followed::Change(change) => Input::Told(change),
-            Followed::Stopped => Input::Stopped,
-            Followed::Lost => Input::Lost,
+            WorkspaceNotification::Change(change) => TopInput::Told(change),
+            WorkspaceNotification::Stopped => TopInput::Stopped,
+            WorkspaceNotification::Lost => TopInput::Lost,
         };
         send(inputs, input);
     };
@@ -45,7 +45,7 @@ pub(super) async fn watch_project(context: &Context, inputs: &Inputs) {
 /// Follows the currently requested log across daemon restarts.
 pub(super) async fn follow_logs(
     context: &Context,
-    mut of: watch::Receiver<LogsOf>,
+    mut of: watch::Receiver<LogSource>,
     inputs: &Inputs,
 ) {
     loop {
@@ -59,7 +59,7 @@ pub(super) async fn follow_logs(
     }
 }
 
-async fn follow_log(context: &Context, of: LogsOf, inputs: &Inputs) {
+async fn follow_log(context: &Context, of: LogSource, inputs: &Inputs) {
     // The feed that watches the project reports if no daemon runs it.
     let Ok((mut client, workspace)) = context.open().await else {
         return;
@@ -69,15 +69,15 @@ async fn follow_log(context: &Context, of: LogsOf, inputs: &Inputs) {
         follow: true,
         workspace_id: Some(workspace.workspace_id),
         instance_key: match of {
-            LogsOf::Project => None,
-            LogsOf::Conversation(key) => Some(key),
+            LogSource::Project => None,
+            LogSource::Conversation(key) => Some(key),
         },
         ..FollowLogs::default()
     };
-    send(inputs, Input::LogBegins);
+    send(inputs, TopInput::LogBegins);
     let mut take = |notice| {
         if let Notice::Line(line) = notice {
-            send(inputs, Input::LogLine(line.get().to_owned()));
+            send(inputs, TopInput::LogLine(line.get().to_owned()));
         }
     };
     drop(
@@ -89,15 +89,15 @@ async fn follow_log(context: &Context, of: LogsOf, inputs: &Inputs) {
 
 /// A query or an action.
 #[derive(Debug)]
-pub(super) enum Request {
-    Load(Wanted),
+pub(super) enum FeedRequest {
+    Load(FeedQuery),
     Act(Act),
 }
 
 /// Handles requests one after another.
 pub(super) async fn answer(
     context: &Context,
-    mut requests: mpsc::UnboundedReceiver<Request>,
+    mut requests: mpsc::UnboundedReceiver<FeedRequest>,
     inputs: &Inputs,
 ) {
     let mut connection: Option<(Client, WorkspaceId)> = None;
@@ -110,7 +110,7 @@ pub(super) async fn answer(
                 .map(|(client, workspace)| (client, workspace.workspace_id)),
         };
         let mut asker = match open {
-            Ok((client, workspace_id)) => Asker {
+            Ok((client, workspace_id)) => FeedClient {
                 client,
                 workspace_id,
                 inputs,
@@ -121,8 +121,8 @@ pub(super) async fn answer(
             }
         };
         let ended = match &request {
-            Request::Load(wanted) => asker.load(wanted).await,
-            Request::Act(act) => asker.act(act).await,
+            FeedRequest::Load(wanted) => asker.load(wanted).await,
+            FeedRequest::Act(act) => asker.act(act).await,
         };
         match ended {
             Ok(()) => connection = Some((asker.client, asker.workspace_id)),
@@ -137,45 +137,45 @@ pub(super) async fn answer(
     }
 }
 
-fn fail(inputs: &Inputs, request: Request, failure: &Failure) {
+fn fail(inputs: &Inputs, request: FeedRequest, failure: &Failure) {
     let why = failure.message.clone();
     send(
         inputs,
         match request {
-            Request::Load(wanted) => Input::Failed(wanted, why),
-            Request::Act(_) => Input::Acted(Err(why)),
+            FeedRequest::Load(wanted) => TopInput::Failed(wanted, why),
+            FeedRequest::Act(_) => TopInput::Acted(Err(why)),
         },
     );
 }
 
-struct Asker<'a> {
+struct FeedClient<'a> {
     client: Client,
     workspace_id: WorkspaceId,
     inputs: &'a Inputs,
 }
 
-impl Asker<'_> {
-    async fn load(&mut self, wanted: &Wanted) -> Result<(), CallError> {
+impl FeedClient<'_> {
+    async fn load(&mut self, wanted: &FeedQuery) -> Result<(), CallError> {
         match wanted {
-            Wanted::Facts => {
+            FeedQuery::Facts => {
                 if let Some(facts) = facts(&mut self.client, &self.workspace_id).await? {
-                    send(self.inputs, Input::Facts(Box::new(facts)));
+                    send(self.inputs, TopInput::Facts(Box::new(facts)));
                 }
             }
-            Wanted::Conversations => self.conversations().await?,
-            Wanted::Usage => {
+            FeedQuery::Conversations => self.conversations().await?,
+            FeedQuery::Usage => {
                 let usage = self.client.query(usage_of(&self.workspace_id)).await?;
-                send(self.inputs, Input::Usage(Box::new(usage)));
+                send(self.inputs, TopInput::Usage(Box::new(usage)));
             }
-            Wanted::Page(about, columns) => {
+            FeedQuery::Page(about, columns) => {
                 let text = match about {
-                    PageAbout::Transcript(key) => self.transcript(key).await?,
-                    PageAbout::Trace(key) => self.trace(key, *columns).await?,
+                    PageSubject::Transcript(key) => self.transcript(key).await?,
+                    PageSubject::Trace(key) => self.trace(key, *columns).await?,
                 };
-                send(self.inputs, Input::Page(about.clone(), text));
+                send(self.inputs, TopInput::Page(about.clone(), text));
             }
             // Handled by the log feed.
-            Wanted::Logs(_) => {}
+            FeedQuery::Logs(_) => {}
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Asker<'_> {
             let page = self.client.query(list.clone()).await?;
             list.after.clone_from(&page.next);
             listed += page.instances.len();
-            send(self.inputs, Input::Conversations(Box::new(page)));
+            send(self.inputs, TopInput::Conversations(Box::new(page)));
             if list.after.is_none() || listed >= CONVERSATIONS_MAX {
                 return Ok(());
             }
@@ -259,7 +259,7 @@ impl Asker<'_> {
                 }
             }
         };
-        send(self.inputs, Input::Acted(Ok(done)));
+        send(self.inputs, TopInput::Acted(Ok(done)));
         Ok(())
     }
 }
@@ -288,7 +288,7 @@ pub(super) async fn facts(
 pub(super) fn usage_of(workspace_id: &WorkspaceId) -> ReadUsage {
     ReadUsage {
         workspace_id: Some(workspace_id.clone()),
-        by: UsageBy::Agent,
+        by: UsageGrouping::Agent,
         since: None,
         after: None,
         limit: None,

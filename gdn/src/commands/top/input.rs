@@ -24,7 +24,7 @@ impl Size {
 
 /// A key press.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyPress {
     Char(char),
     Enter,
     Escape,
@@ -43,8 +43,8 @@ pub(super) enum Key {
 
 /// An input.
 #[derive(Debug)]
-pub(super) enum Input {
-    Key(Key),
+pub(super) enum TopInput {
+    Key(KeyPress),
     Resized(Size),
     /// Clock tick.
     Tick,
@@ -58,52 +58,52 @@ pub(super) enum Input {
     Conversations(Box<InstancesPage>),
     Usage(Box<UsageReport>),
     /// A requested page, as text.
-    Page(PageAbout, String),
+    Page(PageSubject, String),
     /// Start of the log's lines.
     LogBegins,
     LogLine(String),
     /// A query failed.
-    Failed(Wanted, String),
+    Failed(FeedQuery, String),
     /// Result of an action.
     Acted(Result<String, String>),
 }
 
 /// An effect to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Effect {
-    Load(Wanted),
+pub(super) enum TopEffect {
+    Load(FeedQuery),
     Act(Act),
     Quit,
 }
 
 /// Data to query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum FeedQuery {
     Facts,
     Conversations,
     Usage,
     /// A page, wrapped to this width in columns.
-    Page(PageAbout, u16),
-    Logs(LogsOf),
+    Page(PageSubject, u16),
+    Logs(LogSource),
 }
 
 /// Source of the followed log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum LogsOf {
+pub(super) enum LogSource {
     Project,
     Conversation(InstanceKey),
 }
 
 /// Subject of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PageAbout {
+pub(super) enum PageSubject {
     /// Latest messages of a conversation.
     Transcript(InstanceKey),
     /// Latest turn of a conversation.
     Trace(InstanceKey),
 }
 
-impl PageAbout {
+impl PageSubject {
     pub(super) fn key(&self) -> &InstanceKey {
         match self {
             Self::Transcript(key) | Self::Trace(key) => key,

@@ -7,7 +7,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::input::{Key, Size};
+use super::input::{KeyPress, Size};
 
 /// Full-screen terminal. Restored on drop and on panic.
 ///
@@ -37,19 +37,21 @@ impl Drop for Screen {
 
 /// Event from the terminal.
 #[derive(Debug)]
-pub(super) enum Typed {
-    Key(Key),
+pub(super) enum TerminalEvent {
+    Key(KeyPress),
     Resized(Size),
 }
 
 /// Reads keys until the receiver or the terminal is gone.
-pub(super) fn read_keys(typed: UnboundedSender<Typed>) {
+pub(super) fn read_keys(typed: UnboundedSender<TerminalEvent>) {
     // The thread ends with the process, because a blocking read of the terminal cannot be stopped.
     thread::spawn(move || {
         while let Ok(event) = event::read() {
             let told = match event {
-                Event::Key(key) => key_of(key).map(Typed::Key),
-                Event::Resize(columns, rows) => Some(Typed::Resized(Size { columns, rows })),
+                Event::Key(key) => key_of(key).map(TerminalEvent::Key),
+                Event::Resize(columns, rows) => {
+                    Some(TerminalEvent::Resized(Size { columns, rows }))
+                }
                 _ => None,
             };
             if told.is_some_and(|told| typed.send(told).is_err()) {
@@ -59,26 +61,26 @@ pub(super) fn read_keys(typed: UnboundedSender<Typed>) {
     });
 }
 
-fn key_of(key: KeyEvent) -> Option<Key> {
+fn key_of(key: KeyEvent) -> Option<KeyPress> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return (key.code == KeyCode::Char('c')).then_some(Key::Interrupt);
+        return (key.code == KeyCode::Char('c')).then_some(KeyPress::Interrupt);
     }
     Some(match key.code {
-        KeyCode::Char(char) => Key::Char(char),
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Escape,
-        KeyCode::Backspace => Key::Backspace,
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Tab | KeyCode::Right => Key::NextView,
-        KeyCode::BackTab | KeyCode::Left => Key::PreviousView,
+        KeyCode::Char(char) => KeyPress::Char(char),
+        KeyCode::Enter => KeyPress::Enter,
+        KeyCode::Esc => KeyPress::Escape,
+        KeyCode::Backspace => KeyPress::Backspace,
+        KeyCode::Up => KeyPress::Up,
+        KeyCode::Down => KeyPress::Down,
+        KeyCode::PageUp => KeyPress::PageUp,
+        KeyCode::PageDown => KeyPress::PageDown,
+        KeyCode::Home => KeyPress::Home,
+        KeyCode::End => KeyPress::End,
+        KeyCode::Tab | KeyCode::Right => KeyPress::NextView,
+        KeyCode::BackTab | KeyCode::Left => KeyPress::PreviousView,
         _ => return None,
     })
 }

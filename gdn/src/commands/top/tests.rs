@@ -9,10 +9,10 @@ use goondan_protocol::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::app::{App, Link, Mode};
+use super::app::{App, ConnectionState, Mode};
 use super::board::Facts;
-use super::draw::{Ink, as_text};
-use super::input::{Act, Effect, Input, Key, PageAbout, Size, Wanted};
+use super::draw::{RenderContext, as_text};
+use super::input::{Act, FeedQuery, KeyPress, PageSubject, Size, TopEffect, TopInput};
 use super::view::View;
 use crate::context::Context;
 use crate::output::Output;
@@ -77,16 +77,16 @@ fn conversation(key: &str, changed_ms: i64) -> InstanceSummary {
     }
 }
 
-fn page(instances: Vec<InstanceSummary>) -> Input {
-    Input::Conversations(Box::new(InstancesPage {
+fn page(instances: Vec<InstanceSummary>) -> TopInput {
+    TopInput::Conversations(Box::new(InstancesPage {
         total: instances.len(),
         instances,
         next: None,
     }))
 }
 
-fn told(count: u64, at: Timestamp, told: WatchUpdate) -> Input {
-    Input::Told(Box::new(WorkspaceChange {
+fn told(count: u64, at: Timestamp, told: WatchUpdate) -> TopInput {
+    TopInput::Told(Box::new(WorkspaceChange {
         request_id: 1,
         cursor: WatchCursor { epoch: 1, count },
         at,
@@ -106,7 +106,7 @@ fn context() -> Context {
 
 fn picture(app: &App, columns: u16, rows: u16) -> String {
     let context = context();
-    let ink = Ink {
+    let ink = RenderContext {
         context: &context,
         now: at(0),
         has_colors: false,
@@ -117,7 +117,7 @@ fn picture(app: &App, columns: u16, rows: u16) -> String {
 /// A project with much activity.
 fn busy(view: View) -> App {
     let mut app = App::new(view, false, SIZE);
-    app.handle(Input::Facts(Box::new(facts())), at(-9_000));
+    app.handle(TopInput::Facts(Box::new(facts())), at(-9_000));
     let conversations = vec![
         conversation("main", -4_000),
         conversation("cust\u{1b}[2Jomer", -70_000),
@@ -135,7 +135,7 @@ fn busy(view: View) -> App {
         app.handle(told(count, at(-4_000), event(happened)), at(-4_000));
     }
     app.handle(
-        Input::LogLine(
+        TopInput::LogLine(
             json!({
                 "timestamp": at(-4_000), "level": "warn", "message": "slow", "process": "agent",
                 "agentName": "clerk", "instanceKey": "main",
@@ -147,10 +147,10 @@ fn busy(view: View) -> App {
     app
 }
 
-fn press(app: &mut App, keys: &str) -> Vec<Effect> {
+fn press(app: &mut App, keys: &str) -> Vec<TopEffect> {
     let mut effects = Vec::new();
     for key in keys.chars() {
-        effects.extend(app.handle(Input::Key(Key::Char(key)), at(0)));
+        effects.extend(app.handle(TopInput::Key(KeyPress::Char(key)), at(0)));
     }
     effects
 }
@@ -187,11 +187,11 @@ fn obs_4_a_turn_is_cancelled_only_after_a_person_has_said_yes() {
     assert_eq!(press(&mut app, "cn"), []);
     assert_eq!(app.mode, Mode::Look);
     let main = "main".parse().unwrap();
-    assert_eq!(press(&mut app, "cy"), [Effect::Act(Act::Cancel(main))]);
+    assert_eq!(press(&mut app, "cy"), [TopEffect::Act(Act::Cancel(main))]);
     let main = "main".parse().unwrap();
-    assert_eq!(press(&mut app, "ry"), [Effect::Act(Act::Restart(main))]);
+    assert_eq!(press(&mut app, "ry"), [TopEffect::Act(Act::Restart(main))]);
     app.handle(
-        Input::Acted(Err("no turn is in progress".to_owned())),
+        TopInput::Acted(Err("no turn is in progress".to_owned())),
         at(0),
     );
     assert!(picture(&app, 80, 24).ends_with("no turn is in progress\n"));
@@ -212,10 +212,13 @@ fn obs_4_what_is_chosen_stays_chosen_when_the_list_moves() {
     let begun = json!({"type": "instance.created", "instanceKey": "new", "agentName": "clerk"});
     app.handle(told(9, at(-1), event(begun)), at(0));
     let key = "cust\u{1b}[2Jomer".parse().unwrap();
-    let page = app.handle(Input::Key(Key::Enter), at(0));
+    let page = app.handle(TopInput::Key(KeyPress::Enter), at(0));
     assert_eq!(
         page,
-        [Effect::Load(Wanted::Page(PageAbout::Transcript(key), 80))]
+        [TopEffect::Load(FeedQuery::Page(
+            PageSubject::Transcript(key),
+            80
+        ))]
     );
 }
 
@@ -224,9 +227,9 @@ fn obs_4_a_filter_narrows_and_escape_widens_again() {
     let mut app = busy(View::Conversations);
     press(&mut app, "/안녕");
     assert_eq!(app.rows().len(), 1);
-    app.handle(Input::Key(Key::Enter), at(0));
+    app.handle(TopInput::Key(KeyPress::Enter), at(0));
     assert!(picture(&app, 80, 24).contains("only with “안녕”"));
-    app.handle(Input::Key(Key::Escape), at(0));
+    app.handle(TopInput::Key(KeyPress::Escape), at(0));
     assert_eq!(app.rows().len(), 3);
 }
 
@@ -240,19 +243,22 @@ fn obs_4_a_snapshot_asks_for_what_it_does_not_tell_and_events_ask_for_facts_now_
     let snapshot = json!({"workspace": workspace, "processes": processes});
     let snapshot = WatchUpdate::Snapshot(serde_json::from_value(snapshot).unwrap());
     let asked = app.handle(told(0, at(0), snapshot), at(0));
-    for wanted in [Wanted::Conversations, Wanted::Usage] {
-        assert!(asked.contains(&Effect::Load(wanted.clone())), "{wanted:?}");
+    for wanted in [FeedQuery::Conversations, FeedQuery::Usage] {
+        assert!(
+            asked.contains(&TopEffect::Load(wanted.clone())),
+            "{wanted:?}"
+        );
     }
-    assert_eq!(app.link, Link::Up);
+    assert_eq!(app.link, ConnectionState::Up);
     let accepted =
         || event(json!({"type": "event.accepted", "instanceKey": "main", "eventId": "e1"}));
     let facts_asked = |app: &mut App, count, ms| {
         let asked = app.handle(told(count, at(ms), accepted()), at(ms));
-        asked.contains(&Effect::Load(Wanted::Facts))
+        asked.contains(&TopEffect::Load(FeedQuery::Facts))
     };
     assert!(facts_asked(&mut app, 1, 1));
     assert!(!facts_asked(&mut app, 2, 2), "they are on their way");
-    app.handle(Input::Facts(Box::new(facts())), at(10));
+    app.handle(TopInput::Facts(Box::new(facts())), at(10));
     assert!(!facts_asked(&mut app, 3, 11));
     assert!(facts_asked(&mut app, 4, 500));
 }
@@ -260,24 +266,27 @@ fn obs_4_a_snapshot_asks_for_what_it_does_not_tell_and_events_ask_for_facts_now_
 #[test]
 fn obs_4_an_open_page_is_read_again_when_something_happened_to_its_conversation() {
     let mut app = busy(View::Conversations);
-    app.link = Link::Up;
-    app.handle(Input::Key(Key::Enter), at(0));
-    let about = PageAbout::Transcript("main".parse().unwrap());
-    app.handle(Input::Page(about.clone(), "one\ntwo\n".to_owned()), at(1));
+    app.link = ConnectionState::Up;
+    app.handle(TopInput::Key(KeyPress::Enter), at(0));
+    let about = PageSubject::Transcript("main".parse().unwrap());
+    app.handle(
+        TopInput::Page(about.clone(), "one\ntwo\n".to_owned()),
+        at(1),
+    );
     assert!(picture(&app, 80, 24).contains("\ntwo\n"));
     let done = json!({"type": "turn.committed", "instanceKey": "main", "turnId": "t1", "eventId": "e1",
         "outcome": "completed"});
     let asked = app.handle(told(9, at(900), event(done)), at(900));
-    assert!(asked.contains(&Effect::Load(Wanted::Page(about, 80))));
+    assert!(asked.contains(&TopEffect::Load(FeedQuery::Page(about, 80))));
 }
 
 #[test]
 fn obs_4_a_page_is_folded_to_the_width_and_page_keys_move_by_what_is_shown() {
     let mut app = busy(View::Conversations);
-    app.handle(Input::Key(Key::Enter), at(0));
-    let about = PageAbout::Transcript("main".parse().unwrap());
+    app.handle(TopInput::Key(KeyPress::Enter), at(0));
+    let about = PageSubject::Transcript("main".parse().unwrap());
     let long: String = (0..60).map(|n| format!("word{n} ")).collect();
-    app.handle(Input::Page(about.clone(), long), at(1));
+    app.handle(TopInput::Page(about.clone(), long), at(1));
     let is_whole = |app: &App, columns, rows| {
         let shown = picture(app, columns, rows);
         (0..60).all(|n| shown.contains(&format!("word{n}")))
@@ -287,33 +296,33 @@ fn obs_4_a_page_is_folded_to_the_width_and_page_keys_move_by_what_is_shown() {
         columns: 30,
         rows: 12,
     };
-    app.handle(Input::Resized(narrow), at(2));
+    app.handle(TopInput::Resized(narrow), at(2));
     assert!(is_whole(&app, 30, 40), "nothing is cut off at the side");
     assert!(!picture(&app, 30, 12).contains("word0 "));
-    app.handle(Input::Key(Key::PageUp), at(3));
-    app.handle(Input::Key(Key::PageUp), at(3));
+    app.handle(TopInput::Key(KeyPress::PageUp), at(3));
+    app.handle(TopInput::Key(KeyPress::PageUp), at(3));
     assert!(picture(&app, 30, 12).contains("word0 "));
-    app.handle(Input::Key(Key::PageDown), at(3));
-    app.handle(Input::Key(Key::PageDown), at(3));
+    app.handle(TopInput::Key(KeyPress::PageDown), at(3));
+    app.handle(TopInput::Key(KeyPress::PageDown), at(3));
     assert!(picture(&app, 30, 12).contains("word59"));
 }
 
-fn any_key() -> impl Strategy<Value = Key> {
+fn any_key() -> impl Strategy<Value = KeyPress> {
     prop_oneof![
-        any::<char>().prop_map(Key::Char),
+        any::<char>().prop_map(KeyPress::Char),
         proptest::sample::select("q?/ jkgGtlcry123456".chars().collect::<Vec<_>>())
-            .prop_map(Key::Char),
-        Just(Key::Enter),
-        Just(Key::Escape),
-        Just(Key::Backspace),
-        Just(Key::Up),
-        Just(Key::Down),
-        Just(Key::PageUp),
-        Just(Key::PageDown),
-        Just(Key::Home),
-        Just(Key::End),
-        Just(Key::NextView),
-        Just(Key::PreviousView),
+            .prop_map(KeyPress::Char),
+        Just(KeyPress::Enter),
+        Just(KeyPress::Escape),
+        Just(KeyPress::Backspace),
+        Just(KeyPress::Up),
+        Just(KeyPress::Down),
+        Just(KeyPress::PageUp),
+        Just(KeyPress::PageDown),
+        Just(KeyPress::Home),
+        Just(KeyPress::End),
+        Just(KeyPress::NextView),
+        Just(KeyPress::PreviousView),
     ]
 }
 
@@ -328,7 +337,7 @@ proptest! {
     ) {
         let mut app = busy(View::Overview);
         for key in keys {
-            app.handle(Input::Key(key), at(0));
+            app.handle(TopInput::Key(key), at(0));
             let shown = picture(&app, columns, rows);
             prop_assert_eq!(shown.lines().count(), usize::from(rows));
             for line in shown.lines() {

@@ -7,13 +7,13 @@ use goondan_protocol::control::Status;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::decide::{Leads, Observed, Runs};
-use super::journal::{Journal, Step};
+use super::decide::{CurrentLinkTarget, ObservedVersions, Runs};
+use super::journal::{Journal, UpgradeStep};
 use super::limits::SILENT_END_TIMEOUT_MS;
-use crate::client::{CallError, Client, ConnectError, Reached};
+use crate::client::{CallError, Client, ConnectError, DaemonConnection};
 use crate::commands::shutdown::is_alive;
 use crate::failure::Failure;
-use crate::installation::{Installation, Link};
+use crate::installation::{Installation, VersionLink};
 use crate::programs::ORCHESTRATOR;
 
 /// Maximum wait for a daemon that is exiting, in milliseconds.
@@ -27,20 +27,20 @@ const ASK_MS: u64 = 50;
 pub(super) enum Daemon {
     None,
     /// A daemon that responds.
-    Answers(Box<Answering>),
+    Answers(Box<ResponsiveDaemon>),
     /// A daemon that accepts connections and does not respond, with its process id if known.
     Silent(Option<u32>),
 }
 
 /// A daemon that responds.
 #[derive(Debug)]
-pub(super) struct Answering {
+pub(super) struct ResponsiveDaemon {
     pub(super) client: Client,
     /// Path of its program; none if it does not report it.
     pub(super) program: Option<PathBuf>,
 }
 
-impl Answering {
+impl ResponsiveDaemon {
     pub(super) fn pid(&self) -> u32 {
         self.client.daemon().pid
     }
@@ -79,18 +79,21 @@ impl Daemon {
 
     async fn once(state_root: &Path) -> Result<Self, ConnectError> {
         let (client, program) = match Client::reach(state_root).await? {
-            Reached::Same(mut client) => {
+            DaemonConnection::Same(mut client) => {
                 let status = client.query(Status {}).await;
                 let status = status.map_err(|error: CallError| ConnectError::Handshake(error))?;
                 (client, status.program)
             }
-            Reached::Other(other) => {
+            DaemonConnection::Other(other) => {
                 let program = other.status.get("program").and_then(|it| it.as_str());
                 let program = program.map(PathBuf::from);
                 (other.client, program)
             }
         };
-        Ok(Self::Answers(Box::new(Answering { client, program })))
+        Ok(Self::Answers(Box::new(ResponsiveDaemon {
+            client,
+            program,
+        })))
     }
 
     /// Returns which of the two versions the daemon has.
@@ -119,7 +122,7 @@ impl Daemon {
         );
         let is_started = matches!(
             journal.step,
-            Some(Step::Check | Step::Finish | Step::EndNew)
+            Some(UpgradeStep::Check | UpgradeStep::Finish | UpgradeStep::EndNew)
         );
         match (is_from, is_to) {
             (true, true) if is_started => Runs::New,
@@ -135,15 +138,15 @@ pub(super) async fn observe(
     installation: &Installation,
     journal: &Journal,
     is_checked: bool,
-) -> Result<(Observed, Daemon), Failure> {
-    let linked = installation.linked(Link::Current)?;
+) -> Result<(ObservedVersions, Daemon), Failure> {
+    let linked = installation.linked(VersionLink::Current)?;
     let leads = match linked {
-        Some(name) if name == journal.to => Leads::ToNew,
-        Some(name) if name == journal.from => Leads::ToOld,
-        _ => Leads::Elsewhere,
+        Some(name) if name == journal.to => CurrentLinkTarget::ToNew,
+        Some(name) if name == journal.from => CurrentLinkTarget::ToOld,
+        _ => CurrentLinkTarget::Elsewhere,
     };
     let daemon = Daemon::of(&journal.state_root).await?;
-    let observed = Observed {
+    let observed = ObservedVersions {
         leads,
         runs: daemon.runs(journal),
         is_checked,

@@ -3,11 +3,11 @@
 //! The decision depends only on the observed state, so after a kill at any point the same step is chosen again, and a
 //! half-done step is repeated. Every step is therefore idempotent.
 
-use super::journal::{Journal, Ran, Step, Way};
+use super::journal::{Journal, PriorDaemonState, UpgradeDirection, UpgradeStep};
 
 /// Target of the link `current`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leads {
+pub(super) enum CurrentLinkTarget {
     ToOld,
     ToNew,
     /// A third version, or no version.
@@ -28,41 +28,43 @@ pub(super) enum Runs {
 
 /// Observed state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Observed {
-    pub(super) leads: Leads,
+pub(super) struct ObservedVersions {
+    pub(super) leads: CurrentLinkTarget,
     pub(super) runs: Runs,
     /// True if the caller has found the new daemon healthy.
     pub(super) is_checked: bool,
 }
 
 /// Returns the next step of an upgrade.
-pub(super) fn next_step(journal: &Journal, observed: Observed) -> Step {
-    let is_wanted = journal.ran != Ran::Not;
+pub(super) fn next_step(journal: &Journal, observed: ObservedVersions) -> UpgradeStep {
+    let is_wanted = journal.ran != PriorDaemonState::Not;
     match &journal.way {
-        Way::Forward => forward(observed, is_wanted),
-        Way::Back { .. } => back(observed, is_wanted),
+        UpgradeDirection::Forward => forward(observed, is_wanted),
+        UpgradeDirection::Back { .. } => back(observed, is_wanted),
     }
 }
 
-fn forward(observed: Observed, is_wanted: bool) -> Step {
+fn forward(observed: ObservedVersions, is_wanted: bool) -> UpgradeStep {
     match (observed.leads, observed.runs) {
-        (Leads::ToOld | Leads::Elsewhere, Runs::Nothing) => Step::Swap,
-        (Leads::ToOld | Leads::Elsewhere, _) => Step::Drain,
+        (CurrentLinkTarget::ToOld | CurrentLinkTarget::Elsewhere, Runs::Nothing) => {
+            UpgradeStep::Swap
+        }
+        (CurrentLinkTarget::ToOld | CurrentLinkTarget::Elsewhere, _) => UpgradeStep::Drain,
         // Another process started the daemon in the meantime, by the path of its version.
-        (Leads::ToNew, Runs::Old | Runs::Other) => Step::Drain,
-        (Leads::ToNew, Runs::Nothing) if is_wanted => Step::Start,
-        (Leads::ToNew, Runs::Nothing) => Step::Finish,
-        (Leads::ToNew, Runs::New) if observed.is_checked => Step::Finish,
-        (Leads::ToNew, Runs::New | Runs::Silent) => Step::Check,
+        (CurrentLinkTarget::ToNew, Runs::Old | Runs::Other) => UpgradeStep::Drain,
+        (CurrentLinkTarget::ToNew, Runs::Nothing) if is_wanted => UpgradeStep::Start,
+        (CurrentLinkTarget::ToNew, Runs::Nothing) => UpgradeStep::Finish,
+        (CurrentLinkTarget::ToNew, Runs::New) if observed.is_checked => UpgradeStep::Finish,
+        (CurrentLinkTarget::ToNew, Runs::New | Runs::Silent) => UpgradeStep::Check,
     }
 }
 
-fn back(observed: Observed, is_wanted: bool) -> Step {
+fn back(observed: ObservedVersions, is_wanted: bool) -> UpgradeStep {
     match (observed.leads, observed.runs) {
-        (_, Runs::New | Runs::Other | Runs::Silent) => Step::EndNew,
-        (Leads::ToNew | Leads::Elsewhere, _) => Step::SwapBack,
-        (Leads::ToOld, Runs::Nothing) if is_wanted => Step::StartOld,
-        (Leads::ToOld, Runs::Nothing | Runs::Old) => Step::FinishBack,
+        (_, Runs::New | Runs::Other | Runs::Silent) => UpgradeStep::EndNew,
+        (CurrentLinkTarget::ToNew | CurrentLinkTarget::Elsewhere, _) => UpgradeStep::SwapBack,
+        (CurrentLinkTarget::ToOld, Runs::Nothing) if is_wanted => UpgradeStep::StartOld,
+        (CurrentLinkTarget::ToOld, Runs::Nothing | Runs::Old) => UpgradeStep::FinishBack,
     }
 }
 
@@ -73,7 +75,11 @@ mod tests {
     use super::*;
     use crate::installation::VersionName;
 
-    const LEADS: [Leads; 3] = [Leads::ToOld, Leads::ToNew, Leads::Elsewhere];
+    const LEADS: [CurrentLinkTarget; 3] = [
+        CurrentLinkTarget::ToOld,
+        CurrentLinkTarget::ToNew,
+        CurrentLinkTarget::Elsewhere,
+    ];
     const RUNS: [Runs; 5] = [
         Runs::Nothing,
         Runs::Old,
@@ -82,41 +88,41 @@ mod tests {
         Runs::Silent,
     ];
 
-    fn journal(ran: Ran, way: Way) -> Journal {
+    fn journal(ran: PriorDaemonState, way: UpgradeDirection) -> Journal {
         let name = |digit: &str| VersionName::new("0.1.0", &digit.repeat(12)).unwrap();
         let mut journal = Journal::new(name("a"), name("b"), Path::new("/s"), ran);
         journal.way = way;
         journal
     }
 
-    fn back() -> Way {
-        Way::Back {
+    fn back() -> UpgradeDirection {
+        UpgradeDirection::Back {
             why: "it hangs".to_owned(),
         }
     }
 
     /// State after a step.
-    fn done(step: Step, mut observed: Observed) -> Observed {
+    fn done(step: UpgradeStep, mut observed: ObservedVersions) -> ObservedVersions {
         match step {
-            Step::Drain | Step::EndNew => observed.runs = Runs::Nothing,
-            Step::Swap => observed.leads = Leads::ToNew,
-            Step::SwapBack => observed.leads = Leads::ToOld,
-            Step::Start => observed.runs = Runs::New,
-            Step::StartOld => observed.runs = Runs::Old,
+            UpgradeStep::Drain | UpgradeStep::EndNew => observed.runs = Runs::Nothing,
+            UpgradeStep::Swap => observed.leads = CurrentLinkTarget::ToNew,
+            UpgradeStep::SwapBack => observed.leads = CurrentLinkTarget::ToOld,
+            UpgradeStep::Start => observed.runs = Runs::New,
+            UpgradeStep::StartOld => observed.runs = Runs::Old,
             // By then a silent daemon responds, or the upgrade rolls back.
-            Step::Check => (observed.runs, observed.is_checked) = (Runs::New, true),
-            Step::Finish | Step::FinishBack => {}
+            UpgradeStep::Check => (observed.runs, observed.is_checked) = (Runs::New, true),
+            UpgradeStep::Finish | UpgradeStep::FinishBack => {}
         }
         observed
     }
 
     /// All steps from this state to the end.
-    fn steps(journal: &Journal, mut observed: Observed) -> Vec<Step> {
+    fn steps(journal: &Journal, mut observed: ObservedVersions) -> Vec<UpgradeStep> {
         let mut steps = Vec::new();
         loop {
             let step = next_step(journal, observed);
             steps.push(step);
-            if matches!(step, Step::Finish | Step::FinishBack) {
+            if matches!(step, UpgradeStep::Finish | UpgradeStep::FinishBack) {
                 return steps;
             }
             assert!(steps.len() < 10, "no end: {steps:?}");
@@ -126,53 +132,57 @@ mod tests {
 
     #[test]
     fn rel_1_the_usual_upgrade_drains_swaps_starts_and_checks() {
-        let seen = |leads, runs| Observed {
+        let seen = |leads, runs| ObservedVersions {
             leads,
             runs,
             is_checked: false,
         };
-        let usual = journal(Ran::InBackground, Way::Forward);
+        let usual = journal(PriorDaemonState::InBackground, UpgradeDirection::Forward);
         assert_eq!(
-            steps(&usual, seen(Leads::ToOld, Runs::Old)),
+            steps(&usual, seen(CurrentLinkTarget::ToOld, Runs::Old)),
             [
-                Step::Drain,
-                Step::Swap,
-                Step::Start,
-                Step::Check,
-                Step::Finish
+                UpgradeStep::Drain,
+                UpgradeStep::Swap,
+                UpgradeStep::Start,
+                UpgradeStep::Check,
+                UpgradeStep::Finish
             ]
         );
-        let without = journal(Ran::Not, Way::Forward);
+        let without = journal(PriorDaemonState::Not, UpgradeDirection::Forward);
         assert_eq!(
-            steps(&without, seen(Leads::ToOld, Runs::Nothing)),
-            [Step::Swap, Step::Finish]
+            steps(&without, seen(CurrentLinkTarget::ToOld, Runs::Nothing)),
+            [UpgradeStep::Swap, UpgradeStep::Finish]
         );
-        let failed = journal(Ran::AsService, back());
+        let failed = journal(PriorDaemonState::AsService, back());
         assert_eq!(
-            steps(&failed, seen(Leads::ToNew, Runs::Silent)),
+            steps(&failed, seen(CurrentLinkTarget::ToNew, Runs::Silent)),
             [
-                Step::EndNew,
-                Step::SwapBack,
-                Step::StartOld,
-                Step::FinishBack
+                UpgradeStep::EndNew,
+                UpgradeStep::SwapBack,
+                UpgradeStep::StartOld,
+                UpgradeStep::FinishBack
             ]
         );
         assert_eq!(
             steps(
-                &journal(Ran::Not, back()),
-                seen(Leads::ToNew, Runs::Nothing)
+                &journal(PriorDaemonState::Not, back()),
+                seen(CurrentLinkTarget::ToNew, Runs::Nothing)
             ),
-            [Step::SwapBack, Step::FinishBack]
+            [UpgradeStep::SwapBack, UpgradeStep::FinishBack]
         );
     }
 
     #[test]
     fn rel_1_from_every_state_the_end_is_reached_and_is_the_right_one() {
-        for ran in [Ran::Not, Ran::InBackground, Ran::AsService] {
-            for way in [Way::Forward, back()] {
+        for ran in [
+            PriorDaemonState::Not,
+            PriorDaemonState::InBackground,
+            PriorDaemonState::AsService,
+        ] {
+            for way in [UpgradeDirection::Forward, back()] {
                 let journal = journal(ran, way.clone());
                 for (leads, runs) in LEADS.into_iter().flat_map(|l| RUNS.map(|r| (l, r))) {
-                    let mut observed = Observed {
+                    let mut observed = ObservedVersions {
                         leads,
                         runs,
                         is_checked: false,
@@ -182,12 +192,12 @@ mod tests {
                         observed = done(*step, observed);
                     }
                     let (end, version) = match way {
-                        Way::Forward => (Leads::ToNew, Runs::New),
-                        Way::Back { .. } => (Leads::ToOld, Runs::Old),
+                        UpgradeDirection::Forward => (CurrentLinkTarget::ToNew, Runs::New),
+                        UpgradeDirection::Back { .. } => (CurrentLinkTarget::ToOld, Runs::Old),
                     };
                     assert_eq!(observed.leads, end, "{taken:?}");
                     let is_right = observed.runs == version
-                        || (ran == Ran::Not && observed.runs == Runs::Nothing);
+                        || (ran == PriorDaemonState::Not && observed.runs == Runs::Nothing);
                     assert!(is_right, "{observed:?} after {taken:?}");
                 }
             }
@@ -197,16 +207,22 @@ mod tests {
     #[test]
     fn rel_1_no_link_is_swapped_under_a_daemon_that_is_to_go_and_none_is_trusted_unchecked() {
         for (leads, runs) in LEADS.into_iter().flat_map(|l| RUNS.map(|r| (l, r))) {
-            let observed = Observed {
+            let observed = ObservedVersions {
                 leads,
                 runs,
                 is_checked: false,
             };
-            let step = next_step(&journal(Ran::InBackground, Way::Forward), observed);
-            assert!(step != Step::Swap || runs == Runs::Nothing, "{observed:?}");
-            assert_ne!(step, Step::Finish, "{observed:?}");
-            let step = next_step(&journal(Ran::InBackground, back()), observed);
-            assert!(step != Step::SwapBack || matches!(runs, Runs::Nothing | Runs::Old));
+            let step = next_step(
+                &journal(PriorDaemonState::InBackground, UpgradeDirection::Forward),
+                observed,
+            );
+            assert!(
+                step != UpgradeStep::Swap || runs == Runs::Nothing,
+                "{observed:?}"
+            );
+            assert_ne!(step, UpgradeStep::Finish, "{observed:?}");
+            let step = next_step(&journal(PriorDaemonState::InBackground, back()), observed);
+            assert!(step != UpgradeStep::SwapBack || matches!(runs, Runs::Nothing | Runs::Old));
         }
     }
 }

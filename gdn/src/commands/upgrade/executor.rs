@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 
 use super::daemon_probe::{Daemon, end_silent, observe};
 use super::decide::next_step;
-use super::journal::{Journal, Ran, Step, Way};
+use super::journal::{Journal, PriorDaemonState, UpgradeDirection, UpgradeStep};
 use super::limits::{
     HEALTH_LOOK_MS, HEALTH_SETTLE_MS, HEALTH_TIMEOUT_MS, UPGRADE_STEPS_MAX, VERSIONS_KEPT_MAX,
 };
-use super::probe::{self, Look};
+use super::probe::{self, DaemonProbe};
 use super::staging::clear_away;
 use super::{again, service, shutdown};
 use crate::context::Context;
 use crate::daemon;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::installation::{Installation, Link, VersionName};
+use crate::installation::{Installation, VersionLink, VersionName};
 use crate::output::text;
 use crate::programs::{GDN, ORCHESTRATOR};
 
 /// Outcome of an upgrade.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum UpgradeOutcome {
     /// The new version is current; lists the versions that were removed.
     Upgraded(Vec<VersionName>),
     /// The previous version is current, for this reason.
@@ -30,7 +30,7 @@ pub(super) enum Ended {
 }
 
 /// An upgrade in progress.
-pub(super) struct Carrying<'u> {
+pub(super) struct UpgradeExecutor<'u> {
     pub(super) installation: &'u Installation,
     /// Context of the upgrade's state directory.
     pub(super) context: &'u Context,
@@ -39,9 +39,9 @@ pub(super) struct Carrying<'u> {
     pub(super) grace_ms: Option<u64>,
 }
 
-impl Carrying<'_> {
+impl UpgradeExecutor<'_> {
     /// Runs all steps to the end.
-    pub(super) async fn run(&mut self) -> Result<Ended, Failure> {
+    pub(super) async fn run(&mut self) -> Result<UpgradeOutcome, Failure> {
         let mut is_checked = false;
         for _ in 0..UPGRADE_STEPS_MAX {
             let (observed, daemon) = observe(self.installation, &self.journal, is_checked).await?;
@@ -50,33 +50,33 @@ impl Carrying<'_> {
             self.journal.write(self.installation)?;
             self.tell(step);
             match step {
-                Step::Drain => self.drain(daemon).await?,
-                Step::Swap => {
+                UpgradeStep::Drain => self.drain(daemon).await?,
+                UpgradeStep::Swap => {
                     let (installation, to) = (self.installation, &self.journal.to);
-                    installation.point(Link::Current, to)?;
+                    installation.point(VersionLink::Current, to)?;
                 }
-                Step::Start => {
+                UpgradeStep::Start => {
                     let to = self.journal.to.clone();
                     if let Err(failure) = self.start(&to).await {
                         self.turn_back(failure.to_string())?;
                     }
                 }
-                Step::Check => match self.check().await {
+                UpgradeStep::Check => match self.check().await {
                     Ok(()) => is_checked = true,
                     Err(why) => self.turn_back(why)?,
                 },
-                Step::Finish => return self.finish(),
-                Step::EndNew => self.end(daemon).await?,
-                Step::SwapBack => self.swap_back()?,
-                Step::StartOld => {
+                UpgradeStep::Finish => return self.finish(),
+                UpgradeStep::EndNew => self.end(daemon).await?,
+                UpgradeStep::SwapBack => self.swap_back()?,
+                UpgradeStep::StartOld => {
                     let from = self.journal.from.clone();
                     self.start(&from)
                         .await
                         .map_err(|failure| self.stuck(failure))?;
                 }
-                Step::FinishBack => {
+                UpgradeStep::FinishBack => {
                     Journal::remove(self.installation)?;
-                    return Ok(Ended::TakenBack(self.why()));
+                    return Ok(UpgradeOutcome::TakenBack(self.why()));
                 }
             }
         }
@@ -90,17 +90,17 @@ impl Carrying<'_> {
         ))
     }
 
-    fn tell(&self, step: Step) {
+    fn tell(&self, step: UpgradeStep) {
         let Journal { from, to, .. } = &self.journal;
         self.context.output.note(match step {
-            Step::Drain => "Stopping the daemon, after the turns in progress …".to_owned(),
-            Step::Swap => format!("{to} becomes the current version"),
-            Step::Start => format!("Starting the daemon of {to} …"),
-            Step::Check => "Checking that it works …".to_owned(),
-            Step::EndNew => format!("Stopping the daemon of {to} …"),
-            Step::SwapBack => format!("{from} becomes the current version again"),
-            Step::StartOld => format!("Starting the daemon of {from} …"),
-            Step::Finish | Step::FinishBack => return,
+            UpgradeStep::Drain => "Stopping the daemon, after the turns in progress …".to_owned(),
+            UpgradeStep::Swap => format!("{to} becomes the current version"),
+            UpgradeStep::Start => format!("Starting the daemon of {to} …"),
+            UpgradeStep::Check => "Checking that it works …".to_owned(),
+            UpgradeStep::EndNew => format!("Stopping the daemon of {to} …"),
+            UpgradeStep::SwapBack => format!("{from} becomes the current version again"),
+            UpgradeStep::StartOld => format!("Starting the daemon of {from} …"),
+            UpgradeStep::Finish | UpgradeStep::FinishBack => return,
         });
     }
 
@@ -142,7 +142,7 @@ impl Carrying<'_> {
 
     /// Stops the service, so that its manager does not restart a failing daemon repeatedly.
     fn hold_service(&self) {
-        if self.journal.ran == Ran::AsService
+        if self.journal.ran == PriorDaemonState::AsService
             && let Err(failure) = service::stop_own(self.context)
         {
             // The next observation shows if a daemon still runs.
@@ -151,7 +151,7 @@ impl Carrying<'_> {
     }
 
     async fn start(&self, version: &VersionName) -> Result<(), Failure> {
-        if self.journal.ran == Ran::AsService {
+        if self.journal.ran == PriorDaemonState::AsService {
             return service::start_own(self.context);
         }
         let program = self.installation.program(version, ORCHESTRATOR);
@@ -167,7 +167,7 @@ impl Carrying<'_> {
         loop {
             let looked = probe::look(&gdn, &self.journal.state_root);
             let problem = match looked {
-                Ok(None) if self.journal.ran == Ran::InBackground => {
+                Ok(None) if self.journal.ran == PriorDaemonState::InBackground => {
                     return Err("its daemon ended".to_owned());
                 }
                 Ok(None) => Some("no daemon runs".to_owned()),
@@ -200,7 +200,7 @@ impl Carrying<'_> {
     }
 
     /// Problem with the new daemon.
-    fn problem_of(&self, look: &Look) -> Option<String> {
+    fn problem_of(&self, look: &DaemonProbe) -> Option<String> {
         let to = &self.journal.to;
         let name = look.program.as_deref().and_then(Installation::of);
         if look.number != to.number() || name.is_some_and(|(_, name)| name != *to) {
@@ -218,14 +218,14 @@ impl Carrying<'_> {
         self.context
             .output
             .note(format!("{} does not work: {why}", self.journal.to));
-        self.journal.way = Way::Back { why };
+        self.journal.way = UpgradeDirection::Back { why };
         Ok(self.journal.write(self.installation)?)
     }
 
     fn why(&self) -> String {
         match &self.journal.way {
-            Way::Back { why } => why.clone(),
-            Way::Forward => String::new(),
+            UpgradeDirection::Back { why } => why.clone(),
+            UpgradeDirection::Forward => String::new(),
         }
     }
 
@@ -235,9 +235,9 @@ impl Carrying<'_> {
         let (installation, from) = (self.installation, &self.journal.from);
         let gdn = installation.program(from, GDN);
         let Err(error) = probe::reads(&gdn, &self.journal.state_root) else {
-            return Ok(installation.point(Link::Current, from)?);
+            return Ok(installation.point(VersionLink::Current, from)?);
         };
-        installation.point(Link::Previous, from)?;
+        installation.point(VersionLink::Previous, from)?;
         Journal::remove(installation)?;
         let message = format!(
             "{} does not work ({}), and {from} cannot take over: {error}",
@@ -261,18 +261,18 @@ impl Carrying<'_> {
         ))
     }
 
-    fn finish(&self) -> Result<Ended, Failure> {
+    fn finish(&self) -> Result<UpgradeOutcome, Failure> {
         let (installation, journal) = (self.installation, &self.journal);
-        installation.point(Link::Previous, &journal.from)?;
+        installation.point(VersionLink::Previous, &journal.from)?;
         Journal::remove(installation)?;
-        Ok(Ended::Upgraded(prune(installation)?))
+        Ok(UpgradeOutcome::Upgraded(prune(installation)?))
     }
 }
 
 /// Removes all versions except the current and the previous one, and returns their names.
 pub(super) fn prune(installation: &Installation) -> Result<Vec<VersionName>, Failure> {
     let mut kept = Vec::new();
-    for link in [Link::Current, Link::Previous] {
+    for link in [VersionLink::Current, VersionLink::Previous] {
         kept.extend(installation.linked(link)?);
     }
     kept.truncate(VERSIONS_KEPT_MAX);

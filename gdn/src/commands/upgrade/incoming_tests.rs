@@ -1,24 +1,24 @@
 use super::*;
 
 /// Entry of a test archive.
-enum Put<'p> {
+enum ArchiveItem<'p> {
     File(&'p str, &'p str),
     Link(&'p str, EntryType),
 }
 
-const WHOLE: [Put<'_>; 4] = [
-    Put::File("gdn", "g"),
-    Put::File("goondan-orchestrator", "o"),
-    Put::File("goondan-agent-process", "a"),
-    Put::File("goondan-connector-process", "c"),
+const WHOLE: [ArchiveItem<'_>; 4] = [
+    ArchiveItem::File("gdn", "g"),
+    ArchiveItem::File("goondan-orchestrator", "o"),
+    ArchiveItem::File("goondan-agent-process", "a"),
+    ArchiveItem::File("goondan-connector-process", "c"),
 ];
 
-struct Place {
+struct StagingFixture {
     dir: TempDir,
     installation: Installation,
 }
 
-impl Place {
+impl StagingFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let installation = Installation::at(dir.path().join("prefix"));
@@ -26,7 +26,7 @@ impl Place {
         Self { dir, installation }
     }
 
-    fn archive<'p>(&self, puts: impl IntoIterator<Item = &'p Put<'p>>) -> PathBuf {
+    fn archive<'p>(&self, puts: impl IntoIterator<Item = &'p ArchiveItem<'p>>) -> PathBuf {
         let path = self.dir.path().join("a.tar.gz");
         let gzip = flate2::GzBuilder::new();
         let file = File::options()
@@ -38,8 +38,8 @@ impl Place {
         for put in puts {
             let mut header = tar::Header::new_old();
             let (name, content) = match put {
-                Put::File(name, content) => (name, *content),
-                Put::Link(name, kind) => {
+                ArchiveItem::File(name, content) => (name, *content),
+                ArchiveItem::Link(name, kind) => {
                     header.set_entry_type(*kind);
                     header.set_link_name("/etc/passwd").unwrap();
                     (name, "")
@@ -57,12 +57,12 @@ impl Place {
         path
     }
 
-    fn take(&self, archive: &Path) -> Result<Incoming, SourceError> {
-        Incoming::take(archive, None, &self.installation)
+    fn take(&self, archive: &Path) -> Result<StagedVersion, SourceError> {
+        StagedVersion::take(archive, None, &self.installation)
     }
 
     #[track_caller]
-    fn refuses<'p>(&self, puts: impl IntoIterator<Item = &'p Put<'p>>, problem: &str) {
+    fn refuses<'p>(&self, puts: impl IntoIterator<Item = &'p ArchiveItem<'p>>, problem: &str) {
         let archive = self.archive(puts);
         let told = self.take(&archive).unwrap_err().to_string();
         assert!(told.contains(problem), "{told}");
@@ -73,18 +73,22 @@ impl Place {
 
 #[test]
 fn rel_1_an_archive_becomes_a_version_with_or_without_a_directory_around_it() {
-    let place = Place::new();
+    let place = StagingFixture::new();
     let flat = place.take(&place.archive(&WHOLE)).unwrap();
     let name = flat.name("0.1.0").unwrap();
     let wrapped: Vec<String> = WHOLE
         .iter()
         .map(|put| match put {
-            Put::File(name, _) | Put::Link(name, _) => format!("./goondan-0.1.0/{name}"),
+            ArchiveItem::File(name, _) | ArchiveItem::Link(name, _) => {
+                format!("./goondan-0.1.0/{name}")
+            }
         })
         .collect();
     let contents = ["g", "o", "a", "c"];
     let puts = wrapped.iter().zip(contents);
-    let puts: Vec<Put<'_>> = puts.map(|(name, text)| Put::File(name, text)).collect();
+    let puts: Vec<ArchiveItem<'_>> = puts
+        .map(|(name, text)| ArchiveItem::File(name, text))
+        .collect();
     let again = place.take(&place.archive(&puts)).unwrap();
     assert_eq!(again.name("0.1.0").unwrap(), name);
     again.settle(&name, &place.installation).unwrap();
@@ -105,10 +109,10 @@ fn rel_1_an_archive_becomes_a_version_with_or_without_a_directory_around_it() {
 
 #[test]
 fn rel_1_a_hostile_archive_leaves_nothing() {
-    let place = Place::new();
+    let place = StagingFixture::new();
     for path in ["/etc/evil", "../evil", "a/../../evil", "a\nb"] {
         place.refuses(
-            WHOLE.iter().chain([&Put::File(path, "x")]),
+            WHOLE.iter().chain([&ArchiveItem::File(path, "x")]),
             "leads out of the archive",
         );
     }
@@ -119,13 +123,13 @@ fn rel_1_a_hostile_archive_leaves_nothing() {
         EntryType::Fifo,
     ] {
         place.refuses(
-            WHOLE.iter().chain([&Put::Link("x", kind)]),
+            WHOLE.iter().chain([&ArchiveItem::Link("x", kind)]),
             "neither a file nor a directory",
         );
     }
     place.refuses(WHOLE.iter().chain(&WHOLE), "is duplicated");
     place.refuses(
-        WHOLE.iter().chain([&Put::File("gdn/x", "x")]),
+        WHOLE.iter().chain([&ArchiveItem::File("gdn/x", "x")]),
         "is duplicated",
     );
     place.refuses(&WHOLE[1..], "it does not contain gdn");
@@ -133,7 +137,10 @@ fn rel_1_a_hostile_archive_leaves_nothing() {
     let many: Vec<String> = (0..ARCHIVE_ENTRIES_MAX)
         .map(|number| format!("{number}"))
         .collect();
-    let many: Vec<Put<'_>> = many.iter().map(|name| Put::File(name, &long)).collect();
+    let many: Vec<ArchiveItem<'_>> = many
+        .iter()
+        .map(|name| ArchiveItem::File(name, &long))
+        .collect();
     place.refuses(WHOLE.iter().chain(&many), "more than");
     let archive = place.archive(&WHOLE);
     let whole = fs::read(&archive).unwrap();
@@ -148,7 +155,7 @@ fn rel_1_a_hostile_archive_leaves_nothing() {
 
 #[test]
 fn rel_1_what_an_archive_says_of_its_files_has_to_be_so() {
-    let place = Place::new();
+    let place = StagingFixture::new();
     let sum = |text: &str| digits(&ring::digest::digest(&SHA256, text.as_bytes()));
     let lines = [
         ("gdn", "g"),
@@ -161,7 +168,7 @@ fn rel_1_what_an_archive_says_of_its_files_has_to_be_so() {
         .map(|(name, text)| format!("{}  {name}\n", sum(text)))
         .collect();
     let with = |said: &str| {
-        let sums = Put::File(SUMS, said);
+        let sums = ArchiveItem::File(SUMS, said);
         place.take(&place.archive(WHOLE.iter().chain([&sums])))
     };
     let named = with(&said).unwrap().name("0.1.0").unwrap();
@@ -174,7 +181,7 @@ fn rel_1_what_an_archive_says_of_its_files_has_to_be_so() {
     assert!(problem("nonsense").contains("is empty"));
     let archive = place.archive(&WHOLE);
     let digest = digest_of(&mut File::open(&archive).unwrap()).unwrap();
-    let take = |wanted: &str| Incoming::take(&archive, Some(wanted), &place.installation);
+    let take = |wanted: &str| StagedVersion::take(&archive, Some(wanted), &place.installation);
     assert!(take(&digest.to_uppercase()).is_ok());
     let told = take(&sum("x")).unwrap_err().to_string();
     assert!(told.contains("its SHA-256 is"), "{told}");

@@ -19,7 +19,7 @@ const FORM: u32 = 1;
 /// Direction of an upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "goes")]
-pub(super) enum Way {
+pub(super) enum UpgradeDirection {
     /// To the new version.
     Forward,
     /// Back to the previous version, for this reason.
@@ -29,7 +29,7 @@ pub(super) enum Way {
 /// State of the daemon before the upgrade, which is restored afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Ran {
+pub(super) enum PriorDaemonState {
     /// No daemon ran.
     Not,
     /// In the background, as `gdn run` starts it.
@@ -41,7 +41,7 @@ pub(super) enum Ran {
 /// Next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Step {
+pub(super) enum UpgradeStep {
     /// Stop the daemon after its turns in progress.
     Drain,
     /// Point `current` to the new version.
@@ -72,12 +72,12 @@ pub(super) struct Journal {
     pub(super) to: VersionName,
     pub(super) state_root: PathBuf,
     /// State of the daemon before the upgrade.
-    pub(super) ran: Ran,
+    pub(super) ran: PriorDaemonState,
     /// Workspaces that were unhealthy before the upgrade.
     pub(super) ill_before: BTreeSet<String>,
-    pub(super) way: Way,
+    pub(super) way: UpgradeDirection,
     /// Step begun last, for display only: the next step is derived from the observed state.
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<UpgradeStep>,
 }
 
 /// Error while reading or writing a journal.
@@ -123,7 +123,12 @@ impl From<JournalError> for Failure {
 }
 
 impl Journal {
-    pub(super) fn new(from: VersionName, to: VersionName, state_root: &Path, ran: Ran) -> Self {
+    pub(super) fn new(
+        from: VersionName,
+        to: VersionName,
+        state_root: &Path,
+        ran: PriorDaemonState,
+    ) -> Self {
         Self {
             form: FORM,
             from,
@@ -131,7 +136,7 @@ impl Journal {
             state_root: state_root.to_owned(),
             ran,
             ill_before: BTreeSet::new(),
-            way: Way::Forward,
+            way: UpgradeDirection::Forward,
             step: None,
         }
     }
@@ -214,15 +219,15 @@ mod tests {
         assert_eq!(Journal::read(&there).unwrap(), None);
         let name = |build: &str| VersionName::new("0.1.0", build).unwrap();
         let (from, to) = (name(&"a".repeat(12)), name(&"b".repeat(12)));
-        let mut journal = Journal::new(from, to, Path::new("/s"), Ran::InBackground);
+        let mut journal = Journal::new(from, to, Path::new("/s"), PriorDaemonState::InBackground);
         for way in [
-            Way::Forward,
-            Way::Back {
+            UpgradeDirection::Forward,
+            UpgradeDirection::Back {
                 why: "x".to_owned(),
             },
         ] {
             journal.way = way;
-            journal.step = Some(Step::Drain);
+            journal.step = Some(UpgradeStep::Drain);
             journal.write(&there).unwrap();
             assert_eq!(Journal::read(&there).unwrap().as_ref(), Some(&journal));
         }

@@ -51,13 +51,13 @@ impl From<AskError> for Failure {
 }
 
 /// Exit code and output of a program.
-struct Answer {
+struct ProbeOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-impl Answer {
+impl ProbeOutput {
     /// Error for unexpected output.
     fn wrong(&self, program: &Path) -> AskError {
         let said = text::one_line(self.stderr.trim());
@@ -72,7 +72,7 @@ impl Answer {
     }
 }
 
-fn ask(program: &Path, args: &[&str]) -> Result<Answer, AskError> {
+fn ask(program: &Path, args: &[&str]) -> Result<ProbeOutput, AskError> {
     let failed = |source| AskError::Run {
         program: program.to_owned(),
         source,
@@ -102,7 +102,7 @@ fn ask(program: &Path, args: &[&str]) -> Result<Answer, AskError> {
         }
         std::thread::sleep(Duration::from_millis(POLL_MS));
     };
-    Ok(Answer {
+    Ok(ProbeOutput {
         code: status.code(),
         stdout: text_in(&mut stdout).map_err(failed)?,
         stderr: text_in(&mut stderr).map_err(failed)?,
@@ -186,7 +186,7 @@ pub(super) fn reads(gdn: &Path, state_root: &Path) -> Result<Reads, AskError> {
 
 /// State of a daemon, as reported by a version's `gdn`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct DaemonProbe {
     pub(super) pid: u32,
     pub(super) number: String,
     /// Path of its program.
@@ -199,7 +199,7 @@ pub(super) struct Look {
 
 /// Fields of `gdn status` that all versions print.
 #[derive(Deserialize)]
-struct Status {
+struct ProbedStatus {
     pid: u32,
     version: Number,
     program: Option<PathBuf>,
@@ -236,8 +236,8 @@ impl Workspace {
     }
 }
 
-impl From<Status> for Look {
-    fn from(status: Status) -> Self {
+impl From<ProbedStatus> for DaemonProbe {
+    fn from(status: ProbedStatus) -> Self {
         let named = |is: &dyn Fn(&Workspace) -> bool| {
             let which = status.workspaces.iter().filter(|it| is(it));
             which.map(|it| it.workspace_id.clone()).collect()
@@ -257,14 +257,14 @@ impl From<Status> for Look {
 }
 
 /// State of a state directory's daemon; none if none runs.
-pub(super) fn look(gdn: &Path, state_root: &Path) -> Result<Option<Look>, AskError> {
+pub(super) fn look(gdn: &Path, state_root: &Path) -> Result<Option<DaemonProbe>, AskError> {
     let root = state_root.to_string_lossy();
     let answer = ask(gdn, &["--json", "--state-root", &root, "status"])?;
     let is = |exit: Exit| answer.code == Some(exit.code().into());
     if is(Exit::DaemonNotRunning) {
         return Ok(None);
     }
-    match serde_json::from_str::<Status>(&answer.stdout) {
+    match serde_json::from_str::<ProbedStatus>(&answer.stdout) {
         Ok(status) if is(Exit::Ok) || is(Exit::Degraded) => Ok(Some(status.into())),
         _ => Err(answer.wrong(gdn)),
     }
@@ -276,14 +276,14 @@ mod tests {
 
     #[test]
     fn rel_1_which_workspaces_are_ill_is_read_from_the_status_of_any_version() {
-        let status: Status = serde_json::from_str(
+        let status: ProbedStatus = serde_json::from_str(
             r#"{"schema":"gdn.status/v9","pid":7,"version":{"goondan":"9.9.9","protocol":1000},
                 "program":"/p","new":1,"workspaces":[{"workspaceId":"a"},
                 {"workspaceId":"b","problem":{"message":"m"}},{"workspaceId":"c","unhealthyTotal":2,
                 "unhealthy":[{"role":"agent","name":"x","state":"crashLoopBackOff"}]}]}"#,
         )
         .unwrap();
-        let look = Look::from(status);
+        let look = DaemonProbe::from(status);
         assert_eq!((look.pid, look.number.as_str()), (7, "9.9.9"));
         assert_eq!(look.ill, ["b", "c"].map(str::to_owned).into());
         assert_eq!(look.crashing, ["c"].map(str::to_owned).into());

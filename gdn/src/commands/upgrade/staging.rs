@@ -80,7 +80,7 @@ impl From<SourceError> for Failure {
 
 /// A version that has not been moved to its final name. Deleted on drop.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct StagedVersion {
     /// Temporary directory with all files.
     holder: TempDir,
     /// Directory of the programs: the temporary directory, or the only directory in it.
@@ -89,7 +89,7 @@ pub(super) struct Incoming {
     sums: BTreeMap<String, String>,
 }
 
-impl Incoming {
+impl StagedVersion {
     /// Unpacks a version from an archive or a directory, and verifies its files against its digests. `wanted` is the
     /// expected digest of the archive.
     pub(super) fn take(
@@ -107,7 +107,7 @@ impl Incoming {
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .tempdir_in(&versions)
             .map_err(unwritable)?;
-        let mut taking = Taking {
+        let mut taking = VersionCopier {
             source,
             dir: holder.path().to_owned(),
             sums: BTreeMap::new(),
@@ -190,7 +190,7 @@ fn holds(dir: &Path, sums: &BTreeMap<String, String>) -> bool {
 }
 
 /// Copies files into the temporary directory.
-struct Taking<'s> {
+struct VersionCopier<'s> {
     source: &'s Path,
     dir: PathBuf,
     sums: BTreeMap<String, String>,
@@ -198,7 +198,7 @@ struct Taking<'s> {
     bytes: u64,
 }
 
-impl Taking<'_> {
+impl VersionCopier<'_> {
     /// Copies the programs of a directory, and its digests.
     fn directory(&mut self) -> Result<(), SourceError> {
         let sums = self.source.join(SUMS);

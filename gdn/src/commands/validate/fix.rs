@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_config::{Change, FixedFile, Loader};
+use goondan_config::{AutofixChange, FixedFile, Loader};
 use serde_json::{Value, json};
 
 use super::super::rewrite::rewrite;
@@ -14,7 +14,7 @@ use crate::output::text;
 #[derive(Debug)]
 pub(super) struct Autofix {
     file: PathBuf,
-    change: Change,
+    change: AutofixChange,
 }
 
 /// Fixes the project's files and returns the fixes. Each file is replaced atomically.

@@ -1,25 +1,29 @@
 //! Operations of an agent on its bundle: open, write and propose changesets.
 
 use goondan_protocol::bundle::{
-    BundleAsk, BundleTold, CHANGESET_FILE_BYTES_MAX, ChangesetInfo, ChangesetState,
+    BundleAsk, BundleAskResult, CHANGESET_FILE_BYTES_MAX, ChangesetInfo, ChangesetState,
 };
 use goondan_protocol::ids::{ChangesetId, RevisionId};
 use goondan_trees::RelativePath;
 
-use super::{Bundle, Gate, chosen, cut, found, must_be};
+use super::{Bundle, ConfigPreflight, chosen, cut, found, must_be};
 use crate::diff::diff;
 use crate::error::BundleError;
 use crate::limits::UNDECIDED_CHANGESETS_MAX;
-use crate::machine::{Proposed, Verdict};
+use crate::machine::{ChangesetVerdict, CheckedProposal};
 
-impl<G: Gate> Bundle<'_, G> {
+impl<G: ConfigPreflight> Bundle<'_, G> {
     /// Executes an agent's request. `call` is the id of its tool call, which makes the request
     /// idempotent.
     ///
     /// # Errors
     ///
     /// [`BundleError`]: nothing was changed then.
-    pub fn ask(&mut self, ask: &BundleAsk, call: &ChangesetId) -> Result<BundleTold, BundleError> {
+    pub fn ask(
+        &mut self,
+        ask: &BundleAsk,
+        call: &ChangesetId,
+    ) -> Result<BundleAskResult, BundleError> {
         match ask {
             BundleAsk::Open { revision } => self.open(call, revision.as_ref()),
             BundleAsk::Write {
@@ -31,10 +35,10 @@ impl<G: Gate> Bundle<'_, G> {
                 let state = self.begin()?;
                 let id = chosen(&state, changeset_id.as_ref())?;
                 let shown = self.shown(&state, &id)?;
-                Ok(BundleTold {
+                Ok(BundleAskResult {
                     changeset: Some(shown.changeset),
                     diff: Some(shown.diff),
-                    ..BundleTold::default()
+                    ..BundleAskResult::default()
                 })
             }
             BundleAsk::Commit {
@@ -44,18 +48,18 @@ impl<G: Gate> Bundle<'_, G> {
             BundleAsk::Status {} => {
                 let state = self.begin()?;
                 self.remember(&state);
-                Ok(BundleTold {
+                Ok(BundleAskResult {
                     status: Some(self.status_of(&state)?),
-                    ..BundleTold::default()
+                    ..BundleAskResult::default()
                 })
             }
             BundleAsk::Revert { reason } => {
                 let mut state = self.begin()?;
                 let to = state.back();
                 self.go_back(&mut state, call, to, ("agent", reason))?;
-                Ok(BundleTold {
+                Ok(BundleAskResult {
                     status: Some(self.status_of(&state)?),
-                    ..BundleTold::default()
+                    ..BundleAskResult::default()
                 })
             }
         }
@@ -65,7 +69,7 @@ impl<G: Gate> Bundle<'_, G> {
         &mut self,
         call: &ChangesetId,
         revision: Option<&RevisionId>,
-    ) -> Result<BundleTold, BundleError> {
+    ) -> Result<BundleAskResult, BundleError> {
         let mut state = self.begin()?;
         if state.changeset(call).is_none() {
             if state.undecided() >= UNDECIDED_CHANGESETS_MAX {
@@ -84,11 +88,11 @@ impl<G: Gate> Bundle<'_, G> {
         let info = found(&state, call)?.clone();
         let files = self.store.tree(&info.base)?;
         let files = files.into_iter().filter(|(_, text)| text.is_some());
-        Ok(BundleTold {
+        Ok(BundleAskResult {
             workdir: Some(self.store.workdir(call)),
             files: files.map(|(path, _)| path).collect(),
             changeset: Some(info),
-            ..BundleTold::default()
+            ..BundleAskResult::default()
         })
     }
 
@@ -97,7 +101,7 @@ impl<G: Gate> Bundle<'_, G> {
         id: Option<&ChangesetId>,
         path: &str,
         content: Option<&str>,
-    ) -> Result<BundleTold, BundleError> {
+    ) -> Result<BundleAskResult, BundleError> {
         let state = self.begin()?;
         let id = chosen(&state, id)?;
         let info = found(&state, &id)?;
@@ -110,10 +114,10 @@ impl<G: Gate> Bundle<'_, G> {
             return Err(BundleError::Invalid(text));
         }
         self.store.working_copies()?.write(&id, plain, content)?;
-        Ok(BundleTold {
+        Ok(BundleAskResult {
             workdir: Some(self.store.workdir(&id)),
             changeset: Some(info.clone()),
-            ..BundleTold::default()
+            ..BundleAskResult::default()
         })
     }
 
@@ -122,7 +126,7 @@ impl<G: Gate> Bundle<'_, G> {
         id: Option<&ChangesetId>,
         call: &ChangesetId,
         message: &str,
-    ) -> Result<BundleTold, BundleError> {
+    ) -> Result<BundleAskResult, BundleError> {
         let mut state = self.begin()?;
         // If a repeated call after a crash finds no open changeset, it has already committed one.
         let id = match id {
@@ -142,11 +146,11 @@ impl<G: Gate> Bundle<'_, G> {
                     let on_head = self.on_head(&state, &base, &made)?;
                     self.check(&state, on_head, false)?
                 }
-                Err(BundleError::Invalid(why)) => Proposed {
+                Err(BundleError::Invalid(why)) => CheckedProposal {
                     revision: None,
                     summary: Vec::new(),
                     paths: Vec::new(),
-                    verdict: Verdict::Rejected(why),
+                    verdict: ChangesetVerdict::Rejected(why),
                 },
                 Err(error) => return Err(error),
             };
@@ -155,9 +159,9 @@ impl<G: Gate> Bundle<'_, G> {
             self.tell_decided(&state, &id);
         }
         self.remember(&state);
-        Ok(BundleTold {
+        Ok(BundleAskResult {
             changeset: Some(found(&state, &id)?.clone()),
-            ..BundleTold::default()
+            ..BundleAskResult::default()
         })
     }
 }

@@ -1,32 +1,32 @@
 //! Checks that every change must pass before it becomes the head.
 
-use super::{Bundle, Gate, cut_to};
+use super::{Bundle, ConfigPreflight, cut_to};
 use crate::diff::summary;
 use crate::error::BundleError;
-use crate::fields::{Decision, changes, decide};
+use crate::fields::{PolicyDecision, changes, decide};
 use crate::limits::DETAIL_BYTES_MAX;
-use crate::machine::{Proposed, State, Verdict};
+use crate::machine::{ChangesetVerdict, CheckedProposal, State};
 use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
 
 /// A changeset applied to the head.
-pub(super) struct OnHead {
+pub(super) struct RebasedChangeset {
     head: Tree,
     tree: Tree,
     conflicts: Vec<String>,
 }
 
-impl<G: Gate> Bundle<'_, G> {
+impl<G: ConfigPreflight> Bundle<'_, G> {
     /// Applies a changeset to the head. A file that both changed is a conflict.
     pub(super) fn on_head(
         &self,
         state: &State,
         base: &Tree,
         made: &Tree,
-    ) -> Result<OnHead, BundleError> {
+    ) -> Result<RebasedChangeset, BundleError> {
         let head = self.store.tree(&state.head)?;
         // The head takes the role of `theirs` here.
         let (tree, conflicts) = rebase(base, made, &head);
-        Ok(OnHead {
+        Ok(RebasedChangeset {
             head,
             tree,
             conflicts,
@@ -37,22 +37,22 @@ impl<G: Gate> Bundle<'_, G> {
     pub(super) fn check(
         &self,
         state: &State,
-        on_head: OnHead,
+        on_head: RebasedChangeset,
         is_approved: bool,
-    ) -> Result<Proposed, BundleError> {
+    ) -> Result<CheckedProposal, BundleError> {
         // Long: one check after another, each with its reason.
-        let OnHead {
+        let RebasedChangeset {
             head,
             tree,
             conflicts,
         } = on_head;
         let paths: Vec<String> = changed_paths(&head, &tree).into_iter().collect();
         let summary = summary(&head, &tree);
-        let rejected = |why: String| Proposed {
+        let rejected = |why: String| CheckedProposal {
             revision: None,
             summary: summary.clone(),
             paths: Vec::new(),
-            verdict: Verdict::Rejected(cut_to(&why, DETAIL_BYTES_MAX).to_owned()),
+            verdict: ChangesetVerdict::Rejected(cut_to(&why, DETAIL_BYTES_MAX).to_owned()),
         };
         if state.pinned {
             let why = "a user pinned the configuration (`gdn bundle pin`)";
@@ -76,7 +76,7 @@ impl<G: Gate> Bundle<'_, G> {
                 )));
             }
         };
-        if let Decision::Refused(why) = decision {
+        if let PolicyDecision::Refused(why) = decision {
             return Ok(rejected(why));
         }
         let base = self.store.tree(&state.base)?;
@@ -95,18 +95,18 @@ impl<G: Gate> Bundle<'_, G> {
                 )));
             }
         };
-        let waits = matches!(&decision, Decision::Approval(_)) && !is_approved;
+        let waits = matches!(&decision, PolicyDecision::Approval(_)) && !is_approved;
         // Modules are programs, so none is started before a user's approval, if that is required.
         if !waits && let Err(problems) = self.with.gate.start(&head, &loaded) {
             return Ok(rejected(format!("gate: {problems}")));
         }
         let verdict = match decision {
-            Decision::Approval(why) if !is_approved => {
-                Verdict::Waits(cut_to(&why, DETAIL_BYTES_MAX).to_owned())
+            PolicyDecision::Approval(why) if !is_approved => {
+                ChangesetVerdict::Waits(cut_to(&why, DETAIL_BYTES_MAX).to_owned())
             }
-            _ => Verdict::Accepted,
+            _ => ChangesetVerdict::Accepted,
         };
-        Ok(Proposed {
+        Ok(CheckedProposal {
             revision: Some(self.store.keep(&tree)?),
             summary,
             paths,

@@ -4,15 +4,15 @@ use goondan_config::ChangesetPolicy;
 use goondan_protocol::bundle::{ChangesetInfo, ChangesetState};
 use goondan_protocol::ids::{ChangesetId, RehearsalSubject, RevisionId};
 
-use super::{Bundle, Gate};
+use super::{Bundle, ConfigPreflight};
 use crate::error::BundleError;
-use crate::fields::{Decision, changes, decide};
+use crate::fields::{PolicyDecision, changes, decide};
 use crate::machine::State;
 use crate::tree::{Tree, changed_paths, overlay_digest, rebase};
 
 /// The two configurations of a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Staged<L> {
+pub struct RehearsalConfigs<L> {
     /// The changeset, if one was named.
     pub changeset_id: Option<ChangesetId>,
     /// The revision; `None` for an uncommitted changeset.
@@ -36,7 +36,7 @@ struct Subject {
     problem: Option<String>,
 }
 
-impl<G: Gate> Bundle<'_, G> {
+impl<G: ConfigPreflight> Bundle<'_, G> {
     /// Loads both configurations of a rehearsal, and starts new modules once, like an activation.
     /// Writes and decides nothing.
     ///
@@ -44,7 +44,10 @@ impl<G: Gate> Bundle<'_, G> {
     ///
     /// [`BundleError::NoSubject`]; [`BundleError::Invalid`] if the active revision does not load,
     /// so that there is no comparison; and as [`Self::status`].
-    pub fn stage(&self, subject: &RehearsalSubject) -> Result<Staged<G::Loaded>, BundleError> {
+    pub fn stage(
+        &self,
+        subject: &RehearsalSubject,
+    ) -> Result<RehearsalConfigs<G::Loaded>, BundleError> {
         let policy = self.with.policy.ok_or(BundleError::NotAllowed)?;
         let state = self.existing()?;
         let active = self.on_project(&state, self.store.tree(&state.active)?)?;
@@ -68,7 +71,7 @@ impl<G: Gate> Bundle<'_, G> {
                 Err(why) => problems.push(format!("the configuration does not load: {why}")),
             }
         }
-        Ok(Staged {
+        Ok(RehearsalConfigs {
             changeset_id: subject.changeset_id,
             revision: subject.revision,
             against: state.active,
@@ -150,7 +153,7 @@ impl<G: Gate> Bundle<'_, G> {
         } else {
             match changes(&head, &tree, self.with.agent) {
                 Ok(changes) => match decide(&changes, policy) {
-                    Decision::Refused(why) => Some(why),
+                    PolicyDecision::Refused(why) => Some(why),
                     _ => None,
                 },
                 Err(unreadable) => {

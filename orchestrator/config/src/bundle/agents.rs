@@ -16,7 +16,7 @@ use crate::kinds::agent::AgentSpec;
 use crate::kinds::swarm::Policy;
 use crate::kinds::{Resources, extension, thinking, tool};
 use crate::reference::Reference;
-use crate::report::{Problem, Report};
+use crate::report::{Problem, ProblemReport};
 use crate::similar::nearest;
 use crate::tool_connections;
 
@@ -30,7 +30,7 @@ pub(super) fn resolve_agent(
     agent: &AgentSpec,
     policy: &Policy,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<AgentDefinition> {
     let mut model = agent.model.as_ref().and_then(|reference| {
         resources.names.check(reference, report)?;
@@ -89,7 +89,7 @@ pub(super) fn resolve_agent(
 fn resolve_fallbacks(
     agent: &AgentSpec,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Vec<Fallback> {
     let first = agent
         .model
@@ -136,7 +136,7 @@ fn resolve_fallbacks(
 
 /// Refuses fallbacks of the scripted model, which never fails in a way that a fallback could
 /// handle.
-fn refuse_fallbacks(agent: &AgentSpec, report: &mut Report) {
+fn refuse_fallbacks(agent: &AgentSpec, report: &mut ProblemReport) {
     if let Some(first) = agent.fallbacks.first() {
         let message = "`fallbacks` has no effect: the scripted model always answers";
         let problem = Problem::warning(codes::NO_EFFECT, first.model.place, message);
@@ -147,7 +147,7 @@ fn refuse_fallbacks(agent: &AgentSpec, report: &mut Report) {
 fn resolve_tools(
     agent: &AgentSpec,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Vec<ToolDefinition> {
     let mut seen = BTreeSet::new();
     let mut tools = Vec::with_capacity(agent.tools.len());
@@ -173,7 +173,7 @@ fn resolve_tools(
 fn resolve_extensions(
     agent: &AgentSpec,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Vec<ExtensionDefinition> {
     let mut seen = BTreeSet::new();
     let mut extensions = Vec::new();
@@ -216,7 +216,7 @@ fn check_named_tools(
     definition: &ExtensionDefinition,
     reference: &Reference,
     agent: &AgentSpec,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let ExtensionSource::Builtin { name, .. } = &definition.source else {
         return;
@@ -272,7 +272,7 @@ fn settings_of_tools(extension: &str) -> &'static [&'static str] {
 }
 
 /// Refuses required tools that the agent does not have, because they could never be called.
-fn check_required_tools(agent: &AgentSpec, report: &mut Report) {
+fn check_required_tools(agent: &AgentSpec, report: &mut ProblemReport) {
     for required in &agent.required_tools {
         let (tool, _) = required.value.split_once("__").unwrap_or_default();
         let has_it = agent.tools.iter().any(|held| held.name == tool);
@@ -307,7 +307,7 @@ fn required_tools_guard(agent: &AgentSpec) -> Option<ExtensionDefinition> {
 fn resolve_tool(
     reference: &Reference,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<ToolDefinition> {
     resources.names.check(reference, report)?;
     let mut tool = if reference.builtin {
@@ -328,7 +328,11 @@ fn resolve_tool(
 
 /// Reports rules about missing exports, which could never match. The exports of a server are not
 /// known here.
-fn check_approved_exports(tool: &ToolDefinition, reference: &Reference, report: &mut Report) {
+fn check_approved_exports(
+    tool: &ToolDefinition,
+    reference: &Reference,
+    report: &mut ProblemReport,
+) {
     let known: Vec<&str> = match &tool.source {
         _ if !tool.exports.is_empty() => tool.exports.iter().map(|it| it.name.as_str()).collect(),
         ToolSource::Builtin { name, .. } => tool_exports(name.as_str()),

@@ -8,20 +8,20 @@ use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::CliAgentDefinition;
 
 use super::members::Membership;
-use super::sandboxes::{self, Ground};
+use super::sandboxes::{self, SandboxCheckContext};
 use crate::codes;
-use crate::fields::Located;
+use crate::fields::LocatedValue;
 use crate::kinds::Resources;
 use crate::kinds::cli_agent::CliAgentSpec;
 use crate::kinds::cli_presets;
-use crate::report::{Problem, Report};
+use crate::report::{Problem, ProblemReport};
 
 /// Resolves the members that are programs.
 pub(super) fn resolve(
     membership: &Membership,
     resources: &Resources,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) -> BTreeMap<AgentName, CliAgentDefinition> {
     let mut agents = BTreeMap::new();
     for written in &resources.cli_agents {
@@ -47,7 +47,7 @@ fn check_fallbacks(
     agents: &BTreeMap<AgentName, CliAgentDefinition>,
     membership: &Membership,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let mut known = BTreeSet::from([written.name.as_str()]);
     for reference in &written.fallbacks {
@@ -114,9 +114,9 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
 /// Reports a program that its own sandbox would hide: no run could start it (`AGENT-6`).
 fn check_visible(
     definition: &CliAgentDefinition,
-    written: &Located<CliAgentSpec>,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    written: &LocatedValue<CliAgentSpec>,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) {
     let Some(program) = definition.command.first() else {
         return;
@@ -153,8 +153,8 @@ fn package_directory(program: &Path) -> &Path {
 /// everything below them.
 fn check_guide(
     definition: &CliAgentDefinition,
-    written: &Located<CliAgentSpec>,
-    report: &mut Report,
+    written: &LocatedValue<CliAgentSpec>,
+    report: &mut ProblemReport,
 ) {
     let Some(guide) = &written.value.guide else {
         return;

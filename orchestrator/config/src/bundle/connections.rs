@@ -8,14 +8,14 @@ use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
 
 use super::members::Membership;
 use super::permissions;
-use super::sandboxes::{self, Ground};
+use super::sandboxes::{self, SandboxCheckContext};
 use crate::codes;
-use crate::fields::{Located, one_of};
+use crate::fields::{LocatedValue, one_of};
 use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
 use crate::kinds::connector::{Events, Program};
 use crate::kinds::{Resources, settings};
 use crate::reference::LOCAL_CLIENT;
-use crate::report::{Problem, Report};
+use crate::report::{Problem, ProblemReport};
 use crate::similar::nearest;
 use crate::{ConnectionDefinition, IngressRule, KeyRule};
 
@@ -23,8 +23,8 @@ use crate::{ConnectionDefinition, IngressRule, KeyRule};
 pub(super) fn resolve_connections(
     membership: &Membership,
     resources: &Resources,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) -> (
     BTreeMap<ConnectionName, ConnectionDefinition>,
     Option<ConnectionDefinition>,
@@ -48,11 +48,11 @@ pub(super) fn resolve_connections(
 }
 
 fn resolve_connection(
-    written: &Located<ConnectionSpec>,
+    written: &LocatedValue<ConnectionSpec>,
     membership: &Membership,
     resources: &Resources,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) -> Option<ConnectionDefinition> {
     let connection = &written.value;
     if let Some(swarm) = &connection.swarm {
@@ -123,7 +123,7 @@ fn check_asked_agents(
     connection: &ConnectionSpec,
     connector: &ResourceName,
     membership: &Membership,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let asked = ApprovalChat::of(connector.as_str(), &connection.config);
     let asked = asked.iter().flat_map(ApprovalChat::agents).enumerate();
@@ -148,9 +148,9 @@ fn check_asked_agents(
 
 /// Checks that the local client has no settings, and one route for its events.
 fn check_local(
-    connection: &Located<ConnectionSpec>,
+    connection: &LocatedValue<ConnectionSpec>,
     earlier: &Option<ConnectionDefinition>,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let spec = &connection.value;
     if let Some(earlier) = earlier {
@@ -204,8 +204,8 @@ fn described_events(connector: &goondan_connectors::Connector) -> Events {
 }
 
 /// Checks a rule against the declared events of its connector.
-fn check_events(rule: &RuleSpec, events: &Events, report: &mut Report) {
-    let unknown = |what: &str, written: &Located<String>, known: Vec<&str>| {
+fn check_events(rule: &RuleSpec, events: &Events, report: &mut ProblemReport) {
+    let unknown = |what: &str, written: &LocatedValue<String>, known: Vec<&str>| {
         let name = &written.value;
         Problem::new(
             codes::UNKNOWN_REFERENCE,
@@ -244,7 +244,7 @@ fn resolve_rule(
     rule: &RuleSpec,
     membership: &Membership,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<IngressRule> {
     let agent = match &rule.agent {
         None => None,

@@ -13,7 +13,7 @@ use goondan_protocol::task::CliAgentDefinition;
 use crate::ConnectionDefinition;
 use crate::codes;
 use crate::kinds::Resources;
-use crate::report::{Problem, Report};
+use crate::report::{Problem, ProblemReport};
 
 /// Adds the egress to the connections if a program needs it.
 pub(super) fn add(
@@ -21,7 +21,7 @@ pub(super) fn add(
     cli_agents: &BTreeMap<AgentName, CliAgentDefinition>,
     connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let lists = lists_of(agents, cli_agents, connections);
     let (Ok(name), Ok(connector)) = (EGRESS.parse::<ConnectionName>(), EGRESS.parse()) else {

@@ -6,12 +6,12 @@ use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::AgentName;
 
 use crate::codes;
-use crate::fields::Located;
-use crate::kind::Kind;
+use crate::fields::LocatedValue;
+use crate::kind::ResourceKind;
 use crate::kinds::Resources;
 use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::reference::Reference;
-use crate::report::{Problem, Report};
+use crate::report::{Problem, ProblemReport};
 
 /// The swarm's members, or all agents of a project without a Swarm.
 pub(super) struct Membership {
@@ -26,8 +26,8 @@ pub(super) struct Membership {
 /// The project's Swarm; reports every additional one.
 pub(super) fn only_swarm<'r>(
     resources: &'r Resources,
-    report: &mut Report,
-) -> Option<&'r Located<SwarmSpec>> {
+    report: &mut ProblemReport,
+) -> Option<&'r LocatedValue<SwarmSpec>> {
     let (first, further) = resources.swarms.split_first()?;
     for swarm in further {
         let first = report.locate(first.place);
@@ -47,9 +47,9 @@ pub(super) fn only_swarm<'r>(
 }
 
 pub(super) fn read_membership(
-    swarm: Option<&Located<SwarmSpec>>,
+    swarm: Option<&LocatedValue<SwarmSpec>>,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Membership {
     let all = || {
         let agents = resources.agents.iter().map(|agent| &agent.value.name);
@@ -121,7 +121,7 @@ impl Membership {
         &self,
         reference: &Reference,
         resources: &Resources,
-        report: &mut Report,
+        report: &mut ProblemReport,
     ) -> Option<()> {
         resources.names.check(reference, report)?;
         let mut programs = resources.cli_agents.iter();
@@ -156,10 +156,10 @@ impl Membership {
 /// The entry agent; `Some(None)` in a project whose agents are all programs. `None` only if a
 /// problem was reported.
 pub(super) fn find_entry_agent(
-    swarm: Option<&Located<SwarmSpec>>,
+    swarm: Option<&LocatedValue<SwarmSpec>>,
     membership: &Membership,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<Option<AgentName>> {
     if let Some(swarm) = swarm {
         let reference = swarm.value.entry_agent.as_ref()?;
@@ -167,11 +167,11 @@ pub(super) fn find_entry_agent(
         return AgentName::new(&reference.name).ok().map(Some);
     }
     let count = |kind| resources.counts.get(&kind).copied().unwrap_or_default();
-    if count(Kind::SWARM) > 0 {
+    if count(ResourceKind::SWARM) > 0 {
         return None;
     }
     let programs = resources.cli_agents.as_slice();
-    let agents = count(Kind::AGENT).saturating_sub(resources.cli_agent_count);
+    let agents = count(ResourceKind::AGENT).saturating_sub(resources.cli_agent_count);
     match (agents, resources.agents.as_slice()) {
         // An unreadable program was already reported.
         (0, _) if resources.cli_agent_count > programs.len() => None,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use goondan_protocol::ids::{AgentName, WorkspaceId};
-use goondan_protocol::service::{Action, ActionCall, SERVICES, Service};
+use goondan_protocol::service::{ActionCall, ActionSpec, SERVICES, ServiceSpec};
 use goondan_protocol::task::{Notice, Notify, NotifyOn, TaskId};
 use jsonschema::error::{ValidationError, ValidationErrorKind};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::kinds::Resources;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::notify::NotifySpec;
 use crate::node::entries_to_json;
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::similar::nearest;
 use crate::tool_connections::{check_secret, is_of};
 
@@ -27,7 +27,7 @@ const SAMPLE: &str = "1";
 pub(super) fn resolve(
     membership: &Membership,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> BTreeMap<AgentName, Vec<Notify>> {
     let agents = resources.agents.iter().map(|agent| &agent.value);
     let agents = agents.map(|agent| (&agent.name, &agent.notify));
@@ -45,7 +45,7 @@ pub(super) fn resolve(
 fn resolve_entries(
     written: &[NotifySpec],
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Vec<Notify> {
     let entries = written.iter();
     let resolved = entries.filter_map(|entry| resolve_entry(entry, resources, report));
@@ -55,7 +55,7 @@ fn resolve_entries(
 fn resolve_entry(
     written: &NotifySpec,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<Notify> {
     resources.names.check(&written.connection, report)?;
     let mut connections = resources.connections.iter().map(|it| &it.value);
@@ -83,8 +83,8 @@ fn service_of(
     connection: &ConnectionSpec,
     written: &NotifySpec,
     resources: &Resources,
-    report: &mut Report,
-) -> Option<&'static Service> {
+    report: &mut ProblemReport,
+) -> Option<&'static ServiceSpec> {
     let with_actions = || {
         SERVICES
             .iter()
@@ -105,10 +105,10 @@ fn service_of(
 }
 
 fn action_of(
-    service: &Service,
+    service: &ServiceSpec,
     written: &NotifySpec,
-    report: &mut Report,
-) -> Option<&'static Action> {
+    report: &mut ProblemReport,
+) -> Option<&'static ActionSpec> {
     let wanted = &written.action;
     let actions = service.actions;
     let found = actions.iter().find(|action| action.name == wanted.value);
@@ -143,10 +143,10 @@ fn sample_of(args: &Value) -> Option<Value> {
 
 /// Checks the arguments against the action's declaration; returns false if there is a problem.
 fn check_arguments(
-    action: &Action,
+    action: &ActionSpec,
     args: &Value,
     written: &NotifySpec,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> bool {
     let properties = (action.arguments)();
     let schema = json!({
@@ -176,7 +176,7 @@ fn check_arguments(
 
 fn problems_of(
     error: &ValidationError<'_>,
-    action: &Action,
+    action: &ActionSpec,
     names: &[&str],
     written: &NotifySpec,
 ) -> Vec<Problem> {
@@ -212,7 +212,7 @@ fn problems_of(
     }
 }
 
-fn place_of(written: &NotifySpec, name: &str) -> Option<Place> {
+fn place_of(written: &NotifySpec, name: &str) -> Option<SourceLocation> {
     let mut entries = written.args.iter();
     entries.find(|it| it.key == name).map(|it| it.node.place)
 }
@@ -220,11 +220,11 @@ fn place_of(written: &NotifySpec, name: &str) -> Option<Place> {
 /// Checks that the action can be planned from the arguments alone, because a notification has no
 /// event.
 fn check_plan(
-    action: &Action,
+    action: &ActionSpec,
     args: &Value,
     connection: &ConnectionSpec,
     written: &NotifySpec,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> bool {
     let Some(sample) = sample_of(args) else {
         return false;

@@ -11,13 +11,13 @@ use goondan_protocol::sandbox::SandboxPolicy;
 use serde_json::Value;
 
 use crate::ConnectionDefinition;
-use crate::asked_token::AskedToken;
+use crate::asked_token::TokenRequest;
 use crate::codes;
-use crate::fields::Located;
+use crate::fields::LocatedValue;
 use crate::kinds::Resources;
 use crate::kinds::connection::{ConnectionSpec, MCP};
 use crate::kinds::oauth_app::{check_url, is_same_address};
-use crate::report::{Problem, Report};
+use crate::report::{Problem, ProblemReport};
 
 /// The applications, by name.
 pub(super) fn apps_of(resources: &Resources) -> BTreeMap<ResourceName, OAuthApp> {
@@ -27,7 +27,10 @@ pub(super) fn apps_of(resources: &Resources) -> BTreeMap<ResourceName, OAuthApp>
 
 /// The requested tokens. Reports requests to missing applications, and requests with a missing or
 /// unnecessary subject.
-pub(super) fn resolve_needs(resources: &Resources, report: &mut Report) -> BTreeSet<OAuthNeed> {
+pub(super) fn resolve_needs(
+    resources: &Resources,
+    report: &mut ProblemReport,
+) -> BTreeSet<OAuthNeed> {
     let asked = resources.asked_tokens.iter();
     asked
         .filter_map(|asked| resolve_need(asked, resources, report))
@@ -35,9 +38,9 @@ pub(super) fn resolve_needs(resources: &Resources, report: &mut Report) -> BTree
 }
 
 fn resolve_need(
-    asked: &AskedToken,
+    asked: &TokenRequest,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<OAuthNeed> {
     resources.names.check(&asked.app, report)?;
     let app = resources.oauth_apps.get(asked.app.name.as_str())?;
@@ -72,7 +75,7 @@ pub(super) fn authorize(
     apps: &mut BTreeMap<ResourceName, OAuthApp>,
     needs: &mut BTreeSet<OAuthNeed>,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     for written in &resources.connections {
         let Some(definition) = connections.get_mut(&written.value.name) else {
@@ -103,9 +106,9 @@ const AUTH: &str = "auth";
 const TOKEN: &str = "token";
 
 fn app_for(
-    written: &Located<ConnectionSpec>,
+    written: &LocatedValue<ConnectionSpec>,
     apps: &BTreeMap<ResourceName, OAuthApp>,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<OAuthApp> {
     let spec = &written.value;
     let mut refuse = |message: String, help: &str| {
@@ -142,7 +145,7 @@ fn app_for(
             }
         };
     }
-    let url = Located {
+    let url = LocatedValue {
         value: url,
         place: spec.written.place_of("url"),
     };
@@ -188,7 +191,7 @@ pub(super) fn add(
     apps: &BTreeMap<ResourceName, OAuthApp>,
     connections: &mut BTreeMap<ConnectionName, ConnectionDefinition>,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let (Ok(name), Ok(connector)) = (OAUTH.parse::<ConnectionName>(), OAUTH.parse()) else {
         return;

@@ -13,23 +13,23 @@ use goondan_protocol::definition::{
 use goondan_protocol::sandbox::{Level, Network, ReachableHost, SandboxPath, SandboxPolicy};
 use goondan_protocol::service::service_of;
 
-use super::sandboxes::Ground;
+use super::sandboxes::SandboxCheckContext;
 use crate::codes;
-use crate::fields::Located;
+use crate::fields::LocatedValue;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::connection::ConnectionSpec;
 use crate::kinds::sandbox::find;
-use crate::kinds::{Installed, Resources};
+use crate::kinds::{ResolvedPackage, Resources};
 use crate::reference::Reference;
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 
 /// Confines an agent's modules from packages, and lets its programs read those packages.
 pub(super) fn confine(
     agent: &mut AgentDefinition,
-    written: &Located<AgentSpec>,
+    written: &LocatedValue<AgentSpec>,
     resources: &Resources,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) {
     let of_tools = agent.tools.iter().filter_map(|tool| match &tool.source {
         ToolSource::Module { entry, .. } => package_of(entry, resources),
@@ -75,8 +75,9 @@ pub(super) fn confine(
 fn package_of<'r>(
     module: &Path,
     resources: &'r Resources,
-) -> Option<(&'r PackageName, &'r Installed)> {
-    let holds = |(_, installed): &(&PackageName, &Installed)| module.starts_with(&installed.folder);
+) -> Option<(&'r PackageName, &'r ResolvedPackage)> {
+    let holds =
+        |(_, installed): &(&PackageName, &ResolvedPackage)| module.starts_with(&installed.folder);
     let found = resources.packages.iter().filter(holds);
     found.max_by_key(|(_, installed)| installed.folder.as_os_str().len())
 }
@@ -86,7 +87,7 @@ fn joint(
     names: &BTreeSet<&PackageName>,
     own: &SandboxPolicy,
     resources: &Resources,
-    ground: &Ground<'_>,
+    ground: &SandboxCheckContext<'_>,
 ) -> ModuleSandbox {
     let mut sandbox = own.clone();
     let mut secrets: Option<BTreeSet<String>> = None;
@@ -115,8 +116,8 @@ fn joint(
 /// Permissions of a connection's program whose connector comes from a package.
 pub(super) fn of_connector(
     own: &SandboxPolicy,
-    installed: &Installed,
-    ground: &Ground<'_>,
+    installed: &ResolvedPackage,
+    ground: &SandboxCheckContext<'_>,
 ) -> SandboxPolicy {
     let mut sandbox = narrowed(own, installed, ground);
     let_read(&mut sandbox, [installed.folder.clone()]);
@@ -124,7 +125,11 @@ pub(super) fn of_connector(
 }
 
 /// Reduces a policy to the permissions granted to a package.
-fn narrowed(own: &SandboxPolicy, installed: &Installed, ground: &Ground<'_>) -> SandboxPolicy {
+fn narrowed(
+    own: &SandboxPolicy,
+    installed: &ResolvedPackage,
+    ground: &SandboxCheckContext<'_>,
+) -> SandboxPolicy {
     if own.require == Level::Off {
         return own.clone();
     }
@@ -151,7 +156,7 @@ fn narrowed(own: &SandboxPolicy, installed: &Installed, ground: &Ground<'_>) -> 
 fn common_paths(
     own: &[SandboxPath],
     granted: &[SandboxPath],
-    ground: &Ground<'_>,
+    ground: &SandboxCheckContext<'_>,
 ) -> Vec<SandboxPath> {
     let real = |path: &SandboxPath| {
         let path = path.as_path();
@@ -201,10 +206,10 @@ fn common_network(own: &SandboxPolicy, granted: &BTreeSet<String>) -> Network {
 /// Warns of hosts that were granted to a package but are blocked by its agent's sandbox.
 fn tell_unreachable(
     name: &PackageName,
-    installed: &Installed,
+    installed: &ResolvedPackage,
     agent: &AgentDefinition,
-    place: Place,
-    report: &mut Report,
+    place: SourceLocation,
+    report: &mut ProblemReport,
 ) {
     let own = &agent.sandbox;
     let is_closed = |host: &String| {
@@ -247,7 +252,7 @@ pub(super) fn check_tool(
     tool: &ToolDefinition,
     reference: &Reference,
     resources: &Resources,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     let ToolSource::Builtin { package, name } = &tool.source else {
         return;
@@ -281,9 +286,9 @@ pub(super) fn check_tool(
 /// Reports secrets that a Connection passes to a package's connector without the permission.
 pub(super) fn check_secrets(
     connection: &ConnectionSpec,
-    (name, installed): (&PackageName, &Installed),
-    place: Place,
-    report: &mut Report,
+    (name, installed): (&PackageName, &ResolvedPackage),
+    place: SourceLocation,
+    report: &mut ProblemReport,
 ) {
     let granted = &installed.permissions.secrets;
     for secret in connection
@@ -306,7 +311,7 @@ pub(super) fn check_secrets(
 pub(super) fn referred_to<'r>(
     reference: &Reference,
     resources: &'r Resources,
-) -> Option<(&'r PackageName, &'r Installed)> {
+) -> Option<(&'r PackageName, &'r ResolvedPackage)> {
     let (name, _) = reference.package.as_ref()?;
     resources.packages.get_key_value(name)
 }

@@ -8,21 +8,21 @@ use goondan_protocol::task::CliAgentDefinition;
 
 use crate::ConnectionDefinition;
 use crate::codes;
-use crate::fields::Located;
+use crate::fields::LocatedValue;
 use crate::kinds::agent::AgentSpec;
 use crate::kinds::cli_agent::CliAgentSpec;
 use crate::kinds::connection::ConnectionSpec;
-use crate::kinds::sandbox::Written;
-use crate::machine::Machine;
-use crate::report::{Place, Problem, Report};
+use crate::kinds::sandbox::SandboxSpec;
+use crate::machine::HostMachine;
+use crate::report::{Problem, ProblemReport, SourceLocation};
 
 /// Context of the checks besides the agent or connection.
-pub(super) struct Ground<'a> {
-    pub(super) machine: &'a dyn Machine,
+pub(super) struct SandboxCheckContext<'a> {
+    pub(super) machine: &'a dyn HostMachine,
     /// The Project Root.
     pub(super) project: &'a Path,
     /// The `sandbox` of the Swarm's policy.
-    pub(super) swarm: &'a Written,
+    pub(super) swarm: &'a SandboxSpec,
 }
 
 /// Reports problems that keep an agent from starting its tools. This fails closed: programs never
@@ -30,9 +30,9 @@ pub(super) struct Ground<'a> {
 pub(super) fn check_agent(
     definition: &AgentDefinition,
     written: &AgentSpec,
-    place: Place,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    place: SourceLocation,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) {
     if definition.programs().is_some() {
         let who = format!("Agent `{}`", definition.name);
@@ -50,9 +50,9 @@ pub(super) fn check_agent(
 /// Reports the same problems for an agent that is a program.
 pub(super) fn check_cli_agent(
     definition: &CliAgentDefinition,
-    written: &Located<CliAgentSpec>,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    written: &LocatedValue<CliAgentSpec>,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) {
     let who = format!("Agent `{}`", definition.name);
     let (policy, own) = (&definition.sandbox, &written.value.sandbox);
@@ -62,9 +62,9 @@ pub(super) fn check_cli_agent(
 /// Reports the same problems for a connection whose connector or MCP server is a program.
 pub(super) fn check_connection(
     definition: &ConnectionDefinition,
-    written: &Located<ConnectionSpec>,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    written: &LocatedValue<ConnectionSpec>,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) {
     let spec = &written.value;
     if definition.programs().is_some() {
@@ -84,10 +84,10 @@ pub(super) fn check_connection(
 fn check(
     who: &str,
     policy: &SandboxPolicy,
-    own: &Written,
-    place: Place,
-    ground: &Ground<'_>,
-    report: &mut Report,
+    own: &SandboxSpec,
+    place: SourceLocation,
+    ground: &SandboxCheckContext<'_>,
+    report: &mut ProblemReport,
 ) {
     let (require, swarm) = (policy.require, ground.swarm);
     if require == Level::Off {

@@ -3,10 +3,10 @@
 use super::edit::{
     at, at_mut, entries_mut, entry, from_environment, mapping, put, rename, take, text, text_at,
 };
-use super::{Rewriting, extensions, references};
+use super::{CompatConversion, extensions, references};
 use crate::environment::Variables;
 use crate::kinds::params::PARAMS;
-use crate::tree::{Node, Value};
+use crate::tree::{YamlNode, YamlValue};
 
 /// The usual environment variable for the key of each provider.
 const KEYS: [(&str, &str); 3] = [
@@ -16,7 +16,7 @@ const KEYS: [(&str, &str); 3] = [
 ];
 
 /// Removes a Package's publishing information, which is unused.
-pub(super) fn package(spec: &mut Node, cx: &mut Rewriting<'_>) {
+pub(super) fn package(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     if cx.is_older() {
         for name in ["registry", "dist", "files"] {
             take(spec, name);
@@ -25,7 +25,7 @@ pub(super) fn package(spec: &mut Node, cx: &mut Rewriting<'_>) {
 }
 
 /// Adds the provider's usual environment variable to a Model without a key.
-pub(super) fn model(spec: &mut Node, variables: &Variables<'_>, cx: &mut Rewriting<'_>) {
+pub(super) fn model(spec: &mut YamlNode, variables: &Variables<'_>, cx: &mut CompatConversion<'_>) {
     if !cx.is_older() {
         return;
     }
@@ -44,7 +44,7 @@ pub(super) fn model(spec: &mut Node, variables: &Variables<'_>, cx: &mut Rewriti
     }
 }
 
-pub(super) fn agent(spec: &mut Node, agent: &str, cx: &mut Rewriting<'_>) {
+pub(super) fn agent(spec: &mut YamlNode, agent: &str, cx: &mut CompatConversion<'_>) {
     if let Some(place) = rename(spec, "prompts", "prompt") {
         let what = "`prompts` is the old name of `prompt`".to_owned();
         cx.note(place, what, "write `prompt: {system: …}`");
@@ -65,20 +65,20 @@ pub(super) fn agent(spec: &mut Node, agent: &str, cx: &mut Rewriting<'_>) {
     }
 }
 
-pub(super) fn swarm(spec: &mut Node, cx: &mut Rewriting<'_>) {
+pub(super) fn swarm(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     references::single(spec, "entryAgent", cx);
     references::listed(spec, "agents", cx);
 }
 
 /// Adds fields of an export that used to be optional.
-pub(super) fn tool(spec: &mut Node, cx: &mut Rewriting<'_>) {
+pub(super) fn tool(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     if !cx.is_older() || at(spec, &["entry"]).is_none() {
         return;
     }
     let Some(exports) = at_mut(spec, &["exports"]) else {
         return;
     };
-    let Value::List(exports) = &mut exports.value else {
+    let YamlValue::List(exports) = &mut exports.value else {
         return;
     };
     for export in exports {
@@ -95,7 +95,7 @@ pub(super) fn tool(spec: &mut Node, cx: &mut Rewriting<'_>) {
 }
 
 /// Removes parameters that are not sent to any provider.
-fn keep_known_params(config: &mut Node, cx: &mut Rewriting<'_>) {
+fn keep_known_params(config: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     let Some(params) = at_mut(config, &["params"]).and_then(entries_mut) else {
         return;
     };

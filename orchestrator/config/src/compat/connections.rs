@@ -2,16 +2,16 @@
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
-use super::Rewriting;
+use super::CompatConversion;
 use super::edit::{
     at, at_mut, entries_mut, entry, mapping_mut, number, put, rename, take, text, text_at,
 };
 use super::references;
 use super::resources::OLDER_CONNECTORS;
-use crate::tree::{Node, Value};
+use crate::tree::{YamlNode, YamlValue};
 
 /// Names used by a connector of the older package.
-struct Older {
+struct OlderConnectorNames {
     connector: &'static str,
     /// Settings, by older and current name.
     settings: &'static [(&'static str, &'static str)],
@@ -30,8 +30,8 @@ struct Older {
 /// Older and current name of an event.
 type OlderEvent = (&'static str, &'static str);
 
-static OLDER: [Older; 6] = [
-    Older {
+static OLDER: [OlderConnectorNames; 6] = [
+    OlderConnectorNames {
         connector: "cli",
         settings: &[],
         dropped: &[],
@@ -40,7 +40,7 @@ static OLDER: [Older; 6] = [
         port: None,
         events: &[("stdin_message", "message")],
     },
-    Older {
+    OlderConnectorNames {
         connector: "webhook",
         settings: &[
             ("PORT", "port"),
@@ -57,7 +57,7 @@ static OLDER: [Older; 6] = [
         port: None,
         events: &[("webhook_message", "request")],
     },
-    Older {
+    OlderConnectorNames {
         connector: "telegram",
         settings: &[
             ("TELEGRAM_API_BASE_URL", "endpoint"),
@@ -77,7 +77,7 @@ static OLDER: [Older; 6] = [
         port: None,
         events: &[("telegram_message", "message")],
     },
-    Older {
+    OlderConnectorNames {
         connector: "slack",
         settings: &[
             ("SLACK_WEBHOOK_PORT", "port"),
@@ -97,7 +97,7 @@ static OLDER: [Older; 6] = [
         port: Some(8_787),
         events: &[("message_im", "message")],
     },
-    Older {
+    OlderConnectorNames {
         connector: "github",
         settings: &[
             ("PORT", "port"),
@@ -121,7 +121,7 @@ static OLDER: [Older; 6] = [
             ("github_issue_comment", "issue_comment"),
         ],
     },
-    Older {
+    OlderConnectorNames {
         connector: "discord",
         settings: &[
             ("PORT", "port"),
@@ -141,7 +141,7 @@ static OLDER: [Older; 6] = [
 ];
 
 /// Converts the `spec` of a Connection.
-pub(super) fn connection(spec: &mut Node, cx: &mut Rewriting<'_>) {
+pub(super) fn connection(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     references::single(spec, "connectorRef", cx);
     references::single(spec, "swarmRef", cx);
     connector_name(spec, cx);
@@ -157,7 +157,7 @@ pub(super) fn connection(spec: &mut Node, cx: &mut Rewriting<'_>) {
     let Some(rules) = at_mut(spec, &["ingress", "rules"]) else {
         return;
     };
-    let Value::List(rules) = &mut rules.value else {
+    let YamlValue::List(rules) = &mut rules.value else {
         return;
     };
     for rule in rules {
@@ -171,7 +171,7 @@ pub(super) fn connection(spec: &mut Node, cx: &mut Rewriting<'_>) {
 }
 
 /// The built-in connector to which a Connection directly refers.
-fn builtin_of(spec: &Node) -> Option<String> {
+fn builtin_of(spec: &YamlNode) -> Option<String> {
     let reference = at(spec, &["connectorRef"])?;
     let is_builtin = text_at(reference, &["package"]) == Some(BASE_PACKAGE);
     text_at(reference, &["name"])
@@ -180,7 +180,7 @@ fn builtin_of(spec: &Node) -> Option<String> {
 }
 
 /// Renames `telegram-polling` to `telegram`.
-fn connector_name(spec: &mut Node, cx: &mut Rewriting<'_>) {
+fn connector_name(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     let Some(name) = builtin_of(spec) else {
         return;
     };
@@ -198,7 +198,7 @@ fn connector_name(spec: &mut Node, cx: &mut Rewriting<'_>) {
 }
 
 /// Replaces `{value: X}` among settings by `X`.
-fn written_values(spec: &mut Node) {
+fn written_values(spec: &mut YamlNode) {
     let Some(entries) = at_mut(spec, &["config"]).and_then(entries_mut) else {
         return;
     };
@@ -211,7 +211,7 @@ fn written_values(spec: &mut Node) {
 }
 
 /// Moves `verify.webhook.signingSecret` to the secrets.
-fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>) {
+fn signing_secret(spec: &mut YamlNode, older: Option<&OlderConnectorNames>, builtin: Option<&str>) {
     let Some(mut verify) = take(spec, "verify") else {
         return;
     };
@@ -242,7 +242,7 @@ fn signing_secret(spec: &mut Node, older: Option<&Older>, builtin: Option<&str>)
 }
 
 /// Moves names between settings and secrets, because some have changed sides.
-fn move_names(spec: &mut Node, from: &str, to: &str, names: &[(&str, &str)]) {
+fn move_names(spec: &mut YamlNode, from: &str, to: &str, names: &[(&str, &str)]) {
     for (name, _) in names {
         let moved = at_mut(spec, &[from]).and_then(|written| take(written, name));
         if let Some(moved) = moved
@@ -254,7 +254,7 @@ fn move_names(spec: &mut Node, from: &str, to: &str, names: &[(&str, &str)]) {
 }
 
 /// Renames settings and secrets.
-fn names(spec: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
+fn names(spec: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConversion<'_>) {
     move_names(spec, "config", "secrets", older.secrets);
     move_names(spec, "secrets", "config", older.settings);
     let mut renamed = Vec::new();
@@ -297,7 +297,7 @@ fn names(spec: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
 }
 
 /// Renames the event of a rule.
-fn event(rule: &mut Node, older: &Older, cx: &mut Rewriting<'_>) {
+fn event(rule: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConversion<'_>) {
     let Some(written) = text_at(rule, &["match", "event"]) else {
         return;
     };

@@ -1,10 +1,10 @@
 //! Manipulation of trees.
 
-use crate::place::Place;
-use crate::tree::{Entry, Node, Value};
+use crate::place::SourceLocation;
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// The value at a path of fields.
-pub(super) fn at<'n>(node: &'n Node, path: &[&str]) -> Option<&'n Node> {
+pub(super) fn at<'n>(node: &'n YamlNode, path: &[&str]) -> Option<&'n YamlNode> {
     path.iter().try_fold(node, |node, name| {
         let entry = node.entries().iter().find(|entry| entry.key == *name)?;
         Some(&entry.node)
@@ -12,7 +12,7 @@ pub(super) fn at<'n>(node: &'n Node, path: &[&str]) -> Option<&'n Node> {
 }
 
 /// The value at a path of fields, for modification.
-pub(super) fn at_mut<'n>(node: &'n mut Node, path: &[&str]) -> Option<&'n mut Node> {
+pub(super) fn at_mut<'n>(node: &'n mut YamlNode, path: &[&str]) -> Option<&'n mut YamlNode> {
     path.iter().try_fold(node, |node, name| {
         let entry = entries_mut(node)?
             .iter_mut()
@@ -22,41 +22,41 @@ pub(super) fn at_mut<'n>(node: &'n mut Node, path: &[&str]) -> Option<&'n mut No
 }
 
 /// The text at a path of fields.
-pub(super) fn text_at<'n>(node: &'n Node, path: &[&str]) -> Option<&'n str> {
+pub(super) fn text_at<'n>(node: &'n YamlNode, path: &[&str]) -> Option<&'n str> {
     at(node, path).and_then(as_text)
 }
 
-pub(super) fn as_text(node: &Node) -> Option<&str> {
+pub(super) fn as_text(node: &YamlNode) -> Option<&str> {
     match &node.value {
-        Value::Text(text) => Some(text),
+        YamlValue::Text(text) => Some(text),
         _ => None,
     }
 }
 
 /// The items of a list; empty if the node is not a list.
-pub(super) fn items(node: &Node) -> &[Node] {
+pub(super) fn items(node: &YamlNode) -> &[YamlNode] {
     match &node.value {
-        Value::List(items) => items,
+        YamlValue::List(items) => items,
         _ => &[],
     }
 }
 
-pub(super) fn entries_mut(node: &mut Node) -> Option<&mut Vec<Entry>> {
+pub(super) fn entries_mut(node: &mut YamlNode) -> Option<&mut Vec<MappingEntry>> {
     match &mut node.value {
-        Value::Mapping(entries) => Some(entries),
+        YamlValue::Mapping(entries) => Some(entries),
         _ => None,
     }
 }
 
 /// Removes and returns a field of a mapping.
-pub(super) fn take(node: &mut Node, name: &str) -> Option<Entry> {
+pub(super) fn take(node: &mut YamlNode, name: &str) -> Option<MappingEntry> {
     let entries = entries_mut(node)?;
     let index = entries.iter().position(|entry| entry.key == name)?;
     Some(entries.remove(index))
 }
 
 /// Adds a field to a mapping, unless it exists.
-pub(super) fn put(node: &mut Node, entry: Entry) {
+pub(super) fn put(node: &mut YamlNode, entry: MappingEntry) {
     if let Some(entries) = entries_mut(node)
         && !entries.iter().any(|there| there.key == entry.key)
     {
@@ -65,7 +65,7 @@ pub(super) fn put(node: &mut Node, entry: Entry) {
 }
 
 /// Renames a field of a mapping; an existing field of the new name takes precedence.
-pub(super) fn rename(node: &mut Node, from: &str, to: &str) -> Option<Place> {
+pub(super) fn rename(node: &mut YamlNode, from: &str, to: &str) -> Option<SourceLocation> {
     let mut entry = take(node, from)?;
     let place = entry.key_place;
     to.clone_into(&mut entry.key);
@@ -74,50 +74,50 @@ pub(super) fn rename(node: &mut Node, from: &str, to: &str) -> Option<Place> {
 }
 
 /// The mapping of a field, created if absent.
-pub(super) fn mapping_mut<'n>(node: &'n mut Node, name: &str) -> Option<&'n mut Node> {
+pub(super) fn mapping_mut<'n>(node: &'n mut YamlNode, name: &str) -> Option<&'n mut YamlNode> {
     let place = node.place;
     put(node, entry(name, mapping(place, Vec::new())));
-    at_mut(node, &[name]).filter(|node| matches!(node.value, Value::Mapping(_)))
+    at_mut(node, &[name]).filter(|node| matches!(node.value, YamlValue::Mapping(_)))
 }
 
-pub(super) fn text(place: Place, text: impl Into<String>) -> Node {
-    Node {
-        value: Value::Text(text.into()),
+pub(super) fn text(place: SourceLocation, text: impl Into<String>) -> YamlNode {
+    YamlNode {
+        value: YamlValue::Text(text.into()),
         place,
     }
 }
 
-pub(super) fn number(place: Place, number: u64) -> Node {
-    Node {
-        value: Value::Number(number.into()),
+pub(super) fn number(place: SourceLocation, number: u64) -> YamlNode {
+    YamlNode {
+        value: YamlValue::Number(number.into()),
         place,
     }
 }
 
-pub(super) fn boolean(place: Place, value: bool) -> Node {
-    Node {
-        value: Value::Bool(value),
+pub(super) fn boolean(place: SourceLocation, value: bool) -> YamlNode {
+    YamlNode {
+        value: YamlValue::Bool(value),
         place,
     }
 }
 
-pub(super) fn list(place: Place, items: Vec<Node>) -> Node {
-    Node {
-        value: Value::List(items),
+pub(super) fn list(place: SourceLocation, items: Vec<YamlNode>) -> YamlNode {
+    YamlNode {
+        value: YamlValue::List(items),
         place,
     }
 }
 
-pub(super) fn mapping(place: Place, entries: Vec<Entry>) -> Node {
-    Node {
-        value: Value::Mapping(entries),
+pub(super) fn mapping(place: SourceLocation, entries: Vec<MappingEntry>) -> YamlNode {
+    YamlNode {
+        value: YamlValue::Mapping(entries),
         place,
     }
 }
 
 /// A field with the place of its value.
-pub(super) fn entry(name: &str, node: Node) -> Entry {
-    Entry {
+pub(super) fn entry(name: &str, node: YamlNode) -> MappingEntry {
+    MappingEntry {
         key: name.to_owned(),
         key_place: node.place,
         node,
@@ -125,14 +125,14 @@ pub(super) fn entry(name: &str, node: Node) -> Entry {
 }
 
 /// `{valueFrom: {env: NAME}}`.
-pub(super) fn from_environment(place: Place, variable: &str) -> Node {
+pub(super) fn from_environment(place: SourceLocation, variable: &str) -> YamlNode {
     let source = mapping(place, vec![entry("env", text(place, variable))]);
     mapping(place, vec![entry("valueFrom", source)])
 }
 
 /// Merges the fields of `over` into `under`: mappings are merged, everything else is replaced.
-pub(super) fn merge(under: &mut Node, over: &Node) {
-    let (Some(entries), Value::Mapping(more)) = (entries_mut(under), &over.value) else {
+pub(super) fn merge(under: &mut YamlNode, over: &YamlNode) {
+    let (Some(entries), YamlValue::Mapping(more)) = (entries_mut(under), &over.value) else {
         *under = over.clone();
         return;
     };
@@ -145,7 +145,7 @@ pub(super) fn merge(under: &mut Node, over: &Node) {
 }
 
 /// Creates a document of this kind and name.
-pub(super) fn document(place: Place, kind: &str, name: &str, spec: Node) -> Node {
+pub(super) fn document(place: SourceLocation, kind: &str, name: &str, spec: YamlNode) -> YamlNode {
     let metadata = mapping(place, vec![entry("name", text(place, name))]);
     mapping(
         place,

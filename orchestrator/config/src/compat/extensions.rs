@@ -2,23 +2,23 @@
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
-use super::Rewriting;
+use super::CompatConversion;
 use super::edit::{
     at, at_mut, boolean, entries_mut, entry, items, list, mapping, number, put, rename, take, text,
     text_at,
 };
-use crate::place::Place;
-use crate::tree::{Entry, Node, Value};
+use crate::place::SourceLocation;
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// Minimum size of a window.
 const WINDOW_MIN: u64 = 4;
 
 /// Converts the settings of each extension of the package that an Agent lists.
-pub(super) fn settings(spec: &mut Node, agent: &str, cx: &mut Rewriting<'_>) {
+pub(super) fn settings(spec: &mut YamlNode, agent: &str, cx: &mut CompatConversion<'_>) {
     let Some(node) = at_mut(spec, &["extensions"]) else {
         return;
     };
-    let Value::List(items) = &mut node.value else {
+    let YamlValue::List(items) = &mut node.value else {
         return;
     };
     let kept = std::mem::take(items)
@@ -28,14 +28,14 @@ pub(super) fn settings(spec: &mut Node, agent: &str, cx: &mut Rewriting<'_>) {
 }
 
 /// The name of an extension of the package.
-fn builtin_name(item: &Node) -> Option<String> {
+fn builtin_name(item: &YamlNode) -> Option<String> {
     let reference = at(item, &["ref"]).unwrap_or(item);
     let is_of_package = text_at(reference, &["package"]) == Some(BASE_PACKAGE);
     let name = text_at(reference, &["name"]).filter(|_| is_of_package)?;
     Some(name.to_owned())
 }
 
-fn rewritten(item: Node, agent: &str, cx: &mut Rewriting<'_>) -> Option<Node> {
+fn rewritten(item: YamlNode, agent: &str, cx: &mut CompatConversion<'_>) -> Option<YamlNode> {
     let Some(name) = builtin_name(&item) else {
         return Some(item);
     };
@@ -62,34 +62,34 @@ fn rewritten(item: Node, agent: &str, cx: &mut Rewriting<'_>) -> Option<Node> {
     Some(item)
 }
 
-fn number_of(config: &Node, name: &str) -> Option<u64> {
+fn number_of(config: &YamlNode, name: &str) -> Option<u64> {
     match &at(config, &[name])?.value {
-        Value::Number(number) => number.as_u64(),
+        YamlValue::Number(number) => number.as_u64(),
         _ => None,
     }
 }
 
-fn truth_of(config: &Node, name: &str, default: bool) -> bool {
+fn truth_of(config: &YamlNode, name: &str, default: bool) -> bool {
     match at(config, &[name]).map(|node| &node.value) {
-        Some(Value::Bool(value)) => *value,
+        Some(YamlValue::Bool(value)) => *value,
         _ => default,
     }
 }
 
-fn set(config: &mut Node, name: &str, value: Node) {
+fn set(config: &mut YamlNode, name: &str, value: YamlNode) {
     take(config, name);
     put(config, entry(name, value));
 }
 
 /// `{maxMessages: 80}`.
-fn window(config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
+fn window(config: &mut YamlNode, cx: &mut CompatConversion<'_>) -> bool {
     let place = config.place;
     put(config, entry("maxMessages", number(place, 80)));
     raise_window(config, cx);
     true
 }
 
-fn raise_window(config: &mut Node, cx: &mut Rewriting<'_>) {
+fn raise_window(config: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     let place = config.place;
     if number_of(config, "maxMessages").is_some_and(|most| most < WINDOW_MIN) {
         set(config, "maxMessages", number(place, WINDOW_MIN));
@@ -100,7 +100,7 @@ fn raise_window(config: &mut Node, cx: &mut Rewriting<'_>) {
 
 /// `{maxMessages: 40, maxCharacters: 12000, retainLastMessages: 8, mode: remove, appendSummary:
 /// true}`. Without a summary it becomes a window.
-fn compaction(item: &mut Node, config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
+fn compaction(item: &mut YamlNode, config: &mut YamlNode, cx: &mut CompatConversion<'_>) -> bool {
     let place = config.place;
     put(config, entry("maxMessages", number(place, 40)));
     put(config, entry("maxCharacters", number(place, 12_000)));
@@ -134,7 +134,7 @@ fn compaction(item: &mut Node, config: &mut Node, cx: &mut Rewriting<'_>) -> boo
 
 /// `{includeAgentPrompt: true, includeSwarmCatalog: false, includeRouteSummary: false}`. Every step
 /// includes the prompt anyway; the rest becomes the text of the message.
-fn context(config: &mut Node, agent: &str, cx: &mut Rewriting<'_>) -> bool {
+fn context(config: &mut YamlNode, agent: &str, cx: &mut CompatConversion<'_>) -> bool {
     let place = config.place;
     if at(config, &["text"]).is_some() {
         return true;
@@ -173,7 +173,7 @@ fn context(config: &mut Node, agent: &str, cx: &mut Rewriting<'_>) -> bool {
 }
 
 /// `{toolName: tool-search__search, maxResults: 10, minQueryLength: 1, persistSelection: true}`.
-fn search(config: &mut Node) -> bool {
+fn search(config: &mut YamlNode) -> bool {
     let place = config.place;
     put(
         config,
@@ -184,10 +184,10 @@ fn search(config: &mut Node) -> bool {
 }
 
 /// `{level: info, includeToolArgs: false}`.
-fn logging(config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
+fn logging(config: &mut YamlNode, cx: &mut CompatConversion<'_>) -> bool {
     let place = config.place;
     rename(config, "includeToolArgs", "content");
-    if let Some(Entry { node, .. }) = take(config, "level")
+    if let Some(MappingEntry { node, .. }) = take(config, "level")
         && super::edit::as_text(&node) != Some("info")
     {
         let what = "`level` of `logging` is ignored".to_owned();
@@ -201,8 +201,8 @@ fn logging(config: &mut Node, cx: &mut Rewriting<'_>) -> bool {
 }
 
 /// `{requiredTools: [], errorMessage: ""}`: one of the tools is sufficient.
-fn guard(config: &mut Node) -> bool {
-    let place: Place = config.place;
+fn guard(config: &mut YamlNode) -> bool {
+    let place: SourceLocation = config.place;
     rename(config, "requiredTools", "tools");
     let tools = at(config, &["tools"]).map_or_else(Vec::new, |node| items(node).to_vec());
     if tools.is_empty() {

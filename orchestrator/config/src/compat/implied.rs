@@ -5,12 +5,12 @@ use goondan_protocol::base_package::BASE_PACKAGE;
 use super::edit::{
     as_text, at, document, entry, from_environment, items, list, mapping, number, text, text_at,
 };
-use super::{Rewriting, Trees, edit};
+use super::{CompatConversion, Trees, edit};
 use crate::codes;
 use crate::environment::Variables;
-use crate::place::Place;
+use crate::place::SourceLocation;
 use crate::report::Problem;
-use crate::tree::{Entry, Node};
+use crate::tree::{MappingEntry, YamlNode};
 
 /// Usual environment variables for a Telegram bot's token; the first one that is set is used.
 const TELEGRAM: [&str; 3] = ["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
@@ -29,8 +29,8 @@ const TOOLS: [(&str, &str); 3] = [
 pub(super) fn connections(
     trees: &Trees,
     variables: &Variables<'_>,
-    cx: &mut Rewriting<'_>,
-) -> Vec<Node> {
+    cx: &mut CompatConversion<'_>,
+) -> Vec<YamlNode> {
     let missing = TOOLS
         .iter()
         .filter(|(_, connector)| !has_connection(trees, connector));
@@ -71,7 +71,7 @@ pub(super) fn connections(
     made
 }
 
-fn documents<'t>(trees: &'t Trees, kind: &'static str) -> impl Iterator<Item = &'t Node> {
+fn documents<'t>(trees: &'t Trees, kind: &'static str) -> impl Iterator<Item = &'t YamlNode> {
     let all = trees.iter().flat_map(|(_, documents)| documents);
     all.filter(move |document| text_at(document, &["kind"]) == Some(kind))
 }
@@ -94,7 +94,7 @@ fn has_connection(trees: &Trees, connector: &str) -> bool {
 }
 
 /// Place at which an Agent lists the built-in tool, directly or through a Tool.
-fn user_of(trees: &Trees, added: &[Node], tool: &str) -> Option<Place> {
+fn user_of(trees: &Trees, added: &[YamlNode], tool: &str) -> Option<SourceLocation> {
     let tools = documents(trees, "Tool").chain(added);
     let own: Vec<&str> = tools
         .filter(|document| text_at(document, &["spec", "builtin"]) == Some(tool))
@@ -117,7 +117,7 @@ fn user_of(trees: &Trees, added: &[Node], tool: &str) -> Option<Place> {
 }
 
 /// The hosts that the Swarm's policy allows; all public hosts if the policy does not list any.
-fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Box<Problem>> {
+fn http(trees: &Trees, place: SourceLocation) -> Result<Vec<MappingEntry>, Box<Problem>> {
     let mut said = documents(trees, "Swarm")
         .filter_map(|swarm| at(swarm, &["spec", "policy", "sandbox", "network"]));
     let network = said.next();
@@ -137,7 +137,7 @@ fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Box<Problem>> {
         return Err(Box::new(problem));
     }
     let mut config = Vec::new();
-    let hosts: Vec<Node> = if listed.is_empty() {
+    let hosts: Vec<YamlNode> = if listed.is_empty() {
         vec![text(place, "*"), text(place, "http://*")]
     } else {
         let both = listed
@@ -152,7 +152,7 @@ fn http(trees: &Trees, place: Place) -> Result<Vec<Entry>, Box<Problem>> {
     Ok(vec![entry("config", mapping(place, config))])
 }
 
-fn telegram(variables: &Variables<'_>, place: Place) -> Vec<Entry> {
+fn telegram(variables: &Variables<'_>, place: SourceLocation) -> Vec<MappingEntry> {
     let token = entry("botToken", from_first(&TELEGRAM, variables, place));
     let mut spec = vec![entry("secrets", mapping(place, vec![token]))];
     let address = "TELEGRAM_API_BASE_URL";
@@ -163,7 +163,7 @@ fn telegram(variables: &Variables<'_>, place: Place) -> Vec<Entry> {
     spec
 }
 
-fn slack(variables: &Variables<'_>, place: Place) -> Vec<Entry> {
+fn slack(variables: &Variables<'_>, place: SourceLocation) -> Vec<MappingEntry> {
     let is_set = |name: &str| variables.get(name).is_some();
     let mut config = vec![entry(
         "port",
@@ -195,7 +195,7 @@ fn slack(variables: &Variables<'_>, place: Place) -> Vec<Entry> {
 
 /// The value of the first variable that is set. If none is set, refers to the first one, which is
 /// then reported as missing.
-fn from_first(names: &[&str], variables: &Variables<'_>, place: Place) -> Node {
+fn from_first(names: &[&str], variables: &Variables<'_>, place: SourceLocation) -> YamlNode {
     let set = names.iter().find(|name| variables.get(name).is_some());
     let name = set.or(names.first()).copied().unwrap_or_default();
     from_environment(place, name)

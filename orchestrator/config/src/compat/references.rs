@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use goondan_protocol::base_package::BASE_PACKAGE;
 
 use super::edit::{as_text, at, at_mut, document, entry, mapping, merge, put, take, text, text_at};
-use super::resources::Found;
-use super::{Rewriting, Trees};
+use super::resources::SelectedResource;
+use super::{CompatConversion, Trees};
 use crate::codes;
-use crate::kind::Kind;
-use crate::report::{Place, Problem};
-use crate::tree::{Node, Value};
+use crate::kind::ResourceKind;
+use crate::report::{Problem, SourceLocation};
+use crate::tree::{YamlNode, YamlValue};
 
 /// Converts a field with a single reference.
-pub(super) fn single(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
+pub(super) fn single(spec: &mut YamlNode, name: &str, cx: &mut CompatConversion<'_>) {
     let Some(node) = at_mut(spec, &[name]) else {
         return;
     };
@@ -36,14 +36,14 @@ pub(super) fn single(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
 }
 
 /// Converts a field with a list of references.
-pub(super) fn listed(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
+pub(super) fn listed(spec: &mut YamlNode, name: &str, cx: &mut CompatConversion<'_>) {
     let Some(node) = at_mut(spec, &[name]) else {
         return;
     };
-    let Value::List(items) = &mut node.value else {
+    let YamlValue::List(items) = &mut node.value else {
         return;
     };
-    let mut rewritten: Vec<Node> = Vec::with_capacity(items.len());
+    let mut rewritten: Vec<YamlNode> = Vec::with_capacity(items.len());
     for mut item in std::mem::take(items) {
         join_package(&mut item);
         if at(&item, &["selector"]).is_some() {
@@ -65,12 +65,17 @@ pub(super) fn listed(spec: &mut Node, name: &str, cx: &mut Rewriting<'_>) {
         }
         rewritten.push(item);
     }
-    node.value = Value::List(rewritten);
+    node.value = YamlValue::List(rewritten);
 }
 
 /// Merges the overrides of selectors into the selected documents.
-pub(super) fn apply(patches: Vec<(Kind, String, Node)>, trees: &mut Trees, cx: &mut Rewriting<'_>) {
-    let mut done: BTreeMap<(Kind, String), (serde_json::Value, Place)> = BTreeMap::new();
+pub(super) fn apply(
+    patches: Vec<(ResourceKind, String, YamlNode)>,
+    trees: &mut Trees,
+    cx: &mut CompatConversion<'_>,
+) {
+    let mut done: BTreeMap<(ResourceKind, String), (serde_json::Value, SourceLocation)> =
+        BTreeMap::new();
     for (kind, name, over) in patches {
         let json = over.to_json();
         if let Some((earlier, _)) = done.get(&(kind, name.clone())) {
@@ -99,7 +104,7 @@ pub(super) fn apply(patches: Vec<(Kind, String, Node)>, trees: &mut Trees, cx: &
 }
 
 /// Replaces `{ref: Kind/name, package: P}` by a reference with its package.
-fn join_package(node: &mut Node) {
+fn join_package(node: &mut YamlNode) {
     if at(node, &["ref"]).is_none() {
         return;
     }
@@ -121,7 +126,7 @@ fn join_package(node: &mut Node) {
 }
 
 /// Replaces `{ref: X}` by `X`.
-fn unwrap_ref(node: &mut Node) {
+fn unwrap_ref(node: &mut YamlNode) {
     let is_wrapped = matches!(node.entries(), [only] if only.key == "ref");
     if is_wrapped && let Some(inner) = take(node, "ref") {
         *node = inner.node;
@@ -130,7 +135,7 @@ fn unwrap_ref(node: &mut Node) {
 
 /// Converts a reference without a selector; adds the package's name if only the package defines the
 /// resource.
-fn plain(node: &mut Node, cx: &mut Rewriting<'_>) {
+fn plain(node: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     take(node, "apiVersion");
     let place = node.place;
     if at(node, &["package"]).is_some() {
@@ -145,9 +150,9 @@ fn plain(node: &mut Node, cx: &mut Rewriting<'_>) {
 }
 
 /// Kind and name of a reference, and if it refers to the package.
-fn kind_and_name(node: &Node, cx: &Rewriting<'_>) -> Option<(String, Found)> {
+fn kind_and_name(node: &YamlNode, cx: &CompatConversion<'_>) -> Option<(String, SelectedResource)> {
     let (kind, name, package) = match &node.value {
-        Value::Text(written) => {
+        YamlValue::Text(written) => {
             let (kind, name) = written.split_once('/')?;
             (kind, name, None)
         }
@@ -161,19 +166,19 @@ fn kind_and_name(node: &Node, cx: &Rewriting<'_>) -> Option<(String, Found)> {
         None => cx.resources.is_builtin(kind, name),
     };
     let name = name.to_owned();
-    Some((kind.to_owned(), Found { name, is_builtin }))
+    Some((kind.to_owned(), SelectedResource { name, is_builtin }))
 }
 
-fn name_of(node: &Node) -> Option<String> {
+fn name_of(node: &YamlNode) -> Option<String> {
     let node = at(node, &["ref"]).unwrap_or(node);
     let name = match &node.value {
-        Value::Text(written) => written.split_once('/').map(|(_, name)| name),
+        YamlValue::Text(written) => written.split_once('/').map(|(_, name)| name),
         _ => text_at(node, &["name"]),
     };
     name.map(str::to_owned)
 }
 
-fn reference(kind: &str, found: &Found, place: Place) -> Node {
+fn reference(kind: &str, found: &SelectedResource, place: SourceLocation) -> YamlNode {
     let mut entries = vec![
         entry("kind", text(place, kind)),
         entry("name", text(place, found.name.as_str())),
@@ -185,7 +190,7 @@ fn reference(kind: &str, found: &Found, place: Place) -> Node {
 }
 
 /// References to all resources that a selector matches, except those that are already listed.
-fn selected(item: &Node, there: &[String], cx: &mut Rewriting<'_>) -> Vec<Node> {
+fn selected(item: &YamlNode, there: &[String], cx: &mut CompatConversion<'_>) -> Vec<YamlNode> {
     let Some(selector) = at(item, &["selector"]) else {
         return Vec::new();
     };
@@ -231,11 +236,11 @@ fn selected(item: &Node, there: &[String], cx: &mut Rewriting<'_>) -> Vec<Node> 
 /// A reference to a resource with overridden settings.
 fn overridden(
     kind: &str,
-    found: &Found,
-    overrides: &Node,
-    place: Place,
-    cx: &mut Rewriting<'_>,
-) -> Node {
+    found: &SelectedResource,
+    overrides: &YamlNode,
+    place: SourceLocation,
+    cx: &mut CompatConversion<'_>,
+) -> YamlNode {
     let plain = reference(kind, found, place);
     let Some(spec) = at(overrides, &["spec"]) else {
         return plain;
@@ -254,8 +259,8 @@ fn overridden(
             cx.added.push(tool);
         }
         cx.patches
-            .push((Kind::TOOL, found.name.clone(), spec.clone()));
-        let own = Found {
+            .push((ResourceKind::TOOL, found.name.clone(), spec.clone()));
+        let own = SelectedResource {
             name: found.name.clone(),
             is_builtin: false,
         };
@@ -267,7 +272,7 @@ fn overridden(
     plain
 }
 
-impl Rewriting<'_> {
+impl CompatConversion<'_> {
     fn resources_added(&self, kind: &str, name: &str) -> bool {
         self.added.iter().any(|document| {
             text_at(document, &["kind"]) == Some(kind)

@@ -46,7 +46,7 @@ pub(super) struct Resources {
 
 /// A resource that a selector matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SelectedResource {
     pub(super) name: String,
     pub(super) is_builtin: bool,
 }
@@ -91,7 +91,12 @@ impl Resources {
     }
 
     /// Resources of a kind that have all these labels, and the name if one is given.
-    pub(super) fn select(&self, kind: &str, name: Option<&str>, labels: &Labels) -> Vec<Found> {
+    pub(super) fn select(
+        &self,
+        kind: &str,
+        name: Option<&str>,
+        labels: &Labels,
+    ) -> Vec<SelectedResource> {
         let has_name = |it: &str| name.is_none_or(|name| name == it);
         let own = self.of_project.iter().filter(|((of, it), has)| {
             of == kind
@@ -100,8 +105,8 @@ impl Resources {
                     .iter()
                     .all(|(label, value)| has.get(label) == Some(value))
         });
-        let mut found: Vec<Found> = own
-            .map(|((_, name), _)| Found {
+        let mut found: Vec<SelectedResource> = own
+            .map(|((_, name), _)| SelectedResource {
                 name: name.clone(),
                 is_builtin: false,
             })
@@ -111,7 +116,7 @@ impl Resources {
             .all(|(label, value)| (label.as_str(), value.as_str()) == TIER);
         if self.contract == BaseContract::V0_0_3 && is_of_package {
             let builtins = builtins(kind).filter(|it| has_name(it) && !self.has(kind, it));
-            found.extend(builtins.map(|name| Found {
+            found.extend(builtins.map(|name| SelectedResource {
                 name: name.to_owned(),
                 is_builtin: true,
             }));

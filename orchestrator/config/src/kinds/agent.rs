@@ -15,24 +15,24 @@ use super::{
 };
 use crate::approve::APPROVE;
 use crate::document::Document;
-use crate::fields::{Fields, Located};
-use crate::kind::Kind;
+use crate::fields::{Fields, LocatedValue};
+use crate::kind::ResourceKind;
 use crate::limits::{DEFAULT_AGENT_MEMORY_MIB, MAX_PROMPT_BYTES};
 use crate::reference::Reference;
-use crate::report::Place;
-use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
+use crate::report::SourceLocation;
+use crate::shape::{Case, Field, FieldConstraint, FieldDefault, FieldType, Shape, ShapeChoice};
 
 /// Tools of the agent start in the Project Root.
 const WORKSPACE: &str = "workspace";
 /// Tools of the agent start in the conversation's work directory.
 const AGENT_HOME: &str = "agentHome";
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const AGENT: Self = Self::named("Agent");
 }
 
 /// Shape of an Agent's `spec`, by runtime.
-pub(crate) static SPEC: Choice = Choice {
+pub(crate) static SPEC: ShapeChoice = ShapeChoice {
     field: "runtime",
     cases: &[(Case::Holds("kind", &[CLI]), &cli_agent::SPEC)],
     otherwise: &LLM_SPEC,
@@ -44,33 +44,33 @@ static LLM_SPEC: Shape = Shape::of(
     &[
         Field::optional(
             "description",
-            Content::Text,
+            FieldType::Text,
             "The agent's purpose, for people and for other agents that need help.",
         ),
         Field::required(
             "modelConfig",
-            Content::Mapping(&MODEL_CONFIG),
+            FieldType::Mapping(&MODEL_CONFIG),
             "The model that answers.",
         ),
-        Field::optional("prompt", Content::Mapping(&PROMPT), "The system prompt."),
+        Field::optional("prompt", FieldType::Mapping(&PROMPT), "The system prompt."),
         Field::optional(
             "tools",
-            Content::List(&Content::Listed(&LISTED_TOOL)),
+            FieldType::List(&FieldType::Listed(&LISTED_TOOL)),
             "The tools that the agent may call. Names must be unique.",
         ),
         Field::optional(
             "extensions",
-            Content::List(&Content::Listed(&LISTED_EXTENSION)),
+            FieldType::List(&FieldType::Listed(&LISTED_EXTENSION)),
             "The extensions around its turns, outermost first. Names must be unique.",
         ),
         Field::optional(
             "runtime",
-            Content::Mapping(&TURN_LOOP),
+            FieldType::Mapping(&TURN_LOOP),
             "The runtime of the agent.",
         ),
         Field::optional(
             "requiredTools",
-            Content::List(&Content::Text),
+            FieldType::List(&FieldType::Text),
             "Full names of tools that the agent must call before a turn can end.",
         ),
         budgets::OF_AGENT,
@@ -83,10 +83,14 @@ static MODEL_CONFIG: Shape = Shape::of(
     "ModelConfig",
     "The model that answers.",
     &[
-        Field::required("modelRef", Content::Reference(Kind::MODEL), "The Model."),
+        Field::required(
+            "modelRef",
+            FieldType::Reference(ResourceKind::MODEL),
+            "The Model.",
+        ),
         Field::optional(
             "params",
-            Content::Mapping(&params::PARAMS),
+            FieldType::Mapping(&params::PARAMS),
             "Parameters of each call; they override the Model's. The scripted model has none.",
         ),
         fallbacks::OF_MODEL_CONFIG,
@@ -97,21 +101,21 @@ static PROMPT: Shape = Shape::of(
     "Prompt",
     "The system prompt.",
     &[
-        Field::optional("system", Content::Text, "The system prompt."),
+        Field::optional("system", FieldType::Text, "The system prompt."),
         Field::optional(
             "systemRef",
-            Content::Path,
+            FieldType::Path,
             "Path of a file with the system prompt.",
         ),
     ],
 )
-.with(&[Rule::NotBoth("system", "systemRef")]);
+.with(&[FieldConstraint::NotBoth("system", "systemRef")]);
 
 static LISTED_TOOL: Shape = Shape::of(
     "ListedTool",
     "A tool that the agent may call, and the calls that need a person's approval.",
     &[
-        Field::required("ref", Content::Reference(Kind::TOOL), "The Tool."),
+        Field::required("ref", FieldType::Reference(ResourceKind::TOOL), "The Tool."),
         APPROVE,
     ],
 );
@@ -120,10 +124,14 @@ static LISTED_EXTENSION: Shape = Shape::of(
     "ListedExtension",
     "An extension and its settings for this agent.",
     &[
-        Field::required("ref", Content::Reference(Kind::EXTENSION), "The Extension."),
+        Field::required(
+            "ref",
+            FieldType::Reference(ResourceKind::EXTENSION),
+            "The Extension.",
+        ),
         Field::optional(
             "config",
-            Content::Entries(&Content::Anything),
+            FieldType::Entries(&FieldType::Anything),
             "Settings for this agent.",
         ),
     ],
@@ -136,14 +144,14 @@ static TURN_LOOP: Shape = Shape::of(
         RUNTIME_KIND,
         Field::optional(
             "cwdMode",
-            Content::Word(&[WORKSPACE, AGENT_HOME]),
+            FieldType::Word(&[WORKSPACE, AGENT_HOME]),
             "The directory in which its tools start processes: `agentHome`, the conversation's \
              work directory, or `workspace`, the Project Root.",
         )
-        .or(Default::Text(AGENT_HOME)),
+        .or(FieldDefault::Text(AGENT_HOME)),
         Field::optional(
             "limits",
-            Content::Mapping(&process_limits::LIMITS),
+            FieldType::Mapping(&process_limits::LIMITS),
             "Limits of each of the agent's processes, including its tools.",
         ),
     ],
@@ -159,17 +167,17 @@ pub(crate) struct AgentSpec {
     pub(crate) tools: Vec<Reference>,
     pub(crate) extensions: Vec<Reference>,
     /// Full names of the tools that every turn must call, with their places.
-    pub(crate) required_tools: Vec<Located<String>>,
+    pub(crate) required_tools: Vec<LocatedValue<String>>,
     /// Budgets for models.
-    pub(crate) budgets: Vec<Located<Budget>>,
+    pub(crate) budgets: Vec<LocatedValue<Budget>>,
     /// Parameters of each model call.
     pub(crate) params: ModelParams,
     /// Their place, if they are given.
-    pub(crate) params_place: Option<Place>,
+    pub(crate) params_place: Option<SourceLocation>,
     /// Fallback models.
     pub(crate) fallbacks: Vec<FallbackSpec>,
     pub(crate) runtime: Runtime,
-    pub(crate) sandbox: sandbox::Written,
+    pub(crate) sandbox: sandbox::SandboxSpec,
     /// Notifications about the agent's tasks.
     pub(crate) notify: Vec<NotifySpec>,
 }
@@ -181,7 +189,7 @@ pub(crate) struct Runtime {
     pub(crate) limits: ProcessLimits,
 }
 
-impl std::default::Default for Runtime {
+impl Default for Runtime {
     fn default() -> Self {
         Self {
             cwd_mode: CwdMode::default(),
@@ -191,7 +199,7 @@ impl std::default::Default for Runtime {
 }
 
 /// An Agent document, by runtime.
-pub(crate) enum Read {
+pub(crate) enum AgentDocument {
     /// A model, a prompt and tools.
     Llm(Box<AgentSpec>),
     /// A program; `None` if it could not be read.
@@ -199,13 +207,15 @@ pub(crate) enum Read {
 }
 
 /// Reads an Agent document.
-pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Read> {
+pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<AgentDocument> {
     let name = id(&document.name, &mut cx.report);
     let spec = document.spec(&mut cx.report)?;
     if spec.is_of(&cli_agent::SPEC) {
-        return Some(Read::Cli(cli_agent::read(name, spec, cx).map(Box::new)));
+        return Some(AgentDocument::Cli(
+            cli_agent::read(name, spec, cx).map(Box::new),
+        ));
     }
-    Some(Read::Llm(Box::new(read_llm(name, spec, cx)?)))
+    Some(AgentDocument::Llm(Box::new(read_llm(name, spec, cx)?)))
 }
 
 /// Reads the `spec` and the prompt of an Agent with a model.
@@ -234,7 +244,7 @@ fn read_llm(
     let extensions = spec.references("extensions", &mut cx.report);
     let runtime = read_runtime(&mut spec, cx);
     let required_tools = spec.texts("requiredTools", &mut cx.report);
-    let required_tools = required_tools.into_iter().map(|text| Located {
+    let required_tools = required_tools.into_iter().map(|text| LocatedValue {
         value: text.value.to_owned(),
         place: text.place,
     });

@@ -5,9 +5,9 @@ use goondan_protocol::ids::AgentName;
 use goondan_protocol::usage::MicroUsd;
 
 use crate::codes;
-use crate::fields::{Fields, Located};
-use crate::report::{Problem, Report};
-use crate::shape::{Content, Default, Field, Rule, Shape};
+use crate::fields::{Fields, LocatedValue};
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Field, FieldConstraint, FieldDefault, FieldType, Shape};
 
 /// Largest number of tokens in a budget.
 const TOKENS_MAX: u64 = 1_000_000_000_000_000;
@@ -15,33 +15,35 @@ const TOKENS_MAX: u64 = 1_000_000_000_000_000;
 /// The field `budgets` of a Swarm's policy.
 pub(crate) const OF_SWARM: Field = Field::optional(
     "budgets",
-    Content::List(&EACH_OF_SWARM),
+    FieldType::List(&EACH_OF_SWARM),
     "Budgets for model replies. All budgets that apply are enforced.",
 );
 
 /// The field `budgets` of an Agent.
 pub(crate) const OF_AGENT: Field = Field::optional(
     "budgets",
-    Content::List(&EACH_OF_AGENT),
+    FieldType::List(&EACH_OF_AGENT),
     "Budgets for this agent's model replies, in addition to the swarm's budgets.",
 );
 
-static EACH_OF_SWARM: Content = Content::Mapping(&SWARM_BUDGET);
-static EACH_OF_AGENT: Content = Content::Mapping(&AGENT_BUDGET);
+static EACH_OF_SWARM: FieldType = FieldType::Mapping(&SWARM_BUDGET);
+static EACH_OF_AGENT: FieldType = FieldType::Mapping(&AGENT_BUDGET);
 
 const PER: Field = Field::optional(
     "per",
-    Content::Word(&["day"]),
+    FieldType::Word(&["day"]),
     "The period. `day`: a UTC day.",
 )
-.or(Default::Meaning("no period; all replies ever made count"));
+.or(FieldDefault::Meaning(
+    "no period; all replies ever made count",
+));
 const TOKENS: Field = Field::optional(
     "tokens",
-    Content::Number(1, TOKENS_MAX),
+    FieldType::Number(1, TOKENS_MAX),
     "Maximum number of tokens, input and output.",
 );
-const COST: Field = Field::optional("cost", Content::Amount, "Maximum cost, in US dollars.");
-const RULES: &[Rule] = &[Rule::AnyOf(
+const COST: Field = Field::optional("cost", FieldType::Amount, "Maximum cost, in US dollars.");
+const RULES: &[FieldConstraint] = &[FieldConstraint::AnyOf(
     &["tokens", "cost"],
     "set an amount: `cost: 5` for five US dollars, or `tokens: 200000`",
 )];
@@ -52,7 +54,7 @@ static SWARM_BUDGET: Shape = Shape::of(
     &[
         Field::required(
             "for",
-            Content::Word(&["workspace", "agent", "instance"]),
+            FieldType::Word(&["workspace", "agent", "instance"]),
             "The replies that are summed: all, those of each agent, or those of each conversation \
              and the conversations it sent requests to.",
         ),
@@ -69,7 +71,7 @@ static AGENT_BUDGET: Shape = Shape::of(
     &[
         Field::required(
             "for",
-            Content::Word(&["agent", "instance"]),
+            FieldType::Word(&["agent", "instance"]),
             "The replies that are summed: all of the agent's, or those of each of its \
              conversations and the conversations it sent requests to.",
         ),
@@ -84,8 +86,8 @@ static AGENT_BUDGET: Shape = Shape::of(
 pub(crate) fn read(
     fields: &mut Fields<'_>,
     agent: Option<&AgentName>,
-    report: &mut Report,
-) -> Vec<Located<Budget>> {
+    report: &mut ProblemReport,
+) -> Vec<LocatedValue<Budget>> {
     let written = fields.mappings("budgets", report);
     let read = written.into_iter().flatten();
     read.filter_map(|budget| read_budget(budget, agent, report))
@@ -95,8 +97,8 @@ pub(crate) fn read(
 fn read_budget(
     mut fields: Fields<'_>,
     agent: Option<&AgentName>,
-    report: &mut Report,
-) -> Option<Located<Budget>> {
+    report: &mut ProblemReport,
+) -> Option<LocatedValue<Budget>> {
     let place = fields.place;
     let scope = fields
         .word("for", report)
@@ -126,5 +128,5 @@ fn read_budget(
         tokens,
         micro_usd,
     };
-    Some(Located { value, place })
+    Some(LocatedValue { value, place })
 }

@@ -1,22 +1,24 @@
 //! Checks the `config` of a built-in tool or extension against [`goondan_protocol::settings`].
 
 use goondan_protocol::JsonObject;
-use goondan_protocol::settings::{self, At, Content, Problem as Wrong, Settings};
+use goondan_protocol::settings::{
+    self, Problem as Wrong, SettingFormat, SettingsSpec, ValuePosition,
+};
 
 use crate::codes;
 use crate::fields::{Label, one_of};
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::similar::nearest;
-use crate::tree::{Entry, Node, Value, entries_to_json};
+use crate::tree::{MappingEntry, YamlNode, YamlValue, entries_to_json};
 
 /// Reports problems of given settings, but not missing ones, which may be set elsewhere. `label`
 /// names the settings, `owner` their resource.
 pub(crate) fn check_written(
-    settings: &'static Settings,
-    entries: &[Entry],
+    settings: &'static SettingsSpec,
+    entries: &[MappingEntry],
     label: &Label,
     owner: &str,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     for wrong in settings::check_written(settings, &entries_to_json(entries)) {
         let problem = match wrong {
@@ -48,11 +50,11 @@ pub(crate) fn check_written(
 
 /// Reports missing required settings, at `place`.
 pub(crate) fn check_missing(
-    settings: &'static Settings,
+    settings: &'static SettingsSpec,
     config: &JsonObject,
-    place: Place,
+    place: SourceLocation,
     owner: &str,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     for wrong in settings::check_missing(settings, config) {
         let Wrong::Missing { names } = wrong else {
@@ -70,9 +72,9 @@ pub(crate) fn check_missing(
 }
 
 fn unknown(
-    entry: &Entry,
+    entry: &MappingEntry,
     known: &[&'static str],
-    entries: &[Entry],
+    entries: &[MappingEntry],
     label: &Label,
     owner: &str,
 ) -> Problem {
@@ -92,7 +94,13 @@ fn unknown(
     .rename(&entry.key, nearest(&entry.key, free))
 }
 
-fn wrong_type(node: &Node, at: &At, expected: &str, settings: &Settings, label: &Label) -> Problem {
+fn wrong_type(
+    node: &YamlNode,
+    at: &ValuePosition,
+    expected: &str,
+    settings: &SettingsSpec,
+    label: &Label,
+) -> Problem {
     let message = format!(
         "{} must be {expected}, not {}",
         label_of(at, label),
@@ -103,22 +111,22 @@ fn wrong_type(node: &Node, at: &At, expected: &str, settings: &Settings, label: 
     let content = all.find(|it| it.name == at.name).map(|it| it.content);
     let is_text = matches!(
         (content, at.item),
-        (Some(Content::Text), None) | (Some(Content::Texts), Some(_))
+        (Some(SettingFormat::Text), None) | (Some(SettingFormat::Texts), Some(_))
     );
     match node.value {
-        Value::Bool(_) | Value::Number(_) if is_text => {
+        YamlValue::Bool(_) | YamlValue::Number(_) if is_text => {
             problem.help("put the value in quotes").quote()
         }
         // Only connectors hold credentials. A tool would receive the mapping itself instead of its
         // value.
-        Value::Mapping(ref entries) if entry_of(entries, "valueFrom").is_some() => {
+        YamlValue::Mapping(ref entries) if entry_of(entries, "valueFrom").is_some() => {
             problem.help("`valueFrom` works only in Connections; write the value itself")
         }
         _ => problem,
     }
 }
 
-fn label_of(at: &At, label: &Label) -> Label {
+fn label_of(at: &ValuePosition, label: &Label) -> Label {
     let label = label.field(at.name);
     match at.item {
         Some(item) => label.item(item),
@@ -126,15 +134,15 @@ fn label_of(at: &At, label: &Label) -> Label {
     }
 }
 
-fn entry_of<'e>(entries: &'e [Entry], name: &str) -> Option<&'e Entry> {
+fn entry_of<'e>(entries: &'e [MappingEntry], name: &str) -> Option<&'e MappingEntry> {
     entries.iter().find(|entry| entry.key == name)
 }
 
-fn node_of<'e>(entries: &'e [Entry], at: &At) -> Option<&'e Node> {
+fn node_of<'e>(entries: &'e [MappingEntry], at: &ValuePosition) -> Option<&'e YamlNode> {
     let node = &entry_of(entries, at.name)?.node;
     match (at.item, &node.value) {
         (None, _) => Some(node),
-        (Some(item), Value::List(items)) => items.get(item),
+        (Some(item), YamlValue::List(items)) => items.get(item),
         (Some(_), _) => None,
     }
 }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use regex_lite::Regex;
 
 use crate::codes;
-use crate::fields::{Label, Located};
-use crate::report::{Place, Problem, Report};
+use crate::fields::{Label, LocatedValue};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::similar::nearest;
-use crate::tree::{Node, Value};
+use crate::tree::{YamlNode, YamlValue};
 
 /// Predefined captures: the latest user message, the latest tool result, the step number.
 const BUILTIN: [&str; 3] = ["input", "result", "step"];
@@ -20,7 +20,7 @@ const BUILTIN: [&str; 3] = ["input", "result", "step"];
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     /// With the places of their patterns.
-    named: BTreeMap<String, Place>,
+    named: BTreeMap<String, SourceLocation>,
     /// True if a pattern does not compile, so that its captures are unknown.
     partial: bool,
 }
@@ -28,7 +28,12 @@ pub(crate) struct Captures {
 impl Captures {
     /// Adds the named groups of a pattern; reports a pattern that does not compile or that
     /// redefines a name.
-    pub(crate) fn add(&mut self, pattern: &Located<&str>, label: &Label, report: &mut Report) {
+    pub(crate) fn add(
+        &mut self,
+        pattern: &LocatedValue<&str>,
+        label: &Label,
+        report: &mut ProblemReport,
+    ) {
         let regex = match Regex::new(pattern.value) {
             Ok(regex) => regex,
             Err(error) => {
@@ -64,7 +69,13 @@ impl Captures {
     }
 
     /// Reports every `${name}` of a text without a capture. `$${` is a literal `${`.
-    pub(crate) fn check_text(&self, text: &str, place: Place, label: &Label, report: &mut Report) {
+    pub(crate) fn check_text(
+        &self,
+        text: &str,
+        place: SourceLocation,
+        label: &Label,
+        report: &mut ProblemReport,
+    ) {
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
             rest = after;
@@ -91,24 +102,24 @@ impl Captures {
     }
 
     /// Reports every unknown `${name}` in the strings of a value. Names of fields are not replaced.
-    pub(crate) fn check_node(&self, node: &Node, label: &Label, report: &mut Report) {
+    pub(crate) fn check_node(&self, node: &YamlNode, label: &Label, report: &mut ProblemReport) {
         match &node.value {
-            Value::Text(text) => self.check_text(text, node.place, label, report),
-            Value::List(items) => {
+            YamlValue::Text(text) => self.check_text(text, node.place, label, report),
+            YamlValue::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     self.check_node(item, &label.item(index), report);
                 }
             }
-            Value::Mapping(entries) => {
+            YamlValue::Mapping(entries) => {
                 for entry in entries {
                     self.check_node(&entry.node, &label.field(&entry.key), report);
                 }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) => {}
         }
     }
 
-    fn unknown(&self, name: &str, place: Place, label: &Label) -> Problem {
+    fn unknown(&self, name: &str, place: SourceLocation, label: &Label) -> Problem {
         let known = || {
             let named = self.named.keys().map(String::as_str);
             named.chain(BUILTIN)

@@ -2,8 +2,8 @@
 //! (`BUNDLE-7`).
 
 use crate::fields::Fields;
-use crate::report::Report;
-use crate::shape::{Content, Default, Field, Shape};
+use crate::report::ProblemReport;
+use crate::shape::{Field, FieldDefault, FieldType, Shape};
 use crate::{ChangeRule, ChangesetPolicy};
 
 const AUTOMATIC: &str = "automatic";
@@ -13,10 +13,10 @@ const NEVER: &str = "never";
 /// The field of the policy.
 pub(crate) const OF_SWARM: Field = Field::optional(
     "changesets",
-    Content::Mapping(&CHANGESETS),
+    FieldType::Mapping(&CHANGESETS),
     "Parts of its own configuration that an agent with the tool `swarm-bundle` may change, for its own conversation.",
 )
-.or(Default::Meaning("nothing"));
+.or(FieldDefault::Meaning("nothing"));
 
 static CHANGESETS: Shape = Shape::of(
     "Changesets",
@@ -24,27 +24,27 @@ static CHANGESETS: Shape = Shape::of(
     &[
         Field::optional(
             "prompts",
-            Content::Word(&[AUTOMATIC, APPROVAL, NEVER]),
+            FieldType::Word(&[AUTOMATIC, APPROVAL, NEVER]),
             "Its prompt and its description: on its own, after a person's approval, or never.",
         )
-        .or(Default::Text(AUTOMATIC)),
+        .or(FieldDefault::Text(AUTOMATIC)),
         Field::optional(
             "tools",
-            Content::Word(&[APPROVAL, NEVER]),
+            FieldType::Word(&[APPROVAL, NEVER]),
             "Its tools and their descriptions.",
         )
-        .or(Default::Text(APPROVAL)),
+        .or(FieldDefault::Text(APPROVAL)),
         Field::optional(
             "models",
-            Content::Word(&[APPROVAL, NEVER]),
+            FieldType::Word(&[APPROVAL, NEVER]),
             "Its model and the model's parameters.",
         )
-        .or(Default::Text(APPROVAL)),
+        .or(FieldDefault::Text(APPROVAL)),
     ],
 );
 
 /// Reads the field; `None` if it is absent.
-pub(crate) fn read(policy: &mut Fields<'_>, report: &mut Report) -> Option<ChangesetPolicy> {
+pub(crate) fn read(policy: &mut Fields<'_>, report: &mut ProblemReport) -> Option<ChangesetPolicy> {
     let mut fields = policy.nested("changesets", report)?;
     let mut rule = |name, default| match fields.word(name, report).map(|word| word.value) {
         Some(AUTOMATIC) => ChangeRule::Automatic,

@@ -9,7 +9,7 @@ use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{
-    AgentAccount, AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, SecretVariables,
+    AgentAccount, AgentFormat, PROMPT_PLACE, PromptChannel, SESSION_PLACE, SecretVariables,
     TaskDelivery, TaskSource, ToolsBy,
 };
 
@@ -18,17 +18,17 @@ use super::notify::NotifySpec;
 use super::process_limits::BYTES_PER_MIB;
 use super::{Context, budgets, notify, process_limits, sandbox, value};
 use crate::codes;
-use crate::fields::{Fields, Located, text};
-use crate::kind::Kind;
+use crate::fields::{Fields, LocatedValue, text};
+use crate::kind::ResourceKind;
 use crate::limits::{
     DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES, MAX_FALLBACK_AGENTS,
     MAX_PREAMBLE_BYTES, MAX_TASK_DISK_MIB,
 };
 use crate::project_files::ProjectFiles;
 use crate::reference::Reference;
-use crate::report::{Place, Problem};
-use crate::shape::{Content, Default, Field, Rule, Shape};
-use crate::tree::Value;
+use crate::report::{Problem, SourceLocation};
+use crate::shape::{Field, FieldConstraint, FieldDefault, FieldType, Shape};
+use crate::tree::YamlValue;
 
 const PLAIN: &str = "plain";
 const CLAUDE_STREAM_JSON: &str = "claude-stream-json";
@@ -58,10 +58,10 @@ pub(crate) static SPEC: Shape = Shape::of(
     &[
         Field::optional(
             "description",
-            Content::Text,
+            FieldType::Text,
             "The agent's purpose, for people and for agents that create tasks.",
         ),
-        Field::required("runtime", Content::Mapping(&RUNTIME), "The program."),
+        Field::required("runtime", FieldType::Mapping(&RUNTIME), "The program."),
         budgets::OF_AGENT,
         sandbox::OF_AGENT,
         notify::OF_AGENT,
@@ -75,50 +75,50 @@ static RUNTIME: Shape = Shape::of(
         super::runtime::RUNTIME_KIND,
         Field::optional(
             "preset",
-            Content::Word(&PRESET_NAMES),
+            FieldType::Word(&PRESET_NAMES),
             "A program with a built-in command, output format and way to receive the prompt.",
         ),
         Field::optional(
             "model",
-            Content::Text,
+            FieldType::Text,
             "The program's model, by the program's own name. Requires a preset or the format `acp`.",
         ),
         Field::optional(
             "mode",
-            Content::Text,
+            FieldType::Text,
             "The program's permission mode, by the program's own name, such as `acceptEdits` or \
              `yolo`. Requires a preset or the format `acp`.",
         ),
         Field::optional(
             "args",
-            Content::List(&Content::Text),
+            FieldType::List(&FieldType::Text),
             "Additional arguments for a preset's program.",
         ),
         Field::optional(
             "login",
-            Content::Text,
+            FieldType::Text,
             "The directory with the login of a preset's program, such as `~/.claude`. The program \
              may read and change it.",
         ),
         Field::optional(
             "key",
-            Content::Secret,
+            FieldType::Secret,
             "The provider key of a preset's program.",
         ),
         Field::optional(
             "command",
-            Content::List(&Content::Text),
+            FieldType::List(&FieldType::Text),
             "The program and its arguments, run without a shell. A relative program with a `/` is \
              a file of the project. `{prompt}` is replaced by the prompt.",
         ),
         Field::optional(
             "resume",
-            Content::List(&Content::Text),
+            FieldType::List(&FieldType::Text),
             "The command that resumes a session. `{session}` is replaced by the session's id.",
         ),
         Field::optional(
             "format",
-            Content::Word(&[
+            FieldType::Word(&[
                 PLAIN,
                 CLAUDE_STREAM_JSON,
                 CODEX_JSON,
@@ -129,84 +129,84 @@ static RUNTIME: Shape = Shape::of(
             ]),
             "The format of its output.",
         )
-        .or(Default::Meaning("`plain`, or the preset's format")),
+        .or(FieldDefault::Meaning("`plain`, or the preset's format")),
         Field::optional(
             "prompt",
-            Content::Word(&[STDIN, ARGUMENT]),
+            FieldType::Word(&[STDIN, ARGUMENT]),
             "The way it receives its prompt: on standard input, or in its arguments in place of `{prompt}`.",
         )
-        .or(Default::Meaning("`argument` if `{prompt}` is in the command, else `stdin`")),
+        .or(FieldDefault::Meaning("`argument` if `{prompt}` is in the command, else `stdin`")),
         Field::optional(
             "environment",
-            Content::Variables,
+            FieldType::Variables,
             "Its environment variables: text, or `valueFrom`.",
         ),
         Field::optional(
             "preamble",
-            Content::Path,
+            FieldType::Path,
             "A project file that replaces goondan's instructions on how to ask questions and \
              complete a task. The agent gets it after the task's description. `{phases}` is \
              replaced by the number of phases. An empty file adds nothing.",
         ),
         Field::optional(
             "guide",
-            Content::Path,
+            FieldType::Path,
             "A project directory to which each task's `guide` links.",
         ),
         Field::optional(
             "limits",
-            Content::Mapping(&process_limits::LIMITS),
+            FieldType::Mapping(&process_limits::LIMITS),
             "Limits of a run, including all processes it starts.",
         ),
         Field::optional(
             "diskMiB",
-            Content::Number(1, MAX_TASK_DISK_MIB),
+            FieldType::Number(1, MAX_TASK_DISK_MIB),
             "Maximum size of a task's work area in MiB, including its checkpoints and logs.",
         )
-        .or(Default::Meaning("20480; `gdn task budget` overrides it for one task")),
+        .or(FieldDefault::Meaning("20480; `gdn task budget` overrides it for one task")),
         Field::optional(
             "source",
-            Content::Word(&[PROJECT, NONE]),
+            FieldType::Word(&[PROJECT, NONE]),
             "Files that its tasks work on: a copy of the project in a sandbox, or only the work area.",
         )
-        .or(Default::Meaning("`project` with a `preset`, else `none`; `gdn task new --source` overrides it for one task")),
+        .or(FieldDefault::Meaning("`project` with a `preset`, else `none`; `gdn task new --source` overrides it for one task")),
         Field::optional(
             "deliver",
-            Content::Word(&[APPLY, BRANCH, PROPOSAL]),
+            FieldType::Word(&[APPLY, BRANCH, PROPOSAL]),
             "Action on a task's proposal once its last phase is approved: apply it to the project, \
              create a branch in the repository, or leave it for `gdn proposal apply`.",
         )
-        .or(Default::Text(APPLY)),
+        .or(FieldDefault::Text(APPLY)),
         Field::optional(
             "fallbacks",
-            Content::List(&Content::Reference(Kind::AGENT)),
+            FieldType::List(&FieldType::Reference(ResourceKind::AGENT)),
             "Agents that are programs, and that continue a task, in order, while this agent's usage \
              limit is reached; `gdn task new --fallback` overrides it for one task.",
         ),
         Field::optional(
             "setup",
-            Content::List(&Content::Text),
+            FieldType::List(&FieldType::Text),
             "A command, with arguments, that prepares a task's copy of the project once, before the agent starts.",
         ),
         Field::optional(
             "verify",
-            Content::List(&Content::Text),
+            FieldType::List(&FieldType::Text),
             "A command, with arguments, that verifies the agent's work, such as the project's tests.",
         ),
     ],
 )
 .with(&[
-    Rule::AnyOf(
+    FieldConstraint::AnyOf(
         &["preset", "command"],
         "write `preset: claude`, or `command: [program, argument]`",
     ),
-    Rule::NotBoth("preset", "command"),
-    Rule::NotBoth("preset", "resume"),
-    Rule::NotBoth("preset", "format"),
-    Rule::NotBoth("preset", "prompt"),
-    Rule::NotBoth("command", "args"),
-    Rule::NotBoth("command", "login"),
-    Rule::NotBoth("command", "key"),
+    FieldConstraint::NotBoth("preset", "command"),
+    FieldConstraint::NotBoth("preset", "resume"),
+    FieldConstraint::NotBoth("preset", "format"),
+    FieldConstraint::NotBoth("preset", "prompt"),
+    FieldConstraint::NotBoth("command", "args"),
+    FieldConstraint::NotBoth("command", "login"),
+    FieldConstraint::NotBoth("command", "key"),
 ]);
 
 /// An Agent that is a program, as written.
@@ -216,7 +216,7 @@ pub(crate) struct CliAgentSpec {
     pub(crate) description: Option<String>,
     pub(crate) program: Program,
     /// Location of the program in the file.
-    pub(crate) program_place: Place,
+    pub(crate) program_place: SourceLocation,
     pub(crate) environment: BTreeMap<String, String>,
     /// Variables whose values are taken from elsewhere, the key among them. Never shown.
     pub(crate) secrets: SecretVariables,
@@ -225,16 +225,16 @@ pub(crate) struct CliAgentSpec {
     /// The text of the project on how to work, if it has one.
     pub(crate) preamble: Option<String>,
     /// Absolute, and a directory of the project.
-    pub(crate) guide: Option<Located<PathBuf>>,
+    pub(crate) guide: Option<LocatedValue<PathBuf>>,
     pub(crate) limits: ProcessLimits,
     pub(crate) disk_bytes: Option<u64>,
-    pub(crate) of_project: OfProject,
+    pub(crate) of_project: TaskProjectSettings,
     /// Agents that continue its tasks.
     pub(crate) fallbacks: Vec<Reference>,
     pub(crate) account: AgentAccount,
     /// Budgets of its tasks.
-    pub(crate) budgets: Vec<Located<Budget>>,
-    pub(crate) sandbox: sandbox::Written,
+    pub(crate) budgets: Vec<LocatedValue<Budget>>,
+    pub(crate) sandbox: sandbox::SandboxSpec,
     pub(crate) notify: Vec<NotifySpec>,
 }
 
@@ -290,22 +290,22 @@ pub(crate) fn read(
 
 struct Runtime {
     program: Option<Program>,
-    program_place: Place,
+    program_place: SourceLocation,
     environment: BTreeMap<String, String>,
     secrets: SecretVariables,
     login: Option<SandboxPath>,
     preamble: Option<String>,
-    guide: Option<Located<PathBuf>>,
+    guide: Option<LocatedValue<PathBuf>>,
     limits: ProcessLimits,
     disk_bytes: Option<u64>,
-    of_project: OfProject,
+    of_project: TaskProjectSettings,
     fallbacks: Vec<Reference>,
     account: AgentAccount,
 }
 
 /// Settings for the project's files in its tasks.
 #[derive(Debug)]
-pub(crate) struct OfProject {
+pub(crate) struct TaskProjectSettings {
     pub(crate) source: TaskSource,
     pub(crate) deliver: TaskDelivery,
     pub(crate) setup: Vec<String>,
@@ -318,16 +318,16 @@ pub(crate) enum Program {
     /// A known program.
     Preset(&'static Preset, Choices),
     /// A written-out program.
-    Written(Written),
+    Written(CliProgramSpec),
 }
 
 /// A program that is written out.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct CliProgramSpec {
     command: Vec<String>,
     resume: Vec<String>,
     format: AgentFormat,
-    prompt: PromptBy,
+    prompt: PromptChannel,
     model: Option<String>,
     mode: Option<String>,
 }
@@ -358,7 +358,7 @@ impl Program {
     }
 
     /// Way in which the program receives its prompt.
-    pub(crate) fn prompt(&self) -> PromptBy {
+    pub(crate) fn prompt(&self) -> PromptChannel {
         match self {
             Self::Preset(preset, _) => preset.prompt,
             Self::Written(written) => written.prompt,
@@ -383,7 +383,7 @@ impl Program {
     }
 }
 
-fn read_runtime(mut runtime: Fields<'_>, spec: Place, cx: &mut Context<'_>) -> Runtime {
+fn read_runtime(mut runtime: Fields<'_>, spec: SourceLocation, cx: &mut Context<'_>) -> Runtime {
     runtime.word("kind", &mut cx.report);
     let place_of_program = runtime
         .place_of("command")
@@ -458,7 +458,7 @@ fn account_of(
     let mut secrets: BTreeSet<String> = BTreeSet::new();
     let key = runtime.get("key");
     secrets.extend(key.and_then(|key| source_name(&key.node.value)));
-    if let Some(Value::Mapping(variables)) =
+    if let Some(YamlValue::Mapping(variables)) =
         runtime.get("environment").map(|entry| &entry.node.value)
     {
         let names = variables.iter();
@@ -474,19 +474,19 @@ fn account_of(
 }
 
 /// Name of the secret or variable that a `valueFrom` reads; `None` for a literal value.
-fn source_name(value: &Value) -> Option<String> {
-    let member = |value: &Value, name: &str| match value {
-        Value::Mapping(entries) => {
+fn source_name(value: &YamlValue) -> Option<String> {
+    let member = |value: &YamlValue, name: &str| match value {
+        YamlValue::Mapping(entries) => {
             let mut entries = entries.iter();
             let found = entries.find(|entry| entry.key == name);
             found.map(|entry| entry.node.value.clone())
         }
         _ => None,
     };
-    let text = |value: &Value, name: &str| match member(value, name)? {
-        Value::Text(text) => Some(text),
-        Value::Mapping(_) => match member(&member(value, name)?, "name")? {
-            Value::Text(text) => Some(format!("Secret/{text}")),
+    let text = |value: &YamlValue, name: &str| match member(value, name)? {
+        YamlValue::Text(text) => Some(text),
+        YamlValue::Mapping(_) => match member(&member(value, name)?, "name")? {
+            YamlValue::Text(text) => Some(format!("Secret/{text}")),
             _ => None,
         },
         _ => None,
@@ -513,8 +513,9 @@ fn read_fallbacks(runtime: &mut Fields<'_>, cx: &mut Context<'_>) -> Vec<Referen
             .add(Problem::new(codes::INVALID_VALUE, place, message).help("remove some"));
     }
     let items = items.into_iter();
-    let references = items
-        .filter_map(|(node, label, _)| Reference::read(node, &label, Kind::AGENT, &mut cx.report));
+    let references = items.filter_map(|(node, label, _)| {
+        Reference::read(node, &label, ResourceKind::AGENT, &mut cx.report)
+    });
     references.collect()
 }
 
@@ -593,7 +594,11 @@ fn read_login(
 }
 
 /// A program of a preset is a coding agent: its tasks work on the project.
-fn read_of_project(runtime: &mut Fields<'_>, is_preset: bool, cx: &mut Context<'_>) -> OfProject {
+fn read_of_project(
+    runtime: &mut Fields<'_>,
+    is_preset: bool,
+    cx: &mut Context<'_>,
+) -> TaskProjectSettings {
     let source = runtime.word("source", &mut cx.report);
     let source = match source.map(|word| word.value) {
         Some(PROJECT) => TaskSource::Project,
@@ -606,7 +611,7 @@ fn read_of_project(runtime: &mut Fields<'_>, is_preset: bool, cx: &mut Context<'
         Some(BRANCH) => TaskDelivery::Branch,
         _ => TaskDelivery::Apply,
     };
-    OfProject {
+    TaskProjectSettings {
         source,
         deliver,
         setup: read_check("setup", runtime, cx),
@@ -631,7 +636,7 @@ fn read_program(
     runtime: &mut Fields<'_>,
     choices: &Choices,
     cx: &mut Context<'_>,
-) -> Option<Written> {
+) -> Option<CliProgramSpec> {
     let format = runtime.word("format", &mut cx.report);
     let format = match format.map(|word| word.value) {
         Some(CLAUDE_STREAM_JSON) => AgentFormat::ClaudeStreamJson,
@@ -645,8 +650,8 @@ fn read_program(
     let prompt_place = runtime.place_of("prompt");
     let prompt = runtime.word("prompt", &mut cx.report);
     let prompt = prompt.map(|word| match word.value {
-        ARGUMENT => PromptBy::Argument,
-        _ => PromptBy::Stdin,
+        ARGUMENT => PromptChannel::Argument,
+        _ => PromptChannel::Stdin,
     });
     let command_place = runtime.place_of("command");
     let command = read_words("command", runtime, cx);
@@ -655,16 +660,16 @@ fn read_program(
     let (command, command_place) = (command?, command_place?);
     let named = holds(&command, PROMPT_PLACE);
     let prompt = prompt.unwrap_or(if named {
-        PromptBy::Argument
+        PromptChannel::Argument
     } else {
-        PromptBy::Stdin
+        PromptChannel::Stdin
     });
     // Programs of `acp` load a session within the protocol.
     let resumed = match format {
         AgentFormat::Acp => command.clone(),
         _ => Vec::new(),
     };
-    let program = Written {
+    let program = CliProgramSpec {
         command,
         resume: resume.unwrap_or(resumed),
         format,
@@ -681,7 +686,7 @@ fn read_program(
         let problem = Problem::warning(codes::NO_EFFECT, command_place, message);
         cx.report.add(problem.help("write it into `command`"));
     }
-    let places = Places {
+    let places = CliFieldLocations {
         command: command_place,
         resume: resume_place.unwrap_or(command_place),
         prompt: prompt_place.unwrap_or(command_place),
@@ -689,7 +694,7 @@ fn read_program(
     check_prompt(&program, &places, cx);
     check_session(&program, &places, cx);
     let of_project = |words: Vec<String>| words_of_project(words, cx.files);
-    Some(Written {
+    Some(CliProgramSpec {
         command: of_project(program.command),
         resume: of_project(program.resume),
         ..program
@@ -697,46 +702,46 @@ fn read_program(
 }
 
 /// Locations of a program's parts in the file.
-struct Places {
-    command: Place,
-    resume: Place,
-    prompt: Place,
+struct CliFieldLocations {
+    command: SourceLocation,
+    resume: SourceLocation,
+    prompt: SourceLocation,
 }
 
 /// Checks that the prompt has its place, and one only.
-fn check_prompt(program: &Written, places: &Places, cx: &mut Context<'_>) {
+fn check_prompt(program: &CliProgramSpec, places: &CliFieldLocations, cx: &mut Context<'_>) {
     let resume = &program.resume;
     let is_named = holds(&program.command, PROMPT_PLACE);
     let is_named_to_resume = holds(resume, PROMPT_PLACE);
     let (place, message, help) = match program.prompt {
-        PromptBy::Argument if program.format == AgentFormat::Acp => (
+        PromptChannel::Argument if program.format == AgentFormat::Acp => (
             places.prompt,
             "a program of the format `acp` receives its prompt through that protocol, not as an argument",
             "remove `{prompt}` and the field `prompt`",
         ),
-        PromptBy::Argument if !is_named => (
+        PromptChannel::Argument if !is_named => (
             places.command,
             "`prompt` is `argument`, but `command` does not contain `{prompt}`",
             "add `{prompt}` to `command`, or write `prompt: stdin`",
         ),
-        PromptBy::Argument if !resume.is_empty() && !is_named_to_resume => (
+        PromptChannel::Argument if !resume.is_empty() && !is_named_to_resume => (
             places.resume,
             "`prompt` is `argument`, but `resume` does not contain `{prompt}`",
             "add `{prompt}` to `resume`",
         ),
-        PromptBy::Stdin if is_named || is_named_to_resume => (
+        PromptChannel::Stdin if is_named || is_named_to_resume => (
             places.prompt,
             "`prompt` is `stdin`, but `{prompt}` is an argument",
             "remove `{prompt}`, or write `prompt: argument`",
         ),
-        PromptBy::Argument | PromptBy::Stdin => return,
+        PromptChannel::Argument | PromptChannel::Stdin => return,
     };
     cx.report
         .add(Problem::new(codes::INVALID_VALUE, place, message).help(help));
 }
 
 /// Checks that the command that resumes a session contains the session id.
-fn check_session(program: &Written, places: &Places, cx: &mut Context<'_>) {
+fn check_session(program: &CliProgramSpec, places: &CliFieldLocations, cx: &mut Context<'_>) {
     if program.resume.is_empty() {
         return;
     }
@@ -810,7 +815,7 @@ fn read_words(
     None
 }
 
-fn check_is_there(program: &str, place: Place, cx: &mut Context<'_>) {
+fn check_is_there(program: &str, place: SourceLocation, cx: &mut Context<'_>) {
     if !cx.machine.has_program(program, cx.files.root()) {
         let (message, help) = if program.contains('/') {
             (
@@ -838,15 +843,15 @@ fn read_environment(
     let mut environment = BTreeMap::new();
     for entry in entries {
         let of_entry = label.field(&entry.key);
-        let is_taken = matches!(&entry.node.value, Value::Mapping(_));
+        let is_taken = matches!(&entry.node.value, YamlValue::Mapping(_));
         let value = if is_taken {
-            value::read_named_secret(entry, of_entry, cx).map(|secret| Located {
+            value::read_named_secret(entry, of_entry, cx).map(|secret| LocatedValue {
                 value: secret,
                 place: entry.key_place,
             })
         } else {
             let written = text(&entry.node, &of_entry, &mut cx.report);
-            written.map(|written| Located {
+            written.map(|written| LocatedValue {
                 value: written.value.to_owned(),
                 place: written.place,
             })
@@ -901,7 +906,7 @@ fn is_variable(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn read_preamble(path: &Located<&str>, cx: &mut Context<'_>) -> Option<String> {
+fn read_preamble(path: &LocatedValue<&str>, cx: &mut Context<'_>) -> Option<String> {
     let read = ProjectFiles::check_text(path.value)
         .and_then(|clean| cx.files.read(&clean, MAX_PREAMBLE_BYTES));
     match read {
@@ -913,11 +918,11 @@ fn read_preamble(path: &Located<&str>, cx: &mut Context<'_>) -> Option<String> {
     }
 }
 
-fn read_guide(path: &Located<&str>, cx: &mut Context<'_>) -> Option<Located<PathBuf>> {
+fn read_guide(path: &LocatedValue<&str>, cx: &mut Context<'_>) -> Option<LocatedValue<PathBuf>> {
     let found = ProjectFiles::check_text(path.value)
         .and_then(|clean| cx.files.check_is_directory(&clean).map(|()| clean));
     match found {
-        Ok(clean) => Some(Located {
+        Ok(clean) => Some(LocatedValue {
             value: cx.files.place_of(&clean),
             place: path.place,
         }),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::sandbox::Level;
-use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptBy, SESSION_PLACE, ToolsBy};
+use goondan_protocol::task::{AgentFormat, PROMPT_PLACE, PromptChannel, SESSION_PLACE, ToolsBy};
 
 /// The names of the presets, in the order of [`PRESETS`].
 pub(crate) const PRESET_NAMES: [&str; 6] =
@@ -26,14 +26,14 @@ pub(crate) struct Preset {
     /// Words at the end of a run that resumes one; none if it cannot.
     resume: Option<&'static [&'static str]>,
     pub(crate) format: AgentFormat,
-    pub(crate) prompt: PromptBy,
+    pub(crate) prompt: PromptChannel,
     pub(crate) tools: ToolsBy,
     model: &'static str,
     mode: &'static str,
     /// True if a mode takes the place of `unconfined` and `confined`.
     is_mode_sandbox: bool,
     login: Option<Login>,
-    key: Key,
+    key: ApiKeySource,
 }
 
 /// Configures a program's login directory.
@@ -46,7 +46,7 @@ struct Login {
 
 /// Variables that hold a program's key.
 #[derive(Debug)]
-enum Key {
+enum ApiKeySource {
     Variables(&'static [&'static str]),
     /// The key of the model's provider.
     OfModel,
@@ -73,7 +73,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         tail: &[],
         resume: Some(&["--resume", SESSION_PLACE]),
         format: AgentFormat::ClaudeStreamJson,
-        prompt: PromptBy::Stdin,
+        prompt: PromptChannel::Stdin,
         tools: ToolsBy::ClaudeArguments,
         model: "--model",
         mode: "--permission-mode",
@@ -82,7 +82,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
             variable: "CLAUDE_CONFIG_DIR",
             below: "",
         }),
-        key: Key::Variables(&["ANTHROPIC_API_KEY"]),
+        key: ApiKeySource::Variables(&["ANTHROPIC_API_KEY"]),
     },
     Preset {
         head: &["codex", "exec", "--json", "--skip-git-repo-check"],
@@ -91,7 +91,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         tail: &["-"],
         resume: Some(&["resume", SESSION_PLACE, "-"]),
         format: AgentFormat::CodexJson,
-        prompt: PromptBy::Stdin,
+        prompt: PromptChannel::Stdin,
         tools: ToolsBy::CodexArguments,
         model: "--model",
         mode: "--sandbox",
@@ -100,7 +100,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
             variable: "CODEX_HOME",
             below: "",
         }),
-        key: Key::Variables(&["CODEX_API_KEY", "OPENAI_API_KEY"]),
+        key: ApiKeySource::Variables(&["CODEX_API_KEY", "OPENAI_API_KEY"]),
     },
     Preset {
         head: &["gemini", "--acp", "--skip-trust"],
@@ -109,7 +109,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         tail: &[],
         resume: Some(&[]),
         format: AgentFormat::Acp,
-        prompt: PromptBy::Stdin,
+        prompt: PromptChannel::Stdin,
         tools: ToolsBy::AcpSession,
         model: "--model",
         mode: "--approval-mode",
@@ -118,7 +118,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
             variable: "GEMINI_CLI_HOME",
             below: ".gemini",
         }),
-        key: Key::Variables(&["GEMINI_API_KEY"]),
+        key: ApiKeySource::Variables(&["GEMINI_API_KEY"]),
     },
     Preset {
         head: &["opencode", "run", "--format", "json"],
@@ -127,7 +127,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         tail: &["--", PROMPT_PLACE],
         resume: Some(&["--session", SESSION_PLACE, "--", PROMPT_PLACE]),
         format: AgentFormat::OpencodeJson,
-        prompt: PromptBy::Argument,
+        prompt: PromptChannel::Argument,
         tools: ToolsBy::OpencodeVariable,
         model: "--model",
         mode: "--agent",
@@ -136,7 +136,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
             variable: "XDG_DATA_HOME",
             below: "opencode",
         }),
-        key: Key::OfModel,
+        key: ApiKeySource::OfModel,
     },
     Preset {
         head: &["qwen", "--acp"],
@@ -145,7 +145,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         tail: &[],
         resume: Some(&[]),
         format: AgentFormat::Acp,
-        prompt: PromptBy::Stdin,
+        prompt: PromptChannel::Stdin,
         tools: ToolsBy::QwenArguments,
         model: "--model",
         mode: "--approval-mode",
@@ -154,7 +154,7 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
             variable: "QWEN_HOME",
             below: "",
         }),
-        key: Key::Variables(&["OPENAI_API_KEY"]),
+        key: ApiKeySource::Variables(&["OPENAI_API_KEY"]),
     },
     Preset {
         // Its own files must not be part of a proposal.
@@ -174,13 +174,13 @@ static PRESETS: [Preset; PRESET_NAMES.len()] = [
         tail: &["--message", PROMPT_PLACE],
         resume: None,
         format: AgentFormat::Aider,
-        prompt: PromptBy::Argument,
+        prompt: PromptChannel::Argument,
         tools: ToolsBy::Variable,
         model: "--model",
         mode: "--chat-mode",
         is_mode_sandbox: false,
         login: None,
-        key: Key::OfModel,
+        key: ApiKeySource::OfModel,
     },
 ];
 
@@ -253,8 +253,8 @@ impl Preset {
     /// The variables that hold the program's key, for a model.
     pub(crate) fn key(&self, model: Option<&str>) -> Vec<&'static str> {
         match self.key {
-            Key::Variables(names) => names.to_vec(),
-            Key::OfModel => vec![key_of_model(model.unwrap_or_default())],
+            ApiKeySource::Variables(names) => names.to_vec(),
+            ApiKeySource::OfModel => vec![key_of_model(model.unwrap_or_default())],
         }
     }
 }

@@ -7,23 +7,23 @@ use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value as Json;
 
-use super::written::Written;
+use super::written::ConnectionLocations;
 use super::{Context, id, process_limits, sandbox, value};
 use crate::KeyRule;
 use crate::codes;
 use crate::document::Document;
-use crate::fields::{Fields, Label, Located};
-use crate::kind::Kind;
+use crate::fields::{Fields, Label, LocatedValue};
+use crate::kind::ResourceKind;
 use crate::limits::{DEFAULT_CONNECTOR_MEMORY_MIB, MAX_KEY_PREFIX_BYTES};
 use crate::reference::{LOCAL_CLIENT, Reference};
-use crate::report::{Problem, Report};
-use crate::shape::{Content, Default, Field, Rule, Shape};
-use crate::tree::{Entry, Node, Value, entries_to_json};
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Field, FieldConstraint, FieldDefault, FieldType, Shape};
+use crate::tree::{MappingEntry, YamlNode, YamlValue, entries_to_json};
 
 /// The built-in connector that may start a local program.
 pub(crate) const MCP: &str = "mcp";
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const CONNECTION: Self = Self::named("Connection");
 }
 
@@ -34,29 +34,29 @@ pub(crate) static SPEC: Shape = Shape::of(
     &[
         Field::required(
             "connectorRef",
-            Content::Reference(Kind::CONNECTOR),
+            FieldType::Reference(ResourceKind::CONNECTOR),
             "The Connector.",
         ),
         Field::optional(
             "swarmRef",
-            Content::Reference(Kind::SWARM),
+            FieldType::Reference(ResourceKind::SWARM),
             "The Swarm that receives its events.",
         )
-        .or(Default::Meaning("the project's Swarm")),
-        Field::optional("config", Content::Settings, "The connector's settings."),
+        .or(FieldDefault::Meaning("the project's Swarm")),
+        Field::optional("config", FieldType::Settings, "The connector's settings."),
         Field::optional(
             "secrets",
-            Content::Entries(&Content::Secret),
+            FieldType::Entries(&FieldType::Secret),
             "Its secrets by name. They are never shown.",
         ),
         Field::optional(
             "ingress",
-            Content::Mapping(&INGRESS),
+            FieldType::Mapping(&INGRESS),
             "Routes for its events.",
         ),
         Field::optional(
             "limits",
-            Content::Mapping(&process_limits::LIMITS),
+            FieldType::Mapping(&process_limits::LIMITS),
             "Limits of its process, including all processes it starts.",
         ),
         sandbox::OF_CONNECTION,
@@ -68,21 +68,25 @@ static INGRESS: Shape = Shape::of(
     "Routes for a connection's events.",
     &[Field::optional(
         "rules",
-        Content::List(&Content::Mapping(&RULE)),
+        FieldType::List(&FieldType::Mapping(&RULE)),
         "Tried in order; the first that matches wins.",
     )
-    .or(Default::Meaning("everything goes to the entry agent"))],
+    .or(FieldDefault::Meaning("everything goes to the entry agent"))],
 );
 
 static RULE: Shape = Shape::of(
     "IngressRule",
     "A filter for events and the route of the events that match.",
     &[
-        Field::optional("match", Content::Mapping(&MATCH), "The events that match.")
-            .or(Default::Meaning("every event")),
+        Field::optional(
+            "match",
+            FieldType::Mapping(&MATCH),
+            "The events that match.",
+        )
+        .or(FieldDefault::Meaning("every event")),
         Field::optional(
             "route",
-            Content::Mapping(&ROUTE),
+            FieldType::Mapping(&ROUTE),
             "The route of matching events.",
         ),
     ],
@@ -92,10 +96,10 @@ static MATCH: Shape = Shape::of(
     "Match",
     "The events that match a rule.",
     &[
-        Field::optional("event", Content::Text, "The event's name."),
+        Field::optional("event", FieldType::Text, "The event's name."),
         Field::optional(
             "properties",
-            Content::Entries(&Content::Anything),
+            FieldType::Entries(&FieldType::Anything),
             "Properties the event must have, with equal values.",
         ),
     ],
@@ -105,24 +109,28 @@ static ROUTE: Shape = Shape::of(
     "Route",
     "The agent and conversation that receive events.",
     &[
-        Field::optional("agentRef", Content::Reference(Kind::AGENT), "The Agent.")
-            .or(Default::Meaning("the entry agent")),
-        Field::optional("instanceKey", Content::Text, "Always this conversation."),
+        Field::optional(
+            "agentRef",
+            FieldType::Reference(ResourceKind::AGENT),
+            "The Agent.",
+        )
+        .or(FieldDefault::Meaning("the entry agent")),
+        Field::optional("instanceKey", FieldType::Text, "Always this conversation."),
         Field::optional(
             "instanceKeyProperty",
-            Content::Text,
+            FieldType::Text,
             "The conversation named by this property of the event.",
         ),
         Field::optional(
             "instanceKeyPrefix",
-            Content::Text,
+            FieldType::Text,
             "Prefix of the conversation's key.",
         ),
     ],
 )
 .with(&[
-    Rule::NotBoth("instanceKey", "instanceKeyProperty"),
-    Rule::NotBoth("instanceKey", "instanceKeyPrefix"),
+    FieldConstraint::NotBoth("instanceKey", "instanceKeyProperty"),
+    FieldConstraint::NotBoth("instanceKey", "instanceKeyPrefix"),
 ]);
 
 /// A Connection as written, with resolved environment values.
@@ -132,20 +140,20 @@ pub(crate) struct ConnectionSpec {
     pub(crate) swarm: Option<Reference>,
     pub(crate) config: JsonObject,
     /// Reason why `command`, if given, cannot run on this machine.
-    pub(crate) missing_program: Option<Located<String>>,
+    pub(crate) missing_program: Option<LocatedValue<String>>,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
     pub(crate) limits: ProcessLimits,
-    pub(crate) sandbox: sandbox::Written,
-    pub(crate) written: Written,
+    pub(crate) sandbox: sandbox::SandboxSpec,
+    pub(crate) written: ConnectionLocations,
 }
 
 /// An ingress rule as written.
 pub(crate) struct RuleSpec {
-    pub(crate) event: Option<Located<String>>,
+    pub(crate) event: Option<LocatedValue<String>>,
     pub(crate) properties: BTreeMap<String, Json>,
     /// The places of the properties' names.
-    pub(crate) property_places: Vec<Located<String>>,
+    pub(crate) property_places: Vec<LocatedValue<String>>,
     pub(crate) agent: Option<Reference>,
     pub(crate) key: KeyRule,
 }
@@ -153,7 +161,7 @@ pub(crate) struct RuleSpec {
 /// Reads a Connection document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ConnectionSpec> {
     let mut spec = document.spec(&mut cx.report)?;
-    let mut written = Written::new(&spec);
+    let mut written = ConnectionLocations::new(&spec);
     let connector = spec.reference("connectorRef", &mut cx.report);
     let name = read_name(&document.name, connector.as_ref(), &mut cx.report);
     let swarm = spec.reference("swarmRef", &mut cx.report);
@@ -196,9 +204,9 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
 
 /// Checks that only the local client's connection uses its default name.
 fn read_name(
-    name: &Located<&str>,
+    name: &LocatedValue<&str>,
     connector: Option<&Reference>,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<ConnectionName> {
     let is_local = connector.is_some_and(|it| it.builtin && it.name == LOCAL_CLIENT);
     if name.value == LOCAL_CLIENT && !is_local {
@@ -217,17 +225,17 @@ fn read_name(
 
 /// Reason why the program of an MCP server is missing on this machine, if it is. Not checked if the
 /// settings define `PATH`.
-fn missing_program(config: &[Entry], cx: &Context<'_>) -> Option<Located<String>> {
+fn missing_program(config: &[MappingEntry], cx: &Context<'_>) -> Option<LocatedValue<String>> {
     let named = |name: &str| config.iter().find(|entry| entry.key == name);
-    let sets_path = |entry: &Entry| {
-        matches!(&entry.node.value, Value::Mapping(variables)
+    let sets_path = |entry: &MappingEntry| {
+        matches!(&entry.node.value, YamlValue::Mapping(variables)
             if variables.iter().any(|variable| variable.key == "PATH"))
     };
-    let Value::List(words) = &named("command")?.node.value else {
+    let YamlValue::List(words) = &named("command")?.node.value else {
         return None;
     };
     let node = words.first()?;
-    let Value::Text(program) = &node.value else {
+    let YamlValue::Text(program) = &node.value else {
         return None;
     };
     if named("env").is_some_and(sets_path) || cx.machine.has_program(program, cx.files.root()) {
@@ -238,7 +246,7 @@ fn missing_program(config: &[Entry], cx: &Context<'_>) -> Option<Located<String>
         false => format!("no program `{program}` in PATH"),
     };
     let place = node.place;
-    Some(Located { value, place })
+    Some(LocatedValue { value, place })
 }
 
 /// Checks that the program of an MCP server exists on this machine, regardless of the connector's
@@ -246,7 +254,7 @@ fn missing_program(config: &[Entry], cx: &Context<'_>) -> Option<Located<String>
 pub(crate) fn check_program(
     connection: &ConnectionSpec,
     connector: &ResourceName,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) {
     if let Some(missing) = &connection.missing_program
         && connector.as_str() == MCP
@@ -260,10 +268,10 @@ pub(crate) fn check_program(
 
 /// Converts settings to JSON and resolves every `{valueFrom: {env: NAME}}`.
 fn fill_in_entries(
-    entries: &[Entry],
+    entries: &[MappingEntry],
     label: &Label,
     cx: &mut Context<'_>,
-    written: &mut Written,
+    written: &mut ConnectionLocations,
 ) -> JsonObject {
     entries
         .iter()
@@ -274,24 +282,31 @@ fn fill_in_entries(
         .collect()
 }
 
-fn fill_in(node: &Node, label: &Label, cx: &mut Context<'_>, written: &mut Written) -> Json {
+fn fill_in(
+    node: &YamlNode,
+    label: &Label,
+    cx: &mut Context<'_>,
+    written: &mut ConnectionLocations,
+) -> Json {
     match &node.value {
-        Value::Mapping(entries) if entries.iter().any(|entry| entry.key == "valueFrom") => {
+        YamlValue::Mapping(entries) if entries.iter().any(|entry| entry.key == "valueFrom") => {
             let value = value::read_setting(node, label.clone(), cx);
             written.is_whole &= value.is_some();
             value.map_or(Json::Null, Json::String)
         }
-        Value::Mapping(entries) => Json::Object(fill_in_entries(entries, label, cx, written)),
-        Value::List(items) => items
+        YamlValue::Mapping(entries) => Json::Object(fill_in_entries(entries, label, cx, written)),
+        YamlValue::List(items) => items
             .iter()
             .enumerate()
             .map(|(index, item)| fill_in(item, &label.item(index), cx, written))
             .collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => node.to_json(),
+        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::Text(_) => {
+            node.to_json()
+        }
     }
 }
 
-fn read_ingress(mut ingress: Fields<'_>, report: &mut Report) -> Vec<RuleSpec> {
+fn read_ingress(mut ingress: Fields<'_>, report: &mut ProblemReport) -> Vec<RuleSpec> {
     let rules = ingress
         .mappings("rules", report)
         .into_iter()
@@ -302,7 +317,7 @@ fn read_ingress(mut ingress: Fields<'_>, report: &mut Report) -> Vec<RuleSpec> {
     rules
 }
 
-fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> RuleSpec {
+fn read_rule(mut fields: Fields<'_>, report: &mut ProblemReport) -> RuleSpec {
     let mut rule = RuleSpec {
         event: None,
         properties: BTreeMap::new(),
@@ -311,7 +326,7 @@ fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> RuleSpec {
         key: KeyRule::FromEvent { prefix: None },
     };
     if let Some(mut conditions) = fields.nested("match", report) {
-        rule.event = conditions.text("event", report).map(|event| Located {
+        rule.event = conditions.text("event", report).map(|event| LocatedValue {
             value: event.value.to_owned(),
             place: event.place,
         });
@@ -319,7 +334,7 @@ fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> RuleSpec {
         rule.properties = entries_to_json(properties).into_iter().collect();
         rule.property_places = properties
             .iter()
-            .map(|entry| Located {
+            .map(|entry| LocatedValue {
                 value: entry.key.clone(),
                 place: entry.key_place,
             })
@@ -337,7 +352,7 @@ fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> RuleSpec {
     rule
 }
 
-fn read_key(route: &mut Fields<'_>, report: &mut Report) -> Option<KeyRule> {
+fn read_key(route: &mut Fields<'_>, report: &mut ProblemReport) -> Option<KeyRule> {
     let fixed = route.text("instanceKey", report);
     let property = route.text("instanceKeyProperty", report);
     let prefix = route.text("instanceKeyPrefix", report);

@@ -9,17 +9,17 @@ use super::{Context, id, read_entry};
 use crate::codes;
 use crate::document::Document;
 use crate::fields::Fields;
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::reference::check_builtin;
-use crate::report::{Problem, Report};
-use crate::shape::{Case, Choice, Content, Field, Rule, Shape};
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Case, Field, FieldConstraint, FieldType, Shape, ShapeChoice};
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const CONNECTOR: Self = Self::named("Connector");
 }
 
 /// Shape of a Connector's `spec`.
-pub(crate) static SPEC: Choice = Choice {
+pub(crate) static SPEC: ShapeChoice = ShapeChoice {
     field: "entry",
     cases: &[(Case::IsThere, &MODULE_SPEC)],
     otherwise: &BUILTIN_SPEC,
@@ -27,7 +27,7 @@ pub(crate) static SPEC: Choice = Choice {
 
 const EVENTS: Field = Field::optional(
     "events",
-    Content::List(&LISTED_EVENT),
+    FieldType::List(&LISTED_EVENT),
     "The events it emits. If they are listed, the rules of its Connections are checked against the list.",
 );
 
@@ -37,7 +37,7 @@ static BUILTIN_SPEC: Shape = Shape::of(
     &[
         Field::required(
             "builtin",
-            Content::Text,
+            FieldType::Text,
             "Name of the built-in connector, such as `webhook`.",
         ),
         EVENTS,
@@ -50,25 +50,25 @@ static MODULE_SPEC: Shape = Shape::of(
     &[
         Field::required(
             "entry",
-            Content::Path,
+            FieldType::Path,
             "Path of the program: an executable, or a source file for python3, bun, deno or node.",
         ),
-        Field::optional("builtin", Content::Text, "Not together with `entry`."),
+        Field::optional("builtin", FieldType::Text, "Not together with `entry`."),
         EVENTS,
     ],
 )
-.with(&[Rule::NotBoth("builtin", "entry")]);
+.with(&[FieldConstraint::NotBoth("builtin", "entry")]);
 
-static LISTED_EVENT: Content = Content::Mapping(&EVENT);
+static LISTED_EVENT: FieldType = FieldType::Mapping(&EVENT);
 
 static EVENT: Shape = Shape::of(
     "Event",
     "An event that a connector emits.",
     &[
-        Field::required("name", Content::Text, "The event's name."),
+        Field::required("name", FieldType::Text, "The event's name."),
         Field::optional(
             "properties",
-            Content::Entries(&Content::Anything),
+            FieldType::Entries(&FieldType::Anything),
             "Its properties by name, each with your own notes.",
         ),
     ],
@@ -118,14 +118,19 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         Program::Entry(name?, cx.files.started_as(entry), digest)
     } else {
         let builtin = builtin?;
-        check_builtin(Kind::CONNECTOR, builtin.value, builtin.place, report)?;
+        check_builtin(
+            ResourceKind::CONNECTOR,
+            builtin.value,
+            builtin.place,
+            report,
+        )?;
         name?;
         Program::Builtin(id(&builtin, report)?)
     };
     Some(ConnectorSpec { program, events })
 }
 
-fn read_events(spec: &mut Fields<'_>, report: &mut Report) -> Events {
+fn read_events(spec: &mut Fields<'_>, report: &mut ProblemReport) -> Events {
     let mut events = BTreeMap::new();
     for mut event in spec.mappings("events", report).into_iter().flatten() {
         let name = event.text("name", report);

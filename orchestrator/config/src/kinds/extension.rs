@@ -11,19 +11,19 @@ use super::{Context, builtin_settings, id, read_entry};
 use crate::codes;
 use crate::document::Document;
 use crate::fields::Fields;
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::limits::{DEFAULT_TOOL_TIMEOUT_SECONDS, MAX_TOOL_TIMEOUT_SECONDS};
 use crate::reference::{Reference, check_builtin};
-use crate::report::{Problem, Report};
-use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Case, Field, FieldConstraint, FieldDefault, FieldType, Shape, ShapeChoice};
 use crate::tree::entries_to_json;
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const EXTENSION: Self = Self::named("Extension");
 }
 
 /// Shape of an Extension's `spec`.
-pub(crate) static SPEC: Choice = Choice {
+pub(crate) static SPEC: ShapeChoice = ShapeChoice {
     field: "entry",
     cases: &[(Case::IsThere, &MODULE_SPEC)],
     otherwise: &BUILTIN_SPEC,
@@ -31,7 +31,7 @@ pub(crate) static SPEC: Choice = Choice {
 
 const CONFIG: Field = Field::optional(
     "config",
-    Content::Entries(&Content::Anything),
+    FieldType::Entries(&FieldType::Anything),
     "The extension's settings.",
 );
 
@@ -41,7 +41,7 @@ static BUILTIN_SPEC: Shape = Shape::of(
     &[
         Field::required(
             "builtin",
-            Content::Text,
+            FieldType::Text,
             "An extension of `@goondan/base`, such as `message-window`.",
         ),
         CONFIG,
@@ -54,20 +54,20 @@ static MODULE_SPEC: Shape = Shape::of(
     &[
         Field::required(
             "entry",
-            Content::Path,
+            FieldType::Path,
             "Path of the TypeScript or JavaScript module, for bun, deno or node.",
         ),
-        Field::optional("builtin", Content::Text, "Not together with `entry`."),
+        Field::optional("builtin", FieldType::Text, "Not together with `entry`."),
         Field::optional(
             "timeoutSeconds",
-            Content::Number(1, MAX_TOOL_TIMEOUT_SECONDS),
+            FieldType::Number(1, MAX_TOOL_TIMEOUT_SECONDS),
             "Time limit of a middleware before `next()` and after it.",
         )
-        .or(Default::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
+        .or(FieldDefault::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
         CONFIG,
     ],
 )
-.with(&[Rule::NotBoth("builtin", "entry")]);
+.with(&[FieldConstraint::NotBoth("builtin", "entry")]);
 
 /// Reads an Extension document. Missing settings are checked for each agent that uses it, because
 /// the agent may add settings.
@@ -101,9 +101,14 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Exte
     })
 }
 
-fn read_builtin(spec: &mut Fields<'_>, report: &mut Report) -> Option<ExtensionSource> {
+fn read_builtin(spec: &mut Fields<'_>, report: &mut ProblemReport) -> Option<ExtensionSource> {
     let builtin = spec.text("builtin", report)?;
-    check_builtin(Kind::EXTENSION, builtin.value, builtin.place, report)?;
+    check_builtin(
+        ResourceKind::EXTENSION,
+        builtin.value,
+        builtin.place,
+        report,
+    )?;
     Some(ExtensionSource::Builtin {
         package: BASE_PACKAGE.to_owned(),
         name: id(&builtin, report)?,
@@ -162,7 +167,7 @@ pub(crate) fn builtin(name: &str) -> Option<ExtensionDefinition> {
 pub(crate) fn with_settings(
     mut definition: ExtensionDefinition,
     reference: &Reference,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<ExtensionDefinition> {
     let ExtensionSource::Builtin { name: builtin, .. } = &definition.source else {
         if let Some(listed) = &reference.config {

@@ -6,37 +6,37 @@ use goondan_protocol::definition::{Fallback, ModelParams};
 use super::{Context, params, words};
 use crate::codes;
 use crate::fields::Fields;
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::limits::MAX_FALLBACK_MODELS;
 use crate::reference::Reference;
-use crate::report::{Place, Problem};
-use crate::shape::{Content, Default, Field, Shape};
+use crate::report::{Problem, SourceLocation};
+use crate::shape::{Field, FieldDefault, FieldType, Shape};
 
 /// The field.
 pub(crate) const OF_MODEL_CONFIG: Field = Field::optional(
     "fallbacks",
-    Content::List(&ENTRY),
+    FieldType::List(&ENTRY),
     "Models to try, in order, when the model cannot answer. Not with the scripted model.",
 );
 
-static ENTRY: Content = Content::Mapping(&FALLBACK);
+static ENTRY: FieldType = FieldType::Mapping(&FALLBACK);
 
 static FALLBACK: Shape = Shape::of(
     "Fallback",
     "A model to try when the previous one cannot answer.",
     &[
-        Field::required("modelRef", Content::Reference(Kind::MODEL), "The Model."),
+        Field::required("modelRef", FieldType::Reference(ResourceKind::MODEL), "The Model."),
         Field::optional(
             "params",
-            Content::Mapping(&params::PARAMS),
+            FieldType::Mapping(&params::PARAMS),
             "Parameters of each call; they override the Model's.",
         ),
         Field::optional(
             "on",
-            Content::List(&Content::Word(&WORDS)),
+            FieldType::List(&FieldType::Word(&WORDS)),
             "Kinds of failure of the previous model, after its last attempt, that lead to this one.",
         )
-        .or(Default::Meaning(
+        .or(FieldDefault::Meaning(
             "rateLimited, overloaded, unavailable, timedOut, interrupted",
         )),
     ],
@@ -62,7 +62,7 @@ pub(crate) struct FallbackSpec {
     pub(crate) model: Reference,
     pub(crate) params: ModelParams,
     /// Their place, if they are given.
-    pub(crate) params_place: Option<Place>,
+    pub(crate) params_place: Option<SourceLocation>,
     pub(crate) on: Vec<CallErrorCode>,
 }
 

@@ -13,11 +13,11 @@ use super::{
 use crate::advice;
 use crate::codes;
 use crate::document::Document;
-use crate::fields::{Fields, Label, Located};
-use crate::kind::Kind;
+use crate::fields::{Fields, Label, LocatedValue};
+use crate::kind::ResourceKind;
 use crate::limits::{DEFAULT_CONNECTOR_MEMORY_MIB, MAX_YAML_BYTES};
-use crate::report::{Problem, Report};
-use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Case, Field, FieldConstraint, FieldDefault, FieldType, Shape, ShapeChoice};
 use crate::tree;
 
 /// Provider of the embedded model, and the name of its only model.
@@ -28,13 +28,13 @@ const HOSTED: &[&str] = &["anthropic", "openai", "google"];
 
 const PROVIDER: Field = Field::required(
     "provider",
-    Content::Word(&[SCRIPTED, "anthropic", "openai", "google"]),
+    FieldType::Word(&[SCRIPTED, "anthropic", "openai", "google"]),
     "The provider. `scripted` is built in, needs no network and plays a script.",
 );
 
 const CAPABILITIES: Field = Field::optional(
     "capabilities",
-    Content::Mapping(&CAPABILITIES_SHAPE),
+    FieldType::Mapping(&CAPABILITIES_SHAPE),
     "Capabilities of the model. Needed if they do not follow from its name.",
 );
 
@@ -44,28 +44,28 @@ static CAPABILITIES_SHAPE: Shape = Shape::of(
     &[
         Field::optional(
             "toolCalling",
-            Content::Boolean,
+            FieldType::Boolean,
             "True if the model can call tools.",
         ),
         Field::optional(
             "streaming",
-            Content::Boolean,
+            FieldType::Boolean,
             "True if the model can stream its answers.",
         ),
         Field::optional(
             "images",
-            Content::Boolean,
+            FieldType::Boolean,
             "True if the model accepts images.",
         ),
     ],
 );
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const MODEL: Self = Self::named("Model");
 }
 
 /// Shape of a Model's `spec`.
-pub(crate) static SPEC: Choice = Choice {
+pub(crate) static SPEC: ShapeChoice = ShapeChoice {
     field: "provider",
     cases: &[
         (Case::Is(&[SCRIPTED]), &SCRIPTED_SPEC),
@@ -79,10 +79,10 @@ static SCRIPTED_SPEC: Shape = Shape::of(
     "The built-in model, which plays a script deterministically.",
     &[
         PROVIDER,
-        Field::optional("model", Content::Text, "Display name.").or(Default::Text(SCRIPTED)),
+        Field::optional("model", FieldType::Text, "Display name.").or(FieldDefault::Text(SCRIPTED)),
         Field::required(
             "options",
-            Content::Mapping(&SCRIPTED_OPTIONS),
+            FieldType::Mapping(&SCRIPTED_OPTIONS),
             "The script.",
         ),
         CAPABILITIES,
@@ -95,19 +95,19 @@ static SCRIPTED_OPTIONS: Shape = Shape::of(
     &[
         Field::optional(
             "script",
-            Content::Path,
+            FieldType::Path,
             "Path of a script file: one YAML document with the field `rules`.",
         ),
         Field::optional(
             "rules",
-            Content::List(&Content::Mapping(&script::RULE)),
+            FieldType::List(&FieldType::Mapping(&script::RULE)),
             "The rules themselves.",
         ),
     ],
 )
 .with(&[
-    Rule::NotBoth("script", "rules"),
-    Rule::AnyOf(
+    FieldConstraint::NotBoth("script", "rules"),
+    FieldConstraint::AnyOf(
         &["script", "rules"],
         "set a script file: `script: path/of/script.yaml`",
     ),
@@ -120,49 +120,49 @@ static HOSTED_SPEC: Shape = Shape::of(
         PROVIDER,
         Field::required(
             "model",
-            Content::Text,
+            FieldType::Text,
             "The provider's own name of the model.",
         ),
         Field::optional(
             "apiKey",
-            Content::Secret,
+            FieldType::Secret,
             "The provider's API key. Your own server at `endpoint` may not need one.",
         ),
         Field::optional(
             "endpoint",
-            Content::Text,
+            FieldType::Text,
             "URL of the provider, if it is not the standard one, up to and including the version, \
              such as `http://127.0.0.1:8080/v1`.",
         ),
         Field::optional(
             "params",
-            Content::Mapping(&params::PARAMS),
+            FieldType::Mapping(&params::PARAMS),
             "Parameters of each call; an agent can override them.",
         ),
-        Field::optional("timeouts", Content::Mapping(&TIMEOUTS), "Timeouts."),
+        Field::optional("timeouts", FieldType::Mapping(&TIMEOUTS), "Timeouts."),
         Field::optional(
             "promptCaching",
-            Content::Boolean,
+            FieldType::Boolean,
             "`anthropic` only: marks the beginning of each request for the provider's cache.",
         )
-        .or(Default::Meaning("true")),
+        .or(FieldDefault::Meaning("true")),
         Field::optional(
             "sendReasoning",
-            Content::Boolean,
+            FieldType::Boolean,
             "`openai` only: sends the model's reasoning of the turn back as `reasoning_content`.",
         )
-        .or(Default::Meaning(
+        .or(FieldDefault::Meaning(
             "true if the service is known to require it",
         )),
         Field::optional(
             "options",
-            Content::Entries(&Content::Anything),
+            FieldType::Entries(&FieldType::Anything),
             "Fields that are added to each request unchanged.",
         ),
         prices::PRICES,
         Field::optional(
             "limits",
-            Content::Mapping(&process_limits::LIMITS),
+            FieldType::Mapping(&process_limits::LIMITS),
             "Limits of its connector process.",
         ),
         CAPABILITIES,
@@ -178,28 +178,28 @@ static TIMEOUTS: Shape = Shape::of(
     &[
         Field::optional(
             "connectMs",
-            Content::Number(1, TIMEOUT_MS_MAX),
+            FieldType::Number(1, TIMEOUT_MS_MAX),
             "Time to connect to the provider.",
         )
-        .or(Default::Number(10_000)),
+        .or(FieldDefault::Number(10_000)),
         Field::optional(
             "firstByteMs",
-            Content::Number(1, TIMEOUT_MS_MAX),
+            FieldType::Number(1, TIMEOUT_MS_MAX),
             "Time until the answer begins.",
         )
-        .or(Default::Number(300_000)),
+        .or(FieldDefault::Number(300_000)),
         Field::optional(
             "stallMs",
-            Content::Number(1, TIMEOUT_MS_MAX),
+            FieldType::Number(1, TIMEOUT_MS_MAX),
             "Time until the next part of the answer.",
         )
-        .or(Default::Number(120_000)),
+        .or(FieldDefault::Number(120_000)),
         Field::optional(
             "totalMs",
-            Content::Number(1, TIMEOUT_MS_MAX),
+            FieldType::Number(1, TIMEOUT_MS_MAX),
             "Time for the whole answer.",
         )
-        .or(Default::Number(1_500_000)),
+        .or(FieldDefault::Number(1_500_000)),
     ],
 );
 
@@ -208,7 +208,7 @@ static UNKNOWN_SPEC: Shape = Shape::of("ModelSpec", "The model that answers.", &
 
 /// A provider's model and its prices.
 #[derive(Debug)]
-pub(crate) struct Hosted {
+pub(crate) struct ModelWithPrices {
     pub(crate) model: HostedModel,
     pub(crate) prices: PriceTable,
 }
@@ -217,7 +217,7 @@ pub(crate) struct Hosted {
 pub(crate) fn read(
     document: &Document<'_>,
     cx: &mut Context<'_>,
-) -> Option<(ModelDefinition, Option<Hosted>)> {
+) -> Option<(ModelDefinition, Option<ModelWithPrices>)> {
     let name = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;
     let provider = spec.word_or(
@@ -263,10 +263,10 @@ fn read_scripted(
 fn read_hosted(
     name: Option<ResourceName>,
     provider: HostedProvider,
-    written: &Located<&str>,
+    written: &LocatedValue<&str>,
     mut spec: Fields<'_>,
     cx: &mut Context<'_>,
-) -> Option<Hosted> {
+) -> Option<ModelWithPrices> {
     let model = spec.text("model", &mut cx.report);
     let has_key = spec.has("apiKey");
     let api_key = value::read_secret(&mut spec, "apiKey", cx);
@@ -321,7 +321,7 @@ fn read_hosted(
     if let Some(place) = params_place {
         thinking::check(&model, &model.params, place, &mut cx.report);
     }
-    Some(Hosted { model, prices })
+    Some(ModelWithPrices { model, prices })
 }
 
 /// Reads a boolean that only some providers support.
@@ -342,7 +342,7 @@ fn read_switch(
 }
 
 /// Checks that an endpoint is an HTTP URL without a key, which belongs in `apiKey`.
-fn check_endpoint(endpoint: &Located<&str>, cx: &mut Context<'_>) {
+fn check_endpoint(endpoint: &LocatedValue<&str>, cx: &mut Context<'_>) {
     let rest = endpoint
         .value
         .strip_prefix("https://")
@@ -402,7 +402,11 @@ fn read_script(mut options: Fields<'_>, cx: &mut Context<'_>) -> Option<Script> 
     read_script_file(&path, &text, &mut cx.report)
 }
 
-fn read_script_file(path: &std::path::Path, text: &str, report: &mut Report) -> Option<Script> {
+fn read_script_file(
+    path: &std::path::Path,
+    text: &str,
+    report: &mut ProblemReport,
+) -> Option<Script> {
     let text = crate::syntax::with_yaml_line_ends(text);
     let file = report.add_file(path, text.as_ref());
     let documents = tree::parse(file, &text, report)?;
@@ -411,7 +415,7 @@ fn read_script_file(path: &std::path::Path, text: &str, report: &mut Report) -> 
         report.add(
             Problem::new(
                 codes::INVALID_VALUE,
-                crate::report::Place::start_of(file),
+                crate::report::SourceLocation::start_of(file),
                 format!(
                     "expected one YAML document in the script `{}`, found {}",
                     path.display(),
@@ -422,7 +426,7 @@ fn read_script_file(path: &std::path::Path, text: &str, report: &mut Report) -> 
         );
         return None;
     };
-    let content = Content::Mapping(&script::SCRIPT);
+    let content = FieldType::Mapping(&script::SCRIPT);
     let mut fields = Fields::open(document, document.place, label, content, report)?;
     let script = script::read_rules(&mut fields, report);
     fields.close();

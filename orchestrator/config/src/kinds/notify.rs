@@ -1,26 +1,26 @@
 //! `notify` of an Agent: notifications about waiting tasks (`TASK-8`).
 
-use goondan_protocol::task::{Notice, NotifyOn, Part, parts_of};
+use goondan_protocol::task::{Notice, NotifyOn, TemplatePart, parts_of};
 
 use super::{Context, words};
 use crate::codes;
-use crate::fields::{Fields, Label, Located, one_of};
-use crate::kind::Kind;
+use crate::fields::{Fields, Label, LocatedValue, one_of};
+use crate::kind::ResourceKind;
 use crate::limits::MAX_NOTIFY_ENTRIES;
-use crate::node::{Entry, Node, Value};
+use crate::node::{MappingEntry, YamlNode, YamlValue};
 use crate::reference::Reference;
-use crate::report::{Place, Problem, Report};
-use crate::shape::{Content, Default, Field, Shape};
+use crate::report::{Problem, ProblemReport, SourceLocation};
+use crate::shape::{Field, FieldDefault, FieldType, Shape};
 use crate::similar::nearest;
 
 /// The field.
 pub(crate) const OF_AGENT: Field = Field::optional(
     "notify",
-    Content::List(&ENTRY),
+    FieldType::List(&ENTRY),
     "Messages that connections send when a task waits for a person or ends.",
 );
 
-static ENTRY: Content = Content::Mapping(&NOTIFY);
+static ENTRY: FieldType = FieldType::Mapping(&NOTIFY);
 
 static NOTIFY: Shape = Shape::of(
     "Notify",
@@ -28,27 +28,27 @@ static NOTIFY: Shape = Shape::of(
     &[
         Field::required(
             "connection",
-            Content::Reference(Kind::CONNECTION),
+            FieldType::Reference(ResourceKind::CONNECTION),
             "The Connection that sends it.",
         ),
         Field::required(
             "action",
-            Content::Text,
+            FieldType::Text,
             "The action of its service, such as `send`.",
         ),
         Field::optional(
             "args",
-            Content::Entries(&Content::Anything),
+            FieldType::Entries(&FieldType::Anything),
             "The arguments of the action. Placeholders in texts: `${message}` is the complete \
              message, `${json}` is the same as JSON; `${taskId}`, `${title}`, `${on}`, `${need}`, \
              `${command}` and `${workspaceId}` are its parts.",
         ),
         Field::optional(
             "on",
-            Content::List(&Content::Word(&NotifyOn::WORDS)),
+            FieldType::List(&FieldType::Word(&NotifyOn::WORDS)),
             "When.",
         )
-        .or(Default::Meaning(
+        .or(FieldDefault::Meaning(
             "everything that waits for a person: question, permission, dependency, review, budget",
         )),
     ],
@@ -58,10 +58,10 @@ static NOTIFY: Shape = Shape::of(
 #[derive(Debug)]
 pub(crate) struct NotifySpec {
     pub(crate) connection: Reference,
-    pub(crate) action: Located<String>,
+    pub(crate) action: LocatedValue<String>,
     /// Place of `args`, or of the entry if it has none.
-    pub(crate) args_place: Place,
-    pub(crate) args: Vec<Entry>,
+    pub(crate) args_place: SourceLocation,
+    pub(crate) args: Vec<MappingEntry>,
     pub(crate) args_label: Label,
     pub(crate) on: Vec<NotifyOn>,
 }
@@ -97,7 +97,7 @@ fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<NotifySpec
     }
     Some(NotifySpec {
         connection: connection?,
-        action: action.map(|action| Located {
+        action: action.map(|action| LocatedValue {
             value: action.value.to_owned(),
             place: action.place,
         })?,
@@ -109,39 +109,44 @@ fn read_entry(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<NotifySpec
 }
 
 /// Reports every unknown `${name}`; returns false if there is one.
-fn check_places(node: &Node, label: &Label, report: &mut Report) -> bool {
+fn check_places(node: &YamlNode, label: &Label, report: &mut ProblemReport) -> bool {
     match &node.value {
-        Value::Text(text) => {
+        YamlValue::Text(text) => {
             let parts = parts_of(text).into_iter();
             let wrong = parts.filter(|part| !check_place(*part, node.place, label, report));
             wrong.count() == 0
         }
-        Value::List(items) => {
+        YamlValue::List(items) => {
             let items = items.iter().enumerate();
             let wrong = items.filter(|(index, it)| !check_places(it, &label.item(*index), report));
             wrong.count() == 0
         }
-        Value::Mapping(entries) => check_entries(entries, label, report),
-        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        YamlValue::Mapping(entries) => check_entries(entries, label, report),
+        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) => true,
     }
 }
 
-fn check_entries(entries: &[Entry], label: &Label, report: &mut Report) -> bool {
+fn check_entries(entries: &[MappingEntry], label: &Label, report: &mut ProblemReport) -> bool {
     let entries = entries.iter();
     let wrong = entries.filter(|it| !check_places(&it.node, &label.field(&it.key), report));
     wrong.count() == 0
 }
 
-fn check_place(part: Part<'_>, place: Place, label: &Label, report: &mut Report) -> bool {
+fn check_place(
+    part: TemplatePart<'_>,
+    place: SourceLocation,
+    label: &Label,
+    report: &mut ProblemReport,
+) -> bool {
     let (message, meant) = match part {
-        Part::Open(_) => (format!("{label} has a `${{` without `}}`"), None),
-        Part::Place(name) if !Notice::PLACES.contains(&name) => {
+        TemplatePart::Open(_) => (format!("{label} has a `${{` without `}}`"), None),
+        TemplatePart::Place(name) if !Notice::PLACES.contains(&name) => {
             let known = one_of(Notice::PLACES);
             let message =
                 format!("{label} has an unknown placeholder `${{{name}}}`; expected {known}");
             (message, nearest(name, Notice::PLACES))
         }
-        Part::Place(_) | Part::Text(_) => return true,
+        TemplatePart::Place(_) | TemplatePart::Text(_) => return true,
     };
     let problem = Problem::new(codes::INVALID_VALUE, place, message);
     let problem = problem.help("write `$${` for a literal `${`");

@@ -10,12 +10,12 @@ use goondan_protocol::secret::SecretValue;
 use super::{Context, id, value};
 use crate::codes;
 use crate::document::Document;
-use crate::fields::{Fields, Located};
-use crate::kind::Kind;
-use crate::report::{Problem, Report};
-use crate::shape::{Content, Default, Field, Rule, Shape};
+use crate::fields::{Fields, LocatedValue};
+use crate::kind::ResourceKind;
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Field, FieldConstraint, FieldDefault, FieldType, Shape};
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const OAUTH_APP: Self = Self::named("OAuthApp");
 }
 
@@ -44,85 +44,85 @@ pub(crate) static SPEC: Shape = Shape::of(
     &[
         Field::optional(
             "issuer",
-            Content::Text,
+            FieldType::Text,
             "The authorization server, which publishes its endpoints (RFC 8414).",
         ),
         Field::optional(
             "authorizationEndpoint",
-            Content::Text,
+            FieldType::Text,
             "Authorization endpoint, if the server does not publish it.",
         ),
         Field::optional(
             "tokenEndpoint",
-            Content::Text,
+            FieldType::Text,
             "Token endpoint, if the server does not publish it.",
         ),
         Field::optional(
             "revocationEndpoint",
-            Content::Text,
+            FieldType::Text,
             "Revocation endpoint, if the server does not publish it.",
         ),
         Field::optional(
             "deviceAuthorizationEndpoint",
-            Content::Text,
+            FieldType::Text,
             "Device authorization endpoint, if the server does not publish it.",
         ),
         Field::optional(
             "resource",
-            Content::Text,
+            FieldType::Text,
             "The server that accepts the tokens (RFC 8707), such as an MCP server. Without \
              `issuer`, this server names its authorization server (RFC 9728).",
         ),
         Field::optional(
             "clientId",
-            Content::Text,
+            FieldType::Text,
             "The application's id from the server, or the URL of the application's metadata document.",
         )
-        .or(Default::Meaning("with `resource`, the application is registered automatically (RFC 7591)")),
+        .or(FieldDefault::Meaning("with `resource`, the application is registered automatically (RFC 7591)")),
         Field::optional(
             "clientSecret",
-            Content::Secret,
+            FieldType::Secret,
             "The application's secret, if the server issued one.",
         ),
         Field::optional(
             "clientAuth",
-            Content::Word(&ClientAuth::WORDS),
+            FieldType::Word(&ClientAuth::WORDS),
             "The way the application authenticates: with the header `Authorization`, with form \
              fields, or with its id only.",
         )
-        .or(Default::Meaning("`basic` with a secret, `none` without")),
-        Field::optional("scopes", Content::List(&Content::Text), "The scopes it requests."),
+        .or(FieldDefault::Meaning("`basic` with a secret, `none` without")),
+        Field::optional("scopes", FieldType::List(&FieldType::Text), "The scopes it requests."),
         Field::optional(
             "widerScopes",
-            Content::List(&Content::Text),
+            FieldType::List(&FieldType::Text),
             "Additional scopes that a person may be asked for when a server rejects a token because of missing scopes.",
         )
-        .or(Default::Meaning("none if `scopes` is set, else the scopes that the server names")),
+        .or(FieldDefault::Meaning("none if `scopes` is set, else the scopes that the server names")),
         Field::optional(
             "redirectUri",
-            Content::Text,
+            FieldType::Text,
             "Redirect URL, exactly as registered at the server.",
         )
-        .or(Default::Meaning("a free port of this machine: `http://127.0.0.1:PORT/callback`")),
+        .or(FieldDefault::Meaning("a free port of this machine: `http://127.0.0.1:PORT/callback`")),
         Field::optional(
             "subjectMode",
-            Content::Word(&[GLOBAL, USER]),
+            FieldType::Word(&[GLOBAL, USER]),
             "One shared token, or one token per named subject.",
         )
-        .or(Default::Text(GLOBAL)),
+        .or(FieldDefault::Text(GLOBAL)),
         Field::optional(
             "params",
-            Content::Entries(&Content::Text),
+            FieldType::Entries(&FieldType::Text),
             "Additional fields of the authorization request, such as `access_type: offline`.",
         ),
     ],
 )
 .with(&[
-    Rule::AnyOf(
+    FieldConstraint::AnyOf(
         &["issuer", "tokenEndpoint", "resource"],
         "set the server: `issuer: https://login.example.org`",
     ),
-    Rule::AnyOf(
+    FieldConstraint::AnyOf(
         &["clientId", "resource"],
         "set the application's id from the server: `clientId: ID`",
     ),
@@ -183,7 +183,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<OAut
 }
 
 /// Checks the name, which is also used as a directory name.
-fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> {
+fn read_name(name: &LocatedValue<&str>, report: &mut ProblemReport) -> Option<ResourceName> {
     let read = id::<ResourceName>(name, report)?;
     if read
         .as_str()
@@ -198,7 +198,11 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> 
 }
 
 /// Checks that tokens may be sent to a URL: it uses TLS or a loopback address.
-pub(crate) fn check_url(name: &str, written: &Located<&str>, report: &mut Report) -> bool {
+pub(crate) fn check_url(
+    name: &str,
+    written: &LocatedValue<&str>,
+    report: &mut ProblemReport,
+) -> bool {
     let (scheme, rest) = written.value.split_once("://").unwrap_or(("", ""));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = match authority.strip_prefix('[') {

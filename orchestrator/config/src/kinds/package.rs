@@ -10,14 +10,14 @@ use crate::codes;
 use crate::contract::asks_for_older;
 use crate::dependency::Dependency;
 use crate::document::Document;
-use crate::fields::{Fields, Located};
-use crate::kind::Kind;
+use crate::fields::{Fields, LocatedValue};
+use crate::kind::ResourceKind;
 use crate::limits::MAX_PACKAGE_NAME_BYTES;
-use crate::report::{Place, Problem, Report};
-use crate::shape::{Content, Default, Field, Shape};
+use crate::report::{Problem, ProblemReport, SourceLocation};
+use crate::shape::{Field, FieldDefault, FieldType, Shape};
 use crate::similar::nearest;
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const PACKAGE: Self = Self::named("Package");
 }
 
@@ -28,25 +28,25 @@ pub(crate) static SPEC: Shape = Shape::of(
     &[
         Field::optional(
             "version",
-            Content::Text,
+            FieldType::Text,
             "Semantic version, such as `0.1.0`.",
         ),
-        Field::optional("description", Content::Text, "Description for people."),
+        Field::optional("description", FieldType::Text, "Description for people."),
         Field::optional(
             "access",
-            Content::Word(&["public", "restricted"]),
+            FieldType::Word(&["public", "restricted"]),
             "Visibility of the published package.",
         )
-        .or(Default::Text("restricted")),
+        .or(FieldDefault::Text("restricted")),
         permissions::FIELD,
         Field::optional(
             "dependencies",
-            Content::List(&Content::Mapping(&DEPENDENCY)),
+            FieldType::List(&FieldType::Mapping(&DEPENDENCY)),
             "Packages with resources that the project refers to.",
         ),
         Field::optional(
             "registries",
-            Content::List(&Content::Mapping(&REGISTRY)),
+            FieldType::List(&FieldType::Mapping(&REGISTRY)),
             "Registries for packages that are required by a version range.",
         ),
     ],
@@ -56,10 +56,14 @@ static DEPENDENCY: Shape = Shape::of(
     "Dependency",
     "A package with resources that the project refers to.",
     &[
-        Field::required("name", Content::Text, "Its name, such as `@goondan/base`."),
+        Field::required(
+            "name",
+            FieldType::Text,
+            "Its name, such as `@goondan/base`.",
+        ),
         Field::required(
             "version",
-            Content::Text,
+            FieldType::Text,
             "A version range, such as `^0.1`, or a location: `file:PATH`.",
         ),
     ],
@@ -69,10 +73,10 @@ static REGISTRY: Shape = Shape::of(
     "Registry",
     "Registries for packages that are required by a version range.",
     &[
-        Field::required("url", Content::Text, "Its URL: `https://HOST`."),
+        Field::required("url", FieldType::Text, "Its URL: `https://HOST`."),
         Field::optional(
             "scope",
-            Content::Text,
+            FieldType::Text,
             "The scope of packages it serves, such as `@acme`. Without it, all packages whose scope has no registry.",
         ),
     ],
@@ -81,7 +85,7 @@ static REGISTRY: Shape = Shape::of(
 /// Reads a Package document. All fields of its `spec` are optional, and so is the `spec`.
 pub(crate) fn read(
     document: &Document<'_>,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> (Option<Package>, Vec<Dependency>) {
     let name = read_name(&document.name, report);
     let mut version = None;
@@ -136,7 +140,7 @@ pub(crate) fn read(
     (package, dependencies)
 }
 
-fn read_registries(spec: &mut Fields<'_>, report: &mut Report) -> Registries {
+fn read_registries(spec: &mut Fields<'_>, report: &mut ProblemReport) -> Registries {
     let mut registries = Registries::default();
     for mut fields in spec.mappings("registries", report).into_iter().flatten() {
         let url = fields.text("url", report);
@@ -167,7 +171,10 @@ fn read_registries(spec: &mut Fields<'_>, report: &mut Report) -> Registries {
 }
 
 /// Reads a requirement, with the place of its name. `None` for the built-in package.
-fn read_dependency(mut fields: Fields<'_>, report: &mut Report) -> Option<(Place, Dependency)> {
+fn read_dependency(
+    mut fields: Fields<'_>,
+    report: &mut ProblemReport,
+) -> Option<(SourceLocation, Dependency)> {
     let name = fields.text("name", report);
     let version = fields.text("version", report);
     fields.close();
@@ -198,7 +205,7 @@ fn read_dependency(mut fields: Fields<'_>, report: &mut Report) -> Option<(Place
 }
 
 /// Checks that the built-in package's version matches this program.
-fn check_builtin(version: &Located<&str>, report: &mut Report) {
+fn check_builtin(version: &LocatedValue<&str>, report: &mut ProblemReport) {
     let range = match semver::VersionReq::parse(version.value) {
         Ok(range) => range,
         Err(error) => {
@@ -231,7 +238,7 @@ fn check_builtin(version: &Located<&str>, report: &mut Report) {
     }
 }
 
-fn read_name(name: &Located<&str>, report: &mut Report) -> Option<String> {
+fn read_name(name: &LocatedValue<&str>, report: &mut ProblemReport) -> Option<String> {
     let plain = match name.value.strip_prefix('@') {
         Some(scoped) => scoped.split_once('/'),
         None => Some(("goondan", name.value)),

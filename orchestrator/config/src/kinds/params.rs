@@ -6,8 +6,8 @@ use super::Context;
 use crate::codes;
 use crate::fields::Fields;
 use crate::report::Problem;
-use crate::shape::{Content, Field, Shape};
-use crate::tree::Value;
+use crate::shape::{Field, FieldType, Shape};
+use crate::tree::YamlValue;
 
 /// Largest number of tokens that can be requested.
 const TOKENS_MAX: u64 = 10_000_000;
@@ -22,28 +22,28 @@ pub(crate) static PARAMS: Shape = Shape::of(
     &[
         Field::optional(
             "temperature",
-            Content::Anything,
+            FieldType::Anything,
             "Sampling temperature, from 0 to 2.",
         ),
         Field::optional(
             "topP",
-            Content::Anything,
+            FieldType::Anything,
             "Nucleus sampling probability, from 0 to 1.",
         ),
         Field::optional(
             "maxTokens",
-            Content::Number(1, TOKENS_MAX),
+            FieldType::Number(1, TOKENS_MAX),
             "The longest reply, in tokens.",
         ),
-        Field::optional("stop", Content::List(&Content::Text), "Stop sequences."),
+        Field::optional("stop", FieldType::List(&FieldType::Text), "Stop sequences."),
         Field::optional(
             "reasoningEffort",
-            Content::Word(EFFORTS),
+            FieldType::Word(EFFORTS),
             "Reasoning effort, for models that support it.",
         ),
         Field::optional(
             "seed",
-            Content::Number(0, i64::MAX as u64),
+            FieldType::Number(0, i64::MAX as u64),
             "Seed for reproducible replies, as far as the provider supports it.",
         ),
     ],
@@ -80,7 +80,7 @@ fn fraction(
 ) -> Option<f64> {
     let entry = params.get(name)?;
     let number = match &entry.node.value {
-        Value::Number(number) => number.as_f64(),
+        YamlValue::Number(number) => number.as_f64(),
         _ => None,
     };
     let number = number.filter(|number| (0.0..=most).contains(number));

@@ -8,19 +8,19 @@ use goondan_protocol::permissions::Permissions;
 use goondan_protocol::sandbox::ReachableHost;
 
 use crate::codes;
-use crate::fields::{Fields, Located};
+use crate::fields::{Fields, LocatedValue};
 use crate::limits::MAX_PERMISSIONS;
 use crate::reference::builtin_connectors;
-use crate::report::{Problem, Report};
-use crate::shape::{Content, Field, Shape};
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Field, FieldType, Shape};
 use crate::similar::nearest;
 
-const TEXTS: Content = Content::List(&Content::Text);
+const TEXTS: FieldType = FieldType::List(&FieldType::Text);
 
 /// The field of a Package.
 pub(crate) const FIELD: Field = Field::optional(
     "permissions",
-    Content::Mapping(&PERMISSIONS),
+    FieldType::Mapping(&PERMISSIONS),
     "Permissions that the package's modules need. They must be granted at installation; the \
      modules can access nothing else.",
 );
@@ -65,7 +65,7 @@ static PERMISSIONS: Shape = Shape::of(
 );
 
 /// Reads the field.
-pub(crate) fn read(spec: &mut Fields<'_>, report: &mut Report) -> Permissions {
+pub(crate) fn read(spec: &mut Fields<'_>, report: &mut ProblemReport) -> Permissions {
     let Some(mut fields) = spec.nested("permissions", report) else {
         return Permissions::default();
     };
@@ -88,8 +88,8 @@ pub(crate) fn read(spec: &mut Fields<'_>, report: &mut Report) -> Permissions {
 fn texts(
     fields: &mut Fields<'_>,
     name: &'static str,
-    report: &mut Report,
-    check: impl Fn(&Located<&str>) -> Option<Problem>,
+    report: &mut ProblemReport,
+    check: impl Fn(&LocatedValue<&str>) -> Option<Problem>,
 ) -> BTreeSet<String> {
     let place = fields.place_of(name);
     let listed = fields.texts(name, report);
@@ -113,14 +113,14 @@ fn texts(
     found
 }
 
-fn check_host(text: &Located<&str>) -> Option<Problem> {
+fn check_host(text: &LocatedValue<&str>) -> Option<Problem> {
     let error = text.value.parse::<ReachableHost>().err()?;
     let message = format!("`{}` {error}", text.value);
     Some(Problem::new(codes::INVALID_VALUE, text.place, message))
 }
 
 /// Links are resolved later, on the machine that runs the project.
-fn check_path(text: &Located<&str>) -> Option<Problem> {
+fn check_path(text: &LocatedValue<&str>) -> Option<Problem> {
     let path = Path::new(text.value);
     let climbs = path.components().any(|it| it == Component::ParentDir);
     (text.value.is_empty() || climbs || text.value.contains(char::is_control)).then(|| {
@@ -131,7 +131,7 @@ fn check_path(text: &Located<&str>) -> Option<Problem> {
     })
 }
 
-fn check_secret(text: &Located<&str>) -> Option<Problem> {
+fn check_secret(text: &LocatedValue<&str>) -> Option<Problem> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (text.value.is_empty() || !text.value.chars().all(is_name)).then(|| {
         let message = format!("`{}` is not a valid secret name", text.value);
@@ -140,7 +140,7 @@ fn check_secret(text: &Located<&str>) -> Option<Problem> {
     })
 }
 
-fn known(text: &Located<&str>, what: &str, known: &[&str]) -> Option<Problem> {
+fn known(text: &LocatedValue<&str>, what: &str, known: &[&str]) -> Option<Problem> {
     (!known.contains(&text.value)).then(|| {
         let message = format!("unknown built-in {what} `{}`", text.value);
         let problem = Problem::new(codes::UNKNOWN_REFERENCE, text.place, message);

@@ -8,16 +8,16 @@ use super::Context;
 use crate::codes;
 use crate::fields::Fields;
 use crate::report::Problem;
-use crate::shape::{Content, Default, Field, Shape};
+use crate::shape::{Field, FieldDefault, FieldType, Shape};
 
 /// The field `prices` of a Model.
 pub(crate) const PRICES: Field = Field::optional(
     "prices",
-    Content::List(&EACH),
+    FieldType::List(&EACH),
     "Prices of its tokens. Without them, the cost of a reply is unknown.",
 );
 
-static EACH: Content = Content::Mapping(&PRICE);
+static EACH: FieldType = FieldType::Mapping(&PRICE);
 
 static PRICE: Shape = Shape::of(
     "Price",
@@ -25,30 +25,30 @@ static PRICE: Shape = Shape::of(
     &[
         Field::optional(
             "since",
-            Content::Text,
+            FieldType::Text,
             "The first day (UTC) on which these prices apply, such as `2026-01-31`.",
         )
-        .or(Default::Meaning("no first day")),
-        Field::required("input", Content::Amount, "Price of input tokens."),
+        .or(FieldDefault::Meaning("no first day")),
+        Field::required("input", FieldType::Amount, "Price of input tokens."),
         Field::required(
             "output",
-            Content::Amount,
+            FieldType::Amount,
             "Price of output tokens, including reasoning.",
         ),
         Field::optional(
             "cacheRead",
-            Content::Amount,
+            FieldType::Amount,
             "Price of tokens read from the provider's cache.",
         )
-        .or(Default::Meaning(
+        .or(FieldDefault::Meaning(
             "same as `input`; for `anthropic`, a tenth",
         )),
         Field::optional(
             "cacheWrite",
-            Content::Amount,
+            FieldType::Amount,
             "Price of tokens written to the provider's cache.",
         )
-        .or(Default::Meaning(
+        .or(FieldDefault::Meaning(
             "same as `input`; for `anthropic`, a quarter more",
         )),
     ],

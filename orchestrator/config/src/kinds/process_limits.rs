@@ -8,19 +8,19 @@ use crate::limits::{
     MAX_LIMIT_MEMORY_MIB, MAX_LIMIT_OPEN_FILES, MAX_LIMIT_PROCESSES, MIN_LIMIT_MEMORY_MIB,
     MIN_LIMIT_OPEN_FILES, MIN_LIMIT_PROCESSES,
 };
-use crate::shape::{Content, Field, Shape};
+use crate::shape::{Field, FieldType, Shape};
 
 pub(super) const BYTES_PER_MIB: u64 = 1 << 20;
 
 const MEMORY: Field = Field::optional(
     "memoryMiB",
-    Content::Number(MIN_LIMIT_MEMORY_MIB, MAX_LIMIT_MEMORY_MIB),
+    FieldType::Number(MIN_LIMIT_MEMORY_MIB, MAX_LIMIT_MEMORY_MIB),
     "Memory in MiB.",
 );
 
 const OPEN_FILES: Field = Field::optional(
     "openFiles",
-    Content::Number(MIN_LIMIT_OPEN_FILES, MAX_LIMIT_OPEN_FILES),
+    FieldType::Number(MIN_LIMIT_OPEN_FILES, MAX_LIMIT_OPEN_FILES),
     "Open files, sockets and pipes of each process.",
 );
 
@@ -33,7 +33,7 @@ pub(crate) static LIMITS: Shape = Shape::of(
         OPEN_FILES,
         Field::optional(
             "processes",
-            Content::Number(MIN_LIMIT_PROCESSES, MAX_LIMIT_PROCESSES),
+            FieldType::Number(MIN_LIMIT_PROCESSES, MAX_LIMIT_PROCESSES),
             "Total number of processes and threads. Enforced only where goondan can use control groups.",
         ),
     ],

@@ -1,6 +1,6 @@
 //! Runtimes of an Agent: `runtime.kind`.
 
-use crate::shape::{Content, Default, Field};
+use crate::shape::{Field, FieldDefault, FieldType};
 
 /// A turn loop with a model and tools.
 const LLM: &str = "llm";
@@ -10,8 +10,8 @@ pub(super) const CLI: &str = "cli";
 
 pub(super) const RUNTIME_KIND: Field = Field::optional(
     "kind",
-    Content::Word(&[LLM, CLI]),
+    FieldType::Word(&[LLM, CLI]),
     "`llm`: a turn loop with a model and tools. `cli`: a program, such as an external coding \
      agent, that works on tasks.",
 )
-.or(Default::Text(LLM));
+.or(FieldDefault::Text(LLM));

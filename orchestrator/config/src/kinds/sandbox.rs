@@ -3,16 +3,16 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use goondan_connectors::{Reach, reach_of};
+use goondan_connectors::{AddressReachability, reach_of};
 use goondan_protocol::sandbox::{Level, Network, ReachableHost, SandboxPath, SandboxPolicy};
 
 use super::Context;
 use crate::codes;
-use crate::fields::{Fields, Located, WordOr};
+use crate::fields::{Fields, LocatedValue, WordOr};
 use crate::limits::{MAX_SANDBOX_HOSTS, MAX_SANDBOX_PATHS};
-use crate::machine::Machine;
+use crate::machine::HostMachine;
 use crate::report::Problem;
-use crate::shape::{Content, Default, Field, Shape};
+use crate::shape::{Field, FieldDefault, FieldType, Shape};
 
 const FULL: &str = "full";
 const LANDLOCK: &str = "landlock";
@@ -27,21 +27,21 @@ const HOME: &str = "~";
 /// The field of a Swarm's policy.
 pub(crate) const OF_SWARM: Field = Field::optional(
     "sandbox",
-    Content::Mapping(&SWARM_SANDBOX),
+    FieldType::Mapping(&SWARM_SANDBOX),
     "Sandbox of programs that run for agents and connections. Agents and Connections can override it.",
 );
 
 /// The field of an Agent.
 pub(crate) const OF_AGENT: Field = Field::optional(
     "sandbox",
-    Content::Mapping(&AGENT_SANDBOX),
+    FieldType::Mapping(&AGENT_SANDBOX),
     "Sandbox of programs that its tools and modules start. Fields set here override the Swarm's.",
 );
 
 /// The field of a Connection.
 pub(crate) const OF_CONNECTION: Field = Field::optional(
     "sandbox",
-    Content::Mapping(&CONNECTION_SANDBOX),
+    FieldType::Mapping(&CONNECTION_SANDBOX),
     "Sandbox of its connector program or MCP server. Fields set here override the Swarm's.",
 );
 
@@ -51,14 +51,14 @@ const ABOUT: &str = "Sandbox of programs that run for a model. They may always r
 static SWARM_SANDBOX: Shape = Shape::of(
     "SwarmSandbox",
     ABOUT,
-    &[REQUIRE.or(Default::Text(FULL)), READ, WRITE, NETWORK],
+    &[REQUIRE.or(FieldDefault::Text(FULL)), READ, WRITE, NETWORK],
 );
 
 static AGENT_SANDBOX: Shape = Shape::of(
     "AgentSandbox",
     ABOUT,
     &[
-        REQUIRE.or(Default::Meaning("the value of the Swarm's policy")),
+        REQUIRE.or(FieldDefault::Meaning("the value of the Swarm's policy")),
         READ,
         WRITE,
         NETWORK,
@@ -69,7 +69,7 @@ static CONNECTION_SANDBOX: Shape = Shape::of(
     "ConnectionSandbox",
     "Sandbox of a connection's program. It may always read the system's programs and the project.",
     &[
-        REQUIRE.or(Default::Meaning("the value of the Swarm's policy")),
+        REQUIRE.or(FieldDefault::Meaning("the value of the Swarm's policy")),
         READ,
         WRITE,
         NETWORK,
@@ -78,19 +78,19 @@ static CONNECTION_SANDBOX: Shape = Shape::of(
 
 const NETWORK: Field = Field::optional(
     "network",
-    Content::WordOr(&[NONE, ANY], &REACHABLE),
+    FieldType::WordOr(&[NONE, ANY], &REACHABLE),
     "Network access. `none`: no network. `any`: everything that the machine can reach, including \
      its own services. A list of hosts: only these hosts, through a proxy; requires the level \
      `full`.",
 )
-.or(Default::Text(NONE));
+.or(FieldDefault::Text(NONE));
 
 static REACHABLE: Shape = Shape::of(
     "ReachableHosts",
     "The allowed hosts.",
     &[Field::required(
         "allow",
-        Content::List(&Content::Text),
+        FieldType::List(&FieldType::Text),
         "The hosts: `example.org`, `*.example.org` or an address, followed by `:port` for ports \
          other than 80 and 443. A name that resolves to a private address works only if that \
          address is listed too.",
@@ -99,7 +99,7 @@ static REACHABLE: Shape = Shape::of(
 
 const REQUIRE: Field = Field::optional(
     "require",
-    Content::Word(&[FULL, LANDLOCK, SEATBELT, OFF]),
+    FieldType::Word(&[FULL, LANDLOCK, SEATBELT, OFF]),
     "Confinement level. A level that the machine does not support is a configuration problem. \
      `full`: separate namespaces in which nothing else is visible. `landlock`: the same file \
      access, for machines without user namespaces. `seatbelt`: a macOS profile, untested. `off`: \
@@ -118,18 +118,18 @@ const WRITE: Field = Field::optional(
     "Additional paths that may be changed: absolute, below `~/`, or within the project.",
 );
 
-const PATHS: Content = Content::List(&Content::Text);
+const PATHS: FieldType = FieldType::List(&FieldType::Text);
 
 /// The given fields; `None` for those that are absent.
 #[derive(Debug, Clone, std::default::Default)]
-pub(crate) struct Written {
-    pub(crate) require: Option<Located<Level>>,
+pub(crate) struct SandboxSpec {
+    pub(crate) require: Option<LocatedValue<Level>>,
     read: Option<Vec<SandboxPath>>,
     write: Option<Vec<SandboxPath>>,
-    pub(crate) network: Option<Located<Network>>,
+    pub(crate) network: Option<LocatedValue<Network>>,
 }
 
-impl Written {
+impl SandboxSpec {
     /// The policy of an agent or a connection with these fields, in a swarm with those.
     pub(crate) fn within(&self, swarm: &Self) -> SandboxPolicy {
         let require = self.require.as_ref().or(swarm.require.as_ref());
@@ -149,14 +149,14 @@ impl Written {
 }
 
 /// Reads the field `sandbox`.
-pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
+pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> SandboxSpec {
     let place = fields.place_of("sandbox");
     let Some(mut sandbox) = fields.nested("sandbox", &mut cx.report) else {
-        return Written::default();
+        return SandboxSpec::default();
     };
     let require = sandbox.word("require", &mut cx.report);
-    let written = Written {
-        require: require.map(|word| Located {
+    let written = SandboxSpec {
+        require: require.map(|word| LocatedValue {
             value: match word.value {
                 OFF => Level::Off,
                 LANDLOCK => Level::Landlock,
@@ -188,7 +188,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Written {
     written
 }
 
-fn read_network(sandbox: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Located<Network>> {
+fn read_network(sandbox: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<LocatedValue<Network>> {
     let place = sandbox.place_of("network");
     let value = match sandbox.word_or_mapping("network", &mut cx.report)? {
         WordOr::Word(word) if word.value == ANY => Network::Any,
@@ -200,7 +200,7 @@ fn read_network(sandbox: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Locate
         }
     };
     let place = place?;
-    Some(Located { value, place })
+    Some(LocatedValue { value, place })
 }
 
 fn read_hosts(reachable: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Vec<ReachableHost>> {
@@ -223,13 +223,15 @@ fn read_hosts(reachable: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Vec<Re
     None
 }
 
-fn read_host(text: &Located<&str>, cx: &mut Context<'_>) -> Option<ReachableHost> {
+fn read_host(text: &LocatedValue<&str>, cx: &mut Context<'_>) -> Option<ReachableHost> {
     let why = match text.value.parse::<ReachableHost>() {
         Ok(host) => match host.address().map(reach_of) {
-            Some(Reach::Never) => {
+            Some(AddressReachability::Never) => {
                 "is an address that programs must not access; remove it".to_owned()
             }
-            Some(Reach::Public | Reach::Private) | None => return Some(host),
+            Some(AddressReachability::Public | AddressReachability::Private) | None => {
+                return Some(host);
+            }
         },
         Err(invalid) => invalid.to_string(),
     };
@@ -261,7 +263,7 @@ fn read_paths(
     Some(paths.collect())
 }
 
-fn read_path(text: &Located<&str>, cx: &mut Context<'_>) -> Option<SandboxPath> {
+fn read_path(text: &LocatedValue<&str>, cx: &mut Context<'_>) -> Option<SandboxPath> {
     match find(text.value, &cx.files.place_of(Path::new("")), cx.machine) {
         Ok(path) => Some(path),
         Err((why, help)) => {
@@ -277,7 +279,7 @@ fn read_path(text: &Located<&str>, cx: &mut Context<'_>) -> Option<SandboxPath> 
 pub(crate) fn find(
     text: &str,
     project: &Path,
-    machine: &dyn Machine,
+    machine: &dyn HostMachine,
 ) -> Result<SandboxPath, (&'static str, &'static str)> {
     const PLAIN: (&str, &str) = (
         "is not a valid sandbox path",
@@ -321,9 +323,9 @@ pub(crate) fn find(
 mod tests {
     use super::*;
 
-    struct Here;
+    struct FakeMachine;
 
-    impl Machine for Here {
+    impl HostMachine for FakeMachine {
         fn lacks_runtime(&self, _: &Path) -> Option<goondan_protocol::module_file::NoRuntime> {
             None
         }
@@ -355,7 +357,7 @@ mod tests {
 
     #[test]
     fn box_3_a_path_is_of_the_machine_of_the_user_or_of_the_project() {
-        let found = |text| find(text, Path::new("/srv/project"), &Here).map(PathBuf::from);
+        let found = |text| find(text, Path::new("/srv/project"), &FakeMachine).map(PathBuf::from);
         assert_eq!(found("/opt/sdk/").unwrap(), Path::new("/opt/sdk"));
         assert_eq!(found("~/.cargo").unwrap(), Path::new("/home/me/.cargo"));
         assert_eq!(found("./out").unwrap(), Path::new("/srv/project/out"));
@@ -374,7 +376,7 @@ mod tests {
             "~/.goondan/run",
             "/srv/link",
         ] {
-            let (why, _) = find(own, Path::new("/srv/project"), &Here).unwrap_err();
+            let (why, _) = find(own, Path::new("/srv/project"), &FakeMachine).unwrap_err();
             assert!(why.contains("goondan's own files"), "{own}: {why}");
         }
     }
@@ -382,14 +384,14 @@ mod tests {
     #[test]
     fn box_3_what_an_agent_writes_stands_in_for_what_the_swarm_wrote() {
         let path = |text: &str| SandboxPath::try_from(PathBuf::from(text)).unwrap();
-        let swarm = Written {
+        let swarm = SandboxSpec {
             read: Some(vec![path("/opt/a")]),
             write: Some(vec![path("/srv/a")]),
-            ..Written::default()
+            ..SandboxSpec::default()
         };
-        let agent = Written {
+        let agent = SandboxSpec {
             read: Some(Vec::new()),
-            ..Written::default()
+            ..SandboxSpec::default()
         };
         let policy = agent.within(&swarm);
         assert_eq!(policy.require, Level::Full);

@@ -1,15 +1,15 @@
 //! The rules of a `scripted` model.
 
 use goondan_protocol::ids::ToolName;
-use goondan_protocol::script::{self as protocol, Script, ScriptedCall, When};
+use goondan_protocol::script::{self as protocol, RuleConditions, Script, ScriptedCall};
 
 use super::captures::Captures;
 use super::id;
 use crate::codes;
 use crate::fields::Fields;
 use crate::limits::MAX_SCRIPT_DELAY_MS;
-use crate::report::{Problem, Report};
-use crate::shape::{Content, Field, Rule, Shape};
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Field, FieldConstraint, FieldType, Shape};
 use crate::tree::entries_to_json;
 
 /// Shape of a script file.
@@ -18,7 +18,7 @@ pub(crate) static SCRIPT: Shape = Shape::of(
     "A script of the built-in model.",
     &[Field::required(
         "rules",
-        Content::List(&Content::Mapping(&RULE)),
+        FieldType::List(&FieldType::Mapping(&RULE)),
         "Rules, tried in order at every step. The first rule with all conditions met is played.",
     )],
 );
@@ -30,62 +30,66 @@ pub(crate) static RULE: Shape = Shape::of(
     &[
         Field::optional(
             "when",
-            Content::Mapping(&WHEN),
+            FieldType::Mapping(&WHEN),
             "The conditions. Without any, the rule always matches.",
         ),
         Field::optional(
             "say",
-            Content::Text,
+            FieldType::Text,
             "The model's text. `${name}` is replaced by the capture of that name.",
         ),
         Field::optional(
             "call",
-            Content::List(&Content::Mapping(&CALL)),
+            FieldType::List(&FieldType::Mapping(&CALL)),
             "Tools that the model calls.",
         ),
         Field::optional(
             "fail",
-            Content::Text,
+            FieldType::Text,
             "The model call fails with this text.",
         ),
         Field::optional(
             "delayMs",
-            Content::Number(0, MAX_SCRIPT_DELAY_MS),
+            FieldType::Number(0, MAX_SCRIPT_DELAY_MS),
             "Delay of the answer, in milliseconds.",
         ),
     ],
 )
 .with(&[
-    Rule::NotBoth("say", "fail"),
-    Rule::NotBoth("call", "fail"),
-    Rule::AnyOf(&["say", "call", "fail"], "add the model's response"),
+    FieldConstraint::NotBoth("say", "fail"),
+    FieldConstraint::NotBoth("call", "fail"),
+    FieldConstraint::AnyOf(&["say", "call", "fail"], "add the model's response"),
 ]);
 
 static WHEN: Shape = Shape::of(
     "When",
     "Conditions that must all hold. Patterns are regular expressions.",
     &[
-        Field::optional("user", Content::Text, "Pattern of the latest user message."),
+        Field::optional(
+            "user",
+            FieldType::Text,
+            "Pattern of the latest user message.",
+        ),
         Field::optional(
             "tool",
-            Content::Text,
+            FieldType::Text,
             "The latest message is the result of this tool: its full name, such as `bash__exec`.",
         ),
-        Field::optional("result", Content::Text, "Pattern of that result's text."),
+        Field::optional("result", FieldType::Text, "Pattern of that result's text."),
         Field::optional(
             "error",
-            Content::Boolean,
+            FieldType::Boolean,
             "True if that result must be an error.",
         ),
-        Field::optional("system", Content::Text, "Pattern of the system prompt."),
+        Field::optional("system", FieldType::Text, "Pattern of the system prompt."),
         Field::optional(
             "history",
-            Content::Text,
+            FieldType::Text,
             "Pattern of any earlier message, the newest first.",
         ),
         Field::optional(
             "step",
-            Content::Number(1, u32::MAX as u64),
+            FieldType::Number(1, u32::MAX as u64),
             "The number of the step within its turn, from 1.",
         ),
     ],
@@ -97,19 +101,19 @@ static CALL: Shape = Shape::of(
     &[
         Field::required(
             "tool",
-            Content::Text,
+            FieldType::Text,
             "Its full name, such as `bash__exec`.",
         ),
         Field::optional(
             "args",
-            Content::Entries(&Content::Anything),
+            FieldType::Entries(&FieldType::Anything),
             "Its arguments. Captures are replaced in texts.",
         ),
     ],
 );
 
 /// Reads the field `rules` of a script file or of a Model's options.
-pub(crate) fn read_rules(fields: &mut Fields<'_>, report: &mut Report) -> Option<Script> {
+pub(crate) fn read_rules(fields: &mut Fields<'_>, report: &mut ProblemReport) -> Option<Script> {
     let rules = fields.mappings("rules", report);
     let place = fields.place_of("rules")?;
     if rules.is_empty() && fields.is_list("rules") {
@@ -124,14 +128,14 @@ pub(crate) fn read_rules(fields: &mut Fields<'_>, report: &mut Report) -> Option
         return None;
     }
     let count = rules.len();
-    let rules: Vec<protocol::Rule> = rules
+    let rules: Vec<protocol::ScriptRule> = rules
         .into_iter()
         .filter_map(|fields| Some(read_rule(fields?, report)))
         .collect();
     (count > 0 && rules.len() == count).then_some(Script { rules })
 }
 
-fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> protocol::Rule {
+fn read_rule(mut fields: Fields<'_>, report: &mut ProblemReport) -> protocol::ScriptRule {
     let mut captures = Captures::default();
     let when = fields
         .nested("when", report)
@@ -145,7 +149,7 @@ fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> protocol::Rule {
     let fail = read_template(&mut fields, "fail", &captures, report);
     let delay_ms = fields.number("delayMs", report);
     fields.close();
-    protocol::Rule {
+    protocol::ScriptRule {
         when: when.unwrap_or_default(),
         say,
         call,
@@ -154,8 +158,12 @@ fn read_rule(mut fields: Fields<'_>, report: &mut Report) -> protocol::Rule {
     }
 }
 
-fn read_when(mut fields: Fields<'_>, captures: &mut Captures, report: &mut Report) -> When {
-    let when = When {
+fn read_when(
+    mut fields: Fields<'_>,
+    captures: &mut Captures,
+    report: &mut ProblemReport,
+) -> RuleConditions {
+    let when = RuleConditions {
         user: read_pattern(&mut fields, "user", captures, report),
         tool: read_tool(&mut fields, report).map(|name| name.as_str().to_owned()),
         result: read_pattern(&mut fields, "result", captures, report),
@@ -174,7 +182,7 @@ fn read_pattern(
     fields: &mut Fields<'_>,
     name: &'static str,
     captures: &mut Captures,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<String> {
     let pattern = fields.text(name, report)?;
     captures.add(&pattern, &fields.label.field(name), report);
@@ -185,14 +193,14 @@ fn read_template(
     fields: &mut Fields<'_>,
     name: &'static str,
     captures: &Captures,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<String> {
     let text = fields.text(name, report)?;
     captures.check_text(text.value, text.place, &fields.label.field(name), report);
     Some(text.value.to_owned())
 }
 
-fn read_tool(fields: &mut Fields<'_>, report: &mut Report) -> Option<ToolName> {
+fn read_tool(fields: &mut Fields<'_>, report: &mut ProblemReport) -> Option<ToolName> {
     let tool = fields.text("tool", report)?;
     id(&tool, report)
 }
@@ -200,7 +208,7 @@ fn read_tool(fields: &mut Fields<'_>, report: &mut Report) -> Option<ToolName> {
 fn read_call(
     mut fields: Fields<'_>,
     captures: &Captures,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Option<ScriptedCall> {
     let tool = read_tool(&mut fields, report);
     let args = fields.entries("args", report);

@@ -1,14 +1,18 @@
 //! Checks a Connection's settings and secrets against its built-in connector.
 
-use goondan_connectors::{Connector, Problem as Wrong, ProblemKind, ProblemPlace};
+use goondan_connectors::{Connector, Problem as Wrong, ProblemKind, ProblemLocation};
 
 use super::connection::ConnectionSpec;
 use crate::codes;
-use crate::report::{Problem, Report};
+use crate::report::{Problem, ProblemReport};
 use crate::similar::nearest;
 
 /// Reports everything that the connector would refuse.
-pub(crate) fn check(connection: &ConnectionSpec, connector: &Connector, report: &mut Report) {
+pub(crate) fn check(
+    connection: &ConnectionSpec,
+    connector: &Connector,
+    report: &mut ProblemReport,
+) {
     if !connection.written.is_whole {
         return;
     }
@@ -23,22 +27,22 @@ fn to_problem(
     wrong: &Wrong,
     connection: &ConnectionSpec,
     connector: &Connector,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Problem {
     // Long: one arm for each mistake.
     let written = &connection.written;
     let name = wrong.place.label();
     let (section, (key, value)) = match &wrong.place {
-        ProblemPlace::Setting(_) => {
+        ProblemLocation::Setting(_) => {
             let places = written.settings.get(&name).copied();
             ("config", places.unwrap_or((written.spec, written.spec)))
         }
-        ProblemPlace::Secret(_) => {
+        ProblemLocation::Secret(_) => {
             let place = written.secrets.get(&name).copied();
             let place = place.unwrap_or(written.spec);
             ("secrets", (place, place))
         }
-        ProblemPlace::Secrets => ("secrets", (written.spec, written.spec)),
+        ProblemLocation::Secrets => ("secrets", (written.spec, written.spec)),
     };
     let section = written.label.field(section);
     let label = if name.is_empty() {
@@ -59,7 +63,7 @@ fn to_problem(
                     listed(known)
                 ),
             );
-            if is_secret && matches!(wrong.place, ProblemPlace::Setting(_)) {
+            if is_secret && matches!(wrong.place, ProblemLocation::Setting(_)) {
                 // The secret itself may be on this line.
                 report.hide_line(key.file, key.line);
                 report.hide_line(value.file, value.line);

@@ -11,8 +11,8 @@ use goondan_protocol::observe::ObservationBounds;
 
 use super::{Context, budgets, changesets, id, sandbox};
 use crate::document::Document;
-use crate::fields::{Fields, Located};
-use crate::kind::Kind;
+use crate::fields::{Fields, LocatedValue};
+use crate::kind::ResourceKind;
 use crate::limits::{
     DAY_MS, DEFAULT_GC_GRACE_SECONDS, DEFAULT_IDLE_SECONDS, DEFAULT_TASK_CHECKPOINT_SECONDS,
     DEFAULT_TASK_KEEP_DAYS, HOUR_MS, MAX_GC_GRACE_SECONDS, MAX_GRACE_PERIOD_SECONDS,
@@ -20,14 +20,14 @@ use crate::limits::{
     MAX_TASK_CHECKPOINT_SECONDS, MAX_TASK_DRILL_HOURS, MAX_TASK_KEEP_DAYS, MAX_TTL_SECONDS,
 };
 use crate::reference::Reference;
-use crate::report::Report;
-use crate::shape::{Content, Default, Field, Shape};
+use crate::report::ProblemReport;
+use crate::shape::{Field, FieldDefault, FieldType, Shape};
 use crate::{ChangesetPolicy, Lifecycle, TaskPolicy};
 
 /// Bytes of a MiB.
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const SWARM: Self = Self::named("Swarm");
 }
 
@@ -38,21 +38,21 @@ pub(crate) static SPEC: Shape = Shape::of(
     &[
         Field::required(
             "entryAgent",
-            Content::Reference(Kind::AGENT),
+            FieldType::Reference(ResourceKind::AGENT),
             "The Agent that receives every event that no rule routes to another agent.",
         ),
         Field::optional(
             "agents",
-            Content::List(&Content::Listed(&LISTED_AGENT)),
+            FieldType::List(&FieldType::Listed(&LISTED_AGENT)),
             "The Agents of the swarm.",
         )
-        .or(Default::Meaning("every Agent of the project")),
+        .or(FieldDefault::Meaning("every Agent of the project")),
         Field::optional(
             "instanceKey",
-            Content::Text,
+            FieldType::Text,
             "Key of the default conversation.",
         )
-        .or(Default::Meaning("`main`")),
+        .or(FieldDefault::Meaning("`main`")),
         POLICY,
     ],
 );
@@ -60,7 +60,7 @@ pub(crate) static SPEC: Shape = Shape::of(
 /// The policy that holds for a project without a Swarm too.
 pub(crate) const POLICY: Field = Field::optional(
     "policy",
-    Content::Mapping(&POLICY_SHAPE),
+    FieldType::Mapping(&POLICY_SHAPE),
     "Policy for every agent of the swarm.",
 );
 
@@ -69,7 +69,7 @@ static LISTED_AGENT: Shape = Shape::of(
     "An agent of the swarm.",
     &[Field::required(
         "ref",
-        Content::Reference(Kind::AGENT),
+        FieldType::Reference(ResourceKind::AGENT),
         "The Agent.",
     )],
 );
@@ -80,33 +80,33 @@ static POLICY_SHAPE: Shape = Shape::of(
     &[
         Field::optional(
             "maxStepsPerTurn",
-            Content::Number(1, MAX_STEPS_PER_TURN as u64),
+            FieldType::Number(1, MAX_STEPS_PER_TURN as u64),
             "Maximum number of model calls in one turn.",
         )
-        .or(Default::Number(DEFAULT_MAX_STEPS_PER_TURN as u64)),
+        .or(FieldDefault::Number(DEFAULT_MAX_STEPS_PER_TURN as u64)),
         Field::optional(
             "loopBreaker",
-            Content::Mapping(&LOOP_BREAKER),
+            FieldType::Mapping(&LOOP_BREAKER),
             "Limits that end a turn that repeats itself.",
         ),
         Field::optional(
             "lifecycle",
-            Content::Mapping(&LIFECYCLE),
+            FieldType::Mapping(&LIFECYCLE),
             "Retention of unused conversations and processes.",
         ),
         Field::optional(
             "shutdown",
-            Content::Mapping(&SHUTDOWN),
+            FieldType::Mapping(&SHUTDOWN),
             "Stopping of processes.",
         ),
         Field::optional(
             "observation",
-            Content::Mapping(&OBSERVATION),
+            FieldType::Mapping(&OBSERVATION),
             "Retention of observation logs.",
         ),
         Field::optional(
             "tasks",
-            Content::Mapping(&TASKS),
+            FieldType::Mapping(&TASKS),
             "Retention, drills and checkpoints of command-line agents' tasks.",
         ),
         changesets::OF_SWARM,
@@ -121,16 +121,18 @@ static OBSERVATION: Shape = Shape::of(
     &[
         Field::optional(
             "maxMiB",
-            Content::Number(0, MAX_OBSERVATION_MIB),
+            FieldType::Number(0, MAX_OBSERVATION_MIB),
             "Maximum size of compressed segments in MiB.",
         )
-        .or(Default::Number(DEFAULT_OBSERVATION_BYTES / BYTES_PER_MIB)),
+        .or(FieldDefault::Number(
+            DEFAULT_OBSERVATION_BYTES / BYTES_PER_MIB,
+        )),
         Field::optional(
             "maxDays",
-            Content::Number(0, MAX_OBSERVATION_DAYS as u64),
+            FieldType::Number(0, MAX_OBSERVATION_DAYS as u64),
             "Maximum age of a full segment in days.",
         )
-        .or(Default::Number(DEFAULT_OBSERVATION_DAYS as u64)),
+        .or(FieldDefault::Number(DEFAULT_OBSERVATION_DAYS as u64)),
     ],
 );
 
@@ -140,22 +142,22 @@ static TASKS: Shape = Shape::of(
     &[
         Field::optional(
             "keepDays",
-            Content::Number(0, MAX_TASK_KEEP_DAYS),
+            FieldType::Number(0, MAX_TASK_KEEP_DAYS),
             "Days after which an ended task is backed up and removed; 0 for never.",
         )
-        .or(Default::Number(DEFAULT_TASK_KEEP_DAYS)),
+        .or(FieldDefault::Number(DEFAULT_TASK_KEEP_DAYS)),
         Field::optional(
             "drillHours",
-            Content::Number(0, MAX_TASK_DRILL_HOURS),
+            FieldType::Number(0, MAX_TASK_DRILL_HOURS),
             "Hours between trial restores of each task's newest checkpoint; 0 for never.",
         )
-        .or(Default::Number(0)),
+        .or(FieldDefault::Number(0)),
         Field::optional(
             "checkpointSeconds",
-            Content::Number(0, MAX_TASK_CHECKPOINT_SECONDS),
+            FieldType::Number(0, MAX_TASK_CHECKPOINT_SECONDS),
             "Seconds between checkpoints of a task while its agent works; 0 for never.",
         )
-        .or(Default::Number(DEFAULT_TASK_CHECKPOINT_SECONDS)),
+        .or(FieldDefault::Number(DEFAULT_TASK_CHECKPOINT_SECONDS)),
     ],
 );
 
@@ -165,16 +167,16 @@ static LOOP_BREAKER: Shape = Shape::of(
     &[
         Field::optional(
             "sameCallsMax",
-            Content::Number(2, MAX_STEPS_PER_TURN as u64),
+            FieldType::Number(2, MAX_STEPS_PER_TURN as u64),
             "Maximum number of consecutive steps with the same calls and the same results.",
         )
-        .or(Default::Number(DEFAULT_SAME_CALLS_MAX as u64)),
+        .or(FieldDefault::Number(DEFAULT_SAME_CALLS_MAX as u64)),
         Field::optional(
             "noProgressStepsMax",
-            Content::Number(2, MAX_STEPS_PER_TURN as u64),
+            FieldType::Number(2, MAX_STEPS_PER_TURN as u64),
             "Maximum number of consecutive steps without progress: each call failed or returned an earlier result.",
         )
-        .or(Default::Number(DEFAULT_NO_PROGRESS_STEPS_MAX as u64)),
+        .or(FieldDefault::Number(DEFAULT_NO_PROGRESS_STEPS_MAX as u64)),
     ],
 );
 
@@ -184,22 +186,22 @@ static LIFECYCLE: Shape = Shape::of(
     &[
         Field::optional(
             "ttlSeconds",
-            Content::Number(1, MAX_TTL_SECONDS),
+            FieldType::Number(1, MAX_TTL_SECONDS),
             "Time after the last message when a conversation expires.",
         )
-        .or(Default::Meaning("never")),
+        .or(FieldDefault::Meaning("never")),
         Field::optional(
             "gcGraceSeconds",
-            Content::Number(0, MAX_GC_GRACE_SECONDS),
+            FieldType::Number(0, MAX_GC_GRACE_SECONDS),
             "Time after expiry when a conversation is deleted.",
         )
-        .or(Default::Number(DEFAULT_GC_GRACE_SECONDS)),
+        .or(FieldDefault::Number(DEFAULT_GC_GRACE_SECONDS)),
         Field::optional(
             "idleSeconds",
-            Content::Number(1, MAX_IDLE_SECONDS),
+            FieldType::Number(1, MAX_IDLE_SECONDS),
             "Idle time after which an agent process stops; the next event starts it again.",
         )
-        .or(Default::Number(DEFAULT_IDLE_SECONDS)),
+        .or(FieldDefault::Number(DEFAULT_IDLE_SECONDS)),
     ],
 );
 
@@ -208,10 +210,10 @@ static SHUTDOWN: Shape = Shape::of(
     "Stopping of processes.",
     &[Field::optional(
         "gracePeriodSeconds",
-        Content::Number(0, MAX_GRACE_PERIOD_SECONDS),
+        FieldType::Number(0, MAX_GRACE_PERIOD_SECONDS),
         "Time that a stop waits for the turn in progress.",
     )
-    .or(Default::Number(DEFAULT_GRACE_PERIOD_MS / 1_000))],
+    .or(FieldDefault::Number(DEFAULT_GRACE_PERIOD_MS / 1_000))],
 );
 
 /// A Swarm as written.
@@ -223,7 +225,7 @@ pub(crate) struct SwarmSpec {
     pub(crate) agents: Option<Vec<Reference>>,
     pub(crate) conversation_key: Option<InstanceKey>,
     pub(crate) policy: Policy,
-    pub(crate) budgets: Vec<Located<Budget>>,
+    pub(crate) budgets: Vec<LocatedValue<Budget>>,
 }
 
 /// Policy for every agent of a swarm.
@@ -236,10 +238,10 @@ pub(crate) struct Policy {
     pub(crate) observation: ObservationBounds,
     pub(crate) tasks: TaskPolicy,
     pub(crate) changesets: Option<ChangesetPolicy>,
-    pub(crate) sandbox: sandbox::Written,
+    pub(crate) sandbox: sandbox::SandboxSpec,
 }
 
-impl std::default::Default for Policy {
+impl Default for Policy {
     fn default() -> Self {
         Self {
             max_steps_per_turn: DEFAULT_MAX_STEPS_PER_TURN,
@@ -249,7 +251,7 @@ impl std::default::Default for Policy {
             observation: ObservationBounds::default(),
             tasks: TaskPolicy::default(),
             changesets: None,
-            sandbox: sandbox::Written::default(),
+            sandbox: sandbox::SandboxSpec::default(),
         }
     }
 }
@@ -280,7 +282,10 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Swar
     })
 }
 
-fn read_policy(mut fields: Fields<'_>, cx: &mut Context<'_>) -> (Policy, Vec<Located<Budget>>) {
+fn read_policy(
+    mut fields: Fields<'_>,
+    cx: &mut Context<'_>,
+) -> (Policy, Vec<LocatedValue<Budget>>) {
     let report = &mut cx.report;
     let mut policy = Policy::default();
     let steps = fields.number("maxStepsPerTurn", report);
@@ -339,7 +344,7 @@ fn read_policy(mut fields: Fields<'_>, cx: &mut Context<'_>) -> (Policy, Vec<Loc
     (policy, budgets)
 }
 
-fn read_lifecycle(mut fields: Fields<'_>, report: &mut Report) -> Lifecycle {
+fn read_lifecycle(mut fields: Fields<'_>, report: &mut ProblemReport) -> Lifecycle {
     let mut milliseconds = |name| {
         let seconds = fields.number(name, report)?;
         Some(seconds * 1_000)

@@ -1,18 +1,23 @@
 //! Reports parameters that Anthropic refuses in combination with thinking.
 
-use goondan_connectors::thinking::{Thinking, anthropic_reply_tokens};
+use goondan_connectors::thinking::{ThinkingParams, anthropic_reply_tokens};
 use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams};
 
 use crate::codes;
-use crate::report::{Place, Problem, Report};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 
 /// Checks the effective parameters: the agent's own, with the Model's as defaults.
-pub(crate) fn check(model: &HostedModel, params: &ModelParams, place: Place, report: &mut Report) {
+pub(crate) fn check(
+    model: &HostedModel,
+    params: &ModelParams,
+    place: SourceLocation,
+    report: &mut ProblemReport,
+) {
     if model.provider != HostedProvider::Anthropic {
         return;
     }
     let effort = params.reasoning_effort.as_deref();
-    let thinking = Thinking::of_anthropic(&model.model, effort);
+    let thinking = ThinkingParams::of_anthropic(&model.model, effort);
     let reply_tokens = params.max_tokens;
     let reply_tokens = reply_tokens.unwrap_or_else(|| anthropic_reply_tokens(&model.model));
     let budget = thinking.budget_tokens();

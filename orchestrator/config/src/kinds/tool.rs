@@ -9,27 +9,27 @@ use goondan_protocol::settings;
 use super::{Context, builtin_settings, id, process_limits, read_entry};
 use crate::codes;
 use crate::document::Document;
-use crate::fields::{Fields, Located, one_of};
-use crate::kind::Kind;
+use crate::fields::{Fields, LocatedValue, one_of};
+use crate::kind::ResourceKind;
 use crate::limits::{
     DEFAULT_ERROR_MESSAGE_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, MAX_ERROR_MESSAGE_LIMIT_CHARS,
     MAX_TOOL_NAME_BYTES, MAX_TOOL_TIMEOUT_SECONDS,
 };
 use crate::reference::check_builtin;
-use crate::report::{Problem, Report};
-use crate::shape::{Case, Choice, Content, Default, Field, Rule, Shape};
+use crate::report::{Problem, ProblemReport};
+use crate::shape::{Case, Field, FieldConstraint, FieldDefault, FieldType, Shape, ShapeChoice};
 use crate::similar::nearest;
-use crate::tree::{Entry, Value, entries_to_json};
+use crate::tree::{MappingEntry, YamlValue, entries_to_json};
 
 /// Separator of tool and export in the full name `tool__export`.
 const EXPORT_SEPARATOR: &str = "__";
 
-impl Kind {
+impl ResourceKind {
     pub(crate) const TOOL: Self = Self::named("Tool");
 }
 
 /// Shape of a Tool's `spec`.
-pub(crate) static SPEC: Choice = Choice {
+pub(crate) static SPEC: ShapeChoice = ShapeChoice {
     field: "entry",
     cases: &[(Case::IsThere, &MODULE_SPEC)],
     otherwise: &BUILTIN_SPEC,
@@ -37,20 +37,22 @@ pub(crate) static SPEC: Choice = Choice {
 
 const ERROR_MESSAGE_LIMIT: Field = Field::optional(
     "errorMessageLimit",
-    Content::Number(1, MAX_ERROR_MESSAGE_LIMIT_CHARS as u64),
+    FieldType::Number(1, MAX_ERROR_MESSAGE_LIMIT_CHARS as u64),
     "Maximum length of an error text for the model, in characters.",
 )
-.or(Default::Number(DEFAULT_ERROR_MESSAGE_LIMIT_CHARS as u64));
+.or(FieldDefault::Number(
+    DEFAULT_ERROR_MESSAGE_LIMIT_CHARS as u64,
+));
 
 const CONFIG: Field = Field::optional(
     "config",
-    Content::Entries(&Content::Anything),
+    FieldType::Entries(&FieldType::Anything),
     "The tool's settings.",
 );
 
 const IDEMPOTENT: Field = Field::optional(
     "idempotent",
-    Content::Boolean,
+    FieldType::Boolean,
     "True if a call that a crash interrupted may run again.",
 );
 
@@ -60,15 +62,15 @@ static BUILTIN_SPEC: Shape = Shape::of(
     &[
         Field::required(
             "builtin",
-            Content::Text,
+            FieldType::Text,
             "A tool of `@goondan/base`, such as `bash`.",
         ),
         Field::optional(
             "exports",
-            Content::List(&Content::Mapping(&BUILTIN_EXPORT)),
+            FieldType::List(&FieldType::Mapping(&BUILTIN_EXPORT)),
             "The exports of the tool that models can call.",
         )
-        .or(Default::Meaning("everything")),
+        .or(FieldDefault::Meaning("everything")),
         CONFIG,
         ERROR_MESSAGE_LIMIT,
     ],
@@ -78,10 +80,10 @@ static BUILTIN_EXPORT: Shape = Shape::of(
     "BuiltinExport",
     "One of a built-in tool's exports.",
     &[
-        Field::required("name", Content::Text, "One of the tool's exports."),
-        Field::optional("description", Content::Text, "Description for models.")
-            .or(Default::Meaning("the tool's own value")),
-        IDEMPOTENT.or(Default::Meaning("the tool's own value")),
+        Field::required("name", FieldType::Text, "One of the tool's exports."),
+        Field::optional("description", FieldType::Text, "Description for models.")
+            .or(FieldDefault::Meaning("the tool's own value")),
+        IDEMPOTENT.or(FieldDefault::Meaning("the tool's own value")),
     ],
 );
 
@@ -91,31 +93,31 @@ static MODULE_SPEC: Shape = Shape::of(
     &[
         Field::required(
             "entry",
-            Content::Path,
+            FieldType::Path,
             "Path of the module: a file for bun, deno, node or python3, or an executable.",
         ),
-        Field::optional("builtin", Content::Text, "Not together with `entry`."),
+        Field::optional("builtin", FieldType::Text, "Not together with `entry`."),
         Field::required(
             "exports",
-            Content::List(&Content::Mapping(&MODULE_EXPORT)),
+            FieldType::List(&FieldType::Mapping(&MODULE_EXPORT)),
             "The exports of the module.",
         ),
         Field::optional(
             "timeoutSeconds",
-            Content::Number(1, MAX_TOOL_TIMEOUT_SECONDS),
+            FieldType::Number(1, MAX_TOOL_TIMEOUT_SECONDS),
             "Time limit of a call.",
         )
-        .or(Default::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
+        .or(FieldDefault::Number(DEFAULT_TOOL_TIMEOUT_SECONDS)),
         Field::optional(
             "limits",
-            Content::Mapping(&process_limits::HOST_LIMITS),
+            FieldType::Mapping(&process_limits::HOST_LIMITS),
             "Limits of each process of the module's host.",
         ),
         CONFIG,
         ERROR_MESSAGE_LIMIT,
     ],
 )
-.with(&[Rule::NotBoth("builtin", "entry")]);
+.with(&[FieldConstraint::NotBoth("builtin", "entry")]);
 
 static MODULE_EXPORT: Shape = Shape::of(
     "ModuleExport",
@@ -123,13 +125,13 @@ static MODULE_EXPORT: Shape = Shape::of(
     &[
         Field::required(
             "name",
-            Content::Text,
+            FieldType::Text,
             "Name of the export, the second half of the tool's full name.",
         ),
-        Field::required("description", Content::Text, "Description for models."),
+        Field::required("description", FieldType::Text, "Description for models."),
         Field::required(
             "parameters",
-            Content::Entries(&Content::Anything),
+            FieldType::Entries(&FieldType::Anything),
             "JSON Schema of its arguments.",
         ),
         IDEMPOTENT,
@@ -152,7 +154,7 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Tool
         let builtin = spec.text("builtin", report);
         let exports = read_exports(&mut spec, builtin.as_ref(), report);
         let source = builtin.and_then(|builtin| {
-            check_builtin(Kind::TOOL, builtin.value, builtin.place, report)?;
+            check_builtin(ResourceKind::TOOL, builtin.value, builtin.place, report)?;
             settings = settings::of_tool(builtin.value).map(|it| (it, builtin.value));
             Some(ToolSource::Builtin {
                 package: BASE_PACKAGE.to_owned(),
@@ -203,7 +205,11 @@ fn read_module(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<ToolSource
 }
 
 /// Reads the exports of a module, which the module itself does not declare.
-fn read_module_exports(spec: &mut Fields<'_>, tool: &str, report: &mut Report) -> Vec<ToolExport> {
+fn read_module_exports(
+    spec: &mut Fields<'_>,
+    tool: &str,
+    report: &mut ProblemReport,
+) -> Vec<ToolExport> {
     let mut exports: Vec<ToolExport> = Vec::new();
     let place = spec.place_of("exports");
     let listed = spec.mappings("exports", report);
@@ -269,7 +275,7 @@ fn check_schema(schema: &serde_json::Value) -> Result<(), String> {
     }
 }
 
-fn listed_twice(name: &Located<&str>) -> Problem {
+fn listed_twice(name: &LocatedValue<&str>) -> Problem {
     Problem::new(
         codes::DUPLICATE_REFERENCE,
         name.place,
@@ -281,8 +287,8 @@ fn listed_twice(name: &Located<&str>) -> Problem {
 /// Reads the offered exports with their descriptions.
 fn read_exports(
     spec: &mut Fields<'_>,
-    builtin: Option<&Located<&str>>,
-    report: &mut Report,
+    builtin: Option<&LocatedValue<&str>>,
+    report: &mut ProblemReport,
 ) -> Vec<ToolExport> {
     // The exports of an unknown built-in tool are unknown.
     let known = builtin.map_or_else(Vec::new, |builtin| tool_exports(builtin.value));
@@ -339,7 +345,7 @@ pub(crate) fn builtin(name: &str) -> Option<ToolDefinition> {
 
 /// Reads a tool's name. Its rules are stricter because it is the first half of the name that models
 /// use.
-fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> {
+fn read_name(name: &LocatedValue<&str>, report: &mut ProblemReport) -> Option<ResourceName> {
     let fits = ToolName::new(name.value).is_ok()
         && name.value.len() <= MAX_TOOL_NAME_BYTES
         && !name.value.contains(EXPORT_SEPARATOR);
@@ -361,7 +367,7 @@ fn read_name(name: &Located<&str>, report: &mut Report) -> Option<ResourceName> 
 
 /// Refuses environment references: only connectors hold credentials, and a tool would receive the
 /// mapping itself instead of its value.
-fn refuse_environment(config: &[Entry], report: &mut Report) {
+fn refuse_environment(config: &[MappingEntry], report: &mut ProblemReport) {
     for entry in config {
         if entry.key == "valueFrom" {
             report.add(
@@ -377,12 +383,12 @@ fn refuse_environment(config: &[Entry], report: &mut Report) {
     }
 }
 
-fn refuse_in_value(value: &Value, report: &mut Report) {
+fn refuse_in_value(value: &YamlValue, report: &mut ProblemReport) {
     match value {
-        Value::Mapping(entries) => refuse_environment(entries, report),
-        Value::List(items) => items
+        YamlValue::Mapping(entries) => refuse_environment(entries, report),
+        YamlValue::List(items) => items
             .iter()
             .for_each(|item| refuse_in_value(&item.value, report)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::Text(_) => {}
     }
 }

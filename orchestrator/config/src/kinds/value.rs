@@ -7,18 +7,18 @@ use goondan_protocol::secret::{SECRET_PREFIX, SecretProblem};
 
 use super::{Context, id};
 use crate::advice;
-use crate::asked_token::AskedToken;
+use crate::asked_token::TokenRequest;
 use crate::codes;
-use crate::fields::{Fields, Label, Located};
+use crate::fields::{Fields, Label, LocatedValue};
 use crate::report::Problem;
-use crate::shape::Content;
+use crate::shape::FieldType;
 use crate::shape::value::TAKEN;
 use crate::similar::nearest;
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// Reads the field `valueFrom` and resolves the value. `None` if a problem was reported or the
 /// field is absent.
-fn read_value_from(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
+fn read_value_from(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<LocatedValue<String>> {
     let source = fields.nested("valueFrom", &mut cx.report)?;
     read_source(source, cx)
 }
@@ -35,21 +35,21 @@ pub(super) fn read_secret(
 
 /// Reads a secret under a custom name.
 pub(super) fn read_named_secret(
-    entry: &Entry,
+    entry: &MappingEntry,
     label: Label,
     cx: &mut Context<'_>,
 ) -> Option<String> {
     if refuse_text(&entry.node, &label, cx) {
         return None;
     }
-    let content = Content::Secret;
+    let content = FieldType::Secret;
     let fields = Fields::open(&entry.node, entry.key_place, label, content, &mut cx.report)?;
     read_secret_fields(fields, cx)
 }
 
 /// Refuses a secret given as a string: written out, or in shell syntax. The value is never shown.
-fn refuse_text(node: &Node, label: &Label, cx: &mut Context<'_>) -> bool {
-    let Value::Text(written) = &node.value else {
+fn refuse_text(node: &YamlNode, label: &Label, cx: &mut Context<'_>) -> bool {
+    let YamlValue::Text(written) = &node.value else {
         return false;
     };
     let owner = label.resource_name().unwrap_or("NAME");
@@ -89,7 +89,7 @@ fn read_secret_fields(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<St
     if let Some(written) = &written {
         cx.secrets.write_out(written.value);
     }
-    let secret = taken.or(written.map(|written| Located {
+    let secret = taken.or(written.map(|written| LocatedValue {
         value: written.value.to_owned(),
         place: written.place,
     }))?;
@@ -105,15 +105,15 @@ fn read_secret_fields(mut fields: Fields<'_>, cx: &mut Context<'_>) -> Option<St
 }
 
 /// Resolves a mapping with `valueFrom` among settings.
-pub(super) fn read_setting(node: &Node, label: Label, cx: &mut Context<'_>) -> Option<String> {
-    let content = Content::Mapping(&TAKEN);
+pub(super) fn read_setting(node: &YamlNode, label: Label, cx: &mut Context<'_>) -> Option<String> {
+    let content = FieldType::Mapping(&TAKEN);
     let mut fields = Fields::open(node, node.place, label, content, &mut cx.report)?;
     let found = read_value_from(&mut fields, cx);
     fields.close();
     found.map(|found| found.value)
 }
 
-fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
+fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<LocatedValue<String>> {
     let named = ["env", "secretRef", "oauth"];
     let is_ambiguous = named.iter().filter(|name| source.has(name)).count() > 1;
     let variable = source.text("env", &mut cx.report);
@@ -142,7 +142,10 @@ fn read_source(mut source: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<S
     Some(found)
 }
 
-fn find_variable(variable: &Located<&str>, cx: &mut Context<'_>) -> Option<Located<String>> {
+fn find_variable(
+    variable: &LocatedValue<&str>,
+    cx: &mut Context<'_>,
+) -> Option<LocatedValue<String>> {
     let Some(found) = cx.variables.get(variable.value) else {
         cx.report.add(
             Problem::new(
@@ -157,27 +160,27 @@ fn find_variable(variable: &Located<&str>, cx: &mut Context<'_>) -> Option<Locat
         );
         return None;
     };
-    Some(Located {
+    Some(LocatedValue {
         value: found.value,
         place: variable.place,
     })
 }
 
 /// The placeholder of a token. The application is checked later.
-fn read_token(mut token: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
+fn read_token(mut token: Fields<'_>, cx: &mut Context<'_>) -> Option<LocatedValue<String>> {
     let place = token.place;
     let app = token.reference("app", &mut cx.report);
     let written = token.text("subject", &mut cx.report);
     token.close();
     let subject = match &written {
-        Some(written) => Some(Located {
+        Some(written) => Some(LocatedValue {
             value: id::<OAuthSubject>(written, &mut cx.report)?,
             place: written.place,
         }),
         None => None,
     };
     let app = app?;
-    let name = Located {
+    let name = LocatedValue {
         value: app.name.as_str(),
         place: app.place,
     };
@@ -187,8 +190,8 @@ fn read_token(mut token: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<Str
             .as_ref()
             .map_or_else(OAuthSubject::global, |subject| subject.value.clone()),
     };
-    cx.asked_tokens.push(AskedToken { app, subject });
-    Some(Located {
+    cx.asked_tokens.push(TokenRequest { app, subject });
+    Some(LocatedValue {
         value: need.placeholder(),
         place,
     })
@@ -196,8 +199,8 @@ fn read_token(mut token: Fields<'_>, cx: &mut Context<'_>) -> Option<Located<Str
 
 /// A reference to an entry of a secret.
 struct EntryRef<'n> {
-    name: Located<&'n str>,
-    key: Located<&'n str>,
+    name: LocatedValue<&'n str>,
+    key: LocatedValue<&'n str>,
 }
 
 fn read_entry<'n>(secret: &mut Fields<'n>, cx: &mut Context<'_>) -> Option<EntryRef<'n>> {
@@ -218,7 +221,7 @@ fn read_entry<'n>(secret: &mut Fields<'n>, cx: &mut Context<'_>) -> Option<Entry
     };
     cx.secrets.name(name);
     Some(EntryRef {
-        name: Located {
+        name: LocatedValue {
             value: name,
             place: written.place,
         },
@@ -236,12 +239,12 @@ fn shell_quoted(text: &str) -> String {
     }
 }
 
-fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<Located<String>> {
+fn find_secret(entry: &EntryRef<'_>, cx: &mut Context<'_>) -> Option<LocatedValue<String>> {
     let EntryRef { name, key } = entry;
     let problem = match cx.store.find(name.value, key.value) {
         Ok(value) => {
             let place = key.place;
-            return Some(Located { value, place });
+            return Some(LocatedValue { value, place });
         }
         Err(problem) => problem,
     };

@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 
 use crate::fields::{Fields, Label};
-use crate::place::Place;
-use crate::tree::{Entry, Node, Value};
+use crate::place::SourceLocation;
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// Places of a Connection's settings and secrets.
-pub(crate) struct Written {
+pub(crate) struct ConnectionLocations {
     pub(super) label: Label,
-    pub(super) spec: Place,
+    pub(super) spec: SourceLocation,
     /// Places of a setting's name and value, by the setting's label.
-    pub(super) settings: BTreeMap<String, (Place, Place)>,
+    pub(super) settings: BTreeMap<String, (SourceLocation, SourceLocation)>,
     /// Places of the secrets' names.
-    pub(super) secrets: BTreeMap<String, Place>,
+    pub(super) secrets: BTreeMap<String, SourceLocation>,
     /// True if every value was resolved; if false, the missing ones were reported.
     pub(crate) is_whole: bool,
 }
 
-impl Written {
+impl ConnectionLocations {
     pub(crate) fn new(spec: &Fields<'_>) -> Self {
         Self {
             label: spec.label.clone(),
@@ -30,13 +30,13 @@ impl Written {
     }
 
     /// Place of a setting's value; the place of all settings if it is absent.
-    pub(crate) fn place_of(&self, setting: &str) -> Place {
+    pub(crate) fn place_of(&self, setting: &str) -> SourceLocation {
         let places = self.settings.get(setting);
         places.map_or(self.spec, |(_, value)| *value)
     }
 
     /// Records the places of settings, including nested ones.
-    pub(crate) fn note_settings(&mut self, parent: &str, entries: &[Entry]) {
+    pub(crate) fn note_settings(&mut self, parent: &str, entries: &[MappingEntry]) {
         for entry in entries {
             let dot = if parent.is_empty() { "" } else { "." };
             let label = format!("{parent}{dot}{}", entry.key);
@@ -44,20 +44,20 @@ impl Written {
         }
     }
 
-    fn note(&mut self, label: String, name: Place, node: &Node) {
+    fn note(&mut self, label: String, name: SourceLocation, node: &YamlNode) {
         match &node.value {
-            Value::Mapping(entries) => self.note_settings(&label, entries),
-            Value::List(items) => {
+            YamlValue::Mapping(entries) => self.note_settings(&label, entries),
+            YamlValue::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     self.note(format!("{label}[{index}]"), item.place, item);
                 }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::Text(_) => {}
         }
         self.settings.insert(label, (name, node.place));
     }
 
-    pub(crate) fn note_secret(&mut self, entry: &Entry) {
+    pub(crate) fn note_secret(&mut self, entry: &MappingEntry) {
         self.secrets.insert(entry.key.clone(), entry.key_place);
     }
 }

@@ -5,7 +5,7 @@
 //! checked by the loader, which can resolve the Extension.
 
 use goondan_protocol::base_package::{BASE_PACKAGE, EXTENSIONS, tool_names};
-use goondan_protocol::settings::{Content, Setting, Settings, of_extension, of_tool};
+use goondan_protocol::settings::{Setting, SettingFormat, SettingsSpec, of_extension, of_tool};
 use serde_json::{Map, Value as Json, json};
 
 use super::{Definitions, camel, insert, is_there, or_nothing, required, with_default};
@@ -61,7 +61,7 @@ pub(super) fn of_listed_extensions(definitions: &mut Definitions) -> Vec<Json> {
     cases
 }
 
-fn extensions() -> impl Iterator<Item = (&'static str, &'static Settings)> {
+fn extensions() -> impl Iterator<Item = (&'static str, &'static SettingsSpec)> {
     let each = EXTENSIONS.iter();
     each.filter_map(|name| Some((*name, of_extension(name)?)))
 }
@@ -82,7 +82,7 @@ fn resource(name: &str, config: &Json) -> Json {
 fn config(
     name: &str,
     what: &str,
-    settings: &'static Settings,
+    settings: &'static SettingsSpec,
     definitions: &mut Definitions,
 ) -> Json {
     definitions.named(&format!("{}{what}Config", camel(name)), |_| {
@@ -100,7 +100,7 @@ fn config(
 }
 
 /// Required settings, which must have a value.
-fn demands(settings: &'static Settings) -> Json {
+fn demands(settings: &'static SettingsSpec) -> Json {
     let required = required(settings.settings).into_iter();
     let mut all: Vec<Json> = required.map(is_there).collect();
     if !settings.any_of.is_empty() {
@@ -113,12 +113,12 @@ fn demands(settings: &'static Settings) -> Json {
 fn value(setting: &Setting) -> Json {
     let text = json!({ "type": "string", "minLength": 1 });
     let written = match setting.content {
-        Content::Text => text,
-        Content::Texts => json!({ "type": "array", "minItems": 1, "items": text }),
-        Content::Number(least, most) => {
+        SettingFormat::Text => text,
+        SettingFormat::Texts => json!({ "type": "array", "minItems": 1, "items": text }),
+        SettingFormat::Number(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
-        Content::Truth => json!({ "type": "boolean" }),
+        SettingFormat::Truth => json!({ "type": "boolean" }),
     };
     let mut schema = or_nothing(&written);
     insert(&mut schema, "description", setting.about.into());

@@ -4,7 +4,7 @@
 //! Connection that refers to a Connector of the project is only checked by the loader, which can
 //! resolve the Connector.
 
-use goondan_connectors::{BUILTINS, Connector, Content, Secret, Setting};
+use goondan_connectors::{BUILTINS, Connector, Secret, Setting, SettingType};
 use goondan_protocol::base_package::BASE_PACKAGE;
 use serde_json::{Map, Value as Json, json};
 
@@ -136,49 +136,49 @@ fn value(setting: &'static Setting, definitions: &mut Definitions) -> Json {
     schema
 }
 
-fn content(content: Content, definitions: &mut Definitions) -> Json {
+fn content(content: SettingType, definitions: &mut Definitions) -> Json {
     match content {
-        Content::Text
-        | Content::Name(_)
-        | Content::HeaderName
-        | Content::InstanceKey
-        | Content::Cron
-        | Content::TimeZone => json!({ "type": "string", "minLength": 1 }),
-        Content::AnyText => json!({ "type": "string" }),
-        Content::Word(words) => json!({ "enum": words }),
+        SettingType::Text
+        | SettingType::Name(_)
+        | SettingType::HeaderName
+        | SettingType::InstanceKey
+        | SettingType::Cron
+        | SettingType::TimeZone => json!({ "type": "string", "minLength": 1 }),
+        SettingType::AnyText => json!({ "type": "string" }),
+        SettingType::Word(words) => json!({ "enum": words }),
         // Values from the environment are always strings.
-        Content::Number(least, most) => json!({ "anyOf": [
+        SettingType::Number(least, most) => json!({ "anyOf": [
             { "type": "integer", "minimum": least, "maximum": most },
             { "type": "string", "pattern": "^\\+?[0-9]+$" },
         ] }),
-        Content::Truth => json!({ "enum": [true, false, "true", "false"] }),
-        Content::Hosts => json!({
+        SettingType::Truth => json!({ "enum": [true, false, "true", "false"] }),
+        SettingType::Hosts => json!({
             "type": "array",
             "minItems": 1,
             "items": { "type": "string", "minLength": 1 },
         }),
-        Content::UrlPath => json!({ "type": "string", "pattern": "^/" }),
-        Content::Url => json!({ "type": "string", "pattern": "^https?://" }),
-        Content::Hex(bytes) => {
+        SettingType::UrlPath => json!({ "type": "string", "pattern": "^/" }),
+        SettingType::Url => json!({ "type": "string", "pattern": "^https?://" }),
+        SettingType::Hex(bytes) => {
             json!({ "type": "string", "pattern": format!("^[0-9A-Fa-f]{{{}}}$", 2 * bytes) })
         }
-        Content::Id => {
+        SettingType::Id => {
             json!({ "anyOf": [{ "type": "string", "minLength": 1 }, { "type": "integer" }] })
         }
-        Content::Names => json!({
+        SettingType::Names => json!({
             "type": "array",
             "minItems": 1,
             "items": { "anyOf": [{ "type": "string", "minLength": 1 }, { "type": "integer" }] },
         }),
-        Content::Command => json!({
+        SettingType::Command => json!({
             "type": "array",
             "minItems": 1,
             "items": { "type": "string" },
         }),
-        Content::Variables => texts("^[A-Za-z_][A-Za-z0-9_]*$", definitions),
-        Content::Headers => texts("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", definitions),
-        Content::Map(settings) => map(settings, definitions),
-        Content::Named(settings) => json!({
+        SettingType::Variables => texts("^[A-Za-z_][A-Za-z0-9_]*$", definitions),
+        SettingType::Headers => texts("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", definitions),
+        SettingType::Map(settings) => map(settings, definitions),
+        SettingType::Named(settings) => json!({
             "type": "array",
             "minItems": 1,
             "items": map(settings, definitions),

@@ -1,7 +1,7 @@
 //! Values that are given directly or taken from elsewhere.
 
-use super::{Content, Field, Rule, Shape};
-use crate::kind::Kind;
+use super::{Field, FieldConstraint, FieldType, Shape};
+use crate::kind::ResourceKind;
 
 /// A value that is never shown.
 pub(crate) static VALUE: Shape = Shape::of(
@@ -10,19 +10,19 @@ pub(crate) static VALUE: Shape = Shape::of(
     &[
         Field::optional(
             "value",
-            Content::Text,
+            FieldType::Text,
             "The literal value, in plain text in the file.",
         ),
         Field::optional(
             "valueFrom",
-            Content::Mapping(&VALUE_FROM),
+            FieldType::Mapping(&VALUE_FROM),
             "Source of the value.",
         ),
     ],
 )
 .with(&[
-    Rule::NotBoth("value", "valueFrom"),
-    Rule::AnyOf(&["value", "valueFrom"], "write `valueFrom: {env: NAME}`"),
+    FieldConstraint::NotBoth("value", "valueFrom"),
+    FieldConstraint::AnyOf(&["value", "valueFrom"], "write `valueFrom: {env: NAME}`"),
 ]);
 
 /// Sources of a value.
@@ -32,26 +32,26 @@ pub(crate) static VALUE_FROM: Shape = Shape::of(
     &[
         Field::optional(
             "env",
-            Content::Text,
+            FieldType::Text,
             "An environment variable of the daemon, or one set in `.env.local` or `.env`.",
         ),
         Field::optional(
             "secretRef",
-            Content::Mapping(&SECRET_REF),
+            FieldType::Mapping(&SECRET_REF),
             "An entry of the secret store.",
         ),
         Field::optional(
             "oauth",
-            Content::Mapping(&OAUTH_TOKEN),
+            FieldType::Mapping(&OAUTH_TOKEN),
             "A token of an authorization server, renewed automatically.",
         ),
     ],
 )
 .with(&[
-    Rule::NotBoth("env", "secretRef"),
-    Rule::NotBoth("env", "oauth"),
-    Rule::NotBoth("secretRef", "oauth"),
-    Rule::AnyOf(
+    FieldConstraint::NotBoth("env", "secretRef"),
+    FieldConstraint::NotBoth("env", "oauth"),
+    FieldConstraint::NotBoth("secretRef", "oauth"),
+    FieldConstraint::AnyOf(
         &["env", "secretRef", "oauth"],
         "write `valueFrom: {env: NAME}`",
     ),
@@ -61,10 +61,14 @@ static OAUTH_TOKEN: Shape = Shape::of(
     "OAuthToken",
     "A token of an authorization server.",
     &[
-        Field::required("app", Content::Reference(Kind::OAUTH_APP), "The OAuthApp."),
+        Field::required(
+            "app",
+            FieldType::Reference(ResourceKind::OAUTH_APP),
+            "The OAuthApp.",
+        ),
         Field::optional(
             "subject",
-            Content::Text,
+            FieldType::Text,
             "The token's subject, if the OAuthApp has `subjectMode: user`.",
         ),
     ],
@@ -74,8 +78,8 @@ static SECRET_REF: Shape = Shape::of(
     "SecretRef",
     "An entry of the secret store.",
     &[
-        Field::required("ref", Content::Text, "The secret: `Secret/name`."),
-        Field::required("key", Content::Text, "Name of the secret's entry."),
+        Field::required("ref", FieldType::Text, "The secret: `Secret/name`."),
+        Field::required("key", FieldType::Text, "Name of the secret's entry."),
     ],
 );
 
@@ -85,7 +89,7 @@ pub(crate) static TAKEN: Shape = Shape::of(
     "A value from another source.",
     &[Field::required(
         "valueFrom",
-        Content::Mapping(&VALUE_FROM),
+        FieldType::Mapping(&VALUE_FROM),
         "Source of the value.",
     )],
 );

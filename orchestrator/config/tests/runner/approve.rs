@@ -1,6 +1,6 @@
 //! Approval rules: `approve` of a listed tool.
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::approval::ApproveRule;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn project(approve: &str) -> Project {
     Project::new(&SMALLEST.replace(agent, &with_tools))
 }
 
-fn rules(bundle: &Bundle) -> Value {
+fn rules(bundle: &ProjectConfig) -> Value {
     let rules: &[ApproveRule] = &bundle.agents[&"helper".parse().unwrap()].tools[0].approve;
     json!(rules)
 }

@@ -1,6 +1,6 @@
 //! Valid projects and their bundles.
 
-use goondan_config::{Bundle, IngressRule, KeyRule, Lifecycle, TaskPolicy, package_name};
+use goondan_config::{IngressRule, KeyRule, Lifecycle, ProjectConfig, TaskPolicy, package_name};
 use goondan_protocol::definition::ModelProvider;
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::limits::{DEFAULT_GRACE_PERIOD_MS, DEFAULT_MAX_STEPS_PER_TURN};
@@ -11,11 +11,14 @@ use crate::support::{Project, SMALLEST};
 
 const BASH: &str = "{kind: Tool, name: bash, package: \"@goondan/base\"}";
 
-fn agent<'b>(bundle: &'b Bundle, name: &str) -> &'b goondan_protocol::definition::AgentDefinition {
+fn agent<'b>(
+    bundle: &'b ProjectConfig,
+    name: &str,
+) -> &'b goondan_protocol::definition::AgentDefinition {
     &bundle.agents[&name.parse().unwrap()]
 }
 
-fn script<'b>(bundle: &'b Bundle, name: &str) -> &'b Script {
+fn script<'b>(bundle: &'b ProjectConfig, name: &str) -> &'b Script {
     let ModelProvider::Scripted { script } = &agent(bundle, name).model.provider else {
         panic!("the model of `{name}` plays no script")
     };

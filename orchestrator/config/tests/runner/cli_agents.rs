@@ -2,7 +2,7 @@
 
 use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, NotifyOn, PromptBy, TaskDelivery, TaskSource, ToolsBy,
+    AgentFormat, CliAgentDefinition, NotifyOn, PromptChannel, TaskDelivery, TaskSource, ToolsBy,
 };
 
 use crate::support::Project;
@@ -38,7 +38,7 @@ fn only_problem(project: &Project) -> String {
 #[test]
 fn agent_1_a_preset_is_one_line_of_configuration() {
     use AgentFormat::{Acp, Aider, ClaudeStreamJson, CodexJson, OpencodeJson};
-    use PromptBy::{Argument, Stdin};
+    use PromptChannel::{Argument, Stdin};
     for (preset, format, prompt, tools, is_resumed) in [
         (
             "claude",
@@ -222,7 +222,7 @@ fn task_8_a_command_is_written_out() {
     let program = root.join("bin/agent").display().to_string();
     assert_eq!(agent.command, [&program, "--do", "{prompt}"]);
     assert_eq!(agent.resume, [&program, "{session}", "{prompt}"]);
-    assert_eq!(agent.prompt, PromptBy::Argument);
+    assert_eq!(agent.prompt, PromptChannel::Argument);
     assert_eq!(agent.environment["MODE"], "fast");
     assert_eq!(agent.guide, Some(root.join("guides")));
     assert_eq!(agent.limits.memory_bytes, Some(64 << 20));

@@ -187,7 +187,7 @@ fn every_field_is_described() {
 
 #[test]
 fn every_setting_of_an_extension_is_described() {
-    use goondan_protocol::field::Default;
+    use goondan_protocol::field::FieldDefault;
     use goondan_protocol::settings::of_extension;
 
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/extensions.md");
@@ -210,10 +210,10 @@ fn every_setting_of_an_extension_is_described() {
             let begin = format!("{}`", setting.name);
             assert!(row.starts_with(&begin), "{name}: {row}");
             let default = match setting.default {
-                Some(Default::Number(number)) => format!("Default {number}"),
-                Some(Default::Text(word)) => format!("Default: `{word}`"),
-                Some(Default::Truth(truth)) => format!("Default: `{truth}`"),
-                Some(Default::Meaning(_)) | None => continue,
+                Some(FieldDefault::Number(number)) => format!("Default {number}"),
+                Some(FieldDefault::Text(word)) => format!("Default: `{word}`"),
+                Some(FieldDefault::Truth(truth)) => format!("Default: `{truth}`"),
+                Some(FieldDefault::Meaning(_)) | None => continue,
             };
             assert!(row.contains(&default), "{name}: {row}");
         }

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
-use goondan_config::ThisMachine;
+use goondan_config::LocalMachine;
 use goondan_protocol::sandbox::Right;
 
 use crate::support::Project;
@@ -49,7 +49,7 @@ fn problems(project: &Project, programs: &[(&str, &str)]) -> Vec<String> {
         let executable = Permissions::from_mode(0o755);
         fs::set_permissions(of_them.root().join(name), executable).unwrap();
     }
-    let machine = ThisMachine::new(of_them.root().join("state"), || Right::ALL.into())
+    let machine = LocalMachine::new(of_them.root().join("state"), || Right::ALL.into())
         .with_path(of_them.root().into_os_string());
     let loader = project.loader().with_machine(&machine);
     let Err(found) = loader.load(&project.root()).bundle else {
@@ -101,7 +101,7 @@ fn agent_6_a_program_that_its_sandbox_hides_is_a_problem() {
              [agent]}}, sandbox: {sandbox}}}\n"
         ));
         // Of the machine's own programs those in `bin` are there, as a link in `PATH` is.
-        let machine = ThisMachine::new(root.join("state"), || Right::ALL.into())
+        let machine = LocalMachine::new(root.join("state"), || Right::ALL.into())
             .with_path(root.join("bin").into_os_string())
             .with_readable(|policy, project| {
                 let listed = policy.read.iter().map(|path| path.as_path().to_owned());
@@ -146,7 +146,7 @@ spec: {{entryAgent: Agent/helper}}
 "
     ));
     let state = project.root().join("nowhere");
-    let machine = ThisMachine::new(state, || rights.iter().copied().collect());
+    let machine = LocalMachine::new(state, || rights.iter().copied().collect());
     let loader = project.loader().with_machine(&machine);
     let Err(found) = loader.load(&project.root()).bundle else {
         return Vec::new();
@@ -310,7 +310,7 @@ spec: {entryAgent: Agent/helper}
 ",
     )
     .file("state/system/identity.age", "");
-    let machine = ThisMachine::new(project.root().join("state"), || Right::ALL.into());
+    let machine = LocalMachine::new(project.root().join("state"), || Right::ALL.into());
     let loader = project.loader().with_machine(&machine);
     let found = loader.load(&project.root()).bundle.unwrap_err();
     let mut codes: Vec<_> = found.as_slice().iter().map(|it| it.code).collect();

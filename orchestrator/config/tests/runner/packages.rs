@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_config::{AnyMachine, Machine};
+use goondan_config::{AnyMachine, HostMachine};
 use goondan_protocol::definition::ToolSource;
 use goondan_protocol::sandbox::{Network, SandboxPath, SandboxPolicy};
 

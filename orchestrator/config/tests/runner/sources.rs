@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use goondan_config::{KeptFiles, Loader};
+use goondan_config::{Loader, ProjectSnapshot};
 
 use crate::support::{Project, SMALLEST};
 
@@ -173,7 +173,7 @@ fn what_was_kept_loads_without_the_project_but_for_its_environment() {
         .file("resources/more.yaml", "# nothing")
         .file(".env", "TOKEN=hunter2");
     let good = Loader::new(&project).load(&project.root());
-    let kept: KeptFiles = good
+    let kept: ProjectSnapshot = good
         .sources
         .kept()
         .iter()

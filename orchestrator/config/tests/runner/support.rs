@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use goondan_config::{Bundle, Diagnostics, Environment, Loader};
+use goondan_config::{Diagnostics, Environment, Loader, ProjectConfig};
 use goondan_protocol::secret::{SecretProblem, SecretStore};
 use tempfile::TempDir;
 
@@ -94,7 +94,7 @@ impl Project {
         self.directory.path().to_path_buf()
     }
 
-    pub(crate) fn try_load(&self) -> Result<Bundle, Diagnostics> {
+    pub(crate) fn try_load(&self) -> Result<ProjectConfig, Diagnostics> {
         self.loader().load(&self.root()).bundle
     }
 
@@ -112,7 +112,7 @@ impl Project {
     }
 
     /// Loads a project that must be valid.
-    pub(crate) fn load(&self) -> Bundle {
+    pub(crate) fn load(&self) -> ProjectConfig {
         self.try_load()
             .unwrap_or_else(|problems| panic!("the project was refused:\n{problems}"))
     }

@@ -1,6 +1,6 @@
 //! Values from the environment: which place wins, and that none is shown (`SEC-2`).
 
-use goondan_config::{Bundle, Origin, SettingValue, effective};
+use goondan_config::{Origin, ProjectConfig, SettingValue, effective};
 use serde_json::json;
 
 use crate::support::{Project, SMALLEST};
@@ -16,7 +16,7 @@ spec:
     token: {value: written-out}
 ";
 
-fn secret(bundle: &Bundle) -> &str {
+fn secret(bundle: &ProjectConfig) -> &str {
     &bundle.connections[&"hook".parse().unwrap()].secrets["hmac"]
 }
 

@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::ids::{AgentName, InstanceKey, ResourceName};
 use goondan_protocol::time::Day;
-use goondan_protocol::usage::{Charge, Spending};
-use goondan_store::ledger::{LedgerTask, Line};
-use goondan_tasks::state::Taken;
+use goondan_protocol::usage::{Charge, UsageTotal};
+use goondan_store::ledger::{LedgerSum, LedgerTask};
+use goondan_tasks::state::TokenSpend;
 
 /// Days kept for each account. More than one, because a clock can be set back.
 const DAYS_MAX: usize = 4;
 
 /// Owner of an account.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Payer {
+pub(crate) enum BudgetOwner {
     Workspace,
     Agent(AgentName),
     Instance(InstanceKey),
@@ -36,16 +36,16 @@ struct Account {
 /// The sums of a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounts {
-    of: BTreeMap<Payer, Account>,
+    of: BTreeMap<BudgetOwner, Account>,
     /// Total usage by agent and model.
-    by_model: BTreeMap<(AgentName, ResourceName), Spending>,
+    by_model: BTreeMap<(AgentName, ResourceName), UsageTotal>,
     /// Usage of each task that is recorded or is being recorded.
-    tasks: BTreeMap<LedgerTask, Taken>,
+    tasks: BTreeMap<LedgerTask, TokenSpend>,
 }
 
 impl Accounts {
     /// Sums the lines of a ledger.
-    pub fn of(lines: &[Line]) -> Self {
+    pub fn of(lines: &[LedgerSum]) -> Self {
         let mut accounts = Self::default();
         for line in lines {
             accounts.take(line);
@@ -55,7 +55,7 @@ impl Accounts {
     }
 
     /// Adds the line to the sums of its task, unless it was added by [`owed`](Self::owed).
-    pub(crate) fn take_for_task(&mut self, line: &Line) {
+    pub(crate) fn take_for_task(&mut self, line: &LedgerSum) {
         if let Some(task) = &line.task {
             let taken = self.tasks.entry(task.clone()).or_default();
             taken.usage.add(&line.spending.usage);
@@ -64,16 +64,16 @@ impl Accounts {
     }
 
     /// Total usage of a task that is recorded or is being recorded.
-    pub(crate) fn taken_by(&self, task: &LedgerTask) -> Taken {
+    pub(crate) fn taken_by(&self, task: &LedgerTask) -> TokenSpend {
         self.tasks.get(task).copied().unwrap_or_default()
     }
 
     /// Usage of a task beyond the recorded total, and marks it as recorded; `None` if nothing is
     /// missing.
-    pub(crate) fn owed(&mut self, task: &LedgerTask, total: &Taken) -> Option<Taken> {
+    pub(crate) fn owed(&mut self, task: &LedgerTask, total: &TokenSpend) -> Option<TokenSpend> {
         let known = self.tasks.entry(task.clone()).or_default();
         let owed = total.beyond(known);
-        if owed == Taken::default() {
+        if owed == TokenSpend::default() {
             return None;
         }
         known.usage.add(&owed.usage);
@@ -82,7 +82,7 @@ impl Accounts {
     }
 
     /// Adds a durable ledger line.
-    pub(crate) fn take(&mut self, line: &Line) {
+    pub(crate) fn take(&mut self, line: &LedgerSum) {
         let charge = line.charge();
         let agent = &line.agent_name;
         let replies = (agent.clone(), line.model.clone());
@@ -106,7 +106,7 @@ impl Accounts {
     }
 
     /// Spending of an account, for this day or in total.
-    pub(crate) fn spent(&self, payer: &Payer, period: BudgetPeriod, day: Day) -> Charge {
+    pub(crate) fn spent(&self, payer: &BudgetOwner, period: BudgetPeriod, day: Day) -> Charge {
         let Some(account) = self.of.get(payer) else {
             return Charge::default();
         };
@@ -117,24 +117,26 @@ impl Accounts {
     }
 
     /// Total spending of an account.
-    pub(crate) fn ever(&self, payer: &Payer) -> Charge {
+    pub(crate) fn ever(&self, payer: &BudgetOwner) -> Charge {
         let account = self.of.get(payer);
         account.map_or_else(Charge::default, |account| account.ever)
     }
 
     /// The agent of a conversation or task that has spent something itself.
-    pub(crate) fn agent_of(&self, payer: &Payer) -> Option<&AgentName> {
+    pub(crate) fn agent_of(&self, payer: &BudgetOwner) -> Option<&AgentName> {
         self.of.get(payer)?.agent.as_ref()
     }
 
     /// Total usage by agent and model.
-    pub(crate) fn by_model(&self) -> impl Iterator<Item = (&AgentName, &ResourceName, &Spending)> {
+    pub(crate) fn by_model(
+        &self,
+    ) -> impl Iterator<Item = (&AgentName, &ResourceName, &UsageTotal)> {
         let sums = self.by_model.iter();
         sums.map(|((agent, model), spending)| (agent, model, spending))
     }
 
     /// All payers with an account.
-    pub(crate) fn payers(&self) -> impl Iterator<Item = &Payer> {
+    pub(crate) fn payers(&self) -> impl Iterator<Item = &BudgetOwner> {
         self.of.keys()
     }
 }
@@ -143,20 +145,20 @@ impl Accounts {
 /// its turn or task. Each counts once.
 pub(crate) fn payers(
     (agent, asking): (&AgentName, &[AgentName]),
-    (own, asked_by): (Payer, &[InstanceKey]),
-) -> impl Iterator<Item = Payer> + use<> {
+    (own, asked_by): (BudgetOwner, &[InstanceKey]),
+) -> impl Iterator<Item = BudgetOwner> + use<> {
     let agents = std::iter::once(agent).chain(asking).cloned();
     let instances = asked_by.iter().cloned();
-    let all: BTreeSet<Payer> = [Payer::Workspace, own]
+    let all: BTreeSet<BudgetOwner> = [BudgetOwner::Workspace, own]
         .into_iter()
-        .chain(agents.map(Payer::Agent))
-        .chain(instances.map(Payer::Instance))
+        .chain(agents.map(BudgetOwner::Agent))
+        .chain(instances.map(BudgetOwner::Instance))
         .collect();
     all.into_iter()
 }
 
 /// The payers that a ledger line counts against.
-pub(crate) fn payers_of_line(line: &Line) -> impl Iterator<Item = Payer> + use<> {
+pub(crate) fn payers_of_line(line: &LedgerSum) -> impl Iterator<Item = BudgetOwner> + use<> {
     payers(
         (&line.agent_name, &line.asked_by_agents),
         (own_of(line), &line.asked_by),
@@ -164,18 +166,18 @@ pub(crate) fn payers_of_line(line: &Line) -> impl Iterator<Item = Payer> + use<>
 }
 
 /// The conversation or task of a line.
-fn own_of(line: &Line) -> Payer {
+fn own_of(line: &LedgerSum) -> BudgetOwner {
     match &line.task {
-        Some(task) => Payer::Task(task.clone()),
-        None => Payer::Instance(line.instance_key.clone()),
+        Some(task) => BudgetOwner::Task(task.clone()),
+        None => BudgetOwner::Instance(line.instance_key.clone()),
     }
 }
 
 /// The agents among `payers`.
-pub(crate) fn agents_of(payers: &[Payer]) -> Vec<AgentName> {
+pub(crate) fn agents_of(payers: &[BudgetOwner]) -> Vec<AgentName> {
     let agents = payers.iter().filter_map(|payer| match payer {
-        Payer::Agent(name) => Some(name.clone()),
-        Payer::Workspace | Payer::Instance(_) | Payer::Task(_) => None,
+        BudgetOwner::Agent(name) => Some(name.clone()),
+        BudgetOwner::Workspace | BudgetOwner::Instance(_) | BudgetOwner::Task(_) => None,
     });
     agents.collect()
 }
@@ -193,13 +195,13 @@ mod tests {
             id: "t-1".parse().unwrap(),
             created_at: Timestamp::from_unix_millis(1),
         };
-        let of_task = |tokens| Line {
+        let of_task = |tokens| LedgerSum {
             task: Some(task.clone()),
             assumed: Charge::default(),
             ..line("2026-01-01", "task:t-1", &["main"], tokens)
         };
         let mut accounts = Accounts::of(&[of_task(10), of_task(5)]);
-        let told = |tokens| Taken {
+        let told = |tokens| TokenSpend {
             usage: Usage {
                 input_tokens: tokens,
                 ..Usage::default()
@@ -214,14 +216,14 @@ mod tests {
             ..task.clone()
         };
         assert_eq!(accounts.owed(&other, &told(3)), Some(told(3)));
-        let ever = |payer: &Payer| accounts.ever(payer).tokens;
-        assert_eq!(ever(&Payer::Task(task)), 15);
-        assert_eq!(ever(&Payer::Instance("main".parse().unwrap())), 15);
-        assert_eq!(ever(&Payer::Instance("task:t-1".parse().unwrap())), 0);
+        let ever = |payer: &BudgetOwner| accounts.ever(payer).tokens;
+        assert_eq!(ever(&BudgetOwner::Task(task)), 15);
+        assert_eq!(ever(&BudgetOwner::Instance("main".parse().unwrap())), 15);
+        assert_eq!(ever(&BudgetOwner::Instance("task:t-1".parse().unwrap())), 0);
     }
 
-    fn line(day: &str, key: &str, asked_by: &[&str], tokens: u64) -> Line {
-        Line {
+    fn line(day: &str, key: &str, asked_by: &[&str], tokens: u64) -> LedgerSum {
+        LedgerSum {
             day: day.parse().unwrap(),
             agent_name: if key == "main" { "boss" } else { "hand" }.parse().unwrap(),
             instance_key: key.parse().unwrap(),
@@ -230,13 +232,13 @@ mod tests {
             asked_by: asked_by.iter().map(|key| key.parse().unwrap()).collect(),
             asked_by_agents: asked_by.iter().map(|_| "boss".parse().unwrap()).collect(),
             model: "m".parse().unwrap(),
-            spending: Spending {
+            spending: UsageTotal {
                 usage: Usage {
                     input_tokens: tokens,
                     ..Usage::default()
                 },
                 cost_micro_usd: MicroUsd(tokens),
-                ..Spending::default()
+                ..UsageTotal::default()
             },
             assumed: Charge {
                 tokens: 1,
@@ -252,13 +254,13 @@ mod tests {
             line("2026-01-02", "hand:main", &["main"], 5),
         ]);
         let day = "2026-01-02".parse().unwrap();
-        let spent = |payer: &Payer, period| accounts.spent(payer, period, day).tokens;
-        let key = |key: &str| Payer::Instance(key.parse().unwrap());
-        assert_eq!(spent(&Payer::Workspace, BudgetPeriod::Ever), 17);
-        assert_eq!(spent(&Payer::Workspace, BudgetPeriod::Day), 6);
+        let spent = |payer: &BudgetOwner, period| accounts.spent(payer, period, day).tokens;
+        let key = |key: &str| BudgetOwner::Instance(key.parse().unwrap());
+        assert_eq!(spent(&BudgetOwner::Workspace, BudgetPeriod::Ever), 17);
+        assert_eq!(spent(&BudgetOwner::Workspace, BudgetPeriod::Day), 6);
         assert_eq!(spent(&key("main"), BudgetPeriod::Ever), 17);
         assert_eq!(spent(&key("hand:main"), BudgetPeriod::Ever), 6);
-        let agent = |name: &str| Payer::Agent(name.parse().unwrap());
+        let agent = |name: &str| BudgetOwner::Agent(name.parse().unwrap());
         assert_eq!(spent(&agent("boss"), BudgetPeriod::Ever), 17);
         assert_eq!(spent(&agent("hand"), BudgetPeriod::Ever), 6);
         assert_eq!(spent(&key("nobody"), BudgetPeriod::Ever), 0);
@@ -284,7 +286,7 @@ mod tests {
         let of = |day: &str| {
             let day = day.parse().unwrap();
             accounts
-                .spent(&Payer::Workspace, BudgetPeriod::Day, day)
+                .spent(&BudgetOwner::Workspace, BudgetPeriod::Day, day)
                 .tokens
         };
         assert_eq!(

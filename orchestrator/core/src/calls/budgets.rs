@@ -16,7 +16,7 @@
 //! [`ESTIMATE_REPLY_TOKENS`] if the reply is unlimited. A limit can be exceeded by the amount that
 //! a call exceeds its estimate.
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::budget::{Amount, Budget, BudgetPeriod, BudgetScope, BudgetState};
 use goondan_protocol::call::{CallError, CallErrorCode, CallId, CallTarget};
 use goondan_protocol::definition::{HostedModel, ModelParams};
@@ -25,11 +25,11 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
 use goondan_protocol::trace::{SpanId, TraceContext};
 use goondan_protocol::usage::{Charge, MicroUsd, Price, Usage};
-use goondan_store::ledger::Line;
+use goondan_store::ledger::LedgerSum;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::accounts::{Payer, payers, payers_of_line};
+use super::accounts::{BudgetOwner, payers, payers_of_line};
 use super::call_metrics::count_reply;
 use super::task_calls::place_of;
 use super::{Calls, OpenCall};
@@ -41,7 +41,7 @@ use crate::limits::{
 
 /// Admission decision for a call.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum Admission {
     /// The call may begin with this reservation.
     Fits(Option<Charge>),
     /// The call waits, because other calls may use the budget it needs.
@@ -69,7 +69,7 @@ impl Estimate {
 
 /// The part of a model request that limits the reply's length.
 #[derive(Deserialize)]
-struct Asked {
+struct ReplyLimits {
     #[serde(default)]
     params: ModelParams,
 }
@@ -77,7 +77,7 @@ struct Asked {
 fn estimate(question: &RawValue, model: Option<&HostedModel>, price: Option<&Price>) -> Estimate {
     let input_tokens = (question.get().len() as u64).div_ceil(ESTIMATE_BYTES_PER_TOKEN);
     // The provider rejects an invalid request.
-    let asked = serde_json::from_str::<Asked>(question.get());
+    let asked = serde_json::from_str::<ReplyLimits>(question.get());
     let wanted = asked.ok().and_then(|asked| asked.params.max_tokens);
     let wanted = wanted.or_else(|| model.and_then(|model| model.params.max_tokens));
     let output_tokens = wanted.map_or(ESTIMATE_REPLY_TOKENS, u64::from);
@@ -99,21 +99,21 @@ fn estimate(question: &RawValue, model: Option<&HostedModel>, price: Option<&Pri
 /// True if a budget applies to this payer.
 fn is_about(
     budget: &Budget,
-    payer: &Payer,
-    agent_of: impl Fn(&Payer) -> Option<AgentName>,
+    payer: &BudgetOwner,
+    agent_of: impl Fn(&BudgetOwner) -> Option<AgentName>,
 ) -> bool {
     match (budget.scope, payer) {
-        (BudgetScope::Workspace, Payer::Workspace) => true,
-        (BudgetScope::Agent, Payer::Agent(name)) => {
+        (BudgetScope::Workspace, BudgetOwner::Workspace) => true,
+        (BudgetScope::Agent, BudgetOwner::Agent(name)) => {
             budget.agent.as_ref().is_none_or(|only| only == name)
         }
-        (BudgetScope::Instance, Payer::Instance(_)) => match &budget.agent {
+        (BudgetScope::Instance, BudgetOwner::Instance(_)) => match &budget.agent {
             None => true,
             Some(only) => agent_of(payer).as_ref() == Some(only),
         },
         // The swarm's limit per conversation applies to user conversations. A task counts against
         // the conversation that created it.
-        (BudgetScope::Instance, Payer::Task(_)) => {
+        (BudgetScope::Instance, BudgetOwner::Task(_)) => {
             budget.agent.is_some() && agent_of(payer) == budget.agent
         }
         _ => false,
@@ -121,16 +121,16 @@ fn is_about(
 }
 
 /// Description of a budget for messages.
-pub(super) fn name_of(limit: Amount, period: BudgetPeriod, payer: &Payer) -> String {
+pub(super) fn name_of(limit: Amount, period: BudgetPeriod, payer: &BudgetOwner) -> String {
     let per = match period {
         BudgetPeriod::Ever => "",
         BudgetPeriod::Day => " a day",
     };
     let whose = match payer {
-        Payer::Workspace => "the workspace".to_owned(),
-        Payer::Agent(name) => format!("agent `{name}`"),
-        Payer::Instance(key) => format!("conversation `{key}`"),
-        Payer::Task(task) => format!("task `{}`", task.id),
+        BudgetOwner::Workspace => "the workspace".to_owned(),
+        BudgetOwner::Agent(name) => format!("agent `{name}`"),
+        BudgetOwner::Instance(key) => format!("conversation `{key}`"),
+        BudgetOwner::Task(task) => format!("task `{}`", task.id),
     };
     format!("the budget of {limit}{per} for {whose}")
 }
@@ -173,7 +173,7 @@ fn warn_of_budget(fleet: &mut Fleet, at: &InstanceRef, step: Option<SpanId>, war
 impl Calls {
     pub(super) fn agent_of(&self, fleet: &Fleet, at: &InstanceRef) -> Option<AgentName> {
         let accounts = self.accounts.get(&at.workspace_id)?;
-        let spender = accounts.agent_of(&Payer::Instance(at.instance_key.clone()));
+        let spender = accounts.agent_of(&BudgetOwner::Instance(at.instance_key.clone()));
         spender.or_else(|| fleet.agent_name(at)).cloned()
     }
 
@@ -183,14 +183,14 @@ impl Calls {
         &self,
         fleet: &Fleet,
         id: &WorkspaceId,
-        payers: &[Payer],
-        mut each: impl FnMut(Amount, BudgetPeriod, &Payer, Charge),
+        payers: &[BudgetOwner],
+        mut each: impl FnMut(Amount, BudgetPeriod, &BudgetOwner, Charge),
     ) {
         let (Some(bundle), Some(accounts)) = (fleet.bundle(id), self.accounts.get(id)) else {
             return;
         };
-        let agent_of = |payer: &Payer| match payer {
-            Payer::Instance(key) => self.agent_of(fleet, &within(id, key)),
+        let agent_of = |payer: &BudgetOwner| match payer {
+            BudgetOwner::Instance(key) => self.agent_of(fleet, &within(id, key)),
             payer => accounts.agent_of(payer).cloned(),
         };
         for budget in &bundle.budgets {
@@ -211,12 +211,12 @@ impl Calls {
         &self,
         fleet: &Fleet,
         id: &WorkspaceId,
-        payers: &[Payer],
-        mut each: impl FnMut(Amount, BudgetPeriod, &Payer, Charge),
+        payers: &[BudgetOwner],
+        mut each: impl FnMut(Amount, BudgetPeriod, &BudgetOwner, Charge),
     ) {
         let accounts = self.accounts.get(id);
         for payer in payers {
-            let (Payer::Task(task), Some(accounts)) = (payer, accounts) else {
+            let (BudgetOwner::Task(task), Some(accounts)) = (payer, accounts) else {
                 continue;
             };
             let budget = fleet.budget_of_task(id, task).unwrap_or_default();
@@ -234,7 +234,7 @@ impl Calls {
         fleet: &Fleet,
         at: &InstanceRef,
         target: &CallTarget,
-    ) -> Vec<Payer> {
+    ) -> Vec<BudgetOwner> {
         let (CallTarget::Model { .. }, Some(agent)) = (target, fleet.agent_name(at)) else {
             return Vec::new();
         };
@@ -242,8 +242,8 @@ impl Calls {
         let agent_of = |key| self.agent_of(fleet, &within(&at.workspace_id, key));
         let agents: Vec<AgentName> = asked_by.iter().filter_map(agent_of).collect();
         let own = match fleet.task_of(at) {
-            Some(conversation) => Payer::Task(conversation.ledger_task()),
-            None => Payer::Instance(at.instance_key.clone()),
+            Some(conversation) => BudgetOwner::Task(conversation.ledger_task()),
+            None => BudgetOwner::Instance(at.instance_key.clone()),
         };
         payers((agent, &agents), (own, &asked_by)).collect()
     }
@@ -253,7 +253,7 @@ impl Calls {
         &mut self,
         fleet: &mut Fleet,
         at: &InstanceRef,
-        line: &Line,
+        line: &LedgerSum,
         step: Option<SpanId>,
     ) {
         let wall = fleet.now().wall;
@@ -266,7 +266,7 @@ impl Calls {
             accounts.take_for_task(line);
         }
         self.charged.insert(at.workspace_id.clone());
-        let own: Vec<Payer> = payers_of_line(line).collect();
+        let own: Vec<BudgetOwner> = payers_of_line(line).collect();
         let charge = line.charge();
         let mut warnings: Vec<String> = Vec::new();
         self.each_limit(
@@ -296,7 +296,7 @@ impl Calls {
     }
 
     /// Reservations of running calls in an account, plus usage that is not durable yet.
-    pub(super) fn reserved(&self, id: &WorkspaceId, payer: &Payer) -> Charge {
+    pub(super) fn reserved(&self, id: &WorkspaceId, payer: &BudgetOwner) -> Charge {
         let calls = self.open.values();
         let reserved = calls
             .filter(|call| call.at.workspace_id == *id && call.payers.contains(payer))
@@ -308,9 +308,9 @@ impl Calls {
     }
 
     /// Decides if a call may begin now.
-    pub(super) fn budget_verdict(&self, fleet: &Fleet, id: CallId) -> Verdict {
+    pub(super) fn budget_verdict(&self, fleet: &Fleet, id: CallId) -> Admission {
         let Some(call) = self.open.get(&id) else {
-            return Verdict::Fits(None);
+            return Admission::Fits(None);
         };
         match fleet.bundle(&call.at.workspace_id) {
             Some(bundle)
@@ -319,20 +319,20 @@ impl Calls {
             {
                 self.verdict_in(fleet, bundle, call)
             }
-            _ => Verdict::Fits(None),
+            _ => Admission::Fits(None),
         }
     }
 
-    fn verdict_in(&self, fleet: &Fleet, bundle: &Bundle, call: &OpenCall) -> Verdict {
+    fn verdict_in(&self, fleet: &Fleet, bundle: &ProjectConfig, call: &OpenCall) -> Admission {
         let CallTarget::Model { name } = &call.target else {
-            return Verdict::Fits(None);
+            return Admission::Fits(None);
         };
         let price = bundle.prices.get(name);
         let price = price.and_then(|prices| prices.at(fleet.now().wall));
         let estimate = estimate(&call.params, bundle.models.get(name), price);
         let (mut refused, mut waits) = (None, false);
         let id = &call.at.workspace_id;
-        let mut judge = |limit: Amount, period, payer: &Payer, spent: Charge| {
+        let mut judge = |limit: Amount, period, payer: &BudgetOwner, spent: Charge| {
             let named = || name_of(limit, period, payer);
             let Some(wanted) = estimate.of(limit) else {
                 let why = format!(
@@ -365,10 +365,10 @@ impl Calls {
         match refused {
             Some((why, hint)) => {
                 let error = CallError::new(CallErrorCode::OverBudget, why);
-                Verdict::Refused(error.suggest(hint))
+                Admission::Refused(error.suggest(hint))
             }
-            None if waits => Verdict::Wait,
-            None => Verdict::Fits(Some(Charge {
+            None if waits => Admission::Wait,
+            None => Admission::Fits(Some(Charge {
                 tokens: estimate.tokens,
                 micro_usd: estimate.micro_usd.unwrap_or_default(),
             })),
@@ -381,20 +381,20 @@ impl Calls {
         let Some(accounts) = self.accounts.get(id) else {
             return Vec::new();
         };
-        let mut everybody: Vec<Payer> = accounts.payers().cloned().collect();
-        if !everybody.contains(&Payer::Workspace) {
-            everybody.push(Payer::Workspace);
+        let mut everybody: Vec<BudgetOwner> = accounts.payers().cloned().collect();
+        if !everybody.contains(&BudgetOwner::Workspace) {
+            everybody.push(BudgetOwner::Workspace);
         }
         let mut states: Vec<BudgetState> = Vec::new();
         self.each_limit(fleet, id, &everybody, |limit, period, payer, spent| {
             let (scope, agent_name, instance_key) = match payer {
-                Payer::Workspace => (BudgetScope::Workspace, None, None),
-                Payer::Agent(name) => (BudgetScope::Agent, Some(name.clone()), None),
-                Payer::Instance(key) => {
+                BudgetOwner::Workspace => (BudgetScope::Workspace, None, None),
+                BudgetOwner::Agent(name) => (BudgetScope::Agent, Some(name.clone()), None),
+                BudgetOwner::Instance(key) => {
                     let agent = self.agent_of(fleet, &within(id, key));
                     (BudgetScope::Instance, agent, Some(key.clone()))
                 }
-                Payer::Task(task) => {
+                BudgetOwner::Task(task) => {
                     let place = place_of(&TaskRef::new(id, &task.id));
                     let agent = accounts.agent_of(payer).cloned();
                     (
@@ -422,9 +422,9 @@ impl Calls {
         states.truncate(BUDGET_STATES_SHOWN);
         for state in &mut states {
             let payer = match (&state.scope, &state.agent_name, &state.instance_key) {
-                (BudgetScope::Instance, _, Some(key)) => Payer::Instance(key.clone()),
-                (BudgetScope::Agent, Some(name), _) => Payer::Agent(name.clone()),
-                _ => Payer::Workspace,
+                (BudgetScope::Instance, _, Some(key)) => BudgetOwner::Instance(key.clone()),
+                (BudgetScope::Agent, Some(name), _) => BudgetOwner::Agent(name.clone()),
+                _ => BudgetOwner::Workspace,
             };
             state.reserved = state.limit.of(&self.reserved(id, &payer));
         }
@@ -434,13 +434,13 @@ impl Calls {
 
 const NO_PRICE: &str = "add `prices` that apply today to the Model, or set the budget in `tokens`";
 
-pub(super) fn hint_of(period: BudgetPeriod, payer: &Payer) -> &'static str {
+pub(super) fn hint_of(period: BudgetPeriod, payer: &BudgetOwner) -> &'static str {
     match (period, payer) {
         (BudgetPeriod::Day, _) => "raise it under `budgets`, or wait for the next day (UTC)",
-        (BudgetPeriod::Ever, Payer::Instance(_)) => {
+        (BudgetPeriod::Ever, BudgetOwner::Instance(_)) => {
             "raise it under `budgets`, or start a new conversation"
         }
-        (BudgetPeriod::Ever, Payer::Task(_)) => {
+        (BudgetPeriod::Ever, BudgetOwner::Task(_)) => {
             "raise it with `gdn task budget`, or under `budgets` if it is the agent's budget"
         }
         (BudgetPeriod::Ever, _) => {

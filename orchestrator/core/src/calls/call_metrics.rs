@@ -9,16 +9,16 @@ use goondan_protocol::call::{CallErrorCode, CallOutcome, CallTarget};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::metrics::{Label, Labels, Metric, Micros, Sample};
 use goondan_protocol::usage::Charge;
-use goondan_store::ledger::Line;
+use goondan_store::ledger::LedgerSum;
 
-use super::accounts::Payer;
+use super::accounts::BudgetOwner;
 use super::{Calls, OpenCall};
 use crate::fleet::Fleet;
 use crate::fleet::fleet_metrics::{REQUEST_OUTCOMES, of_workspace};
 
 /// The state of one budget, for a payer.
-struct Standing<'p> {
-    payer: &'p Payer,
+struct BudgetStatus<'p> {
+    payer: &'p BudgetOwner,
     limit: Amount,
     spent: Amount,
 }
@@ -61,7 +61,7 @@ pub(super) fn count_request(fleet: &mut Fleet, call: &OpenCall, outcome: &CallOu
 }
 
 /// Counts the usage of a reply once the ledger holds it.
-pub(super) fn count_reply(fleet: &mut Fleet, id: &WorkspaceId, line: &Line) {
+pub(super) fn count_reply(fleet: &mut Fleet, id: &WorkspaceId, line: &LedgerSum) {
     let usage = &line.spending.usage;
     if line.spending.unmetered > 0 {
         return;
@@ -124,22 +124,22 @@ impl Calls {
         let Some(accounts) = self.accounts.get(id) else {
             return;
         };
-        let mut everybody: Vec<Payer> = accounts.payers().cloned().collect();
-        if !everybody.contains(&Payer::Workspace) {
-            everybody.push(Payer::Workspace);
+        let mut everybody: Vec<BudgetOwner> = accounts.payers().cloned().collect();
+        if !everybody.contains(&BudgetOwner::Workspace) {
+            everybody.push(BudgetOwner::Workspace);
         }
-        let mut nearest: BTreeMap<Labels, Standing<'_>> = BTreeMap::new();
+        let mut nearest: BTreeMap<Labels, BudgetStatus<'_>> = BTreeMap::new();
         let mut each = |limit: Amount, period: BudgetPeriod, payer: usize, spent: Charge| {
             let Some(payer) = everybody.get(payer) else {
                 return;
             };
             let labels = self.labels_of_budget(fleet, id, payer, limit, period);
             let spent = limit.of(&spent);
-            let is_nearer = |known: &Standing<'_>| {
+            let is_nearer = |known: &BudgetStatus<'_>| {
                 spent.percent_of(limit) > known.spent.percent_of(known.limit)
             };
             if nearest.get(&labels).is_none_or(is_nearer) {
-                let standing = Standing {
+                let standing = BudgetStatus {
                     payer,
                     limit,
                     spent,
@@ -178,22 +178,22 @@ impl Calls {
         &self,
         fleet: &Fleet,
         id: &WorkspaceId,
-        payer: &Payer,
+        payer: &BudgetOwner,
         limit: Amount,
         period: BudgetPeriod,
     ) -> Labels {
         let accounts = self.accounts.get(id);
         let (scope, agent) = match payer {
-            Payer::Workspace => ("workspace", None),
-            Payer::Agent(name) => ("agent", Some(name.clone())),
-            Payer::Instance(key) => {
+            BudgetOwner::Workspace => ("workspace", None),
+            BudgetOwner::Agent(name) => ("agent", Some(name.clone())),
+            BudgetOwner::Instance(key) => {
                 let at = InstanceRef {
                     workspace_id: id.clone(),
                     instance_key: key.clone(),
                 };
                 ("instance", self.agent_of(fleet, &at))
             }
-            Payer::Task(_) => {
+            BudgetOwner::Task(_) => {
                 let agent = accounts.and_then(|accounts| accounts.agent_of(payer));
                 ("instance", agent.cloned())
             }

@@ -10,7 +10,7 @@ use crate::limits::{CALLS_IN_FLIGHT_PER_CREDENTIAL, CALLS_WAITING_PER_CREDENTIAL
 /// The queue of one credential. Agents take turns, and so do each agent's conversations, so a busy
 /// agent or conversation does not delay the others.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct CredentialQueue {
     /// Agents with queued calls.
     agents: RoundRobin<AgentName, RoundRobin<InstanceKey, VecDeque<CallId>>>,
     /// Number of queued calls.
@@ -24,7 +24,7 @@ pub(super) struct Lane {
 
 /// Queue key of a call.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Who<'a> {
+pub(super) struct QueueKey<'a> {
     pub(super) agent: &'a AgentName,
     pub(super) instance_key: &'a InstanceKey,
 }
@@ -92,7 +92,7 @@ fn has_nobody(conversations: &RoundRobin<InstanceKey, VecDeque<CallId>>) -> bool
     conversations.0.is_empty()
 }
 
-impl Lane {
+impl CredentialQueue {
     /// Targets that execute the calls of this lane.
     pub(super) fn targets(&self) -> &BTreeSet<CallTarget> {
         &self.targets
@@ -106,7 +106,7 @@ impl Lane {
     }
 
     /// Appends a call to its conversation's queue; false if the lane is full.
-    pub(super) fn push(&mut self, who: Who<'_>, call_id: CallId) -> bool {
+    pub(super) fn push(&mut self, who: QueueKey<'_>, call_id: CallId) -> bool {
         if self.waiting >= CALLS_WAITING_PER_CREDENTIAL {
             return false;
         }
@@ -115,11 +115,11 @@ impl Lane {
     }
 
     /// Puts a call back at the front of its conversation's queue after an unsuccessful start.
-    pub(super) fn push_back_in(&mut self, who: Who<'_>, call_id: CallId) {
+    pub(super) fn push_back_in(&mut self, who: QueueKey<'_>, call_id: CallId) {
         self.put(who, |calls| calls.push_front(call_id));
     }
 
-    fn put(&mut self, who: Who<'_>, put: impl FnOnce(&mut VecDeque<CallId>)) {
+    fn put(&mut self, who: QueueKey<'_>, put: impl FnOnce(&mut VecDeque<CallId>)) {
         self.waiting += 1;
         self.agents.put(who.agent, |conversations| {
             conversations.put(who.instance_key, put);
@@ -127,7 +127,7 @@ impl Lane {
     }
 
     /// Removes a queued call.
-    pub(super) fn remove(&mut self, who: Who<'_>, call_id: CallId) {
+    pub(super) fn remove(&mut self, who: QueueKey<'_>, call_id: CallId) {
         let taken = self.agents.take_of(who.agent, has_nobody, |conversations| {
             conversations.take_of(who.instance_key, VecDeque::is_empty, |calls| {
                 take_call(calls, |waiting| waiting == call_id)
@@ -182,19 +182,19 @@ mod tests {
             Self(agent.parse().unwrap(), key.parse().unwrap())
         }
 
-        fn who(&self) -> Who<'_> {
-            Who {
+        fn who(&self) -> QueueKey<'_> {
+            QueueKey {
                 agent: &self.0,
                 instance_key: &self.1,
             }
         }
     }
 
-    fn push(lane: &mut Lane, name: &str, call_id: u64) -> bool {
+    fn push(lane: &mut CredentialQueue, name: &str, call_id: u64) -> bool {
         lane.push(Name::of(name).who(), CallId(call_id))
     }
 
-    fn drain(lane: &mut Lane) -> Vec<u64> {
+    fn drain(lane: &mut CredentialQueue) -> Vec<u64> {
         let begun = std::iter::from_fn(|| {
             let next = lane.next(0, |_| true)?;
             lane.ended();
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn conversations_take_turns_however_many_calls_one_has() {
-        let mut lane = Lane::default();
+        let mut lane = CredentialQueue::default();
         for n in 0..5 {
             assert!(push(&mut lane, "a/busy", n));
         }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn agents_take_turns_however_many_conversations_one_has() {
-        let mut lane = Lane::default();
+        let mut lane = CredentialQueue::default();
         for n in 0..5 {
             push(&mut lane, &format!("busy/{n}"), n);
         }
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_cannot_begin_holds_up_nobody_and_keeps_its_turn() {
-        let mut lane = Lane::default();
+        let mut lane = CredentialQueue::default();
         push(&mut lane, "a/1", 1);
         push(&mut lane, "b/1", 2);
         push(&mut lane, "b/2", 3);
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_call_begun_in_vain_is_the_first_of_its_conversation() {
-        let mut lane = Lane::default();
+        let mut lane = CredentialQueue::default();
         push(&mut lane, "a/1", 1);
         push(&mut lane, "a/1", 2);
         assert_eq!(lane.next(0, |_| true), Some(CallId(1)));
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_call_that_is_taken_out_does_not_count() {
-        let mut lane = Lane::default();
+        let mut lane = CredentialQueue::default();
         push(&mut lane, "a/1", 1);
         push(&mut lane, "a/2", 2);
         lane.remove(Name::of("a/1").who(), CallId(1));
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn only_so_many_run_and_only_so_many_wait() {
-        let mut lane = Lane::default();
+        let mut lane = CredentialQueue::default();
         let all = CALLS_IN_FLIGHT_PER_CREDENTIAL + CALLS_WAITING_PER_CREDENTIAL;
         for n in 0..CALLS_IN_FLIGHT_PER_CREDENTIAL {
             assert!(push(&mut lane, "a/1", n as u64));
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn nothing_begins_while_the_credential_cools_down() {
-        let mut lane = Lane::default();
+        let mut lane = CredentialQueue::default();
         push(&mut lane, "a/1", 1);
         lane.cool_down(500);
         lane.cool_down(100);

@@ -1,6 +1,6 @@
 //! Messages about calls to agents and connectors, and validation of an agent's call requests.
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOutcome, CallPlace, CallResult, CallTarget, ModelPiece,
     OutgoingCall,
@@ -8,14 +8,14 @@ use goondan_protocol::call::{
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Head, ToAgent, ToConnector};
+use goondan_protocol::ipc::{EnvelopeHeader, ToAgent, ToConnector};
 use goondan_protocol::trace::TraceContext;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Credential;
-use crate::fleet::turn::Turn;
+use crate::fleet::turn::ActiveTurn;
 use crate::fleet::{Fleet, authority};
-use crate::{Effect, ProcessId};
+use crate::{CoreEffect, ProcessId};
 
 fn address_of(target: &CallTarget) -> Address {
     match target.clone() {
@@ -29,7 +29,7 @@ pub(super) fn check_call(
     fleet: &Fleet,
     at: &InstanceRef,
     asked: &OutgoingCall,
-) -> Result<Turn, CallError> {
+) -> Result<ActiveTurn, CallError> {
     let gone = || CallError::new(CallErrorCode::Refused, "the agent has no turn in progress");
     let (agent, turn) = fleet.agent_in_turn(at).ok_or_else(gone)?;
     authority::may_call(agent, turn, asked)?;
@@ -54,7 +54,7 @@ pub(super) fn credential_of(
     })
 }
 
-fn credential_in(bundle: &Bundle, target: &CallTarget) -> Option<Credential> {
+fn credential_in(bundle: &ProjectConfig, target: &CallTarget) -> Option<Credential> {
     match target {
         CallTarget::Connection { name } => {
             let connection = bundle.connections.get(name)?;
@@ -76,10 +76,10 @@ pub(super) fn send_provider(
     trace: Option<TraceContext>,
     message: ToConnector,
 ) {
-    let head = Head::new(Address::Orchestrator, address_of(target));
-    fleet.push(Effect::Send {
+    let head = EnvelopeHeader::new(Address::Orchestrator, address_of(target));
+    fleet.push(CoreEffect::Send {
         process,
-        head: Head { trace, ..head },
+        head: EnvelopeHeader { trace, ..head },
         message: Box::new(message.into()),
     });
 }
@@ -100,7 +100,7 @@ pub(super) fn tell_of_fallback(fleet: &mut Fleet, at: &InstanceRef, asked: &Outg
     let (CallTarget::Model { name }, Some(place)) = (&asked.target, &asked.place) else {
         return;
     };
-    let is_first = |(agent, _): (&AgentDefinition, &Turn)| agent.model.name == *name;
+    let is_first = |(agent, _): (&AgentDefinition, &ActiveTurn)| agent.model.name == *name;
     if fleet.agent_in_turn(at).is_none_or(is_first) {
         return;
     }
@@ -118,7 +118,7 @@ pub(super) fn tell_watchers(
     piece: &RawValue,
 ) {
     for token in fleet.clients_of_turn(at, &place.turn_id) {
-        fleet.push(Effect::Piece {
+        fleet.push(CoreEffect::Piece {
             token,
             place: Box::new(place.clone()),
             piece: piece.to_owned(),

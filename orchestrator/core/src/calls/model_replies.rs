@@ -2,23 +2,24 @@
 //! The usage is written to the workspace's ledger before the reply.
 
 use goondan_protocol::call::{
-    CallError, CallErrorCode, CallId, CallOutcome, CallTarget, ModelAnswer, OutgoingCall, Recorded,
+    CallError, CallErrorCode, CallId, CallOutcome, CallTarget, ModelAnswer, OutgoingCall,
+    RecordedResult,
 };
 use goondan_protocol::ids::{InstanceRef, MessageId, StepId, TurnId};
 use goondan_protocol::limits::MAX_MESSAGE_BYTES;
-use goondan_protocol::message::Role;
+use goondan_protocol::message::MessageRole;
 use goondan_protocol::trace::SpanId;
-use goondan_protocol::usage::{COST, Charge, MicroUsd, Spent, Usage};
+use goondan_protocol::usage::{COST, Charge, MicroUsd, ReplyCost, Usage};
 use goondan_protocol::{JsonObject, time::Timestamp};
 use goondan_store::StoreError;
-use goondan_store::ledger::{Entry, Purpose};
-use goondan_store::writer::operation::{AppendEvent, Appended, RecordUsage};
+use goondan_store::ledger::{LedgerEntry, ReplyPurpose};
+use goondan_store::writer::operation::{AppendEvent, AppendResult, RecordUsage};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::accounts::agents_of;
-use super::last_reply::Replied;
+use super::last_reply::LastReply;
 use super::messages::answer_call;
 use super::{CallState, Calls, OpenCall};
 use crate::fleet::Fleet;
@@ -38,7 +39,7 @@ struct AssistantMessage<'a> {
 
 #[derive(Serialize)]
 struct AssistantData<'a> {
-    role: Role,
+    role: MessageRole,
     content: &'a RawValue,
 }
 
@@ -56,7 +57,7 @@ struct Append<'a> {
 
 /// The outcome for an agent whose model has replied.
 fn recorded(message: Box<RawValue>) -> CallOutcome {
-    match to_raw_value(&Recorded { message }) {
+    match to_raw_value(&RecordedResult { message }) {
         Ok(raw) => CallOutcome::Ok(raw),
         Err(error) => {
             CallOutcome::Error(CallError::new(CallErrorCode::Internal, error.to_string()))
@@ -166,7 +167,12 @@ impl Calls {
     }
 
     /// Ledger entry of a reply.
-    pub(super) fn bill_of(&mut self, fleet: &mut Fleet, id: CallId, spent: Spent) -> Option<Entry> {
+    pub(super) fn bill_of(
+        &mut self,
+        fleet: &mut Fleet,
+        id: CallId,
+        spent: ReplyCost,
+    ) -> Option<LedgerEntry> {
         let entry_id = fleet.uuid();
         let call = self.open.get(&id)?;
         let CallTarget::Model { name: model } = call.target.clone() else {
@@ -186,14 +192,14 @@ impl Calls {
         asked_by_agents.retain(|agent| *agent != agent_name);
         let task = fleet.task_of(&at).map(TaskConversation::ledger_task);
         let bundle_revision = fleet.bundle_revision(&at).cloned();
-        Some(Entry {
+        Some(LedgerEntry {
             id: entry_id,
             at: received_at,
             asked_by: fleet.asked_by(&at),
             agent_name,
             asked_by_agents,
             instance_key: at.instance_key,
-            purpose: Purpose::Step {
+            purpose: ReplyPurpose::Step {
                 turn_id,
                 step_id,
                 task,
@@ -212,7 +218,7 @@ impl Calls {
         fleet: &Fleet,
         id: CallId,
         answer: &RawValue,
-    ) -> Result<(Box<RawValue>, Spent), CallError> {
+    ) -> Result<(Box<RawValue>, ReplyCost), CallError> {
         let internal = |message: String| CallError::new(CallErrorCode::Internal, message);
         let call = self.open.get(&id);
         let Some((call, (step_id, record))) = call.and_then(|c| Some((c, c.record.as_ref()?)))
@@ -223,15 +229,15 @@ impl Calls {
             .map_err(|error| internal(format!("the model's connector sent no reply: {error}")))?;
         // The cost uses the current price.
         answer.metadata.remove(COST);
-        let usage = Spent::of_metadata(&answer.metadata).usage;
+        let usage = ReplyCost::of_metadata(&answer.metadata).usage;
         if let Some(cost) = usage.and_then(|usage| cost_of(fleet, call, &usage)) {
             answer.metadata.insert(COST.to_owned(), json!(cost));
         }
-        let spent = Spent::of_metadata(&answer.metadata);
+        let spent = ReplyCost::of_metadata(&answer.metadata);
         let message = AssistantMessage {
             id: &record.message_id,
             data: AssistantData {
-                role: Role::Assistant,
+                role: MessageRole::Assistant,
                 content: &answer.content,
             },
             metadata: &answer.metadata,
@@ -329,7 +335,7 @@ impl Calls {
         &mut self,
         fleet: &mut Fleet,
         recording: &RecordingReply,
-        result: Result<Appended, StoreError>,
+        result: Result<AppendResult, StoreError>,
     ) {
         let (at, turn_id, id) = (&recording.instance, &recording.turn_id, recording.call_id);
         let Some(call) = self.open.get_mut(&id) else {
@@ -345,7 +351,7 @@ impl Calls {
                 if let Some(step_id) = step_id {
                     let message = message.clone();
                     self.replied
-                        .insert(at.clone(), Replied { step_id, message });
+                        .insert(at.clone(), LastReply { step_id, message });
                 }
                 self.end_call(fleet, id, recorded(message));
             }

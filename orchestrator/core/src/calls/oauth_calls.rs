@@ -6,7 +6,7 @@ use goondan_protocol::oauth::OAUTH;
 
 use super::internal_calls::DaemonCall;
 use super::{Calls, Origin};
-use crate::exchange::oauth_calls::{OAuthCall, OAuthCalled};
+use crate::exchange::oauth_calls::{OAuthCall, OAuthCallResult};
 use crate::fleet::Fleet;
 
 /// Queue key of such calls.
@@ -40,7 +40,7 @@ impl Calls {
             self.make_for_daemon(fleet, call, Origin::OAuth(ticket))
         });
         if let Err(error) = made {
-            self.done_for_oauth.push(OAuthCalled {
+            self.done_for_oauth.push(OAuthCallResult {
                 ticket,
                 method: method.to_owned(),
                 outcome: CallOutcome::Error(error),
@@ -49,7 +49,7 @@ impl Calls {
     }
 
     /// Takes the finished calls to authorization servers.
-    pub(crate) fn take_done_for_oauth(&mut self) -> Vec<OAuthCalled> {
+    pub(crate) fn take_done_for_oauth(&mut self) -> Vec<OAuthCallResult> {
         std::mem::take(&mut self.done_for_oauth)
     }
 }

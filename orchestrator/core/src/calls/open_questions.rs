@@ -62,7 +62,7 @@ impl OpenQuestion {
 
 /// Question counts of a call.
 #[derive(Debug, Default)]
-struct Asked {
+struct QuestionCounts {
     count: u32,
     open: u32,
     /// Start of the current period with an open question.
@@ -73,12 +73,12 @@ struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: BTreeMap<QuestionId, OpenQuestion>,
-    calls: BTreeMap<CallId, Asked>,
+    calls: BTreeMap<CallId, QuestionCounts>,
 }
 
 /// A question that was closed.
 #[derive(Debug)]
-pub(super) struct Closed {
+pub(super) struct ClosedQuestion {
     pub(super) question: OpenQuestion,
     /// How long it was open, in milliseconds.
     pub(super) waited_ms: u64,
@@ -191,7 +191,11 @@ impl Questions {
     }
 
     /// Closes a question; `None` if it is not open.
-    pub(super) fn close(&mut self, question_id: &QuestionId, now_ms: u64) -> Option<Closed> {
+    pub(super) fn close(
+        &mut self,
+        question_id: &QuestionId,
+        now_ms: u64,
+    ) -> Option<ClosedQuestion> {
         let question = self.open.remove(question_id)?;
         let mut held_ms = None;
         if let Some(asked) = self.calls.get_mut(&question.call_id) {
@@ -200,7 +204,7 @@ impl Questions {
                 held_ms = Some(now_ms.saturating_sub(asked.since_ms));
             }
         }
-        Some(Closed {
+        Some(ClosedQuestion {
             waited_ms: now_ms.saturating_sub(question.asked_ms),
             held_ms,
             question,

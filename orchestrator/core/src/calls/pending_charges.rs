@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::trace::SpanId;
-use goondan_protocol::usage::{Charge, Spent, Usage};
+use goondan_protocol::usage::{Charge, ReplyCost, Usage};
 use goondan_store::StoreError;
-use goondan_store::ledger::{Entry, Purpose};
+use goondan_store::ledger::{LedgerEntry, ReplyPurpose};
 use goondan_store::writer::operation::RecordUsage;
 use uuid::Uuid;
 
-use super::accounts::{Payer, payers_of_line};
+use super::accounts::{BudgetOwner, payers_of_line};
 use super::model_replies::cost_of;
 use super::{CallId, Calls};
 use crate::LogEvent;
@@ -23,10 +23,10 @@ use crate::limits::CHARGE_RETRY_MS;
 
 /// A ledger entry that is not durable yet.
 #[derive(Debug)]
-struct Pending {
+struct PendingCharge {
     at: InstanceRef,
-    entry: Box<Entry>,
-    payers: Vec<Payer>,
+    entry: Box<LedgerEntry>,
+    payers: Vec<BudgetOwner>,
     charge: Charge,
     /// Time of the next attempt, after a failed one.
     retry_at_ms: Option<u64>,
@@ -36,7 +36,7 @@ struct Pending {
 /// Entries that are not durable yet, by id.
 #[derive(Debug, Default)]
 pub(super) struct Charges {
-    pending: BTreeMap<Uuid, Pending>,
+    pending: BTreeMap<Uuid, PendingCharge>,
 }
 
 impl Charges {
@@ -49,7 +49,7 @@ impl Charges {
     pub(super) fn of<'a>(
         &'a self,
         id: &'a WorkspaceId,
-        payer: &'a Payer,
+        payer: &'a BudgetOwner,
     ) -> impl Iterator<Item = Charge> + 'a {
         self.pending
             .values()
@@ -57,9 +57,9 @@ impl Charges {
             .map(|it| it.charge)
     }
 
-    fn add(&mut self, at: InstanceRef, entry: Box<Entry>) {
-        let line = Entry::clone(&entry).into_line();
-        let pending = Pending {
+    fn add(&mut self, at: InstanceRef, entry: Box<LedgerEntry>) {
+        let line = LedgerEntry::clone(&entry).into_line();
+        let pending = PendingCharge {
             at,
             payers: payers_of_line(&line).collect(),
             charge: line.charge(),
@@ -80,7 +80,7 @@ impl Charges {
     }
 
     /// Takes the entries whose retry is due.
-    fn take_due(&mut self, now_ms: u64) -> Vec<(InstanceRef, Box<Entry>)> {
+    fn take_due(&mut self, now_ms: u64) -> Vec<(InstanceRef, Box<LedgerEntry>)> {
         let mut due = Vec::new();
         for pending in self.pending.values_mut() {
             if pending.retry_at_ms.is_some_and(|at| at <= now_ms) {
@@ -94,10 +94,10 @@ impl Charges {
 
 continuation! {
     /// Records the usage of a failed call.
-    CountingFailure { entry: Box<Entry> } after RecordUsage => core.calls.on_failure_counted in fleet
+    CountingFailure { entry: Box<LedgerEntry> } after RecordUsage => core.calls.on_failure_counted in fleet
 }
 
-fn store_charge(fleet: &mut Fleet, instance: InstanceRef, entry: Box<Entry>) {
+fn store_charge(fleet: &mut Fleet, instance: InstanceRef, entry: Box<LedgerEntry>) {
     let record = RecordUsage {
         workspace_id: instance.workspace_id.clone(),
         entry: entry.clone(),
@@ -114,13 +114,13 @@ impl Calls {
         let at = call.at.clone();
         let cost = cost_of(fleet, call, &usage);
         let usage = Some(usage);
-        if let Some(entry) = self.bill_of(fleet, id, Spent { usage, cost }) {
+        if let Some(entry) = self.bill_of(fleet, id, ReplyCost { usage, cost }) {
             self.put_down(fleet, at, Box::new(entry));
         }
     }
 
     /// Records the usage of a call, independent of the call's outcome.
-    pub(super) fn put_down(&mut self, fleet: &mut Fleet, at: InstanceRef, entry: Box<Entry>) {
+    pub(super) fn put_down(&mut self, fleet: &mut Fleet, at: InstanceRef, entry: Box<LedgerEntry>) {
         self.charges.add(at.clone(), entry.clone());
         store_charge(fleet, at, entry);
     }
@@ -137,8 +137,8 @@ impl Calls {
             Ok(()) => {
                 self.charges.pending.remove(&entry.id);
                 let step = match &entry.purpose {
-                    Purpose::Step { step_id, .. } => Some(SpanId::of_step(step_id)),
-                    Purpose::Task { .. } => None,
+                    ReplyPurpose::Step { step_id, .. } => Some(SpanId::of_step(step_id)),
+                    ReplyPurpose::Task { .. } => None,
                 };
                 self.charge(fleet, at, &entry.into_line(), step);
             }

@@ -21,14 +21,14 @@ use goondan_protocol::trace::SpanId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::open_questions::{Closed, OpenQuestion, judged};
+use super::open_questions::{ClosedQuestion, OpenQuestion, judged};
 use super::{CallState, Calls, OpenCall};
 use crate::fleet::Fleet;
 use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
 /// Outcome of a question.
 #[derive(Debug)]
-enum End {
+enum QuestionOutcome {
     /// A user answered.
     Answered(JsonObject),
     /// A user declined to answer.
@@ -39,7 +39,7 @@ enum End {
     Withdrawn(&'static str),
 }
 
-impl End {
+impl QuestionOutcome {
     fn action(&self) -> QuestionAction {
         match self {
             Self::Answered(_) => QuestionAction::Accept,
@@ -61,13 +61,13 @@ impl End {
 
 /// The part of a call's parameters that names the tool.
 #[derive(Deserialize)]
-struct Named {
+struct ToolNameParam {
     name: String,
 }
 
 /// The tool of a call, by the server's name for it.
 fn tool_of(call: &OpenCall) -> Option<String> {
-    let named: Named = serde_json::from_str(call.params.get()).ok()?;
+    let named: ToolNameParam = serde_json::from_str(call.params.get()).ok()?;
     Some(detail_of(&named.name))
 }
 
@@ -206,7 +206,7 @@ impl Calls {
             self.close_question(
                 fleet,
                 &question_id,
-                End::Withdrawn("the server withdrew the question"),
+                QuestionOutcome::Withdrawn("the server withdrew the question"),
             );
         }
     }
@@ -214,7 +214,7 @@ impl Calls {
     /// Closes questions whose deadline has passed.
     pub(crate) fn on_question_time(&mut self, fleet: &mut Fleet) {
         for question_id in self.questions.due(fleet.now().mono_ms) {
-            self.close_question(fleet, &question_id, End::TimedOut);
+            self.close_question(fleet, &question_id, QuestionOutcome::TimedOut);
         }
     }
 
@@ -231,7 +231,7 @@ impl Calls {
             });
             let over: Vec<_> = over.collect();
             for (question_id, why) in over {
-                self.close_question(fleet, &question_id, End::Withdrawn(why));
+                self.close_question(fleet, &question_id, QuestionOutcome::Withdrawn(why));
             }
         }
         let open = &self.open;
@@ -246,10 +246,10 @@ impl Calls {
         &mut self,
         fleet: &mut Fleet,
         question_id: &QuestionId,
-        end: End,
+        end: QuestionOutcome,
     ) -> Option<QuestionClosed> {
         let closed = self.questions.close(question_id, fleet.now().mono_ms)?;
-        let Closed {
+        let ClosedQuestion {
             question,
             waited_ms,
             held_ms,
@@ -274,8 +274,10 @@ impl Calls {
         );
         let action = end.action();
         let content = match end {
-            End::Answered(content) => Some(content),
-            End::Declined | End::TimedOut | End::Withdrawn(_) => None,
+            QuestionOutcome::Answered(content) => Some(content),
+            QuestionOutcome::Declined
+            | QuestionOutcome::TimedOut
+            | QuestionOutcome::Withdrawn(_) => None,
         };
         let answered = Box::new(QuestionAnswered { action, content });
         let (process, request_id) = question.requester;
@@ -355,7 +357,7 @@ impl Calls {
             peer,
             (&id, &question_id),
             details,
-            End::Answered(answer.content.clone()),
+            QuestionOutcome::Answered(answer.content.clone()),
         );
     }
 
@@ -373,7 +375,7 @@ impl Calls {
             peer,
             (id, question_id),
             json!({}),
-            End::Declined,
+            QuestionOutcome::Declined,
         );
     }
 
@@ -385,15 +387,17 @@ impl Calls {
         peer: Peer,
         (id, question_id): (&WorkspaceId, &QuestionId),
         details: Value,
-        end: End,
+        end: QuestionOutcome,
     ) {
         let (at, connection) = match self.find_question(fleet, id, question_id) {
             Ok(open) => (open.at(), open.connection().clone()),
             Err(error) => return fleet.respond_error(token, error),
         };
         let what = match end {
-            End::Answered(_) => "questionAnswered",
-            End::Declined | End::TimedOut | End::Withdrawn(_) => "questionDeclined",
+            QuestionOutcome::Answered(_) => "questionAnswered",
+            QuestionOutcome::Declined
+            | QuestionOutcome::TimedOut
+            | QuestionOutcome::Withdrawn(_) => "questionDeclined",
         };
         let mut record = json!({"questionId": question_id, "connection": connection});
         if let (Value::Object(record), Value::Object(details)) = (&mut record, details) {

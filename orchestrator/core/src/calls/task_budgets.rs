@@ -8,11 +8,11 @@
 use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::ids::{AgentName, ResourceName, WorkspaceId};
 use goondan_protocol::usage::Charge;
-use goondan_store::ledger::{Entry, LedgerTask, Purpose};
-use goondan_tasks::state::Taken;
+use goondan_store::ledger::{LedgerEntry, LedgerTask, ReplyPurpose};
+use goondan_tasks::state::TokenSpend;
 
 use super::Calls;
-use super::accounts::{Payer, payers};
+use super::accounts::{BudgetOwner, payers};
 use super::budgets::{hint_of, name_of};
 use super::task_calls::place_of;
 use crate::exchange::task_budgets::TaskSpending;
@@ -51,14 +51,14 @@ impl Calls {
         };
         // A program that never reported costs has an unknown cost, not zero cost.
         let tells_cost = spending.total.cost.0 > 0;
-        let entry = Entry {
+        let entry = LedgerEntry {
             id: fleet.uuid(),
             at: fleet.now().wall,
             agent_name: spending.agent.clone(),
             instance_key: at.instance_key.clone(),
             asked_by: spending.created_by.iter().cloned().collect(),
             asked_by_agents,
-            purpose: Purpose::Task { task },
+            purpose: ReplyPurpose::Task { task },
             model,
             usage: Some(taken.usage),
             cost_micro_usd: tells_cost.then_some(taken.cost),
@@ -68,9 +68,9 @@ impl Calls {
     }
 
     /// Total usage of a task in the ledger.
-    pub(crate) fn taken_by(&self, id: &WorkspaceId, task: &LedgerTask) -> Taken {
+    pub(crate) fn taken_by(&self, id: &WorkspaceId, task: &LedgerTask) -> TokenSpend {
         let accounts = self.accounts.get(id);
-        accounts.map_or_else(Taken::default, |accounts| accounts.taken_by(task))
+        accounts.map_or_else(TokenSpend::default, |accounts| accounts.taken_by(task))
     }
 
     /// The agent that created a task, if it is another agent.
@@ -93,9 +93,10 @@ impl Calls {
             return None;
         }
         let creators = self.creators(fleet, spending);
-        let own = Payer::Task(spending.ledger_task());
+        let own = BudgetOwner::Task(spending.ledger_task());
         let created_by: Vec<_> = spending.created_by.iter().cloned().collect();
-        let payers: Vec<Payer> = payers((&spending.agent, &creators), (own, &created_by)).collect();
+        let payers: Vec<BudgetOwner> =
+            payers((&spending.agent, &creators), (own, &created_by)).collect();
         let mut short = None;
         self.each_limit(fleet, id, &payers, |limit, period, payer, spent| {
             let pending = self.charges.of(id, payer);
@@ -135,7 +136,7 @@ impl Calls {
 fn told(
     named: &str,
     period: BudgetPeriod,
-    payer: &Payer,
+    payer: &BudgetOwner,
     spent: goondan_protocol::budget::Amount,
 ) -> String {
     let hint = hint_of(period, payer);

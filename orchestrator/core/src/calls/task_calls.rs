@@ -7,7 +7,7 @@ use goondan_protocol::task::TASK_KEY_PREFIX;
 use super::internal_calls::DaemonCall;
 use super::{Calls, Origin};
 use crate::exchange::TaskRef;
-use crate::exchange::task_calls::{TaskCall, TaskCalled};
+use crate::exchange::task_calls::{TaskCall, TaskCallResult};
 use crate::fleet::Fleet;
 
 /// Queue key of a task's calls, also used for their usage.
@@ -42,12 +42,12 @@ impl Calls {
         });
         if let Err(error) = made {
             let outcome = CallOutcome::Error(error);
-            self.done_for_tasks.push(TaskCalled { of, outcome });
+            self.done_for_tasks.push(TaskCallResult { of, outcome });
         }
     }
 
     /// Takes the finished calls for tasks.
-    pub(crate) fn take_done_for_tasks(&mut self) -> Vec<TaskCalled> {
+    pub(crate) fn take_done_for_tasks(&mut self) -> Vec<TaskCallResult> {
         std::mem::take(&mut self.done_for_tasks)
     }
 }

@@ -1,22 +1,22 @@
 //! Calls whose token was rejected or lacks permissions (`SYS-4`). They had no effect and are
 //! retried with another token.
 //!
-//! [`goondan_oauth::Machine`] decides how to replace the token. Until then the call keeps its place
+//! [`goondan_oauth::OAuthMachine`] decides how to replace the token. Until then the call keeps its place
 //! in its lane, and it never uses the same token twice.
 
-use goondan_oauth::Ruling;
+use goondan_oauth::RejectionOutcome;
 use goondan_protocol::call::{CallError, CallId, CallOutcome, TokenVerdict};
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::oauth::OAuthNeed;
 
 use super::{CallState, Calls, OpenCall, ProcessId};
 use crate::LogEvent;
-use crate::exchange::oauth_calls::{SaidOfTokens, Tokens};
+use crate::exchange::oauth_calls::{TokenReport, Tokens};
 use crate::fleet::Fleet;
 
 /// Reason a call waits for another token.
 #[derive(Debug)]
-pub(super) struct Declined {
+pub(super) struct TokenRejection {
     /// The rejected tokens.
     tokens: Tokens,
     /// True if a user must grant more permissions.
@@ -43,7 +43,7 @@ pub(super) fn consent_to_more(fleet: &Fleet, call: &OpenCall) -> Option<OAuthNee
 
 impl Calls {
     /// Takes the pending token verdicts.
-    pub(crate) fn take_verdicts(&mut self) -> Vec<SaidOfTokens> {
+    pub(crate) fn take_verdicts(&mut self) -> Vec<TokenReport> {
         std::mem::take(&mut self.verdicts)
     }
 
@@ -58,7 +58,7 @@ impl Calls {
         let Some((id, tokens)) = fleet.tokens_of(process) else {
             return false;
         };
-        self.verdicts.push(SaidOfTokens {
+        self.verdicts.push(TokenReport {
             call: None,
             process,
             workspace_id: id.clone(),
@@ -76,7 +76,7 @@ impl Calls {
         outcome: &CallOutcome,
     ) {
         if let (CallOutcome::Ok(_), Some((id, tokens))) = (outcome, fleet.tokens_of(process)) {
-            self.verdicts.push(SaidOfTokens {
+            self.verdicts.push(TokenReport {
                 call: None,
                 process,
                 workspace_id: id.clone(),
@@ -108,12 +108,12 @@ impl Calls {
         let Some((workspace_id, tokens)) = tokens.filter(|(_, tokens)| is_of_one(tokens)) else {
             return Err(error);
         };
-        call.declined = Some(Declined {
+        call.declined = Some(TokenRejection {
             tokens: tokens.clone(),
             is_for_more: false,
             error,
         });
-        self.verdicts.push(SaidOfTokens {
+        self.verdicts.push(TokenReport {
             call: Some(id),
             process,
             workspace_id: workspace_id.clone(),
@@ -125,8 +125,15 @@ impl Calls {
     }
 
     /// Applies the ruling on a verdict.
-    pub(crate) fn on_ruling(&mut self, fleet: &mut Fleet, verdict: &SaidOfTokens, ruling: Ruling) {
-        if let (None, Some(_), Ruling::Stays { why, .. }) = (verdict.call, &verdict.said, &ruling) {
+    pub(crate) fn on_ruling(
+        &mut self,
+        fleet: &mut Fleet,
+        verdict: &TokenReport,
+        ruling: RejectionOutcome,
+    ) {
+        if let (None, Some(_), RejectionOutcome::Stays { why, .. }) =
+            (verdict.call, &verdict.said, &ruling)
+        {
             return fleet.stays_declined(verdict.process, why);
         }
         let Some(call) = verdict.call.and_then(|id| self.open.get_mut(&id)) else {
@@ -136,13 +143,13 @@ impl Calls {
             return;
         };
         match ruling {
-            Ruling::OtherToken => {
+            RejectionOutcome::OtherToken => {
                 let event = LogEvent::info("outgoing call waits for a new token").of(&call.at);
                 let event = event.with("target", call.target.to_string());
                 fleet.log(event.in_trace(call.trace));
             }
-            Ruling::Consent => declined.is_for_more = true,
-            Ruling::Stays { why, suggestion } => {
+            RejectionOutcome::Consent => declined.is_for_more = true,
+            RejectionOutcome::Stays { why, suggestion } => {
                 let mut error = declined.error.clone();
                 error.message = format!("{}; {why}", error.message);
                 error.suggestion = suggestion.or(error.suggestion);

@@ -12,11 +12,11 @@ use super::RequestToken;
 
 /// Id of an operation that blocks new turns of a conversation. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HoldId(pub u64);
+pub struct FreezeId(pub u64);
 
 /// Metadata of a joint checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JointAbout {
+pub struct JointMetadata {
     /// The pinned state, except the digest of the messages.
     pub pinned: PinnedConversation,
     /// Name given by the user.
@@ -34,9 +34,9 @@ pub enum JointWork {
         /// The conversation.
         at: InstanceRef,
         /// Id of the operation.
-        hold: HoldId,
+        hold: FreezeId,
         /// Metadata of the checkpoint.
-        about: JointAbout,
+        about: JointMetadata,
     },
     /// List the checkpoints and respond with a page.
     List {
@@ -53,11 +53,11 @@ pub enum JointWork {
         /// The conversation.
         at: InstanceRef,
         /// Id of the operation.
-        hold: HoldId,
+        hold: FreezeId,
         /// The target checkpoint; the newest usable one if `None`.
         checkpoint_id: Option<String>,
         /// Metadata of the checkpoint of the current state.
-        about: JointAbout,
+        about: JointMetadata,
         /// The sandbox of the conversation's agent, if any, which is left unchanged.
         sandbox: Option<PathBuf>,
         /// True for a dry run.
@@ -68,7 +68,7 @@ pub enum JointWork {
         /// The conversation.
         at: InstanceRef,
         /// Id of the operation.
-        hold: HoldId,
+        hold: FreezeId,
         /// The target checkpoint.
         checkpoint_id: String,
         /// The checkpoint of the state before the rewind.
@@ -85,7 +85,7 @@ pub enum JointWork {
 
 /// Error of a failed restore.
 #[derive(Debug)]
-pub struct NotTakenBack {
+pub struct RollbackFailure {
     /// The error.
     pub error: ControlError,
     /// True if the files are certainly unchanged.
@@ -94,13 +94,13 @@ pub struct NotTakenBack {
 
 /// Result of an operation.
 #[derive(Debug)]
-pub enum JointDone {
+pub enum JointResult {
     /// Result of creating a joint checkpoint.
     Made {
         /// The conversation.
         at: InstanceRef,
         /// Id of the operation.
-        hold: HoldId,
+        hold: FreezeId,
         /// The checkpoint.
         result: Result<InstanceCheckpoint, ControlError>,
     },
@@ -109,7 +109,7 @@ pub enum JointDone {
         /// The conversation.
         at: InstanceRef,
         /// Id of the operation.
-        hold: HoldId,
+        hold: FreezeId,
         /// The changes.
         result: Result<Box<InstanceRewound>, ControlError>,
     },
@@ -118,8 +118,8 @@ pub enum JointDone {
         /// The conversation.
         at: InstanceRef,
         /// Id of the operation.
-        hold: HoldId,
+        hold: FreezeId,
         /// Path of the unpacked conversation, below the conversation's directory.
-        result: Result<PathBuf, NotTakenBack>,
+        result: Result<PathBuf, RollbackFailure>,
     },
 }

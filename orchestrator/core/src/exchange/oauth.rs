@@ -21,7 +21,7 @@ pub enum OAuthWork {
 
 /// Result of an operation.
 #[derive(Debug)]
-pub enum OAuthDone {
+pub enum OAuthResult {
     /// The documents of an application.
     Read {
         /// The workspace.

@@ -29,7 +29,7 @@ pub(crate) struct OAuthCall {
 
 /// Result of a request.
 #[derive(Debug)]
-pub(crate) struct OAuthCalled {
+pub(crate) struct OAuthCallResult {
     pub(crate) ticket: Ticket,
     pub(crate) method: String,
     pub(crate) outcome: CallOutcome,
@@ -37,7 +37,7 @@ pub(crate) struct OAuthCalled {
 
 /// Verdict of a server on tokens.
 #[derive(Debug)]
-pub(crate) struct SaidOfTokens {
+pub(crate) struct TokenReport {
     /// The call that used the tokens; `None` if a connection used them at startup.
     pub(crate) call: Option<CallId>,
     /// The process that used the tokens.

@@ -3,7 +3,7 @@
 use goondan_protocol::ids::{AgentName, InstanceKey};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::Charge;
-use goondan_tasks::state::Taken;
+use goondan_tasks::state::TokenSpend;
 
 use super::TaskRef;
 
@@ -19,7 +19,7 @@ pub(crate) struct TaskSpending {
     /// The program's name for its model.
     pub(crate) model: Option<String>,
     /// Total durable usage.
-    pub(crate) total: Taken,
+    pub(crate) total: TokenSpend,
     /// Estimated maximum of the next call.
     pub(crate) largest: Charge,
 }

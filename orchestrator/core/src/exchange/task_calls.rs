@@ -2,7 +2,7 @@
 
 use goondan_protocol::call::CallOutcome;
 use goondan_protocol::ids::{AgentName, ConnectionName};
-use goondan_protocol::service::Request;
+use goondan_protocol::service::ConnectorRequest;
 
 use super::TaskRef;
 
@@ -19,14 +19,14 @@ pub(crate) struct TaskCall {
     pub(crate) of: NotificationRef,
     pub(crate) agent: AgentName,
     pub(crate) connection: ConnectionName,
-    pub(crate) request: Request,
+    pub(crate) request: ConnectorRequest,
     pub(crate) deadline_ms: u64,
     pub(crate) is_idempotent: bool,
 }
 
 /// Result of a task's call.
 #[derive(Debug)]
-pub(crate) struct TaskCalled {
+pub(crate) struct TaskCallResult {
     pub(crate) of: NotificationRef,
     pub(crate) outcome: CallOutcome,
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use goondan_cli_agents::blocks::Block;
 use goondan_protocol::control::{
-    CheckpointInfo, ControlError, ListCheckpoints, TaskDrill, TaskHappening, TaskLog, TaskRemoved,
-    TaskRestored,
+    CheckpointInfo, ControlError, ListCheckpoints, TaskDrill, TaskHistoryLine, TaskLog,
+    TaskRemoved, TaskRestored,
 };
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::{OutputStream, TaskId, TaskItem};
 use goondan_protocol::time::Timestamp;
-use goondan_tasks::fact::{Entry, NewTask};
+use goondan_tasks::fact::{HistoryEntry, NewTask};
 use goondan_tasks::plain_area::PlainWorker;
 use goondan_tasks::state::State;
 
@@ -79,7 +79,7 @@ pub enum LogPosition {
 
 /// Behavior of a request for a part of a log when the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AtEnd {
+pub enum EndOfLogPolicy {
     /// Answer immediately; the log may grow later.
     Answer,
     /// Wait for more.
@@ -117,7 +117,7 @@ pub enum TaskWork {
         /// The task.
         at: TaskRef,
         /// The facts.
-        facts: Vec<Entry>,
+        facts: Vec<HistoryEntry>,
         /// The resulting state.
         state: Arc<State>,
     },
@@ -159,7 +159,7 @@ pub enum TaskWork {
         /// The part.
         position: LogPosition,
         /// Behavior at the end of the log.
-        at_end: AtEnd,
+        at_end: EndOfLogPolicy,
     },
     /// Nothing more comes into the logs of a task: answer all that wait for more.
     EndLogs {
@@ -200,7 +200,7 @@ pub enum TaskWork {
         /// The task.
         at: TaskRef,
         /// The caller that removes the task.
-        reply: RemovalFor,
+        reply: RemovalCaller,
         /// True to keep a copy among the backups.
         with_backup: bool,
     },
@@ -240,7 +240,7 @@ pub enum TaskWork {
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
         /// Metadata of the checkpoint.
-        about: CheckpointAbout,
+        about: NewCheckpointMetadata,
         /// Creation time.
         now: Timestamp,
     },
@@ -279,7 +279,7 @@ pub enum TaskWork {
 
 /// Metadata of a new checkpoint (`CKPT-2`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckpointAbout {
+pub struct NewCheckpointMetadata {
     /// Reason for the checkpoint.
     pub kind: &'static str,
     /// A name that a person gives it.
@@ -302,7 +302,7 @@ pub struct CheckpointAbout {
 
 /// Disk usage of a work area (`TASK-9`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
+pub struct DiskMeasurement {
     /// Bytes of all its files.
     pub bytes: u64,
     /// Free bytes on its file system, if known.
@@ -311,7 +311,7 @@ pub struct Measured {
 
 /// Caller that removes a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RemovalFor {
+pub enum RemovalCaller {
     /// A client, this one alone.
     Request(RequestToken),
     /// A client, with others that ended long ago.
@@ -322,25 +322,25 @@ pub enum RemovalFor {
 
 /// A task as it was read.
 #[derive(Debug)]
-pub struct FoundTask {
+pub struct LoadedTask {
     /// Its id.
     pub task_id: TaskId,
     /// Its state and the last entries of its history, or the reason why it cannot be read.
-    pub result: Result<(State, Vec<TaskHappening>), String>,
+    pub result: Result<(State, Vec<TaskHistoryLine>), String>,
 }
 
 /// Why a task was not made, or was made in part.
 #[derive(Debug)]
-pub struct NotCreated {
+pub struct TaskCreationFailure {
     /// The reason.
     pub error: ControlError,
     /// A task that exists despite the failure: an earlier one, or a partially created one.
-    pub found: Option<FoundTask>,
+    pub found: Option<LoadedTask>,
 }
 
 /// Secrets that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LostSecrets {
+pub struct UnreadableSecrets {
     /// The variables that hold them.
     pub names: Vec<String>,
     /// The reason.
@@ -348,31 +348,31 @@ pub struct LostSecrets {
 }
 
 /// Variables with the secrets they hold, or those that cannot be read.
-pub type SecretsRead = Result<BTreeMap<String, Clear>, LostSecrets>;
+pub type SecretsRead = Result<BTreeMap<String, Clear>, UnreadableSecrets>;
 
 /// Result of an operation on the work areas of tasks.
 #[derive(Debug)]
-pub enum TaskDone {
+pub enum TaskResult {
     /// These are the tasks of a workspace.
     Loaded {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The tasks, or why they cannot be listed.
-        found: Result<Vec<FoundTask>, String>,
+        found: Result<Vec<LoadedTask>, String>,
     },
     /// A task was read again.
     Reloaded {
         /// The workspace.
         workspace_id: WorkspaceId,
         /// The task.
-        found: FoundTask,
+        found: LoadedTask,
     },
     /// A task was made, or not.
     Created {
         /// The task.
         at: TaskRef,
         /// The result.
-        result: Result<(), Box<NotCreated>>,
+        result: Result<(), Box<TaskCreationFailure>>,
     },
     /// Facts are durable, or the write failed.
     Written {
@@ -417,7 +417,7 @@ pub enum TaskDone {
         /// The request that waits for it.
         token: RequestToken,
         /// The task, or why not.
-        result: Result<FoundTask, ControlError>,
+        result: Result<LoadedTask, ControlError>,
     },
     /// Documents were looked for in a work area.
     DocumentsFound {
@@ -431,7 +431,7 @@ pub enum TaskDone {
         /// The task.
         at: TaskRef,
         /// Disk usage, or the reason why it is unknown.
-        result: Result<Measured, String>,
+        result: Result<DiskMeasurement, String>,
     },
     /// A checkpoint was made, or not.
     CheckpointMade {
@@ -442,7 +442,7 @@ pub enum TaskDone {
         /// The checkpoint, or why there is none.
         result: Result<CheckpointInfo, ControlError>,
         /// Disk usage of the work area with the checkpoint, if known.
-        disk: Option<Measured>,
+        disk: Option<DiskMeasurement>,
     },
     /// A work area was restored to a checkpoint, or the restore failed.
     Restored {
@@ -460,7 +460,7 @@ pub enum TaskDone {
         /// The task.
         at: TaskRef,
         /// The caller that removes the task.
-        reply: RemovalFor,
+        reply: RemovalCaller,
         /// Path of the backup, or the reason of the failure.
         result: Result<TaskRemoved, ControlError>,
     },

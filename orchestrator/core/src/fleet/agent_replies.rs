@@ -2,7 +2,7 @@
 //!
 //! An answer is delivered in one of two ways. A waiting call receives it as its result. Otherwise
 //! it is an event of the requester's instance, whose id is derived from the question's, so it is
-//! delivered once. The expected answer is recorded in the requester's inbox ([`Awaited`]) before
+//! delivered once. The expected answer is recorded in the requester's inbox ([`PendingReplyRecord`]) before
 //! the question is sent; when the instance is opened, the outcome is requested from the other
 //! instance. A call that times out, or whose answer cannot arrive because the workspace or daemon
 //! stops, switches from the first way to the second.
@@ -17,44 +17,48 @@ use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
 use goondan_protocol::ipc::{RefusalCode, ToAgent};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_store::StoreError;
-use goondan_store::instance::{Awaited, EventState};
+use goondan_store::instance::{EventState, PendingReplyRecord};
 use goondan_store::writer::operation::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
 use serde_json::json;
 
-use super::conversation_run::RunNews;
-use super::event_queue::AcceptReply;
+use super::conversation_run::RunUpdate;
+use super::event_queue::EventOrigin;
 use super::instance::Instance;
-use super::waiters::Waiter;
-use super::{Fleet, Owner};
+use super::waiters::TurnWaiter;
+use super::{Fleet, ProcessOwner};
 use crate::LogEvent;
 use crate::jobs::continuation;
 use crate::limits::LOOK_AGAIN_MS;
-use crate::refusals::{Refused, parked_error};
+use crate::refusals::{AgentRequestError, parked_error};
 
 pub(crate) mod pending_replies;
 
-use pending_replies::{AgentWaiter, Awaiting, Mode, QuestionStatus, ReplyMode, Requester, Watch};
+use pending_replies::{
+    AgentWaiter, Mode, PendingReply, QuestionStatus, ReplyMode, ReplyWatch, Requester,
+};
 
 impl Instance {
     /// Loads the expected answers from the store.
-    pub(super) fn expect_answers(&mut self, found: Vec<Awaited>) {
+    pub(super) fn expect_answers(&mut self, found: Vec<PendingReplyRecord>) {
         let mut before = std::mem::take(&mut self.awaiting);
         for awaited in found {
             let id = awaited.reply.id.clone();
-            let watch = before.remove(&id).map_or(Watch::Nobody, |held| held.watch);
-            self.awaiting.insert(id, Awaiting { awaited, watch });
+            let watch = before
+                .remove(&id)
+                .map_or(ReplyWatch::Nobody, |held| held.watch);
+            self.awaiting.insert(id, PendingReply { awaited, watch });
         }
     }
 
     fn expect_answer(&mut self, question: &EventId, target: &InstanceRef, reply: &AgentEvent) {
-        let awaited = Awaited {
+        let awaited = PendingReplyRecord {
             question: question.clone(),
             target: target.instance_key.clone(),
             reply: reply.clone(),
         };
-        let watch = Watch::Somebody;
+        let watch = ReplyWatch::Somebody;
         let id = reply.id.clone();
-        self.awaiting.insert(id, Awaiting { awaited, watch });
+        self.awaiting.insert(id, PendingReply { awaited, watch });
     }
 }
 
@@ -180,7 +184,9 @@ impl Fleet {
     /// Adds an agent as a waiter for an event's turn. It waits at most once per question.
     fn add_waiter(&mut self, target: &InstanceRef, question: &EventId, waiter: AgentWaiter) {
         if let Some(entry) = self.instance_mut(target) {
-            entry.waiters.add(question.clone(), Waiter::Agent(waiter));
+            entry
+                .waiters
+                .add(question.clone(), TurnWaiter::Agent(waiter));
         }
     }
 
@@ -220,7 +226,7 @@ impl Fleet {
             Mode::Event => return self.watch_for(&at, target, question, &reply),
         };
         self.watch_for(&at, target, question, &reply);
-        let awaited = Awaited {
+        let awaited = PendingReplyRecord {
             question: question.clone(),
             target: target.instance_key.clone(),
             reply: (*reply).clone(),
@@ -242,7 +248,7 @@ impl Fleet {
     }
 
     fn is_here(&self, requester: &Requester) -> bool {
-        self.owners.get(&requester.process) == Some(&Owner::Agent(requester.at.clone()))
+        self.owners.get(&requester.process) == Some(&ProcessOwner::Agent(requester.at.clone()))
     }
 
     fn on_awaiting_then_tell(
@@ -279,7 +285,7 @@ impl Fleet {
         } = asking;
         if self.note_awaiting(&requester, (&target, &event.id), &reply, result) {
             let question = event.id.clone();
-            let reply = AcceptReply::Agent {
+            let reply = EventOrigin::Agent {
                 requester,
                 reply_mode,
                 question,
@@ -327,7 +333,7 @@ impl Fleet {
             RefusalCode::Unavailable => "E_UNAVAILABLE",
             RefusalCode::Damaged => "E_DAMAGED",
         };
-        let answer = AgentAnswer::from(Refused::new(code, message));
+        let answer = AgentAnswer::from(AgentRequestError::new(code, message));
         if let ReplyMode::Later { .. } = reply_mode {
             let op = ForgoReply {
                 instance: requester.at.clone(),
@@ -439,20 +445,20 @@ impl Fleet {
         &mut self,
         at: &InstanceRef,
         event_id: &EventId,
-        waiter: Waiter,
+        waiter: TurnWaiter,
         error: &ControlError,
         status: QuestionStatus,
     ) {
         match (waiter, status) {
-            (Waiter::Client { token, .. }, _) => self.respond_error(token, error.clone()),
-            (Waiter::Run(of), _) => self.tell_task(&of, RunNews::Ended(Err(error.clone()))),
-            (Waiter::Connection(waiter), status) => {
+            (TurnWaiter::Client { token, .. }, _) => self.respond_error(token, error.clone()),
+            (TurnWaiter::Run(of), _) => self.tell_task(&of, RunUpdate::Ended(Err(error.clone()))),
+            (TurnWaiter::Connection(waiter), status) => {
                 self.fail_connection(at, event_id, waiter, error, status);
             }
-            (Waiter::Agent(waiter), QuestionStatus::Lost) => {
+            (TurnWaiter::Agent(waiter), QuestionStatus::Lost) => {
                 self.tell_agent(at, event_id, &waiter, &outcome_of(error));
             }
-            (Waiter::Agent(waiter), QuestionStatus::Stands) => {
+            (TurnWaiter::Agent(waiter), QuestionStatus::Stands) => {
                 self.wait_no_longer(at, event_id, waiter, error.message.clone());
             }
         }
@@ -466,8 +472,8 @@ impl Fleet {
         };
         let late = entry.waiters.take_late(now_ms);
         let has_to_look = entry.awaiting.values().any(|held| match held.watch {
-            Watch::From(from_ms) => from_ms <= now_ms,
-            Watch::Somebody | Watch::Nobody => false,
+            ReplyWatch::From(from_ms) => from_ms <= now_ms,
+            ReplyWatch::Somebody | ReplyWatch::Nobody => false,
         });
         for (question, waiter) in late {
             let note = "it did not answer in time".to_owned();
@@ -490,12 +496,12 @@ impl Fleet {
         let mut asked: Vec<(EventId, InstanceRef)> = Vec::new();
         for held in entry.awaiting.values_mut() {
             let is_watched = match held.watch {
-                Watch::Somebody => true,
-                Watch::Nobody => false,
-                Watch::From(from_ms) => from_ms > now_ms,
+                ReplyWatch::Somebody => true,
+                ReplyWatch::Nobody => false,
+                ReplyWatch::From(from_ms) => from_ms > now_ms,
             };
             if !is_watched {
-                held.watch = Watch::Somebody;
+                held.watch = ReplyWatch::Somebody;
                 let target = InstanceRef {
                     workspace_id: at.workspace_id.clone(),
                     instance_key: held.awaited.target.clone(),
@@ -551,14 +557,14 @@ impl Fleet {
             }
             Ok(EventState::Unknown) | Err(StoreError::NoInstance { .. }) => {
                 if sought.turn_is_open {
-                    held.watch = Watch::Nobody;
+                    held.watch = ReplyWatch::Nobody;
                     return;
                 }
                 let message = format!("conversation `{}` no longer has it", target.instance_key);
                 self.deliver(at, &reply, &failed("E_AGENT_GONE", message));
             }
             Err(error) => {
-                held.watch = Watch::From(look_again_ms);
+                held.watch = ReplyWatch::From(look_again_ms);
                 let event = LogEvent::warn("failed to read outcome of a request").of(at);
                 self.log(event.with("error", goondan_log::error_chain(&error)));
             }
@@ -586,7 +592,7 @@ impl Fleet {
             ..reply.clone()
         };
         event.metadata.insert("status".to_owned(), json!(status));
-        self.accept(at.clone(), &agent, event, AcceptReply::Answer);
+        self.accept(at.clone(), &agent, event, EventOrigin::Answer);
     }
 
     /// Handles an answer that is durable as an event, or could not be made so (`is_there`: false).
@@ -599,7 +605,7 @@ impl Fleet {
             entry.awaiting.remove(reply_id);
             self.hand_over_answers(at);
         } else if let Some(held) = entry.awaiting.get_mut(reply_id) {
-            held.watch = Watch::From(look_again_ms);
+            held.watch = ReplyWatch::From(look_again_ms);
         }
     }
 

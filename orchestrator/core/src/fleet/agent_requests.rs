@@ -12,10 +12,10 @@
 
 use std::collections::BTreeSet;
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::JsonObject;
 use goondan_protocol::agents::{
-    AgentAnswer, AgentAsk, KnownAgent, KnownInstance, ListScope, Question, REQUEST_KIND,
+    AgentAnswer, AgentAsk, AgentListItem, AgentQuestion, InstanceListItem, ListScope, REQUEST_KIND,
     REQUEST_NOTE, RequestNote, reply_id,
 };
 use goondan_protocol::event::{AgentEvent, Chain, EventSource, ReplyTo};
@@ -23,22 +23,22 @@ use goondan_protocol::ids::{AgentName, EventId, InstanceKey, InstanceRef};
 use goondan_protocol::ipc::ToAgent;
 use goondan_protocol::limits::{MAX_INPUT_BYTES, MAX_REQUEST_TIMEOUT_MS};
 use goondan_protocol::trace::{SpanId, TraceContext};
-use goondan_store::instance::{Awaited, Metadata};
+use goondan_store::instance::{Metadata, PendingReplyRecord};
 use goondan_store::writer::operation::AwaitReply;
 use serde_json::json;
 
 use super::agent_replies::AwaitingThenAsk;
 use super::agent_replies::pending_replies::{ReplyMode, Requester};
-use super::event_queue::AcceptReply;
+use super::event_queue::EventOrigin;
 use super::quotas::Root;
 use super::{Fleet, authority, bundle_of};
 use crate::exchange::ProposalWork;
 use crate::limits::{
     LISTED_INSTANCES_MAX, MAX_CHAIN_DEPTH, MAX_OPEN_QUESTIONS, REQUEST_NOTE_BYTES_MAX,
 };
-use crate::refusals::Refused;
+use crate::refusals::AgentRequestError;
 use crate::router::agents_of;
-use crate::{Effect, ListPurpose, LogEvent, ProcessId, router};
+use crate::{CoreEffect, ListPurpose, LogEvent, ProcessId, router};
 
 /// A request to another agent.
 struct AgentRequest {
@@ -70,8 +70,8 @@ impl RequestKind {
 }
 
 /// Checks the size of a request.
-fn check_size(request: &AgentRequest) -> Result<(), Refused> {
-    let invalid = |message: String| Err(Refused::new("E_INVALID_REQUEST", message));
+fn check_size(request: &AgentRequest) -> Result<(), AgentRequestError> {
+    let invalid = |message: String| Err(AgentRequestError::new("E_INVALID_REQUEST", message));
     if request.input.is_empty() || request.input.len() > MAX_INPUT_BYTES {
         return invalid(format!("the input must have 1 to {MAX_INPUT_BYTES} bytes"));
     }
@@ -85,7 +85,7 @@ fn check_size(request: &AgentRequest) -> Result<(), Refused> {
 }
 
 /// A request that another component handles.
-pub(crate) enum Beyond {
+pub(crate) enum ForwardedRequest {
     /// An operation on files.
     Files(ProposalWork),
     /// An operation on tasks.
@@ -102,7 +102,7 @@ impl Fleet {
         request_id: Option<u64>,
         trace: Option<TraceContext>,
         ask: AgentAsk,
-    ) -> Option<(Requester, Beyond)> {
+    ) -> Option<(Requester, ForwardedRequest)> {
         let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
         if turn.is_none_or(|turn| turn.turn_id != ask.turn_id) {
             self.on_broken(process, "it asked for a turn that is not in progress");
@@ -124,14 +124,14 @@ impl Fleet {
                 return None;
             }
         };
-        if let Question::Approval { .. } = &ask.question {
+        if let AgentQuestion::Approval { .. } = &ask.question {
             self.ask_approval(requester, ask);
             return None;
         }
         if ask.question.is_of_tasks() {
-            return Some((requester, Beyond::Tasks(ask)));
+            return Some((requester, ForwardedRequest::Tasks(ask)));
         }
-        if let Question::Bundle { .. } = &ask.question {
+        if let AgentQuestion::Bundle { .. } = &ask.question {
             self.ask_bundle(requester, ask);
             return None;
         }
@@ -140,7 +140,7 @@ impl Fleet {
                 self.ask_agents(requester, trace, ask);
                 None
             }
-            Ok(Some(work)) => Some((requester, Beyond::Files(work))),
+            Ok(Some(work)) => Some((requester, ForwardedRequest::Files(work))),
             Err(refused) => {
                 self.answer_agent(&requester, refused.into());
                 None
@@ -155,33 +155,33 @@ impl Fleet {
         let trace = Some(trace);
         let id = ask.event_id();
         let request = match ask.question {
-            Question::Catalog {} => {
+            AgentQuestion::Catalog {} => {
                 let answer = self.catalog(at);
                 return self.answer_agent(&requester, answer);
             }
-            Question::Restart { reason } => {
+            AgentQuestion::Restart { reason } => {
                 let answer = self.wish_restart(at, reason);
                 return self.answer_agent(&requester, answer);
             }
-            Question::List { scope } => {
+            AgentQuestion::List { scope } => {
                 let workspace_id = at.workspace_id.clone();
                 let purpose = ListPurpose::Agents { requester, scope };
-                return self.push(Effect::ListMetadata {
+                return self.push(CoreEffect::ListMetadata {
                     purpose,
                     workspace_id,
                 });
             }
             // Files, tasks and approvals are handled elsewhere.
-            Question::Approval { .. }
-            | Question::PrepareSandbox { .. }
-            | Question::ShowSandbox { .. }
-            | Question::SubmitProposal { .. }
-            | Question::ShowProposal { .. }
-            | Question::Bundle { .. }
-            | Question::CreateTask { .. }
-            | Question::ShowTask { .. }
-            | Question::AwaitTask { .. } => return,
-            Question::Request {
+            AgentQuestion::Approval { .. }
+            | AgentQuestion::PrepareSandbox { .. }
+            | AgentQuestion::ShowSandbox { .. }
+            | AgentQuestion::SubmitProposal { .. }
+            | AgentQuestion::ShowProposal { .. }
+            | AgentQuestion::Bundle { .. }
+            | AgentQuestion::CreateTask { .. }
+            | AgentQuestion::ShowTask { .. }
+            | AgentQuestion::AwaitTask { .. } => return,
+            AgentQuestion::Request {
                 agent,
                 instance_key: key,
                 input,
@@ -195,7 +195,7 @@ impl Fleet {
                 note,
                 kind: RequestKind::of_request(wait, timeout_ms),
             },
-            Question::Send {
+            AgentQuestion::Send {
                 agent,
                 instance_key: key,
                 input,
@@ -207,7 +207,7 @@ impl Fleet {
                 note,
                 kind: RequestKind::Nothing,
             },
-            Question::Spawn {
+            AgentQuestion::Spawn {
                 agent,
                 instance_key: key,
                 input,
@@ -221,7 +221,10 @@ impl Fleet {
         };
         let asked = match id {
             Ok(id) => self.ask_other(&requester, id, &request, (ask.step, trace)),
-            Err(error) => Err(Refused::new("E_INVALID_REQUEST", error.to_string())),
+            Err(error) => Err(AgentRequestError::new(
+                "E_INVALID_REQUEST",
+                error.to_string(),
+            )),
         };
         if let Err(refused) = asked {
             self.answer_agent(&requester, refused.into());
@@ -233,10 +236,10 @@ impl Fleet {
     fn check_ask(
         &mut self,
         at: &InstanceRef,
-        question: &Question,
+        question: &AgentQuestion,
         said: Option<TraceContext>,
-    ) -> Result<TraceContext, Refused> {
-        let gone = || Refused::new("E_UNAVAILABLE", "the requesting turn has ended");
+    ) -> Result<TraceContext, AgentRequestError> {
+        let gone = || AgentRequestError::new("E_UNAVAILABLE", "the requesting turn has ended");
         let entry = self.instance_mut(at).ok_or_else(gone)?;
         let agent = entry.running.as_ref().ok_or_else(gone)?;
         let turn = entry.turn.as_ref().ok_or_else(gone)?;
@@ -251,7 +254,7 @@ impl Fleet {
         id: EventId,
         request: &AgentRequest,
         (step, trace): (u32, Option<TraceContext>),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AgentRequestError> {
         let at = &requester.at;
         check_size(request)?;
         let own = self.own_agent(at)?;
@@ -279,7 +282,7 @@ impl Fleet {
                     "this request would deadlock: {}; use `wait: false` or `send`",
                     path.join(" waits for ")
                 );
-                return Err(Refused::new("E_CIRCULAR_REQUEST", message));
+                return Err(AgentRequestError::new("E_CIRCULAR_REQUEST", message));
             } else if self.circle(at, &target.instance_key).is_some() {
                 let note = Some("the other agent now waits for this one".to_owned());
                 reply_mode = ReplyMode::Later { note };
@@ -299,7 +302,7 @@ impl Fleet {
         if let ReplyMode::Later { .. } = reply_mode {
             self.await_then_ask(requester, target, route.agent, event, reply, reply_mode)
         } else {
-            let reply = AcceptReply::Agent {
+            let reply = EventOrigin::Agent {
                 requester: requester.clone(),
                 reply_mode,
                 question: event.id.clone(),
@@ -316,7 +319,7 @@ impl Fleet {
         at: &InstanceRef,
         question: &AgentEvent,
         (target, step): (&InstanceKey, u32),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AgentRequestError> {
         let now_ms = self.now.mono_ms;
         let Some(chain) = &question.chain else {
             return Ok(());
@@ -340,7 +343,7 @@ impl Fleet {
         event: AgentEvent,
         reply: AgentEvent,
         reply_mode: ReplyMode,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AgentRequestError> {
         let at = &requester.at;
         let open = self.instance_mut(at).map_or(0, |e| e.awaiting.len());
         if open >= MAX_OPEN_QUESTIONS && !self.is_awaited(at, &event.id) {
@@ -348,9 +351,9 @@ impl Fleet {
                 "this conversation already has {MAX_OPEN_QUESTIONS} unanswered requests; wait for \
                  some answers"
             );
-            return Err(Refused::new("E_TOO_MANY_QUESTIONS", message));
+            return Err(AgentRequestError::new("E_TOO_MANY_QUESTIONS", message));
         }
-        let awaited = Awaited {
+        let awaited = PendingReplyRecord {
             question: event.id.clone(),
             target: target.instance_key.clone(),
             reply: reply.clone(),
@@ -373,9 +376,10 @@ impl Fleet {
         Ok(())
     }
 
-    fn own_agent(&mut self, at: &InstanceRef) -> Result<AgentName, Refused> {
+    fn own_agent(&mut self, at: &InstanceRef) -> Result<AgentName, AgentRequestError> {
         let entry = self.instance_mut(at);
-        let gone = || Refused::new("E_UNAVAILABLE", "the requesting conversation was deleted");
+        let gone =
+            || AgentRequestError::new("E_UNAVAILABLE", "the requesting conversation was deleted");
         entry.map(|entry| entry.agent.clone()).ok_or_else(gone)
     }
 
@@ -385,8 +389,8 @@ impl Fleet {
         own: &AgentName,
         id: &EventId,
         request: &AgentRequest,
-    ) -> Result<router::Route, Refused> {
-        let unavailable = |message: &str| Refused::new("E_UNAVAILABLE", message);
+    ) -> Result<router::Route, AgentRequestError> {
+        let unavailable = |message: &str| AgentRequestError::new("E_UNAVAILABLE", message);
         let workspace = self.workspaces.get(&at.workspace_id);
         let workspace = workspace.ok_or_else(|| unavailable("the workspace no longer exists"))?;
         let bundle = bundle_of(workspace).map_err(|error| unavailable(&error.message))?;
@@ -398,7 +402,7 @@ impl Fleet {
         router::route_between(bundle, own, &request.agent, key, fresh.as_deref()).map_err(
             |problem| {
                 let message = format!("{problem}; the agents are: {}", agents_of(bundle));
-                Refused::new("E_AGENT_NOT_FOUND", message)
+                AgentRequestError::new("E_AGENT_NOT_FOUND", message)
             },
         )
     }
@@ -415,9 +419,9 @@ impl Fleet {
         trace: Option<TraceContext>,
         target: &InstanceRef,
         is_known: bool,
-    ) -> Result<AgentEvent, Refused> {
+    ) -> Result<AgentEvent, AgentRequestError> {
         let created_at = self.now.wall;
-        let gone = || Refused::new("E_UNAVAILABLE", "the requesting turn has ended");
+        let gone = || AgentRequestError::new("E_UNAVAILABLE", "the requesting turn has ended");
         let entry = self.instance_mut(at).ok_or_else(gone)?;
         let turn = entry.turn.as_ref().ok_or_else(gone)?;
         let cause = entry.inbox.get(&turn.context.event_id).ok_or_else(gone)?;
@@ -432,7 +436,7 @@ impl Fleet {
                 "the chain of requests between agents has reached its limit of {MAX_CHAIN_DEPTH}; \
                  answer with the results so far"
             );
-            return Err(Refused::new("E_CHAIN_TOO_DEEP", message));
+            return Err(AgentRequestError::new("E_CHAIN_TOO_DEEP", message));
         }
         let is_request = !matches!(
             request.kind,
@@ -481,9 +485,10 @@ impl Fleet {
         agent: &AgentName,
         target: &InstanceRef,
         requester: &InstanceRef,
-    ) -> Result<AgentEvent, Refused> {
+    ) -> Result<AgentEvent, AgentRequestError> {
         let id = reply_id(&question.id);
-        let id = id.map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()))?;
+        let id =
+            id.map_err(|error| AgentRequestError::new("E_INVALID_REQUEST", error.to_string()))?;
         // The answer goes back to the latest requester in the chain.
         let chain = question.chain.as_ref().map(|chain| Chain {
             depth: chain.depth.saturating_sub(1),
@@ -602,7 +607,7 @@ impl Fleet {
             }
             _ => true,
         };
-        let mut instances: Vec<KnownInstance> = found
+        let mut instances: Vec<InstanceListItem> = found
             .into_iter()
             .filter(is_chosen)
             .map(|metadata| {
@@ -612,7 +617,7 @@ impl Fleet {
                     Some(entry) if entry.turn.is_some() => "processing",
                     _ => "idle",
                 };
-                KnownInstance {
+                InstanceListItem {
                     pending_events: entry.map_or(0, super::Instance::pending),
                     status: status.to_owned(),
                     agent: metadata.agent_name,
@@ -639,13 +644,14 @@ impl Fleet {
     }
 }
 
-fn known_agents(bundle: &Bundle) -> Vec<KnownAgent> {
-    let known =
-        |(name, agent): (&AgentName, &goondan_protocol::definition::AgentDefinition)| KnownAgent {
+fn known_agents(bundle: &ProjectConfig) -> Vec<AgentListItem> {
+    let known = |(name, agent): (&AgentName, &goondan_protocol::definition::AgentDefinition)| {
+        AgentListItem {
             name: name.clone(),
             description: agent.description.clone(),
             tools: agent.tools.iter().map(|tool| tool.name.clone()).collect(),
             is_entry: bundle.is_entry(name),
-        };
+        }
+    };
     bundle.agents.iter().map(known).collect()
 }

@@ -7,7 +7,7 @@ use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::egress::EgressCaller;
 use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Assignment, Head, ToAgent};
+use goondan_protocol::ipc::{Assignment, EnvelopeHeader, ToAgent};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::observe::detail_of;
 use goondan_protocol::trace::TraceContext;
@@ -21,10 +21,10 @@ use super::agent_replies::pending_replies::QuestionStatus;
 use super::changes::RunningAgent;
 use super::event_queue::LookingUp;
 use super::instance::{Instance, Progress};
-use super::{Fleet, Owner, Stopping};
+use super::{DaemonShutdown, Fleet, ProcessOwner};
 use crate::jobs::{LogAuditFailure, LogFailure, continuation};
 use crate::refusals::{control_error, deleted_error};
-use crate::{Effect, LogEvent, ProcessId, RequestToken};
+use crate::{CoreEffect, LogEvent, ProcessId, RequestToken};
 
 /// Stop reason of a process that was outdated by an edit.
 pub(crate) const CONFIGURATION_CHANGED: &str = "its configuration changed";
@@ -256,7 +256,7 @@ impl Fleet {
         let agents = self.owners.values();
         agents
             .filter_map(|owner| match owner {
-                Owner::Agent(at) if at.workspace_id == *id => Some(at),
+                ProcessOwner::Agent(at) if at.workspace_id == *id => Some(at),
                 _ => None,
             })
             .any(|at| self.is_agent_outdated(at))
@@ -346,7 +346,7 @@ impl Fleet {
         entry.progress = Progress::default();
         let limits = running.definition.limits;
         entry.running = Some(running);
-        let process = self.spawn(&Owner::Agent(at.clone()), limits);
+        let process = self.spawn(&ProcessOwner::Agent(at.clone()), limits);
         self.start_begun(process);
         // After a crash or a failed write the inbox on disk is read again, because the memory may
         // be outdated.
@@ -388,13 +388,13 @@ impl Fleet {
         self.facts.node.as_deref()
     }
 
-    pub(crate) fn agent_head(&self, at: &InstanceRef) -> Option<Head> {
+    pub(crate) fn agent_head(&self, at: &InstanceRef) -> Option<EnvelopeHeader> {
         let entry = self
             .workspaces
             .get(&at.workspace_id)?
             .instances
             .get(&at.instance_key)?;
-        Some(Head::new(
+        Some(EnvelopeHeader::new(
             Address::Orchestrator,
             agent_address(at, &entry.agent),
         ))
@@ -408,15 +408,15 @@ impl Fleet {
         trace: Option<TraceContext>,
         message: ToAgent,
     ) {
-        if self.owners.get(&process) != Some(&Owner::Agent(at.clone())) {
+        if self.owners.get(&process) != Some(&ProcessOwner::Agent(at.clone())) {
             return;
         }
         if let Some(head) = self.agent_head(at) {
-            let head = Head {
+            let head = EnvelopeHeader {
                 trace,
                 ..head.answering(reply_to)
             };
-            self.push(Effect::Send {
+            self.push(CoreEffect::Send {
                 process,
                 head,
                 message: Box::new(message.into()),
@@ -546,12 +546,12 @@ impl Fleet {
 
     /// Asks an agent's process to finish and end.
     pub(super) fn drain_agent(&mut self, at: &InstanceRef, grace: Option<u64>, reason: &str) {
-        self.drain(&Owner::Agent(at.clone()), grace, reason);
+        self.drain(&ProcessOwner::Agent(at.clone()), grace, reason);
     }
 
     pub(super) fn grace_period_ms(&self, id: &WorkspaceId) -> u64 {
         let chosen = self.stopping.and_then(
-            |Stopping {
+            |DaemonShutdown {
                  grace_period_ms, ..
              }| grace_period_ms,
         );

@@ -19,7 +19,7 @@ mod decisions;
 mod list;
 mod pending;
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::ids::{ApprovalId, EventId, InstanceRef, StepId, TurnId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
@@ -27,22 +27,22 @@ use goondan_protocol::limits::{MAX_APPROVAL_INPUT_BYTES, MAX_NAME_BYTES};
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind as Kind, detail_of};
 use goondan_protocol::trace::SpanId;
 use goondan_store::StoreError;
-use goondan_store::instance::{Approval, ApprovalMark, AskedCall};
+use goondan_store::instance::{Approval, ApprovalMark, ApprovalRequest};
 use goondan_store::writer::operation::NoteApproval;
 
-pub(super) use self::decisions::Chosen;
-pub(crate) use self::decisions::Decider;
+pub(super) use self::decisions::AuthorizedDecision;
+pub(crate) use self::decisions::DecisionRequester;
 pub(crate) use self::pending::Approvals;
 use self::pending::OpenApproval;
 use super::Fleet;
 use super::agent_replies::pending_replies::Requester;
 use crate::jobs::continuation;
-use crate::refusals::Refused;
-use crate::{Effect, RequestToken};
+use crate::refusals::AgentRequestError;
+use crate::{CoreEffect, RequestToken};
 
 continuation! {
     /// Records a request for approval.
-    AskingPerson { turn_id: TurnId, call: AskedCall, requester: Requester }
+    AskingPerson { turn_id: TurnId, call: ApprovalRequest, requester: Requester }
         after NoteApproval => core.fleet.on_approval_asked
 }
 
@@ -54,7 +54,7 @@ continuation! {
 impl Fleet {
     /// Handles an agent's request for approval of a call.
     pub(super) fn ask_approval(&mut self, requester: Requester, ask: AgentAsk) {
-        let Question::Approval {
+        let AgentQuestion::Approval {
             tool_call_id,
             tool_name,
             input,
@@ -64,7 +64,7 @@ impl Fleet {
             return;
         };
         let at = requester.at.clone();
-        let mut call = AskedCall {
+        let mut call = ApprovalRequest {
             approval_id: ApprovalId::of_uuid(uuid::Uuid::nil()),
             step_id: StepId::of_turn(&ask.turn_id, ask.step),
             tool_call_id,
@@ -263,7 +263,7 @@ impl Fleet {
             let event = self.approval_event(at, &id, Kind::ApprovalAsked, None);
             let written = event.map(|event| serde_json::value::to_raw_value(&event));
             if let Some(Ok(event)) = written {
-                self.push(Effect::Progress { token, event });
+                self.push(CoreEffect::Progress { token, event });
             }
         }
     }
@@ -356,14 +356,14 @@ impl Fleet {
 }
 
 /// Checks that a call is small enough to be shown in full.
-fn check_size(call: &AskedCall) -> Result<(), Refused> {
+fn check_size(call: &ApprovalRequest) -> Result<(), AgentRequestError> {
     let bytes = call.input.to_string().len();
     if bytes > MAX_APPROVAL_INPUT_BYTES || call.tool_name.len() > MAX_NAME_BYTES {
         let message = format!(
             "this call needs a person's approval, but its arguments have {bytes} bytes; at most \
              {MAX_APPROVAL_INPUT_BYTES} are allowed: split it into smaller calls"
         );
-        return Err(Refused::new("E_APPROVAL_TOO_LARGE", message));
+        return Err(AgentRequestError::new("E_APPROVAL_TOO_LARGE", message));
     }
     Ok(())
 }

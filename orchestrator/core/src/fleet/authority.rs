@@ -4,15 +4,15 @@
 //! Claims of a child about itself are not trusted: its identity follows from its socket, its rights
 //! from the validated configuration, and its turn from what it was sent.
 
-use goondan_protocol::agents::Question;
+use goondan_protocol::agents::AgentQuestion;
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallTarget, OutgoingCall};
 use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolSource};
 use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
 use goondan_protocol::trace::TraceContext;
 
-use super::turn::Turn;
-use crate::refusals::Refused;
+use super::turn::ActiveTurn;
+use crate::refusals::AgentRequestError;
 
 /// The built-in tool that grants what concerns other agents.
 const AGENTS_TOOL: &str = "agents";
@@ -40,24 +40,24 @@ pub(super) fn is_author(agent: &AgentDefinition) -> bool {
 }
 
 /// The tool and its export that grant a question; none if every agent may ask it.
-fn grant_of(question: &Question) -> Option<(&'static str, &'static str)> {
+fn grant_of(question: &AgentQuestion) -> Option<(&'static str, &'static str)> {
     Some(match question {
         // To ask for less is everybody's right.
-        Question::Approval { .. } => return None,
-        Question::Request { .. } => (AGENTS_TOOL, "request"),
-        Question::Send { .. } => (AGENTS_TOOL, "send"),
-        Question::Spawn { .. } => (AGENTS_TOOL, "spawn"),
-        Question::List { .. } => (AGENTS_TOOL, "list"),
-        Question::Catalog {} => (AGENTS_TOOL, "catalog"),
-        Question::Restart { .. } => RESTART_TOOL,
-        Question::PrepareSandbox { .. } => PREPARE,
-        Question::ShowSandbox { .. } => ("sandbox", "status"),
-        Question::SubmitProposal { .. } => SUBMIT,
-        Question::ShowProposal { .. } => ("proposal", "status"),
-        Question::CreateTask { .. } => ("tasks", "create"),
-        Question::ShowTask { .. } => ("tasks", "status"),
-        Question::AwaitTask { .. } => ("tasks", "wait"),
-        Question::Bundle { ask } => ("swarm-bundle", ask.export()),
+        AgentQuestion::Approval { .. } => return None,
+        AgentQuestion::Request { .. } => (AGENTS_TOOL, "request"),
+        AgentQuestion::Send { .. } => (AGENTS_TOOL, "send"),
+        AgentQuestion::Spawn { .. } => (AGENTS_TOOL, "spawn"),
+        AgentQuestion::List { .. } => (AGENTS_TOOL, "list"),
+        AgentQuestion::Catalog {} => (AGENTS_TOOL, "catalog"),
+        AgentQuestion::Restart { .. } => RESTART_TOOL,
+        AgentQuestion::PrepareSandbox { .. } => PREPARE,
+        AgentQuestion::ShowSandbox { .. } => ("sandbox", "status"),
+        AgentQuestion::SubmitProposal { .. } => SUBMIT,
+        AgentQuestion::ShowProposal { .. } => ("proposal", "status"),
+        AgentQuestion::CreateTask { .. } => ("tasks", "create"),
+        AgentQuestion::ShowTask { .. } => ("tasks", "status"),
+        AgentQuestion::AwaitTask { .. } => ("tasks", "wait"),
+        AgentQuestion::Bundle { ask } => ("swarm-bundle", ask.export()),
     })
 }
 
@@ -68,7 +68,10 @@ fn grant_of(question: &Question) -> Option<(&'static str, &'static str)> {
 /// # Errors
 ///
 /// `E_NOT_GRANTED`, with the tool that would grant it.
-pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<(), Refused> {
+pub(super) fn may_ask(
+    agent: &AgentDefinition,
+    question: &AgentQuestion,
+) -> Result<(), AgentRequestError> {
     let Some((tool, export)) = grant_of(question) else {
         return Ok(());
     };
@@ -89,12 +92,12 @@ pub(super) fn may_ask(agent: &AgentDefinition, question: &Question) -> Result<()
          `{BASE_PACKAGE}` to its `tools` in goondan.yaml",
         agent.name
     );
-    Err(Refused::new("E_NOT_GRANTED", message))
+    Err(AgentRequestError::new("E_NOT_GRANTED", message))
 }
 
 /// Checks that an agent may access a sandbox: its own, or any if the agent is a coordinator. No
 /// agent can apply a proposal, because there is no such request.
-fn may_ask_of(agent: &AgentDefinition, question: &Question) -> Result<(), Refused> {
+fn may_ask_of(agent: &AgentDefinition, question: &AgentQuestion) -> Result<(), AgentRequestError> {
     match question.sandbox_of() {
         Some(other) if *other != agent.name && !is_coordinator(agent) => {
             let message = format!(
@@ -102,7 +105,7 @@ fn may_ask_of(agent: &AgentDefinition, question: &Question) -> Result<(), Refuse
                  add `prepare` of `sandbox` of `{BASE_PACKAGE}` to its `tools` in goondan.yaml",
                 agent.name
             );
-            Err(Refused::new("E_NOT_GRANTED", message))
+            Err(AgentRequestError::new("E_NOT_GRANTED", message))
         }
         _ => Ok(()),
     }
@@ -126,7 +129,7 @@ pub(super) fn is_step_of(turn_id: &TurnId, step_id: &StepId) -> bool {
 /// `refused`, with the allowed calls.
 pub(crate) fn may_call(
     agent: &AgentDefinition,
-    turn: &Turn,
+    turn: &ActiveTurn,
     asked: &OutgoingCall,
 ) -> Result<(), CallError> {
     let refused = |message: String| Err(CallError::new(CallErrorCode::Refused, message));
@@ -163,7 +166,7 @@ pub(super) fn may_remember(agent: &AgentDefinition, states: &ExtensionStates) ->
 }
 
 /// Trace context within the turn's own trace: the child chooses the span, but not the trace.
-pub(crate) fn trace_within(turn: &Turn, said: Option<TraceContext>) -> TraceContext {
+pub(crate) fn trace_within(turn: &ActiveTurn, said: Option<TraceContext>) -> TraceContext {
     let own = turn.context.trace;
     match said {
         Some(said) => TraceContext {

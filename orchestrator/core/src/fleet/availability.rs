@@ -4,7 +4,7 @@ use goondan_protocol::call::{CallError, CallErrorCode, CallTarget};
 use goondan_protocol::control::Readiness;
 
 use super::slot::Slot;
-use crate::{Now, ProcessId};
+use crate::{ClockTime, ProcessId};
 
 /// Availability of the process for a call.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) fn not_ready(target: &CallTarget, why: &str) -> CallError {
 pub(super) fn availability_of(
     slot: &Slot,
     readiness: Readiness,
-    now: Now,
+    now: ClockTime,
     target: &CallTarget,
 ) -> Availability {
     match (slot.ready(), &slot.detail) {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::event::TurnOutcome;
@@ -22,10 +22,12 @@ use serde_json::Value;
 use super::agent_replies::pending_replies::Requester;
 use super::turn::CANCELLED;
 use super::{Fleet, authority};
-use crate::exchange::{BundleAction, BundleCall, BundleDone, BundleStanding, BundleWork, Outcome};
+use crate::exchange::{
+    BundleAction, BundleCall, BundleResult, BundleStanding, BundleWork, ConfigOutcome,
+};
 use crate::limits::BUNDLE_REQUESTS_MAX;
-use crate::refusals::{Refused, no_workspace};
-use crate::{Effect, LogEvent, ProcessId, RequestToken};
+use crate::refusals::{AgentRequestError, no_workspace};
+use crate::{CoreEffect, LogEvent, ProcessId, RequestToken};
 
 /// Name of a bundle's directory within its conversation's directory.
 const SWARM_BUNDLE: &str = "swarm-bundle";
@@ -46,13 +48,13 @@ const NEUTRAL: &[&str] = &[
 /// An instance's own configuration, on top of the project's.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    arming: Arming,
+    arming: ConfigLookup,
     pub(super) standing: BundleStanding,
 }
 
 /// State of the lookup of the next process's definition.
 #[derive(Debug, Default)]
-enum Arming {
+enum ConfigLookup {
     /// Unknown.
     #[default]
     Unknown,
@@ -64,7 +66,7 @@ enum Arming {
 
 /// Recipient of the result of a bundle operation.
 #[derive(Debug)]
-enum Asker {
+enum BundleRequester {
     Nobody,
     /// The next process of the instance, under the configuration with this digest.
     Start(String),
@@ -73,30 +75,33 @@ enum Asker {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    asker: Asker,
+struct QueuedBundleAction {
+    asker: BundleRequester,
     /// `None` while the operation is in progress.
     action: Option<BundleAction>,
 }
 
 /// Queued operations by conversation. The first of each queue is in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(BTreeMap<InstanceRef, VecDeque<Waiting>>);
+pub(crate) struct BundleQueues(BTreeMap<InstanceRef, VecDeque<QueuedBundleAction>>);
 
-fn outcome_of(outcome: &TurnOutcome) -> Outcome {
+fn outcome_of(outcome: &TurnOutcome) -> ConfigOutcome {
     match outcome {
-        TurnOutcome::Completed { .. } => Outcome::Completed,
-        TurnOutcome::Failed { code, .. } if NEUTRAL.contains(&code.as_str()) => Outcome::Neutral,
+        TurnOutcome::Completed { .. } => ConfigOutcome::Completed,
+        TurnOutcome::Failed { code, .. } if NEUTRAL.contains(&code.as_str()) => {
+            ConfigOutcome::Neutral
+        }
         TurnOutcome::Failed { code, message } => {
-            Outcome::Failed(format!("turn failed: {code}: {message}"))
+            ConfigOutcome::Failed(format!("turn failed: {code}: {message}"))
         }
     }
 }
 
 /// The id of a tool call, used as the name of its changeset.
-fn call_id(ask: &AgentAsk) -> Result<ChangesetId, Refused> {
-    let invalid =
-        |error: &dyn std::fmt::Display| Refused::new("E_INVALID_REQUEST", error.to_string());
+fn call_id(ask: &AgentAsk) -> Result<ChangesetId, AgentRequestError> {
+    let invalid = |error: &dyn std::fmt::Display| {
+        AgentRequestError::new("E_INVALID_REQUEST", error.to_string())
+    };
     let id = ask.event_id().map_err(|error| invalid(&error))?;
     ChangesetId::new(id.as_str().replace(':', "-")).map_err(|error| invalid(&error))
 }
@@ -124,15 +129,19 @@ impl Fleet {
             return true;
         };
         match entry.overlay.arming {
-            Arming::Known(_) => true,
-            Arming::Asked => false,
-            Arming::Unknown => {
-                entry.overlay.arming = Arming::Asked;
+            ConfigLookup::Known(_) => true,
+            ConfigLookup::Asked => false,
+            ConfigLookup::Unknown => {
+                entry.overlay.arming = ConfigLookup::Asked;
                 let agent = entry.agent.clone();
                 let bundle = self.bundle(&at.workspace_id);
                 let definition = bundle.and_then(|bundle| bundle.agents.get(&agent));
                 let is_author = definition.is_some_and(authority::is_author);
-                self.line_up(at, Asker::Start(digest), BundleAction::Arm { is_author });
+                self.line_up(
+                    at,
+                    BundleRequester::Start(digest),
+                    BundleAction::Arm { is_author },
+                );
                 false
             }
         }
@@ -144,8 +153,8 @@ impl Fleet {
         let has_bundles = self.has_bundles(&at.workspace_id);
         let entry = self.instance_mut(at)?;
         match std::mem::take(&mut entry.overlay.arming) {
-            Arming::Known(definition) => definition.filter(|_| has_bundles),
-            Arming::Unknown | Arming::Asked => None,
+            ConfigLookup::Known(definition) => definition.filter(|_| has_bundles),
+            ConfigLookup::Unknown | ConfigLookup::Asked => None,
         }
     }
 
@@ -171,8 +180,8 @@ impl Fleet {
             .into_iter()
             .flat_map(|it| it.instances.values_mut());
         for entry in instances {
-            if let Arming::Known(_) = entry.overlay.arming {
-                entry.overlay.arming = Arming::Unknown;
+            if let ConfigLookup::Known(_) = entry.overlay.arming {
+                entry.overlay.arming = ConfigLookup::Unknown;
             }
         }
     }
@@ -214,27 +223,30 @@ impl Fleet {
 
     /// Counts a crash against the revision of the process.
     pub(super) fn note_crash(&mut self, at: &InstanceRef, how: &str) {
-        self.note(at, Outcome::Failed(format!("its process crashed: {how}")));
+        self.note(
+            at,
+            ConfigOutcome::Failed(format!("its process crashed: {how}")),
+        );
     }
 
-    fn note(&mut self, at: &InstanceRef, outcome: Outcome) {
+    fn note(&mut self, at: &InstanceRef, outcome: ConfigOutcome) {
         let entry = self.instance_mut(at);
         if entry.is_some_and(|entry| entry.overlay.standing.is_on_probation) {
-            self.line_up(at, Asker::Nobody, BundleAction::Note(outcome));
+            self.line_up(at, BundleRequester::Nobody, BundleAction::Note(outcome));
         }
     }
 
     /// Handles an agent's request about its own configuration.
     pub(super) fn ask_bundle(&mut self, requester: Requester, ask: AgentAsk) {
         let call = call_id(&ask);
-        let Question::Bundle { ask } = ask.question else {
+        let AgentQuestion::Bundle { ask } = ask.question else {
             return;
         };
         let at = requester.at.clone();
         match call.and_then(|call| self.check_room(&at).map(|()| call)) {
             Ok(call) => {
                 let action = BundleAction::Ask { ask, call };
-                self.line_up(&at, Asker::Agent(requester), action);
+                self.line_up(&at, BundleRequester::Agent(requester), action);
             }
             Err(refused) => self.answer_agent(&requester, refused.into()),
         }
@@ -256,7 +268,11 @@ impl Fleet {
             return self.respond_error(token, error);
         }
         match self.check_room(&at) {
-            Ok(()) => self.line_up(&at, Asker::Client(token), BundleAction::Serve(call)),
+            Ok(()) => self.line_up(
+                &at,
+                BundleRequester::Client(token),
+                BundleAction::Serve(call),
+            ),
             Err(refused) => {
                 let error = ControlError::new(ErrorCode::Overloaded, refused.message);
                 self.respond_error(token, error.suggest("try again later"));
@@ -268,7 +284,10 @@ impl Fleet {
     /// another revision.
     pub(super) fn is_noting(&self, at: &InstanceRef) -> bool {
         let line = self.bundles.0.get(at);
-        line.is_some_and(|line| line.iter().any(|it| matches!(it.asker, Asker::Nobody)))
+        line.is_some_and(|line| {
+            line.iter()
+                .any(|it| matches!(it.asker, BundleRequester::Nobody))
+        })
     }
 
     /// The revision that a conversation uses; `None` for the project's configuration.
@@ -285,20 +304,20 @@ impl Fleet {
         entry.is_some_and(|entry| entry.overlay.standing.is_on_probation)
     }
 
-    fn check_room(&self, at: &InstanceRef) -> Result<(), Refused> {
+    fn check_room(&self, at: &InstanceRef) -> Result<(), AgentRequestError> {
         let line = self.bundles.0.get(at);
         if line.is_some_and(|line| line.len() >= BUNDLE_REQUESTS_MAX) {
             let message = format!(
                 "{BUNDLE_REQUESTS_MAX} requests about this conversation's configuration are already waiting"
             );
-            return Err(Refused::new("E_OVERLOADED", message));
+            return Err(AgentRequestError::new("E_OVERLOADED", message));
         }
         Ok(())
     }
 
-    fn line_up(&mut self, at: &InstanceRef, asker: Asker, action: BundleAction) {
+    fn line_up(&mut self, at: &InstanceRef, asker: BundleRequester, action: BundleAction) {
         let line = self.bundles.0.entry(at.clone()).or_default();
-        line.push_back(Waiting {
+        line.push_back(QueuedBundleAction {
             asker,
             action: Some(action),
         });
@@ -321,8 +340,8 @@ impl Fleet {
         let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
             // The workspace was closed in the meantime.
             let waiting = self.bundles.0.remove(at).unwrap_or_default();
-            for Waiting { asker, .. } in waiting {
-                if let Asker::Client(token) = asker {
+            for QueuedBundleAction { asker, .. } in waiting {
+                if let BundleRequester::Client(token) = asker {
                     self.respond_error(token, no_workspace(&at.workspace_id));
                 }
             }
@@ -345,12 +364,12 @@ impl Fleet {
             at: wall,
             action,
         };
-        self.push(Effect::Bundle(Box::new(work)));
+        self.push(CoreEffect::Bundle(Box::new(work)));
     }
 
     /// Handles the result of a bundle operation.
-    pub(crate) fn on_bundle(&mut self, done: BundleDone) {
-        let BundleDone {
+    pub(crate) fn on_bundle(&mut self, done: BundleResult) {
+        let BundleResult {
             instance: at,
             answer,
             definition,
@@ -373,20 +392,20 @@ impl Fleet {
         let line = self.bundles.0.get_mut(&at);
         let waiting = line.and_then(VecDeque::pop_front);
         match waiting.map(|waiting| waiting.asker) {
-            None | Some(Asker::Nobody) => {
+            None | Some(BundleRequester::Nobody) => {
                 if let Err(error) = answer {
                     let event = LogEvent::error("failed to count the outcome of a turn");
                     self.log(event.of(&at).with("error", error.message));
                 }
             }
-            Some(Asker::Start(digest)) => {
+            Some(BundleRequester::Start(digest)) => {
                 self.on_told_to_be(&at, &digest, answer.map(|_| definition));
             }
-            Some(Asker::Client(token)) => self.push(Effect::Respond {
+            Some(BundleRequester::Client(token)) => self.push(CoreEffect::Respond {
                 token,
                 result: answer,
             }),
-            Some(Asker::Agent(requester)) => self.answer_agent(&requester, told(answer)),
+            Some(BundleRequester::Agent(requester)) => self.answer_agent(&requester, told(answer)),
         }
         self.begin_bundle_work(&at);
         self.pump(&at);
@@ -407,8 +426,8 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return;
         };
-        if standing.is_pending && matches!(entry.overlay.arming, Arming::Known(_)) {
-            entry.overlay.arming = Arming::Unknown;
+        if standing.is_pending && matches!(entry.overlay.arming, ConfigLookup::Known(_)) {
+            entry.overlay.arming = ConfigLookup::Unknown;
         }
         entry.overlay.standing = standing;
     }
@@ -429,9 +448,9 @@ impl Fleet {
         });
         if let Some(entry) = self.instance_mut(at) {
             entry.overlay.arming = if is_current {
-                Arming::Known(definition)
+                ConfigLookup::Known(definition)
             } else {
-                Arming::Unknown
+                ConfigLookup::Unknown
             };
         }
     }
@@ -441,10 +460,10 @@ impl Fleet {
 fn told(answer: Result<Value, ControlError>) -> AgentAnswer {
     match answer {
         Ok(value) => serde_json::from_value(value).map_or_else(
-            |error| Refused::new("E_FAILED", error.to_string()).into(),
+            |error| AgentRequestError::new("E_FAILED", error.to_string()).into(),
             |told| AgentAnswer::Bundle { told },
         ),
-        Err(error) => Refused::new(code_of(error.code), error.message).into(),
+        Err(error) => AgentRequestError::new(code_of(error.code), error.message).into(),
     }
 }
 
@@ -467,16 +486,16 @@ mod tests {
                 message: "m".to_owned(),
             })
         };
-        assert_eq!(failed("E_MODEL_RATE_LIMITED"), Outcome::Neutral);
-        assert_eq!(failed(CANCELLED), Outcome::Neutral);
+        assert_eq!(failed("E_MODEL_RATE_LIMITED"), ConfigOutcome::Neutral);
+        assert_eq!(failed(CANCELLED), ConfigOutcome::Neutral);
         assert_eq!(
             failed("E_LOOP"),
-            Outcome::Failed("turn failed: E_LOOP: m".to_owned())
+            ConfigOutcome::Failed("turn failed: E_LOOP: m".to_owned())
         );
         let reply = String::new();
         assert_eq!(
             outcome_of(&TurnOutcome::Completed { reply }),
-            Outcome::Completed
+            ConfigOutcome::Completed
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Runtime state that outgoing calls can read.
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, TurnId, WorkspaceId};
@@ -9,17 +9,17 @@ use serde_json::value::RawValue;
 use super::Fleet;
 use super::availability::Availability;
 use super::instance::Instance;
-use super::turn::Turn;
-use crate::{Now, RequestToken};
+use super::turn::ActiveTurn;
+use crate::{ClockTime, RequestToken};
 
 impl Fleet {
     /// Time of the current input.
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> ClockTime {
         self.now
     }
 
     /// The running configuration of a workspace, if any.
-    pub(crate) fn bundle(&self, id: &WorkspaceId) -> Option<&Bundle> {
+    pub(crate) fn bundle(&self, id: &WorkspaceId) -> Option<&ProjectConfig> {
         self.workspaces.get(id)?.bundle.as_ref()
     }
 
@@ -29,12 +29,15 @@ impl Fleet {
     }
 
     /// The turn in progress of a conversation.
-    pub(crate) fn turn_of(&self, at: &InstanceRef) -> Option<&Turn> {
+    pub(crate) fn turn_of(&self, at: &InstanceRef) -> Option<&ActiveTurn> {
         self.instance(at)?.turn.as_ref()
     }
 
     /// The agent of a conversation as its process was started, and its turn in progress.
-    pub(crate) fn agent_in_turn(&self, at: &InstanceRef) -> Option<(&AgentDefinition, &Turn)> {
+    pub(crate) fn agent_in_turn(
+        &self,
+        at: &InstanceRef,
+    ) -> Option<(&AgentDefinition, &ActiveTurn)> {
         let entry = self.instance(at)?;
         Some((&entry.running.as_ref()?.definition, entry.turn.as_ref()?))
     }

@@ -12,7 +12,7 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, detail_of};
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
-use goondan_store::instance::Cancelled;
+use goondan_store::instance::CancelScope;
 use goondan_store::writer::operation::CancelEvent;
 
 use super::Fleet;
@@ -123,7 +123,7 @@ impl Fleet {
     pub(crate) fn on_cancelled(
         &mut self,
         cancelling: &Cancelling,
-        result: Result<Cancelled, StoreError>,
+        result: Result<CancelScope, StoreError>,
     ) -> Option<TurnId> {
         let (at, event_id) = (&cancelling.instance, &cancelling.event_id);
         let cancelled = match result {
@@ -138,8 +138,8 @@ impl Fleet {
             }
         };
         let turn_id = match cancelled {
-            Cancelled::Turn(turn_id) => Some(turn_id),
-            Cancelled::Event => None,
+            CancelScope::Turn(turn_id) => Some(turn_id),
+            CancelScope::Event => None,
         };
         let event = LifecycleEvent::EventCancelled {
             instance_key: at.instance_key.clone(),

@@ -12,9 +12,9 @@ use std::collections::{BTreeSet, VecDeque};
 use goondan_protocol::control::Resource;
 use goondan_protocol::ids::InstanceRef;
 
-use super::{Fleet, Owner};
+use super::{Fleet, ProcessOwner};
 use crate::LogEvent;
-use crate::exchange::{ProcessId, Share, Supply};
+use crate::exchange::{ProcessId, ResourceLevel, ResourceUsage};
 use crate::limits::{
     IDLE_AGENT_DESCRIPTORS, IDLE_AGENT_MEMORY_BYTES, IDLE_AGENTS_MAX, LONGEST_IDLE_REMEMBERED,
     ROOM_QUIET_MS, ROOM_RETRY_MS, SPARE_STARTS_MAX, SPARE_STARTS_PART, STOPPED_AHEAD_MAX,
@@ -23,9 +23,9 @@ use crate::limits::{
 };
 
 /// Accounting of one resource.
-struct Need {
+struct ResourceDemand {
     resource: Resource,
-    share: Option<Share>,
+    share: Option<ResourceLevel>,
     /// Reserve for work in progress: a fraction of the total (1/`reserve_part`), within bounds.
     reserve_part: u64,
     reserve_min: u64,
@@ -34,9 +34,9 @@ struct Need {
     per_idle: u64,
 }
 
-impl Need {
+impl ResourceDemand {
     fn free_and_reserve(&self) -> Option<(u64, u64)> {
-        let Share { used, limit } = self.share?;
+        let ResourceLevel { used, limit } = self.share?;
         let reserve = (limit / self.reserve_part).clamp(self.reserve_min, self.reserve_max);
         Some((limit.saturating_sub(used), reserve))
     }
@@ -70,10 +70,10 @@ impl Need {
     }
 }
 
-impl Supply {
-    fn needs(&self) -> [Need; 3] {
+impl ResourceUsage {
+    fn needs(&self) -> [ResourceDemand; 3] {
         [
-            Need {
+            ResourceDemand {
                 resource: Resource::Descriptors,
                 share: self.descriptors,
                 reserve_part: 8,
@@ -82,7 +82,7 @@ impl Supply {
                 per_start: WORKING_AGENT_DESCRIPTORS,
                 per_idle: IDLE_AGENT_DESCRIPTORS,
             },
-            Need {
+            ResourceDemand {
                 resource: Resource::Processes,
                 share: self.tasks,
                 reserve_part: 16,
@@ -91,7 +91,7 @@ impl Supply {
                 per_start: WORKING_AGENT_TASKS,
                 per_idle: 1,
             },
-            Need {
+            ResourceDemand {
                 resource: Resource::Memory,
                 share: self.memory_bytes,
                 reserve_part: 16,
@@ -113,7 +113,7 @@ struct Agents {
 
 /// An agent that was idle when checked.
 #[derive(Debug)]
-struct Idle {
+struct IdleAgent {
     since_ms: u64,
     process: ProcessId,
     at: InstanceRef,
@@ -121,8 +121,8 @@ struct Idle {
 
 /// Available capacity, and the agents being stopped to increase it.
 #[derive(Debug)]
-pub(super) struct Room {
-    supply: Supply,
+pub(super) struct CapacityState {
+    supply: ResourceUsage,
     /// Number of agents that can still start.
     left: u64,
     /// The scarcest resource.
@@ -135,7 +135,7 @@ pub(super) struct Room {
     /// Idle agents that will be stopped, a few at a time.
     surplus_ahead: u64,
     /// The longest idle agents at the last scan, in order.
-    longest_idle: VecDeque<Idle>,
+    longest_idle: VecDeque<IdleAgent>,
     /// Agents being stopped to free resources.
     leaving: BTreeSet<ProcessId>,
     /// No start is attempted before this time, because it would fail.
@@ -144,10 +144,10 @@ pub(super) struct Room {
     is_told: bool,
 }
 
-impl Default for Room {
+impl Default for CapacityState {
     fn default() -> Self {
         Self {
-            supply: Supply::default(),
+            supply: ResourceUsage::default(),
             left: u64::MAX,
             scarcest: None,
             ends_per_start: 1,
@@ -163,23 +163,23 @@ impl Default for Room {
     }
 }
 
-impl Room {
+impl CapacityState {
     /// Resources that are short.
     pub(super) fn short_of(&self) -> &[Resource] {
         &self.short_of
     }
 
     /// Number of open descriptors, and the limit.
-    pub(super) fn descriptors(&self) -> Option<Share> {
+    pub(super) fn descriptors(&self) -> Option<ResourceLevel> {
         self.supply.descriptors
     }
 
     /// Applies a measurement. Working agents may not have taken all their resources yet. Returns
     /// the number of idle agents to stop immediately.
-    fn measured(&mut self, supply: Supply, Agents { working, idle }: Agents) -> u64 {
+    fn measured(&mut self, supply: ResourceUsage, Agents { working, idle }: Agents) -> u64 {
         self.supply = supply;
         let needs = supply.needs();
-        let left = |need: &Need| match need.starts() {
+        let left = |need: &ResourceDemand| match need.starts() {
             u64::MAX => u64::MAX,
             starts => starts.saturating_sub(working),
         };
@@ -192,13 +192,13 @@ impl Room {
         self.short_of = short.map(|need| need.resource).collect();
         // Subtracts the agents already being stopped.
         let leaving = u64::try_from(self.leaving.len()).unwrap_or(u64::MAX);
-        let most = |surplus: &dyn Fn(&Need) -> u64| {
+        let most = |surplus: &dyn Fn(&ResourceDemand) -> u64| {
             let most = needs.iter().map(surplus).max();
             most.unwrap_or(0).saturating_sub(leaving)
         };
         let too_many = idle.saturating_sub(IDLE_AGENTS_MAX);
         self.surplus_ahead = most(&|need| need.surplus_ahead(working)).max(too_many);
-        most(&Need::surplus)
+        most(&ResourceDemand::surplus)
     }
 
     /// True if an agent may start at `now_ms`.
@@ -229,7 +229,7 @@ impl Room {
 
 impl Fleet {
     /// Handles a measurement of the available resources.
-    pub(crate) fn on_supply(&mut self, supply: Supply) {
+    pub(crate) fn on_supply(&mut self, supply: ResourceUsage) {
         let agents = self.count_agents();
         let surplus = self.room.measured(supply, agents);
         self.tell_of_shortage();
@@ -306,13 +306,13 @@ impl Fleet {
         // Other programs may hold memory and processes indefinitely.
         let is_own = self.room.scarcest == Some(Resource::Descriptors);
         let mut owners = self.owners.values();
-        is_own && !is_asked && owners.any(|owner| matches!(owner, Owner::Agent(_)))
+        is_own && !is_asked && owners.any(|owner| matches!(owner, ProcessOwner::Agent(_)))
     }
 
     /// Stops idle agents, longest idle first.
     fn stop_longest_idle(&mut self, count: usize) {
         for _ in 0..count.min(STOPPED_FOR_ROOM_MAX) {
-            let Some(Idle { process, at, .. }) = self.next_longest_idle() else {
+            let Some(IdleAgent { process, at, .. }) = self.next_longest_idle() else {
                 return;
             };
             self.room.surplus_ahead = self.room.surplus_ahead.saturating_sub(1);
@@ -322,7 +322,7 @@ impl Fleet {
     }
 
     /// The longest idle agent, if any.
-    fn next_longest_idle(&mut self) -> Option<Idle> {
+    fn next_longest_idle(&mut self) -> Option<IdleAgent> {
         let mut was_looked = false;
         loop {
             match self.room.longest_idle.pop_front() {
@@ -338,7 +338,7 @@ impl Fleet {
     }
 
     /// True if an agent has been idle since the scan.
-    fn is_idle_since(&self, idle: &Idle) -> bool {
+    fn is_idle_since(&self, idle: &IdleAgent) -> bool {
         let workspace = self.workspaces.get(&idle.at.workspace_id);
         let entry = workspace.and_then(|w| w.instances.get(&idle.at.instance_key));
         entry.is_some_and(|entry| {
@@ -363,14 +363,16 @@ impl Fleet {
             idle.truncate(LONGEST_IDLE_REMEMBERED);
         }
         idle.sort_unstable();
-        let idle = idle.into_iter().map(|(since_ms, process, id, key)| Idle {
-            since_ms,
-            process,
-            at: InstanceRef {
-                workspace_id: id.clone(),
-                instance_key: key.clone(),
-            },
-        });
+        let idle = idle
+            .into_iter()
+            .map(|(since_ms, process, id, key)| IdleAgent {
+                since_ms,
+                process,
+                at: InstanceRef {
+                    workspace_id: id.clone(),
+                    instance_key: key.clone(),
+                },
+            });
         self.room.longest_idle = idle.collect();
     }
 
@@ -381,7 +383,7 @@ impl Fleet {
     }
 
     /// Handles a process that could not start for lack of resources. Returns its owner.
-    pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) -> Option<Owner> {
+    pub(crate) fn on_no_room(&mut self, process: ProcessId, how: &str) -> Option<ProcessOwner> {
         let owner = self.owners.remove(&process)?;
         if let Some(slot) = self.slot_mut(&owner) {
             slot.not_started(how.to_owned());
@@ -390,7 +392,7 @@ impl Fleet {
         self.log(Self::log_of(&owner, event).with("how", how));
         self.room.left = 0;
         self.room.retry_at_ms = self.now.mono_ms.saturating_add(ROOM_RETRY_MS);
-        if let Owner::Agent(at) = &owner {
+        if let ProcessOwner::Agent(at) = &owner {
             self.wait_to_start(at);
         }
         self.make_place();
@@ -403,11 +405,11 @@ impl Fleet {
 mod tests {
     use super::*;
 
-    fn descriptors(used: u64, limit: u64) -> Supply {
-        let descriptors = Some(Share { used, limit });
-        Supply {
+    fn descriptors(used: u64, limit: u64) -> ResourceUsage {
+        let descriptors = Some(ResourceLevel { used, limit });
+        ResourceUsage {
             descriptors,
-            ..Supply::default()
+            ..ResourceUsage::default()
         }
     }
 
@@ -418,27 +420,34 @@ mod tests {
 
     #[test]
     fn sup_3_no_more_agents_than_so_many_go_on_without_work() {
-        let mut room = Room::default();
+        let mut room = CapacityState::default();
         let agents = |idle| Agents { working: 7, idle };
-        assert_eq!(room.measured(Supply::default(), agents(IDLE_AGENTS_MAX)), 0);
+        assert_eq!(
+            room.measured(ResourceUsage::default(), agents(IDLE_AGENTS_MAX)),
+            0
+        );
         assert_eq!(room.surplus_ahead, 0);
         let too_many = agents(IDLE_AGENTS_MAX + 5);
-        assert_eq!(room.measured(Supply::default(), too_many), 0, "not at once");
+        assert_eq!(
+            room.measured(ResourceUsage::default(), too_many),
+            0,
+            "not at once"
+        );
         assert_eq!(room.surplus_ahead, 5);
         assert!(room.short_of().is_empty() && room.has_place(0));
     }
 
     #[test]
     fn sup_3_what_is_not_told_is_not_short() {
-        let mut room = Room::default();
-        assert_eq!(room.measured(Supply::default(), NOBODY), 0);
+        let mut room = CapacityState::default();
+        assert_eq!(room.measured(ResourceUsage::default(), NOBODY), 0);
         assert!(room.short_of().is_empty() && room.has_place(0));
         assert_eq!(room.surplus_ahead, 0);
     }
 
     #[test]
     fn sup_3_a_reserve_is_kept_for_work_in_progress() {
-        let mut room = Room::default();
+        let mut room = CapacityState::default();
         // Of 800 descriptors, 100 are reserved.
         assert_eq!(
             room.measured(
@@ -462,9 +471,9 @@ mod tests {
 
     #[test]
     fn sup_3_memory_and_processes_run_short_too() {
-        let mut room = Room::default();
-        let share = |used, limit| Some(Share { used, limit });
-        let supply = Supply {
+        let mut room = CapacityState::default();
+        let share = |used, limit| Some(ResourceLevel { used, limit });
+        let supply = ResourceUsage {
             descriptors: share(10, 1_000),
             tasks: share(1_000, 1_000),
             memory_bytes: share(1 << 30, 1 << 30),
@@ -475,7 +484,7 @@ mod tests {
 
     #[test]
     fn sup_3_places_are_kept_free_ahead_and_reckoned_between_measures() {
-        let mut room = Room::default();
+        let mut room = CapacityState::default();
         // Of 20,000 descriptors, 1,024 are reserved, plus room for the spare starts.
         let full = 20_000 - 1_024;
         assert_eq!(room.measured(descriptors(full, 20_000), NOBODY), 0);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use goondan_config::{Bundle, ConnectionDefinition, Lifecycle};
+use goondan_config::{ConnectionDefinition, Lifecycle, ProjectConfig};
 use goondan_protocol::control::{ChangeKind, ConfigurationChange};
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ResourceName};
@@ -16,7 +16,7 @@ use crate::exchange::oauth_calls::Tokens;
 
 /// Result of applying a configuration.
 #[derive(Debug, Default)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedConfiguration {
     pub(crate) changes: Vec<ConfigurationChange>,
     pub(crate) processes: usize,
 }
@@ -30,7 +30,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) fn of(bundle: &Bundle) -> Self {
+    pub(super) fn of(bundle: &ProjectConfig) -> Self {
         Self {
             entry_agent: bundle.entry_agent.clone(),
             grace_period_ms: bundle.grace_period_ms,
@@ -52,7 +52,7 @@ pub(super) struct RunningAgent {
 }
 
 impl RunningAgent {
-    pub(super) fn of(agent: &AgentName, bundle: &Bundle) -> Option<Self> {
+    pub(super) fn of(agent: &AgentName, bundle: &ProjectConfig) -> Option<Self> {
         Some(Self {
             definition: bundle.agents.get(agent)?.clone(),
             policy: Policy::of(bundle),
@@ -71,7 +71,7 @@ impl RunningAgent {
     }
 
     /// True if a process started now would get a different definition.
-    pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
+    pub(super) fn is_outdated(&self, bundle: &ProjectConfig) -> bool {
         self.alike != bundle.digest
             && (self.is_own
                 || bundle.agents.get(&self.definition.name) != Some(&self.definition)
@@ -79,7 +79,7 @@ impl RunningAgent {
     }
 
     /// Compares with a newly applied configuration.
-    pub(super) fn compare(&mut self, bundle: &Bundle) {
+    pub(super) fn compare(&mut self, bundle: &ProjectConfig) {
         if !self.is_outdated(bundle) {
             self.alike.clone_from(&bundle.digest);
         }
@@ -98,7 +98,11 @@ pub(super) struct RunningConnector {
 }
 
 impl RunningConnector {
-    pub(super) fn of(definition: ConnectionDefinition, tokens: Tokens, bundle: &Bundle) -> Self {
+    pub(super) fn of(
+        definition: ConnectionDefinition,
+        tokens: Tokens,
+        bundle: &ProjectConfig,
+    ) -> Self {
         Self {
             definition,
             tokens,
@@ -108,14 +112,14 @@ impl RunningConnector {
     }
 
     /// True if a process started now would get a different definition.
-    pub(super) fn is_outdated(&self, bundle: &Bundle) -> bool {
+    pub(super) fn is_outdated(&self, bundle: &ProjectConfig) -> bool {
         self.alike != bundle.digest
             && (bundle.connections.get(&self.definition.name) != Some(&self.definition)
                 || self.policy != Policy::of(bundle))
     }
 
     /// Compares with a newly applied configuration.
-    pub(super) fn compare(&mut self, bundle: &Bundle) {
+    pub(super) fn compare(&mut self, bundle: &ProjectConfig) {
         if !self.is_outdated(bundle) {
             self.alike.clone_from(&bundle.digest);
         }
@@ -124,9 +128,12 @@ impl RunningConnector {
 
 /// The differences between the previous configuration, if any, and the current one: first the
 /// swarm, then agents, models with their own process, and connections, each ordered by name.
-pub(crate) fn changes(before: Option<&Bundle>, after: &Bundle) -> Vec<ConfigurationChange> {
+pub(crate) fn changes(
+    before: Option<&ProjectConfig>,
+    after: &ProjectConfig,
+) -> Vec<ConfigurationChange> {
     let mut changes = Vec::new();
-    let is_other = |before: &Bundle| {
+    let is_other = |before: &ProjectConfig| {
         Policy::of(before) != Policy::of(after) || before.budgets != after.budgets
     };
     if before.is_some_and(is_other) {
@@ -146,7 +153,9 @@ pub(crate) fn changes(before: Option<&Bundle>, after: &Bundle) -> Vec<Configurat
 }
 
 /// The models of a configuration with their prices.
-fn priced_models(bundle: &Bundle) -> BTreeMap<&ResourceName, (&HostedModel, Option<&PriceTable>)> {
+fn priced_models(
+    bundle: &ProjectConfig,
+) -> BTreeMap<&ResourceName, (&HostedModel, Option<&PriceTable>)> {
     let models = bundle.models.iter();
     models
         .map(|(name, model)| (name, (model, bundle.prices.get(name))))

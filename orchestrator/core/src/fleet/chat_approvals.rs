@@ -15,13 +15,13 @@ use goondan_protocol::ids::{ApprovalId, ConnectionName, InstanceRef, WorkspaceId
 use goondan_protocol::ipc::ToConnector;
 use goondan_protocol::limits::MAX_APPROVALS_SHOWN;
 
-use super::approvals::{Chosen, Decider};
+use super::approvals::{AuthorizedDecision, DecisionRequester};
 use super::{Fleet, Workspace};
 use crate::{LogEvent, ProcessId};
 
 /// Approvals shown by a connection.
 #[derive(Debug, Default)]
-pub(super) struct Showing {
+pub(super) struct ShownApprovals {
     /// The process that shows them, if any.
     process: Option<ProcessId>,
     /// Pending approvals that it shows.
@@ -33,14 +33,14 @@ pub(super) struct Showing {
     has_room_again: bool,
 }
 
-impl Showing {
+impl ShownApprovals {
     fn room(&self) -> usize {
         MAX_APPROVALS_SHOWN.saturating_sub(self.shown.len() + self.sought.len())
     }
 }
 
 /// State of an approval that a connection shows.
-enum Standing {
+enum ApprovalStatus {
     Waits,
     /// Closed, with this result.
     Closed(String),
@@ -77,10 +77,10 @@ impl Fleet {
             return;
         };
         let known = follow.known.into_iter().take(MAX_APPROVALS_SHOWN);
-        connector.showing = Showing {
+        connector.showing = ShownApprovals {
             process: Some(process),
             sought: known.collect(),
-            ..Showing::default()
+            ..ShownApprovals::default()
         };
         self.settle_sought(id, name);
         self.show_waiting(id, name);
@@ -90,7 +90,7 @@ impl Fleet {
     /// it shows.
     pub(super) fn forget_shown_by(&mut self, id: &WorkspaceId, name: &ConnectionName) {
         if let Some(connector) = self.connector_mut(id, name) {
-            connector.showing = Showing::default();
+            connector.showing = ShownApprovals::default();
         }
     }
 
@@ -124,15 +124,15 @@ impl Fleet {
         }
     }
 
-    fn standing_of(&self, id: &WorkspaceId, approval_id: &ApprovalId) -> Standing {
+    fn standing_of(&self, id: &WorkspaceId, approval_id: &ApprovalId) -> ApprovalStatus {
         let found = self.find_approval(id, approval_id);
         match found.and_then(|at| self.decision_about(&at, approval_id)) {
-            Some(None) => Standing::Waits,
-            Some(Some(how)) => Standing::Closed(how),
+            Some(None) => ApprovalStatus::Waits,
+            Some(Some(how)) => ApprovalStatus::Closed(how),
             None if self.workspaces.get(id).is_some_and(Workspace::is_all_read) => {
-                Standing::Closed("closed: its turn has ended".to_owned())
+                ApprovalStatus::Closed("closed: its turn has ended".to_owned())
             }
-            None => Standing::Unknown,
+            None => ApprovalStatus::Unknown,
         }
     }
 
@@ -146,9 +146,9 @@ impl Fleet {
                 return;
             };
             match standing {
-                Standing::Unknown => drop(connector.showing.sought.insert(approval_id)),
-                Standing::Waits => drop(connector.showing.shown.insert(approval_id)),
-                Standing::Closed(how) => self.tell_closed_in(id, name, approval_id, how),
+                ApprovalStatus::Unknown => drop(connector.showing.sought.insert(approval_id)),
+                ApprovalStatus::Waits => drop(connector.showing.shown.insert(approval_id)),
+                ApprovalStatus::Closed(how) => self.tell_closed_in(id, name, approval_id, how),
             }
         }
     }
@@ -225,13 +225,13 @@ impl Fleet {
         request_id: Option<u64>,
         press: ApprovalPress,
     ) {
-        let decider = Decider::Button {
+        let decider = DecisionRequester::Button {
             process,
             request_id,
         };
         match self.judge_press(id, name, &press) {
             Ok((at, by)) => {
-                let chosen = Chosen {
+                let chosen = AuthorizedDecision {
                     approval_id: press.approval_id,
                     decision: press.decision,
                     reason: None,

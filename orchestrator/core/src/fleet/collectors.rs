@@ -13,13 +13,13 @@ use goondan_protocol::definition::{HostedModel, HostedProvider, ModelProvider};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Head, ToConnector};
+use goondan_protocol::ipc::{EnvelopeHeader, ToConnector};
 use goondan_protocol::observe::{RuntimeEvent, SpanOutcome, SpanPhase};
 use serde_json::value::to_raw_value;
 
 use super::Fleet;
 use crate::limits::{EXPORT_BATCH_EVENTS, EXPORT_DEADLINE_MS, EXPORT_QUEUE_EVENTS};
-use crate::{Effect, LogEvent, ProcessId};
+use crate::{CoreEffect, LogEvent, ProcessId};
 
 /// A batch in flight.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Batch {
 
 /// Export state of one `otlp` connection.
 #[derive(Debug, Default)]
-pub(super) struct Collecting {
+pub(super) struct ExportQueue {
     waiting: VecDeque<ExportedEvent>,
     batch: Option<Batch>,
     /// Number of lost events, and how many of them were reported.
@@ -41,7 +41,7 @@ pub(super) struct Collecting {
     why: String,
 }
 
-impl Collecting {
+impl ExportQueue {
     fn add(&mut self, event: ExportedEvent) {
         if self.waiting.len() < EXPORT_QUEUE_EVENTS {
             self.waiting.push_back(event);
@@ -161,9 +161,9 @@ impl Fleet {
             deadline_ms: EXPORT_DEADLINE_MS,
         };
         let to = Address::Connector { name: name.clone() };
-        self.push(Effect::Send {
+        self.push(CoreEffect::Send {
             process,
-            head: Head::new(Address::Orchestrator, to),
+            head: EnvelopeHeader::new(Address::Orchestrator, to),
             message: Box::new(ToConnector::Call(Box::new(order)).into()),
         });
     }
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_place_is_lost_and_counted_and_nobody_waits() {
-        let mut collecting = Collecting::default();
+        let mut collecting = ExportQueue::default();
         let exported = ExportedEvent {
             event: event("turn.started", ""),
             model: None,

@@ -7,8 +7,8 @@ use goondan_protocol::ids::{ConnectionName, WorkspaceId};
 use goondan_protocol::ipc::{State, StateKept, StateRefused, ToConnector};
 
 use super::Fleet;
-use crate::Effect;
-use crate::exchange::{ProcessId, StateDone, StateWork};
+use crate::CoreEffect;
+use crate::exchange::{ProcessId, StateResult, StateWork};
 
 /// Maximum number of queued operations of a connection. A process sends one at a time, so more come
 /// from exited processes or a faulty one.
@@ -67,7 +67,7 @@ impl Fleet {
             return;
         };
         queue.under_way = Some(requester);
-        self.push(Effect::ConnectionState {
+        self.push(CoreEffect::ConnectionState {
             workspace_id: id.clone(),
             connection: name.clone(),
             work,
@@ -78,15 +78,15 @@ impl Fleet {
         &mut self,
         id: &WorkspaceId,
         name: &ConnectionName,
-        result: Result<StateDone, String>,
+        result: Result<StateResult, String>,
     ) {
         let Some(connector) = self.connector_mut(id, name) else {
             return;
         };
         if let Some(requester) = connector.state.under_way.take() {
             let answer = match result {
-                Ok(StateDone::Found(state)) => ToConnector::State(State { state }),
-                Ok(StateDone::Kept) => ToConnector::StateKept(StateKept {}),
+                Ok(StateResult::Found(state)) => ToConnector::State(State { state }),
+                Ok(StateResult::Kept) => ToConnector::StateKept(StateKept {}),
                 Err(message) => ToConnector::StateRefused(StateRefused { message }),
             };
             self.answer_connector(requester.process, requester.request_id, answer);

@@ -1,7 +1,7 @@
 //! Connector processes: one for each connection, always running (`SUP-3`).
 
 use goondan_config::ConnectionDefinition;
-use goondan_oauth::CameBack;
+use goondan_oauth::RedirectOutcome;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
@@ -12,7 +12,8 @@ use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
-    Assignment, EventAccepted, EventRefused, Head, Quiesce, RefusalCode, Status, ToConnector,
+    Assignment, EnvelopeHeader, EventAccepted, EventRefused, Quiesce, RefusalCode, Status,
+    ToConnector,
 };
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
@@ -22,16 +23,16 @@ use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::changes::RunningConnector;
-use super::chat_approvals::Showing;
-use super::collectors::Collecting;
+use super::chat_approvals::ShownApprovals;
+use super::collectors::ExportQueue;
 use super::connection_state::StateQueue;
-use super::event_queue::AcceptReply;
+use super::event_queue::EventOrigin;
 use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
-use super::{Fleet, Owner, health, tokens};
+use super::{Fleet, ProcessOwner, health, tokens};
 use crate::limits::BACK_OFF_MAX_MS;
-use crate::{Effect, ProcessId, router};
+use crate::{CoreEffect, ProcessId, router};
 
 /// One connection and its process.
 #[derive(Debug)]
@@ -52,9 +53,9 @@ pub(crate) struct Connector {
     /// Replies that its process waits for.
     pub(super) replies: AwaitedReplies,
     /// Pending approvals that its process shows.
-    pub(super) showing: Showing,
+    pub(super) showing: ShownApprovals,
     /// Export queue, for a collector connection.
-    pub(super) collecting: Collecting,
+    pub(super) collecting: ExportQueue,
 }
 
 impl Connector {
@@ -68,8 +69,8 @@ impl Connector {
             state: StateQueue::default(),
             former_keys: FormerKeys::default(),
             replies: AwaitedReplies::default(),
-            showing: Showing::default(),
-            collecting: Collecting::default(),
+            showing: ShownApprovals::default(),
+            collecting: ExportQueue::default(),
         }
     }
 
@@ -82,7 +83,7 @@ impl Connector {
 
 /// Current purpose of a connection's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum ConnectionPurpose {
     /// All work of the connection.
     All,
     /// Only calls of turns in progress, and nothing new from outside.
@@ -126,7 +127,7 @@ impl Fleet {
 
     /// Handles a rejected token of a connection that cannot be replaced.
     pub(crate) fn stays_declined(&mut self, process: ProcessId, why: &str) {
-        let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() else {
+        let Some(ProcessOwner::Connector(id, name)) = self.owners.get(&process).cloned() else {
             return;
         };
         if let Some(connector) = self.connector_mut(&id, &name) {
@@ -143,31 +144,36 @@ impl Fleet {
         let connector = self.connector_mut(id, name);
         if connector.is_some_and(|connector| connector.slot.up().is_some()) {
             self.adjust_connector(id, name, purpose);
-        } else if purpose != Purpose::Nothing || !self.is_ending(id) {
+        } else if purpose != ConnectionPurpose::Nothing || !self.is_ending(id) {
             self.start_connector(id, name);
         }
     }
 
     /// A turn in progress finishes with the connections it began with, as with its models.
-    fn purpose_of(&self, id: &WorkspaceId, name: &ConnectionName) -> Purpose {
+    fn purpose_of(&self, id: &WorkspaceId, name: &ConnectionName) -> ConnectionPurpose {
         let workspace = self.workspaces.get(id);
         let connector = workspace.and_then(|workspace| workspace.connectors.get(name));
         let is_needed = if self.is_ending(id) {
             !self.is_past_work(id)
         } else if connector.is_some_and(|connector| connector.wanted.is_some()) {
-            return Purpose::All;
+            return ConnectionPurpose::All;
         } else {
             self.is_any_agent_outdated(id)
         };
         if is_needed {
-            Purpose::Calls
+            ConnectionPurpose::Calls
         } else {
-            Purpose::Nothing
+            ConnectionPurpose::Nothing
         }
     }
 
     /// Adjusts a running process to its current purpose.
-    fn adjust_connector(&mut self, id: &WorkspaceId, name: &ConnectionName, purpose: Purpose) {
+    fn adjust_connector(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        purpose: ConnectionPurpose,
+    ) {
         let connector = self.connector_mut(id, name);
         let Some(connector) = connector else { return };
         let up = connector.slot.up().map(|up| up.process);
@@ -176,25 +182,25 @@ impl Fleet {
         let is_wanted = connector.wanted.is_some();
         let is_outdated = is_wanted && self.is_connector_outdated(id, name);
         match purpose {
-            Purpose::All if is_quiesced => {
+            ConnectionPurpose::All if is_quiesced => {
                 self.drain_connector(id, name, "it must accept events again");
             }
-            Purpose::All | Purpose::Calls if is_outdated => {
+            ConnectionPurpose::All | ConnectionPurpose::Calls if is_outdated => {
                 self.drain_connector(id, name, CONFIGURATION_CHANGED);
             }
-            Purpose::Calls if !is_quiesced => {
+            ConnectionPurpose::Calls if !is_quiesced => {
                 let Some(process) = ready else { return };
                 if let Some(connector) = self.connector_mut(id, name) {
                     connector.quiesced = Some(process);
                 }
-                let owner = Owner::Connector(id.clone(), name.clone());
+                let owner = ProcessOwner::Connector(id.clone(), name.clone());
                 self.send(&owner, process, ToConnector::Quiesce(Quiesce {}).into());
             }
-            Purpose::Nothing if is_wanted => {
+            ConnectionPurpose::Nothing if is_wanted => {
                 self.drain_connector(id, name, "no remaining turn can need it");
             }
-            Purpose::Nothing => self.drain_connector(id, name, CONFIGURATION_CHANGED),
-            Purpose::All | Purpose::Calls => {}
+            ConnectionPurpose::Nothing => self.drain_connector(id, name, CONFIGURATION_CHANGED),
+            ConnectionPurpose::All | ConnectionPurpose::Calls => {}
         }
     }
 
@@ -235,7 +241,7 @@ impl Fleet {
         let limits = running.definition.limits;
         connector.running = Some(running);
         connector.readiness = Readiness::Starting;
-        self.spawn(&Owner::Connector(id.clone(), name.clone()), limits);
+        self.spawn(&ProcessOwner::Connector(id.clone(), name.clone()), limits);
     }
 
     /// True if the running process was started with another configuration.
@@ -388,7 +394,7 @@ impl Fleet {
             chain: None,
             metadata: event.metadata,
         };
-        let reply = AcceptReply::Connector {
+        let reply = EventOrigin::Connector {
             process,
             request_id,
             said,
@@ -417,10 +423,10 @@ impl Fleet {
         &mut self,
         process: ProcessId,
         request_id: Option<u64>,
-        came: CameBack,
+        came: RedirectOutcome,
     ) {
         let (code, message) = match came {
-            CameBack::Taken => {
+            RedirectOutcome::Taken => {
                 let accepted = EventAccepted {
                     event_id: EventId::from(self.uuid()),
                     duplicate: false,
@@ -429,8 +435,8 @@ impl Fleet {
                 let accepted = ToConnector::EventAccepted(accepted);
                 return self.answer_connector(process, request_id, accepted);
             }
-            CameBack::EndsNone => (RefusalCode::Invalid, "it ends no login"),
-            CameBack::TooEarly => (
+            RedirectOutcome::EndsNone => (RefusalCode::Invalid, "it ends no login"),
+            RedirectOutcome::TooEarly => (
                 RefusalCode::Unavailable,
                 "the logins are not loaded yet; reload the page",
             ),
@@ -456,12 +462,12 @@ impl Fleet {
         message: ToConnector,
     ) {
         let to = match self.owners.get(&process) {
-            Some(Owner::Connector(_, name)) => Address::Connector { name: name.clone() },
-            Some(Owner::Model(_, name)) => Address::Model { name: name.clone() },
-            Some(Owner::Agent(_) | Owner::Task(..)) | None => return,
+            Some(ProcessOwner::Connector(_, name)) => Address::Connector { name: name.clone() },
+            Some(ProcessOwner::Model(_, name)) => Address::Model { name: name.clone() },
+            Some(ProcessOwner::Agent(_) | ProcessOwner::Task(..)) | None => return,
         };
-        let head = Head::new(Address::Orchestrator, to).answering(request_id);
-        self.push(Effect::Send {
+        let head = EnvelopeHeader::new(Address::Orchestrator, to).answering(request_id);
+        self.push(CoreEffect::Send {
             process,
             head,
             message: Box::new(message.into()),
@@ -476,7 +482,7 @@ impl Fleet {
 
     /// Resets the crash count after an accepted event.
     pub(super) fn connector_worked(&mut self, process: ProcessId) {
-        if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned()
+        if let Some(ProcessOwner::Connector(id, name)) = self.owners.get(&process).cloned()
             && let Some(connector) = self.connector_mut(&id, &name)
         {
             connector.slot.crashes = 0;
@@ -502,7 +508,7 @@ impl Fleet {
         reason: &str,
     ) {
         let grace_ms = self.grace_left_ms(id);
-        let owner = Owner::Connector(id.clone(), name.clone());
+        let owner = ProcessOwner::Connector(id.clone(), name.clone());
         self.drain(&owner, Some(grace_ms), reason);
     }
 }

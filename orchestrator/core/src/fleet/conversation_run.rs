@@ -18,7 +18,7 @@ pub(crate) struct ConversationRun {
 
 /// Progress of a run's event.
 #[derive(Debug)]
-pub(crate) enum RunNews {
+pub(crate) enum RunUpdate {
     /// Current state of the event, or an error if the lookup failed. `None` if the conversation
     /// does not exist.
     Found(Result<Option<EventState>, String>),

@@ -1,6 +1,6 @@
 //! Mailboxes: events on their way in, and the clients that wait for their outcomes.
 
-use goondan_protocol::control::{ControlError, ErrorCode, Sent};
+use goondan_protocol::control::{ControlError, ErrorCode, SendResult};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef};
 use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToConnector};
@@ -10,12 +10,12 @@ use goondan_protocol::task::{TASK_KEY_PREFIX, is_of_task};
 use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::EventState;
-use goondan_store::writer::operation::{Accept, Accepted, LookUpEvent};
+use goondan_store::writer::operation::{Accept, AcceptResult, LookUpEvent};
 
 use super::Fleet;
 use super::agent_replies::pending_replies::{QuestionStatus, ReplyMode, Requester};
-use super::conversation_run::{ConversationRun, RunNews};
-use super::waiters::Waiter;
+use super::conversation_run::{ConversationRun, RunUpdate};
+use super::waiters::TurnWaiter;
 use crate::jobs::continuation;
 use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};
 use crate::{ProcessId, RequestToken};
@@ -31,7 +31,7 @@ fn told_to_strangers(code: RefusalCode) -> &'static str {
 
 /// Receiver of an acknowledgment that an event is durable.
 #[derive(Debug)]
-pub(crate) enum AcceptReply {
+pub(crate) enum EventOrigin {
     /// A connector.
     Connector {
         process: ProcessId,
@@ -54,14 +54,14 @@ pub(crate) enum AcceptReply {
     /// A client; with `wait`, only when the turn is over.
     Client {
         token: RequestToken,
-        sent: Sent,
+        sent: SendResult,
         wait: bool,
     },
 }
 
 continuation! {
     /// An event on its way into the inbox.
-    Accepting { event: Box<AgentEvent>, reply: AcceptReply } after Accept => core.fleet.on_accepted
+    Accepting { event: Box<AgentEvent>, reply: EventOrigin } after Accept => core.fleet.on_accepted
 }
 
 continuation! {
@@ -77,9 +77,9 @@ impl Fleet {
         instance: InstanceRef,
         agent: &AgentName,
         event: AgentEvent,
-        reply: AcceptReply,
+        reply: EventOrigin,
     ) {
-        let is_run = matches!(reply, AcceptReply::Run(_));
+        let is_run = matches!(reply, EventOrigin::Run(_));
         if is_of_task(&instance.instance_key) && !is_run {
             let message =
                 format!("conversations named `{TASK_KEY_PREFIX}…` belong to tasks; use `gdn task`");
@@ -94,7 +94,7 @@ impl Fleet {
             return self.refuse(&reply, RefusalCode::Unavailable, message);
         }
         // Answers are bounded by the questions, and who asked has made room for them.
-        let is_answer = matches!(reply, AcceptReply::Answer);
+        let is_answer = matches!(reply, EventOrigin::Answer);
         if !is_answer && entry.pending() >= MAX_PENDING_EVENTS_PER_INSTANCE {
             let message = format!(
                 "conversation `{}` already has {MAX_PENDING_EVENTS_PER_INSTANCE} waiting events",
@@ -104,11 +104,11 @@ impl Fleet {
         }
         entry.inbox.begin_accept(now);
         let former_id = match &reply {
-            AcceptReply::Connector { said, .. } => Some(said.clone()),
-            AcceptReply::Agent { .. }
-            | AcceptReply::Answer
-            | AcceptReply::Run(_)
-            | AcceptReply::Client { .. } => None,
+            EventOrigin::Connector { said, .. } => Some(said.clone()),
+            EventOrigin::Agent { .. }
+            | EventOrigin::Answer
+            | EventOrigin::Run(_)
+            | EventOrigin::Client { .. } => None,
         };
         let accept = Accept {
             instance: instance.clone(),
@@ -127,25 +127,25 @@ impl Fleet {
         );
     }
 
-    pub(super) fn refuse(&mut self, reply: &AcceptReply, code: RefusalCode, message: String) {
+    pub(super) fn refuse(&mut self, reply: &EventOrigin, code: RefusalCode, message: String) {
         match reply {
-            &AcceptReply::Connector {
+            &EventOrigin::Connector {
                 process,
                 request_id,
                 ..
             } => {
                 self.refuse_connector(process, request_id, code, message);
             }
-            AcceptReply::Agent {
+            EventOrigin::Agent {
                 requester,
                 reply_mode,
                 question,
                 ..
             } => self.refuse_requester(requester, reply_mode, question, code, message),
-            AcceptReply::Run(of) => self.tell_task(of, RunNews::Refused(message)),
+            EventOrigin::Run(of) => self.tell_task(of, RunUpdate::Refused(message)),
             // Retried later, because the pending answer is recorded.
-            AcceptReply::Answer => {}
-            &AcceptReply::Client { token, .. } => {
+            EventOrigin::Answer => {}
+            &EventOrigin::Client { token, .. } => {
                 let (code, suggestion) = match code {
                     RefusalCode::Invalid => (ErrorCode::InvalidRequest, None),
                     RefusalCode::Unroutable => (ErrorCode::AgentNotFound, None),
@@ -169,14 +169,14 @@ impl Fleet {
         }
     }
 
-    fn on_accepted(&mut self, accepting: Accepting, result: Result<Accepted, StoreError>) {
+    fn on_accepted(&mut self, accepting: Accepting, result: Result<AcceptResult, StoreError>) {
         let (event, reply) = (*accepting.event, accepting.reply);
         let instance = &accepting.instance;
-        let Accepted { before, created } = match result {
+        let AcceptResult { before, created } = match result {
             Ok(accepted) => accepted,
             Err(error) => {
                 self.refuse_for(instance, &reply, &error);
-                if let AcceptReply::Answer = reply {
+                if let EventOrigin::Answer = reply {
                     self.on_delivered(instance, &event.id, false);
                 }
                 return self.settle_accept(instance, error.is_io());
@@ -212,12 +212,12 @@ impl Fleet {
         &mut self,
         instance: &InstanceRef,
         event_id: &EventId,
-        reply: AcceptReply,
+        reply: EventOrigin,
         before: EventState,
     ) {
         let duplicate = before != EventState::Unknown;
         match reply {
-            AcceptReply::Connector {
+            EventOrigin::Connector {
                 process,
                 request_id,
                 said,
@@ -230,7 +230,7 @@ impl Fleet {
                 };
                 self.answer_connector(process, request_id, ToConnector::EventAccepted(accepted));
             }
-            AcceptReply::Agent {
+            EventOrigin::Agent {
                 requester,
                 reply_mode,
                 question,
@@ -242,10 +242,10 @@ impl Fleet {
                 reply,
                 before,
             ),
-            AcceptReply::Answer => self.on_delivered(instance, event_id, true),
-            AcceptReply::Run(of) => self.on_run_accepted(of, before),
-            AcceptReply::Client { token, sent, wait } => {
-                let sent = Sent { duplicate, ..sent };
+            EventOrigin::Answer => self.on_delivered(instance, event_id, true),
+            EventOrigin::Run(of) => self.on_run_accepted(of, before),
+            EventOrigin::Client { token, sent, wait } => {
+                let sent = SendResult { duplicate, ..sent };
                 self.answer_sender(instance, token, sent, wait, before);
             }
         }
@@ -256,7 +256,7 @@ impl Fleet {
         &mut self,
         instance: &InstanceRef,
         token: RequestToken,
-        sent: Sent,
+        sent: SendResult,
         wait: bool,
         before: EventState,
     ) {
@@ -277,13 +277,13 @@ impl Fleet {
                 if let Some(entry) = self.instance_mut(instance) {
                     let event_id = sent.event_id.clone();
                     let sent = Box::new(sent);
-                    let waiter = Waiter::Client { token, sent };
+                    let waiter = TurnWaiter::Client { token, sent };
                     entry.waiters.add(event_id, waiter);
                 }
                 return;
             }
         };
-        self.respond(token, &Sent { outcome, ..sent });
+        self.respond(token, &SendResult { outcome, ..sent });
     }
 
     /// Why no turn of an instance will begin, if none will: to wait for one would be in vain.
@@ -312,7 +312,7 @@ impl Fleet {
         self.forget_if_done(instance);
     }
 
-    fn refuse_for(&mut self, instance: &InstanceRef, reply: &AcceptReply, error: &StoreError) {
+    fn refuse_for(&mut self, instance: &InstanceRef, reply: &EventOrigin, error: &StoreError) {
         let text = goondan_log::error_chain(error);
         let refused = LifecycleEvent::EventRefused {
             instance_key: instance.instance_key.clone(),
@@ -325,7 +325,7 @@ impl Fleet {
             RefusalCode::Unavailable
         };
         match (error, reply) {
-            (StoreError::KeyTaken { .. }, &AcceptReply::Client { token, .. }) => {
+            (StoreError::KeyTaken { .. }, &EventOrigin::Client { token, .. }) => {
                 let error = ControlError::new(ErrorCode::InstanceKeyTaken, text)
                     .suggest("choose another `--instance` key, or pass that agent with `--agent`");
                 self.respond_error(token, error);
@@ -333,7 +333,7 @@ impl Fleet {
             (StoreError::KeyTaken { .. }, reply) => {
                 self.refuse(reply, RefusalCode::Unroutable, text);
             }
-            (_, AcceptReply::Client { .. } | AcceptReply::Run(_)) => self.refuse(reply, code, text),
+            (_, EventOrigin::Client { .. } | EventOrigin::Run(_)) => self.refuse(reply, code, text),
             // Senders receive no details about this machine; they are in the log.
             (_, reply) => self.refuse(reply, code, told_to_strangers(code).to_owned()),
         }
@@ -359,7 +359,7 @@ impl Fleet {
         self.forget_if_done(at);
     }
 
-    pub(crate) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<Waiter> {
+    pub(crate) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<TurnWaiter> {
         let entry = self.instance_mut(at);
         entry.map_or_else(Vec::new, |entry| entry.waiters.take(event_id))
     }
@@ -372,14 +372,14 @@ impl Fleet {
     ) {
         for waiter in self.take_waiters(at, event_id) {
             match waiter {
-                Waiter::Client { token, sent } => {
+                TurnWaiter::Client { token, sent } => {
                     let outcome = Some(outcome.clone());
-                    let sent = Sent { outcome, ..*sent };
+                    let sent = SendResult { outcome, ..*sent };
                     self.respond(token, &sent);
                 }
-                Waiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
-                Waiter::Run(of) => self.tell_task(&of, RunNews::Ended(Ok(outcome.clone()))),
-                Waiter::Connection(waiter) => self.tell_connection(at, &waiter, outcome),
+                TurnWaiter::Agent(waiter) => self.tell_agent(at, event_id, &waiter, outcome),
+                TurnWaiter::Run(of) => self.tell_task(&of, RunUpdate::Ended(Ok(outcome.clone()))),
+                TurnWaiter::Connection(waiter) => self.tell_connection(at, &waiter, outcome),
             }
         }
     }

@@ -13,9 +13,9 @@ use goondan_protocol::metrics::{Label, Labels, METRICS, Metric, Micros, Sample};
 use goondan_protocol::time::Timestamp;
 
 use super::slot::Slot;
-use super::views::Work;
-use super::{Fleet, Owner, Workspace, health};
-use crate::Effect;
+use super::views::ProcessWorkload;
+use super::{Fleet, ProcessOwner, Workspace, health};
+use crate::CoreEffect;
 
 /// Outcomes of turns, as counted.
 pub(super) const TURN_OUTCOMES: [&str; 3] = ["completed", "failed", "cancelled"];
@@ -30,7 +30,7 @@ pub(crate) fn of_workspace(id: &WorkspaceId) -> Labels {
 
 /// Totals over the conversations of one agent.
 #[derive(Debug, Default)]
-struct OfAgent {
+struct AgentTotals {
     waiting: usize,
     oldest: Option<Timestamp>,
     running: u64,
@@ -40,7 +40,7 @@ struct OfAgent {
 impl Fleet {
     /// Something happened that is counted.
     pub(crate) fn count(&mut self, metric: Metric, labels: Labels, value: Micros) {
-        self.push(Effect::Count(Sample {
+        self.push(CoreEffect::Count(Sample {
             metric,
             labels,
             value,
@@ -48,7 +48,7 @@ impl Fleet {
     }
 
     /// Counts an unexpected exit of a process.
-    pub(super) fn count_child_crash(&mut self, owner: &Owner) {
+    pub(super) fn count_child_crash(&mut self, owner: &ProcessOwner) {
         if let Some(labels) = self.labels_of(owner) {
             self.count(Metric::ChildCrashes, labels, Micros::whole(1));
         }
@@ -69,13 +69,13 @@ impl Fleet {
     }
 
     /// Labels of a process; `None` if it has no owner.
-    fn labels_of(&self, owner: &Owner) -> Option<Labels> {
+    fn labels_of(&self, owner: &ProcessOwner) -> Option<Labels> {
         let labels = of_workspace(owner.workspace_id());
         Some(match owner {
-            Owner::Agent(at) => labels.with(Label::Agent, self.agent_name(at)?.as_str()),
-            Owner::Connector(_, name) => labels.with(Label::Connection, name.as_str()),
-            Owner::Model(_, name) => labels.with(Label::Model, name.as_str()),
-            Owner::Task(id, task) => {
+            ProcessOwner::Agent(at) => labels.with(Label::Agent, self.agent_name(at)?.as_str()),
+            ProcessOwner::Connector(_, name) => labels.with(Label::Connection, name.as_str()),
+            ProcessOwner::Model(_, name) => labels.with(Label::Model, name.as_str()),
+            ProcessOwner::Task(id, task) => {
                 let run = self.workspaces.get(id)?.runs.get(task)?;
                 labels.with(Label::Agent, run.assignment.agent.name.as_str())
             }
@@ -95,7 +95,7 @@ impl Fleet {
     }
 
     /// Samples the current state.
-    pub(crate) fn samples(&self, work: &impl Work) -> Vec<Sample> {
+    pub(crate) fn samples(&self, work: &impl ProcessWorkload) -> Vec<Sample> {
         let mut samples = Samples::default();
         let waiting = match self.room.short_of() {
             [] => 0,
@@ -113,7 +113,7 @@ impl Fleet {
     fn sample_workspace(
         &self,
         samples: &mut Samples,
-        work: &impl Work,
+        work: &impl ProcessWorkload,
         (id, workspace): (&WorkspaceId, &Workspace),
     ) {
         let labels = of_workspace(id);
@@ -164,8 +164,8 @@ fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, worksp
         let agents = bundle.agents.keys();
         agents.chain(bundle.cli_agents.keys())
     });
-    let mut agents: BTreeMap<&AgentName, OfAgent> =
-        named.map(|name| (name, OfAgent::default())).collect();
+    let mut agents: BTreeMap<&AgentName, AgentTotals> =
+        named.map(|name| (name, AgentTotals::default())).collect();
     for instance in workspace.instances.values() {
         let of = agents.entry(&instance.agent).or_default();
         of.waiting += instance.pending();

@@ -9,7 +9,7 @@ use goondan_store::instance::RewindNote;
 use super::Fleet;
 use super::cancellation::BY_PERSON;
 use crate::RequestToken;
-use crate::exchange::joint::HoldId;
+use crate::exchange::joint::FreezeId;
 
 /// Reason a conversation is held.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub(crate) enum Order {
 
 /// Progress of the operation.
 #[derive(Debug, Clone)]
-pub(crate) enum Step {
+pub(crate) enum FreezeStep {
     /// Waiting for a turn or process to end.
     Waiting,
     /// Waiting for the store or the thread of the joint checkpoints.
@@ -41,15 +41,15 @@ pub(crate) enum Step {
 
 /// A held conversation.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    pub(crate) id: HoldId,
+pub(crate) struct Freeze {
+    pub(crate) id: FreezeId,
     pub(crate) order: Order,
-    pub(crate) step: Step,
+    pub(crate) step: FreezeStep,
 }
 
 /// Next step for a held conversation.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum FreezeAction {
     /// Request the state to pin from the store.
     Pin,
     /// Restore the files.
@@ -96,17 +96,17 @@ impl Fleet {
         if !may_cancel && (entry.turn.is_some() || entry.progress.beginning.is_some()) {
             return Err(in_turn(at));
         }
-        entry.hold = Some(Hold {
+        entry.hold = Some(Freeze {
             id,
             order,
-            step: Step::Waiting,
+            step: FreezeStep::Waiting,
         });
         Ok(())
     }
 
-    fn next_hold(&mut self) -> HoldId {
+    fn next_hold(&mut self) -> FreezeId {
         self.holds += 1;
-        HoldId(self.holds)
+        FreezeId(self.holds)
     }
 
     /// Holds the conversation to finish a rewind that had begun.
@@ -115,10 +115,10 @@ impl Fleet {
         if let Some(entry) = self.instance_mut(at)
             && entry.hold.is_none()
         {
-            entry.hold = Some(Hold {
+            entry.hold = Some(Freeze {
                 id,
                 order: Order::Finish { note },
-                step: Step::Waiting,
+                step: FreezeStep::Waiting,
             });
         }
     }
@@ -151,12 +151,12 @@ impl Fleet {
 
     /// The next step for a held conversation, once no turn is in progress and, for restoring files,
     /// its process has exited.
-    pub(crate) fn next_of_hold(&mut self, at: &InstanceRef) -> Option<Next> {
+    pub(crate) fn next_of_hold(&mut self, at: &InstanceRef) -> Option<FreezeAction> {
         let entry = self.instance_mut(at)?;
         let up = entry.slot.up().map(|up| up.process);
         let is_in_turn = entry.turn.is_some() || entry.progress.beginning.is_some();
         let hold = entry.hold.as_mut()?;
-        if !matches!(hold.step, Step::Waiting) || is_in_turn {
+        if !matches!(hold.step, FreezeStep::Waiting) || is_in_turn {
             return None;
         }
         let may_run = match &hold.order {
@@ -171,13 +171,13 @@ impl Fleet {
         }
         Some(match &hold.order {
             Order::Checkpoint { .. } | Order::Rewind { .. } => {
-                hold.step = Step::Working;
-                Next::Pin
+                hold.step = FreezeStep::Working;
+                FreezeAction::Pin
             }
             Order::Finish { note } => {
                 let note = note.clone();
-                hold.step = Step::TakingBack(None);
-                Next::TakeBack(note)
+                hold.step = FreezeStep::TakingBack(None);
+                FreezeAction::TakeBack(note)
             }
         })
     }
@@ -188,12 +188,12 @@ impl Fleet {
     }
 
     /// Id of a conversation's hold.
-    pub(crate) fn instance_hold(&mut self, at: &InstanceRef) -> Option<HoldId> {
+    pub(crate) fn instance_hold(&mut self, at: &InstanceRef) -> Option<FreezeId> {
         Some(self.instance_mut(at)?.hold.as_ref()?.id)
     }
 
     /// The client request of a conversation's hold.
-    pub(crate) fn token_of_hold(&mut self, at: &InstanceRef, id: HoldId) -> Option<RequestToken> {
+    pub(crate) fn token_of_hold(&mut self, at: &InstanceRef, id: FreezeId) -> Option<RequestToken> {
         match &self.held_for(at, id)?.order {
             Order::Checkpoint { token, .. } | Order::Rewind { token, .. } => Some(*token),
             Order::Finish { .. } => None,
@@ -201,7 +201,7 @@ impl Fleet {
     }
 
     /// The hold with this id, if it is still active.
-    pub(crate) fn held_for(&mut self, at: &InstanceRef, id: HoldId) -> Option<&mut Hold> {
+    pub(crate) fn held_for(&mut self, at: &InstanceRef, id: FreezeId) -> Option<&mut Freeze> {
         let hold = self.instance_mut(at)?.hold.as_mut()?;
         (hold.id == id).then_some(hold)
     }

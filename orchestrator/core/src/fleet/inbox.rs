@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::time::Timestamp;
-use goondan_store::instance::Arranged;
+use goondan_store::instance::QueueOrder;
 
-use super::turn::Turn;
+use super::turn::ActiveTurn;
 
 /// State of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Inbox {
     /// Number of process crashes in the turns of each waiting event, if there were any.
     crashes: BTreeMap<EventId, u32>,
     /// The turn in which the latest process crashed, and how.
-    last_crash: Option<(Turn, String)>,
+    last_crash: Option<(ActiveTurn, String)>,
 }
 
 impl Inbox {
@@ -141,8 +141,8 @@ impl Inbox {
     }
 
     /// Applies the order that the store reports; newer events come after it.
-    pub(super) fn arrange(&mut self, arranged: Arranged) {
-        let Arranged { order, paused } = arranged;
+    pub(super) fn arrange(&mut self, arranged: QueueOrder) {
+        let QueueOrder { order, paused } = arranged;
         let place = |event: &AgentEvent| {
             let place = order.iter().position(|id| *id == event.id);
             place.unwrap_or(order.len())
@@ -193,7 +193,7 @@ impl Inbox {
     }
 
     /// A process crashed in a turn. How many did in those of its event so far.
-    pub(super) fn count_crash(&mut self, turn: Turn, how: &str) -> u32 {
+    pub(super) fn count_crash(&mut self, turn: ActiveTurn, how: &str) -> u32 {
         let count = self.crashes.entry(turn.context.event_id.clone());
         let count = count.or_default();
         *count = count.saturating_add(1);
@@ -221,7 +221,7 @@ impl Inbox {
 
     /// Removes a parked event. Returns the turn of the latest crash, if it was a turn of this
     /// event.
-    pub(super) fn parked(&mut self, id: &EventId) -> Option<Turn> {
+    pub(super) fn parked(&mut self, id: &EventId) -> Option<ActiveTurn> {
         self.done(|done| done == id);
         self.forgive(id);
         let last = self.last_crash.take().map(|(turn, _)| turn);

@@ -42,7 +42,7 @@ continuation! {
 
 /// Messages of a process that wait until an interrupted call is in the audit log.
 #[derive(Debug)]
-pub(super) struct HeldBack {
+pub(super) struct BufferedReports {
     process: ProcessId,
     /// Number of audit records being written.
     notes: usize,
@@ -121,7 +121,7 @@ impl Fleet {
             Some(held) if held.process == process => held.notes += 1,
             // Messages of an earlier process no longer count.
             held => {
-                *held = Some(HeldBack {
+                *held = Some(BufferedReports {
                     process,
                     notes: 1,
                     appends: Vec::new(),
@@ -131,7 +131,7 @@ impl Fleet {
         }
     }
 
-    fn held_back(&mut self, at: &InstanceRef, process: ProcessId) -> Option<&mut HeldBack> {
+    fn held_back(&mut self, at: &InstanceRef, process: ProcessId) -> Option<&mut BufferedReports> {
         let held = self.instance_mut(at)?.held_back.as_mut()?;
         (held.process == process).then_some(held)
     }

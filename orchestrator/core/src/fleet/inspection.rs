@@ -4,25 +4,29 @@ use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
 
 use super::instance::Instance;
 use super::slot::Slot;
-use super::{Fleet, Owner, Workspace};
+use super::{Fleet, ProcessOwner, Workspace};
 
 impl Fleet {
     /// The slots of all processes, each with true if the process should be running.
-    pub(crate) fn places(&self) -> Vec<(Owner, &Slot, bool)> {
+    pub(crate) fn places(&self) -> Vec<(ProcessOwner, &Slot, bool)> {
         let workspaces = self.workspaces.iter();
         workspaces
             .flat_map(|(id, workspace)| self.places_of(id, workspace))
             .collect()
     }
 
-    fn places_of<'a>(&self, id: &WorkspaceId, of: &'a Workspace) -> Vec<(Owner, &'a Slot, bool)> {
+    fn places_of<'a>(
+        &self,
+        id: &WorkspaceId,
+        of: &'a Workspace,
+    ) -> Vec<(ProcessOwner, &'a Slot, bool)> {
         let is_open = of.closing.is_none() && !self.is_stopping();
         let connectors = of.connectors.iter().map(|(name, connector)| {
-            let owner = Owner::Connector(id.clone(), name.clone());
+            let owner = ProcessOwner::Connector(id.clone(), name.clone());
             (owner, &connector.slot, is_open)
         });
         let models = of.models.iter().map(|(name, model)| {
-            let owner = Owner::Model(id.clone(), name.clone());
+            let owner = ProcessOwner::Model(id.clone(), name.clone());
             (owner, &model.slot, false)
         });
         let instances = of.instances.iter().map(|(key, instance)| {
@@ -30,10 +34,10 @@ impl Fleet {
                 workspace_id: id.clone(),
                 instance_key: key.clone(),
             };
-            (Owner::Agent(at), &instance.slot, false)
+            (ProcessOwner::Agent(at), &instance.slot, false)
         });
         let runs = of.runs.iter().map(|(task, run)| {
-            let owner = Owner::Task(id.clone(), task.clone());
+            let owner = ProcessOwner::Task(id.clone(), task.clone());
             (owner, &run.slot, false)
         });
         connectors

@@ -6,20 +6,20 @@ use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, EventId, InstanceKey};
 use goondan_protocol::trace::TraceContext;
 
-use super::agent_replies::pending_replies::Awaiting;
+use super::agent_replies::pending_replies::PendingReply;
 use super::approvals::Approvals;
 use super::bundles::Overlay;
 use super::changes::RunningAgent;
-use super::freeze::Hold;
+use super::freeze::Freeze;
 use super::inbox::Inbox;
-use super::indeterminate_calls::HeldBack;
+use super::indeterminate_calls::BufferedReports;
 use super::self_restart::SelfRestarts;
 use super::slot::Slot;
 use super::start_faults::StartFaults;
-use super::turn::{Turn, TurnContext};
+use super::turn::{ActiveTurn, TurnContext};
 use super::waiters::Waiters;
 use crate::limits::CRASH_MEMORY_MS;
-use crate::{Now, RequestToken};
+use crate::{ClockTime, RequestToken};
 
 /// Progress of giving a process its work.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub(crate) struct Instance {
     pub(super) agent: AgentName,
     pub(super) slot: Slot,
     pub(super) inbox: Inbox,
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<ActiveTurn>,
     pub(super) progress: Progress,
     /// Start configuration of the current or the last process.
     pub(super) running: Option<RunningAgent>,
@@ -47,7 +47,7 @@ pub(crate) struct Instance {
     /// Approvals of its open turn. Kept while the turn has no process.
     pub(super) approvals: Approvals,
     /// Questions whose answers will arrive as events, by the ids of those events.
-    pub(super) awaiting: BTreeMap<EventId, Awaiting>,
+    pub(super) awaiting: BTreeMap<EventId, PendingReply>,
     pub(super) idle_since_ms: u64,
     /// True if its process was stopped because the store failed, which counts against no event.
     pub(super) is_failed_by_store: bool,
@@ -58,11 +58,11 @@ pub(crate) struct Instance {
     /// Recipients of the deletion's result; `None` unless it is being deleted.
     pub(super) deleting: Option<Vec<DeleteReply>>,
     /// The operation that holds it and blocks new turns.
-    pub(super) hold: Option<Hold>,
+    pub(super) hold: Option<Freeze>,
     /// Its own configuration, on top of the project's.
     pub(super) overlay: Overlay,
     /// Messages of its process that wait until an interrupted call is in the audit log.
-    pub(super) held_back: Option<HeldBack>,
+    pub(super) held_back: Option<BufferedReports>,
 }
 
 impl Instance {
@@ -98,7 +98,7 @@ impl Instance {
     }
 
     /// Reason no process will start for its next turn, if that is so.
-    pub(super) fn why_none_starts(&self, now: Now) -> Option<&str> {
+    pub(super) fn why_none_starts(&self, now: ClockTime) -> Option<&str> {
         let is_down = self.slot.up().is_none();
         let why = self.start_faults.why_none_starts(self.slot.may_start(now));
         why.filter(|_| is_down)

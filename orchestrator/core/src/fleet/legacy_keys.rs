@@ -14,7 +14,7 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::ReadSources;
 
 use super::Fleet;
-use super::event_queue::AcceptReply;
+use super::event_queue::EventOrigin;
 use crate::LogEvent;
 use crate::jobs::continuation;
 use crate::limits::FORMER_KEYS_REMEMBERED;
@@ -29,7 +29,7 @@ pub(crate) struct Arrival {
     pub(super) connection: ConnectionName,
     pub(super) route: Route,
     pub(super) event: AgentEvent,
-    pub(super) reply: AcceptReply,
+    pub(super) reply: EventOrigin,
 }
 
 /// Legacy keys of a connection, and true for those that name its own conversations.

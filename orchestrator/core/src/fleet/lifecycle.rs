@@ -9,14 +9,14 @@ use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 
-use super::watchers::Told;
-use super::{Fleet, Owner};
+use super::watchers::WatchNotification;
+use super::{Fleet, ProcessOwner};
 use crate::effect::Severity;
 use crate::refusals::no_workspace;
-use crate::{Effect, LogEvent, RequestToken};
+use crate::{CoreEffect, LogEvent, RequestToken};
 
 /// The audit log of an event, and the event's name there.
-enum Audited {
+enum AuditTarget {
     Instance(&'static str),
     Workspace(&'static str),
 }
@@ -91,34 +91,34 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
 }
 
 /// Audit record of an event; `None` for events that need no accountability.
-fn audited(event: &Event) -> Option<Audited> {
+fn audited(event: &Event) -> Option<AuditTarget> {
     Some(match event {
-        Event::WorkspaceStopped { error: None } => Audited::Workspace("stopped"),
-        Event::ProposalCreated { .. } => Audited::Workspace("proposalCreated"),
-        Event::ProposalReviewed { .. } => Audited::Workspace("proposalReviewed"),
-        Event::ProposalApplied { .. } => Audited::Workspace("proposalApplied"),
-        Event::ProposalRejected { .. } => Audited::Workspace("proposalRejected"),
-        Event::ProposalReverted { .. } => Audited::Workspace("proposalReverted"),
-        Event::TaskDecided { .. } => Audited::Workspace("taskDecided"),
-        Event::InstanceCreated { .. } => Audited::Instance("created"),
-        Event::InstanceImported { .. } => Audited::Instance("imported"),
-        Event::InstanceRestarted { .. } => Audited::Instance("restarted"),
-        Event::InstanceDeleted { .. } => Audited::Instance("deleted"),
-        Event::InstanceCheckpointed { .. } => Audited::Instance("checkpointed"),
-        Event::InstanceRewound { .. } => Audited::Instance("rewound"),
-        Event::EventParked { .. } => Audited::Instance("eventParked"),
-        Event::EventRetried { .. } => Audited::Instance("eventRetried"),
-        Event::EventDropped { .. } => Audited::Instance("eventDropped"),
-        Event::EventCancelled { .. } => Audited::Instance("eventCancelled"),
-        Event::EventPaused { .. } => Audited::Instance("eventPaused"),
-        Event::EventResumed { .. } => Audited::Instance("eventResumed"),
-        Event::EventMoved { .. } => Audited::Instance("eventMoved"),
-        Event::BundleChanged { .. } => Audited::Instance("bundleChanged"),
+        Event::WorkspaceStopped { error: None } => AuditTarget::Workspace("stopped"),
+        Event::ProposalCreated { .. } => AuditTarget::Workspace("proposalCreated"),
+        Event::ProposalReviewed { .. } => AuditTarget::Workspace("proposalReviewed"),
+        Event::ProposalApplied { .. } => AuditTarget::Workspace("proposalApplied"),
+        Event::ProposalRejected { .. } => AuditTarget::Workspace("proposalRejected"),
+        Event::ProposalReverted { .. } => AuditTarget::Workspace("proposalReverted"),
+        Event::TaskDecided { .. } => AuditTarget::Workspace("taskDecided"),
+        Event::InstanceCreated { .. } => AuditTarget::Instance("created"),
+        Event::InstanceImported { .. } => AuditTarget::Instance("imported"),
+        Event::InstanceRestarted { .. } => AuditTarget::Instance("restarted"),
+        Event::InstanceDeleted { .. } => AuditTarget::Instance("deleted"),
+        Event::InstanceCheckpointed { .. } => AuditTarget::Instance("checkpointed"),
+        Event::InstanceRewound { .. } => AuditTarget::Instance("rewound"),
+        Event::EventParked { .. } => AuditTarget::Instance("eventParked"),
+        Event::EventRetried { .. } => AuditTarget::Instance("eventRetried"),
+        Event::EventDropped { .. } => AuditTarget::Instance("eventDropped"),
+        Event::EventCancelled { .. } => AuditTarget::Instance("eventCancelled"),
+        Event::EventPaused { .. } => AuditTarget::Instance("eventPaused"),
+        Event::EventResumed { .. } => AuditTarget::Instance("eventResumed"),
+        Event::EventMoved { .. } => AuditTarget::Instance("eventMoved"),
+        Event::BundleChanged { .. } => AuditTarget::Instance("bundleChanged"),
         _ => return None,
     })
 }
 
-impl Owner {
+impl ProcessOwner {
     /// The process's identity within its workspace.
     pub(super) fn worker(&self) -> Worker {
         match self {
@@ -156,20 +156,20 @@ impl Fleet {
             self.log(line.in_trace(trace));
         }
         match (audited(&event), &at) {
-            (Some(Audited::Instance(what)), Some(at)) => {
+            (Some(AuditTarget::Instance(what)), Some(at)) => {
                 fields.remove("instanceKey");
                 self.audit(at, what, Value::Object(fields));
             }
-            (Some(Audited::Workspace(what)), _) => {
+            (Some(AuditTarget::Workspace(what)), _) => {
                 self.audit_workspace(id, what, Value::Object(fields));
             }
-            (Some(Audited::Instance(_)) | None, _) => {}
+            (Some(AuditTarget::Instance(_)) | None, _) => {}
         }
         let wall = self.now.wall;
         let workspace = self.workspaces.get_mut(id);
         let told = workspace.and_then(|workspace| workspace.watchers.happened(wall, event));
         let Some((tokens, told)) = told else { return };
-        let effects = tokens.iter().map(|token| Effect::Tell {
+        let effects = tokens.iter().map(|token| CoreEffect::Tell {
             token: *token,
             told: Box::new(told.clone()),
         });
@@ -192,7 +192,7 @@ impl Fleet {
         let is_known = missed.is_some();
         for told in missed.into_iter().flatten() {
             let told = Box::new(told);
-            self.effects.push(Effect::Tell { token, told });
+            self.effects.push(CoreEffect::Tell { token, told });
         }
         is_known
     }
@@ -217,12 +217,12 @@ impl Fleet {
         update: WatchUpdate,
     ) {
         if let Some(workspace) = self.workspaces.get(id) {
-            let told = Box::new(Told {
+            let told = Box::new(WatchNotification {
                 cursor: workspace.watchers.cursor(),
                 at: self.now.wall,
                 update,
             });
-            self.effects.push(Effect::Tell { token, told });
+            self.effects.push(CoreEffect::Tell { token, told });
         }
     }
 

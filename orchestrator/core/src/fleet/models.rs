@@ -11,7 +11,7 @@ use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
 use super::slot::Slot;
 use super::tokens;
-use super::{Fleet, Owner, health};
+use super::{Fleet, ProcessOwner, health};
 use crate::ProcessId;
 use crate::exchange::oauth_calls::Tokens;
 
@@ -123,7 +123,7 @@ impl Fleet {
         model.tokens = tokens;
         model.readiness = Readiness::Starting;
         model.idle_since_ms = now.mono_ms;
-        self.spawn(&Owner::Model(id.clone(), name.clone()), limits);
+        self.spawn(&ProcessOwner::Model(id.clone(), name.clone()), limits);
     }
 
     /// True if the running process was started with another configuration and the model is still
@@ -178,7 +178,7 @@ impl Fleet {
 
     /// Resets the crash count after successful work.
     pub(super) fn model_worked(&mut self, process: ProcessId) {
-        if let Some(Owner::Model(id, name)) = self.owners.get(&process).cloned()
+        if let Some(ProcessOwner::Model(id, name)) = self.owners.get(&process).cloned()
             && let Some(model) = self.model_mut(&id, &name)
         {
             model.slot.crashes = 0;
@@ -223,7 +223,7 @@ impl Fleet {
     /// Asks a model's process to finish its calls and exit.
     pub(super) fn drain_model(&mut self, id: &WorkspaceId, name: &ResourceName, reason: &str) {
         let grace_ms = self.grace_left_ms(id);
-        let owner = Owner::Model(id.clone(), name.clone());
+        let owner = ProcessOwner::Model(id.clone(), name.clone());
         self.drain(&owner, Some(grace_ms), reason);
     }
 }

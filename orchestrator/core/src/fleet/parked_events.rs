@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use goondan_protocol::control::{Done, EventInfo, EventStanding};
+use goondan_protocol::control::{EmptyResult, EventInfo, EventStanding};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
 use goondan_protocol::lifecycle::LifecycleEvent;
@@ -20,7 +20,7 @@ use goondan_store::writer::operation::{DropEvent, Inspection, NoteAttempt, ParkE
 
 use super::Fleet;
 use super::agent_replies::pending_replies::QuestionStatus;
-use super::turn::Turn;
+use super::turn::ActiveTurn;
 use crate::jobs::{Continuation, LogFailure, continuation};
 use crate::limits::MAX_TURN_CRASHES;
 use crate::refusals::parked_error;
@@ -28,7 +28,7 @@ use crate::{Core, RequestToken, control_error};
 
 /// A user's decision on a parked event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum ParkedEventDecision {
     Retry,
     Drop,
 }
@@ -48,14 +48,14 @@ continuation! {
 
 /// Records a user's decision on a parked event.
 #[derive(Debug)]
-struct Deciding {
+struct ParkedEventUpdate {
     instance: InstanceRef,
     token: RequestToken,
     event_id: EventId,
-    decision: Decision,
+    decision: ParkedEventDecision,
 }
 
-impl Continuation<RetryEvent> for Deciding {
+impl Continuation<RetryEvent> for ParkedEventUpdate {
     fn instance(&self) -> Option<&InstanceRef> {
         Some(&self.instance)
     }
@@ -65,7 +65,7 @@ impl Continuation<RetryEvent> for Deciding {
     }
 }
 
-impl Continuation<DropEvent> for Deciding {
+impl Continuation<DropEvent> for ParkedEventUpdate {
     fn instance(&self) -> Option<&InstanceRef> {
         Some(&self.instance)
     }
@@ -117,7 +117,7 @@ impl Fleet {
     }
 
     /// Counts and records a crash against the event of its turn.
-    pub(crate) fn count_crash(&mut self, at: &InstanceRef, turn: Turn, how: &str) {
+    pub(crate) fn count_crash(&mut self, at: &InstanceRef, turn: ActiveTurn, how: &str) {
         let wall = self.now.wall;
         let Some(entry) = self.instance_mut(at) else {
             return;
@@ -188,7 +188,7 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn observe_parked(&mut self, at: &InstanceRef, turn: &Turn, reason: &str) {
+    pub(crate) fn observe_parked(&mut self, at: &InstanceRef, turn: &ActiveTurn, reason: &str) {
         let timestamp = self.now.wall;
         let Some(entry) = self.instance_mut(at) else {
             return;
@@ -210,21 +210,21 @@ impl Fleet {
         token: RequestToken,
         at: InstanceRef,
         event_id: EventId,
-        decision: Decision,
+        decision: ParkedEventDecision,
     ) {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }
         let wall = self.now.wall;
         let (instance, id) = (at.clone(), event_id.clone());
-        let deciding = Deciding {
+        let deciding = ParkedEventUpdate {
             instance: at,
             token,
             event_id,
             decision,
         };
         match decision {
-            Decision::Retry => {
+            ParkedEventDecision::Retry => {
                 let retry = RetryEvent {
                     instance,
                     event_id: id,
@@ -232,7 +232,7 @@ impl Fleet {
                 };
                 self.store(retry, deciding);
             }
-            Decision::Drop => {
+            ParkedEventDecision::Drop => {
                 let dropped = DropEvent {
                     instance,
                     event_id: id,
@@ -243,7 +243,7 @@ impl Fleet {
         }
     }
 
-    fn on_decided(&mut self, deciding: &Deciding, result: Result<(), StoreError>) {
+    fn on_decided(&mut self, deciding: &ParkedEventUpdate, result: Result<(), StoreError>) {
         let (at, event_id, token) = (&deciding.instance, &deciding.event_id, deciding.token);
         if let Err(error) = result {
             return self.respond_error(token, control_error(&error));
@@ -255,17 +255,17 @@ impl Fleet {
         }
         let (instance_key, event_id) = (at.instance_key.clone(), event_id.clone());
         let event = match deciding.decision {
-            Decision::Retry => LifecycleEvent::EventRetried {
+            ParkedEventDecision::Retry => LifecycleEvent::EventRetried {
                 instance_key,
                 event_id,
             },
-            Decision::Drop => LifecycleEvent::EventDropped {
+            ParkedEventDecision::Drop => LifecycleEvent::EventDropped {
                 instance_key,
                 event_id,
             },
         };
         self.announce(&at.workspace_id, event, None);
-        self.respond(token, &Done {});
+        self.respond(token, &EmptyResult {});
         self.invalidate_inbox(at);
     }
 

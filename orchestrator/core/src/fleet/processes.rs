@@ -3,7 +3,9 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::control::{ProcessState, Readiness};
 use goondan_protocol::envelope::Address;
-use goondan_protocol::ipc::{ChildRole, Confined, Head, Hello, Ping, Shutdown, ToChild, Welcome};
+use goondan_protocol::ipc::{
+    ChildRole, ConfinementReport, EnvelopeHeader, Hello, Ping, Shutdown, ToChild, Welcome,
+};
 use goondan_protocol::lifecycle::LifecycleEvent as Event;
 use goondan_protocol::observe::detail_of;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -11,13 +13,13 @@ use goondan_protocol::task::is_of_task;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
-use super::slot::{Due, Ending, Slot, Stage};
-use super::{Fleet, Owner};
-use crate::{Effect, LogEvent, ProcessId, Spawn};
+use super::slot::{ProcessStage, Slot, SlotAction, SlotExit};
+use super::{Fleet, ProcessOwner};
+use crate::{CoreEffect, LogEvent, ProcessId, Spawn};
 
 impl Fleet {
     /// Starts a process in its slot.
-    pub(super) fn spawn(&mut self, owner: &Owner, limits: ProcessLimits) -> ProcessId {
+    pub(super) fn spawn(&mut self, owner: &ProcessOwner, limits: ProcessLimits) -> ProcessId {
         self.next_process += 1;
         let (process, now) = (ProcessId(self.next_process), self.now);
         if let Some(slot) = self.slot_mut(owner) {
@@ -26,11 +28,11 @@ impl Fleet {
         self.owners.insert(process, owner.clone());
         let (role, identity) = (owner.role(), self.identity_of(owner));
         let trace_id = TraceId::from_uuid(self.uuid());
-        self.push(Effect::Spawn(Spawn {
+        self.push(CoreEffect::Spawn(Spawn {
             process,
             role,
             identity,
-            works_for_task: matches!(owner, Owner::Agent(at) if is_of_task(&at.instance_key)),
+            works_for_task: matches!(owner, ProcessOwner::Agent(at) if is_of_task(&at.instance_key)),
             trace_id,
             limits,
         }));
@@ -38,37 +40,37 @@ impl Fleet {
     }
 
     /// Fields added to each of its log lines.
-    fn identity_of(&self, owner: &Owner) -> JsonObject {
+    fn identity_of(&self, owner: &ProcessOwner) -> JsonObject {
         let own = match owner {
-            Owner::Agent(at) => vec![
+            ProcessOwner::Agent(at) => vec![
                 ("agentName".to_owned(), json!(self.agent_name(at))),
                 ("instanceKey".to_owned(), json!(at.instance_key)),
             ],
-            Owner::Connector(_, name) => vec![("connection".to_owned(), json!(name))],
-            Owner::Model(_, name) => vec![("model".to_owned(), json!(name))],
-            Owner::Task(_, task) => vec![("taskId".to_owned(), json!(task))],
+            ProcessOwner::Connector(_, name) => vec![("connection".to_owned(), json!(name))],
+            ProcessOwner::Model(_, name) => vec![("model".to_owned(), json!(name))],
+            ProcessOwner::Task(_, task) => vec![("taskId".to_owned(), json!(task))],
         };
         let workspace = ("workspaceId".to_owned(), json!(owner.workspace_id()));
         std::iter::once(workspace).chain(own).collect()
     }
 
-    fn address_of(&self, owner: &Owner) -> Option<Address> {
+    fn address_of(&self, owner: &ProcessOwner) -> Option<Address> {
         Some(match owner {
-            Owner::Agent(at) => Address::Agent {
+            ProcessOwner::Agent(at) => Address::Agent {
                 name: self.agent_name(at)?.clone(),
                 instance_key: at.instance_key.clone(),
             },
-            Owner::Connector(_, name) => Address::Connector { name: name.clone() },
-            Owner::Model(_, name) => Address::Model { name: name.clone() },
-            Owner::Task(_, task) => Address::Task { id: task.clone() },
+            ProcessOwner::Connector(_, name) => Address::Connector { name: name.clone() },
+            ProcessOwner::Model(_, name) => Address::Model { name: name.clone() },
+            ProcessOwner::Task(_, task) => Address::Task { id: task.clone() },
         })
     }
 
-    pub(super) fn send(&mut self, owner: &Owner, process: ProcessId, message: ToChild) {
+    pub(super) fn send(&mut self, owner: &ProcessOwner, process: ProcessId, message: ToChild) {
         if let Some(to) = self.address_of(owner) {
-            self.push(Effect::Send {
+            self.push(CoreEffect::Send {
                 process,
-                head: Head::new(Address::Orchestrator, to),
+                head: EnvelopeHeader::new(Address::Orchestrator, to),
                 message: Box::new(message),
             });
         }
@@ -76,7 +78,12 @@ impl Fleet {
 
     /// Asks a process to finish its work and exit, within the given grace period or that of its
     /// workspace.
-    pub(super) fn drain(&mut self, owner: &Owner, grace_period_ms: Option<u64>, reason: &str) {
+    pub(super) fn drain(
+        &mut self,
+        owner: &ProcessOwner,
+        grace_period_ms: Option<u64>,
+        reason: &str,
+    ) {
         let grace_period_ms =
             grace_period_ms.unwrap_or_else(|| self.grace_period_ms(owner.workspace_id()));
         let now = self.now;
@@ -98,14 +105,14 @@ impl Fleet {
     }
 
     /// Handles the passage of time for one process.
-    pub(crate) fn on_time(&mut self, owner: &Owner) {
+    pub(crate) fn on_time(&mut self, owner: &ProcessOwner) {
         let now = self.now;
         match self.slot_mut(owner).map(|slot| slot.due(now)) {
-            Some(Due::Ping(process)) => {
+            Some(SlotAction::Ping(process)) => {
                 let ping = ToChild::ping(owner.role(), Ping { nonce: now.mono_ms });
                 self.send(owner, process, ping);
             }
-            Some(Due::Kill(process, reason)) => {
+            Some(SlotAction::Kill(process, reason)) => {
                 let killed = Event::ProcessKilled {
                     worker: owner.worker(),
                     reason: reason.to_owned(),
@@ -113,20 +120,24 @@ impl Fleet {
                 self.announce(owner.workspace_id(), killed, None);
                 self.kill(process, false);
             }
-            Some(Due::Start | Due::Nothing) | None => {}
+            Some(SlotAction::Start | SlotAction::Nothing) | None => {}
         }
         match owner {
-            Owner::Agent(at) => self.on_agent_time(at),
-            Owner::Connector(id, name) => self.pump_connector(id, name),
-            Owner::Model(..) | Owner::Task(..) => {}
+            ProcessOwner::Agent(at) => self.on_agent_time(at),
+            ProcessOwner::Connector(id, name) => self.pump_connector(id, name),
+            ProcessOwner::Model(..) | ProcessOwner::Task(..) => {}
         }
     }
 
     /// Handles the exit of a process. Returns its owner and true if it crashed; `None` if the
     /// process is unknown.
-    pub(crate) fn on_exited(&mut self, process: ProcessId, how: &str) -> Option<(Owner, bool)> {
+    pub(crate) fn on_exited(
+        &mut self,
+        process: ProcessId,
+        how: &str,
+    ) -> Option<(ProcessOwner, bool)> {
         let now = self.now;
-        if let Some(Owner::Connector(id, name)) = self.owners.get(&process).cloned() {
+        if let Some(ProcessOwner::Connector(id, name)) = self.owners.get(&process).cloned() {
             self.forgive_if_long_up(&id, &name);
         }
         let owner = self.owners.remove(&process)?;
@@ -137,11 +148,11 @@ impl Fleet {
         let mut is_crash = false;
         let (worker, how_told) = (owner.worker(), how.to_owned());
         let event = match ending {
-            Some(Ending::Stopped) | None => Event::ProcessEnded {
+            Some(SlotExit::Stopped) | None => Event::ProcessEnded {
                 worker,
                 how: how_told,
             },
-            Some(Ending::Crashed { delay_ms }) => {
+            Some(SlotExit::Crashed { delay_ms }) => {
                 is_crash = true;
                 self.count_child_crash(&owner);
                 Event::ProcessCrashed {
@@ -154,8 +165,10 @@ impl Fleet {
         };
         self.announce(owner.workspace_id(), event, None);
         match &owner {
-            Owner::Agent(_) | Owner::Task(..) => self.on_worker_gone(owner.workspace_id()),
-            Owner::Connector(id, name) => {
+            ProcessOwner::Agent(_) | ProcessOwner::Task(..) => {
+                self.on_worker_gone(owner.workspace_id())
+            }
+            ProcessOwner::Connector(id, name) => {
                 self.on_collecting_gone(process, how);
                 self.forget_replies_of(id, name, process);
                 self.forget_shown_by(id, name);
@@ -164,7 +177,7 @@ impl Fleet {
                 }
                 self.pump_connector(id, name);
             }
-            Owner::Model(id, name) => {
+            ProcessOwner::Model(id, name) => {
                 if let Some(model) = self.model_mut(id, name) {
                     model.readiness = Readiness::Starting;
                 }
@@ -173,27 +186,27 @@ impl Fleet {
         Some((owner, is_crash))
     }
 
-    pub(super) fn slot_mut(&mut self, owner: &Owner) -> Option<&mut Slot> {
+    pub(super) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
         match owner {
-            Owner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
-            Owner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
-            Owner::Model(id, name) => self.model_mut(id, name).map(|model| &mut model.slot),
-            Owner::Task(id, task) => self.run_slot(id, task),
+            ProcessOwner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
+            ProcessOwner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
+            ProcessOwner::Model(id, name) => self.model_mut(id, name).map(|model| &mut model.slot),
+            ProcessOwner::Task(id, task) => self.run_slot(id, task),
         }
     }
 
-    pub(crate) fn log_of(owner: &Owner, event: LogEvent) -> LogEvent {
+    pub(crate) fn log_of(owner: &ProcessOwner, event: LogEvent) -> LogEvent {
         match owner {
-            Owner::Agent(at) => event.with("role", "agent").of(at),
-            Owner::Connector(id, name) => event
+            ProcessOwner::Agent(at) => event.with("role", "agent").of(at),
+            ProcessOwner::Connector(id, name) => event
                 .with("role", "connector")
                 .with("workspaceId", id.as_str())
                 .with("connection", name.as_str()),
-            Owner::Model(id, name) => event
+            ProcessOwner::Model(id, name) => event
                 .with("role", "model")
                 .with("workspaceId", id.as_str())
                 .with("model", name.as_str()),
-            Owner::Task(id, task) => event
+            ProcessOwner::Task(id, task) => event
                 .with("role", "task")
                 .with("workspaceId", id.as_str())
                 .with("taskId", task.as_str()),
@@ -216,15 +229,21 @@ impl Fleet {
 
     /// Records that a process sent a message. Rejects a message that is not allowed at this point
     /// of the protocol.
-    pub(crate) fn note_heard(&mut self, owner: &Owner, is_hello: bool) -> Result<(), &'static str> {
+    pub(crate) fn note_heard(
+        &mut self,
+        owner: &ProcessOwner,
+        is_hello: bool,
+    ) -> Result<(), &'static str> {
         let now = self.now;
         let Some(slot) = self.slot_mut(owner) else {
             return Ok(());
         };
         slot.heard(now);
         match slot.up().map(|up| up.stage) {
-            Some(Stage::Spawning) if !is_hello => Err("it sent a message before the greeting"),
-            Some(Stage::Ready | Stage::Draining { .. }) if is_hello => {
+            Some(ProcessStage::Spawning) if !is_hello => {
+                Err("it sent a message before the greeting")
+            }
+            Some(ProcessStage::Ready | ProcessStage::Draining { .. }) if is_hello => {
                 Err("it sent a second greeting")
             }
             Some(_) | None => Ok(()),
@@ -232,31 +251,31 @@ impl Fleet {
     }
 
     /// Records the confinement reported by a process. Informational only.
-    pub(crate) fn on_confined(&mut self, owner: &Owner, confined: Confined) {
+    pub(crate) fn on_confined(&mut self, owner: &ProcessOwner, confined: ConfinementReport) {
         if let Some(slot) = self.slot_mut(owner) {
-            slot.confined(Confined {
+            slot.confined(ConfinementReport {
                 lacks: confined.lacks.as_deref().map(detail_of),
                 ..confined
             });
         }
     }
 
-    pub(crate) fn on_hello(&mut self, process: ProcessId, owner: &Owner, hello: &Hello) {
+    pub(crate) fn on_hello(&mut self, process: ProcessId, owner: &ProcessOwner, hello: &Hello) {
         if let Err(mismatch) = hello.version.check() {
             return self.on_broken(process, &mismatch.to_string());
         }
         let expected = match owner {
-            Owner::Agent(_) | Owner::Task(..) => ChildRole::Agent,
-            Owner::Connector(..) | Owner::Model(..) => ChildRole::Connector,
+            ProcessOwner::Agent(_) | ProcessOwner::Task(..) => ChildRole::Agent,
+            ProcessOwner::Connector(..) | ProcessOwner::Model(..) => ChildRole::Connector,
         };
         if hello.role != expected {
             return self.on_broken(process, "it is the wrong kind of process");
         }
         let assignment = match owner {
-            Owner::Agent(at) => self.agent_assignment(at),
-            Owner::Connector(id, name) => self.connector_assignment(id, name),
-            Owner::Model(id, name) => self.model_assignment(id, name),
-            Owner::Task(id, task) => self.run_assignment(id, task),
+            ProcessOwner::Agent(at) => self.agent_assignment(at),
+            ProcessOwner::Connector(id, name) => self.connector_assignment(id, name),
+            ProcessOwner::Model(id, name) => self.model_assignment(id, name),
+            ProcessOwner::Task(id, task) => self.run_assignment(id, task),
         };
         let Some(assignment) = assignment else {
             return self.on_broken(process, "it has no work");
@@ -272,10 +291,10 @@ impl Fleet {
         };
         self.send(owner, process, ToChild::welcome(owner.role(), welcome));
         match owner {
-            Owner::Task(id, task) => self.on_run_told(id, task),
+            ProcessOwner::Task(id, task) => self.on_run_told(id, task),
             // Its purpose may have ended, or may now be calls only.
-            Owner::Connector(id, name) => self.pump_connector(id, name),
-            Owner::Agent(_) | Owner::Model(..) => {}
+            ProcessOwner::Connector(id, name) => self.pump_connector(id, name),
+            ProcessOwner::Agent(_) | ProcessOwner::Model(..) => {}
         }
     }
 
@@ -298,7 +317,7 @@ impl Fleet {
             return;
         };
         if let Some(process) = self.slot_mut(&owner).and_then(|slot| slot.kill(is_wanted)) {
-            self.push(Effect::Kill { process });
+            self.push(CoreEffect::Kill { process });
         }
     }
 }

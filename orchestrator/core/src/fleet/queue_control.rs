@@ -1,11 +1,11 @@
 //! Queue control by users (`STEER-2`).
 
-use goondan_protocol::control::{ControlError, Done, ErrorCode};
+use goondan_protocol::control::{ControlError, EmptyResult, ErrorCode};
 use goondan_protocol::ids::{EventId, InstanceRef};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::shell::shell_quoted;
 use goondan_store::StoreError;
-use goondan_store::instance::{Arranged, Arrangement};
+use goondan_store::instance::{QueueOp, QueueOrder};
 use goondan_store::writer::operation::ArrangeEvent;
 
 use super::Fleet;
@@ -17,7 +17,7 @@ continuation! {
     Arranging {
         token: RequestToken,
         event_id: EventId,
-        arrangement: Arrangement,
+        arrangement: QueueOp,
     } after ArrangeEvent => &core.fleet.on_arranged
 }
 
@@ -36,7 +36,7 @@ impl Fleet {
         token: RequestToken,
         at: InstanceRef,
         event_id: EventId,
-        arrangement: Arrangement,
+        arrangement: QueueOp,
     ) {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
@@ -46,7 +46,7 @@ impl Fleet {
             if entry.worked_on().any(|id| *id == event_id) {
                 return self.respond_error(token, in_turn(&at, &event_id));
             }
-            if arrangement == Arrangement::Pause {
+            if arrangement == QueueOp::Pause {
                 entry.inbox.begin_pausing(event_id.clone());
             }
         }
@@ -65,7 +65,7 @@ impl Fleet {
         self.store(arrange, then);
     }
 
-    fn on_arranged(&mut self, arranging: &Arranging, result: Result<Arranged, StoreError>) {
+    fn on_arranged(&mut self, arranging: &Arranging, result: Result<QueueOrder, StoreError>) {
         let (at, event_id, token) = (&arranging.instance, &arranging.event_id, arranging.token);
         if let Some(entry) = self.instance_mut(at) {
             entry.inbox.end_pausing(event_id);
@@ -86,21 +86,21 @@ impl Fleet {
                     entry.inbox.arrange(arranged);
                 }
                 let event = match arranging.arrangement {
-                    Arrangement::Pause => LifecycleEvent::EventPaused {
+                    QueueOp::Pause => LifecycleEvent::EventPaused {
                         instance_key,
                         event_id: id,
                     },
-                    Arrangement::Resume => LifecycleEvent::EventResumed {
+                    QueueOp::Resume => LifecycleEvent::EventResumed {
                         instance_key,
                         event_id: id,
                     },
-                    Arrangement::Move(_) => LifecycleEvent::EventMoved {
+                    QueueOp::Move(_) => LifecycleEvent::EventMoved {
                         instance_key,
                         event_id: id,
                     },
                 };
                 self.announce(&at.workspace_id, event, None);
-                self.respond(token, &Done {});
+                self.respond(token, &EmptyResult {});
                 self.pump(at);
             }
         }

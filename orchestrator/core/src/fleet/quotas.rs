@@ -14,7 +14,7 @@ use crate::limits::{
     REACHED_PER_STEP_MAX, REACHED_PER_TREE_MAX, REACHED_PER_TURN_MAX, TREE_MEMORY_MS,
     WORKSPACE_REACH_BURST, WORKSPACE_REACH_PER_S,
 };
-use crate::refusals::Refused;
+use crate::refusals::AgentRequestError;
 
 /// A token bucket.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ impl Bucket {
 
 /// Decision on an agent's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reported {
+pub(super) enum ReportDecision {
     /// Recorded.
     Kept,
     /// Over the limit. `first` is true for the first one of this turn.
@@ -97,15 +97,15 @@ impl TurnUse {
     }
 
     /// Counts a report.
-    pub(super) fn observe(&mut self, now_ms: u64) -> Reported {
+    pub(super) fn observe(&mut self, now_ms: u64) -> ReportDecision {
         if self.observations.take(now_ms) {
-            return Reported::Kept;
+            return ReportDecision::Kept;
         }
         self.dropped = self.dropped.saturating_add(1);
         if self.dropped > OBSERVATIONS_DROPPED_MAX {
-            return Reported::Flood;
+            return ReportDecision::Flood;
         }
-        Reported::Dropped {
+        ReportDecision::Dropped {
             first: self.dropped == 1,
         }
     }
@@ -160,12 +160,12 @@ impl Trees {
         (turn, step): (&mut TurnUse, u32),
         target: &InstanceKey,
         now_ms: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AgentRequestError> {
         let refused = |what: &str, max: usize, advice: &str| {
             let message = format!(
                 "{what} gave work to {max} other conversations, which is the limit; {advice}"
             );
-            Err(Refused::new("E_TOO_MANY_AGENTS", message))
+            Err(AgentRequestError::new("E_TOO_MANY_AGENTS", message))
         };
         let tree = self.trees.entry(root.clone()).or_insert_with(|| Tree {
             reached: BTreeSet::new(),
@@ -207,7 +207,7 @@ impl Trees {
                     "the agents of this project give work to more than {per_s} other conversations \
                      a second; wait, then try again"
                 );
-                return Err(Refused::new("E_TOO_MANY_AGENTS", message));
+                return Err(AgentRequestError::new("E_TOO_MANY_AGENTS", message));
             }
             tree.reached.insert(target.clone());
         }
@@ -317,18 +317,21 @@ mod tests {
     fn sec_8_reports_of_a_turn_are_bounded_and_counted_and_a_flood_is_one() {
         let mut turn = TurnUse::new(0);
         for _ in 0..OBSERVATIONS_PER_TURN_BURST {
-            assert_eq!(turn.observe(0), Reported::Kept);
+            assert_eq!(turn.observe(0), ReportDecision::Kept);
         }
-        assert_eq!(turn.observe(0), Reported::Dropped { first: true });
-        assert_eq!(turn.observe(1_000), Reported::Kept);
+        assert_eq!(turn.observe(0), ReportDecision::Dropped { first: true });
+        assert_eq!(turn.observe(1_000), ReportDecision::Kept);
         for _ in 1..OBSERVATIONS_PER_S {
             turn.observe(1_000);
         }
-        assert_eq!(turn.observe(1_000), Reported::Dropped { first: false });
+        assert_eq!(
+            turn.observe(1_000),
+            ReportDecision::Dropped { first: false }
+        );
         assert_eq!(turn.dropped(), 2);
         for _ in 2..OBSERVATIONS_DROPPED_MAX {
             turn.observe(1_000);
         }
-        assert_eq!(turn.observe(1_000), Reported::Flood);
+        assert_eq!(turn.observe(1_000), ReportDecision::Flood);
     }
 }

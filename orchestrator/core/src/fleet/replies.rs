@@ -18,7 +18,7 @@ use goondan_store::writer::operation::LookUpEvent;
 use super::Fleet;
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::reply_waiter::ReplyWaiter;
-use super::waiters::Waiter;
+use super::waiters::TurnWaiter;
 use crate::jobs::continuation;
 use crate::limits::REPLIES_AWAITED_MAX;
 use crate::{ProcessId, router};
@@ -128,7 +128,7 @@ impl Fleet {
         let Some(entry) = self.instance_mut(at) else {
             return Some(open("the conversation is being opened"));
         };
-        let waiter = Waiter::Connection(sought.waiter.clone());
+        let waiter = TurnWaiter::Connection(sought.waiter.clone());
         entry.waiters.add(event_id.clone(), waiter);
         None
     }

@@ -9,14 +9,14 @@ use goondan_protocol::ipc::{Assignment, Shutdown, ToChild, ToTask};
 use goondan_protocol::task::{CliAgentDefinition, TaskAssignment, TaskContinue, TaskId, TaskPause};
 
 use super::slot::Slot;
-use super::{Fleet, Owner};
+use super::{Fleet, ProcessOwner};
 use crate::exchange::TaskRef;
 use crate::groups::program_group;
 use crate::limits::{CHILD_PROCESSES_MAX, RUN_END_GRACE_MS, RUN_END_MARGIN_MS};
 
 /// A run and its process.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct TaskProcess {
     pub(super) slot: Slot,
     pub(super) assignment: TaskAssignment,
     /// True if the program is suspended.
@@ -35,14 +35,14 @@ pub(crate) enum RunEnd {
     Exited(Option<i32>),
 }
 
-impl Owner {
+impl ProcessOwner {
     pub(crate) fn task(at: &TaskRef) -> Self {
         Self::Task(at.workspace_id.clone(), at.task_id.clone())
     }
 }
 
 impl Fleet {
-    fn run_mut(&mut self, id: &WorkspaceId, task: &TaskId) -> Option<&mut Run> {
+    fn run_mut(&mut self, id: &WorkspaceId, task: &TaskId) -> Option<&mut TaskProcess> {
         self.workspaces.get_mut(id)?.runs.get_mut(task)
     }
 
@@ -82,7 +82,7 @@ impl Fleet {
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;
         };
-        let run = Run {
+        let run = TaskProcess {
             slot: Slot::default(),
             assignment,
             is_held,
@@ -90,7 +90,7 @@ impl Fleet {
             end: None,
         };
         workspace.runs.insert(at.task_id.clone(), run);
-        self.spawn(&Owner::task(at), limits);
+        self.spawn(&ProcessOwner::task(at), limits);
     }
 
     pub(super) fn run_assignment(&mut self, id: &WorkspaceId, task: &TaskId) -> Option<Assignment> {
@@ -121,7 +121,7 @@ impl Fleet {
     pub(crate) fn tell_run(&mut self, id: &WorkspaceId, task: &TaskId, message: ToTask) {
         let ready = self.run_slot(id, task).and_then(|slot| slot.ready());
         if let Some(process) = ready {
-            let owner = Owner::Task(id.clone(), task.clone());
+            let owner = ProcessOwner::Task(id.clone(), task.clone());
             self.send(&owner, process, ToChild::Task(message));
         }
     }
@@ -168,7 +168,7 @@ impl Fleet {
                 grace_period_ms,
                 reason: reason.to_owned(),
             };
-            let owner = Owner::Task(id.clone(), task.clone());
+            let owner = ProcessOwner::Task(id.clone(), task.clone());
             self.send(&owner, process, ToChild::shutdown(owner.role(), shutdown));
         } else if let Some(process) = running
             && !self.run_mut(id, task).is_some_and(|run| run.is_told)

@@ -14,10 +14,10 @@ use goondan_store::writer::operation::Observe;
 
 use super::Fleet;
 use super::authority::is_step_of;
-use super::quotas::Reported;
-use super::turn::Turn;
+use super::quotas::ReportDecision;
+use super::turn::ActiveTurn;
 use crate::jobs::LogFailure;
-use crate::{Effect, LogEvent, Now, ProcessId};
+use crate::{ClockTime, CoreEffect, LogEvent, ProcessId};
 
 /// The part of a turn that an event concerns.
 enum Scope {
@@ -55,8 +55,8 @@ pub(super) fn corrected(
     reported: RuntimeEvent,
     (at, agent): (&InstanceRef, &AgentName),
     programs: Option<Level>,
-    turn: &Turn,
-    now: Now,
+    turn: &ActiveTurn,
+    now: ClockTime,
 ) -> Result<RuntimeEvent, &'static str> {
     if reported.turn_id != turn.turn_id {
         return Err("it reported on a turn that is not in progress");
@@ -151,13 +151,13 @@ impl Fleet {
         let reported = turn.used.observe(now.mono_ms);
         let kind = event.kind;
         match reported {
-            Reported::Kept => self.record_observation(at, &event),
-            Reported::Dropped { first: false } => {}
-            Reported::Dropped { first: true } => {
+            ReportDecision::Kept => self.record_observation(at, &event),
+            ReportDecision::Dropped { first: false } => {}
+            ReportDecision::Dropped { first: true } => {
                 let log = LogEvent::warn("turn sends too many reports; dropping some").of(at);
                 self.log(log.with("turnId", event.turn_id.as_str()));
             }
-            Reported::Flood => {
+            ReportDecision::Flood => {
                 return self.on_broken(process, "it flooded the daemon with reports");
             }
         }
@@ -188,7 +188,7 @@ impl Fleet {
             return;
         };
         for token in tokens {
-            self.push(Effect::Progress {
+            self.push(CoreEffect::Progress {
                 token,
                 event: written.clone(),
             });

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::agents::{
-    AGENT_FILES_MAX, AgentAnswer, AgentProposal, AgentSandbox, ProposedFile, Question,
+    AGENT_FILES_MAX, AgentAnswer, AgentProposal, AgentQuestion, AgentSandbox, ProposedFile,
 };
 use goondan_protocol::control::{
     ControlError, CreateProposal, ErrorCode, PrepareSandbox, ProposalDetail, SandboxDetail,
@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Fleet, authority, bundle_of};
 use crate::exchange::ProposalWork;
-use crate::refusals::Refused;
+use crate::refusals::AgentRequestError;
 use crate::router;
 
 /// Characters of a conversation's key that its run is named by, for people.
@@ -33,7 +33,7 @@ const RUN_DIGEST_BYTES: usize = 12;
 const PREPARED: &str = "a sandbox was prepared for it";
 
 /// Run id of a conversation: a readable word and a digest.
-fn run_of(conversation: &str) -> Result<RunId, Refused> {
+fn run_of(conversation: &str) -> Result<RunId, AgentRequestError> {
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
     let word: String = conversation
         .chars()
@@ -44,7 +44,7 @@ fn run_of(conversation: &str) -> Result<RunId, Refused> {
     let digest = hex::encode(digest.get(..RUN_DIGEST_BYTES).unwrap_or_default());
     let name = format!("{}-{digest}", word.trim_matches('-'));
     let run = RunId::new(name.trim_start_matches('-'));
-    run.map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()))
+    run.map_err(|error| AgentRequestError::new("E_INVALID_REQUEST", error.to_string()))
 }
 
 impl Fleet {
@@ -52,11 +52,11 @@ impl Fleet {
     pub(super) fn file_work(
         &self,
         at: &InstanceRef,
-        question: &Question,
-    ) -> Result<Option<ProposalWork>, Refused> {
+        question: &AgentQuestion,
+    ) -> Result<Option<ProposalWork>, AgentRequestError> {
         let workspace_id = at.workspace_id.clone();
         Ok(Some(match question {
-            Question::PrepareSandbox {
+            AgentQuestion::PrepareSandbox {
                 agent,
                 files,
                 may_create,
@@ -64,7 +64,7 @@ impl Fleet {
                 self.check_worker(at, agent)?;
                 if files.is_empty() {
                     let message = "list the files and directories to copy";
-                    return Err(Refused::new("E_INVALID_REQUEST", message));
+                    return Err(AgentRequestError::new("E_INVALID_REQUEST", message));
                 }
                 ProposalWork::Prepare(PrepareSandbox {
                     workspace_id,
@@ -75,11 +75,11 @@ impl Fleet {
                     may_create: may_create.clone(),
                 })
             }
-            Question::ShowSandbox { agent } => ProposalWork::ShowSandbox(ShowSandbox {
+            AgentQuestion::ShowSandbox { agent } => ProposalWork::ShowSandbox(ShowSandbox {
                 workspace_id,
                 at: self.sandbox_ref(at, agent.as_ref())?,
             }),
-            Question::SubmitProposal { summary, test_log } => {
+            AgentQuestion::SubmitProposal { summary, test_log } => {
                 let own = self.agent_of(at)?;
                 ProposalWork::Create(CreateProposal {
                     workspace_id,
@@ -89,7 +89,7 @@ impl Fleet {
                     test_log: test_log.clone(),
                 })
             }
-            Question::ShowProposal { agent } => ProposalWork::Show(ShowProposal {
+            AgentQuestion::ShowProposal { agent } => ProposalWork::Show(ShowProposal {
                 workspace_id,
                 at: self.sandbox_ref(at, agent.as_ref())?,
             }),
@@ -98,32 +98,34 @@ impl Fleet {
     }
 
     /// Checks that an agent may receive files: it belongs to the swarm, and can submit proposals.
-    fn check_worker(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), Refused> {
+    fn check_worker(&self, at: &InstanceRef, agent: &AgentName) -> Result<(), AgentRequestError> {
         let workspace = self.workspaces.get(&at.workspace_id);
         let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
-        let bundle = bundle
-            .ok_or_else(|| Refused::new("E_UNAVAILABLE", "the workspace no longer exists"))?;
+        let bundle = bundle.ok_or_else(|| {
+            AgentRequestError::new("E_UNAVAILABLE", "the workspace no longer exists")
+        })?;
         let Some(definition) = bundle.agents.get(agent) else {
             let message = format!(
                 "agent `{agent}` does not exist; the agents are: {}",
                 router::agents_of(bundle)
             );
-            return Err(Refused::new("E_AGENT_NOT_FOUND", message));
+            return Err(AgentRequestError::new("E_AGENT_NOT_FOUND", message));
         };
         if !authority::is_worker(definition) {
             let message = format!(
                 "agent `{agent}` cannot submit its changes; add `submit` of `proposal` to its \
                  `tools` in goondan.yaml"
             );
-            return Err(Refused::new("E_INVALID_REQUEST", message));
+            return Err(AgentRequestError::new("E_INVALID_REQUEST", message));
         }
         Ok(())
     }
 
-    fn agent_of(&self, at: &InstanceRef) -> Result<&AgentName, Refused> {
+    fn agent_of(&self, at: &InstanceRef) -> Result<&AgentName, AgentRequestError> {
         let workspace = self.workspaces.get(&at.workspace_id);
         let entry = workspace.and_then(|it| it.instances.get(&at.instance_key));
-        let gone = || Refused::new("E_UNAVAILABLE", "the requesting conversation was deleted");
+        let gone =
+            || AgentRequestError::new("E_UNAVAILABLE", "the requesting conversation was deleted");
         entry.map(|entry| &entry.agent).ok_or_else(gone)
     }
 
@@ -132,9 +134,9 @@ impl Fleet {
         &self,
         at: &InstanceRef,
         agent: Option<&AgentName>,
-    ) -> Result<SandboxRef, Refused> {
+    ) -> Result<SandboxRef, AgentRequestError> {
         let own = self.agent_of(at)?;
-        let gone = || Refused::new("E_UNAVAILABLE", "the workspace no longer exists");
+        let gone = || AgentRequestError::new("E_UNAVAILABLE", "the workspace no longer exists");
         let workspace = self.workspaces.get(&at.workspace_id).ok_or_else(gone)?;
         let bundle = bundle_of(workspace).map_err(|_| gone())?;
         let conversation = router::conversation_of(bundle, (own, &at.instance_key));
@@ -143,7 +145,7 @@ impl Fleet {
         Ok(SandboxRef {
             run_id: run_of(conversation)?,
             agent_id: agent_id
-                .map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()))?,
+                .map_err(|error| AgentRequestError::new("E_INVALID_REQUEST", error.to_string()))?,
         })
     }
 
@@ -265,10 +267,10 @@ fn pattern_of(file: &Path, project_root: &Path) -> Option<String> {
 
 /// Converts a result to an agent's answer.
 pub(crate) fn told(is_sandbox: bool, answer: Result<Value, ControlError>) -> AgentAnswer {
-    let read = |error: serde_json::Error| Refused::new("E_FAILED", error.to_string());
+    let read = |error: serde_json::Error| AgentRequestError::new("E_FAILED", error.to_string());
     let answer = answer.map_err(|error| {
         // The suggestion is for people, who have other means.
-        Refused::new(code_of(error.code), error.message).into()
+        AgentRequestError::new(code_of(error.code), error.message).into()
     });
     let value = match answer {
         Ok(value) => value,

@@ -14,7 +14,7 @@ use goondan_protocol::limits::MAX_RESTART_REASON_CHARS;
 
 use super::Fleet;
 use crate::limits::{SELF_RESTART_WINDOW_MS, SELF_RESTARTS_MAX};
-use crate::refusals::Refused;
+use crate::refusals::AgentRequestError;
 
 /// Restarts of an instance's process requested by its agent.
 #[derive(Debug, Default)]
@@ -69,11 +69,11 @@ impl Fleet {
         let chars = reason.chars().count();
         if reason.trim().is_empty() || chars > MAX_RESTART_REASON_CHARS {
             let message = format!("a reason must have 1 to {MAX_RESTART_REASON_CHARS} characters");
-            return Refused::new("E_INVALID_REQUEST", message).into();
+            return AgentRequestError::new("E_INVALID_REQUEST", message).into();
         }
         let now_ms = self.now.mono_ms;
         let Some(entry) = self.instance_mut(at) else {
-            return Refused::new("E_UNAVAILABLE", "the conversation was deleted").into();
+            return AgentRequestError::new("E_UNAVAILABLE", "the conversation was deleted").into();
         };
         if let Some(wait_ms) = entry.restarts.wait_ms(now_ms) {
             let message = format!(
@@ -83,7 +83,7 @@ impl Fleet {
                 SELF_RESTART_WINDOW_MS / 1_000,
                 wait_ms.div_ceil(1_000)
             );
-            return Refused::new("E_TOO_MANY_RESTARTS", message).into();
+            return AgentRequestError::new("E_TOO_MANY_RESTARTS", message).into();
         }
         // A repeated request in one turn causes one restart.
         if let Some(turn) = &mut entry.turn {

@@ -1,17 +1,17 @@
 //! Slot of one child process: its state, and the earliest next start (`SUP-2`, `SUP-4`).
 
 use goondan_protocol::control::ProcessState;
-use goondan_protocol::ipc::Confined;
+use goondan_protocol::ipc::ConfinementReport;
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
 use goondan_protocol::time::Timestamp;
 
 use super::back_off;
 use crate::limits::{HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS};
-use crate::{Now, ProcessId};
+use crate::{ClockTime, ProcessId};
 
 /// Stage of a running process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ProcessStage {
     /// The handshake is not complete.
     Spawning,
     /// The process is working.
@@ -24,13 +24,13 @@ pub(crate) enum Stage {
 
 /// A process that runs or whose exit is awaited.
 #[derive(Debug, Clone)]
-pub(crate) struct Up {
+pub(crate) struct LiveProcess {
     pub(crate) process: ProcessId,
     pub(crate) pid: Option<u32>,
     pub(crate) started_at: Timestamp,
-    pub(crate) stage: Stage,
+    pub(crate) stage: ProcessStage,
     /// Confinement reported by the process; `None` before its report.
-    pub(crate) own: Option<Confined>,
+    pub(crate) own: Option<ConfinementReport>,
     started_ms: u64,
     heard_ms: u64,
     pinged_ms: u64,
@@ -39,13 +39,13 @@ pub(crate) struct Up {
 #[derive(Debug, Clone)]
 enum State {
     Down { has_crashed: bool },
-    Up(Up),
+    Up(LiveProcess),
     BackOff { until_ms: u64 },
 }
 
 /// Action due as time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum SlotAction {
     /// None.
     Nothing,
     /// Check that the process responds.
@@ -58,7 +58,7 @@ pub(crate) enum Due {
 
 /// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum SlotExit {
     /// Expected.
     Stopped,
     /// Unexpected; the next start is allowed after `delay_ms`.
@@ -86,14 +86,14 @@ impl Default for Slot {
 
 impl Slot {
     /// The process, if any.
-    pub(crate) fn up(&self) -> Option<&Up> {
+    pub(crate) fn up(&self) -> Option<&LiveProcess> {
         match &self.state {
             State::Up(up) => Some(up),
             State::Down { .. } | State::BackOff { .. } => None,
         }
     }
 
-    fn up_mut(&mut self) -> Option<&mut Up> {
+    fn up_mut(&mut self) -> Option<&mut LiveProcess> {
         match &mut self.state {
             State::Up(up) => Some(up),
             State::Down { .. } | State::BackOff { .. } => None,
@@ -103,12 +103,12 @@ impl Slot {
     /// The process, if it is ready.
     pub(crate) fn ready(&self) -> Option<ProcessId> {
         self.up()
-            .filter(|up| up.stage == Stage::Ready)
+            .filter(|up| up.stage == ProcessStage::Ready)
             .map(|up| up.process)
     }
 
     /// True if a process may start now.
-    pub(crate) fn may_start(&self, now: Now) -> bool {
+    pub(crate) fn may_start(&self, now: ClockTime) -> bool {
         match &self.state {
             State::Down { .. } => true,
             State::Up(_) => false,
@@ -116,13 +116,13 @@ impl Slot {
         }
     }
 
-    pub(crate) fn start(&mut self, process: ProcessId, now: Now) {
+    pub(crate) fn start(&mut self, process: ProcessId, now: ClockTime) {
         debug_assert!(self.up().is_none(), "never two processes in one slot");
-        self.state = State::Up(Up {
+        self.state = State::Up(LiveProcess {
             process,
             pid: None,
             started_at: now.wall,
-            stage: Stage::Spawning,
+            stage: ProcessStage::Spawning,
             own: None,
             started_ms: now.mono_ms,
             heard_ms: now.mono_ms,
@@ -136,7 +136,7 @@ impl Slot {
         }
     }
 
-    pub(crate) fn confined(&mut self, own: Confined) {
+    pub(crate) fn confined(&mut self, own: ConfinementReport) {
         if let Some(up) = self.up_mut() {
             up.own = Some(own);
         }
@@ -145,14 +145,14 @@ impl Slot {
     /// Marks the handshake as complete. A process that was asked to stop keeps stopping.
     pub(crate) fn greeted(&mut self) {
         if let Some(up) = self.up_mut()
-            && up.stage == Stage::Spawning
+            && up.stage == ProcessStage::Spawning
         {
-            up.stage = Stage::Ready;
+            up.stage = ProcessStage::Ready;
         }
     }
 
     /// Records a message from the process.
-    pub(crate) fn heard(&mut self, now: Now) {
+    pub(crate) fn heard(&mut self, now: ClockTime) {
         if let Some(up) = self.up_mut() {
             up.heard_ms = now.mono_ms;
         }
@@ -160,23 +160,23 @@ impl Slot {
 
     /// Begins stopping within `grace_period_ms`. Returns the process if it must be notified; a
     /// process that is not ready for messages must be killed instead.
-    pub(crate) fn drain(&mut self, now: Now, grace_period_ms: u64) -> Option<ProcessId> {
+    pub(crate) fn drain(&mut self, now: ClockTime, grace_period_ms: u64) -> Option<ProcessId> {
         let up = self.up_mut()?;
         let kill_at_ms = now.mono_ms.saturating_add(grace_period_ms);
         match up.stage {
-            Stage::Ready => {
-                up.stage = Stage::Draining { kill_at_ms };
+            ProcessStage::Ready => {
+                up.stage = ProcessStage::Draining { kill_at_ms };
                 Some(up.process)
             }
-            Stage::Draining {
+            ProcessStage::Draining {
                 kill_at_ms: earlier,
             } => {
-                up.stage = Stage::Draining {
+                up.stage = ProcessStage::Draining {
                     kill_at_ms: kill_at_ms.min(earlier),
                 };
                 None
             }
-            Stage::Spawning | Stage::Dying { .. } => None,
+            ProcessStage::Spawning | ProcessStage::Dying { .. } => None,
         }
     }
 
@@ -186,9 +186,9 @@ impl Slot {
         let up = self.up_mut()?;
         let was_asked = matches!(
             up.stage,
-            Stage::Draining { .. } | Stage::Dying { is_wanted: true }
+            ProcessStage::Draining { .. } | ProcessStage::Dying { is_wanted: true }
         );
-        up.stage = Stage::Dying {
+        up.stage = ProcessStage::Dying {
             is_wanted: is_wanted || was_asked,
         };
         Some(up.process)
@@ -197,23 +197,23 @@ impl Slot {
     /// True if its process is being killed.
     pub(crate) fn is_dying(&self) -> bool {
         let stage = self.up().map(|up| &up.stage);
-        matches!(stage, Some(Stage::Dying { .. }))
+        matches!(stage, Some(ProcessStage::Dying { .. }))
     }
 
     /// Handles the exit of its process.
-    pub(crate) fn exited(&mut self, now: Now, how: String) -> Ending {
+    pub(crate) fn exited(&mut self, now: ClockTime, how: String) -> SlotExit {
         let was_asked = self.up().is_some_and(|up| {
             matches!(
                 up.stage,
-                Stage::Draining { .. } | Stage::Dying { is_wanted: true }
+                ProcessStage::Draining { .. } | ProcessStage::Dying { is_wanted: true }
             )
         });
         self.detail = Some(how);
         if was_asked {
             self.state = State::Down { has_crashed: false };
-            return Ending::Stopped;
+            return SlotExit::Stopped;
         }
-        Ending::Crashed {
+        SlotExit::Crashed {
             delay_ms: self.back_off(now),
         }
     }
@@ -225,14 +225,14 @@ impl Slot {
     }
 
     /// Handles work that failed without a process, such as a failed restore. Counts as a crash.
-    pub(crate) fn failed(&mut self, now: Now, why: String) {
+    pub(crate) fn failed(&mut self, now: ClockTime, why: String) {
         debug_assert!(self.up().is_none(), "its end would be missed");
         self.detail = Some(why);
         self.back_off(now);
     }
 
     /// Counts a crash and returns the delay before the next start, in milliseconds.
-    fn back_off(&mut self, now: Now) -> u64 {
+    fn back_off(&mut self, now: ClockTime) -> u64 {
         self.crashes = self.crashes.saturating_add(1);
         let delay_ms = back_off::delay_ms(self.crashes);
         self.state = if delay_ms == 0 {
@@ -254,41 +254,43 @@ impl Slot {
     }
 
     /// Uptime of the process, in milliseconds.
-    pub(crate) fn uptime_ms(&self, now: Now) -> u64 {
+    pub(crate) fn uptime_ms(&self, now: ClockTime) -> u64 {
         self.up()
             .map_or(0, |up| now.mono_ms.saturating_sub(up.started_ms))
     }
 
     /// The action that is due now.
-    pub(crate) fn due(&mut self, now: Now) -> Due {
+    pub(crate) fn due(&mut self, now: ClockTime) -> SlotAction {
         if let State::BackOff { until_ms } = self.state {
             return if until_ms <= now.mono_ms {
-                Due::Start
+                SlotAction::Start
             } else {
-                Due::Nothing
+                SlotAction::Nothing
             };
         }
         let Some(up) = self.up_mut() else {
-            return Due::Nothing;
+            return SlotAction::Nothing;
         };
         let since = |ms: u64| now.mono_ms.saturating_sub(ms);
         match up.stage {
-            Stage::Spawning if since(up.started_ms) >= HANDSHAKE_TIMEOUT_MS => {
-                Due::Kill(up.process, "it sent no greeting in time")
+            ProcessStage::Spawning if since(up.started_ms) >= HANDSHAKE_TIMEOUT_MS => {
+                SlotAction::Kill(up.process, "it sent no greeting in time")
             }
-            Stage::Draining { kill_at_ms } if now.mono_ms >= kill_at_ms => {
-                Due::Kill(up.process, "its grace period is over")
+            ProcessStage::Draining { kill_at_ms } if now.mono_ms >= kill_at_ms => {
+                SlotAction::Kill(up.process, "its grace period is over")
             }
-            Stage::Ready | Stage::Draining { .. } if since(up.heard_ms) >= HEARTBEAT_TIMEOUT_MS => {
-                Due::Kill(up.process, "it does not answer")
+            ProcessStage::Ready | ProcessStage::Draining { .. }
+                if since(up.heard_ms) >= HEARTBEAT_TIMEOUT_MS =>
+            {
+                SlotAction::Kill(up.process, "it does not answer")
             }
-            Stage::Ready | Stage::Draining { .. }
+            ProcessStage::Ready | ProcessStage::Draining { .. }
                 if since(up.pinged_ms) >= HEARTBEAT_INTERVAL_MS =>
             {
                 up.pinged_ms = now.mono_ms;
-                Due::Ping(up.process)
+                SlotAction::Ping(up.process)
             }
-            _ => Due::Nothing,
+            _ => SlotAction::Nothing,
         }
     }
 
@@ -299,15 +301,17 @@ impl Slot {
             State::Down { has_crashed: false } => ProcessState::Terminated,
             State::BackOff { .. } => ProcessState::CrashLoopBackOff,
             State::Up(up) => match up.stage {
-                Stage::Spawning => ProcessState::Spawning,
-                Stage::Ready if is_working => ProcessState::Processing,
-                Stage::Ready => ProcessState::Idle,
-                Stage::Draining { .. } | Stage::Dying { .. } => ProcessState::Draining,
+                ProcessStage::Spawning => ProcessState::Spawning,
+                ProcessStage::Ready if is_working => ProcessState::Processing,
+                ProcessStage::Ready => ProcessState::Idle,
+                ProcessStage::Draining { .. } | ProcessStage::Dying { .. } => {
+                    ProcessState::Draining
+                }
             },
         }
     }
 
-    /// Time of the next start during back-off, on the clock of [`Now::mono_ms`].
+    /// Time of the next start during back-off, on the clock of [`ClockTime::mono_ms`].
     pub(crate) fn next_start_ms(&self) -> Option<u64> {
         match &self.state {
             State::BackOff { until_ms } => Some(*until_ms),
@@ -316,7 +320,7 @@ impl Slot {
     }
 
     /// Wall-clock time of the next start during back-off. A suspended daemon delays it.
-    pub(crate) fn next_start_at(&self, now: Now) -> Option<Timestamp> {
+    pub(crate) fn next_start_at(&self, now: ClockTime) -> Option<Timestamp> {
         let wait_ms = self.next_start_ms()?.saturating_sub(now.mono_ms);
         let wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
         let at_ms = now.wall.as_unix_millis().saturating_add(wait_ms);
@@ -328,9 +332,9 @@ impl Slot {
 mod tests {
     use super::*;
 
-    fn now(ms: u64) -> Now {
+    fn now(ms: u64) -> ClockTime {
         let wall = Timestamp::from_unix_millis(i64::try_from(ms).unwrap());
-        Now { mono_ms: ms, wall }
+        ClockTime { mono_ms: ms, wall }
     }
 
     #[test]
@@ -340,25 +344,25 @@ mod tests {
             slot.start(ProcessId(n), now(n));
             assert_eq!(
                 slot.exited(now(n), "died".into()),
-                Ending::Crashed { delay_ms: 0 }
+                SlotExit::Crashed { delay_ms: 0 }
             );
             assert!(slot.may_start(now(n)));
         }
         slot.start(ProcessId(6), now(10));
         assert_eq!(
             slot.exited(now(10), "died".into()),
-            Ending::Crashed { delay_ms: 1_000 }
+            SlotExit::Crashed { delay_ms: 1_000 }
         );
         assert_eq!(slot.shown(false), ProcessState::CrashLoopBackOff);
         assert_eq!(slot.next_start_at(now(10)), Some(now(1_010).wall));
         // The daemon was suspended for an hour.
-        let after_pause = Now {
+        let after_pause = ClockTime {
             mono_ms: 510,
             wall: now(3_600_510).wall,
         };
         assert_eq!(slot.next_start_at(after_pause), Some(now(3_601_010).wall));
         assert!(!slot.may_start(now(1_009)));
-        assert_eq!(slot.due(now(1_010)), Due::Start);
+        assert_eq!(slot.due(now(1_010)), SlotAction::Start);
     }
 
     #[test]
@@ -406,10 +410,10 @@ mod tests {
             None,
             "a later stop does not add time"
         );
-        assert_eq!(slot.due(now(499)), Due::Nothing);
-        assert!(matches!(slot.due(now(500)), Due::Kill(..)));
+        assert_eq!(slot.due(now(499)), SlotAction::Nothing);
+        assert!(matches!(slot.due(now(500)), SlotAction::Kill(..)));
         slot.kill(false);
-        assert_eq!(slot.exited(now(501), "killed".into()), Ending::Stopped);
+        assert_eq!(slot.exited(now(501), "killed".into()), SlotExit::Stopped);
         assert_eq!(
             (slot.crashes, slot.shown(false)),
             (0, ProcessState::Terminated)
@@ -423,19 +427,25 @@ mod tests {
         slot.greeted();
         assert_eq!(
             slot.due(now(HEARTBEAT_INTERVAL_MS)),
-            Due::Ping(ProcessId(1))
+            SlotAction::Ping(ProcessId(1))
         );
         slot.heard(now(HEARTBEAT_INTERVAL_MS));
-        assert_eq!(slot.due(now(HEARTBEAT_TIMEOUT_MS)), Due::Ping(ProcessId(1)));
+        assert_eq!(
+            slot.due(now(HEARTBEAT_TIMEOUT_MS)),
+            SlotAction::Ping(ProcessId(1))
+        );
         let late = HEARTBEAT_INTERVAL_MS + HEARTBEAT_TIMEOUT_MS;
-        assert!(matches!(slot.due(now(late)), Due::Kill(..)));
+        assert!(matches!(slot.due(now(late)), SlotAction::Kill(..)));
     }
 
     #[test]
     fn a_process_that_never_greets_is_killed() {
         let mut slot = Slot::default();
         slot.start(ProcessId(1), now(0));
-        assert_eq!(slot.due(now(HANDSHAKE_TIMEOUT_MS - 1)), Due::Nothing);
-        assert!(matches!(slot.due(now(HANDSHAKE_TIMEOUT_MS)), Due::Kill(..)));
+        assert_eq!(slot.due(now(HANDSHAKE_TIMEOUT_MS - 1)), SlotAction::Nothing);
+        assert!(matches!(
+            slot.due(now(HANDSHAKE_TIMEOUT_MS)),
+            SlotAction::Kill(..)
+        ));
     }
 }

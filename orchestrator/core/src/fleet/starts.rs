@@ -15,7 +15,7 @@ use crate::limits::{AGENT_STARTS_AT_ONCE_MAX, CHILD_PROCESSES_MAX};
 
 /// Starting processes, and conversations whose agent waits to start.
 #[derive(Debug, Default)]
-pub(super) struct Starts {
+pub(super) struct StartQueue {
     /// Processes that have not completed their handshake.
     starting: BTreeSet<ProcessId>,
     for_people: VecDeque<InstanceRef>,
@@ -23,7 +23,7 @@ pub(super) struct Starts {
     waiting: BTreeSet<InstanceRef>,
 }
 
-impl Starts {
+impl StartQueue {
     /// Number of conversations whose agent waits to start.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
@@ -162,7 +162,7 @@ mod tests {
             workspace_id: "w".parse().unwrap(),
             instance_key: key.parse().unwrap(),
         };
-        let mut starts = Starts::default();
+        let mut starts = StartQueue::default();
         for n in 0..AGENT_STARTS_AT_ONCE_MAX {
             assert!(starts.has_place());
             starts.begin(ProcessId(u64::try_from(n).unwrap()));

@@ -24,12 +24,12 @@ use goondan_store::instance::EventState;
 use goondan_store::ledger::LedgerTask;
 use goondan_store::writer::operation::LookUpEvent;
 
-use super::conversation_run::{ConversationRun, RunNews};
-use super::waiters::Waiter;
+use super::conversation_run::{ConversationRun, RunUpdate};
+use super::waiters::TurnWaiter;
 use super::{Fleet, Workspace};
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::Clear;
-use crate::fleet::event_queue::AcceptReply;
+use crate::fleet::event_queue::EventOrigin;
 use crate::jobs::continuation;
 use crate::refusals::parked_error;
 
@@ -156,7 +156,7 @@ impl Fleet {
         self.bundle(&at.workspace_id)?.agents.get(name)
     }
 
-    /// Submits the event of a run; [`RunNews`] reports its progress.
+    /// Submits the event of a run; [`RunUpdate`] reports its progress.
     pub(crate) fn ask_for_run(&mut self, of: ConversationRun, agent: &AgentName, input: String) {
         let conversation = self.task_of(&of.instance);
         let created_by = conversation.and_then(|it| it.created_by.clone());
@@ -184,7 +184,7 @@ impl Fleet {
             metadata: goondan_protocol::JsonObject::new(),
         };
         let instance = of.instance.clone();
-        self.accept(instance, agent, event, AcceptReply::Run(Box::new(of)));
+        self.accept(instance, agent, event, EventOrigin::Run(Box::new(of)));
     }
 
     /// Looks up the state of a run's event.
@@ -204,26 +204,26 @@ impl Fleet {
             Err(StoreError::NoInstance { .. }) => Ok(None),
             Err(error) => Err(goondan_log::error_chain(&error)),
         };
-        self.tell_task(&sought.of, RunNews::Found(found));
+        self.tell_task(&sought.of, RunUpdate::Found(found));
         self.forget_if_done(&sought.instance);
     }
 
     /// Handles a run's event that is durable, now or from an earlier attempt.
     pub(super) fn on_run_accepted(&mut self, of: Box<ConversationRun>, before: EventState) {
         match before {
-            EventState::Done(outcome) => self.tell_task(&of, RunNews::Ended(Ok(outcome))),
+            EventState::Done(outcome) => self.tell_task(&of, RunUpdate::Ended(Ok(outcome))),
             EventState::Parked(parked) => {
                 let error = parked_error(&of.event_id, &parked.reason);
-                self.tell_task(&of, RunNews::Ended(Err(error)));
+                self.tell_task(&of, RunUpdate::Ended(Err(error)));
             }
             EventState::Unknown | EventState::Waiting => {
                 if let Some(error) = self.why_nothing_begins(&of.instance) {
-                    return self.tell_task(&of, RunNews::Ended(Err(error)));
+                    return self.tell_task(&of, RunUpdate::Ended(Err(error)));
                 }
-                self.tell_task(&of, RunNews::Begun);
+                self.tell_task(&of, RunUpdate::Begun);
                 if let Some(entry) = self.instance_mut(&of.instance) {
                     let event_id = of.event_id.clone();
-                    entry.waiters.add(event_id, Waiter::Run(of));
+                    entry.waiters.add(event_id, TurnWaiter::Run(of));
                 }
             }
         }
@@ -234,12 +234,12 @@ impl Fleet {
         self.cancel_for(None, of.instance.clone(), Some(of.event_id.clone()), reason);
     }
 
-    pub(super) fn tell_task(&mut self, of: &ConversationRun, news: RunNews) {
+    pub(super) fn tell_task(&mut self, of: &ConversationRun, news: RunUpdate) {
         self.run_news.push((of.clone(), news));
     }
 
     /// Takes the pending run news.
-    pub(crate) fn take_run_news(&mut self) -> Vec<(ConversationRun, RunNews)> {
+    pub(crate) fn take_run_news(&mut self) -> Vec<(ConversationRun, RunUpdate)> {
         std::mem::take(&mut self.run_news)
     }
 }

@@ -14,7 +14,7 @@ use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::secret::SecretValue;
 use serde_json::Value;
 
-use super::{Fleet, Owner};
+use super::{Fleet, ProcessOwner};
 use crate::ProcessId;
 use crate::exchange::oauth_calls::Tokens;
 
@@ -193,12 +193,14 @@ impl Fleet {
     /// The tokens that a process was started with, and its workspace; `None` if it has none.
     pub(crate) fn tokens_of(&self, process: ProcessId) -> Option<(&WorkspaceId, &Tokens)> {
         let (id, tokens) = match self.owner_of(process)? {
-            Owner::Connector(id, name) => {
+            ProcessOwner::Connector(id, name) => {
                 let connector = self.workspaces.get(id)?.connectors.get(name)?;
                 (id, &connector.running.as_ref()?.tokens)
             }
-            Owner::Model(id, name) => (id, &self.workspaces.get(id)?.models.get(name)?.tokens),
-            Owner::Agent(_) | Owner::Task(..) => return None,
+            ProcessOwner::Model(id, name) => {
+                (id, &self.workspaces.get(id)?.models.get(name)?.tokens)
+            }
+            ProcessOwner::Agent(_) | ProcessOwner::Task(..) => return None,
         };
         (!tokens.is_empty()).then_some((id, tokens))
     }

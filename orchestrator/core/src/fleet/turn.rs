@@ -21,7 +21,7 @@ pub(crate) struct TurnContext {
 
 /// The turn in progress.
 #[derive(Debug, Clone)]
-pub(crate) struct Turn {
+pub(crate) struct ActiveTurn {
     pub(crate) turn_id: TurnId,
     pub(crate) context: TurnContext,
     /// Usage that counts toward the limits of a turn.

@@ -10,23 +10,23 @@ use goondan_protocol::ipc::{
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
-use goondan_store::instance::{LlmMessage, OpenTurn, Page};
+use goondan_store::instance::{ConversationSlice, LlmMessage, OpenTurn};
 use goondan_store::writer::operation::{
-    AppendEvent, Appended, BeginTurn, CompleteTurn, LogLlm, ReadPage,
+    AppendEvent, AppendResult, BeginTurn, CompleteTurn, LogLlm, ReadPage,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::quotas::TurnUse;
-use super::turn::{CANCELLED, Turn, TurnContext};
+use super::turn::{ActiveTurn, CANCELLED, TurnContext};
 use super::{Fleet, authority};
 use crate::jobs::{LogFailure, continuation};
 use crate::limits::TURN_BYTES_MAX;
-use crate::{Effect, LogEvent, ProcessId};
+use crate::{CoreEffect, LogEvent, ProcessId};
 
 /// The part of a message event that identifies traffic with a model.
 #[derive(Deserialize)]
-struct Exchanged<'a> {
+struct ModelTraffic<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(borrow)]
@@ -136,7 +136,7 @@ impl Fleet {
                 turn_id: turn_id.clone(),
             };
             self.send_agent(at, process, None, trace, ToAgent::TurnCommitted(committed));
-            self.push(Effect::SetTrace {
+            self.push(CoreEffect::SetTrace {
                 process,
                 trace: None,
             });
@@ -190,7 +190,7 @@ impl Fleet {
         let event_id = context.event_id.clone();
         let turn_id = open.turn_id.clone();
         entry.start_faults.clear();
-        entry.turn = Some(Turn {
+        entry.turn = Some(ActiveTurn {
             turn_id: open.turn_id.clone(),
             context,
             used: TurnUse::new(handed_over_ms),
@@ -199,7 +199,7 @@ impl Fleet {
             restart: None,
             taken_in: None,
         });
-        self.push(Effect::SetTrace {
+        self.push(CoreEffect::SetTrace {
             process,
             trace: Some(trace),
         });
@@ -246,7 +246,11 @@ impl Fleet {
         );
     }
 
-    fn on_page_for_agent(&mut self, loading: Loading, result: Result<Box<Page>, StoreError>) {
+    fn on_page_for_agent(
+        &mut self,
+        loading: Loading,
+        result: Result<Box<ConversationSlice>, StoreError>,
+    ) {
         let Loading {
             instance,
             process,
@@ -337,7 +341,7 @@ impl Fleet {
     }
 
     /// The turn in progress, if its id is `turn_id`.
-    fn current_turn(&mut self, at: &InstanceRef, turn_id: &TurnId) -> Option<Turn> {
+    fn current_turn(&mut self, at: &InstanceRef, turn_id: &TurnId) -> Option<ActiveTurn> {
         let turn = self.instance_mut(at)?.turn.clone()?;
         (turn.turn_id == *turn_id).then_some(turn)
     }
@@ -347,7 +351,7 @@ impl Fleet {
         &mut self,
         at: &InstanceRef,
         turn_id: &TurnId,
-    ) -> Option<&mut Turn> {
+    ) -> Option<&mut ActiveTurn> {
         let turn = self.instance_mut(at)?.turn.as_mut()?;
         (turn.turn_id == *turn_id).then_some(turn)
     }
@@ -434,7 +438,7 @@ impl Fleet {
     /// Records a message to or from the model in the message log (`LLM-1`).
     pub(super) fn log_llm(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
         // The store rejects other events.
-        let Ok(exchanged) = serde_json::from_str::<Exchanged<'_>>(event.get()) else {
+        let Ok(exchanged) = serde_json::from_str::<ModelTraffic<'_>>(event.get()) else {
             return;
         };
         let Some(message) = exchanged.message.filter(|_| exchanged.kind == "append") else {
@@ -453,10 +457,10 @@ impl Fleet {
         self.store(op, LogFailure(at.clone()));
     }
 
-    fn on_appended(&mut self, appending: &Appending, result: Result<Appended, StoreError>) {
+    fn on_appended(&mut self, appending: &Appending, result: Result<AppendResult, StoreError>) {
         let (at, process) = (&appending.instance, appending.process);
         match result {
-            Ok(Appended { turn_id, seq }) => {
+            Ok(AppendResult { turn_id, seq }) => {
                 let turn = self.current_turn(at, &turn_id);
                 if turn.is_some_and(|turn| turn.taken_in.is_some()) {
                     return;

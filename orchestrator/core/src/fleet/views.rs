@@ -4,11 +4,11 @@ use std::path::Path;
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::{
-    Achieved, Confinement, Connected, DaemonStatus, ListWorkspaces, OpenFiles, ProcessInfo,
-    ProcessKey, Watching, WorkspaceInfo, WorkspacesPage,
+    AchievedConfinement, Confinement, ConnectResult, DaemonStatus, FileWatchMode, ListWorkspaces,
+    OpenFiles, ProcessInfo, ProcessKey, WorkspaceInfo, WorkspacesPage,
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
-use goondan_protocol::ipc::{ChildRole, Confined};
+use goondan_protocol::ipc::{ChildRole, ConfinementReport};
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, Right};
@@ -16,14 +16,14 @@ use goondan_protocol::sandbox::{Level, Right};
 use super::connectors::Connector;
 use super::instance::Instance;
 use super::models::Model;
-use super::runs::Run;
-use super::slot::Up;
+use super::runs::TaskProcess;
+use super::slot::LiveProcess;
 use super::{Fleet, Workspace, health};
-use crate::Now;
+use crate::ClockTime;
 use crate::limits::{BUNDLE_PROBLEMS_SHOWN, WATCHED_FILES_SHOWN};
 
 /// Information about processes' work for others, from other components.
-pub(crate) trait Work {
+pub(crate) trait ProcessWorkload {
     /// True if a model or connection has a queued or running call.
     fn is_called(&self, id: &WorkspaceId, target: &CallTarget) -> bool;
     /// Number of open questions to users in a workspace.
@@ -37,8 +37,8 @@ pub(crate) trait Work {
 }
 
 impl Fleet {
-    pub(crate) fn connected(&self) -> Connected {
-        Connected {
+    pub(crate) fn connected(&self) -> ConnectResult {
+        ConnectResult {
             version: self.version(),
             pid: self.facts.pid,
             state_root: self.facts.layout.root().to_owned(),
@@ -46,7 +46,7 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn daemon_status(&self, work: &impl Work) -> DaemonStatus {
+    pub(crate) fn daemon_status(&self, work: &impl ProcessWorkload) -> DaemonStatus {
         let workspaces = self.workspaces_page(work, &ListWorkspaces::default());
         DaemonStatus {
             version: self.version(),
@@ -78,7 +78,7 @@ impl Fleet {
     /// One page of the workspaces.
     pub(crate) fn workspaces_page(
         &self,
-        work: &impl Work,
+        work: &impl ProcessWorkload,
         list: &ListWorkspaces,
     ) -> WorkspacesPage {
         let workspaces = self.workspaces.iter();
@@ -89,7 +89,7 @@ impl Fleet {
 
     /// All workspaces.
     #[cfg(test)]
-    pub(crate) fn every_workspace(&self, work: &impl Work) -> Vec<WorkspaceInfo> {
+    pub(crate) fn every_workspace(&self, work: &impl ProcessWorkload) -> Vec<WorkspaceInfo> {
         let workspaces = self.workspaces.iter();
         workspaces
             .map(|(id, workspace)| self.info(work, id, workspace))
@@ -98,14 +98,19 @@ impl Fleet {
 
     pub(crate) fn workspace_info(
         &self,
-        work: &impl Work,
+        work: &impl ProcessWorkload,
         id: &WorkspaceId,
     ) -> Option<WorkspaceInfo> {
         let workspace = self.workspaces.get(id)?;
         Some(self.info(work, id, workspace))
     }
 
-    fn info(&self, work: &impl Work, id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
+    fn info(
+        &self,
+        work: &impl ProcessWorkload,
+        id: &WorkspaceId,
+        workspace: &Workspace,
+    ) -> WorkspaceInfo {
         WorkspaceInfo {
             questions: work.questions_in(id),
             consents: self.consents_in(id),
@@ -115,7 +120,7 @@ impl Fleet {
 
     fn agent_info(
         &self,
-        work: &impl Work,
+        work: &impl ProcessWorkload,
         id: &WorkspaceId,
         key: &InstanceKey,
         instance: &Instance,
@@ -134,7 +139,7 @@ impl Fleet {
     /// Processes ordered by key: of one workspace or of all, from the start or after a given one.
     pub(crate) fn processes(
         &self,
-        work: &impl Work,
+        work: &impl ProcessWorkload,
         only: Option<&WorkspaceId>,
         after: Option<&ProcessKey>,
     ) -> impl Iterator<Item = ProcessInfo> {
@@ -148,7 +153,7 @@ impl Fleet {
 
     fn processes_in(
         &self,
-        work: &impl Work,
+        work: &impl ProcessWorkload,
         id: &WorkspaceId,
         workspace: &Workspace,
         after: Option<&ProcessKey>,
@@ -185,7 +190,11 @@ impl Fleet {
         connectors.chain(models).chain(runs).chain(agents)
     }
 
-    pub(crate) fn process_of(&self, work: &impl Work, at: &InstanceRef) -> Option<ProcessInfo> {
+    pub(crate) fn process_of(
+        &self,
+        work: &impl ProcessWorkload,
+        at: &InstanceRef,
+    ) -> Option<ProcessInfo> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
         let instance = workspace.instances.get(&at.instance_key)?;
         Some(self.agent_info(work, &at.workspace_id, &at.instance_key, instance))
@@ -257,14 +266,19 @@ fn approvals_in(workspace: &Workspace) -> usize {
 }
 
 /// The state of file watching. The watch begins shortly after it is requested.
-fn watching(workspace: &Workspace) -> Watching {
+fn watching(workspace: &Workspace) -> FileWatchMode {
     match workspace.watching {
-        Watching::Off if workspace.record.watch => Watching::Starting,
+        FileWatchMode::Off if workspace.record.watch => FileWatchMode::Starting,
         how => how,
     }
 }
 
-fn agent_info(now: Now, id: &WorkspaceId, key: &InstanceKey, instance: &Instance) -> ProcessInfo {
+fn agent_info(
+    now: ClockTime,
+    id: &WorkspaceId,
+    key: &InstanceKey,
+    instance: &Instance,
+) -> ProcessInfo {
     let up = instance.slot.up();
     ProcessInfo {
         workspace_id: id.clone(),
@@ -306,7 +320,7 @@ fn agent_info(now: Now, id: &WorkspaceId, key: &InstanceKey, instance: &Instance
 }
 
 fn model_info(
-    now: Now,
+    now: ClockTime,
     id: &WorkspaceId,
     name: &str,
     model: &Model,
@@ -340,7 +354,7 @@ fn model_info(
 }
 
 fn connector_info(
-    now: Now,
+    now: ClockTime,
     id: &WorkspaceId,
     name: &str,
     connector: &Connector,
@@ -379,7 +393,7 @@ fn connector_info(
     }
 }
 
-fn run_info(now: Now, id: &WorkspaceId, task: &str, run: &Run) -> ProcessInfo {
+fn run_info(now: ClockTime, id: &WorkspaceId, task: &str, run: &TaskProcess) -> ProcessInfo {
     let up = run.slot.up();
     let agent = &run.assignment.agent;
     ProcessInfo {
@@ -409,15 +423,15 @@ fn run_info(now: Now, id: &WorkspaceId, task: &str, run: &Run) -> ProcessInfo {
 }
 
 /// The limits of a process; default while it does not run.
-fn limits_of(up: Option<&Up>, started_with: Option<ProcessLimits>) -> ProcessLimits {
+fn limits_of(up: Option<&LiveProcess>, started_with: Option<ProcessLimits>) -> ProcessLimits {
     up.and(started_with).unwrap_or_default()
 }
 
 /// Confinement of a process and its programs, once reported. Programs are never started with less
 /// than their level.
-fn confinement_of(up: Option<&Up>, programs: Option<Level>) -> Option<Confinement> {
-    let Confined { rights, lacks } = up?.own.clone()?;
-    let programs = programs.map(|level| Achieved {
+fn confinement_of(up: Option<&LiveProcess>, programs: Option<Level>) -> Option<Confinement> {
+    let ConfinementReport { rights, lacks } = up?.own.clone()?;
+    let programs = programs.map(|level| AchievedConfinement {
         level,
         rights: Right::of(level).iter().copied().collect(),
     });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use goondan_protocol::control::Sent;
+use goondan_protocol::control::SendResult;
 use goondan_protocol::ids::{EventId, InstanceRef};
 
 use super::agent_replies::pending_replies::AgentWaiter;
@@ -12,11 +12,11 @@ use crate::RequestToken;
 
 /// A waiter for an event's turn.
 #[derive(Debug)]
-pub(crate) enum Waiter {
+pub(crate) enum TurnWaiter {
     /// A client.
     Client {
         token: RequestToken,
-        sent: Box<Sent>,
+        sent: Box<SendResult>,
     },
     /// An agent that asked.
     Agent(AgentWaiter),
@@ -29,7 +29,7 @@ pub(crate) enum Waiter {
 /// Waiters for an instance's turns, by event.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    of: BTreeMap<EventId, Vec<Waiter>>,
+    of: BTreeMap<EventId, Vec<TurnWaiter>>,
 }
 
 impl Waiters {
@@ -47,25 +47,25 @@ impl Waiters {
     pub(super) fn clients_of(&self, id: &EventId) -> Vec<RequestToken> {
         let waiters = self.of.get(id).into_iter().flatten();
         let clients = waiters.filter_map(|waiter| match waiter {
-            Waiter::Client { token, .. } => Some(*token),
-            Waiter::Agent(_) | Waiter::Run(_) | Waiter::Connection(_) => None,
+            TurnWaiter::Client { token, .. } => Some(*token),
+            TurnWaiter::Agent(_) | TurnWaiter::Run(_) | TurnWaiter::Connection(_) => None,
         });
         clients.collect()
     }
 
     /// Adds a waiter for an event's turn. An agent or a task waits at most once.
-    pub(super) fn add(&mut self, id: EventId, waiter: Waiter) {
+    pub(super) fn add(&mut self, id: EventId, waiter: TurnWaiter) {
         let waiters = self.of.entry(id).or_default();
         waiters.retain(|other| match (other, &waiter) {
-            (Waiter::Agent(other), Waiter::Agent(new)) => other.requester != new.requester,
-            (Waiter::Run(other), Waiter::Run(new)) => other != new,
+            (TurnWaiter::Agent(other), TurnWaiter::Agent(new)) => other.requester != new.requester,
+            (TurnWaiter::Run(other), TurnWaiter::Run(new)) => other != new,
             _ => true,
         });
         waiters.push(waiter);
     }
 
     /// Removes and returns the waiters of an event.
-    pub(super) fn take(&mut self, id: &EventId) -> Vec<Waiter> {
+    pub(super) fn take(&mut self, id: &EventId) -> Vec<TurnWaiter> {
         self.of.remove(id).unwrap_or_default()
     }
 
@@ -73,7 +73,7 @@ impl Waiters {
     pub(super) fn take_all_but(
         &mut self,
         kept: Option<&EventId>,
-    ) -> impl Iterator<Item = (EventId, Waiter)> + use<> {
+    ) -> impl Iterator<Item = (EventId, TurnWaiter)> + use<> {
         let kept = kept.and_then(|id| self.of.remove_entry(id));
         let taken = std::mem::replace(&mut self.of, kept.into_iter().collect());
         taken.into_iter().flat_map(|(id, waiters)| {
@@ -84,14 +84,13 @@ impl Waiters {
 
     /// Removes and returns the agents whose calls have timed out.
     pub(super) fn take_late(&mut self, now_ms: u64) -> Vec<(EventId, AgentWaiter)> {
-        let is_late =
-            |waiter: &mut Waiter| matches!(waiter, Waiter::Agent(waiter) if waiter.is_late(now_ms));
+        let is_late = |waiter: &mut TurnWaiter| matches!(waiter, TurnWaiter::Agent(waiter) if waiter.is_late(now_ms));
         let mut late = Vec::new();
         for (id, waiters) in &mut self.of {
             let due = waiters.extract_if(.., is_late);
             late.extend(due.filter_map(|waiter| match waiter {
-                Waiter::Agent(waiter) => Some((id.clone(), waiter)),
-                Waiter::Client { .. } | Waiter::Run(_) | Waiter::Connection(_) => None,
+                TurnWaiter::Agent(waiter) => Some((id.clone(), waiter)),
+                TurnWaiter::Client { .. } | TurnWaiter::Run(_) | TurnWaiter::Connection(_) => None,
             }));
         }
         self.retain(|_| true);
@@ -101,8 +100,8 @@ impl Waiters {
     /// Removes disconnected clients.
     pub(super) fn forget_clients(&mut self, gone: &HashSet<RequestToken>) {
         self.retain(|waiter| match waiter {
-            Waiter::Client { token, .. } => !gone.contains(token),
-            Waiter::Agent(_) | Waiter::Run(_) | Waiter::Connection(_) => true,
+            TurnWaiter::Client { token, .. } => !gone.contains(token),
+            TurnWaiter::Agent(_) | TurnWaiter::Run(_) | TurnWaiter::Connection(_) => true,
         });
     }
 
@@ -115,7 +114,7 @@ impl Waiters {
         let Some(waiters) = self.of.get_mut(id) else {
             return;
         };
-        waiters.retain(|waiter| !matches!(waiter, Waiter::Connection(it) if is_meant(it)));
+        waiters.retain(|waiter| !matches!(waiter, TurnWaiter::Connection(it) if is_meant(it)));
         if waiters.is_empty() {
             self.of.remove(id);
         }
@@ -124,12 +123,12 @@ impl Waiters {
     /// Removes the waiters of a deleted instance.
     pub(super) fn forget_requester(&mut self, gone: &InstanceRef) {
         self.retain(|waiter| match waiter {
-            Waiter::Client { .. } | Waiter::Run(_) | Waiter::Connection(_) => true,
-            Waiter::Agent(waiter) => waiter.requester != *gone,
+            TurnWaiter::Client { .. } | TurnWaiter::Run(_) | TurnWaiter::Connection(_) => true,
+            TurnWaiter::Agent(waiter) => waiter.requester != *gone,
         });
     }
 
-    fn retain(&mut self, stays: impl Fn(&Waiter) -> bool) {
+    fn retain(&mut self, stays: impl Fn(&TurnWaiter) -> bool) {
         self.of.retain(|_, waiters| {
             waiters.retain(&stays);
             !waiters.is_empty()

@@ -12,7 +12,7 @@ use crate::limits::WATCH_BACKLOG_EVENTS;
 
 /// A notification for watchers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct WatchNotification {
     /// Cursor to resume after it.
     pub cursor: WatchCursor,
     /// Time of the event.
@@ -60,7 +60,7 @@ impl Watchers {
     }
 
     /// Events after a cursor; `None` if they are no longer available.
-    pub(super) fn since(&self, cursor: WatchCursor) -> Option<Vec<Told>> {
+    pub(super) fn since(&self, cursor: WatchCursor) -> Option<Vec<WatchNotification>> {
         let missed = self.count.checked_sub(cursor.count)?;
         let missed = usize::try_from(missed).ok()?;
         let known = self.backlog.len().checked_sub(missed)?;
@@ -69,11 +69,13 @@ impl Watchers {
         }
         let told = self.backlog.iter().skip(known);
         let counts = cursor.count + 1..;
-        let told = told.zip(counts).map(|((at, event), count)| Told {
-            cursor: self.cursor_at(count),
-            at: *at,
-            update: WatchUpdate::Event(event.clone()),
-        });
+        let told = told
+            .zip(counts)
+            .map(|((at, event), count)| WatchNotification {
+                cursor: self.cursor_at(count),
+                at: *at,
+                update: WatchUpdate::Event(event.clone()),
+            });
         Some(told.collect())
     }
 
@@ -112,9 +114,9 @@ impl Watchers {
         &mut self,
         at: Timestamp,
         event: LifecycleEvent,
-    ) -> Option<(&[RequestToken], Told)> {
+    ) -> Option<(&[RequestToken], WatchNotification)> {
         self.count += 1;
-        let told = (!self.tokens.is_empty()).then(|| Told {
+        let told = (!self.tokens.is_empty()).then(|| WatchNotification {
             cursor: self.cursor(),
             at,
             update: WatchUpdate::Event(event.clone()),
@@ -141,7 +143,7 @@ mod tests {
         Timestamp::from_unix_millis(ms)
     }
 
-    fn names(told: &[Told]) -> Vec<(u64, WatchUpdate)> {
+    fn names(told: &[WatchNotification]) -> Vec<(u64, WatchUpdate)> {
         told.iter()
             .map(|told| (told.cursor.count, told.update.clone()))
             .collect()

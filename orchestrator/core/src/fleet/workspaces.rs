@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use goondan_config::{Bundle, Sources};
+use goondan_config::{ProjectConfig, Sources};
 use goondan_protocol::control::{
-    ControlError, ErrorCode, OpenWorkspace, Unacknowledged, Watching, WorkspaceProblem,
+    ControlError, ErrorCode, FileWatchMode, OpenWorkspace, ReplicationStall, WorkspaceProblem,
 };
 use goondan_protocol::ids::{
     AgentName, ConnectionName, InstanceKey, InstanceRef, ResourceName, WorkspaceId,
@@ -15,7 +15,7 @@ use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::Close;
 use serde_json::json;
 
-use super::changes::Applied;
+use super::changes::AppliedConfiguration;
 use super::connectors::Connector;
 use super::models::Model;
 use super::slot::Slot;
@@ -23,7 +23,9 @@ use super::{Fleet, Workspace, changes};
 use crate::jobs::LogFailure;
 use crate::limits::PROVIDER_GRACE_MIN_MS;
 use crate::refusals::{closed_error, no_workspace};
-use crate::{Effect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, RequestToken, Settings};
+use crate::{
+    CoreEffect, Fallback, LoadPurpose, LoadedWorkspace, LogEvent, RequestToken, WorkspaceSettings,
+};
 
 pub(crate) fn problem_of(error: &ControlError) -> WorkspaceProblem {
     let suggestion = error.suggestion.clone();
@@ -70,7 +72,7 @@ impl Fleet {
     }
 
     /// Records the workspaces without acknowledgments, and reports changes to users.
-    pub(crate) fn on_unacknowledged(&mut self, silent: &BTreeMap<WorkspaceId, Unacknowledged>) {
+    pub(crate) fn on_unacknowledged(&mut self, silent: &BTreeMap<WorkspaceId, ReplicationStall>) {
         let mut events = Vec::new();
         for (id, workspace) in &mut self.workspaces {
             let now = silent.get(id);
@@ -120,13 +122,13 @@ impl Fleet {
     pub(crate) fn run(
         &mut self,
         id: &WorkspaceId,
-        bundle: Bundle,
+        bundle: ProjectConfig,
         fallback: Option<&Fallback>,
         is_new: bool,
-    ) -> (Applied, Vec<ResourceName>) {
+    ) -> (AppliedConfiguration, Vec<ResourceName>) {
         let now = self.now.wall;
         let Some(workspace) = self.workspaces.get_mut(id) else {
-            return (Applied::default(), Vec::new());
+            return (AppliedConfiguration::default(), Vec::new());
         };
         let digest = bundle.digest.clone();
         let had_problem = workspace.problem.take().is_some();
@@ -146,9 +148,13 @@ impl Fleet {
     /// Replaces the running configuration by a valid one. Outdated processes are restarted; turns
     /// in progress finish with the old configuration. Returns the changes, and the models whose
     /// processes may need changes.
-    fn apply(&mut self, id: &WorkspaceId, bundle: Bundle) -> (Applied, Vec<ResourceName>) {
+    fn apply(
+        &mut self,
+        id: &WorkspaceId,
+        bundle: ProjectConfig,
+    ) -> (AppliedConfiguration, Vec<ResourceName>) {
         let Some(workspace) = self.workspaces.get_mut(id) else {
-            return (Applied::default(), Vec::new());
+            return (AppliedConfiguration::default(), Vec::new());
         };
         let changes = changes::changes(workspace.bundle.as_ref(), &bundle);
         for (name, connector) in &mut workspace.connectors {
@@ -197,7 +203,7 @@ impl Fleet {
         }
         let outdated = |name: &&ResourceName| self.is_model_outdated(id, name);
         processes += models.iter().filter(outdated).count();
-        (Applied { changes, processes }, models)
+        (AppliedConfiguration { changes, processes }, models)
     }
 
     /// Checks that a loaded configuration may replace the running one.
@@ -231,10 +237,10 @@ impl Fleet {
         let closing = workspaces.find(|(_, workspace)| {
             workspace.closing.is_some() && workspace.record.project_root == project_root
         });
-        let settings = Settings { watch, env_files };
+        let settings = WorkspaceSettings { watch, env_files };
         match closing.map(|(id, _)| being_stopped(id)) {
             Some(error) => self.respond_error(token, error),
-            None => self.push(Effect::LoadWorkspace {
+            None => self.push(CoreEffect::LoadWorkspace {
                 purpose: LoadPurpose::Open { token, settings },
                 workspace_id: None,
                 project_root,
@@ -266,7 +272,7 @@ impl Fleet {
             workspace.may_be_kept = may_be_kept;
         }
         if may_be_kept {
-            self.push(Effect::KeepConfiguration {
+            self.push(CoreEffect::KeepConfiguration {
                 workspace_id: id.clone(),
                 digest,
                 since: self.now.wall,
@@ -283,7 +289,7 @@ impl Fleet {
     pub(crate) fn log_applied(
         &mut self,
         id: &WorkspaceId,
-        applied: &Applied,
+        applied: &AppliedConfiguration,
         digest: &str,
         is_new: bool,
         had_problem: bool,
@@ -385,7 +391,7 @@ impl Fleet {
     ) {
         if !self.workspaces.contains_key(id) {
             let workspace_id = id.clone();
-            return self.push(Effect::HandOver {
+            return self.push(CoreEffect::HandOver {
                 workspace_id,
                 to,
                 token,
@@ -425,9 +431,9 @@ impl Fleet {
         let closing = workspace.closing.get_or_insert_default();
         closing.since_ms = self.now.mono_ms;
         closing.requests.extend(token);
-        if std::mem::take(&mut workspace.watching) != Watching::Off || workspace.record.watch {
+        if std::mem::take(&mut workspace.watching) != FileWatchMode::Off || workspace.record.watch {
             let (workspace_id, sources) = (id.clone(), None);
-            self.push(Effect::Watch {
+            self.push(CoreEffect::Watch {
                 workspace_id,
                 sources,
             });
@@ -544,14 +550,14 @@ impl Fleet {
                 };
                 closing.is_writing = true;
                 let ended = match closing.to.clone() {
-                    Some(to) => Effect::HandOver {
+                    Some(to) => CoreEffect::HandOver {
                         workspace_id: id.clone(),
                         to,
                         token: None,
                     },
                     None => {
                         workspace.record.registered = false;
-                        Effect::WriteWorkspace(Box::new(workspace.record.clone()))
+                        CoreEffect::WriteWorkspace(Box::new(workspace.record.clone()))
                     }
                 };
                 self.push(ended);

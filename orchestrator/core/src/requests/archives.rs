@@ -2,7 +2,7 @@
 
 use goondan_durable::FileError;
 use goondan_protocol::control::{
-    ControlError, ErrorCode, ExportInstance, ExportPart, ImportInstance, Imported,
+    ControlError, ErrorCode, ExportInstance, ExportPart, ImportInstance, ImportResult,
 };
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::lifecycle::LifecycleEvent;
@@ -114,7 +114,7 @@ impl Core {
         Ok(())
     }
 
-    fn on_imported(&mut self, importing: &Importing, result: Result<Imported, StoreError>) {
+    fn on_imported(&mut self, importing: &Importing, result: Result<ImportResult, StoreError>) {
         let (at, token, agent) = (&importing.instance, importing.token, &importing.agent);
         match result {
             Ok(imported) => {

@@ -1,11 +1,11 @@
 //! Applies a loaded configuration to the running workspace.
 
-use crate::fleet::changes::Applied;
+use crate::fleet::changes::AppliedConfiguration;
 use crate::fleet::workspaces::{being_stopped, problem_of};
 use crate::refusals::{no_workspace, stopping_error};
-use crate::{Core, LoadPurpose, Loaded, LoadedWorkspace, LogEvent, RequestToken};
+use crate::{Core, LoadPurpose, LoadedWorkspace, LogEvent, RequestToken, WorkspaceLoadResult};
 use goondan_config::Sources;
-use goondan_protocol::control::{ControlError, Done, ErrorCode, Restart, Restarted};
+use goondan_protocol::control::{ControlError, EmptyResult, ErrorCode, Restart, RestartResult};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::instance::Metadata;
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Core {
-    pub(crate) fn on_loaded(&mut self, loaded: Loaded) {
-        let Loaded {
+    pub(crate) fn on_loaded(&mut self, loaded: WorkspaceLoadResult) {
+        let WorkspaceLoadResult {
             purpose,
             workspace_id,
             sources,
@@ -69,7 +69,7 @@ impl Core {
         if is_new {
             self.fleet.take_up_unknown_calls(&id, found.unknown_calls);
         }
-        let mut applied = Applied::default();
+        let mut applied = AppliedConfiguration::default();
         match found.bundle {
             Ok(bundle) => {
                 let fallback = found.fallback.as_ref();
@@ -107,7 +107,7 @@ impl Core {
         &mut self,
         purpose: &LoadPurpose,
         id: &WorkspaceId,
-        applied: Applied,
+        applied: AppliedConfiguration,
         to_begin_anew: Vec<Metadata>,
     ) {
         match purpose {
@@ -204,7 +204,8 @@ impl Core {
             self.fleet.restart_agent(at);
         }
         let removed = Vec::new();
-        self.fleet.respond(token, &Restarted { processes, removed });
+        self.fleet
+            .respond(token, &RestartResult { processes, removed });
     }
 
     /// Drops a closed workspace, so the next daemon start does not reopen it.
@@ -221,14 +222,14 @@ impl Core {
             return;
         };
         for token in workspace.watchers.take_all() {
-            self.fleet.respond(token, &Done {});
+            self.fleet.respond(token, &EmptyResult {});
         }
         self.calls.forget_calls_of(id);
         self.oauth.forget(id);
         self.tasks.forget(&mut self.fleet, id);
         for token in workspace.closing.into_iter().flat_map(|c| c.requests) {
             match result {
-                Ok(()) => self.fleet.respond(token, &Done {}),
+                Ok(()) => self.fleet.respond(token, &EmptyResult {}),
                 Err(error) => self.fleet.respond_error(token, error.clone()),
             }
         }

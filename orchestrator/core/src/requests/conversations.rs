@@ -1,13 +1,14 @@
 //! Reads conversations for users (`MSG-4`, `OBS-1`): pages, and single messages in full.
 
 use goondan_protocol::control::{
-    ConversationPage, CutMessage, GetMessage, History, InstanceHistory, InstancePage, WholeMessage,
+    ConversationPage, GetMessage, History, InstanceHistory, InstancePage, TruncatedMessage,
+    WholeMessage,
 };
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::limits::SHOWN_TEXT_BYTES;
 use goondan_protocol::message::{Message, MessageEvent};
 use goondan_store::StoreError;
-use goondan_store::instance::Page;
+use goondan_store::instance::ConversationSlice;
 use goondan_store::writer::operation::{LatestPage, ReadMessage, ReadPage, ReadPageBefore};
 
 use crate::jobs::continuation;
@@ -88,11 +89,11 @@ impl Core {
     fn on_page_for_client(
         &mut self,
         reading: &ReadingHistory,
-        result: Result<Box<Page>, StoreError>,
+        result: Result<Box<ConversationSlice>, StoreError>,
     ) {
         match result {
             Ok(page) => {
-                let history = Shown::on(&page).into_history(page.next);
+                let history = PageMessages::on(&page).into_history(page.next);
                 self.fleet.respond(reading.token, &history);
             }
             Err(error) => self
@@ -104,7 +105,7 @@ impl Core {
     fn on_page_before(&mut self, reading: &ReadingPage, result: Result<LatestPage, StoreError>) {
         match result {
             Ok(LatestPage { page, total }) => {
-                let mut shown = Shown::on(&page);
+                let mut shown = PageMessages::on(&page);
                 let cut = if reading.whole {
                     Vec::new()
                 } else {
@@ -142,22 +143,22 @@ impl Core {
 }
 
 /// A message and its offset in the base; `None` for messages of the open turn.
-struct Placed {
+struct MessageAtOffset {
     message: Message,
     offset: Option<u64>,
 }
 
 /// Messages of a page and of the open turn, with the turn's edits applied.
-struct Shown {
-    messages: Vec<Placed>,
-    pending: Vec<Placed>,
+struct PageMessages {
+    messages: Vec<MessageAtOffset>,
+    pending: Vec<MessageAtOffset>,
 }
 
-impl Shown {
-    fn on(page: &Page) -> Self {
+impl PageMessages {
+    fn on(page: &ConversationSlice) -> Self {
         let messages = page.messages.iter().zip(&page.places);
         let messages = messages.filter_map(|(raw, offset)| {
-            Some(Placed {
+            Some(MessageAtOffset {
                 message: serde_json::from_slice(raw).ok()?,
                 offset: Some(*offset),
             })
@@ -167,11 +168,11 @@ impl Shown {
         Self::of(messages.collect(), events)
     }
 
-    fn of(messages: Vec<Placed>, events: impl Iterator<Item = MessageEvent>) -> Self {
-        let (mut messages, mut pending) = (messages, Vec::<Placed>::new());
+    fn of(messages: Vec<MessageAtOffset>, events: impl Iterator<Item = MessageEvent>) -> Self {
+        let (mut messages, mut pending) = (messages, Vec::<MessageAtOffset>::new());
         for event in events {
             match event {
-                MessageEvent::Append { message } => pending.push(Placed {
+                MessageEvent::Append { message } => pending.push(MessageAtOffset {
                     message,
                     offset: None,
                 }),
@@ -182,7 +183,7 @@ impl Shown {
                     }
                 }
                 MessageEvent::Remove { target_id } => {
-                    let at = |list: &[Placed]| {
+                    let at = |list: &[MessageAtOffset]| {
                         let mut list = list.iter();
                         list.position(|found| found.message.id == target_id)
                     };
@@ -202,19 +203,22 @@ impl Shown {
     }
 
     /// Truncates long texts and returns the affected messages.
-    fn cut_texts(&mut self) -> Vec<CutMessage> {
+    fn cut_texts(&mut self) -> Vec<TruncatedMessage> {
         let all = self.messages.iter_mut().chain(&mut self.pending);
-        all.filter_map(|Placed { message, offset }| {
-            message.cut_texts(SHOWN_TEXT_BYTES).then(|| CutMessage {
-                message_id: message.id.clone(),
-                offset: *offset,
-            })
+        all.filter_map(|MessageAtOffset { message, offset }| {
+            message
+                .cut_texts(SHOWN_TEXT_BYTES)
+                .then(|| TruncatedMessage {
+                    message_id: message.id.clone(),
+                    offset: *offset,
+                })
         })
         .collect()
     }
 
     fn into_history(self, next: Option<u64>) -> History {
-        let messages = |list: Vec<Placed>| list.into_iter().map(|placed| placed.message).collect();
+        let messages =
+            |list: Vec<MessageAtOffset>| list.into_iter().map(|placed| placed.message).collect();
         History {
             messages: messages(self.messages),
             pending: messages(self.pending),
@@ -245,12 +249,13 @@ mod tests {
         };
         let shown = |events: Vec<MessageEvent>| {
             let base = ["a", "b", "c"].map(message).into_iter().zip([0, 10, 20]);
-            let base = base.map(|(message, offset)| Placed {
+            let base = base.map(|(message, offset)| MessageAtOffset {
                 message,
                 offset: Some(offset),
             });
-            let shown = Shown::of(base.collect(), events.into_iter());
-            let ids = |list: &[Placed]| list.iter().map(|m| m.message.id.to_string()).collect();
+            let shown = PageMessages::of(base.collect(), events.into_iter());
+            let ids =
+                |list: &[MessageAtOffset]| list.iter().map(|m| m.message.id.to_string()).collect();
             (ids(&shown.messages), ids(&shown.pending))
         };
         let both = |base: &str, pending: &str| (base.to_owned(), pending.to_owned());

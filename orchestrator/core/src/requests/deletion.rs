@@ -2,11 +2,13 @@
 
 use std::collections::btree_map::Entry;
 
-use goondan_protocol::control::{ControlError, Deleted, Prunable, Pruned, Restarted};
+use goondan_protocol::control::{
+    ControlError, InstanceDeleteResult, InstancePruneResult, Prunable, RestartResult,
+};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::StoreError;
-use goondan_store::writer::operation::{Delete, Removed};
+use goondan_store::writer::operation::{Delete, RemoveResult};
 
 use crate::fleet::instance::DeleteReply;
 use crate::jobs::continuation;
@@ -14,16 +16,16 @@ use crate::{Core, LogEvent, RequestToken, control_error};
 
 /// Pending deletions of one request.
 #[derive(Debug)]
-pub(super) struct Sweep {
+pub(super) struct PendingDeletions {
     outstanding: usize,
     removed: Vec<InstanceKey>,
     failure: Option<ControlError>,
-    then: AfterSweep,
+    then: DeletionReply,
 }
 
 /// Response to send after a sweep.
 #[derive(Debug)]
-enum AfterSweep {
+enum DeletionReply {
     FreshRestart { processes: usize },
     Prune { instances: Vec<Prunable> },
 }
@@ -55,16 +57,16 @@ impl Core {
         self.fleet.store(delete, Deleting { instance });
     }
 
-    fn on_deleted(&mut self, deleting: &Deleting, result: Result<Removed, StoreError>) {
+    fn on_deleted(&mut self, deleting: &Deleting, result: Result<RemoveResult, StoreError>) {
         let at = &deleting.instance;
         let outcome = match result {
-            Ok(Removed { existed }) => Ok(Deleted { existed }),
+            Ok(RemoveResult { existed }) => Ok(InstanceDeleteResult { existed }),
             Err(error) => Err(control_error(&error)),
         };
         let Some(replies) = self.fleet.end_deletion(at, outcome.is_ok()) else {
             return;
         };
-        if let Ok(Deleted { existed: true }) = outcome {
+        if let Ok(InstanceDeleteResult { existed: true }) = outcome {
             let deleted = LifecycleEvent::InstanceDeleted {
                 instance_key: at.instance_key.clone(),
             };
@@ -98,7 +100,7 @@ impl Core {
         instances: Vec<(InstanceRef, AgentName)>,
         processes: usize,
     ) {
-        self.sweep(token, instances, AfterSweep::FreshRestart { processes });
+        self.sweep(token, instances, DeletionReply::FreshRestart { processes });
     }
 
     /// Deletes the due instances, and responds when all are gone.
@@ -108,16 +110,16 @@ impl Core {
         due: Vec<(InstanceRef, AgentName)>,
         instances: Vec<Prunable>,
     ) {
-        self.sweep(token, due, AfterSweep::Prune { instances });
+        self.sweep(token, due, DeletionReply::Prune { instances });
     }
 
     fn sweep(
         &mut self,
         token: RequestToken,
         instances: Vec<(InstanceRef, AgentName)>,
-        then: AfterSweep,
+        then: DeletionReply,
     ) {
-        let sweep = Sweep {
+        let sweep = PendingDeletions {
             outstanding: instances.len(),
             removed: Vec::new(),
             failure: None,
@@ -134,7 +136,7 @@ impl Core {
         &mut self,
         token: RequestToken,
         key: &InstanceKey,
-        outcome: &Result<Deleted, ControlError>,
+        outcome: &Result<InstanceDeleteResult, ControlError>,
     ) {
         if let Some(sweep) = self.requests.sweeps.get_mut(&token) {
             sweep.outstanding = sweep.outstanding.saturating_sub(1);
@@ -159,15 +161,17 @@ impl Core {
             return self.fleet.respond_error(token, error);
         }
         match sweep.then {
-            AfterSweep::FreshRestart { processes } => {
+            DeletionReply::FreshRestart { processes } => {
                 sweep.removed.sort();
                 let removed = sweep.removed;
-                self.fleet.respond(token, &Restarted { processes, removed });
+                self.fleet
+                    .respond(token, &RestartResult { processes, removed });
             }
-            AfterSweep::Prune { mut instances } => {
+            DeletionReply::Prune { mut instances } => {
                 instances.retain(|prunable| sweep.removed.contains(&prunable.instance_key));
                 let deleted = true;
-                self.fleet.respond(token, &Pruned { instances, deleted });
+                self.fleet
+                    .respond(token, &InstancePruneResult { instances, deleted });
             }
         }
     }

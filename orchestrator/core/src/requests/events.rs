@@ -6,11 +6,11 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef};
 use goondan_store::StoreError;
-use goondan_store::instance::{Arrangement, Metadata};
+use goondan_store::instance::{Metadata, QueueOp};
 use goondan_store::writer::operation::{Inspect, Inspection};
 
 use crate::jobs::continuation;
-use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
+use crate::{Core, CoreEffect, ListPurpose, RequestToken, control_error};
 
 /// A page of a workspace's events, while some instances have not been inspected.
 #[derive(Debug)]
@@ -30,13 +30,13 @@ continuation! {
 
 /// An event that a user reorders, pauses or resumes, with the operation.
 #[derive(Debug)]
-pub(super) struct Arranged {
+pub(super) struct QueueChange {
     at: InstanceRef,
     event_id: EventId,
-    arrangement: Arrangement,
+    arrangement: QueueOp,
 }
 
-impl From<PauseEvent> for Arranged {
+impl From<PauseEvent> for QueueChange {
     fn from(pause: PauseEvent) -> Self {
         Self {
             at: InstanceRef {
@@ -44,12 +44,12 @@ impl From<PauseEvent> for Arranged {
                 instance_key: pause.instance_key,
             },
             event_id: pause.event_id,
-            arrangement: Arrangement::Pause,
+            arrangement: QueueOp::Pause,
         }
     }
 }
 
-impl From<ResumeEvent> for Arranged {
+impl From<ResumeEvent> for QueueChange {
     fn from(resume: ResumeEvent) -> Self {
         Self {
             at: InstanceRef {
@@ -57,12 +57,12 @@ impl From<ResumeEvent> for Arranged {
                 instance_key: resume.instance_key,
             },
             event_id: resume.event_id,
-            arrangement: Arrangement::Resume,
+            arrangement: QueueOp::Resume,
         }
     }
 }
 
-impl From<MoveEvent> for Arranged {
+impl From<MoveEvent> for QueueChange {
     fn from(moved: MoveEvent) -> Self {
         Self {
             at: InstanceRef {
@@ -70,15 +70,15 @@ impl From<MoveEvent> for Arranged {
                 instance_key: moved.instance_key,
             },
             event_id: moved.event_id,
-            arrangement: Arrangement::Move(moved.place),
+            arrangement: QueueOp::Move(moved.place),
         }
     }
 }
 
 impl Core {
     /// Changes the queue position of an event at a user's request.
-    pub(super) fn arrange_event(&mut self, token: RequestToken, arranged: impl Into<Arranged>) {
-        let Arranged {
+    pub(super) fn arrange_event(&mut self, token: RequestToken, arranged: impl Into<QueueChange>) {
+        let QueueChange {
             at,
             event_id,
             arrangement,
@@ -102,7 +102,7 @@ impl Core {
         }
         let workspace_id = request.workspace_id.clone();
         let purpose = ListPurpose::Events { token, request };
-        self.fleet.push(Effect::ListMetadata {
+        self.fleet.push(CoreEffect::ListMetadata {
             purpose,
             workspace_id,
         });

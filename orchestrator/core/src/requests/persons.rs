@@ -9,7 +9,7 @@ use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::shell::shell_quoted;
 
-use crate::{Peer, Standing};
+use crate::{ClientOrigin, Peer};
 
 /// Command that lists the tasks that wait for the user.
 const WAITING_TASKS: &str = "gdn task list --needs-me";
@@ -18,28 +18,28 @@ const PROPOSALS: &str = "gdn proposal list";
 
 /// A request that only a person may make.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct PersonOnly {
+pub(crate) struct PersonOnlyRequest {
     /// Its effect, as the beginning of a sentence.
     what: String,
     /// The command for a person.
     command: String,
 }
 
-fn person(what: impl Into<String>, command: impl Into<String>) -> Option<PersonOnly> {
-    Some(PersonOnly {
+fn person(what: impl Into<String>, command: impl Into<String>) -> Option<PersonOnlyRequest> {
+    Some(PersonOnlyRequest {
         what: what.into(),
         command: command.into(),
     })
 }
 
 /// Of the configuration of a conversation, whose key is the command's last argument.
-fn bundle(what: &str, command: &str, key: &InstanceKey) -> Option<PersonOnly> {
+fn bundle(what: &str, command: &str, key: &InstanceKey) -> Option<PersonOnlyRequest> {
     let key = shell_quoted(key.as_str()).unwrap_or_else(|| "KEY".to_owned());
     person(what, format!("gdn bundle {command} {key}"))
 }
 
 /// Reason why only a person may make a request; `None` if every client of the daemon's user may.
-pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
+pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
     // Long: one arm for each method.
     match call {
         Call::CancelEvent(_) => person("canceling an event", "gdn cancel"),
@@ -207,18 +207,18 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnly> {
     }
 }
 
-fn question(id: &impl std::fmt::Display) -> Option<PersonOnly> {
+fn question(id: &impl std::fmt::Display) -> Option<PersonOnlyRequest> {
     person(
         format!("answering question `{id}`"),
         format!("gdn question show {id}"),
     )
 }
 
-fn repair() -> Option<PersonOnly> {
+fn repair() -> Option<PersonOnlyRequest> {
     person("repairing stored files", "gdn verify --repair")
 }
 
-fn oauth(what: &str, app: &impl std::fmt::Display, command: &str) -> Option<PersonOnly> {
+fn oauth(what: &str, app: &impl std::fmt::Display, command: &str) -> Option<PersonOnlyRequest> {
     person(what, format!("gdn oauth {command} {app}"))
 }
 
@@ -229,22 +229,22 @@ fn oauth(what: &str, app: &impl std::fmt::Display, command: &str) -> Option<Pers
 /// [`ErrorCode::PersonNeeded`].
 pub(crate) fn check_person(peer: Peer, call: &Call) -> Result<(), ControlError> {
     // Most methods are for everyone, and most clients are persons.
-    if peer.standing == Standing::Person {
+    if peer.standing == ClientOrigin::Person {
         return Ok(());
     }
-    let Some(PersonOnly { what, command }) = person_only(call) else {
+    let Some(PersonOnlyRequest { what, command }) = person_only(call) else {
         return Ok(());
     };
     Err(person_needed(&what, &command, peer.standing))
 }
 
 /// Error for a request that only a person may make.
-pub(crate) fn person_needed(what: &str, command: &str, standing: Standing) -> ControlError {
+pub(crate) fn person_needed(what: &str, command: &str, standing: ClientOrigin) -> ControlError {
     let text = match standing {
-        Standing::Unknown(why) => {
+        ClientOrigin::Unknown(why) => {
             format!("{what} requires a person, and this client cannot be identified as one: {why}")
         }
-        Standing::Person | Standing::BelowDaemon => format!(
+        ClientOrigin::Person | ClientOrigin::BelowDaemon => format!(
             "{what} requires a person; programs started by agents or connectors must not do it"
         ),
     };
@@ -299,10 +299,10 @@ mod tests {
             let pid = Some(1);
             check_person(Peer { pid, standing }, &apply)
         };
-        assert_eq!(check(Standing::Person), Ok(()));
-        let below = check(Standing::BelowDaemon).unwrap_err();
+        assert_eq!(check(ClientOrigin::Person), Ok(()));
+        let below = check(ClientOrigin::BelowDaemon).unwrap_err();
         assert_eq!(below.code, ErrorCode::PersonNeeded);
-        let unknown = check(Standing::Unknown("its process has ended")).unwrap_err();
+        let unknown = check(ClientOrigin::Unknown("its process has ended")).unwrap_err();
         assert_eq!(unknown.code, ErrorCode::PersonNeeded);
         assert!(
             unknown.message.ends_with("its process has ended"),
@@ -311,7 +311,7 @@ mod tests {
         let show = call("proposal.check", &json!({}));
         let below = Peer {
             pid: None,
-            standing: Standing::BelowDaemon,
+            standing: ClientOrigin::BelowDaemon,
         };
         assert_eq!(check_person(below, &show), Ok(()));
     }

@@ -11,20 +11,20 @@ use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 
 use super::persons::person_needed;
-use crate::exchange::{ProposalWork, ProposalsDone};
+use crate::exchange::{ProposalWork, ProposalsResult};
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::fleet::sandboxes::told;
 use crate::limits::PROPOSAL_REQUESTS_MAX;
 use crate::tasks::proposals::SandboxStep;
-use crate::{Core, Effect, RequestToken, Standing};
+use crate::{ClientOrigin, Core, CoreEffect, RequestToken};
 
 /// Queues of work, by workspace; the first item of each is in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(BTreeMap<WorkspaceId, VecDeque<Waiting>>);
+pub(crate) struct ProposalQueues(BTreeMap<WorkspaceId, VecDeque<QueuedProposalWork>>);
 
 #[derive(Debug)]
-struct Waiting {
-    asker: Asker,
+struct QueuedProposalWork {
+    asker: ProposalRequester,
     subject: Subject,
     /// None while it is being done.
     work: Option<ProposalWork>,
@@ -32,7 +32,7 @@ struct Waiting {
 
 /// Caller that waits for the result.
 #[derive(Debug)]
-pub(crate) enum Asker {
+pub(crate) enum ProposalRequester {
     /// A client.
     Client(RequestToken),
     /// An agent, which was granted to ask.
@@ -80,13 +80,13 @@ impl ProposalWork {
 }
 
 impl Core {
-    pub(crate) fn use_proposals(&mut self, asker: Asker, work: ProposalWork) {
-        let is_of_task = matches!(asker, Asker::Task(_));
+    pub(crate) fn use_proposals(&mut self, asker: ProposalRequester, work: ProposalWork) {
+        let is_of_task = matches!(asker, ProposalRequester::Task(_));
         if !is_of_task
-            && !matches!(asker, Asker::Client(_))
+            && !matches!(asker, ProposalRequester::Client(_))
             && let Some(what) = needs_person(&work)
         {
-            let error = person_needed(what, "gdn proposal list", Standing::BelowDaemon);
+            let error = person_needed(what, "gdn proposal list", ClientOrigin::BelowDaemon);
             return self.answer_asker(&asker, &work.subject(), Err(error));
         }
         let id = work.workspace_id().clone();
@@ -104,7 +104,7 @@ impl Core {
         }
         let subject = work.subject();
         let work = Some(work);
-        line.push_back(Waiting {
+        line.push_back(QueuedProposalWork {
             asker,
             subject,
             work,
@@ -128,7 +128,7 @@ impl Core {
             Ok(workspace) => {
                 let project_root = workspace.record.project_root.clone();
                 let at = self.fleet.now().wall;
-                self.fleet.push(Effect::Proposals {
+                self.fleet.push(CoreEffect::Proposals {
                     at,
                     project_root,
                     work,
@@ -147,7 +147,7 @@ impl Core {
 
     /// Handles a finished operation; without a caller if it was found finished at the daemon's
     /// start.
-    pub(crate) fn on_proposals(&mut self, id: &WorkspaceId, is_asked: bool, done: ProposalsDone) {
+    pub(crate) fn on_proposals(&mut self, id: &WorkspaceId, is_asked: bool, done: ProposalsResult) {
         for event in done.happened {
             if let Some(event) = lifecycle_event(event) {
                 self.fleet.announce(id, event, None);
@@ -165,18 +165,20 @@ impl Core {
 
     fn answer_asker(
         &mut self,
-        asker: &Asker,
+        asker: &ProposalRequester,
         subject: &Subject,
         result: Result<serde_json::Value, ControlError>,
     ) {
         match asker {
-            Asker::Client(token) => self.fleet.push(Effect::Respond {
+            ProposalRequester::Client(token) => self.fleet.push(CoreEffect::Respond {
                 token: *token,
                 result,
             }),
-            Asker::Task(step) => self.tasks.on_sandbox_done(&mut self.fleet, step, result),
-            Asker::Verification(token) => self.on_sandboxes_verified(*token, result),
-            Asker::Agent(requester) => {
+            ProposalRequester::Task(step) => {
+                self.tasks.on_sandbox_done(&mut self.fleet, step, result)
+            }
+            ProposalRequester::Verification(token) => self.on_sandboxes_verified(*token, result),
+            ProposalRequester::Agent(requester) => {
                 if let (Subject::NewSandbox(agent), Ok(_)) = (subject, &result) {
                     self.fleet.on_sandbox_prepared(&requester.at, agent);
                 }

@@ -8,7 +8,7 @@ use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_store::audit::Logs;
 
 use crate::exchange::MetricsReader;
-use crate::{Core, Effect, Read, RequestToken};
+use crate::{Core, CoreEffect, ReadRequest, RequestToken};
 
 impl Core {
     /// The requested workspace, or all of them.
@@ -80,16 +80,16 @@ impl Core {
             },
         };
         let page = request;
-        let read = Read::Audit { logs, page };
-        self.fleet.push(Effect::Read { token, read });
+        let read = ReadRequest::Audit { logs, page };
+        self.fleet.push(CoreEffect::Read { token, read });
     }
 
     pub(super) fn read_trace(&mut self, token: RequestToken, request: PageTrace) {
         if let Err(error) = self.fleet.workspace(&request.workspace_id) {
             return self.fleet.respond_error(token, error);
         }
-        let read = Read::Trace(request);
-        self.fleet.push(Effect::Read { token, read });
+        let read = ReadRequest::Trace(request);
+        self.fleet.push(CoreEffect::Read { token, read });
     }
 
     pub(super) fn list_waiting_changesets(
@@ -99,8 +99,8 @@ impl Core {
     ) {
         match self.fleet.workspace(&list.workspace_id) {
             Ok(_) => {
-                let read = Read::WaitingChangesets(list);
-                self.fleet.push(Effect::Read { token, read });
+                let read = ReadRequest::WaitingChangesets(list);
+                self.fleet.push(CoreEffect::Read { token, read });
             }
             Err(error) => self.fleet.respond_error(token, error),
         }
@@ -115,19 +115,19 @@ impl Core {
             workspace_id: request.workspace_id,
             instance_key: request.instance_key,
         };
-        let read = Read::Turns {
+        let read = ReadRequest::Turns {
             instance,
             offset: request.offset,
             busy,
         };
-        self.fleet.push(Effect::Read { token, read });
+        self.fleet.push(CoreEffect::Read { token, read });
     }
 
     /// Reports the core's current samples to a reader of metrics.
     pub(crate) fn tell_metrics(&mut self, reader: MetricsReader) {
         let mut samples = self.fleet.samples(&self.calls);
         samples.extend(self.calls.samples(&self.fleet));
-        self.fleet.push(Effect::TellMetrics { reader, samples });
+        self.fleet.push(CoreEffect::TellMetrics { reader, samples });
     }
 
     pub(super) fn read_usage(&mut self, token: RequestToken, request: ReadUsage) {
@@ -138,13 +138,13 @@ impl Core {
                     .flat_map(|id| self.calls.budget_states(&self.fleet, id));
                 let budgets = budgets.collect();
                 let accounts = self.tasks.account_usage(&self.fleet, &workspaces);
-                let read = Read::Usage {
+                let read = ReadRequest::Usage {
                     budgets,
                     accounts,
                     workspaces,
                     page: request,
                 };
-                self.fleet.push(Effect::Read { token, read });
+                self.fleet.push(CoreEffect::Read { token, read });
             }
             Err(error) => self.fleet.respond_error(token, error),
         }

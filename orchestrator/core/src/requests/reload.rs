@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::control::{
-    Reload, Reloaded, SecretChanged, SecretConsentChanged, Watching, WorkspaceProblem,
+    FileWatchMode, Reload, ReloadResult, SecretChanged, SecretConsentChanged, WorkspaceProblem,
     WorkspaceReload,
 };
 use goondan_protocol::ids::WorkspaceId;
 
-use crate::fleet::changes::Applied;
+use crate::fleet::changes::AppliedConfiguration;
 use crate::refusals::stopping_error;
-use crate::{Core, Effect, LoadPurpose, LogEvent, RequestToken};
+use crate::{Core, CoreEffect, LoadPurpose, LogEvent, RequestToken};
 
 /// A client's request that waits for workspaces to be reloaded.
 #[derive(Debug, Default)]
-pub(super) struct Reloading {
+pub(super) struct PendingReload {
     waiting: BTreeSet<WorkspaceId>,
     done: Vec<WorkspaceReload>,
     reason: Reason,
@@ -51,7 +51,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn on_watching(&mut self, id: &WorkspaceId, how: Watching) {
+    pub(crate) fn on_watching(&mut self, id: &WorkspaceId, how: FileWatchMode) {
         if let Some(workspace) = self.fleet.workspace_mut(id)
             && workspace.record.watch
         {
@@ -65,7 +65,7 @@ impl Core {
         };
         let project_root = workspace.record.project_root.clone();
         let workspace_id = Some(id.clone());
-        self.fleet.push(Effect::LoadWorkspace {
+        self.fleet.push(CoreEffect::LoadWorkspace {
             purpose,
             workspace_id,
             project_root,
@@ -84,14 +84,14 @@ impl Core {
         let workspace_id = id.clone();
         if workspace.record.watch && workspace.closing.is_none() {
             let sources = Some(sources);
-            self.fleet.push(Effect::Watch {
+            self.fleet.push(CoreEffect::Watch {
                 workspace_id,
                 sources,
             });
-        } else if workspace.watching != Watching::Off {
-            workspace.watching = Watching::Off;
+        } else if workspace.watching != FileWatchMode::Off {
+            workspace.watching = FileWatchMode::Off;
             let sources = None;
-            self.fleet.push(Effect::Watch {
+            self.fleet.push(CoreEffect::Watch {
                 workspace_id,
                 sources,
             });
@@ -113,7 +113,7 @@ impl Core {
         ids: Vec<WorkspaceId>,
         reason: Reason,
     ) {
-        let reloading = Reloading {
+        let reloading = PendingReload {
             waiting: ids.iter().cloned().collect(),
             done: Vec::new(),
             reason,
@@ -130,7 +130,7 @@ impl Core {
         &mut self,
         token: RequestToken,
         id: &WorkspaceId,
-        result: Result<Applied, WorkspaceProblem>,
+        result: Result<AppliedConfiguration, WorkspaceProblem>,
     ) {
         let running = self.fleet.workspaces().get(id);
         let digest = running.and_then(|it| Some(it.bundle.as_ref()?.digest.clone()));
@@ -142,7 +142,7 @@ impl Core {
         if reloading.waiting.remove(id) {
             let (applied, problem) = match result {
                 Ok(applied) => (applied, None),
-                Err(problem) => (Applied::default(), Some(problem)),
+                Err(problem) => (AppliedConfiguration::default(), Some(problem)),
             };
             reloading.done.push(WorkspaceReload {
                 workspace_id: id.clone(),
@@ -169,7 +169,7 @@ impl Core {
             workspaces.sort_by(|a, b| a.workspace_id.cmp(&b.workspace_id));
             let workspaces = std::mem::take(workspaces);
             match reloading.reason {
-                Reason::Asked => self.fleet.respond(token, &Reloaded { workspaces }),
+                Reason::Asked => self.fleet.respond(token, &ReloadResult { workspaces }),
                 Reason::Consent(changed) => {
                     let changed = SecretConsentChanged {
                         workspaces,

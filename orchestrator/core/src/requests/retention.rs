@@ -7,17 +7,19 @@
 use std::collections::BTreeSet;
 
 use goondan_config::Lifecycle;
-use goondan_protocol::control::{ControlError, ErrorCode, Prunable, PruneInstances, Pruned};
+use goondan_protocol::control::{
+    ControlError, ErrorCode, InstancePruneResult, Prunable, PruneInstances,
+};
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::instance::Metadata;
 
 use crate::fleet::Workspace;
 use crate::fleet::instance::DeleteReply;
-use crate::instance_list::{ListPurpose, ListedInstances};
+use crate::instance_list::{InstanceListing, ListPurpose};
 use crate::limits::RETENTION_INTERVAL_MS;
-use crate::refusals::Refused;
-use crate::{Core, Effect, LogEvent, RequestToken};
+use crate::refusals::AgentRequestError;
+use crate::{Core, CoreEffect, LogEvent, RequestToken};
 
 /// Retention state of a workspace.
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ impl Core {
         }
         for workspace_id in listed {
             let purpose = ListPurpose::Policy;
-            self.fleet.push(Effect::ListMetadata {
+            self.fleet.push(CoreEffect::ListMetadata {
                 purpose,
                 workspace_id,
             });
@@ -81,7 +83,7 @@ impl Core {
         }
         let workspace_id = request.workspace_id.clone();
         let purpose = ListPurpose::Prune { token, request };
-        self.fleet.push(Effect::ListMetadata {
+        self.fleet.push(CoreEffect::ListMetadata {
             purpose,
             workspace_id,
         });
@@ -153,7 +155,7 @@ impl Core {
         &mut self,
         id: &WorkspaceId,
         purpose: ListPurpose,
-        result: Result<ListedInstances, ControlError>,
+        result: Result<InstanceListing, ControlError>,
     ) {
         match (purpose, result) {
             (ListPurpose::Policy, Ok(listed)) => self.on_look(id, listed.found),
@@ -167,7 +169,7 @@ impl Core {
                     .on_instances_listed(&requester, scope, listed.found);
             }
             (ListPurpose::Agents { requester, .. }, Err(error)) => {
-                let refused = Refused::new("E_UNAVAILABLE", error.message);
+                let refused = AgentRequestError::new("E_UNAVAILABLE", error.message);
                 self.fleet.answer_agent(&requester, refused.into());
             }
             (ListPurpose::Prune { token, request }, Ok(listed)) => {
@@ -205,7 +207,9 @@ impl Core {
         let instances = self.due_of(id, found, keep);
         if request.dry_run || instances.is_empty() {
             let deleted = !request.dry_run;
-            return self.fleet.respond(token, &Pruned { instances, deleted });
+            return self
+                .fleet
+                .respond(token, &InstancePruneResult { instances, deleted });
         }
         let due: Vec<(InstanceRef, AgentName)> = instances
             .iter()

@@ -16,35 +16,35 @@ use goondan_store::StoreError;
 use goondan_store::instance::{Pins, RewindNote};
 use goondan_store::writer::operation::{AbandonRewind, BeginRewind, FinishRewind, PinConversation};
 
-use crate::exchange::joint::{HoldId, JointAbout, JointDone, JointWork, NotTakenBack};
+use crate::exchange::joint::{FreezeId, JointMetadata, JointResult, JointWork, RollbackFailure};
 use crate::fleet::cancellation::BY_PERSON;
-use crate::fleet::freeze::{Next, Order, Step, in_turn};
+use crate::fleet::freeze::{FreezeAction, FreezeStep, Order, in_turn};
 use crate::jobs::continuation;
-use crate::{Core, Effect, LogEvent, RequestToken, control_error};
+use crate::{Core, CoreEffect, LogEvent, RequestToken, control_error};
 
 continuation! {
     /// Requests the state to pin.
-    Pinning { hold: HoldId } after PinConversation => core.on_pinned
+    Pinning { hold: FreezeId } after PinConversation => core.on_pinned
 }
 
 continuation! {
     /// Records that a rewind begins.
-    BeginningRewind { hold: HoldId, note: RewindNote } after BeginRewind => core.on_rewind_begun
+    BeginningRewind { hold: FreezeId, note: RewindNote } after BeginRewind => core.on_rewind_begun
 }
 
 continuation! {
     /// Restores the conversation after its files.
-    FinishingRewind { hold: HoldId } after FinishRewind => &core.on_rewind_finished
+    FinishingRewind { hold: FreezeId } after FinishRewind => &core.on_rewind_finished
 }
 
 continuation! {
     /// Abandons a rewind.
-    AbandoningRewind { hold: HoldId, error: ControlError } after AbandonRewind => core.on_rewind_abandoned
+    AbandoningRewind { hold: FreezeId, error: ControlError } after AbandonRewind => core.on_rewind_abandoned
 }
 
 impl Core {
     fn joint(&mut self, work: JointWork) {
-        self.fleet.push(Effect::Joint(Box::new(work)));
+        self.fleet.push(CoreEffect::Joint(Box::new(work)));
     }
 
     pub(super) fn checkpoint_instance(&mut self, token: RequestToken, request: CheckpointInstance) {
@@ -105,12 +105,12 @@ impl Core {
         };
         let instance = at.clone();
         match next {
-            Next::Pin => self.pin(instance, hold),
-            Next::TakeBack(note) => self.take_back(instance, hold, note),
+            FreezeAction::Pin => self.pin(instance, hold),
+            FreezeAction::TakeBack(note) => self.take_back(instance, hold, note),
         }
     }
 
-    fn take_back(&mut self, at: InstanceRef, hold: HoldId, note: RewindNote) {
+    fn take_back(&mut self, at: InstanceRef, hold: FreezeId, note: RewindNote) {
         let now = self.fleet.now().wall;
         self.joint(JointWork::TakeBack {
             at,
@@ -126,7 +126,7 @@ impl Core {
     fn cancel_open_turn(
         &mut self,
         at: &InstanceRef,
-        hold: HoldId,
+        hold: FreezeId,
         event_id: Option<EventId>,
     ) -> bool {
         let Some(held) = self.fleet.held_for(at, hold) else {
@@ -146,7 +146,7 @@ impl Core {
     }
 
     /// Requests the state to pin from the store.
-    fn pin(&mut self, instance: InstanceRef, hold: HoldId) {
+    fn pin(&mut self, instance: InstanceRef, hold: FreezeId) {
         let pin = PinConversation {
             instance: instance.clone(),
         };
@@ -168,7 +168,7 @@ impl Core {
         let spent = self.calls.spent_by(&at);
         let digest = self.fleet.config_digest(&at.workspace_id);
         let sandbox = self.fleet.sandbox_of(&at, &pins.agent);
-        let mut about = JointAbout {
+        let mut about = JointMetadata {
             pinned: pins.with(spent, digest),
             name: None,
             now: self.fleet.now().wall,
@@ -195,11 +195,11 @@ impl Core {
     }
 
     /// Handles the result of an operation on joint checkpoints.
-    pub(crate) fn on_joint(&mut self, done: JointDone) {
+    pub(crate) fn on_joint(&mut self, done: JointResult) {
         match done {
-            JointDone::Made { at, hold, result } => self.on_checkpoint_made(&at, hold, result),
-            JointDone::Planned { at, hold, result } => self.on_planned(at, hold, result),
-            JointDone::TakenBack { at, hold, result } => match result {
+            JointResult::Made { at, hold, result } => self.on_checkpoint_made(&at, hold, result),
+            JointResult::Planned { at, hold, result } => self.on_planned(at, hold, result),
+            JointResult::TakenBack { at, hold, result } => match result {
                 Ok(unpacked) => {
                     let finish = FinishRewind {
                         instance: at.clone(),
@@ -218,7 +218,7 @@ impl Core {
     fn on_checkpoint_made(
         &mut self,
         at: &InstanceRef,
-        hold: HoldId,
+        hold: FreezeId,
         result: Result<InstanceCheckpoint, ControlError>,
     ) {
         let made = match result {
@@ -239,7 +239,7 @@ impl Core {
     fn on_planned(
         &mut self,
         at: InstanceRef,
-        hold: HoldId,
+        hold: FreezeId,
         result: Result<Box<InstanceRewound>, ControlError>,
     ) {
         let rewound = match result {
@@ -264,7 +264,7 @@ impl Core {
             messages_before: 0,
             is_prepared: false,
         };
-        held.step = Step::TakingBack(Some(rewound));
+        held.step = FreezeStep::TakingBack(Some(rewound));
         let begin = BeginRewind {
             instance: at.clone(),
             note: note.clone(),
@@ -290,7 +290,7 @@ impl Core {
         }
     }
 
-    fn on_not_taken_back(&mut self, at: InstanceRef, hold: HoldId, failed: NotTakenBack) {
+    fn on_not_taken_back(&mut self, at: InstanceRef, hold: FreezeId, failed: RollbackFailure) {
         if self.fleet.held_for(&at, hold).is_none() {
             return;
         }
@@ -345,7 +345,7 @@ impl Core {
         }
         let token = self.fleet.token_of_hold(at, hold);
         let step = self.fleet.held_for(at, hold).map(|held| held.step.clone());
-        if let (Some(token), Some(Step::TakingBack(Some(rewound)))) = (token, step) {
+        if let (Some(token), Some(FreezeStep::TakingBack(Some(rewound)))) = (token, step) {
             self.fleet.respond(token, &rewound);
         }
         self.joint(JointWork::TidyUp { at: at.clone() });
@@ -354,7 +354,7 @@ impl Core {
 
     /// Handles a rewind that cannot be finished now. No turn of the conversation begins until it
     /// is.
-    fn unfinished(&mut self, at: &InstanceRef, hold: HoldId, error: ControlError) {
+    fn unfinished(&mut self, at: &InstanceRef, hold: FreezeId, error: ControlError) {
         let text = error.message.clone();
         let event = LogEvent::error("failed to finish a rewind; retrying");
         self.fleet.log(event.of(at).with("error", text.clone()));
@@ -363,7 +363,7 @@ impl Core {
         self.refuse_hold(at, hold, error.suggest(hint));
     }
 
-    fn refuse_hold(&mut self, at: &InstanceRef, hold: HoldId, error: ControlError) {
+    fn refuse_hold(&mut self, at: &InstanceRef, hold: FreezeId, error: ControlError) {
         if let Some(token) = self.fleet.token_of_hold(at, hold) {
             self.fleet.respond_error(token, error);
         } else if self.fleet.held_for(at, hold).is_some() && error.code != ErrorCode::Cancelled {
@@ -374,7 +374,7 @@ impl Core {
     }
 
     /// Releases the conversation, or deletes it if a deletion was requested.
-    fn end_hold(&mut self, at: &InstanceRef, hold: HoldId) {
+    fn end_hold(&mut self, at: &InstanceRef, hold: FreezeId) {
         if self.fleet.held_for(at, hold).is_some() && self.fleet.release(at) {
             self.calls.give_up_calls_of(&mut self.fleet, at, None);
             self.remove_from_store(at);

@@ -8,19 +8,19 @@ use goondan_protocol::control::{Call, ControlError, ErrorCode};
 use goondan_protocol::ids::{InstanceRef, TurnId, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::StoreError;
-use goondan_store::instance::{Cancelled, InstanceState, Pins, RewindNote};
+use goondan_store::instance::{CancelScope, InstanceState, Pins, RewindNote};
 use goondan_store::root::Layout;
-use goondan_store::workspace::{WithWork, WorkspaceRecord};
+use goondan_store::workspace::{PendingInstance, WorkspaceRecord};
 
-use goondan_store::writer::{Completion, Job, Op, Report};
+use goondan_store::writer::{Op, Report, StoreCompletion, StoreJob};
 use serde_json::json;
 
 use crate::UnknownCalls;
-use crate::exchange::joint::{JointDone, JointWork, NotTakenBack};
+use crate::exchange::joint::{JointResult, JointWork, RollbackFailure};
 use crate::limits::{BACK_OFF_FIRST_MS, IMMEDIATE_RESTARTS};
 use crate::{
-    Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
-    RequestToken,
+    Accounts, ClockTime, Core, CoreEffect, CoreInput, Facts, LoadPurpose, LoadedWorkspace, Peer,
+    RequestToken, WorkspaceLoadResult,
 };
 
 struct World {
@@ -30,8 +30,8 @@ struct World {
 
 /// Effects requested by the core.
 #[derive(Default)]
-struct Wanted {
-    jobs: Vec<Job>,
+struct RequestedEffects {
+    jobs: Vec<StoreJob>,
     joint: Vec<JointWork>,
     answers: Vec<Result<serde_json::Value, ControlError>>,
 }
@@ -49,7 +49,7 @@ fn at() -> Timestamp {
 
 impl World {
     /// Creates a world whose workspace has no configuration, so no process is started.
-    fn new(with_work: bool) -> (Self, Wanted) {
+    fn new(with_work: bool) -> (Self, RequestedEffects) {
         let facts = Facts {
             layout: Layout::new("/state"),
             pid: 1,
@@ -82,11 +82,11 @@ impl World {
             env_files: Vec::new(),
             extra: JsonObject::new(),
         };
-        let waiting = WithWork {
+        let waiting = PendingInstance {
             instance_key,
             agent_name: Some("clerk".parse().unwrap()),
         };
-        let loaded = Loaded {
+        let loaded = WorkspaceLoadResult {
             purpose: LoadPurpose::Start,
             workspace_id: Some(workspace_id),
             sources: Default::default(),
@@ -105,39 +105,39 @@ impl World {
                 to_begin_anew: Vec::new(),
             }),
         };
-        let wanted = world.step(Input::Loaded(Box::new(loaded)));
+        let wanted = world.step(CoreInput::Loaded(Box::new(loaded)));
         (world, wanted)
     }
 
-    fn step(&mut self, input: Input) -> Wanted {
-        let now = Now {
+    fn step(&mut self, input: CoreInput) -> RequestedEffects {
+        let now = ClockTime {
             mono_ms: self.now_ms,
             wall: at(),
         };
-        let mut wanted = Wanted::default();
+        let mut wanted = RequestedEffects::default();
         for effect in self.core.handle(now, input) {
             match effect {
-                Effect::Store(job) if matches!(job.op, Op::Audit(_)) => {}
-                Effect::Store(job) => wanted.jobs.push(job),
-                Effect::Joint(work) => wanted.joint.push(*work),
-                Effect::Respond { result, .. } => wanted.answers.push(result),
+                CoreEffect::Store(job) if matches!(job.op, Op::Audit(_)) => {}
+                CoreEffect::Store(job) => wanted.jobs.push(job),
+                CoreEffect::Joint(work) => wanted.joint.push(*work),
+                CoreEffect::Respond { result, .. } => wanted.answers.push(result),
                 _ => {}
             }
         }
         wanted
     }
 
-    fn stored(&mut self, job: &Job, report: Report) -> Wanted {
+    fn stored(&mut self, job: &StoreJob, report: Report) -> RequestedEffects {
         let token = job.token;
-        self.step(Input::Stored(Completion { token, report }))
+        self.step(CoreInput::Stored(StoreCompletion { token, report }))
     }
 
-    fn rewind(&mut self, cancel: bool) -> Wanted {
+    fn rewind(&mut self, cancel: bool) -> RequestedEffects {
         let params =
             json!({"workspaceId": "w", "instanceKey": "main", "dryRun": false, "cancel": cancel});
         let call = json!({"method": "instance.rewind", "params": params});
         let call: Call = serde_json::from_value(call).unwrap();
-        self.step(Input::Request {
+        self.step(CoreInput::Request {
             token: RequestToken(1),
             peer: Peer::person(),
             call: Box::new(call),
@@ -166,7 +166,7 @@ fn ckpt_6_a_turn_that_a_crash_left_open_is_ended_once_for_a_rewind_that_may() {
     };
     assert!(matches!(&cancel.op, Op::CancelEvent(cancel) if cancel.event_id.as_str() == "e"));
     assert!(matches!(pin.op, Op::PinConversation(_)));
-    let turn = Cancelled::Turn(TurnId::new("t").unwrap());
+    let turn = CancelScope::Turn(TurnId::new("t").unwrap());
     let wanted = world.stored(cancel, Report::CancelEvent(Ok(turn)));
     assert!(wanted.answers.is_empty(), "no request matches exactly");
     let again = world.stored(pin, in_turn());
@@ -200,7 +200,7 @@ fn ckpt_6_a_turn_that_a_crash_left_open_is_ended_once_for_a_rewind_that_may() {
 
 /// Finds a half-finished rewind when the conversation is opened, and makes it fail: the files are
 /// unchanged, and the disk is too full to unpack the messages.
-fn fail_to_finish(world: &mut World, wanted: &Wanted) -> Wanted {
+fn fail_to_finish(world: &mut World, wanted: &RequestedEffects) -> RequestedEffects {
     let [open] = wanted.jobs.as_slice() else {
         panic!("{:?}", wanted.jobs);
     };
@@ -228,16 +228,16 @@ fn fail_to_finish(world: &mut World, wanted: &Wanted) -> Wanted {
     let [JointWork::TakeBack { at, hold, .. }] = wanted.joint.as_slice() else {
         panic!("{:?}", wanted.joint);
     };
-    let failed = NotTakenBack {
+    let failed = RollbackFailure {
         error: ControlError::new(ErrorCode::Storage, "no room"),
         is_untouched: true,
     };
-    let done = JointDone::TakenBack {
+    let done = JointResult::TakenBack {
         at: at.clone(),
         hold: *hold,
         result: Err(failed),
     };
-    let wanted = world.step(Input::Joint(Box::new(done)));
+    let wanted = world.step(CoreInput::Joint(Box::new(done)));
     let [abandon] = wanted.jobs.as_slice() else {
         panic!("{:?}", wanted.jobs);
     };
@@ -255,6 +255,6 @@ fn ckpt_6_a_rewind_that_cannot_be_finished_is_tried_again_with_pauses() {
     }
     assert!(wanted.jobs.is_empty(), "not at once: {:?}", wanted.jobs);
     world.now_ms += BACK_OFF_FIRST_MS;
-    let wanted = world.step(Input::Tick);
+    let wanted = world.step(CoreInput::Tick);
     assert!(matches!(wanted.jobs.as_slice(), [job] if matches!(job.op, Op::Open(_))));
 }

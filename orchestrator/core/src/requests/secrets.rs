@@ -6,8 +6,8 @@ use goondan_protocol::control::{ControlError, SecretChanged, SecretConsentChange
 use goondan_protocol::ids::{SecretName, WorkspaceId};
 
 use super::reload::Reason;
-use crate::exchange::{SecretWork, SecretsDone};
-use crate::{Core, Effect, LogEvent, RequestToken};
+use crate::exchange::{SecretWork, SecretsResult};
+use crate::{Core, CoreEffect, LogEvent, RequestToken};
 
 /// Reason sent to processes that are stopped because their workspace lost access to a secret.
 const SECRET_DENIED: &str = "workspace may no longer use a secret";
@@ -15,7 +15,7 @@ const SECRET_DENIED: &str = "workspace may no longer use a secret";
 impl Core {
     pub(super) fn use_secrets(&mut self, token: RequestToken, work: SecretWork) {
         let at = self.fleet.now().wall;
-        self.fleet.push(Effect::Secrets { token, at, work });
+        self.fleet.push(CoreEffect::Secrets { token, at, work });
     }
 
     fn note_allowed(&mut self, id: &WorkspaceId, secret: &SecretName) {
@@ -39,15 +39,15 @@ impl Core {
     pub(crate) fn on_secrets(
         &mut self,
         token: RequestToken,
-        result: Result<SecretsDone, ControlError>,
+        result: Result<SecretsResult, ControlError>,
     ) {
         match result {
-            Ok(SecretsDone::Listed(list)) => self.fleet.respond(token, &list),
-            Ok(SecretsDone::Changed(changed)) => self.on_secret_changed(token, changed),
-            Ok(SecretsDone::Allowed(changed)) => self.on_secret_allowed(token, changed),
-            Ok(SecretsDone::Denied(changed)) => self.on_secret_denied(token, changed),
-            Ok(SecretsDone::Rotated(rotated)) => self.fleet.respond(token, &rotated),
-            Ok(SecretsDone::Verified(found)) => self.on_documents_verified(token, *found),
+            Ok(SecretsResult::Listed(list)) => self.fleet.respond(token, &list),
+            Ok(SecretsResult::Changed(changed)) => self.on_secret_changed(token, changed),
+            Ok(SecretsResult::Allowed(changed)) => self.on_secret_allowed(token, changed),
+            Ok(SecretsResult::Denied(changed)) => self.on_secret_denied(token, changed),
+            Ok(SecretsResult::Rotated(rotated)) => self.fleet.respond(token, &rotated),
+            Ok(SecretsResult::Verified(found)) => self.on_documents_verified(token, *found),
             Err(error) => self.fleet.respond_error(token, error),
         }
     }

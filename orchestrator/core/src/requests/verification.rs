@@ -2,23 +2,24 @@
 
 use std::collections::btree_map::Entry;
 
-use goondan_durable::{Severity, Verified};
+use goondan_durable::{Severity, VerificationResult};
 use goondan_protocol::control::{
-    ControlError, ErrorCode, Finding, FindingSeverity, Verification, VerifyInstances, VerifyRoot,
+    ControlError, ErrorCode, FileFinding, FindingSeverity, Verification, VerifyInstances,
+    VerifyRoot,
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, WorkspaceId};
 use goondan_store::StoreError;
 use goondan_store::writer::operation::{VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles};
 use serde_json::json;
 
-use super::proposals::Asker;
+use super::proposals::ProposalRequester;
 use crate::exchange::{ProposalWork, SecretWork, VerifySandboxes};
 use crate::jobs::{Continuation, continuation};
-use crate::{Core, Effect, ListPurpose, RequestToken, control_error};
+use crate::{Core, CoreEffect, ListPurpose, RequestToken, control_error};
 
 /// A verification that still waits for some of its instances.
 #[derive(Debug, Default)]
-pub(super) struct Verifying {
+pub(super) struct PendingVerification {
     outstanding: usize,
     /// The workspace whose damage is set aside.
     repaired: Option<WorkspaceId>,
@@ -33,28 +34,36 @@ continuation! {
 
 /// The files of a workspace, or of none, that are checked for a client.
 #[derive(Debug)]
-struct VerifyingOwnFiles {
+struct OwnFilesVerification {
     token: RequestToken,
     /// Workspace whose losses a person acknowledges.
     repaired: Option<WorkspaceId>,
 }
 
-impl Continuation<VerifyWorkspaceFiles> for VerifyingOwnFiles {
+impl Continuation<VerifyWorkspaceFiles> for OwnFilesVerification {
     fn instance(&self) -> Option<&InstanceRef> {
         None
     }
 
-    fn resume(self: Box<Self>, core: &mut Core, result: Result<Box<Verified>, StoreError>) {
+    fn resume(
+        self: Box<Self>,
+        core: &mut Core,
+        result: Result<Box<VerificationResult>, StoreError>,
+    ) {
         core.on_own_files_verified(*self, result);
     }
 }
 
-impl Continuation<VerifyRootFiles> for VerifyingOwnFiles {
+impl Continuation<VerifyRootFiles> for OwnFilesVerification {
     fn instance(&self) -> Option<&InstanceRef> {
         None
     }
 
-    fn resume(self: Box<Self>, core: &mut Core, result: Result<Box<Verified>, StoreError>) {
+    fn resume(
+        self: Box<Self>,
+        core: &mut Core,
+        result: Result<Box<VerificationResult>, StoreError>,
+    ) {
         core.on_own_files_verified(*self, result);
     }
 }
@@ -70,7 +79,7 @@ impl Core {
         }
         let workspace_id = request.workspace_id.clone();
         let purpose = ListPurpose::Verify { token, request };
-        self.fleet.push(Effect::ListMetadata {
+        self.fleet.push(CoreEffect::ListMetadata {
             purpose,
             workspace_id,
         });
@@ -99,11 +108,11 @@ impl Core {
             return self.fleet.respond_error(token, error);
         }
         let is_whole = request.instance_key.is_none();
-        let verifying = Verifying {
+        let verifying = PendingVerification {
             // Those of the workspace's own files, and of its sandboxes, tasks and checkpoints.
             outstanding: instances.len() + 2 * usize::from(is_whole),
             repaired: request.repair.then(|| request.workspace_id.clone()),
-            ..Verifying::default()
+            ..PendingVerification::default()
         };
         self.requests.verifications.insert(token, verifying);
         if is_whole {
@@ -114,12 +123,13 @@ impl Core {
                 workspace_id,
                 repair,
             };
-            self.fleet.store(op, VerifyingOwnFiles { token, repaired });
+            self.fleet
+                .store(op, OwnFilesVerification { token, repaired });
             let work = ProposalWork::Verify(VerifySandboxes {
                 workspace_id: request.workspace_id.clone(),
                 repair: request.repair,
             });
-            self.use_proposals(Asker::Verification(token), work);
+            self.use_proposals(ProposalRequester::Verification(token), work);
         }
         for instance in instances {
             if request.repair {
@@ -143,28 +153,29 @@ impl Core {
 
     /// Checks what belongs to no workspace.
     pub(super) fn verify_root(&mut self, token: RequestToken, request: &VerifyRoot) {
-        let verifying = Verifying {
+        let verifying = PendingVerification {
             // The files of its own, and the documents that are encrypted.
             outstanding: 2,
-            ..Verifying::default()
+            ..PendingVerification::default()
         };
         self.requests.verifications.insert(token, verifying);
         let repair = request.repair;
         let repaired = None;
         let op = VerifyRootFiles { repair };
-        self.fleet.store(op, VerifyingOwnFiles { token, repaired });
+        self.fleet
+            .store(op, OwnFilesVerification { token, repaired });
         self.use_secrets(token, SecretWork::Verify { repair });
     }
 
     /// The documents that are encrypted were checked.
-    pub(super) fn on_documents_verified(&mut self, token: RequestToken, found: Verified) {
+    pub(super) fn on_documents_verified(&mut self, token: RequestToken, found: VerificationResult) {
         self.take_verified(token, None, Ok(found));
     }
 
     fn on_verified(
         &mut self,
         verifying: &VerifyingInstance,
-        result: Result<Box<Verified>, StoreError>,
+        result: Result<Box<VerificationResult>, StoreError>,
     ) {
         let (at, token) = (&verifying.instance, verifying.token);
         let found = match result {
@@ -186,10 +197,10 @@ impl Core {
 
     fn on_own_files_verified(
         &mut self,
-        verifying: VerifyingOwnFiles,
-        result: Result<Box<Verified>, StoreError>,
+        verifying: OwnFilesVerification,
+        result: Result<Box<VerificationResult>, StoreError>,
     ) {
-        let VerifyingOwnFiles { token, repaired } = verifying;
+        let OwnFilesVerification { token, repaired } = verifying;
         let found = match result {
             Ok(found) => Ok(*found),
             Err(error) => Err(control_error(&error)),
@@ -211,7 +222,7 @@ impl Core {
         result: Result<serde_json::Value, ControlError>,
     ) {
         let found = result.and_then(|value| {
-            serde_json::from_value::<(u64, Verified)>(value)
+            serde_json::from_value::<(u64, VerificationResult)>(value)
                 .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
         });
         let verifying = self.requests.verifications.get(&token);
@@ -231,7 +242,7 @@ impl Core {
         &mut self,
         token: RequestToken,
         of: Option<&InstanceKey>,
-        found: Result<Verified, ControlError>,
+        found: Result<VerificationResult, ControlError>,
     ) {
         if let Some(verifying) = self.requests.verifications.get_mut(&token) {
             verifying.outstanding = verifying.outstanding.saturating_sub(1);
@@ -258,8 +269,8 @@ impl Core {
     }
 }
 
-impl Verifying {
-    fn add(&mut self, of: Option<&InstanceKey>, found: Verified) {
+impl PendingVerification {
+    fn add(&mut self, of: Option<&InstanceKey>, found: VerificationResult) {
         self.found.instances += u64::from(of.is_some());
         self.found.files += found.files;
         self.found.bytes += found.bytes;
@@ -275,10 +286,10 @@ impl Verifying {
 pub fn finding_told(
     instance_key: Option<InstanceKey>,
     finding: goondan_durable::Finding,
-) -> Finding {
+) -> FileFinding {
     let kind = serde_json::to_value(finding.kind).unwrap_or_default();
     let kind = kind.as_str().unwrap_or_default().to_owned();
-    Finding {
+    FileFinding {
         instance_key,
         severity: match finding.severity {
             Severity::Info => FindingSeverity::Info,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question, RequestNote};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion, RequestNote};
 use goondan_protocol::call::{
     COMPLETE, CallId, CallOutcome, CallPlace, CallRecord, CallResult, CallTarget, OutgoingCall,
-    Recorded,
+    RecordedResult,
 };
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, ExtensionStates, ResourceName, StepId, TurnId};
@@ -13,7 +13,7 @@ use goondan_protocol::ipc::{
     Assignment, ConversationLoad, Pong, ShutdownAck, ToAgent, ToOrchestrator, TurnAppend,
     TurnComplete, TurnStart,
 };
-use goondan_protocol::message::{Content, Message, MessageEvent};
+use goondan_protocol::message::{Message, MessageContent, MessageEvent};
 use goondan_protocol::question::QuestionAsk;
 use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
@@ -123,14 +123,14 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
         let (agent, instance_key) = (agent.parse().unwrap(), None);
         let input = "x".to_owned();
         let question = match hash / 3 % 8 {
-            _ if hash / 24 % 8 == 5 => Question::Restart { reason: input },
-            0 => Question::Send {
+            _ if hash / 24 % 8 == 5 => AgentQuestion::Restart { reason: input },
+            0 => AgentQuestion::Send {
                 agent,
                 instance_key,
                 input,
                 note: RequestNote::default(),
             },
-            how => Question::Request {
+            how => AgentQuestion::Request {
                 agent,
                 instance_key,
                 input,
@@ -150,7 +150,7 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
 }
 
 #[derive(Debug)]
-struct Turn {
+struct SimulatedTurn {
     pub(crate) turn_id: TurnId,
     /// The agent's model.
     model: ResourceName,
@@ -172,7 +172,7 @@ struct Turn {
     to_approve: Option<AgentAsk>,
 }
 
-impl Turn {
+impl SimulatedTurn {
     /// Number of journal records: its messages, and perhaps one that removes the first.
     fn total(&self) -> u64 {
         let (count, takes_out_first) = work_of(&self.event_id);
@@ -181,7 +181,7 @@ impl Turn {
 
     fn waits_for_person(&self) -> bool {
         let mut asked = self.asked.values();
-        asked.any(|ask| matches!(ask.question, Question::Approval { .. }))
+        asked.any(|ask| matches!(ask.question, AgentQuestion::Approval { .. }))
     }
 
     fn step_id(&self) -> StepId {
@@ -242,7 +242,7 @@ impl Turn {
     fn appended(&self, id: &str) -> Box<RawValue> {
         let step = StepId::of_turn(&self.turn_id, 1);
         let at = Timestamp::from_unix_millis(0);
-        let message = Message::assistant(id.parse().unwrap(), at, step, Content::text("x"));
+        let message = Message::assistant(id.parse().unwrap(), at, step, MessageContent::text("x"));
         to_raw_value(&MessageEvent::Append { message }).unwrap()
     }
 
@@ -258,13 +258,13 @@ impl Turn {
 
 /// Checks that an answer is valid for its request.
 fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
-    if let Question::Approval { .. } = ask.question {
+    if let AgentQuestion::Approval { .. } = ask.question {
         assert!(decisions::is_decision(answer), "{ask:?} {answer:?}");
         return;
     }
     let question = ask.event_id().unwrap();
     let (is_request, waits) = match &ask.question {
-        Question::Request { wait, .. } => (true, *wait),
+        AgentQuestion::Request { wait, .. } => (true, *wait),
         _ => (false, false),
     };
     match answer {
@@ -283,7 +283,10 @@ fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
             assert!(is_request && waits && *event_id == question);
         }
         AgentAnswer::Restarting {} => {
-            assert!(matches!(ask.question, Question::Restart { .. }), "{ask:?}");
+            assert!(
+                matches!(ask.question, AgentQuestion::Restart { .. }),
+                "{ask:?}"
+            );
         }
         AgentAnswer::Refused { .. } => {}
         other => panic!("{other:?} does not answer {ask:?}"),
@@ -291,7 +294,7 @@ fn check_answer(ask: &AgentAsk, answer: &AgentAnswer) {
 }
 
 #[derive(Deserialize)]
-struct Identified {
+struct IdField {
     id: String,
 }
 
@@ -305,7 +308,7 @@ pub(super) struct Agent {
     recorded: Vec<MessageEvent>,
     is_loaded: bool,
     is_draining: bool,
-    turn: Option<Turn>,
+    turn: Option<SimulatedTurn>,
     next_call: u64,
     next_request: u64,
 }
@@ -327,7 +330,7 @@ impl Agent {
             }
             ToAgent::ConversationPage(page) => {
                 let ids = page.messages.iter().map(|raw| {
-                    let message: Identified = serde_json::from_slice(raw).unwrap();
+                    let message: IdField = serde_json::from_slice(raw).unwrap();
                     message.id
                 });
                 self.confirmed.extend(ids);
@@ -425,7 +428,7 @@ impl Agent {
             sent == 0 || start.attempt > 1,
             "records before the first attempt"
         );
-        let mut turn = Turn {
+        let mut turn = SimulatedTurn {
             turn_id: start.turn_id,
             model: self.model.clone().expect("a turn needs a welcome"),
             event_id,
@@ -471,7 +474,7 @@ impl Agent {
         let is_asking = turn.sent < turn.total();
         match result.outcome {
             CallOutcome::Ok(raw) if is_asking => {
-                let recorded: Recorded = serde_json::from_str(raw.get()).unwrap();
+                let recorded: RecordedResult = serde_json::from_str(raw.get()).unwrap();
                 let message: Message = serde_json::from_str(recorded.message.get()).unwrap();
                 turn.sent += 1;
                 turn.acknowledged += 1;
@@ -565,7 +568,10 @@ impl Agent {
 
     fn end_if_draining(&self) -> Vec<Act> {
         // A user may take any time, and the next process asks again.
-        let is_free = self.turn.as_ref().is_none_or(Turn::waits_for_person);
+        let is_free = self
+            .turn
+            .as_ref()
+            .is_none_or(SimulatedTurn::waits_for_person);
         if self.is_draining && is_free {
             let acknowledged = ToOrchestrator::ShutdownAck(ShutdownAck {});
             return vec![Act::Say(acknowledged), Act::Exit];

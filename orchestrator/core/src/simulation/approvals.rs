@@ -3,7 +3,7 @@
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::control::{ApprovalInfo, Call, DecideApproval, ListApprovals};
 
-use super::oracle::Asked;
+use super::oracle::SimulatedRequest;
 use super::workspace_id;
 use super::world::World;
 
@@ -14,7 +14,10 @@ fn decide(world: &mut World, info: &ApprovalInfo, decision: ApprovalDecision) {
         decision,
         reason: None,
     });
-    world.ask(Asked::Decide(info.approval_id.clone(), decision), call);
+    world.ask(
+        SimulatedRequest::Decide(info.approval_id.clone(), decision),
+        call,
+    );
 }
 
 /// Lists the pending approvals.
@@ -23,7 +26,7 @@ pub(super) fn look(world: &mut World) {
         workspace_id: Some(workspace_id(world)),
         ..ListApprovals::default()
     };
-    world.ask(Asked::ListApprovals, Call::ListApprovals(list));
+    world.ask(SimulatedRequest::ListApprovals, Call::ListApprovals(list));
 }
 
 /// Decides some of the listed approvals. They may already be over.

@@ -2,10 +2,10 @@
 //! exceeded, nearly all of a limit can be used, and reservations are released after every crash.
 
 use super::config::{Edit, REPLY_TOKENS_MAX};
-use super::world::{Plan, World};
+use super::world::{FaultRates, World};
 use super::{heal, run_for, runs_or, work};
 use crate::Accounts;
-use crate::calls::accounts::Payer;
+use crate::calls::accounts::BudgetOwner;
 use goondan_protocol::budget::BudgetPeriod;
 use goondan_protocol::time::Timestamp;
 
@@ -22,7 +22,7 @@ fn live_within(world: &mut World, limit: u64) {
         let day = Timestamp::from_unix_millis(0).day();
         for payer in accounts.payers() {
             let spent = accounts.spent(payer, BudgetPeriod::Ever, day).tokens;
-            let most = if *payer == Payer::Workspace {
+            let most = if *payer == BudgetOwner::Workspace {
                 limit
             } else {
                 limit / 2
@@ -42,7 +42,7 @@ fn no_budget_is_passed_and_what_was_reserved_is_free_again_whoever_is_killed() {
     let mut used_up = 0;
     let runs = runs_or(24);
     for seed in 0..runs {
-        let plan = Plan {
+        let plan = FaultRates {
             crash: 20,
             hang: 2,
             garbage: 2,

@@ -7,7 +7,7 @@ use goondan_protocol::ids::ApprovalId;
 
 /// Button presses of one process that wait for a verdict, by request: the call, the decision and
 /// the user.
-pub(super) type Pressed = HashMap<u64, (ApprovalId, ApprovalDecision, &'static str)>;
+pub(super) type PendingPresses = HashMap<u64, (ApprovalId, ApprovalDecision, &'static str)>;
 
 /// The calls whose messages have buttons. Survives the connection's processes.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use goondan_config::{Bundle, ConnectionDefinition, IngressRule, KeyRule};
+use goondan_config::{ConnectionDefinition, IngressRule, KeyRule, ProjectConfig};
 use goondan_protocol::JsonObject;
 use goondan_protocol::base_package::BASE_PACKAGE;
 use goondan_protocol::budget::{Budget, BudgetPeriod, BudgetScope};
@@ -59,7 +59,7 @@ pub(super) const REPLY_TOKENS_MAX: u32 = u32::MAX;
 pub(super) const KEEP_MS: u64 = 3_600_000;
 
 impl Edit {
-    pub(super) fn bundle(self) -> Result<Bundle, ControlError> {
+    pub(super) fn bundle(self) -> Result<ProjectConfig, ControlError> {
         match self {
             Self::Valid(n) => Ok(bundle(n, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"])),
             Self::Partial([entry, helper, a, b, swarm]) => {
@@ -121,7 +121,7 @@ impl Edit {
     }
 }
 
-fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
+fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> ProjectConfig {
     let agents: BTreeMap<AgentName, AgentDefinition> = agents
         .iter()
         .map(|name| {
@@ -133,7 +133,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> Bundle {
         let name: ConnectionName = name.parse().unwrap();
         (name.clone(), connection(name, variant))
     });
-    Bundle {
+    ProjectConfig {
         package: None,
         conversation_key: None,
         entry_agent: ENTRY_AGENT.parse().ok(),
@@ -275,8 +275,8 @@ pub(super) fn key_of(agent: &str, conversation: &str) -> InstanceKey {
 
 /// True if an edit changes an agent, a connection, a model or the swarm.
 pub(super) fn concerns(
-    before: Option<&Bundle>,
-    after: Option<&Bundle>,
+    before: Option<&ProjectConfig>,
+    after: Option<&ProjectConfig>,
     role: ChildRole,
     name: &str,
 ) -> bool {
@@ -298,7 +298,7 @@ pub(super) fn concerns(
             before.models.get(&name) != after.models.get(&name)
         }
     };
-    let swarm = |bundle: &Bundle| {
+    let swarm = |bundle: &ProjectConfig| {
         let entry_agent = bundle.entry_agent.clone();
         (entry_agent, bundle.grace_period_ms, bundle.lifecycle)
     };

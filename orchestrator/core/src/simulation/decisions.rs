@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::control::ApprovalInfo;
 use goondan_protocol::ids::{ApprovalId, EventId, ToolCallId, TurnId};
@@ -17,7 +17,7 @@ pub(super) fn ask_of(turn_id: &TurnId, event_id: &EventId) -> AgentAsk {
         turn_id: turn_id.clone(),
         step: 1,
         call: 9,
-        question: Question::Approval {
+        question: AgentQuestion::Approval {
             tool_call_id: ToolCallId::new("risky").unwrap(),
             tool_name: "bash__exec".to_owned(),
             input: json!({"command": event_id}),

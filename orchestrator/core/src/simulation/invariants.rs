@@ -8,14 +8,14 @@
 //! * An open question belongs to a call that is executed by the process that asked.
 //! * A delayed start is neither early (checked by the oracle) nor late.
 
-use super::places::{Places, Step};
+use super::places::{SlotSnapshots, SlotStep};
 use super::world::World;
 use crate::ProcessId;
 
 impl World {
     /// Checks the invariants after an input to the core.
     pub(super) fn check(&mut self) {
-        let step = Step {
+        let step = SlotStep {
             now_ms: self.mono_ms,
             core_now_ms: self.mono_ms - self.booted_ms,
             may_fail: self.plan.disk > 0 || self.plan.kill > 0,
@@ -24,7 +24,7 @@ impl World {
             failed_starts: std::mem::take(&mut self.failed_starts),
         };
         let mut up_count = 0;
-        let mut after = Places::default();
+        let mut after = SlotSnapshots::default();
         for (owner, slot, is_wanted) in self.core.fleet.places() {
             let before = self.places.remove(&owner).unwrap_or_default();
             let seen = before.follow(slot, is_wanted, step, &owner);

@@ -3,19 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use goondan_protocol::agents::{AgentAnswer, AgentAsk, Question, reply_id};
+use goondan_protocol::agents::{AgentAnswer, AgentAsk, AgentQuestion, reply_id};
 use goondan_protocol::approval::ApprovalDecision;
-use goondan_protocol::call::{COMPLETE, CallId, CallOrder, CallOutcome, CallResult, Recorded};
-use goondan_protocol::control::{ApprovalInfo, ApprovalsPage, EventInfo, EventsPage, Sent};
+use goondan_protocol::call::{
+    COMPLETE, CallId, CallOrder, CallOutcome, CallResult, RecordedResult,
+};
+use goondan_protocol::control::{ApprovalInfo, ApprovalsPage, EventInfo, EventsPage, SendResult};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ApprovalId, EventId, InstanceKey, StepId};
 use goondan_protocol::ipc::{ToAgent, ToConnector};
 use goondan_protocol::message::{Message, MessageEvent};
-use goondan_protocol::usage::Spent;
+use goondan_protocol::usage::ReplyCost;
 use goondan_store::StoreError;
-use goondan_store::ledger::Ledgered;
+use goondan_store::ledger::LedgerContent;
 use goondan_store::writer::Report;
-use goondan_store::writer::operation::Completion;
+use goondan_store::writer::operation::StoreCompletion;
 use serde_json::Value;
 
 use super::agent::{TRESPASS, messages_of, reply_to};
@@ -27,7 +29,7 @@ use crate::{ProcessId, RequestToken};
 
 /// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum SimulatedRequest {
     Send {
         event_id: EventId,
         waits: bool,
@@ -56,7 +58,7 @@ pub(super) enum Asked {
 
 /// Consequence of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answered {
+pub(super) enum ResponseEffect {
     Nothing,
     /// The event may have been lost.
     PostAgain(EventId),
@@ -90,7 +92,7 @@ pub(super) struct Oracle {
     pub(super) perhaps_paused: BTreeSet<(EventId, InstanceKey)>,
     /// Events whose conversation was deleted by a user.
     excused: HashSet<EventId>,
-    open_requests: HashMap<RequestToken, Asked>,
+    open_requests: HashMap<RequestToken, SimulatedRequest>,
     /// Disconnected clients, which receive no response.
     gone: HashSet<RequestToken>,
     processes: HashMap<String, ProcessId>,
@@ -126,11 +128,13 @@ impl Oracle {
 
     /// Records a request to another agent.
     pub(super) fn ask_agent(&mut self, ask: &AgentAsk, requester: &InstanceKey) {
-        let (Question::Request { agent, .. } | Question::Send { agent, .. }) = &ask.question else {
+        let (AgentQuestion::Request { agent, .. } | AgentQuestion::Send { agent, .. }) =
+            &ask.question
+        else {
             return;
         };
         let question = ask.event_id().unwrap();
-        if let Question::Request { wait: false, .. } = ask.question {
+        if let AgentQuestion::Request { wait: false, .. } = ask.question {
             self.wanted_later.insert(question.clone());
         }
         self.submit(&question, &key_between(requester, agent.as_str()));
@@ -227,28 +231,31 @@ impl Oracle {
         }
     }
 
-    pub(super) fn ask(&mut self, token: RequestToken, asked: Asked) {
+    pub(super) fn ask(&mut self, token: RequestToken, asked: SimulatedRequest) {
         match &asked {
-            Asked::Delete(key) => self.excuse(key),
-            Asked::FreshRestart => self.excuse_all(),
+            SimulatedRequest::Delete(key) => self.excuse(key),
+            SimulatedRequest::FreshRestart => self.excuse_all(),
             // If the daemon is killed, it is unknown if the request was applied.
-            Asked::Retry(event_id) => {
+            SimulatedRequest::Retry(event_id) => {
                 self.misplaced.insert(event_id.clone());
             }
-            Asked::Pause(event_id, key) => {
+            SimulatedRequest::Pause(event_id, key) => {
                 self.misplaced.insert(event_id.clone());
                 self.perhaps_paused.insert((event_id.clone(), key.clone()));
             }
-            Asked::Move(event_id) => {
+            SimulatedRequest::Move(event_id) => {
                 self.misplaced.insert(event_id.clone());
             }
-            Asked::Drop(event_id) => self.excuse_event(event_id),
-            Asked::Cancel(event_id) => {
+            SimulatedRequest::Drop(event_id) => self.excuse_event(event_id),
+            SimulatedRequest::Cancel(event_id) => {
                 self.cancelled.insert(event_id.clone());
                 self.excuse_event(event_id);
             }
-            Asked::Decide(id, decision) => self.decisions.want(id, *decision),
-            Asked::Send { .. } | Asked::ListParked | Asked::ListApprovals | Asked::Other => {}
+            SimulatedRequest::Decide(id, decision) => self.decisions.want(id, *decision),
+            SimulatedRequest::Send { .. }
+            | SimulatedRequest::ListParked
+            | SimulatedRequest::ListApprovals
+            | SimulatedRequest::Other => {}
         }
         self.open_requests.insert(token, asked);
     }
@@ -280,17 +287,17 @@ impl Oracle {
         token: RequestToken,
         result: &Result<Value, goondan_protocol::control::ControlError>,
         now_ms: u64,
-    ) -> Answered {
+    ) -> ResponseEffect {
         self.answers += 1;
         if self.gone.remove(&token) {
-            return Answered::Nothing;
+            return ResponseEffect::Nothing;
         }
         let asked = self.open_requests.remove(&token);
         let asked = asked.expect("not requested, or already answered");
         match asked {
-            Asked::Send { event_id, waits } => match result {
+            SimulatedRequest::Send { event_id, waits } => match result {
                 Ok(value) => {
-                    let sent: Sent = serde_json::from_value(value.clone()).unwrap();
+                    let sent: SendResult = serde_json::from_value(value.clone()).unwrap();
                     assert_eq!(sent.event_id, event_id);
                     self.acknowledge(&event_id, sent.duplicate || waits);
                     match &sent.outcome {
@@ -300,72 +307,72 @@ impl Oracle {
                         Some(outcome) => assert_eq!(*outcome, reply_to(&event_id)),
                         None => assert!(!waits, "the outcome was waited for"),
                     }
-                    Answered::Nothing
+                    ResponseEffect::Nothing
                 }
-                Err(_) => Answered::PostAgain(event_id),
+                Err(_) => ResponseEffect::PostAgain(event_id),
             },
             // A recreated instance has no crashes.
-            Asked::Delete(key) => {
+            SimulatedRequest::Delete(key) => {
                 self.excuse(&key);
                 self.forgive(&format!("instanceKey {key:?}"));
-                Answered::Nothing
+                ResponseEffect::Nothing
             }
-            Asked::FreshRestart => {
+            SimulatedRequest::FreshRestart => {
                 self.excuse_all();
                 self.forgive_all();
-                Answered::Nothing
+                ResponseEffect::Nothing
             }
-            Asked::ListParked => match result {
+            SimulatedRequest::ListParked => match result {
                 Ok(value) => {
                     let page: EventsPage = serde_json::from_value(value.clone()).unwrap();
                     assert_eq!(page.next, None, "there are not so many events");
-                    Answered::Parked(page.events)
+                    ResponseEffect::Parked(page.events)
                 }
-                Err(_) => Answered::Nothing,
+                Err(_) => ResponseEffect::Nothing,
             },
-            Asked::ListApprovals => match result {
+            SimulatedRequest::ListApprovals => match result {
                 Ok(value) => {
                     let page: ApprovalsPage = serde_json::from_value(value.clone()).unwrap();
                     assert_eq!(page.next, None, "there are not so many calls");
                     self.decisions.list(&page.approvals);
-                    Answered::WaitingCalls(page.approvals)
+                    ResponseEffect::WaitingCalls(page.approvals)
                 }
-                Err(_) => Answered::Nothing,
+                Err(_) => ResponseEffect::Nothing,
             },
-            Asked::Decide(id, decision) => {
+            SimulatedRequest::Decide(id, decision) => {
                 if result.is_ok() {
                     self.decisions.take(&id, decision);
                 }
-                Answered::Nothing
+                ResponseEffect::Nothing
             }
             // It is queued in its old position, and later events may have been answered.
-            Asked::Retry(event_id) => {
+            SimulatedRequest::Retry(event_id) => {
                 self.misplaced.insert(event_id);
-                Answered::Nothing
+                ResponseEffect::Nothing
             }
-            Asked::Drop(event_id) => {
+            SimulatedRequest::Drop(event_id) => {
                 self.excuse_event(&event_id);
-                Answered::Nothing
+                ResponseEffect::Nothing
             }
-            Asked::Cancel(event_id) => {
+            SimulatedRequest::Cancel(event_id) => {
                 if result.is_ok() {
                     *self.told.entry("cancelled".to_owned()).or_default() += 1;
                     self.ended_ms.insert(event_id.clone(), now_ms);
                 }
                 self.excuse_event(&event_id);
-                Answered::Nothing
+                ResponseEffect::Nothing
             }
-            Asked::Pause(..) | Asked::Move(_) => {
+            SimulatedRequest::Pause(..) | SimulatedRequest::Move(_) => {
                 if result.is_ok() {
                     let what = match asked {
-                        Asked::Move(_) => "moved",
+                        SimulatedRequest::Move(_) => "moved",
                         _ => "paused",
                     };
                     *self.told.entry(what.to_owned()).or_default() += 1;
                 }
-                Answered::Nothing
+                ResponseEffect::Nothing
             }
-            Asked::Other => Answered::Nothing,
+            SimulatedRequest::Other => ResponseEffect::Nothing,
         }
     }
 
@@ -373,7 +380,7 @@ impl Oracle {
     pub(super) fn hear(&mut self, message: &ToAgent) {
         let seen_tokens = &mut self.seen_tokens;
         let mut see = |replies: &mut HashMap<StepId, Value>, message: &Message| {
-            let usage = Spent::of_metadata(&message.metadata).usage;
+            let usage = ReplyCost::of_metadata(&message.metadata).usage;
             seen_tokens.extend(usage.map(|usage| usage.output_tokens));
             if let Some(step_id) = message.step_id() {
                 let said = message.data.content.as_json().clone();
@@ -387,7 +394,7 @@ impl Oracle {
                 ..
             }) => {
                 // The results of other calls are not checked.
-                if let Ok(recorded) = serde_json::from_str::<Recorded>(raw.get()) {
+                if let Ok(recorded) = serde_json::from_str::<RecordedResult>(raw.get()) {
                     let message = serde_json::from_str(recorded.message.get()).unwrap();
                     see(&mut self.replies, &message);
                 }
@@ -432,18 +439,18 @@ impl Oracle {
             .open_requests
             .iter()
             .filter(|(token, _)| is_gone(**token));
-        let deletions: Vec<Asked> = deletions.map(|(_, asked)| asked.clone()).collect();
+        let deletions: Vec<SimulatedRequest> = deletions.map(|(_, asked)| asked.clone()).collect();
         for asked in deletions {
             match asked {
-                Asked::Delete(key) => self.excuse(&key),
-                Asked::FreshRestart => self.excuse_all(),
+                SimulatedRequest::Delete(key) => self.excuse(&key),
+                SimulatedRequest::FreshRestart => self.excuse_all(),
                 _ => {}
             }
         }
         let mut sent = Vec::new();
         self.open_requests.retain(|token, asked| {
             let leaves = is_gone(*token);
-            if let (true, Asked::Send { event_id, .. }) = (leaves, asked) {
+            if let (true, SimulatedRequest::Send { event_id, .. }) = (leaves, asked) {
                 sent.push(event_id.clone());
             }
             if leaves {
@@ -459,7 +466,7 @@ impl Oracle {
     }
 
     /// The store is never asked to begin a turn for a paused event (`STEER-2`).
-    pub(super) fn assert_none_begins_paused(completion: &Completion) {
+    pub(super) fn assert_none_begins_paused(completion: &StoreCompletion) {
         if let Report::BeginTurn(Err(error)) = &completion.report {
             let is_paused = matches!(error, StoreError::EventPaused { .. });
             assert!(!is_paused, "unexpected start of a turn: {error}");
@@ -525,7 +532,7 @@ impl Oracle {
     }
 
     /// Compares the replies received by agents with the ledger: each is in it exactly once.
-    pub(super) fn assert_counted(&self, ledger: &Ledgered) {
+    pub(super) fn assert_counted(&self, ledger: &LedgerContent) {
         assert_eq!(ledger.unreadable, 0);
         let lines = ledger.lines.iter().map(|line| line.spending);
         let mut counted = BTreeSet::new();

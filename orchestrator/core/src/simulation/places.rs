@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use crate::ProcessId;
-use crate::fleet::Owner;
+use crate::fleet::ProcessOwner;
 use crate::fleet::slot::Slot;
 use crate::limits::TICK_MS;
 
 /// A slot after the previous step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct SlotSnapshot {
     crashes: u32,
     pub(super) process: Option<ProcessId>,
     next_start_ms: Option<u64>,
@@ -18,11 +18,11 @@ pub(super) struct Seen {
 }
 
 /// All slots after the previous step.
-pub(super) type Places = HashMap<Owner, Seen>;
+pub(super) type SlotSnapshots = HashMap<ProcessOwner, SlotSnapshot>;
 
 /// The parts of a step that affect slots.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct SlotStep {
     pub(super) now_ms: u64,
     /// The same time on the core's own clock.
     pub(super) core_now_ms: u64,
@@ -45,13 +45,13 @@ fn delay_ms(crashes: u32) -> u64 {
     }
 }
 
-impl Seen {
+impl SlotSnapshot {
     /// Checks the transition and returns the new state.
     pub(super) fn follow(
         self,
         slot: &Slot,
         is_wanted: bool,
-        step: Step,
+        step: SlotStep,
         name: &dyn std::fmt::Debug,
     ) -> Self {
         let mut seen = Self {

@@ -3,7 +3,7 @@
 use goondan_protocol::control::{Call, EventPlace, MoveEvent, PauseEvent, ResumeEvent};
 use goondan_protocol::ids::{EventId, InstanceKey};
 
-use super::oracle::Asked;
+use super::oracle::SimulatedRequest;
 use super::workspace_id;
 use super::world::World;
 
@@ -30,7 +30,7 @@ pub(super) fn arrange(world: &mut World) {
                 event_id: event_id.clone(),
                 place,
             });
-            world.ask(Asked::Move(event_id), call);
+            world.ask(SimulatedRequest::Move(event_id), call);
         }
     }
 }
@@ -41,7 +41,7 @@ pub(super) fn pause(world: &mut World, event_id: EventId, instance_key: Instance
         instance_key: instance_key.clone(),
         event_id: event_id.clone(),
     });
-    world.ask(Asked::Pause(event_id, instance_key), call);
+    world.ask(SimulatedRequest::Pause(event_id, instance_key), call);
 }
 
 fn resume(world: &mut World, event_id: EventId, instance_key: InstanceKey) {
@@ -50,7 +50,7 @@ fn resume(world: &mut World, event_id: EventId, instance_key: InstanceKey) {
         instance_key,
         event_id,
     });
-    world.ask(Asked::Other, call);
+    world.ask(SimulatedRequest::Other, call);
 }
 
 /// Resumes all events that may be paused.

@@ -16,7 +16,7 @@ const HEARS_WITHIN_MS: u64 = 4_000;
 
 /// A request of a process.
 #[derive(Debug)]
-struct Asked {
+struct ReplyExpectation {
     event_id: EventId,
     at_ms: u64,
 }
@@ -24,14 +24,15 @@ struct Asked {
 /// Reply requests of one process of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    open: BTreeMap<u64, Asked>,
+    open: BTreeMap<u64, ReplyExpectation>,
     /// Abandoned requests; an answer may have been on its way.
     forgotten: BTreeSet<u64>,
 }
 
 impl Requests {
     pub(super) fn make(&mut self, request: u64, event_id: EventId, at_ms: u64) {
-        self.open.insert(request, Asked { event_id, at_ms });
+        self.open
+            .insert(request, ReplyExpectation { event_id, at_ms });
     }
 
     /// The event of an answered request, if a client still waits.
@@ -59,7 +60,7 @@ impl Requests {
     /// Checks that no request waits for a finished event. `ended_ms` returns the time at which a
     /// user was notified of its cancellation.
     pub(super) fn assert_told(&self, now_ms: u64, ended_ms: impl Fn(&EventId) -> Option<u64>) {
-        for Asked { event_id, at_ms } in self.open.values() {
+        for ReplyExpectation { event_id, at_ms } in self.open.values() {
             let since_ms = ended_ms(event_id).map(|ended_ms| ended_ms.max(*at_ms));
             let is_due = since_ms.is_none_or(|since_ms| now_ms <= since_ms + HEARS_WITHIN_MS);
             assert!(

@@ -1,8 +1,8 @@
 //! A connection that waits for a reply while a user changes the event (`MSG-13`, `STEER-2`).
 
 use super::config::{ENTRY_AGENT, key_of};
-use super::oracle::Asked;
-use super::world::{Post, World};
+use super::oracle::SimulatedRequest;
+use super::world::{PostedEvent, World};
 use super::{Call, CancelEvent, EventId, expiring_world, queue_control, run_for, workspace_id};
 
 /// A world whose connection waits for the reply to a paused event.
@@ -11,7 +11,7 @@ fn waiting_for_a_paused_event() -> (World, EventId) {
     let key = key_of(ENTRY_AGENT, "ann");
     let ids = [(); 2].map(|()| world.new_post(&key));
     for event_id in ids.clone() {
-        world.posts.push(Post {
+        world.posts.push(PostedEvent {
             event_id,
             key: key.clone(),
             is_in_flight: false,
@@ -38,7 +38,7 @@ fn msg_13_whoever_waits_for_a_reply_hears_that_a_person_cancelled_the_event() {
         instance_key: key_of(ENTRY_AGENT, "ann"),
         event_id: Some(event_id.clone()),
     });
-    world.ask(Asked::Cancel(event_id), call);
+    world.ask(SimulatedRequest::Cancel(event_id), call);
     run_for(&mut world, 10_000);
     assert!(
         world.replies.are_told(),

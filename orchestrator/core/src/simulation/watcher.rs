@@ -11,7 +11,7 @@ use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::lifecycle::{LifecycleEvent as Event, Worker};
 
 use crate::RequestToken;
-use crate::fleet::watchers::Told;
+use crate::fleet::watchers::WatchNotification;
 
 pub(super) struct Watcher {
     rng: fastrand::Rng,
@@ -73,7 +73,7 @@ impl Watcher {
         is_its
     }
 
-    pub(super) fn told(&mut self, token: RequestToken, told: Told) {
+    pub(super) fn told(&mut self, token: RequestToken, told: WatchNotification) {
         assert_eq!(
             self.token,
             Some(token),

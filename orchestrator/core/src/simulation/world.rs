@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use goondan_config::Bundle;
-use goondan_durable::disk::{Crash, Disk, Fault, SimulatedDisk};
+use goondan_config::ProjectConfig;
+use goondan_durable::disk::{CallFault, Crash, Disk, SimulatedDisk};
 use goondan_protocol::agents::AgentAsk;
 use goondan_protocol::call::CallOutcome;
 use goondan_protocol::control::{ApprovalInfo, Call, EventInfo, Stop};
@@ -16,7 +16,7 @@ use goondan_store::audit;
 use goondan_store::ledger;
 use goondan_store::root::Layout;
 use goondan_store::workspace::{self, WorkspaceRecord};
-use goondan_store::writer::{Job, Op, Worker};
+use goondan_store::writer::{Op, StoreJob, Worker};
 
 mod chat_buttons;
 mod children;
@@ -25,24 +25,24 @@ mod store_content;
 mod watchers;
 
 use super::agent::{Act, Agent};
-use super::chat::{Chat, Pressed};
+use super::chat::{Chat, PendingPresses};
 use super::config::{self, Edit, OTHER_MODEL};
-use super::oracle::{Answered, Asked, Oracle};
-use super::places::Places;
+use super::oracle::{Oracle, ResponseEffect, SimulatedRequest};
+use super::places::SlotSnapshots;
 use super::replies::{Replies, Requests};
 use super::watcher::Watcher;
 use crate::UnknownCalls;
 use crate::fleet::agents::CONFIGURATION_CHANGED;
 use crate::limits::TICK_MS;
 use crate::{
-    Accounts, Core, Effect, Facts, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded,
-    LoadedWorkspace, Now, Peer, ProcessId, RequestToken, Share, Supply, TaskDone, TaskWork,
-    control_error, parked_among,
+    Accounts, ClockTime, Core, CoreEffect, CoreInput, Facts, InstanceListing, ListPurpose,
+    LoadPurpose, LoadedWorkspace, Peer, ProcessId, RequestToken, ResourceLevel, ResourceUsage,
+    TaskResult, TaskWork, WorkspaceLoadResult, control_error, parked_among,
 };
 
 /// Fault rates, in thousandths.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct FaultRates {
     /// A process crashes, per action.
     pub(super) crash: u64,
     /// A process hangs permanently, per message it receives.
@@ -61,8 +61,8 @@ pub(super) struct Plan {
 
 /// A scheduled event.
 #[derive(Debug)]
-pub(super) enum Happening {
-    Input(Input),
+pub(super) enum ScheduledEvent {
+    Input(CoreInput),
     Deliver(ProcessId, Box<ToChild>, Option<u64>),
     Act(ProcessId, Act),
     Die(ProcessId, &'static str),
@@ -74,7 +74,7 @@ pub(super) enum Happening {
 }
 
 #[derive(Debug)]
-enum Role {
+enum ProcessRole {
     Agent(Box<Agent>),
     Connector,
     Model,
@@ -86,8 +86,8 @@ pub(super) struct Child {
     /// Its kind, and the name of the agent, connection or model.
     name: (ChildRole, String),
     /// Configuration at its start.
-    started_with: Option<Arc<Bundle>>,
-    role: Role,
+    started_with: Option<Arc<ProjectConfig>>,
+    role: ProcessRole,
     is_hung: bool,
     /// True if the core asked it to stop or killed it.
     was_asked: bool,
@@ -106,22 +106,22 @@ pub(super) struct Child {
     /// Questions to users that it waits for, by request.
     pub(super) questions: BTreeSet<u64>,
     /// Button presses without a verdict.
-    pressed: Pressed,
+    pressed: PendingPresses,
 }
 
 impl Child {
     /// The agent's unanswered request with this id.
     fn asked(&self, request: Option<u64>) -> Option<&AgentAsk> {
         match &self.role {
-            Role::Agent(agent) => agent.asked(request?),
-            Role::Connector | Role::Model => None,
+            ProcessRole::Agent(agent) => agent.asked(request?),
+            ProcessRole::Connector | ProcessRole::Model => None,
         }
     }
 }
 
 /// An external event that is posted until it is accepted.
 #[derive(Debug)]
-pub(super) struct Post {
+pub(super) struct PostedEvent {
     pub(super) event_id: EventId,
     pub(super) key: InstanceKey,
     pub(super) is_in_flight: bool,
@@ -129,13 +129,13 @@ pub(super) struct Post {
 
 pub(super) struct World {
     pub(super) rng: fastrand::Rng,
-    pub(super) plan: Plan,
+    pub(super) plan: FaultRates,
     pub(super) is_healing: bool,
     pub(super) core: Core,
     pub(super) disk: SimulatedDisk,
     pub(super) layout: Layout,
     worker: Worker,
-    batch: Vec<Job>,
+    batch: Vec<StoreJob>,
     /// For each conversation, the configuration of its latest turn, and the number of model
     /// replacements before it.
     begun: HashMap<String, (Option<String>, usize)>,
@@ -147,12 +147,12 @@ pub(super) struct World {
     pub(super) booted_ms: u64,
     /// Offset of the wall clock from the monotonic clock.
     pub(super) wall_skew_ms: i64,
-    queue: BTreeMap<(u64, u64), Happening>,
+    queue: BTreeMap<(u64, u64), ScheduledEvent>,
     next_happening: u64,
     last_stored_ms: u64,
     pub(super) children: HashMap<ProcessId, Child>,
     /// The slots after the previous step.
-    pub(super) places: Places,
+    pub(super) places: SlotSnapshots,
     /// The process that exited in this step without a request.
     pub(super) crashed: Option<ProcessId>,
     /// The process that exited in this step because it was killed without being asked to stop.
@@ -165,11 +165,11 @@ pub(super) struct World {
     next_pid: u32,
     next_token: u64,
     next_event: u64,
-    pub(super) posts: Vec<Post>,
+    pub(super) posts: Vec<PostedEvent>,
     pub(super) chat: Chat,
     pub(super) edit: Edit,
     /// The latest valid configuration that was loaded.
-    applied: Option<Arc<Bundle>>,
+    applied: Option<Arc<ProjectConfig>>,
     /// Number of processes restarted because of an edit.
     pub(super) edits_felt: u64,
     /// The parked events in the latest list.
@@ -203,7 +203,7 @@ fn new_core(layout: &Layout, seed: u64) -> Core {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, plan: Plan, is_traced: bool) -> Self {
+    pub(super) fn new(seed: u64, plan: FaultRates, is_traced: bool) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let disk = SimulatedDisk::new();
         let layout = Layout::new("/root");
@@ -235,7 +235,7 @@ impl World {
             next_happening: 0,
             last_stored_ms: 0,
             children: HashMap::new(),
-            places: Places::default(),
+            places: SlotSnapshots::default(),
             crashed: None,
             killed: None,
             failed_starts: 0,
@@ -276,12 +276,12 @@ impl World {
         }
     }
 
-    fn at(&mut self, due_ms: u64, happening: Happening) {
+    fn at(&mut self, due_ms: u64, happening: ScheduledEvent) {
         self.next_happening += 1;
         self.queue.insert((due_ms, self.next_happening), happening);
     }
 
-    pub(super) fn soon(&mut self, within_ms: u64, happening: Happening) {
+    pub(super) fn soon(&mut self, within_ms: u64, happening: ScheduledEvent) {
         let due_ms = self.mono_ms + self.rng.u64(0..=within_ms);
         self.at(due_ms, happening);
     }
@@ -294,39 +294,39 @@ impl World {
         self.steps += 1;
         self.mono_ms = self.mono_ms.max(due_ms);
         match happening {
-            Happening::Input(input) => self.input(input),
-            Happening::Deliver(process, message, request) => {
+            ScheduledEvent::Input(input) => self.input(input),
+            ScheduledEvent::Deliver(process, message, request) => {
                 self.deliver(process, *message, request);
             }
-            Happening::Act(process, act) => self.act(process, act),
-            Happening::Die(process, how) => self.die(process, how),
-            Happening::Store => self.run_store(),
-            Happening::Load(purpose, id) => self.load(purpose, id),
-            Happening::Write(record) => {
+            ScheduledEvent::Act(process, act) => self.act(process, act),
+            ScheduledEvent::Die(process, how) => self.die(process, how),
+            ScheduledEvent::Store => self.run_store(),
+            ScheduledEvent::Load(purpose, id) => self.load(purpose, id),
+            ScheduledEvent::Write(record) => {
                 let written = workspace::write(&self.disk, &self.layout, &record);
                 let workspace_id = record.workspace_id.clone();
                 self.oracle.forgive_all();
                 let result = written.map_err(|error| control_error(&error));
-                self.input(Input::WorkspaceWritten {
+                self.input(CoreInput::WorkspaceWritten {
                     workspace_id,
                     result,
                 });
             }
-            Happening::List(purpose, workspace_id) => {
+            ScheduledEvent::List(purpose, workspace_id) => {
                 let instances = self.layout.instances(&workspace_id);
                 let listed = workspace::list_instances(&self.disk, &instances);
-                let result = listed.map(ListedInstances::of);
+                let result = listed.map(InstanceListing::of);
                 let result = result.map_err(|error| control_error(&error));
-                self.input(Input::Listed {
+                self.input(CoreInput::Listed {
                     workspace_id,
                     purpose,
                     result,
                 });
             }
-            Happening::Tick => {
-                self.at(self.mono_ms + TICK_MS, Happening::Tick);
+            ScheduledEvent::Tick => {
+                self.at(self.mono_ms + TICK_MS, ScheduledEvent::Tick);
                 self.measure();
-                self.input(Input::Tick);
+                self.input(CoreInput::Tick);
             }
         }
     }
@@ -341,15 +341,15 @@ impl World {
         } else {
             return;
         };
-        let descriptors = Some(Share { used, limit });
-        self.input(Input::Supply(Supply {
+        let descriptors = Some(ResourceLevel { used, limit });
+        self.input(CoreInput::Supply(ResourceUsage {
             descriptors,
-            ..Supply::default()
+            ..ResourceUsage::default()
         }));
     }
 
-    pub(super) fn input(&mut self, input: Input) {
-        if let Input::Message {
+    pub(super) fn input(&mut self, input: CoreInput) {
+        if let CoreInput::Message {
             process, message, ..
         } = &input
             && let ToOrchestrator::CallResult(_) = **message
@@ -360,14 +360,14 @@ impl World {
         }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
-            if let Input::Exited { process, .. } = &input
+            if let CoreInput::Exited { process, .. } = &input
                 && let Some((owner, is_wanted)) = self.unstarted.remove(process)
             {
                 self.oracle.end(&owner, *process, !is_wanted, self.mono_ms);
             }
             self.note(format_args!("> {input:?}"));
             let wall_ms = i64::try_from(self.mono_ms).unwrap() + self.wall_skew_ms;
-            let now = Now {
+            let now = ClockTime {
                 mono_ms: self.mono_ms - self.booted_ms,
                 wall: Timestamp::from_unix_millis(1_700_000_000_000 + wall_ms),
             };
@@ -379,11 +379,11 @@ impl World {
         self.check();
     }
 
-    fn carry_out(&mut self, effect: Effect) -> Vec<Input> {
+    fn carry_out(&mut self, effect: CoreEffect) -> Vec<CoreInput> {
         assert!(!self.has_exited, "it said that it had ended");
         match effect {
-            Effect::Spawn(spawn) => return self.spawn(&spawn),
-            Effect::Send {
+            CoreEffect::Spawn(spawn) => return self.spawn(&spawn),
+            CoreEffect::Send {
                 process,
                 head,
                 message,
@@ -463,24 +463,24 @@ impl World {
                 child.last_heard_ms = due_ms;
                 self.at(
                     due_ms,
-                    Happening::Deliver(process, message, head.in_reply_to),
+                    ScheduledEvent::Deliver(process, message, head.in_reply_to),
                 );
             }
-            Effect::Kill { process } => {
+            CoreEffect::Kill { process } => {
                 if let Some(child) = self.children.get_mut(&process) {
                     child.was_asked = true;
                     if !child.is_dying {
                         child.is_dying = true;
-                        self.soon(30, Happening::Die(process, "signal 9"));
+                        self.soon(30, ScheduledEvent::Die(process, "signal 9"));
                     }
                 }
                 if let Some((_, is_wanted)) = self.unstarted.get_mut(&process) {
                     *is_wanted = true;
                 }
             }
-            Effect::Store(job) => {
+            CoreEffect::Store(job) => {
                 if let Op::BeginTurn(begin) = &job.op {
-                    let is_behind = |job: &Job| matches!(&job.op, Op::CompleteTurn(complete) if complete.instance == begin.instance);
+                    let is_behind = |job: &StoreJob| matches!(&job.op, Op::CompleteTurn(complete) if complete.instance == begin.instance);
                     self.begun_behind += u64::from(self.batch.last().is_some_and(is_behind));
                     let key = serde_json::json!(begin.instance.instance_key);
                     let begun = (begin.config_digest.clone(), self.replaced_under.len());
@@ -492,64 +492,64 @@ impl World {
                 }
                 self.batch.push(job);
                 if self.batch.len() == 1 {
-                    self.soon(5, Happening::Store);
+                    self.soon(5, ScheduledEvent::Store);
                 }
             }
-            Effect::LoadWorkspace {
+            CoreEffect::LoadWorkspace {
                 purpose,
                 workspace_id,
                 ..
-            } => self.soon(20, Happening::Load(purpose, workspace_id)),
+            } => self.soon(20, ScheduledEvent::Load(purpose, workspace_id)),
             // Its connectors have no persistent state, and no other nodes exist.
-            Effect::ConnectionState { .. } | Effect::HandOver { .. } => {}
-            Effect::WriteWorkspace(record) => self.soon(20, Happening::Write(record)),
-            Effect::Respond { token, .. } if self.watcher.ended(Some(token)) => {}
-            Effect::Tell { token, told } => self.watcher.told(token, *told),
-            Effect::Respond { token, result } => {
+            CoreEffect::ConnectionState { .. } | CoreEffect::HandOver { .. } => {}
+            CoreEffect::WriteWorkspace(record) => self.soon(20, ScheduledEvent::Write(record)),
+            CoreEffect::Respond { token, .. } if self.watcher.ended(Some(token)) => {}
+            CoreEffect::Tell { token, told } => self.watcher.told(token, *told),
+            CoreEffect::Respond { token, result } => {
                 match self.oracle.answer(token, &result, self.mono_ms) {
-                    Answered::Nothing => {}
-                    Answered::PostAgain(event_id) => self.post_again(&event_id),
-                    Answered::Parked(found) => self.parked = Some(found),
-                    Answered::WaitingCalls(found) => self.waiting_calls = found,
+                    ResponseEffect::Nothing => {}
+                    ResponseEffect::PostAgain(event_id) => self.post_again(&event_id),
+                    ResponseEffect::Parked(found) => self.parked = Some(found),
+                    ResponseEffect::WaitingCalls(found) => self.waiting_calls = found,
                 }
             }
-            Effect::Progress { token, .. } | Effect::Piece { token, .. } => {
+            CoreEffect::Progress { token, .. } | CoreEffect::Piece { token, .. } => {
                 self.oracle.progress(token);
             }
-            Effect::Exit => {
+            CoreEffect::Exit => {
                 assert!(self.children.is_empty(), "it ended before its children");
                 assert!(self.batch.is_empty(), "it ended before its store was done");
                 self.has_exited = true;
             }
             // This world has no tasks.
-            Effect::Tasks(work) => {
+            CoreEffect::Tasks(work) => {
                 if let TaskWork::Load { workspace_id } = *work {
                     let found = Ok(Vec::new());
-                    return vec![Input::Tasks(Box::new(TaskDone::Loaded {
+                    return vec![CoreInput::Tasks(Box::new(TaskResult::Loaded {
                         workspace_id,
                         found,
                     }))];
                 }
             }
-            Effect::ListMetadata {
+            CoreEffect::ListMetadata {
                 purpose,
                 workspace_id,
-            } => self.soon(20, Happening::List(purpose, workspace_id)),
-            Effect::SetTrace { .. }
-            | Effect::KeepConfiguration { .. }
-            | Effect::Watch { .. }
-            | Effect::ListInstances { .. }
-            | Effect::Read { .. }
-            | Effect::Secrets { .. }
-            | Effect::StorePackage { .. }
-            | Effect::PrunePackages { .. }
-            | Effect::Proposals { .. }
-            | Effect::Joint(_)
-            | Effect::Bundle(_)
-            | Effect::OAuth(_)
-            | Effect::Count(_)
-            | Effect::TellMetrics { .. }
-            | Effect::Log(_) => {}
+            } => self.soon(20, ScheduledEvent::List(purpose, workspace_id)),
+            CoreEffect::SetTrace { .. }
+            | CoreEffect::KeepConfiguration { .. }
+            | CoreEffect::Watch { .. }
+            | CoreEffect::ListInstances { .. }
+            | CoreEffect::Read { .. }
+            | CoreEffect::Secrets { .. }
+            | CoreEffect::StorePackage { .. }
+            | CoreEffect::PrunePackages { .. }
+            | CoreEffect::Proposals { .. }
+            | CoreEffect::Joint(_)
+            | CoreEffect::Bundle(_)
+            | CoreEffect::OAuth(_)
+            | CoreEffect::Count(_)
+            | CoreEffect::TellMetrics { .. }
+            | CoreEffect::Log(_) => {}
         }
         Vec::new()
     }
@@ -561,7 +561,7 @@ impl World {
             self.batch = taken.split_off(self.rng.usize(0..=taken.len()));
         }
         if !self.batch.is_empty() {
-            self.soon(5, Happening::Store);
+            self.soon(5, ScheduledEvent::Store);
         }
         let completions = self.worker.work(&mut taken);
         if self.rng.u64(..20) == 0 {
@@ -571,7 +571,7 @@ impl World {
             Oracle::assert_none_begins_paused(&completion);
             let due_ms = self.last_stored_ms.max(self.mono_ms + self.rng.u64(0..3));
             self.last_stored_ms = due_ms;
-            self.at(due_ms, Happening::Input(Input::Stored(completion)));
+            self.at(due_ms, ScheduledEvent::Input(CoreInput::Stored(completion)));
         }
     }
 
@@ -587,7 +587,7 @@ impl World {
         if is_taken_up && let Ok(Ok(bundle)) = result.as_ref().map(|found| &found.bundle) {
             self.applied = Some(Arc::new(bundle.clone()));
         }
-        self.input(Input::Loaded(Box::new(Loaded {
+        self.input(CoreInput::Loaded(Box::new(WorkspaceLoadResult {
             purpose,
             workspace_id,
             sources: Arc::default(),
@@ -607,7 +607,7 @@ impl World {
         let (to_begin_anew, _) =
             workspace::list_instances(&self.disk, &instances).map_err(failed)?;
         let parked = parked_among(&to_begin_anew);
-        let bundle: Result<Bundle, _> = self.edit.bundle();
+        let bundle: Result<ProjectConfig, _> = self.edit.bundle();
         let ledger = ledger::read(&self.disk, &self.layout, &record.workspace_id);
         let accounts = Accounts::of(&ledger.map_err(failed)?.lines);
         let mut unknown_calls = UnknownCalls::default();
@@ -632,11 +632,11 @@ impl World {
     /// Starts the daemon with the state on disk.
     fn boot(&mut self) {
         self.booted_ms = self.mono_ms;
-        self.at(self.mono_ms + TICK_MS, Happening::Tick);
+        self.at(self.mono_ms + TICK_MS, ScheduledEvent::Tick);
         let listed = workspace::list(&self.disk, &self.layout).unwrap();
         for record in listed.0.into_iter().filter(|record| record.registered) {
             let id = Some(record.workspace_id);
-            self.soon(50, Happening::Load(LoadPurpose::Start, id));
+            self.soon(50, ScheduledEvent::Load(LoadPurpose::Start, id));
         }
     }
 
@@ -659,7 +659,7 @@ impl World {
         self.watcher.ended(None);
         self.queue.clear();
         self.children.clear();
-        self.places = Places::default();
+        self.places = SlotSnapshots::default();
         self.oracle.forget_processes();
         self.replies.lose_all();
         for event_id in self.oracle.leave(|_| true) {
@@ -675,10 +675,10 @@ impl World {
     pub(super) fn fail_disk_once(&mut self) {
         let call = self.disk.calls() + self.rng.u64(0..60);
         let fault = match self.rng.u64(0..4) {
-            0 => Fault::Errno(libc_errno::EIO),
-            1 => Fault::Errno(libc_errno::ENOSPC),
-            2 => Fault::Errno(libc_errno::EMFILE),
-            _ => Fault::ShortWrite(self.rng.usize(0..20)),
+            0 => CallFault::Errno(libc_errno::EIO),
+            1 => CallFault::Errno(libc_errno::ENOSPC),
+            2 => CallFault::Errno(libc_errno::EMFILE),
+            _ => CallFault::ShortWrite(self.rng.usize(0..20)),
         };
         self.note(format_args!("== the disk will fail: {fault:?}"));
         self.disk.fail_at(call, fault, false);
@@ -700,12 +700,12 @@ impl World {
         event_id
     }
 
-    pub(super) fn ask(&mut self, asked: Asked, call: Call) -> RequestToken {
+    pub(super) fn ask(&mut self, asked: SimulatedRequest, call: Call) -> RequestToken {
         self.next_token += 1;
         let token = RequestToken(self.next_token);
         self.oracle.ask(token, asked);
         let call = Box::new(call);
-        self.input(Input::Request {
+        self.input(CoreInput::Request {
             token,
             peer: Peer::person(),
             call,
@@ -776,7 +776,7 @@ impl World {
         let stop = Stop {
             grace_period_ms: None,
         };
-        self.ask(Asked::Other, Call::Stop(stop));
+        self.ask(SimulatedRequest::Other, Call::Stop(stop));
     }
 }
 

@@ -5,18 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::control::AccountUsage;
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::task::{AgentAccount, CliAgentDefinition};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::machine::AgentProfile;
 use goondan_tasks::preamble::Preamble;
-use goondan_tasks::state::{AgentUsage, State, Taken};
+use goondan_tasks::state::{AgentUsage, State, TokenSpend};
 
 use super::Tasks;
 use super::conversation_runs::converses;
-use super::entry::Entry;
+use super::entry::TaskEntry;
 use crate::exchange::TaskRef;
 use crate::fleet::{Fleet, bundle_of};
 
@@ -79,7 +79,7 @@ impl Tasks {
         let spaces = self.spaces.iter();
         spaces.flat_map(move |(id, space)| {
             let bundle = fleet.bundle(id);
-            let states = space.entries.values().filter_map(Entry::durable);
+            let states = space.entries.values().filter_map(TaskEntry::durable);
             let usage = states.flat_map(State::agent_usage);
             usage.filter_map(move |(name, usage)| {
                 let agent = bundle?.cli_agent(name)?;
@@ -106,7 +106,7 @@ impl Tasks {
         let mut agents: BTreeMap<Identity, BTreeSet<AgentName>> = BTreeMap::new();
         for id in ids {
             let bundle = fleet.bundle(id).into_iter();
-            for agent in bundle.flat_map(Bundle::cli_agents) {
+            for agent in bundle.flat_map(ProjectConfig::cli_agents) {
                 let names = agents.entry(Identity::new(id, agent)).or_default();
                 names.insert(agent.name.clone());
             }
@@ -137,7 +137,7 @@ fn window_of(
     let resets = usage.iter().flat_map(|usage| usage.resets());
     let (over, reached): (Vec<Timestamp>, Vec<Timestamp>) = resets.partition(|at| *at <= now);
     let since = over.into_iter().max();
-    let mut taken = Taken::default();
+    let mut taken = TokenSpend::default();
     for slot in usage.iter().flat_map(|usage| usage.slots()) {
         if since.is_none_or(|since| slot.from >= since) {
             taken.add(&slot.taken);
@@ -168,7 +168,7 @@ fn profile(agent: &CliAgentDefinition) -> AgentProfile {
 
 #[cfg(test)]
 mod tests {
-    use goondan_tasks::fact::Entry;
+    use goondan_tasks::fact::HistoryEntry;
     use serde_json::json;
 
     use super::*;
@@ -183,7 +183,7 @@ mod tests {
         let mut state = State::new(serde_json::from_value(task).unwrap(), at(0));
         let mut apply = |seconds: i64, event: &str, data: serde_json::Value| {
             let entry = json!({"timestamp": at(seconds), "event": event, "data": data});
-            let entry: Entry = serde_json::from_value(entry).unwrap();
+            let entry: HistoryEntry = serde_json::from_value(entry).unwrap();
             state.apply(&entry);
             state.agent_usage().next().unwrap().1.clone()
         };

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
-use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::machine::TaskInput;
 use goondan_tasks::state::State;
 
 use super::Tasks;
-use super::entry::Entry;
+use super::entry::TaskEntry;
 use crate::exchange::TaskRef;
 use crate::exchange::task_budgets::TaskSpending;
 use crate::fleet::Fleet;
 
 /// Pending reports and queries.
 #[derive(Debug, Default)]
-pub(super) struct Accounting {
+pub(super) struct PendingBudgetWork {
     /// Tasks whose durable usage has grown since the last report.
     untold: BTreeSet<TaskRef>,
     /// Tasks whose run waits for a budget decision.
@@ -25,7 +25,7 @@ pub(super) struct Accounting {
     unreckoned: BTreeSet<TaskRef>,
 }
 
-impl Accounting {
+impl PendingBudgetWork {
     pub(super) fn note_spent(&mut self, at: &TaskRef) {
         self.untold.insert(at.clone());
     }
@@ -50,7 +50,7 @@ impl Tasks {
         let untold = std::mem::take(&mut self.accounting.untold);
         let spending = untold.iter().filter_map(|at| self.spending_of(at));
         let charged = spending.map(|mut spending| {
-            let state = self.entry(&spending.at).and_then(Entry::durable);
+            let state = self.entry(&spending.at).and_then(TaskEntry::durable);
             if let Some((agent, model)) = state.map(State::charged) {
                 spending.agent = agent.clone();
                 spending.model = model.map(ToOwned::to_owned);
@@ -76,7 +76,7 @@ impl Tasks {
     }
 
     fn spending_of(&self, at: &TaskRef) -> Option<TaskSpending> {
-        let state = self.entry(at).and_then(Entry::durable)?;
+        let state = self.entry(at).and_then(TaskEntry::durable)?;
         Some(TaskSpending {
             at: at.clone(),
             created_at: state.created_at(),

@@ -1,6 +1,6 @@
 //! Tasks count in the budgets that they share with others, and are held by them.
 
-use goondan_cli_agents::Event;
+use goondan_cli_agents::CliEvent;
 use goondan_cli_agents::usage::{Counter, UsageReport};
 use goondan_protocol::budget::{Budget, BudgetPeriod, BudgetScope};
 use goondan_protocol::control::ErrorCode;
@@ -22,8 +22,8 @@ fn budget(scope: BudgetScope, agent: Option<&str>, period: BudgetPeriod, tokens:
 }
 
 /// Total usage of a run.
-fn taken(tokens: u64) -> Event {
-    Event::Usage(UsageReport {
+fn taken(tokens: u64) -> CliEvent {
+    CliEvent::Usage(UsageReport {
         counter: Counter::Run,
         usage: Usage {
             input_tokens: tokens,
@@ -98,7 +98,7 @@ fn task_6_what_a_task_took_is_put_down_once_whatever_is_killed_when() {
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
     world.is_ledger_stuck = true;
-    let session = Event::Session {
+    let session = CliEvent::Session {
         id: "s-1".to_owned(),
         model: Some("big".to_owned()),
     };

@@ -4,14 +4,14 @@
 //! phases, which is for people. A task's id is derived from the tool call that creates it, so that
 //! a repeated call, after a crash of either side, refers to the same task.
 
-use goondan_protocol::agents::{AGENT_TASKS_MAX, AgentAnswer, AgentAsk, Question};
+use goondan_protocol::agents::{AGENT_TASKS_MAX, AgentAnswer, AgentAsk, AgentQuestion};
 use goondan_protocol::control::{ControlError, CreateTask, ErrorCode, ListTasks, TaskInfo};
 use goondan_protocol::ids::{EventId, InvalidId};
 use goondan_protocol::limits::MAX_REQUEST_TIMEOUT_MS;
 use goondan_protocol::task::{TaskBudget, TaskId, is_of_task};
 use goondan_protocol::trace::SpanId;
 
-use super::entry::{Asker, Entry};
+use super::entry::{TaskEntry, TaskRequester};
 use super::requests::id_of_day;
 use super::views::{needs_person, too_many};
 use super::{Tasks, not_found};
@@ -20,14 +20,14 @@ use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::fleet::workspaces::being_stopped;
 use crate::limits::{TASK_REQUESTS_MAX, TASKS_PER_CONVERSATION_MAX};
-use crate::refusals::Refused;
+use crate::refusals::AgentRequestError;
 
 /// The type of a task that an agent had made.
 const KIND: &str = "delegated";
 
 /// An agent that waits for a task.
 #[derive(Debug)]
-pub(super) struct Waiter {
+pub(super) struct TaskWaiter {
     at: TaskRef,
     requester: Requester,
     /// Deadline, on the clock of `Now::mono_ms`.
@@ -39,7 +39,7 @@ impl Tasks {
     pub(crate) fn on_agent_ask(&mut self, fleet: &mut Fleet, requester: Requester, ask: AgentAsk) {
         let id = requester.at.workspace_id.clone();
         let Some(space) = self.spaces.get_mut(&id) else {
-            let refused = Refused::new("E_UNAVAILABLE", "the workspace no longer exists");
+            let refused = AgentRequestError::new("E_UNAVAILABLE", "the workspace no longer exists");
             return fleet.answer_agent(&requester, refused.into());
         };
         if !space.is_loaded {
@@ -66,11 +66,11 @@ impl Tasks {
         let call = ask.event_id();
         match ask.question {
             // It might give one to itself, and that again.
-            Question::CreateTask { .. } if is_of_task(&requester.at.instance_key) => {
+            AgentQuestion::CreateTask { .. } if is_of_task(&requester.at.instance_key) => {
                 let why = "an agent that works on a task cannot create tasks";
-                Err(Refused::new("E_TASK_REFUSED", why).into())
+                Err(AgentRequestError::new("E_TASK_REFUSED", why).into())
             }
-            Question::CreateTask {
+            AgentQuestion::CreateTask {
                 title,
                 description,
                 agent,
@@ -78,7 +78,10 @@ impl Tasks {
                 max_tokens,
             } => {
                 let unusable = |error: InvalidId| {
-                    AgentAnswer::from(Refused::new("E_INVALID_REQUEST", error.to_string()))
+                    AgentAnswer::from(AgentRequestError::new(
+                        "E_INVALID_REQUEST",
+                        error.to_string(),
+                    ))
                 };
                 let create = CreateTask {
                     workspace_id: requester.at.workspace_id.clone(),
@@ -99,25 +102,25 @@ impl Tasks {
                 self.create_for_agent(fleet, requester, create)
                     .map_err(told_refusal)
             }
-            Question::ShowTask { task_id: None } => {
+            AgentQuestion::ShowTask { task_id: None } => {
                 let answer = self.tasks_of(fleet, requester);
                 fleet.answer_agent(requester, answer);
                 Ok(())
             }
-            Question::ShowTask {
+            AgentQuestion::ShowTask {
                 task_id: Some(task),
             } => {
                 let at = self.own_task(requester, &task).map_err(told_refusal)?;
                 self.tell_agent(fleet, requester, &at);
                 Ok(())
             }
-            Question::AwaitTask {
+            AgentQuestion::AwaitTask {
                 task_id,
                 timeout_ms,
             } => {
                 let at = self.own_task(requester, &task_id).map_err(told_refusal)?;
                 let timeout_ms = timeout_ms.min(MAX_REQUEST_TIMEOUT_MS);
-                self.waiters.push(Waiter {
+                self.waiters.push(TaskWaiter {
                     at,
                     requester: requester.clone(),
                     until_ms: fleet.now().mono_ms.saturating_add(timeout_ms),
@@ -148,7 +151,7 @@ impl Tasks {
         }
         let id = format!("{}{call}", id_of_day(fleet.now().wall));
         TaskId::try_from(id)
-            .map_err(|error| Refused::new("E_INVALID_REQUEST", error.to_string()).into())
+            .map_err(|error| AgentRequestError::new("E_INVALID_REQUEST", error.to_string()).into())
     }
 
     fn create_for_agent(
@@ -171,7 +174,7 @@ impl Tasks {
             let at = TaskRef::new(&id, task);
             if let Some((decision, _)) = &mut entry.made_for {
                 // Its process died while the task was being made, and another one asks.
-                decision.asker = Asker::Agent(requester.clone());
+                decision.asker = TaskRequester::Agent(requester.clone());
             } else {
                 self.tell_agent(fleet, requester, &at);
             }
@@ -187,7 +190,7 @@ impl Tasks {
             );
             return Err(ControlError::new(ErrorCode::TaskRefused, text));
         }
-        let asker = Asker::Agent(requester.clone());
+        let asker = TaskRequester::Agent(requester.clone());
         let work = self.try_create(fleet, asker, create, Some(key))?;
         Self::work(fleet, work);
         Ok(())
@@ -230,7 +233,7 @@ impl Tasks {
     /// Answers the agents that have nothing more to wait for, or have waited for long enough.
     pub(super) fn answer_waiters(&mut self, fleet: &mut Fleet) {
         let now_ms = fleet.now().mono_ms;
-        let is_over = |waiter: &Waiter| {
+        let is_over = |waiter: &TaskWaiter| {
             let entry = self.entry(&waiter.at);
             now_ms >= waiter.until_ms
                 || entry
@@ -248,15 +251,15 @@ impl Tasks {
         }
     }
 
-    pub(super) fn tell_error(fleet: &mut Fleet, asker: &Asker, error: ControlError) {
+    pub(super) fn tell_error(fleet: &mut Fleet, asker: &TaskRequester, error: ControlError) {
         match asker {
-            Asker::Client(token) => fleet.respond_error(*token, error),
-            Asker::Agent(requester) => fleet.answer_agent(requester, told_refusal(error)),
+            TaskRequester::Client(token) => fleet.respond_error(*token, error),
+            TaskRequester::Agent(requester) => fleet.answer_agent(requester, told_refusal(error)),
         }
     }
 }
 
-impl Entry {
+impl TaskEntry {
     /// True if the task is durably completed, failed or canceled.
     fn has_ended(&self) -> bool {
         let state = self.durable();
@@ -279,5 +282,5 @@ fn told_refusal(error: ControlError) -> AgentAnswer {
         // The hint names the available agents.
         message = format!("{message}; {hint}");
     }
-    Refused::new(code, message).into()
+    AgentRequestError::new(code, message).into()
 }

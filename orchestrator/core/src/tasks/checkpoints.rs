@@ -5,13 +5,13 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
-use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::machine::TaskInput;
 use goondan_tasks::state::State;
 use serde_json::Value;
 
 use super::Tasks;
-use super::entry::{Decision, Entry, RestoreOrder};
-use crate::exchange::tasks::CheckpointAbout;
+use super::entry::{PendingTaskRequest, RestoreOrder, TaskEntry};
+use crate::exchange::tasks::NewCheckpointMetadata;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
 use crate::limits::TASK_CHECKPOINTS_WAITING_MAX;
@@ -49,7 +49,7 @@ impl Tasks {
             }
             return;
         };
-        let about = CheckpointAbout {
+        let about = NewCheckpointMetadata {
             kind,
             name,
             phase: state.current_phase,
@@ -120,9 +120,9 @@ impl Tasks {
         match (result, token) {
             (Ok(info), token) => {
                 let id = info.checkpoint_id.clone();
-                let decision = token.map(|token| Decision {
+                let decision = token.map(|token| PendingTaskRequest {
                     answer: Some(serde_json::to_value(&info).unwrap_or_default()),
-                    ..Decision::new(token, format!("checkpoint {id}"))
+                    ..PendingTaskRequest::new(token, format!("checkpoint {id}"))
                 });
                 self.input(fleet, at, TaskInput::CheckpointMade { id }, decision);
             }
@@ -271,9 +271,9 @@ impl Tasks {
             return fleet.respond(token, &answer);
         }
         let id = restored.checkpoint_id;
-        let decision = Decision {
+        let decision = PendingTaskRequest {
             answer: Some(answer),
-            ..Decision::new(token, format!("restore {id}"))
+            ..PendingTaskRequest::new(token, format!("restore {id}"))
         };
         let pre_restore = restored.pre_restore;
         let input = TaskInput::Restored { id, pre_restore };
@@ -282,7 +282,7 @@ impl Tasks {
 
     /// Cancels the pending restore of a task that is no longer usable.
     pub(super) fn give_up_restore(&mut self, at: &TaskRef) -> Option<RequestToken> {
-        let entry: &mut Entry = self.entry_mut(at)?;
+        let entry: &mut TaskEntry = self.entry_mut(at)?;
         let order = entry.restore.take()?;
         entry.is_restoring = false;
         Some(order.token)

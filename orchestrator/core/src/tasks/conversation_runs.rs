@@ -7,14 +7,14 @@ use crate::fleet::conversation_run::ConversationRun;
 
 /// A run that is the turn of an event.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Conversing {
+pub(super) struct ConversationTurnRun {
     pub(super) of: ConversationRun,
-    pub(super) stage: Stage,
-    pub(super) ending: Option<Ending>,
+    pub(super) stage: TurnRunStage,
+    pub(super) ending: Option<TurnRunEnd>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum TurnRunStage {
     /// The run was in progress when the daemon ended; its secrets are being read.
     ReadingSecrets,
     /// The conversation is being looked up. Holds the instruction for the agent if it was not sent
@@ -28,12 +28,12 @@ pub(super) enum Stage {
 
 /// Reason the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum TurnRunEnd {
     Over,
     Paused,
 }
 
-impl Conversing {
+impl ConversationTurnRun {
     /// The number of the run.
     pub(super) fn run(&self) -> u64 {
         self.of.run

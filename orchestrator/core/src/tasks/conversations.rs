@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{Event, Format, Parser, RunResult, Setup};
+use goondan_cli_agents::{CliEvent, Format, Parser, RunResult, Setup};
 use goondan_protocol::control::ControlError;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ApprovalId, InstanceKey, InstanceRef, WorkspaceId};
@@ -16,18 +16,18 @@ use goondan_protocol::task::{OutputStream, TASK_OUTPUT_BYTES_MAX, conversation_o
 use goondan_store::instance::EventState;
 use goondan_store::ledger::LedgerTask;
 use goondan_tasks::fact::Runtime;
-use goondan_tasks::machine::Input as TaskInput;
-use goondan_tasks::state::{State, Taken};
+use goondan_tasks::machine::TaskInput;
+use goondan_tasks::state::{State, TokenSpend};
 
 use super::Tasks;
-use super::conversation_runs::{Conversing, Ending, Stage, converses};
-use super::entry::{Entry, StartOrder};
+use super::conversation_runs::{ConversationTurnRun, TurnRunEnd, TurnRunStage, converses};
+use super::entry::{StartOrder, TaskEntry};
 use super::runs::is_ending;
 use crate::LogEvent;
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
-use crate::fleet::conversation_run::{ConversationRun, RunNews};
+use crate::fleet::conversation_run::{ConversationRun, RunUpdate};
 use crate::fleet::task_conversations::TaskConversation;
 use crate::fleet::turn::CANCELLED;
 
@@ -112,7 +112,7 @@ impl Tasks {
         secrets: BTreeMap<String, Clear>,
     ) {
         let run = order.run;
-        let Some(state) = self.entry(at).and_then(Entry::state) else {
+        let Some(state) = self.entry(at).and_then(TaskEntry::state) else {
             return;
         };
         let agent = state.task.agent.clone();
@@ -133,9 +133,9 @@ impl Tasks {
         };
         self.let_know(fleet, &of, secrets);
         let stage = if order.session.is_some() {
-            Stage::LookingUp(Some(order.prompt.clone()))
+            TurnRunStage::LookingUp(Some(order.prompt.clone()))
         } else {
-            Stage::HandingIn { is_new: true }
+            TurnRunStage::HandingIn { is_new: true }
         };
         let is_sought = order.session.is_some();
         self.set_conversing(fleet, &of, stage);
@@ -146,11 +146,11 @@ impl Tasks {
         }
     }
 
-    fn set_conversing(&mut self, fleet: &Fleet, of: &ConversationRun, stage: Stage) {
+    fn set_conversing(&mut self, fleet: &Fleet, of: &ConversationRun, stage: TurnRunStage) {
         let next = Self::next_checkpoint(fleet, &of.at.workspace_id);
         if let Some(entry) = self.entry_mut(&of.at) {
             entry.checkpoint_at_ms = next;
-            entry.conversing = Some(Conversing {
+            entry.conversing = Some(ConversationTurnRun {
                 of: of.clone(),
                 stage,
                 ending: None,
@@ -165,7 +165,7 @@ impl Tasks {
         of: &ConversationRun,
         secrets: BTreeMap<String, Clear>,
     ) {
-        let Some(state) = self.entry(&of.at).and_then(Entry::state) else {
+        let Some(state) = self.entry(&of.at).and_then(TaskEntry::state) else {
             return;
         };
         let conversation = TaskConversation {
@@ -181,7 +181,7 @@ impl Tasks {
 
     /// Resumes a run that was in progress when the daemon ended.
     pub(super) fn take_up_conversing(&mut self, fleet: &mut Fleet, at: &TaskRef) {
-        let Some(state) = self.entry(at).and_then(Entry::state) else {
+        let Some(state) = self.entry(at).and_then(TaskEntry::state) else {
             return;
         };
         let Some(run) = &state.run else { return };
@@ -197,7 +197,7 @@ impl Tasks {
         if references.is_empty() {
             return self.attach(fleet, of, BTreeMap::new());
         }
-        self.set_conversing(fleet, &of, Stage::ReadingSecrets);
+        self.set_conversing(fleet, &of, TurnRunStage::ReadingSecrets);
         self.reading.insert(at.clone());
         let work = TaskWork::ReadSecrets {
             at: at.clone(),
@@ -209,7 +209,7 @@ impl Tasks {
 
     fn attach(&mut self, fleet: &mut Fleet, of: ConversationRun, secrets: BTreeMap<String, Clear>) {
         self.let_know(fleet, &of, secrets);
-        self.set_conversing(fleet, &of, Stage::LookingUp(None));
+        self.set_conversing(fleet, &of, TurnRunStage::LookingUp(None));
         fleet.look_up_run(of);
     }
 
@@ -223,7 +223,7 @@ impl Tasks {
     ) -> Option<SecretsRead> {
         let conversing = self.entry(at).and_then(|entry| entry.conversing.as_ref());
         let waits = conversing
-            .filter(|it| it.of.run == run && it.stage == Stage::ReadingSecrets)
+            .filter(|it| it.of.run == run && it.stage == TurnRunStage::ReadingSecrets)
             .map(|it| it.of.clone());
         let Some(of) = waits else {
             return Some(result);
@@ -256,12 +256,12 @@ impl Tasks {
         // A run that is being paused can still be ended.
         if !is_pause || is_first {
             conversing.ending = Some(if is_pause {
-                Ending::Paused
+                TurnRunEnd::Paused
             } else {
-                Ending::Over
+                TurnRunEnd::Over
             });
         }
-        if is_first && conversing.stage == Stage::UnderWay {
+        if is_first && conversing.stage == TurnRunStage::UnderWay {
             let of = conversing.of.clone();
             fleet.cancel_run(&of, if is_pause { PAUSED } else { ENDED });
         }
@@ -269,53 +269,53 @@ impl Tasks {
     }
 
     /// Something became of the event of a run.
-    pub(crate) fn on_run_news(&mut self, fleet: &mut Fleet, of: &ConversationRun, news: RunNews) {
+    pub(crate) fn on_run_news(&mut self, fleet: &mut Fleet, of: &ConversationRun, news: RunUpdate) {
         let entry = self.entry_mut(&of.at);
         let conversing = entry.and_then(|entry| entry.conversing.as_mut());
         let Some(conversing) = conversing.filter(|it| it.of == *of) else {
             return;
         };
         match news {
-            RunNews::Begun => {
-                let is_new = conversing.stage == Stage::HandingIn { is_new: true };
-                conversing.stage = Stage::UnderWay;
+            RunUpdate::Begun => {
+                let is_new = conversing.stage == TurnRunStage::HandingIn { is_new: true };
+                conversing.stage = TurnRunStage::UnderWay;
                 let ending = conversing.ending;
                 if is_new {
                     self.tell_begun(fleet, of);
                 }
                 if let Some(ending) = ending {
                     let reason = match ending {
-                        Ending::Over => ENDED,
-                        Ending::Paused => PAUSED,
+                        TurnRunEnd::Over => ENDED,
+                        TurnRunEnd::Paused => PAUSED,
                     };
                     fleet.cancel_run(of, reason);
                 }
             }
-            RunNews::Found(found) => {
+            RunUpdate::Found(found) => {
                 let told = match &mut conversing.stage {
-                    Stage::LookingUp(told) => told.take(),
+                    TurnRunStage::LookingUp(told) => told.take(),
                     _ => return,
                 };
                 let ending = conversing.ending;
                 self.on_found(fleet, of, found, told, ending);
             }
-            RunNews::Refused(error) => {
+            RunUpdate::Refused(error) => {
                 // The failed write may have survived, so the next run uses a different event.
                 fleet.cancel_run(of, ENDED);
                 let error = format!("the conversation did not accept its event: {error}");
                 let input = TaskInput::NotSpawned { run: of.run, error };
                 self.conversing_over(fleet, of, vec![input]);
             }
-            RunNews::Ended(result) => self.on_turn_over(fleet, of, result),
+            RunUpdate::Ended(result) => self.on_turn_over(fleet, of, result),
         }
     }
 
     fn tell_begun(&mut self, fleet: &mut Fleet, of: &ConversationRun) {
         let (at, run) = (&of.at, of.run);
-        let agent = self.entry(at).and_then(Entry::state);
+        let agent = self.entry(at).and_then(TaskEntry::state);
         let agent = agent.and_then(|state| fleet.llm_agent(at, &state.task.agent));
         let model = agent.map(|agent| agent.model.model.clone());
-        let session = Event::Session {
+        let session = CliEvent::Session {
             id: of.instance.instance_key.as_str().to_owned(),
             model,
         };
@@ -330,7 +330,7 @@ impl Tasks {
         of: &ConversationRun,
         found: Result<Option<EventState>, String>,
         told: Option<String>,
-        ending: Option<Ending>,
+        ending: Option<TurnRunEnd>,
     ) {
         let run = of.run;
         let stopped = || vec![TaskInput::Stopped { run, code: None }, TaskInput::Tick];
@@ -343,7 +343,7 @@ impl Tasks {
             (Ok(_), Some(_)) if ending.is_some() => self.conversing_over(fleet, of, stopped()),
             (Ok(Some(_)), Some(prompt)) => self.hand_in(fleet, of, prompt, true),
             (Ok(None), Some(_)) => {
-                let event = Event::SessionRefused(GONE.to_owned());
+                let event = CliEvent::SessionRefused(GONE.to_owned());
                 let told = TaskInput::Told { run, event };
                 let exited = TaskInput::Exited { run, code: None };
                 self.conversing_over(fleet, of, vec![told, exited]);
@@ -363,7 +363,7 @@ impl Tasks {
         };
         let agent = entry.state().map(|state| state.task.agent.clone());
         if let (Some(conversing), Some(agent)) = (&mut entry.conversing, agent) {
-            conversing.stage = Stage::HandingIn { is_new };
+            conversing.stage = TurnRunStage::HandingIn { is_new };
             fleet.ask_for_run(of.clone(), &agent, prompt);
         }
     }
@@ -390,7 +390,7 @@ impl Tasks {
                 let mut inputs = Vec::new();
                 for event in events_of(&reply) {
                     self.stream_event(fleet, at, run, &event);
-                    if let Event::Block(block) = &event {
+                    if let CliEvent::Block(block) = &event {
                         let text = LogText::Block(fleet.now().wall, block.clone());
                         Self::log(fleet, at, text);
                     }
@@ -403,8 +403,8 @@ impl Tasks {
             }
             // The turn stays on disk, and resumes when the task is opened again.
             (Err(_), _) if is_ending(fleet, at) => Vec::new(),
-            (_, Some(Ending::Paused)) => vec![stopped, TaskInput::Tick],
-            (_, Some(Ending::Over)) => vec![exited(None)],
+            (_, Some(TurnRunEnd::Paused)) => vec![stopped, TaskInput::Tick],
+            (_, Some(TurnRunEnd::Over)) => vec![exited(None)],
             (Ok(TurnOutcome::Failed { code, .. }), None) if code == CANCELLED => {
                 // The user who ended the turn does not want the task to repeat it.
                 vec![TaskInput::Pause, stopped]
@@ -472,13 +472,13 @@ impl Tasks {
     }
 
     /// Handles the ledger's figures for a task whose agent is of `runtime.kind: llm`.
-    pub(crate) fn on_reckoned(&mut self, fleet: &mut Fleet, at: &TaskRef, taken: Taken) {
-        let state = self.entry(at).and_then(Entry::state);
+    pub(crate) fn on_reckoned(&mut self, fleet: &mut Fleet, at: &TaskRef, taken: TokenSpend) {
+        let state = self.entry(at).and_then(TaskEntry::state);
         let Some(run) = state.and_then(|state| state.run.as_ref()) else {
             return;
         };
         let run = run.number;
-        let event = Event::Usage(UsageReport {
+        let event = CliEvent::Usage(UsageReport {
             counter: Counter::Session(COUNTER.to_owned()),
             usage: taken.usage,
             cost: (taken.cost.0 > 0).then_some(taken.cost),
@@ -489,7 +489,7 @@ impl Tasks {
 
     /// The conversations in which an agent worked for a task.
     pub(super) fn conversations_of(&self, at: &TaskRef) -> Vec<InstanceRef> {
-        let state = self.entry(at).and_then(Entry::durable);
+        let state = self.entry(at).and_then(TaskEntry::durable);
         let sessions = state.filter(|state| converses(state)).map(State::sessions);
         let keys = sessions.into_iter().flatten().map(InstanceKey::new);
         keys.filter_map(Result::ok)
@@ -516,8 +516,8 @@ impl Tasks {
     }
 }
 
-fn result_of(is_ok: bool, text: String) -> Event {
-    Event::Result(RunResult {
+fn result_of(is_ok: bool, text: String) -> CliEvent {
+    CliEvent::Result(RunResult {
         is_ok,
         text,
         denied: Vec::new(),
@@ -525,7 +525,7 @@ fn result_of(is_ok: bool, text: String) -> Event {
 }
 
 /// Parses a reply like the output of a program.
-fn events_of(reply: &str) -> Vec<Event> {
+fn events_of(reply: &str) -> Vec<CliEvent> {
     let mut parser = Parser::new(Format::Plain, &Setup::default());
     let mut events = parser.push(reply.as_bytes());
     events.extend(parser.end());

@@ -5,12 +5,12 @@
 //! until a person decides.
 
 use goondan_protocol::control::TaskDisk;
-use goondan_tasks::machine::{DiskUse, Input as TaskInput};
+use goondan_tasks::machine::{DiskUse, TaskInput};
 
 use super::Tasks;
-use super::entry::{Decision, Entry, LastLook};
+use super::entry::{LastMeasurement, PendingTaskRequest, TaskEntry};
 use super::runs::is_ending;
-use crate::exchange::tasks::Measured;
+use crate::exchange::tasks::DiskMeasurement;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{TASK_DISK_BYTES_DEFAULT, TASK_DISK_EACH_MS, TASK_DISK_FRESH_MS};
@@ -18,7 +18,7 @@ use crate::{LogEvent, RequestToken};
 
 /// Action that waits for a measurement.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum AfterLook {
+pub(super) enum MeasurementFollowUp {
     /// A client is shown the task.
     Show(RequestToken),
     /// Resume the task for a user.
@@ -28,7 +28,7 @@ pub(super) enum AfterLook {
 impl Tasks {
     /// Disk quota of a task's work area: from the task itself, or from its agent's configuration.
     pub(super) fn quota_of(&self, fleet: &Fleet, at: &TaskRef) -> u64 {
-        let state = self.entry(at).and_then(Entry::durable);
+        let state = self.entry(at).and_then(TaskEntry::durable);
         let of_task = state.and_then(|state| state.task.budget.disk_bytes);
         let of_agent = || {
             let workspace = fleet.workspace(&at.workspace_id).ok()?;
@@ -64,7 +64,12 @@ impl Tasks {
     }
 
     /// Measures a work area. At most one measurement of each is in progress.
-    pub(super) fn look(&mut self, fleet: &mut Fleet, at: &TaskRef, then: Option<AfterLook>) {
+    pub(super) fn look(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        then: Option<MeasurementFollowUp>,
+    ) {
         let is_under_way = self.looks.contains_key(at);
         self.looks.entry(at.clone()).or_default().extend(then);
         if !is_under_way {
@@ -79,7 +84,7 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        result: Result<Measured, String>,
+        result: Result<DiskMeasurement, String>,
     ) {
         if let Err(error) = &result {
             let event = LogEvent::warn("failed to measure the work area of a task");
@@ -90,12 +95,12 @@ impl Tasks {
         self.note_look(fleet, at, result.ok());
         for then in self.looks.remove(at).unwrap_or_default() {
             match then {
-                AfterLook::Show(token) => self.show_known(fleet, token, at),
-                AfterLook::Resume(token) if self.entry(at).is_none() => {
+                MeasurementFollowUp::Show(token) => self.show_known(fleet, token, at),
+                MeasurementFollowUp::Resume(token) if self.entry(at).is_none() => {
                     fleet.respond_error(token, super::not_found(at));
                 }
-                AfterLook::Resume(token) => {
-                    let decision = Decision::new(token, "resume");
+                MeasurementFollowUp::Resume(token) => {
+                    let decision = PendingTaskRequest::new(token, "resume");
                     self.input(fleet, at, TaskInput::Resume, Some(decision));
                 }
             }
@@ -103,13 +108,18 @@ impl Tasks {
     }
 
     /// Stores a measurement, and notifies the task's state machine.
-    pub(super) fn note_look(&mut self, fleet: &mut Fleet, at: &TaskRef, found: Option<Measured>) {
+    pub(super) fn note_look(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        found: Option<DiskMeasurement>,
+    ) {
         let now = fleet.now();
         let quota_bytes = self.quota_of(fleet, at);
         let Some(entry) = self.entry_mut(at) else {
             return;
         };
-        entry.last_look = Some(LastLook {
+        entry.last_look = Some(LastMeasurement {
             at_ms: now.mono_ms,
             at: now.wall,
             found,
@@ -130,7 +140,7 @@ impl Tasks {
         let mut due = Vec::new();
         for (id, space) in &self.spaces {
             for (task, entry) in &space.entries {
-                let next = |look: LastLook| look.at_ms.saturating_add(TASK_DISK_EACH_MS);
+                let next = |look: LastMeasurement| look.at_ms.saturating_add(TASK_DISK_EACH_MS);
                 let is_due = entry.last_look.is_none_or(|look| now_ms >= next(look));
                 let at = TaskRef::new(id, task);
                 if is_due && self.run_of(fleet, &at).is_some() {

@@ -3,11 +3,11 @@
 
 use goondan_protocol::control::{ControlError, TaskDrill, WorkspaceInfo};
 use goondan_protocol::time::Timestamp;
-use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::machine::TaskInput;
 use goondan_tasks::state::State;
 
 use super::Tasks;
-use super::entry::{Decision, Entry};
+use super::entry::{PendingTaskRequest, TaskEntry};
 use super::retention::due_at;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
@@ -85,7 +85,7 @@ impl Tasks {
         for info in infos {
             let entries = self.spaces.get(&info.workspace_id).into_iter();
             let entries = entries.flat_map(|space| &space.entries);
-            let is_failed = |entry: &Entry| entry.durable().is_some_and(State::is_drill_failed);
+            let is_failed = |entry: &TaskEntry| entry.durable().is_some_and(State::is_drill_failed);
             let failed: Vec<_> = entries.filter(|(_, entry)| is_failed(entry)).collect();
             info.failed_drills_total = failed.len();
             let named = failed.into_iter().take(FAILED_DRILLS_SHOWN);
@@ -122,9 +122,9 @@ impl Tasks {
             None => LogEvent::info("restore drill of a task succeeded"),
         };
         fleet.log(of(event).with("checkpointId", drill.checkpoint_id.as_str()));
-        let decision = token.map(|token| Decision {
+        let decision = token.map(|token| PendingTaskRequest {
             answer: Some(serde_json::to_value(&drill).unwrap_or_default()),
-            ..Decision::new(token, format!("drill {}", drill.checkpoint_id))
+            ..PendingTaskRequest::new(token, format!("drill {}", drill.checkpoint_id))
         });
         self.input(fleet, at, TaskInput::Drilled(drill), decision);
     }
@@ -132,7 +132,7 @@ impl Tasks {
 
 /// Start of a task's drill interval: its last drill, or its creation; `None` if there is nothing to
 /// drill.
-fn drilled_at(entry: &Entry) -> Option<Timestamp> {
+fn drilled_at(entry: &TaskEntry) -> Option<Timestamp> {
     let state = entry.state().filter(|state| !state.status().is_final())?;
     state.checkpoint()?;
     let drill = state.drill().map(|drill| drill.at);

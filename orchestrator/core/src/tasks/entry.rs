@@ -4,33 +4,33 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use goondan_cli_agents::stream::Stream;
-use goondan_protocol::control::{TaskHappening, TaskInfo};
+use goondan_protocol::control::{TaskHistoryLine, TaskInfo};
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use goondan_protocol::task::{TaskRunKind, TaskStatus};
 use goondan_protocol::time::Timestamp;
-use goondan_tasks::fact::{Entry as Happened, Fact, Notification};
+use goondan_tasks::fact::{HistoryEntry, Notification, TaskEvent};
 use goondan_tasks::limits::RECENT_FACTS;
-use goondan_tasks::machine::{AgentProfile, Effect, Input, Refused, Task};
+use goondan_tasks::machine::{AgentProfile, InputRefusal, Task, TaskEffect, TaskInput};
 use goondan_tasks::state::State;
 use goondan_tasks::words::happening;
 use serde_json::Value;
 
-use super::conversation_runs::Conversing;
-use crate::exchange::tasks::Measured;
+use super::conversation_runs::ConversationTurnRun;
+use crate::exchange::tasks::DiskMeasurement;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::limits::TASK_RELOAD_MS;
-use crate::{Now, RequestToken};
+use crate::{ClockTime, RequestToken};
 
 /// Caller that waits for the result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(super) enum TaskRequester {
     /// A client.
     Client(RequestToken),
     /// A tool call of an agent.
     Agent(Requester),
 }
 
-impl From<RequestToken> for Asker {
+impl From<RequestToken> for TaskRequester {
     fn from(token: RequestToken) -> Self {
         Self::Client(token)
     }
@@ -38,16 +38,16 @@ impl From<RequestToken> for Asker {
 
 /// A pending request about a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Decision {
-    pub(super) asker: Asker,
+pub(super) struct PendingTaskRequest {
+    pub(super) asker: TaskRequester,
     /// Description for the audit log.
     pub(super) what: String,
     /// The answer; by default the resulting status of the task.
     pub(super) answer: Option<Value>,
 }
 
-impl Decision {
-    pub(super) fn new(asker: impl Into<Asker>, what: impl Into<String>) -> Self {
+impl PendingTaskRequest {
+    pub(super) fn new(asker: impl Into<TaskRequester>, what: impl Into<String>) -> Self {
         Self {
             asker: asker.into(),
             what: what.into(),
@@ -66,14 +66,14 @@ pub(super) struct RestoreOrder {
 /// Facts from inputs, and their effects once they are durable.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    facts: Vec<Happened>,
-    pub(super) effects: Vec<Effect>,
-    pub(super) decisions: Vec<Decision>,
+    facts: Vec<HistoryEntry>,
+    pub(super) effects: Vec<TaskEffect>,
+    pub(super) decisions: Vec<PendingTaskRequest>,
 }
 
 /// Facts that have become durable.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct DurableBatch {
     pub(super) batch: Batch,
     /// The new status and what the task waits for, if they changed.
     pub(super) changed: Option<(TaskStatus, Option<String>)>,
@@ -95,7 +95,7 @@ pub(super) struct StartOrder {
 
 /// A run that has no process yet.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingRun {
     pub(super) order: StartOrder,
     /// True if its program must be suspended immediately.
     pub(super) is_held: bool,
@@ -112,13 +112,13 @@ pub(super) struct Pending {
 )]
 enum Body {
     /// Its work area is being made.
-    New(Task, Happened),
+    New(Task, HistoryEntry),
     /// It is as it is here, or will be when all is written.
     Open(Task),
     /// Its work area could not be read or written.
     Damaged {
         why: String,
-        /// When it is read again, on the clock of `Now::mono_ms`; none while a process still runs for it, or
+        /// When it is read again, on the clock of `ClockTime::mono_ms`; none while a process still runs for it, or
         /// while it is being read.
         reload_at_ms: Option<u64>,
     },
@@ -128,9 +128,9 @@ enum Body {
 
 /// Reason why an input was not handled.
 #[derive(Debug)]
-pub(super) enum NotTaken {
+pub(super) enum InputFailure {
     /// The task does not allow it.
-    Refused(Refused),
+    Refused(InputRefusal),
     /// Its work area cannot be used.
     Damaged(String),
     /// Something else is being done with it.
@@ -139,49 +139,49 @@ pub(super) enum NotTaken {
 
 /// Last measurement of a work area.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LastLook {
-    /// Time, on the clock of `Now::mono_ms`.
+pub(super) struct LastMeasurement {
+    /// Time, on the clock of `ClockTime::mono_ms`.
     pub(super) at_ms: u64,
     /// The same time as wall-clock time.
     pub(super) at: Timestamp,
     /// Disk usage; `None` if it could not be measured.
-    pub(super) found: Option<Measured>,
+    pub(super) found: Option<DiskMeasurement>,
 }
 
 /// One task.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct TaskEntry {
     body: Body,
     /// Durable state, as far as known.
     durable: Option<Arc<State>>,
     /// Latest history, as text.
-    recent: VecDeque<TaskHappening>,
+    recent: VecDeque<TaskHistoryLine>,
     /// The write in progress, and the resulting state.
     writing: Option<(Batch, Arc<State>)>,
     next: Batch,
     /// Next time at which its state machine must be called.
     due: Option<Timestamp>,
     /// The run in progress, before it has a process.
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Option<PendingRun>,
     /// The run that is a turn.
-    pub(super) conversing: Option<Conversing>,
+    pub(super) conversing: Option<ConversationTurnRun>,
     /// Caller that waits for the creation, and true if the task is then started.
-    pub(super) made_for: Option<(Decision, bool)>,
+    pub(super) made_for: Option<(PendingTaskRequest, bool)>,
     /// Number of requested checkpoints that are not finished.
     pub(super) checkpoints: usize,
-    /// When the next is made while a run is under way, on the clock of `Now::mono_ms`.
+    /// When the next is made while a run is under way, on the clock of `ClockTime::mono_ms`.
     pub(super) checkpoint_at_ms: Option<u64>,
-    /// No earlier drill by policy, on the clock of `Now::mono_ms`.
+    /// No earlier drill by policy, on the clock of `ClockTime::mono_ms`.
     pub(super) drill_at_ms: u64,
     /// True if its files are being restored, or will be when its run is over.
     pub(super) is_restoring: bool,
     pub(super) restore: Option<RestoreOrder>,
     /// The approval that waits until its proposal is applied.
-    pub(super) delivering: Option<Decision>,
+    pub(super) delivering: Option<PendingTaskRequest>,
     /// The exhausted budget that its state machine was notified of.
     pub(super) shortage: Option<String>,
     /// Last measurement of its work area.
-    pub(super) last_look: Option<LastLook>,
+    pub(super) last_look: Option<LastMeasurement>,
     /// The end of the output of a command that runs besides its agent's program.
     pub(super) printed: String,
     /// Bytes of output that are on their way to its log.
@@ -196,7 +196,7 @@ pub(super) struct Entry {
     pub(super) items_dropped: u64,
 }
 
-impl Entry {
+impl TaskEntry {
     fn with(body: Body, durable: Option<Arc<State>>) -> Self {
         Self {
             body,
@@ -226,7 +226,12 @@ impl Entry {
     }
 
     /// A task whose work area is being created.
-    pub(super) fn new(task: Task, created: Happened, made_for: Decision, is_started: bool) -> Self {
+    pub(super) fn new(
+        task: Task,
+        created: HistoryEntry,
+        made_for: PendingTaskRequest,
+        is_started: bool,
+    ) -> Self {
         Self {
             made_for: Some((made_for, is_started)),
             ..Self::with(Body::New(task, created), None)
@@ -234,7 +239,10 @@ impl Entry {
     }
 
     /// A task that was read from its work area, or failed to be read.
-    pub(super) fn found(result: Result<(State, Vec<TaskHappening>), String>, now: Now) -> Self {
+    pub(super) fn found(
+        result: Result<(State, Vec<TaskHistoryLine>), String>,
+        now: ClockTime,
+    ) -> Self {
         match result {
             Ok((state, recent)) => {
                 let durable = Arc::new(state.clone());
@@ -292,7 +300,7 @@ impl Entry {
         state?.task.created_by.as_ref()
     }
 
-    pub(super) fn recent(&self) -> Vec<TaskHappening> {
+    pub(super) fn recent(&self) -> Vec<TaskHistoryLine> {
         self.recent.iter().cloned().collect()
     }
 
@@ -329,27 +337,27 @@ impl Entry {
     /// Sends an input to its state machine. `told` returns the connections to notify of a fact.
     pub(super) fn handle(
         &mut self,
-        input: Input,
-        decision: Option<Decision>,
+        input: TaskInput,
+        decision: Option<PendingTaskRequest>,
         now: Timestamp,
-        told: impl Fn(&State, &Fact) -> Vec<Notification>,
-    ) -> Result<(), NotTaken> {
+        told: impl Fn(&State, &TaskEvent) -> Vec<Notification>,
+    ) -> Result<(), InputFailure> {
         if self.is_restoring && decision.as_ref().is_some_and(|made| made.answer.is_none()) {
-            return Err(NotTaken::Busy("its files are being restored"));
+            return Err(InputFailure::Busy("its files are being restored"));
         }
         let task = match &mut self.body {
             Body::Open(task) => task,
-            Body::Damaged { why, .. } => return Err(NotTaken::Damaged(why.clone())),
-            Body::New(..) => return Err(NotTaken::Busy("it is being created")),
-            Body::Leaving(_) => return Err(NotTaken::Busy("it is being removed")),
+            Body::Damaged { why, .. } => return Err(InputFailure::Damaged(why.clone())),
+            Body::New(..) => return Err(InputFailure::Busy("it is being created")),
+            Body::Leaving(_) => return Err(InputFailure::Busy("it is being removed")),
         };
-        let mut output = task.handle(input, now).map_err(NotTaken::Refused)?;
+        let mut output = task.handle(input, now).map_err(InputFailure::Refused)?;
         let facts = output.facts.iter();
         let told = facts.flat_map(|happened| told(task.state(), &happened.fact));
         let told: Vec<Notification> = told.collect();
         if !told.is_empty() {
-            let notified = task.handle(Input::Notify(told), now);
-            let notified = notified.map_err(NotTaken::Refused)?;
+            let notified = task.handle(TaskInput::Notify(told), now);
+            let notified = notified.map_err(InputFailure::Refused)?;
             output.facts.extend(notified.facts);
             output.effects.extend(notified.effects);
         }
@@ -361,7 +369,7 @@ impl Entry {
     }
 
     /// The next write; `None` while a write is in progress.
-    pub(super) fn next_write(&mut self) -> Option<(Vec<Happened>, Arc<State>)> {
+    pub(super) fn next_write(&mut self) -> Option<(Vec<HistoryEntry>, Arc<State>)> {
         let Body::Open(task) = &self.body else {
             return None;
         };
@@ -382,7 +390,7 @@ impl Entry {
     }
 
     /// The write in progress is durable.
-    pub(super) fn written(&mut self) -> Option<Written> {
+    pub(super) fn written(&mut self) -> Option<DurableBatch> {
         let (batch, state) = self.writing.take()?;
         for fact in &batch.facts {
             if self.recent.len() >= RECENT_FACTS {
@@ -396,8 +404,9 @@ impl Entry {
         self.durable = Some(state);
         let changed = (before.as_ref() != Some(&after)).then_some(after);
         let mut facts = batch.facts.iter();
-        let has_spent = facts.any(|happened| matches!(happened.fact, Fact::UsageRecorded { .. }));
-        Some(Written {
+        let has_spent =
+            facts.any(|happened| matches!(happened.fact, TaskEvent::UsageRecorded { .. }));
+        Some(DurableBatch {
             batch,
             changed,
             has_spent,
@@ -406,7 +415,7 @@ impl Entry {
 
     /// The write in progress failed. Returns the callers that wait for it or for the next write;
     /// all of these facts are discarded.
-    pub(super) fn damaged(&mut self, why: String, reload_at_ms: Option<u64>) -> Vec<Asker> {
+    pub(super) fn damaged(&mut self, why: String, reload_at_ms: Option<u64>) -> Vec<TaskRequester> {
         let writing = self.writing.take().map(|(batch, _)| batch);
         let next = std::mem::take(&mut self.next);
         let batches = writing.into_iter().chain([next]);
@@ -447,8 +456,8 @@ impl Entry {
     /// It was read again.
     pub(super) fn reloaded(
         &mut self,
-        result: Result<(State, Vec<TaskHappening>), String>,
-        now: Now,
+        result: Result<(State, Vec<TaskHistoryLine>), String>,
+        now: ClockTime,
     ) {
         let durable = self.durable.take();
         let conversing = self.conversing.take();
@@ -479,7 +488,7 @@ impl Entry {
     }
 
     /// True if there is work to do at this time.
-    pub(super) fn is_due(&self, now: Now) -> bool {
+    pub(super) fn is_due(&self, now: ClockTime) -> bool {
         match &self.body {
             Body::Open(_) => !self.is_restoring && self.due.is_some_and(|due| now.wall >= due),
             Body::Damaged { reload_at_ms, .. } => {

@@ -9,7 +9,7 @@ use crate::exchange::tasks::TaskWork;
 use crate::limits::{
     RETENTION_INTERVAL_MS, TASK_DISK_BYTES_DEFAULT, TASK_DRILL_AGAIN_MS, TASK_DRILL_PAUSE_MS,
 };
-use crate::{Peer, Standing};
+use crate::{ClientOrigin, Peer};
 
 #[test]
 fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is_held() {
@@ -145,7 +145,7 @@ fn task_10_a_person_removes_by_age_and_a_program_may_not() {
     assert_eq!(listed(&mut world).len(), 4);
     let below = Peer {
         pid: None,
-        standing: Standing::BelowDaemon,
+        standing: ClientOrigin::BelowDaemon,
     };
     let token = world.ask_as(below, "task.prune", &older(0, false));
     let error = world.answers.remove(&token).unwrap().unwrap_err();

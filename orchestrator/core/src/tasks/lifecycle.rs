@@ -1,13 +1,13 @@
 //! The tasks of a workspace that is opened or closed, and of a daemon that ends.
 
 use goondan_protocol::ids::WorkspaceId;
-use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::machine::TaskInput;
 
 use super::conversation_runs::converses;
-use super::entry::Entry;
-use super::{Space, Tasks};
+use super::entry::TaskEntry;
+use super::{Tasks, WorkspaceTasks};
 use crate::LogEvent;
-use crate::exchange::tasks::FoundTask;
+use crate::exchange::tasks::LoadedTask;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
 use crate::fleet::workspaces::being_stopped;
@@ -16,7 +16,7 @@ use crate::refusals::stopping_error;
 impl Tasks {
     /// A workspace is open: its tasks are read.
     pub(crate) fn on_opened(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
-        self.spaces.insert(id.clone(), Space::default());
+        self.spaces.insert(id.clone(), WorkspaceTasks::default());
         let workspace_id = id.clone();
         Self::work(fleet, TaskWork::Load { workspace_id });
     }
@@ -25,7 +25,7 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         id: &WorkspaceId,
-        found: Result<Vec<FoundTask>, String>,
+        found: Result<Vec<LoadedTask>, String>,
     ) {
         let now = fleet.now();
         let Some(space) = self.spaces.get_mut(id) else {
@@ -45,7 +45,7 @@ impl Tasks {
                         let event = event.with("taskId", task.task_id.as_str());
                         fleet.log(event.with("error", why.as_str()));
                     }
-                    let entry = Entry::found(task.result, now);
+                    let entry = TaskEntry::found(task.result, now);
                     space.entries.insert(task.task_id, entry);
                 }
             }
@@ -66,7 +66,7 @@ impl Tasks {
         }
     }
 
-    pub(super) fn on_reloaded(&mut self, fleet: &mut Fleet, id: &WorkspaceId, found: FoundTask) {
+    pub(super) fn on_reloaded(&mut self, fleet: &mut Fleet, id: &WorkspaceId, found: LoadedTask) {
         let now = fleet.now();
         let at = TaskRef::new(id, &found.task_id);
         if let Some(entry) = self.entry_mut(&at) {
@@ -83,7 +83,7 @@ impl Tasks {
             return;
         }
         self.enter_node(fleet, at);
-        let Some(state) = self.entry(at).and_then(Entry::state) else {
+        let Some(state) = self.entry(at).and_then(TaskEntry::state) else {
             return;
         };
         if state.run.is_some() && converses(state) {

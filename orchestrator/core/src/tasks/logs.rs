@@ -6,7 +6,7 @@ use goondan_protocol::task::{TaskItem, TaskItemContent};
 
 use super::Tasks;
 use crate::RequestToken;
-use crate::exchange::tasks::{AtEnd, LogPosition, LogText};
+use crate::exchange::tasks::{EndOfLogPolicy, LogPosition, LogText};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
 use crate::limits::TASK_ITEMS_WAITING_MAX;
@@ -21,11 +21,11 @@ impl Tasks {
         (position, waits): (LogPosition, bool),
     ) {
         let at_end = match (self.is_over(fleet, at), waits) {
-            (true, _) => AtEnd::Over,
-            (false, true) => AtEnd::Wait,
-            (false, false) => AtEnd::Answer,
+            (true, _) => EndOfLogPolicy::Over,
+            (false, true) => EndOfLogPolicy::Wait,
+            (false, false) => EndOfLogPolicy::Answer,
         };
-        if at_end == AtEnd::Wait {
+        if at_end == EndOfLogPolicy::Wait {
             self.readers.insert(token);
         }
         let work = TaskWork::ReadLog {

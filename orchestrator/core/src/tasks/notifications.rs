@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::call::{CallError, CallOutcome, CallTarget};
 use goondan_protocol::ids::AgentName;
-use goondan_protocol::service::{ActionCall, Request};
+use goondan_protocol::service::{ActionCall, ConnectorRequest};
 use goondan_protocol::task::action_of;
-use goondan_tasks::fact::{Fact, Notification};
-use goondan_tasks::machine::{Input as TaskInput, Occasion};
-use goondan_tasks::state::{Stage, State};
+use goondan_tasks::fact::{Notification, TaskEvent};
+use goondan_tasks::machine::{NotificationTrigger, TaskInput};
+use goondan_tasks::state::{NotificationStage, State};
 
 use super::Tasks;
-use super::entry::Entry;
+use super::entry::TaskEntry;
 use crate::LogEvent;
 use crate::exchange::TaskRef;
-use crate::exchange::task_calls::{NotificationRef, TaskCall, TaskCalled};
+use crate::exchange::task_calls::{NotificationRef, TaskCall, TaskCallResult};
 use crate::fleet::Fleet;
 use crate::fleet::availability::Availability;
 use crate::limits::TASK_NOTIFICATION_WAIT_MS;
@@ -30,7 +30,7 @@ const LOST: &str = "the daemon ended before the delivery was confirmed";
 
 /// Notifications in progress.
 #[derive(Debug, Default)]
-pub(super) struct Notifying {
+pub(super) struct NotificationQueue {
     /// Notifications that wait for their connection, with the deadline on the clock of
     /// `Now::mono_ms`.
     waiting: BTreeMap<NotificationRef, u64>,
@@ -42,7 +42,7 @@ pub(super) struct Notifying {
 /// The requests of a notification, sent in sequence.
 #[derive(Debug)]
 struct Delivery {
-    requests: Vec<Request>,
+    requests: Vec<ConnectorRequest>,
     /// Number of requests made.
     made: usize,
     is_repeatable: bool,
@@ -73,13 +73,18 @@ impl Delivery {
 }
 
 /// Notifications that the agent's `notify` entries request for a fact.
-pub(super) fn wanted(fleet: &Fleet, at: &TaskRef, state: &State, fact: &Fact) -> Vec<Notification> {
+pub(super) fn wanted(
+    fleet: &Fleet,
+    at: &TaskRef,
+    state: &State,
+    fact: &TaskEvent,
+) -> Vec<Notification> {
     let id = &at.workspace_id;
     let bundle = fleet.bundle(id);
     let Some(entries) = bundle.and_then(|bundle| bundle.notify.get(&state.task.agent)) else {
         return Vec::new();
     };
-    let Some(occasion) = Occasion::of(state, fact, id) else {
+    let Some(occasion) = NotificationTrigger::of(state, fact, id) else {
         return Vec::new();
     };
     let told = entries
@@ -101,8 +106,11 @@ impl Tasks {
         std::mem::take(&mut self.notifying.calls)
     }
 
-    fn notification(&self, of: &NotificationRef) -> Option<(&Notification, &Stage, &AgentName)> {
-        let state = self.entry(&of.at).and_then(Entry::state)?;
+    fn notification(
+        &self,
+        of: &NotificationRef,
+    ) -> Option<(&Notification, &NotificationStage, &AgentName)> {
+        let state = self.entry(&of.at).and_then(TaskEntry::state)?;
         let told = state.notification(&of.id)?;
         Some((&told.what, &told.stage, &state.task.agent))
     }
@@ -126,7 +134,7 @@ impl Tasks {
         let Some(until_ms) = self.notifying.waiting.get(of).copied() else {
             return;
         };
-        let Some((told, Stage::Requested, _)) = self.notification(of) else {
+        let Some((told, NotificationStage::Requested, _)) = self.notification(of) else {
             self.notifying.waiting.remove(of);
             return;
         };
@@ -168,7 +176,7 @@ impl Tasks {
     /// Sends a notification whose start is durable.
     pub(super) fn send_notification(&mut self, fleet: &mut Fleet, at: &TaskRef, id: String) {
         let of = NotificationRef { at: at.clone(), id };
-        let Some((told, Stage::Begun, _)) = self.notification(&of) else {
+        let Some((told, NotificationStage::Begun, _)) = self.notification(&of) else {
             return;
         };
         match Delivery::of(&of, told) {
@@ -207,8 +215,8 @@ impl Tasks {
     }
 
     /// Handles the result of a request.
-    pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: TaskCalled) {
-        let TaskCalled { of, outcome } = called;
+    pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: TaskCallResult) {
+        let TaskCallResult { of, outcome } = called;
         let Some(delivery) = self.notifying.under_way.get_mut(&of) else {
             return;
         };
@@ -255,11 +263,12 @@ impl Tasks {
     /// Resumes the notifications of a reopened task: sends those that were not begun, and fails
     /// those whose delivery is unknown.
     pub(super) fn take_up_notifications(&mut self, fleet: &mut Fleet, at: &TaskRef) {
-        let Some(state) = self.entry(at).and_then(Entry::state) else {
+        let Some(state) = self.entry(at).and_then(TaskEntry::state) else {
             return;
         };
         let open = state.open_notifications();
-        let open: Vec<(String, Stage)> = open.map(|(id, told)| (id, told.stage.clone())).collect();
+        let open: Vec<(String, NotificationStage)> =
+            open.map(|(id, told)| (id, told.stage.clone())).collect();
         for (id, stage) in open {
             let of = NotificationRef { at: at.clone(), id };
             if self.notifying.waiting.contains_key(&of)
@@ -268,7 +277,7 @@ impl Tasks {
                 continue;
             }
             match stage {
-                Stage::Begun => self.end_notification(fleet, &of, Err(LOST.to_owned())),
+                NotificationStage::Begun => self.end_notification(fleet, &of, Err(LOST.to_owned())),
                 _ => self.notify(fleet, at, of.id),
             }
         }
@@ -284,7 +293,7 @@ impl Tasks {
 
     /// Drops the notifications of a closed workspace.
     pub(super) fn forget_notifications(&mut self, is_of: impl Fn(&TaskRef) -> bool) {
-        let Notifying {
+        let NotificationQueue {
             waiting,
             under_way,
             calls,

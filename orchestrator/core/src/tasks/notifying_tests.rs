@@ -1,5 +1,5 @@
 use goondan_cli_agents::blocks::{Block, QuestionCategory, UserQuestion};
-use goondan_cli_agents::{Event, RunResult};
+use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_protocol::call::{CallError, CallErrorCode, CallOutcome};
 use goondan_protocol::task::{Notify, NotifyOn};
 use serde_json::value::to_raw_value;
@@ -35,7 +35,7 @@ fn ask(world: &mut World) {
     let new = json!({"taskId": "t", "title": "Build it", "description": "Do so.", "start": true});
     world.get("task.new", &new).unwrap();
     let process = world.run("t");
-    let question = Event::Block(Block::UserQuestion(UserQuestion {
+    let question = CliEvent::Block(Block::UserQuestion(UserQuestion {
         category: QuestionCategory::Choice,
         question: "Which?".to_owned(),
         options: vec!["a".to_owned(), "b".to_owned()],
@@ -49,8 +49,8 @@ fn ask(world: &mut World) {
     assert_eq!(world.status("t"), "waiting_question");
 }
 
-fn result() -> Event {
-    Event::Result(RunResult {
+fn result() -> CliEvent {
+    CliEvent::Result(RunResult {
         is_ok: true,
         text: "done".to_owned(),
         denied: Vec::new(),

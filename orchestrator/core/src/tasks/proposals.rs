@@ -14,12 +14,12 @@ use goondan_protocol::control::{
 use goondan_protocol::ids::{AgentName, RunId, WorkerId};
 use goondan_protocol::task::{SANDBOX_WORK, TaskDelivery, TaskId};
 use goondan_store::file_names::sandbox_dir;
-use goondan_tasks::machine::{Delivery, Input as TaskInput};
+use goondan_tasks::machine::{Delivery, TaskInput};
 use goondan_tasks::state::State;
 use serde_json::Value;
 
 use super::Tasks;
-use super::entry::{Decision, Entry};
+use super::entry::{PendingTaskRequest, TaskEntry};
 use super::runs::is_ending;
 use crate::exchange::{PrepareForTask, ProposalWork, ProposeForTask, TaskRef};
 use crate::fleet::{Fleet, bundle_of};
@@ -28,7 +28,7 @@ use crate::{LogEvent, RequestToken};
 
 /// Purpose of an operation on a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SandboxOperation {
     /// Prepare it for a run.
     Prepare { run: u64 },
     /// A phase is complete.
@@ -43,7 +43,7 @@ pub(super) enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SandboxStep {
     at: TaskRef,
-    step: Step,
+    step: SandboxOperation,
 }
 
 /// The sandbox of a task: that of its agent in the run with the task's id.
@@ -91,7 +91,7 @@ impl Tasks {
         std::mem::take(&mut self.sandbox_works)
     }
 
-    fn sandbox_work(&mut self, at: &TaskRef, step: Step, work: ProposalWork) {
+    fn sandbox_work(&mut self, at: &TaskRef, step: SandboxOperation, work: ProposalWork) {
         let at = at.clone();
         self.sandbox_works.push((SandboxStep { at, step }, work));
     }
@@ -150,7 +150,7 @@ impl Tasks {
             made_at,
         });
         self.preparing.insert(at.clone());
-        self.sandbox_work(at, Step::Prepare { run }, work);
+        self.sandbox_work(at, SandboxOperation::Prepare { run }, work);
         true
     }
 
@@ -162,7 +162,7 @@ impl Tasks {
         result: Result<Value, ControlError>,
     ) {
         // The run may no longer be queued, or another one may be.
-        if self.entry(at).and_then(Entry::queued_run) != Some(run) {
+        if self.entry(at).and_then(TaskEntry::queued_run) != Some(run) {
             return self.start_waiting(fleet);
         }
         self.preparing.remove(at);
@@ -202,7 +202,7 @@ impl Tasks {
         if is_ending(fleet, at) {
             return;
         }
-        let state = self.entry(at).and_then(Entry::state);
+        let state = self.entry(at).and_then(TaskEntry::state);
         let Some(of) = state.and_then(sandbox_of) else {
             return;
         };
@@ -218,7 +218,7 @@ impl Tasks {
             create,
             words,
         });
-        self.sandbox_work(at, Step::Propose { phase }, work);
+        self.sandbox_work(at, SandboxOperation::Propose { phase }, work);
     }
 
     fn on_proposed(
@@ -247,8 +247,8 @@ impl Tasks {
         phase: u32,
         approval: &ApproveTask,
     ) {
-        let decision = Decision::new(token, format!("approve phase {phase}"));
-        let state = self.entry(at).and_then(Entry::state);
+        let decision = PendingTaskRequest::new(token, format!("approve phase {phase}"));
+        let state = self.entry(at).and_then(TaskEntry::state);
         let proposal = state.and_then(|state| state.to_deliver(phase));
         let of = state.and_then(sandbox_of);
         let delivery = match self.delivery_of(fleet, at) {
@@ -283,12 +283,12 @@ impl Tasks {
         if let Some(entry) = self.entry_mut(at) {
             entry.delivering = Some(decision);
         }
-        self.sandbox_work(at, Step::Deliver { phase, digest }, work);
+        self.sandbox_work(at, SandboxOperation::Deliver { phase, digest }, work);
     }
 
     /// Current delivery setting for the task's proposal.
     fn delivery_of(&self, fleet: &Fleet, at: &TaskRef) -> TaskDelivery {
-        let state = self.entry(at).and_then(Entry::state);
+        let state = self.entry(at).and_then(TaskEntry::state);
         let agent = state.map(|state| &state.task.agent);
         let workspace = fleet.workspace(&at.workspace_id).ok();
         let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
@@ -328,12 +328,12 @@ impl Tasks {
             // A proposal that became a branch still counts as pending, but is no longer needed.
             force: is_delivered,
         });
-        self.sandbox_work(at, Step::Remove, work);
+        self.sandbox_work(at, SandboxOperation::Remove, work);
     }
 
     /// The sandbox that goes with a task, and whether its proposal was delivered.
     pub(super) fn sandbox_to_remove(&self, at: &TaskRef) -> Option<(SandboxRef, bool)> {
-        let state = self.entry(at).and_then(Entry::durable)?;
+        let state = self.entry(at).and_then(TaskEntry::durable)?;
         let is_delivered = state.proposal().is_some_and(|it| it.is_delivered);
         Some((sandbox_of(state)?, is_delivered))
     }
@@ -347,12 +347,12 @@ impl Tasks {
     ) {
         let at = &done.at;
         match &done.step {
-            Step::Prepare { run } => self.on_prepared(fleet, at, *run, result),
-            Step::Propose { phase } => self.on_proposed(fleet, at, *phase, result),
-            Step::Deliver { phase, digest } => {
+            SandboxOperation::Prepare { run } => self.on_prepared(fleet, at, *run, result),
+            SandboxOperation::Propose { phase } => self.on_proposed(fleet, at, *phase, result),
+            SandboxOperation::Deliver { phase, digest } => {
                 self.on_delivered(fleet, at, (*phase, digest.clone()), result);
             }
-            Step::Remove => match result {
+            SandboxOperation::Remove => match result {
                 // A task that never ran has no sandbox.
                 Err(error) if error.code != ErrorCode::SandboxNotFound => {
                     let event = LogEvent::warn("failed to remove the sandbox of a removed task");

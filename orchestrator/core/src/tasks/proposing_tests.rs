@@ -1,4 +1,4 @@
-use goondan_cli_agents::{Event, RunResult};
+use goondan_cli_agents::{CliEvent, RunResult};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn done() -> World {
         text: "done".to_owned(),
         denied: Vec::new(),
     };
-    world.tell(process, &[Event::Result(ended)]);
+    world.tell(process, &[CliEvent::Result(ended)]);
     world.exit(process, Some(0));
     world.settle();
     world

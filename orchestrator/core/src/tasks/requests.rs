@@ -1,6 +1,6 @@
 //! Requests of clients about tasks. Only a person changes anything.
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::control::{
     AnswerTask, Call, ControlError, CreateTask, ErrorCode, ImportTask, ProvideTask, RemoveTask,
     TaskRemoved,
@@ -10,16 +10,16 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{NewTask, Provision, Runtime};
-use goondan_tasks::machine::{Input as TaskInput, Task};
-use goondan_tasks::state::{Asked, State};
+use goondan_tasks::machine::{Task, TaskInput};
+use goondan_tasks::state::{PersonInputKind, State};
 use uuid::Uuid;
 
-use super::disk::AfterLook;
-use super::entry::{Asker, Decision, Entry};
+use super::disk::MeasurementFollowUp;
+use super::entry::{PendingTaskRequest, TaskEntry, TaskRequester};
 use super::workers::{fallbacks_for, worker_for};
-use super::{Space, Tasks, not_found, refused, views};
+use super::{Tasks, WorkspaceTasks, not_found, refused, views};
 use crate::RequestToken;
-use crate::exchange::tasks::{Clear, FoundTask, LogPosition, NotCreated, RemovalFor};
+use crate::exchange::tasks::{Clear, LoadedTask, LogPosition, RemovalCaller, TaskCreationFailure};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::workspaces::being_stopped;
 use crate::fleet::{Fleet, bundle_of};
@@ -134,14 +134,14 @@ impl Tasks {
         if self.entry(at).is_none() {
             return fleet.respond_error(token, not_found(at));
         }
-        let state = self.entry(at).and_then(Entry::state);
+        let state = self.entry(at).and_then(TaskEntry::state);
         let review = state.and_then(State::review);
         let stopped = state.and_then(State::stopped_phase);
         let (input, what) = match call {
             Call::ShowTask(_) => return self.show(fleet, token, at),
             Call::ResumeTask(_) if self.is_over_quota(fleet, at) => {
                 // A user may have freed disk space since the last measurement.
-                return self.look(fleet, at, Some(AfterLook::Resume(token)));
+                return self.look(fleet, at, Some(MeasurementFollowUp::Resume(token)));
             }
             Call::ReadTaskLog(read) => {
                 let (log, offset) = (read.log, read.offset);
@@ -177,7 +177,7 @@ impl Tasks {
             Call::CancelTask(_) => (TaskInput::Cancel, "cancel".to_owned()),
             Call::AnswerTask(AnswerTask { id, text, .. }) => {
                 let found = self.only_ask(at, id.as_deref(), |what| {
-                    matches!(what, Asked::Question(..))
+                    matches!(what, PersonInputKind::Question(..))
                 });
                 match found {
                     Ok(id) => (
@@ -217,7 +217,7 @@ impl Tasks {
             }
             _ => return,
         };
-        self.input(fleet, at, input, Some(Decision::new(token, what)));
+        self.input(fleet, at, input, Some(PendingTaskRequest::new(token, what)));
     }
 
     /// Id of the open question or approval: the named one, by its id or name, or the only one.
@@ -225,7 +225,7 @@ impl Tasks {
         &self,
         at: &TaskRef,
         named: Option<&str>,
-        is_asked_for: impl Fn(&Asked) -> bool,
+        is_asked_for: impl Fn(&PersonInputKind) -> bool,
     ) -> Result<String, ControlError> {
         let Some(entry) = self.entry(at) else {
             return Err(not_found(at));
@@ -234,14 +234,14 @@ impl Tasks {
             let why = entry.damage().unwrap_or("it is being created or removed");
             return Err(super::damaged(at, why));
         };
-        let open: Vec<(&str, &Asked)> = state
+        let open: Vec<(&str, &PersonInputKind)> = state
             .open_asks()
             .map(|(id, ask)| (id, &ask.what))
             .filter(|(_, what)| is_asked_for(what))
             .collect();
         if let Some(named) = named {
             let by_name = open.iter().find(
-                |(_, what)| matches!(what, Asked::Dependency(request, _) if request.name == named),
+                |(_, what)| matches!(what, PersonInputKind::Dependency(request, _) if request.name == named),
             );
             return Ok(by_name.map_or(named, |(id, _)| id).to_owned());
         }
@@ -274,22 +274,22 @@ impl Tasks {
     ) {
         let ProvideTask { id, value, .. } = provide;
         let found = self.only_ask(at, id.as_deref(), |what| {
-            matches!(what, Asked::Dependency(..))
+            matches!(what, PersonInputKind::Dependency(..))
         });
         let id = match found {
             Ok(id) => id,
             Err(error) => return fleet.respond_error(token, error),
         };
-        let state = self.entry(at).and_then(Entry::state);
+        let state = self.entry(at).and_then(TaskEntry::state);
         let ask = state.and_then(|state| state.open_asks().find(|(open, _)| *open == id));
         let is_secret = ask.is_some_and(|(_, ask)| {
-            matches!(&ask.what, Asked::Dependency(request, _) if request.kind.is_environment())
+            matches!(&ask.what, PersonInputKind::Dependency(request, _) if request.kind.is_environment())
         });
         if !is_secret {
             let what = format!("provide {id}");
             let provision = Provision::Ready(value);
             let input = TaskInput::Provide { id, provision };
-            return self.input(fleet, at, input, Some(Decision::new(token, what)));
+            return self.input(fleet, at, input, Some(PendingTaskRequest::new(token, what)));
         }
         if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
             space.works += 1;
@@ -326,7 +326,7 @@ impl Tasks {
         // The secret is stored under the id of the dependency.
         let provision = Provision::Secret(id.clone());
         let input = TaskInput::Provide { id, provision };
-        self.input(fleet, at, input, Some(Decision::new(token, what)));
+        self.input(fleet, at, input, Some(PendingTaskRequest::new(token, what)));
     }
 
     pub(super) fn work_done(&mut self, id: &WorkspaceId) {
@@ -345,7 +345,7 @@ impl Tasks {
     pub(super) fn try_create(
         &mut self,
         fleet: &mut Fleet,
-        asker: Asker,
+        asker: TaskRequester,
         create: CreateTask,
         created_by: Option<&InstanceKey>,
     ) -> Result<TaskWork, ControlError> {
@@ -390,8 +390,8 @@ impl Tasks {
         };
         let now = fleet.now().wall;
         let (task, created) = Task::create(new.clone(), now).map_err(|why| refused(&at, &why))?;
-        let made_for = Decision::new(asker, "new");
-        let entry = Entry::new(task, created, made_for, create.start);
+        let made_for = PendingTaskRequest::new(asker, "new");
+        let entry = TaskEntry::new(task, created, made_for, create.start);
         space.entries.insert(task_id, entry);
         Ok(TaskWork::Create {
             at,
@@ -405,7 +405,7 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        result: Result<(), Box<NotCreated>>,
+        result: Result<(), Box<TaskCreationFailure>>,
     ) {
         let now = fleet.now();
         let Some(space) = self.spaces.get_mut(&at.workspace_id) else {
@@ -420,12 +420,12 @@ impl Tasks {
         };
         if let Err(refusal) = result {
             space.entries.remove(&at.task_id);
-            let NotCreated { error, found } = *refusal;
+            let TaskCreationFailure { error, found } = *refusal;
             let Some(found) = found else {
                 return Self::tell_error(fleet, &decision.asker, error);
             };
             // Otherwise its id would be taken by a task that cannot be shown or started.
-            let entry = Entry::found(found.result, now);
+            let entry = TaskEntry::found(found.result, now);
             space.entries.insert(found.task_id, entry);
             Self::tell_error(fleet, &decision.asker, there_all_the_same(at, error));
             return self.take_up(fleet, at);
@@ -437,7 +437,7 @@ impl Tasks {
         };
         self.enter_node(fleet, at);
         if is_started {
-            let decision = Decision::new(decision.asker, what);
+            let decision = PendingTaskRequest::new(decision.asker, what);
             return self.input(fleet, at, TaskInput::Start, Some(decision));
         }
         self.tell_decided(fleet, at, "new");
@@ -471,7 +471,7 @@ impl Tasks {
         space.works += 1;
         let bundle = fleet.workspace(&workspace_id).and_then(bundle_of);
         // Without a readable configuration, no guides are known.
-        let agents = bundle.into_iter().flat_map(Bundle::cli_agents);
+        let agents = bundle.into_iter().flat_map(ProjectConfig::cli_agents);
         let guides = agents.filter_map(|agent| Some((agent.name.clone(), agent.guide.clone()?)));
         let guides = guides.collect();
         let worker = worker_for(fleet, &workspace_id, agent.as_ref()).map(Into::into);
@@ -492,7 +492,7 @@ impl Tasks {
         fleet: &mut Fleet,
         id: &WorkspaceId,
         token: RequestToken,
-        result: Result<FoundTask, ControlError>,
+        result: Result<LoadedTask, ControlError>,
     ) {
         self.work_done(id);
         let now = fleet.now();
@@ -503,7 +503,7 @@ impl Tasks {
         let at = TaskRef::new(id, &found.task_id);
         let mut replaced = None;
         if let Some(space) = self.spaces.get_mut(id) {
-            let entry = Entry::found(found.result, now);
+            let entry = TaskEntry::found(found.result, now);
             replaced = space.entries.insert(found.task_id, entry);
         }
         // One was being made by that id, which finds the directory taken.
@@ -525,14 +525,14 @@ impl Tasks {
         if let Err(error) = self.may_remove(fleet, at) {
             return fleet.respond_error(token, error);
         }
-        self.begin_removal(fleet, at, RemovalFor::Request(token), !remove.no_backup);
+        self.begin_removal(fleet, at, RemovalCaller::Request(token), !remove.no_backup);
     }
 
     pub(super) fn on_removed(
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        reply: RemovalFor,
+        reply: RemovalCaller,
         result: Result<TaskRemoved, ControlError>,
     ) {
         self.work_done(&at.workspace_id);
@@ -548,9 +548,9 @@ impl Tasks {
             self.forget_notifications(|other| other == at);
             self.forget_conversations(fleet, at, conversations);
             let what = match reply {
-                RemovalFor::Request(_) => "remove",
-                RemovalFor::Prune(_) => "remove for its age",
-                RemovalFor::Policy => "remove for its age, by policy",
+                RemovalCaller::Request(_) => "remove",
+                RemovalCaller::Prune(_) => "remove for its age",
+                RemovalCaller::Policy => "remove for its age, by policy",
             };
             self.tell_decided(fleet, at, what);
         } else if let Some(entry) = self.entry_mut(at) {
@@ -558,15 +558,15 @@ impl Tasks {
             self.take_up_notifications(fleet, at);
         }
         match (reply, result) {
-            (RemovalFor::Request(token), Ok(removed)) => fleet.respond(token, &removed),
-            (RemovalFor::Request(token), Err(error)) => fleet.respond_error(token, error),
+            (RemovalCaller::Request(token), Ok(removed)) => fleet.respond(token, &removed),
+            (RemovalCaller::Request(token), Err(error)) => fleet.respond_error(token, error),
             (reply, result) => self.on_one_of_many_removed(fleet, at, reply, result),
         }
     }
 }
 
 /// Checks that a workspace may have one more task.
-fn has_room(id: &WorkspaceId, space: &Space) -> Result<(), ControlError> {
+fn has_room(id: &WorkspaceId, space: &WorkspaceTasks) -> Result<(), ControlError> {
     if space.entries.len() < TASKS_PER_WORKSPACE_MAX {
         return Ok(());
     }

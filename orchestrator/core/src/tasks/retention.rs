@@ -15,9 +15,9 @@ use goondan_protocol::time::Timestamp;
 use goondan_tasks::state::State;
 
 use super::Tasks;
-use super::entry::Entry;
+use super::entry::TaskEntry;
 use super::runs::is_ending;
-use crate::exchange::tasks::RemovalFor;
+use crate::exchange::tasks::RemovalCaller;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
 use crate::limits::RETENTION_INTERVAL_MS;
@@ -25,7 +25,7 @@ use crate::{LogEvent, RequestToken};
 
 /// Retention state of a workspace.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RetentionState {
     next_look_ms: u64,
     /// Expired at the last check.
     due: BTreeSet<TaskId>,
@@ -43,7 +43,7 @@ pub(super) struct Removals {
 #[derive(Debug)]
 struct Removal {
     at: TaskRef,
-    reply: RemovalFor,
+    reply: RemovalCaller,
     with_backup: bool,
 }
 
@@ -128,7 +128,7 @@ impl Tasks {
             if is_removed {
                 self.removals.waiting.push_back(Removal {
                     at: TaskRef::new(id, &task.task_id),
-                    reply: RemovalFor::Policy,
+                    reply: RemovalCaller::Policy,
                     with_backup: true,
                 });
             }
@@ -162,7 +162,7 @@ impl Tasks {
         }
         let removals = tasks.iter().map(|task| Removal {
             at: TaskRef::new(id, &task.task_id),
-            reply: RemovalFor::Prune(token),
+            reply: RemovalCaller::Prune(token),
             with_backup: !request.no_backup,
         });
         self.removals.waiting.extend(removals);
@@ -181,7 +181,7 @@ impl Tasks {
         let keep_ms = workspace.and_then(|workspace| workspace.task_policy().keep_ms);
         let ended_at = self
             .entry(at)
-            .and_then(Entry::state)
+            .and_then(TaskEntry::state)
             .and_then(State::ended_at);
         let due_at = keep_ms
             .zip(ended_at)
@@ -199,7 +199,7 @@ impl Tasks {
                 reply,
                 with_backup,
             } = removal;
-            if matches!(reply, RemovalFor::Policy) && !self.is_due_by_policy(fleet, &at) {
+            if matches!(reply, RemovalCaller::Policy) && !self.is_due_by_policy(fleet, &at) {
                 continue;
             }
             match self.may_remove(fleet, &at) {
@@ -217,7 +217,7 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        reply: RemovalFor,
+        reply: RemovalCaller,
         result: Result<TaskRemoved, ControlError>,
     ) {
         self.removals.is_under_way = false;
@@ -229,10 +229,10 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        reply: RemovalFor,
+        reply: RemovalCaller,
         result: Result<TaskRemoved, ControlError>,
     ) {
-        let RemovalFor::Prune(token) = reply else {
+        let RemovalCaller::Prune(token) = reply else {
             if let Err(error) = result {
                 let event = LogEvent::warn("failed to remove old ended task");
                 let event = event.with("workspaceId", at.workspace_id.as_str());
@@ -296,11 +296,11 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        reply: RemovalFor,
+        reply: RemovalCaller,
         with_backup: bool,
     ) {
         if let Some(entry) = self.entry_mut(at) {
-            Entry::leave(entry);
+            TaskEntry::leave(entry);
         }
         if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
             space.works += 1;

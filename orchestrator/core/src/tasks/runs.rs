@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use goondan_cli_agents::Event;
-use goondan_cli_agents::reply::Decision as Permission;
+use goondan_cli_agents::CliEvent;
+use goondan_cli_agents::reply::PermissionDecision as Permission;
 use goondan_cli_agents::stream::Stream;
 use goondan_protocol::control::ControlError;
 use goondan_protocol::ipc::{ToOrchestrator, ToTask};
@@ -12,11 +12,11 @@ use goondan_protocol::task::{
     TaskPermission, TaskRunKind, TaskTold,
 };
 use goondan_tasks::limits::CHECK_OUTPUT_CHARS_MAX;
-use goondan_tasks::machine::Input as TaskInput;
+use goondan_tasks::machine::TaskInput;
 
 use super::Tasks;
 use super::conversation_runs::converses;
-use super::entry::{Entry, Pending, StartOrder};
+use super::entry::{PendingRun, StartOrder, TaskEntry};
 use crate::LogEvent;
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
@@ -25,7 +25,7 @@ use crate::fleet::{Fleet, bundle_of};
 use crate::limits::{ROOM_RETRY_MS, TASK_OUTPUT_WAITING_MAX, TASK_RUNS_AT_ONCE_MAX};
 
 /// Items of a run. Text of a command beside the agent's program is output.
-fn of_kind(entry: &Entry, items: Vec<TaskItemContent>) -> Vec<TaskItemContent> {
+fn of_kind(entry: &TaskEntry, items: Vec<TaskItemContent>) -> Vec<TaskItemContent> {
     if entry.run_kind().is_agent() {
         return items;
     }
@@ -46,7 +46,7 @@ impl Tasks {
             return;
         };
         let run = order.run;
-        entry.pending = Some(Pending {
+        entry.pending = Some(PendingRun {
             order,
             is_held: false,
             is_allowed: false,
@@ -134,7 +134,7 @@ impl Tasks {
         let Some(result) = self.on_secrets_of_conversing(fleet, at, run, result) else {
             return;
         };
-        let queued = self.entry(at).and_then(Entry::queued_run);
+        let queued = self.entry(at).and_then(TaskEntry::queued_run);
         if queued == Some(run) {
             match result {
                 Ok(secrets) => self.begin_run(fleet, at, secrets),
@@ -169,7 +169,7 @@ impl Tasks {
             _ => state.task.agent.clone(),
         };
         let tells_result = state.tells_result();
-        let Some(Pending { order, is_held, .. }) = entry.pending.take() else {
+        let Some(PendingRun { order, is_held, .. }) = entry.pending.take() else {
             return;
         };
         if converses {
@@ -303,15 +303,15 @@ impl Tasks {
         told: &TaskTold,
     ) -> Result<(), String> {
         let read = |text: &str| {
-            serde_json::from_str::<Event>(text)
+            serde_json::from_str::<CliEvent>(text)
                 .map_err(|error| format!("it reported an invalid event: {error}"))
         };
         let events = told.events.iter().map(|raw| read(raw.get()));
-        let events: Vec<Event> = events.collect::<Result<_, _>>()?;
+        let events: Vec<CliEvent> = events.collect::<Result<_, _>>()?;
         let now = fleet.now().wall;
         for event in events {
             self.stream_event(fleet, at, run, &event);
-            if let Event::Block(block) | Event::ToolMessage(block) = &event {
+            if let CliEvent::Block(block) | CliEvent::ToolMessage(block) = &event {
                 let text = LogText::Block(now, block.clone());
                 Self::log(fleet, at, text);
             }
@@ -327,7 +327,7 @@ impl Tasks {
         fleet: &mut Fleet,
         at: &TaskRef,
         run: u64,
-        event: &Event,
+        event: &CliEvent,
     ) {
         let Some(entry) = self.entry_mut(at) else {
             return;

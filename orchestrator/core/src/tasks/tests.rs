@@ -1,26 +1,26 @@
 use goondan_cli_agents::blocks::{
     Block, DependencyKind, DependencyRequest, QuestionCategory, UserQuestion,
 };
-use goondan_cli_agents::{Event, PermissionRequest, RunResult};
+use goondan_cli_agents::{CliEvent, PermissionRequest, RunResult};
 use goondan_protocol::control::ErrorCode;
 use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::task::{OutputStream, TaskNotStarted, TaskOutput, TaskTold};
 use serde_json::{Value, json};
 
 use super::world::{World, not_created, workspace};
-use crate::exchange::tasks::{LogText, TaskDone, TaskWork};
+use crate::exchange::tasks::{LogText, TaskResult, TaskWork};
 use crate::limits::{
     RUN_END_GRACE_MS, RUN_END_MARGIN_MS, TASK_OUTPUT_WAITING_MAX, TASK_RELOAD_MS,
     TASK_RUNS_AT_ONCE_MAX,
 };
-use crate::{Input, Peer, Standing};
+use crate::{ClientOrigin, CoreInput, Peer};
 
 pub(super) fn new(task: &str, is_started: bool) -> Value {
     json!({"taskId": task, "title": "Build it", "description": "Do so.", "start": is_started})
 }
 
-fn question() -> Event {
-    Event::Block(Block::UserQuestion(UserQuestion {
+fn question() -> CliEvent {
+    CliEvent::Block(Block::UserQuestion(UserQuestion {
         category: QuestionCategory::Choice,
         question: "Which?".to_owned(),
         options: vec!["a".to_owned(), "b".to_owned()],
@@ -29,8 +29,8 @@ fn question() -> Event {
     }))
 }
 
-fn needs_key() -> Event {
-    Event::Block(Block::DependencyRequest(DependencyRequest {
+fn needs_key() -> CliEvent {
+    CliEvent::Block(Block::DependencyRequest(DependencyRequest {
         kind: DependencyKind::ApiKey,
         name: "API_KEY".to_owned(),
         description: String::new(),
@@ -39,16 +39,16 @@ fn needs_key() -> Event {
     }))
 }
 
-fn result() -> Event {
-    Event::Result(RunResult {
+fn result() -> CliEvent {
+    CliEvent::Result(RunResult {
         is_ok: true,
         text: "done".to_owned(),
         denied: Vec::new(),
     })
 }
 
-fn session() -> Event {
-    Event::Session {
+fn session() -> CliEvent {
+    CliEvent::Session {
         id: "s-1".to_owned(),
         model: None,
     }
@@ -227,7 +227,7 @@ fn task_8_a_daemon_that_ends_ends_its_runs_and_asks_nobody_for_it() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
-    world.step(Input::Stop {
+    world.step(CoreInput::Stop {
         grace_period_ms: None,
     });
     assert!(world.children[&process].is_asked_to_end);
@@ -267,7 +267,7 @@ fn task_7_only_a_person_changes_a_task() {
     world.get("task.new", &new("t", false)).unwrap();
     let below = Peer {
         pid: None,
-        standing: Standing::BelowDaemon,
+        standing: ClientOrigin::BelowDaemon,
     };
     for (method, more) in [
         ("task.new", json!({"title": "x", "description": "y"})),
@@ -381,7 +381,7 @@ fn task_8_a_permission_reaches_the_run_that_asked() {
         options: Vec::new(),
         ..PermissionRequest::default()
     };
-    world.tell(process, &[Event::Permission(request)]);
+    world.tell(process, &[CliEvent::Permission(request)]);
     assert_eq!(world.status("t"), "waiting_question");
     world
         .get("task.answer", &json!({"taskId": "t", "text": "allow"}))
@@ -515,12 +515,12 @@ fn task_2_output_that_comes_too_fast_is_dropped_and_that_is_said() {
         let LogText::Output(_, text) = text else {
             continue;
         };
-        let done = TaskDone::Logged {
+        let done = TaskResult::Logged {
             at,
             bytes: text.len(),
             items: 0,
         };
-        world.step(Input::Tasks(Box::new(done)));
+        world.step(CoreInput::Tasks(Box::new(done)));
     }
     world.say(process, output("and on"));
     let last = format!("{:?}", world.works.back());
@@ -576,7 +576,10 @@ fn task_7_whether_an_id_is_taken_is_told_once_that_is_durable() {
         panic!("none is made");
     };
     let result = Err(not_created(None));
-    world.step(Input::Tasks(Box::new(TaskDone::Created { at, result })));
+    world.step(CoreInput::Tasks(Box::new(TaskResult::Created {
+        at,
+        result,
+    })));
     assert!(world.answers.remove(&made).unwrap().is_err());
     world.get("task.new", &new("t", false)).unwrap();
     let taken = world.get("task.new", &new("t", false)).unwrap_err();
@@ -668,7 +671,7 @@ fn task_1_an_import_takes_the_id_of_one_that_is_being_made_and_that_is_told() {
         matches!(create, Some(TaskWork::Create { .. })),
         "{create:?}"
     );
-    world.step(Input::Tasks(Box::new(TaskDone::Imported {
+    world.step(CoreInput::Tasks(Box::new(TaskResult::Imported {
         workspace_id: workspace(),
         token: import,
         result: Ok(copied),

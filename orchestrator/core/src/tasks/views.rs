@@ -9,18 +9,18 @@ use goondan_tasks::state::State;
 
 use super::Tasks;
 use super::conversations::approvals_of;
-use super::disk::AfterLook;
-use super::entry::{Asker, Entry};
+use super::disk::MeasurementFollowUp;
+use super::entry::{TaskEntry, TaskRequester};
 use crate::RequestToken;
 use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
 
 impl Tasks {
     /// Answers a client with a task's entry in lists, and an agent with its details.
-    pub(super) fn tell_info(&self, fleet: &mut Fleet, asker: &Asker, at: &TaskRef) {
+    pub(super) fn tell_info(&self, fleet: &mut Fleet, asker: &TaskRequester, at: &TaskRef) {
         let token = match asker {
-            Asker::Client(token) => *token,
-            Asker::Agent(requester) => return self.tell_agent(fleet, requester, at),
+            TaskRequester::Client(token) => *token,
+            TaskRequester::Agent(requester) => return self.tell_agent(fleet, requester, at),
         };
         match self.entry(at).and_then(|entry| info_of(fleet, at, entry)) {
             Some(info) => fleet.respond(token, &info),
@@ -71,9 +71,9 @@ impl Tasks {
 
     /// Shows a task, with what its work area takes.
     pub(super) fn show(&mut self, fleet: &mut Fleet, token: RequestToken, at: &TaskRef) {
-        let is_whole = self.entry(at).and_then(Entry::state).is_some();
+        let is_whole = self.entry(at).and_then(TaskEntry::state).is_some();
         if is_whole && self.is_look_old(fleet, at) {
-            return self.look(fleet, at, Some(AfterLook::Show(token)));
+            return self.look(fleet, at, Some(MeasurementFollowUp::Show(token)));
         }
         self.show_known(fleet, token, at);
     }
@@ -116,14 +116,14 @@ impl Tasks {
 }
 
 /// True if a task waits for a person, including approvals of its agent's tool calls.
-pub(super) fn needs_person(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> bool {
+pub(super) fn needs_person(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> bool {
     let of_state =
         |state: &State| state.needs_person() || approvals_of(fleet, at, state).next().is_some();
     entry.damage().is_some() || entry.durable().is_some_and(of_state)
 }
 
 /// Entry in lists of a task that was read at least once.
-fn info_of(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
+fn info_of(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> Option<TaskInfo> {
     let mut info = entry.info(&at.workspace_id)?;
     let state = entry.durable();
     let is_asked = state.is_some_and(|state| approvals_of(fleet, at, state).next().is_some());
@@ -139,7 +139,7 @@ fn add_approval(info: &mut TaskInfo, is_asked: bool) {
 }
 
 /// Entry in lists of a task; for one that was never read, its damage.
-fn shown(fleet: &Fleet, at: &TaskRef, entry: &Entry) -> Option<TaskInfo> {
+fn shown(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> Option<TaskInfo> {
     info_of(fleet, at, entry).or_else(|| {
         let damaged = entry.damage()?.to_owned();
         let epoch = goondan_protocol::time::Timestamp::from_unix_millis(0);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use goondan_config::Bundle;
+use goondan_config::ProjectConfig;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{AgentName, WorkspaceId};
 use goondan_protocol::limits::MAX_FALLBACK_AGENTS;
@@ -56,7 +56,7 @@ impl Worker {
     }
 
     /// The named agent; by default the only program, or the only agent if there are no programs.
-    fn find(bundle: &Bundle, named: Option<&AgentName>) -> Option<Self> {
+    fn find(bundle: &ProjectConfig, named: Option<&AgentName>) -> Option<Self> {
         let mut programs = bundle.cli_agents();
         let mut others = bundle.agents.keys();
         match (named, programs.len(), others.len()) {

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use goondan_cli_agents::Event;
-use goondan_config::{Bundle, ConnectionDefinition, Lifecycle, TaskPolicy};
+use goondan_cli_agents::CliEvent;
+use goondan_config::{ConnectionDefinition, Lifecycle, ProjectConfig, TaskPolicy};
 use goondan_protocol::JsonObject;
 use goondan_protocol::budget::Budget;
 use goondan_protocol::call::{CallOrder, CallOutcome, CallResult};
@@ -19,28 +19,29 @@ use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::SandboxPolicy;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, Notify, PromptBy, SecretVariables, TaskAssignment, TaskExited,
-    TaskId, TaskStarted, TaskTold,
+    AgentFormat, CliAgentDefinition, Notify, PromptChannel, SecretVariables, TaskAssignment,
+    TaskExited, TaskId, TaskStarted, TaskTold,
 };
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
-use goondan_store::ledger::Entry as LedgerEntry;
+use goondan_store::ledger::LedgerEntry;
 use goondan_store::root::Layout;
 use goondan_store::workspace::WorkspaceRecord;
-use goondan_store::writer::{Completion, Op, Report};
-use goondan_tasks::fact::{Entry, Fact};
+use goondan_store::writer::{Op, Report, StoreCompletion};
+use goondan_tasks::fact::{HistoryEntry, TaskEvent};
 use goondan_tasks::state::State;
 use serde_json::{Value, json};
 
 use crate::UnknownCalls;
 use crate::exchange::tasks::{
-    Clear, FoundTask, LostSecrets, Measured, NotCreated, TaskDone, TaskWork,
+    Clear, DiskMeasurement, LoadedTask, TaskCreationFailure, TaskResult, TaskWork,
+    UnreadableSecrets,
 };
-use crate::exchange::{ProposalWork, ProposalsDone};
+use crate::exchange::{ProposalWork, ProposalsResult};
 use crate::limits::TICK_MS;
 use crate::{
-    Accounts, Core, Effect, Facts, Input, LoadPurpose, Loaded, LoadedWorkspace, Now, Peer,
-    ProcessId, RequestToken,
+    Accounts, ClockTime, Core, CoreEffect, CoreInput, Facts, LoadPurpose, LoadedWorkspace, Peer,
+    ProcessId, RequestToken, WorkspaceLoadResult,
 };
 
 /// A process of a run.
@@ -54,9 +55,9 @@ pub(super) struct Child {
     pub(super) permissions: Vec<(String, bool)>,
 }
 
-pub(super) fn not_created(found: Option<FoundTask>) -> Box<NotCreated> {
+pub(super) fn not_created(found: Option<LoadedTask>) -> Box<TaskCreationFailure> {
     let error = ControlError::new(ErrorCode::Storage, "the disk is full");
-    Box::new(NotCreated { error, found })
+    Box::new(TaskCreationFailure { error, found })
 }
 
 pub(super) struct World {
@@ -65,7 +66,7 @@ pub(super) struct World {
     /// Offset of the wall clock.
     pub(super) wall_ahead_ms: u64,
     /// Content of the disk.
-    pub(super) disk: BTreeMap<TaskId, Vec<Entry>>,
+    pub(super) disk: BTreeMap<TaskId, Vec<HistoryEntry>>,
     pub(super) secrets: BTreeMap<(TaskId, String), String>,
     /// Pending operations on work areas, in order.
     pub(super) works: VecDeque<TaskWork>,
@@ -83,7 +84,7 @@ pub(super) struct World {
     pub(super) begun: BTreeSet<(TaskId, u64)>,
     pub(super) checkpoints: u64,
     /// Disk usage of every work area.
-    pub(super) disk_use: Measured,
+    pub(super) disk_use: DiskMeasurement,
     /// Problem that a drill finds.
     pub(super) drill_problem: Option<String>,
     /// The task whose drill fails.
@@ -100,7 +101,7 @@ pub(super) struct World {
     /// True if writes to the ledger are neither executed nor answered.
     pub(super) is_ledger_stuck: bool,
     next_token: u64,
-    bundle: Bundle,
+    bundle: ProjectConfig,
 }
 
 /// Milliseconds of a day.
@@ -117,7 +118,7 @@ fn agent() -> CliAgentDefinition {
         command: vec!["coder".to_owned()],
         resume: vec!["coder".to_owned(), "{session}".to_owned()],
         format: AgentFormat::ClaudeStreamJson,
-        prompt: PromptBy::Stdin,
+        prompt: PromptChannel::Stdin,
         environment: BTreeMap::new(),
         guide: Some("/guide".into()),
         limits: ProcessLimits::default(),
@@ -152,9 +153,9 @@ fn connection() -> ConnectionDefinition {
     }
 }
 
-fn bundle() -> Bundle {
+fn bundle() -> ProjectConfig {
     let coder = agent();
-    Bundle {
+    ProjectConfig {
         package: None,
         conversation_key: None,
         entry_agent: None,
@@ -217,13 +218,13 @@ impl World {
 
     /// With these budgets.
     pub(super) fn budgeted(budgets: Vec<Budget>) -> Self {
-        Self::with(Bundle {
+        Self::with(ProjectConfig {
             budgets,
             ..bundle()
         })
     }
 
-    fn with(bundle: Bundle) -> Self {
+    fn with(bundle: ProjectConfig) -> Self {
         let mut world = Self {
             core: new_core(),
             now_ms: 1_000_000,
@@ -240,7 +241,7 @@ impl World {
             has_exited: false,
             begun: BTreeSet::new(),
             checkpoints: 0,
-            disk_use: Measured {
+            disk_use: DiskMeasurement {
                 bytes: 1_000,
                 free_bytes: Some(1 << 40),
             },
@@ -270,7 +271,7 @@ impl World {
             env_files: Vec::new(),
             extra: JsonObject::new(),
         };
-        let loaded = Loaded {
+        let loaded = WorkspaceLoadResult {
             purpose: LoadPurpose::Start,
             workspace_id: Some(workspace()),
             sources: Default::default(),
@@ -297,7 +298,7 @@ impl World {
                 to_begin_anew: Vec::new(),
             }),
         };
-        self.step(Input::Loaded(Box::new(loaded)));
+        self.step(CoreInput::Loaded(Box::new(loaded)));
     }
 
     /// The agent leaves the configuration, or comes back.
@@ -328,9 +329,9 @@ impl World {
         self.open();
     }
 
-    pub(super) fn step(&mut self, input: Input) {
+    pub(super) fn step(&mut self, input: CoreInput) {
         // Long: one arm for each effect.
-        let now = Now {
+        let now = ClockTime {
             mono_ms: self.now_ms,
             wall: Timestamp::from_unix_millis(
                 i64::try_from(self.now_ms + self.wall_ahead_ms).unwrap(),
@@ -340,12 +341,12 @@ impl World {
         while let Some(input) = inputs.pop_front() {
             for effect in self.core.handle(now, input) {
                 match effect {
-                    Effect::Spawn(spawn) if spawn.role == ChildRole::Connector => {
+                    CoreEffect::Spawn(spawn) if spawn.role == ChildRole::Connector => {
                         let process = spawn.process;
                         self.connector = Some(process);
-                        inputs.push_back(Input::Spawned { process, pid: 6 });
+                        inputs.push_back(CoreInput::Spawned { process, pid: 6 });
                     }
-                    Effect::Spawn(spawn) => {
+                    CoreEffect::Spawn(spawn) => {
                         assert_eq!(spawn.role, ChildRole::Task);
                         let task = spawn.identity["taskId"].as_str().unwrap().to_owned();
                         let is_there = self.children.values().any(|child| child.task == task);
@@ -359,19 +360,19 @@ impl World {
                         };
                         let process = spawn.process;
                         self.children.insert(process, child);
-                        inputs.push_back(Input::Spawned { process, pid: 7 });
+                        inputs.push_back(CoreInput::Spawned { process, pid: 7 });
                     }
-                    Effect::Send {
+                    CoreEffect::Send {
                         process, message, ..
                     } => self.told(process, *message),
-                    Effect::Kill { process } => {
+                    CoreEffect::Kill { process } => {
                         let killed = self.children.remove(&process);
-                        inputs.extend(killed.map(|_| Input::Exited {
+                        inputs.extend(killed.map(|_| CoreInput::Exited {
                             process,
                             how: "killed".to_owned(),
                         }));
                     }
-                    Effect::Store(job) => {
+                    CoreEffect::Store(job) => {
                         let token = job.token;
                         let report = match job.op {
                             Op::Audit(audit) => {
@@ -385,20 +386,22 @@ impl World {
                             }
                             op => panic!("{op:?}"),
                         };
-                        inputs.push_back(Input::Stored(Completion { token, report }));
+                        inputs.push_back(CoreInput::Stored(StoreCompletion { token, report }));
                     }
-                    Effect::Tasks(work) => self.works.push_back(*work),
-                    Effect::Proposals { work, .. } => self.proposal_works.push_back(work),
-                    Effect::Respond { token, result } => {
+                    CoreEffect::Tasks(work) => self.works.push_back(*work),
+                    CoreEffect::Proposals { work, .. } => self.proposal_works.push_back(work),
+                    CoreEffect::Respond { token, result } => {
                         let before = self.answers.insert(token, result);
                         assert!(before.is_none(), "{token:?} was answered twice");
                     }
-                    Effect::WriteWorkspace(record) => inputs.push_back(Input::WorkspaceWritten {
-                        workspace_id: record.workspace_id,
-                        result: Ok(()),
-                    }),
-                    Effect::Log(event) => self.logged.push(event.message.to_owned()),
-                    Effect::Exit => self.has_exited = true,
+                    CoreEffect::WriteWorkspace(record) => {
+                        inputs.push_back(CoreInput::WorkspaceWritten {
+                            workspace_id: record.workspace_id,
+                            result: Ok(()),
+                        })
+                    }
+                    CoreEffect::Log(event) => self.logged.push(event.message.to_owned()),
+                    CoreEffect::Exit => self.has_exited = true,
                     _ => {}
                 }
             }
@@ -424,7 +427,7 @@ impl World {
                 assert!(self.begun.insert(run), "a run began twice: {assignment:?}");
                 let facts = &self.disk[&assignment.task_id];
                 let is_durable = facts.iter().any(
-                    |entry| matches!(&entry.fact, Fact::RunRequested { run, .. } if *run == assignment.run),
+                    |entry| matches!(&entry.fact, TaskEvent::RunRequested { run, .. } if *run == assignment.run),
                 );
                 assert!(is_durable, "a run began before that was durable");
                 child.assignment = Some(*assignment);
@@ -449,7 +452,7 @@ impl World {
         let call: Call =
             serde_json::from_value(json!({"method": method, "params": params})).unwrap();
         let call = Box::new(call);
-        self.step(Input::Request { token, peer, call });
+        self.step(CoreInput::Request { token, peer, call });
         token
     }
 
@@ -479,10 +482,10 @@ impl World {
     pub(super) fn sandbox_done(&mut self, answer: Result<Value, ControlError>) {
         let work = self.proposal_works.pop_front().unwrap();
         let happened = Vec::new();
-        self.step(Input::Proposals {
+        self.step(CoreInput::Proposals {
             workspace_id: work.workspace_id().clone(),
             is_asked: true,
-            done: ProposalsDone { answer, happened },
+            done: ProposalsResult { answer, happened },
         });
         self.settle();
     }
@@ -493,7 +496,7 @@ impl World {
             return false;
         };
         if let Some(done) = self.perform(work) {
-            self.step(Input::Tasks(Box::new(done)));
+            self.step(CoreInput::Tasks(Box::new(done)));
         }
         true
     }
@@ -502,30 +505,30 @@ impl World {
         while self.work() {}
     }
 
-    pub(super) fn read(&self, task: &TaskId) -> FoundTask {
+    pub(super) fn read(&self, task: &TaskId) -> LoadedTask {
         let facts = &self.disk[task];
-        let Fact::TaskCreated(new) = &facts[0].fact else {
+        let TaskEvent::TaskCreated(new) = &facts[0].fact else {
             panic!("{facts:?}");
         };
         let mut state = State::new(new.clone(), facts[0].timestamp);
         for entry in &facts[1..] {
             state.apply(entry);
         }
-        FoundTask {
+        LoadedTask {
             task_id: task.clone(),
             result: Ok((state, Vec::new())),
         }
     }
 
-    fn perform(&mut self, work: TaskWork) -> Option<TaskDone> {
+    fn perform(&mut self, work: TaskWork) -> Option<TaskResult> {
         // Long: one arm for each kind of work.
         let fails = std::mem::take(&mut self.is_disk_full);
         Some(match work {
-            TaskWork::Load { workspace_id } => TaskDone::Loaded {
+            TaskWork::Load { workspace_id } => TaskResult::Loaded {
                 workspace_id,
                 found: Ok(self.disk.keys().map(|task| self.read(task)).collect()),
             },
-            TaskWork::Reload { at } => TaskDone::Reloaded {
+            TaskWork::Reload { at } => TaskResult::Reloaded {
                 workspace_id: at.workspace_id,
                 found: self.read(&at.task_id),
             },
@@ -533,8 +536,8 @@ impl World {
                 let result = if fails {
                     Err(not_created(None))
                 } else {
-                    let fact = Fact::TaskCreated(*new);
-                    let created = Entry {
+                    let fact = TaskEvent::TaskCreated(*new);
+                    let created = HistoryEntry {
                         timestamp: now,
                         fact,
                     };
@@ -545,7 +548,7 @@ impl World {
                         false => Ok(()),
                     }
                 };
-                TaskDone::Created { at, result }
+                TaskResult::Created { at, result }
             }
             TaskWork::Write { at, facts, state } => {
                 let result = if fails {
@@ -556,7 +559,7 @@ impl World {
                     assert_eq!(read, *state, "the shown state differs from the disk");
                     Ok(())
                 };
-                TaskDone::Written { at, result }
+                TaskResult::Written { at, result }
             }
             TaskWork::Log { .. }
             | TaskWork::ReadLog { .. }
@@ -575,7 +578,7 @@ impl World {
                 let key = (at.task_id.clone(), id.clone());
                 self.secrets.insert(key, value.0);
                 let result = Ok(());
-                TaskDone::SecretKept {
+                TaskResult::SecretKept {
                     at,
                     token,
                     id,
@@ -598,9 +601,9 @@ impl World {
                 let error = "another System Root keeps it".to_owned();
                 let result = match lost.as_slice() {
                     [] => Ok(found),
-                    _ => Err(LostSecrets { names: lost, error }),
+                    _ => Err(UnreadableSecrets { names: lost, error }),
                 };
-                TaskDone::SecretsRead { at, run, result }
+                TaskResult::SecretsRead { at, run, result }
             }
             TaskWork::Import { .. } | TaskWork::ListCheckpoints { .. } => return None,
             TaskWork::MakeCheckpoint {
@@ -622,7 +625,7 @@ impl World {
                     damaged: None,
                 });
                 let disk = Some(self.disk_use);
-                TaskDone::CheckpointMade {
+                TaskResult::CheckpointMade {
                     at,
                     token,
                     result,
@@ -630,14 +633,14 @@ impl World {
                 }
             }
             TaskWork::CheckHandoff { .. } => return None,
-            TaskWork::FindDocuments { at, documents, .. } => TaskDone::DocumentsFound {
+            TaskWork::FindDocuments { at, documents, .. } => TaskResult::DocumentsFound {
                 at,
                 missing: documents
                     .into_iter()
                     .filter(|document| document.contains("missing"))
                     .collect(),
             },
-            TaskWork::Measure { at, .. } => TaskDone::Measured {
+            TaskWork::Measure { at, .. } => TaskResult::Measured {
                 at,
                 result: Ok(self.disk_use),
             },
@@ -657,7 +660,7 @@ impl World {
                     removed: Vec::new(),
                     pre_restore: (!is_rehearsal).then(|| "checkpoint_009".to_owned()),
                 });
-                TaskDone::Restored {
+                TaskResult::Restored {
                     at,
                     token,
                     is_rehearsal,
@@ -668,7 +671,7 @@ impl World {
                 if self.without_drill == Some(at.task_id.as_str()) =>
             {
                 let result = Err(ControlError::new(ErrorCode::Storage, "no room"));
-                TaskDone::Drilled { at, token, result }
+                TaskResult::Drilled { at, token, result }
             }
             TaskWork::Drill { at, token, now, .. } => {
                 let result = Ok(TaskDrill {
@@ -677,7 +680,7 @@ impl World {
                     entries: 3,
                     problem: self.drill_problem.clone(),
                 });
-                TaskDone::Drilled { at, token, result }
+                TaskResult::Drilled { at, token, result }
             }
             TaskWork::Remove {
                 at,
@@ -691,7 +694,7 @@ impl World {
                     let backup = with_backup.then(|| format!("/backups/{}", at.task_id).into());
                     Ok(TaskRemoved { backup })
                 };
-                TaskDone::Removed { at, reply, result }
+                TaskResult::Removed { at, reply, result }
             }
         })
     }
@@ -704,7 +707,7 @@ impl World {
     }
 
     pub(super) fn say(&mut self, process: ProcessId, message: ToOrchestrator) {
-        self.step(Input::Message {
+        self.step(CoreInput::Message {
             process,
             message: Box::new(message),
             request_id: None,
@@ -759,7 +762,7 @@ impl World {
         self.say(process, ToOrchestrator::TaskStarted(started));
     }
 
-    pub(super) fn tell(&mut self, process: ProcessId, events: &[Event]) {
+    pub(super) fn tell(&mut self, process: ProcessId, events: &[CliEvent]) {
         let events = events
             .iter()
             .map(|event| serde_json::value::to_raw_value(event).unwrap());
@@ -779,14 +782,14 @@ impl World {
     pub(super) fn vanish(&mut self, process: ProcessId) {
         if self.children.remove(&process).is_some() {
             let how = "exit code 0".to_owned();
-            self.step(Input::Exited { process, how });
+            self.step(CoreInput::Exited { process, how });
         }
     }
 
     /// Time passes, with a tick of the daemon.
     pub(super) fn pass(&mut self, millis: u64) {
         self.now_ms += millis;
-        self.step(Input::Tick);
+        self.step(CoreInput::Tick);
     }
 
     /// Begins the run that a task waits for: its process greets and starts the program.
@@ -801,7 +804,7 @@ impl World {
 
     pub(super) fn facts(&self, task: &str) -> Vec<String> {
         let task = TaskId::try_from(task.to_owned()).unwrap();
-        let event = |entry: &Entry| {
+        let event = |entry: &HistoryEntry| {
             let value = serde_json::to_value(entry).unwrap();
             value["event"].as_str().unwrap().to_owned()
         };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-use super::{Disk, DiskFile, Entry, EntryKind, Stat};
+use super::{Disk, DiskEntry, DiskFile, EntryKind, Stat};
 
 /// Files are accessible to their owner only (`SEC-4`).
 const FILE_MODE: u32 = 0o600;
@@ -82,11 +82,11 @@ impl Disk for RealDisk {
         }
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DiskEntry>> {
         fs::read_dir(path)?
             .map(|entry| {
                 let entry = entry?;
-                Ok(Entry {
+                Ok(DiskEntry {
                     name: entry.file_name(),
                     kind: kind_of(entry.file_type()?),
                 })

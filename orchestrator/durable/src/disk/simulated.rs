@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, DiskFile, Entry, EntryKind, Stat};
+use super::{Disk, DiskEntry, DiskFile, EntryKind, Stat};
 
 mod crash;
 mod folder;
@@ -21,15 +21,15 @@ mod machine;
 mod node;
 
 pub use crash::Crash;
-pub use machine::Fault;
+pub use machine::CallFault;
 
-use crash::{Choice, settle};
-use machine::{Machine, ROOT, errno, not_found};
-use node::{DIRECTORY_MODE, DirChange, FileChange, Ino, Node};
+use crash::{CrashChoice, settle};
+use machine::{ROOT, SimulatedMachine, errno, not_found};
+use node::{DIRECTORY_MODE, DirChange, FileChange, Ino, SimulatedNode};
 
 /// An in-memory file system. Clones share it.
 #[derive(Clone)]
-pub struct SimulatedDisk(Arc<Mutex<Machine>>);
+pub struct SimulatedDisk(Arc<Mutex<SimulatedMachine>>);
 
 impl fmt::Debug for SimulatedDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,11 +47,11 @@ impl SimulatedDisk {
     /// Creates an empty file system.
     #[must_use]
     pub fn new() -> Self {
-        let nodes = BTreeMap::from([(ROOT, Node::dir(DIRECTORY_MODE))]);
-        Self(Arc::new(Mutex::new(Machine {
+        let nodes = BTreeMap::from([(ROOT, SimulatedNode::dir(DIRECTORY_MODE))]);
+        Self(Arc::new(Mutex::new(SimulatedMachine {
             nodes,
             next_ino: ROOT + 1,
-            ..Machine::default()
+            ..SimulatedMachine::default()
         })))
     }
 
@@ -74,7 +74,7 @@ impl SimulatedDisk {
     }
 
     /// Makes call `call` fail; with `for_ever`, every later one too.
-    pub fn fail_at(&self, call: u64, fault: Fault, for_ever: bool) {
+    pub fn fail_at(&self, call: u64, fault: CallFault, for_ever: bool) {
         self.machine().fault = Some((call, fault, for_ever));
     }
 
@@ -98,7 +98,7 @@ impl SimulatedDisk {
     /// Returns the file system after a restart of the machine.
     #[must_use]
     pub fn after_crash(&self, crash: Crash) -> Self {
-        let mut choice = Choice::new(crash);
+        let mut choice = CrashChoice::new(crash);
         let mut machine = self.machine().clone();
         choice.bytes_before = machine.oldest_unsynced();
         if crash != Crash::ProcessOnly {
@@ -140,13 +140,13 @@ impl SimulatedDisk {
     pub fn plant_pipe(&self, path: &Path) -> io::Result<()> {
         self.call(|machine| {
             let (dir, name) = machine.place(path)?;
-            machine.add(dir, name, Node::Pipe);
+            machine.add(dir, name, SimulatedNode::Pipe);
             Ok(())
         })?;
         self.sync_dir(path.parent().unwrap_or(Path::new("/")))
     }
 
-    fn machine(&self) -> MutexGuard<'_, Machine> {
+    fn machine(&self) -> MutexGuard<'_, SimulatedMachine> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,7 +167,7 @@ impl SimulatedDisk {
         })
     }
 
-    fn call<T>(&self, work: impl FnOnce(&mut Machine) -> io::Result<T>) -> io::Result<T> {
+    fn call<T>(&self, work: impl FnOnce(&mut SimulatedMachine) -> io::Result<T>) -> io::Result<T> {
         let mut machine = self.machine();
         let turn = machine.count(None)?;
         let done = work(&mut machine);
@@ -201,12 +201,12 @@ impl Disk for SimulatedDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
             Ok(ino) => Ok(Some(match machine.nodes.get(&ino) {
-                Some(Node::File { current, .. }) => Stat {
+                Some(SimulatedNode::File { current, .. }) => Stat {
                     kind: EntryKind::File,
                     len: current.len() as u64,
                     inode: ino,
                 },
-                Some(Node::Link { .. } | Node::Pipe) => Stat {
+                Some(SimulatedNode::Link { .. } | SimulatedNode::Pipe) => Stat {
                     kind: EntryKind::Other,
                     len: 0,
                     inode: ino,
@@ -220,17 +220,17 @@ impl Disk for SimulatedDisk {
         })
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DiskEntry>> {
         self.call(|machine| {
             let ino = machine.find(path)?;
             let kind = |ino: &Ino| match machine.nodes.get(ino) {
-                Some(Node::File { .. }) => EntryKind::File,
-                Some(Node::Link { .. } | Node::Pipe) => EntryKind::Other,
+                Some(SimulatedNode::File { .. }) => EntryKind::File,
+                Some(SimulatedNode::Link { .. } | SimulatedNode::Pipe) => EntryKind::Other,
                 _ => EntryKind::Directory,
             };
             let names = machine.names(ino)?.iter();
             Ok(names
-                .map(|(name, ino)| Entry {
+                .map(|(name, ino)| DiskEntry {
                     name: name.clone(),
                     kind: kind(ino),
                 })
@@ -242,7 +242,7 @@ impl Disk for SimulatedDisk {
         self.call(|machine| {
             let (dir, name) = machine.place(path)?;
             if !machine.names(dir)?.contains_key(name) {
-                machine.add(dir, name, Node::dir(DIRECTORY_MODE));
+                machine.add(dir, name, SimulatedNode::dir(DIRECTORY_MODE));
             }
             Ok(())
         })
@@ -375,7 +375,7 @@ impl DiskFile for SimulatedFile {
         let synced = self.disk.call(|machine| {
             machine.reused_after_failed_sync += u64::from(has_failed);
             let stops_here = machine.crash_at == Some(machine.calls);
-            if let Some(Node::File {
+            if let Some(SimulatedNode::File {
                 durable,
                 current,
                 changes,
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn the_chosen_call_fails_and_the_machine_stops_where_it_was_told() {
         let disk = SimulatedDisk::new();
-        disk.fail_at(2, Fault::Errno(28), false);
+        disk.fail_at(2, CallFault::Errno(28), false);
         let mut file = disk.create(Path::new("/a")).unwrap();
         assert_eq!(file.append(b"x").unwrap_err().raw_os_error(), Some(28));
         assert_eq!(file.append(b"x").unwrap(), 1);

@@ -56,9 +56,9 @@ impl<J> Queue<J> {
 
 /// A thread's handle of its queue's slots. When the thread ends for any reason, no submitter waits
 /// for a slot.
-struct Places(Arc<Semaphore>);
+struct QueueSlots(Arc<Semaphore>);
 
-impl Drop for Places {
+impl Drop for QueueSlots {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -82,7 +82,7 @@ impl<W: BatchWorker> Writers<W> {
         for (number, worker) in workers.into_iter().enumerate() {
             let (groups, jobs) = mpsc::unbounded_channel();
             let places = Arc::new(Semaphore::new(WRITER_QUEUE_OPS));
-            let (completions, freed) = (completions.clone(), Places(places.clone()));
+            let (completions, freed) = (completions.clone(), QueueSlots(places.clone()));
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()?;
@@ -143,7 +143,7 @@ impl<W: BatchWorker> Writers<W> {
 async fn run<W: BatchWorker>(
     mut worker: W,
     mut groups: mpsc::UnboundedReceiver<Vec<W::Job>>,
-    places: Places,
+    places: QueueSlots,
     completions: mpsc::UnboundedSender<Vec<W::Completion>>,
 ) {
     let mut reporter = Reporter::new(completions);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use goondan_durable::batch::Done;
+use goondan_durable::batch::Completions;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::limits::WAITING_PARTS_MAX;
@@ -13,12 +13,12 @@ use crate::limits::WAITING_PARTS_MAX;
 /// Reports the completions of one writer thread, in order.
 pub(crate) struct Reporter<C> {
     completions: UnboundedSender<Vec<C>>,
-    waiter: Option<Waiter<C>>,
+    waiter: Option<CompletionThread<C>>,
 }
 
 /// A thread that waits for delayed completions. It is started on first use.
-struct Waiter<C> {
-    parts: SyncSender<Done<C>>,
+struct CompletionThread<C> {
+    parts: SyncSender<Completions<C>>,
     /// Number of parts that are not reported yet.
     waiting: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
@@ -34,17 +34,17 @@ impl<C: Send + 'static> Reporter<C> {
 
     /// Reports completions as soon as they are known and all earlier ones are reported. Blocks at
     /// the limit of waiting parts.
-    pub(crate) fn report(&mut self, done: Done<C>) {
+    pub(crate) fn report(&mut self, done: Completions<C>) {
         let is_told_later = match (&done, &self.waiter) {
-            (Done::Later(_), _) => true,
-            (Done::Now(_), Some(waiter)) => waiter.waiting.load(Ordering::Acquire) > 0,
-            (Done::Now(_), None) => false,
+            (Completions::Later(_), _) => true,
+            (Completions::Now(_), Some(waiter)) => waiter.waiting.load(Ordering::Acquire) > 0,
+            (Completions::Now(_), None) => false,
         };
         if !is_told_later {
             return tell(&self.completions, done);
         }
         if self.waiter.is_none() {
-            self.waiter = Waiter::start(&self.completions);
+            self.waiter = CompletionThread::start(&self.completions);
         }
         let Some(waiter) = &self.waiter else {
             return tell(&self.completions, done);
@@ -58,7 +58,7 @@ impl<C: Send + 'static> Reporter<C> {
 
     /// Waits until everything is reported.
     pub(crate) fn finish(self) {
-        let Some(Waiter { parts, thread, .. }) = self.waiter else {
+        let Some(CompletionThread { parts, thread, .. }) = self.waiter else {
             return;
         };
         drop(parts);
@@ -68,7 +68,7 @@ impl<C: Send + 'static> Reporter<C> {
     }
 }
 
-impl<C: Send + 'static> Waiter<C> {
+impl<C: Send + 'static> CompletionThread<C> {
     /// Starts the thread. `None` if that fails: the writer thread waits itself then.
     fn start(completions: &UnboundedSender<Vec<C>>) -> Option<Self> {
         let (parts, incoming) = sync_channel(WAITING_PARTS_MAX);
@@ -94,7 +94,7 @@ impl<C: Send + 'static> Waiter<C> {
 }
 
 fn tell_all<C>(
-    parts: &Receiver<Done<C>>,
+    parts: &Receiver<Completions<C>>,
     completions: &UnboundedSender<Vec<C>>,
     untold: &AtomicUsize,
 ) {
@@ -105,7 +105,7 @@ fn tell_all<C>(
 }
 
 /// Waits for completions and sends them.
-fn tell<C>(completions: &UnboundedSender<Vec<C>>, done: Done<C>) {
+fn tell<C>(completions: &UnboundedSender<Vec<C>>, done: Completions<C>) {
     // The receiver is closed only while the daemon ends.
     drop(completions.send(done.wait()));
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use goondan_durable::batch::Done;
+use goondan_durable::batch::Completions;
 
 use super::*;
 use crate::limits::WAITING_PARTS_MAX;
@@ -23,12 +23,12 @@ impl BatchWorker for Recorder {
         job.0
     }
 
-    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Done<Self::Completion>> {
+    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Completions<Self::Completion>> {
         assert!(
             batch.iter().all(|job| job.1 != u64::MAX),
             "a worker that panics"
         );
-        vec![Done::Now(std::mem::take(batch))]
+        vec![Completions::Now(std::mem::take(batch))]
     }
 
     fn settle(&mut self) {
@@ -110,12 +110,12 @@ async fn nobody_waits_for_a_thread_that_has_panicked() {
 }
 
 /// A worker with delayed completions for jobs of the first route, released by the test.
-struct Late {
+struct DelayedWorker {
     worked: Sender<u64>,
     go_on: Arc<Mutex<Receiver<()>>>,
 }
 
-impl BatchWorker for Late {
+impl BatchWorker for DelayedWorker {
     type Job = (u64, u64);
     type Completion = (u64, u64);
 
@@ -123,15 +123,15 @@ impl BatchWorker for Late {
         0
     }
 
-    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Done<Self::Completion>> {
+    fn work(&mut self, batch: &mut Vec<Self::Job>) -> Vec<Completions<Self::Completion>> {
         let jobs = std::mem::take(batch).into_iter();
         let done = jobs.map(|job| {
             self.worked.send(job.1).unwrap();
             if job.0 > 0 {
-                return Done::Now(vec![job]);
+                return Completions::Now(vec![job]);
             }
             let go_on = self.go_on.clone();
-            Done::Later(Box::new(move || {
+            Completions::Later(Box::new(move || {
                 go_on.lock().unwrap().recv().unwrap();
                 vec![job]
             }))
@@ -151,11 +151,11 @@ impl BatchWorker for Late {
 }
 
 /// Returns such a worker, the jobs it has run, and a sender that releases the next completion.
-fn late() -> (Late, Receiver<u64>, Sender<()>) {
+fn late() -> (DelayedWorker, Receiver<u64>, Sender<()>) {
     let (worked, heard) = channel();
     let (goes_on, go_on) = channel();
     let go_on = Arc::new(Mutex::new(go_on));
-    (Late { worked, go_on }, heard, goes_on)
+    (DelayedWorker { worked, go_on }, heard, goes_on)
 }
 
 #[tokio::test]

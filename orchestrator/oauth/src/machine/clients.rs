@@ -1,10 +1,10 @@
 //! The application's client at its authorization server, and the requested scopes.
 
-use goondan_protocol::oauth::{Client, Metadata, OAuthApp};
+use goondan_protocol::oauth::{Metadata, OAuthApp, OAuthClient};
 use goondan_protocol::secret::SecretValue;
 
 use super::plain;
-use crate::documents::Binding;
+use crate::documents::GrantServer;
 
 /// Client registration for one login, with its inputs. The inputs must not change until the user
 /// consents; otherwise the client of one server would be used at another.
@@ -15,7 +15,7 @@ pub(super) struct Registration {
     pub(super) fingerprint: String,
     pub(super) redirect_uri: Option<String>,
     /// The server's response.
-    pub(super) client: Option<Client>,
+    pub(super) client: Option<OAuthClient>,
 }
 
 impl Registration {
@@ -28,9 +28,9 @@ impl Registration {
 }
 
 /// Returns the application's client at its server.
-pub(super) fn client_of(app: &OAuthApp, binding: Option<&Binding>) -> Client {
+pub(super) fn client_of(app: &OAuthApp, binding: Option<&GrantServer>) -> OAuthClient {
     let registered = binding.and_then(|binding| binding.client.clone());
-    registered.unwrap_or_else(|| Client {
+    registered.unwrap_or_else(|| OAuthClient {
         id: app.client_id.clone().unwrap_or_default(),
         secret: app.client_secret.clone(),
         auth: app.client_auth,
@@ -67,7 +67,7 @@ where
 /// Returns the `resource` parameter (RFC 8707), if the tokens are for one resource. Uses the
 /// resource's identifier at the time of the login, even if it has changed since.
 pub(super) fn resource_field(
-    binding: Option<&Binding>,
+    binding: Option<&GrantServer>,
     server: &Metadata,
 ) -> Option<(&'static str, SecretValue)> {
     let bound = binding.and_then(|binding| binding.resource.as_deref());
@@ -76,7 +76,7 @@ pub(super) fn resource_field(
 }
 
 /// True if tokens or a login belong to this server.
-pub(super) fn is_of_server(binding: Option<&Binding>, server: &Metadata) -> bool {
+pub(super) fn is_of_server(binding: Option<&GrantServer>, server: &Metadata) -> bool {
     binding.is_none_or(|binding| server.issuer.as_ref() == Some(&binding.issuer))
 }
 

@@ -3,26 +3,29 @@
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 
 use super::logins::Login;
-use super::{Happening, Machine, Pending};
-use crate::documents::{Documents, Known, Lock};
-use crate::key::{GrantKey, Place};
+use super::{OAuthEvent, OAuthMachine, TicketPurpose};
+use crate::documents::{Documents, Lock, ParsedDocument};
+use crate::key::{DocumentKey, GrantKey};
 
-impl Machine {
+impl OAuthMachine {
     /// Handles the loaded documents of an application.
     pub fn on_read(&mut self, workspace_id: &WorkspaceId, app: &ResourceName, read: Documents) {
         let is_own = |key: &GrantKey| key.workspace_id == *workspace_id && key.need.app == *app;
         let mut locks: Vec<(GrantKey, Lock)> = Vec::new();
         for fields in &read.found {
-            match Known::read(fields) {
-                Some(Known::Grant(key, grant)) if is_own(&key) => {
+            match ParsedDocument::read(fields) {
+                Some(ParsedDocument::Grant(key, grant)) if is_own(&key) => {
                     let entry = self.entry(&key);
                     entry.issued = entry.issued.max(grant.generation);
                     entry.grant = Some(grant);
                 }
-                Some(Known::Lock(key, lock)) if is_own(&key) => locks.push((key, lock)),
-                Some(Known::Session(key, session)) if is_own(&key) => {
+                Some(ParsedDocument::Lock(key, lock)) if is_own(&key) => locks.push((key, lock)),
+                Some(ParsedDocument::Session(key, session)) if is_own(&key) => {
                     if session.is_used || session.expires_at_ms <= self.now_ms {
-                        self.remove(Place::Session(key, session.id), Pending::Nothing);
+                        self.remove(
+                            DocumentKey::Session(key, session.id),
+                            TicketPurpose::Nothing,
+                        );
                     } else {
                         let login = Login::of_session(key, session, self.now_ms);
                         self.logins.insert(login.session.id.clone(), login);
@@ -49,7 +52,7 @@ impl Machine {
                 need,
             };
             self.entry(&key).problem = Some(problem.clone());
-            self.happened(&key, Happening::Unreadable(problem));
+            self.happened(&key, OAuthEvent::Unreadable(problem));
         }
         self.hand_all(workspace_id);
         for call in unread.unwrap_or_default() {
@@ -70,7 +73,7 @@ impl Machine {
         if is_unknown {
             self.ask_for_next(key);
         } else {
-            self.remove(Place::Lock(key.clone()), Pending::Nothing);
+            self.remove(DocumentKey::Lock(key.clone()), TicketPurpose::Nothing);
         }
     }
 }

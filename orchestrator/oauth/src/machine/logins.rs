@@ -11,18 +11,18 @@ use goondan_protocol::time::Timestamp;
 use super::clients::{Registration, client_of, is_of_server, resource_field, scope_of};
 use super::renewal::login_command;
 use super::{
-    Answer, Answered, Call, Happening, Machine, Pending, Request, Step, Waiter, not_kept, plain,
-    unavailable,
+    Call, DeferredStep, GrantAnswer, OAuthEvent, OAuthMachine, ServerRequest, ServerResponse,
+    TicketPurpose, WaiterId, not_kept, plain, unavailable,
 };
 use crate::callback::Callback;
-use crate::documents::{Binding, Grant, How, Session};
-use crate::key::{GrantKey, Place};
+use crate::documents::{ConsentMethod, Grant, GrantServer, LoginSession};
+use crate::key::{DocumentKey, GrantKey};
 use crate::limits::{DEVICE_POLL_MIN_MS, DEVICE_SLOW_DOWN_MS, LOGIN_TTL_MS, LOGINS_OPEN_MAX};
 use crate::pkce::{ENTROPY_BYTES, challenge, secrets_of};
 
 /// Result of a redirect to a public address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CameBack {
+pub enum RedirectOutcome {
     /// Accepted: the login continues, or the server rejected it.
     Taken,
     /// Rejected: the `state` is unknown, used or expired, the login was begun with another address,
@@ -33,7 +33,7 @@ pub enum CameBack {
 }
 
 /// Result of a login at a public address that ended before a caller waited for it.
-pub(super) type Ended = (LoginId, WorkspaceId, Result<Answer, ControlError>);
+pub(super) type EndedLogin = (LoginId, WorkspaceId, Result<GrantAnswer, ControlError>);
 
 /// Error code of a token endpoint while the user has not decided (RFC 8628).
 const PENDING: &str = "authorization_pending";
@@ -46,24 +46,24 @@ const LOOPBACK_PATH: &str = "/callback";
 
 /// Request for a login.
 #[derive(Debug)]
-pub(super) struct Beginning {
-    pub(super) waiter: Waiter,
+pub(super) struct LoginStart {
+    pub(super) waiter: WaiterId,
     pub(super) key: GrantKey,
     id: LoginId,
-    way: Way,
+    way: LoginMethod,
     verifier: SecretValue,
     state: SecretValue,
     /// Client registration for this login, if any.
     pub(super) registration: Option<Registration>,
     /// Its server, if the configuration does not define it.
-    pub(super) binding: Option<Binding>,
+    pub(super) binding: Option<GrantServer>,
     /// Scopes requested from a device, if any.
     scope: Option<String>,
 }
 
 /// Method of a login.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum LoginMethod {
     /// In a browser, redirected to this local port unless the application defines an address.
     Browser(Option<u16>),
     Device,
@@ -71,8 +71,8 @@ enum Way {
 
 /// Request to finish a login with the server's redirect.
 #[derive(Debug)]
-pub(super) struct Finishing {
-    waiter: Waiter,
+pub(super) struct LoginFinish {
+    waiter: WaiterId,
     workspace_id: WorkspaceId,
     id: LoginId,
     callback: Option<SecretValue>,
@@ -82,20 +82,20 @@ pub(super) struct Finishing {
 #[derive(Debug)]
 pub(super) struct Login {
     pub(super) key: GrantKey,
-    pub(super) session: Session,
+    pub(super) session: LoginSession,
     /// The code while it is exchanged.
     code: Option<SecretValue>,
     /// Callers that wait for its end.
-    waiters: Vec<Waiter>,
+    waiters: Vec<WaiterId>,
     /// Time of the next poll, if it is on another device.
     poll_at_ms: Option<i64>,
 }
 
 impl Login {
-    pub(super) fn of_session(key: GrantKey, session: Session, now_ms: i64) -> Self {
+    pub(super) fn of_session(key: GrantKey, session: LoginSession, now_ms: i64) -> Self {
         let poll_at_ms = match &session.how {
-            How::Code { .. } => None,
-            How::Device { interval_ms, .. } => Some(now_ms.saturating_add(*interval_ms)),
+            ConsentMethod::Code { .. } => None,
+            ConsentMethod::Device { interval_ms, .. } => Some(now_ms.saturating_add(*interval_ms)),
         };
         Self {
             key,
@@ -107,23 +107,23 @@ impl Login {
     }
 }
 
-impl Machine {
+impl OAuthMachine {
     /// Begins a login. `id` and `entropy` must be fresh and random. `port` is a local port on which
     /// the client listens for the redirect.
     pub fn login(
         &mut self,
-        waiter: Waiter,
+        waiter: WaiterId,
         key: &GrantKey,
         (id, entropy): (LoginId, &[u8; ENTROPY_BYTES]),
         (port, device): (Option<u16>, bool),
     ) {
         let (verifier, state) = secrets_of(entropy);
         let way = if device {
-            Way::Device
+            LoginMethod::Device
         } else {
-            Way::Browser(port)
+            LoginMethod::Browser(port)
         };
-        let beginning = Box::new(Beginning {
+        let beginning = Box::new(LoginStart {
             waiter,
             key: key.clone(),
             id,
@@ -140,12 +140,12 @@ impl Machine {
     /// Finishes a login with the redirect URL, or waits for the end of a login on another device.
     pub fn finish(
         &mut self,
-        waiter: Waiter,
+        waiter: WaiterId,
         workspace_id: &WorkspaceId,
         id: LoginId,
         callback: Option<SecretValue>,
     ) {
-        let finishing = Finishing {
+        let finishing = LoginFinish {
             waiter,
             workspace_id: workspace_id.clone(),
             id,
@@ -160,7 +160,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn begin_login(&mut self, beginning: Box<Beginning>) {
+    pub(super) fn begin_login(&mut self, beginning: Box<LoginStart>) {
         let key = beginning.key.clone();
         let per_user = self.app_of(&key).is_some_and(|it| it.definition.per_user);
         let problem = match (per_user, key.need.subject.is_global()) {
@@ -176,15 +176,15 @@ impl Machine {
             }
             None => {
                 self.ask_anew(&key);
-                self.with_server(&key, Step::Begin(beginning));
+                self.with_server(&key, DeferredStep::Begin(beginning));
             }
         }
     }
 
     /// Continues a login after its client is known.
-    pub(super) fn open_as(&mut self, beginning: Beginning, app: &OAuthApp, server: &Metadata) {
+    pub(super) fn open_as(&mut self, beginning: LoginStart, app: &OAuthApp, server: &Metadata) {
         let (waiter, key) = (beginning.waiter, beginning.key.clone());
-        if let Way::Device = beginning.way {
+        if let LoginMethod::Device = beginning.way {
             return self.open_on_device(beginning, app, server);
         }
         let Some(endpoint) = server.endpoints.authorization.clone() else {
@@ -197,7 +197,7 @@ impl Machine {
         let scope = scope_of(app, server, self.wider_of(&key));
         let url = authorization_url(app, server, (&endpoint, &scope), &redirect_uri, &beginning);
         let issuer = server.issuer.clone().or(app.issuer.clone());
-        let how = How::Code {
+        let how = ConsentMethod::Code {
             state: beginning.state.clone(),
             verifier: beginning.verifier.clone(),
             redirect_uri: redirect_uri.clone(),
@@ -218,7 +218,7 @@ impl Machine {
         self.keep_session(&beginning, how, expires_at_ms, begun);
     }
 
-    fn open_on_device(&mut self, mut beginning: Beginning, app: &OAuthApp, server: &Metadata) {
+    fn open_on_device(&mut self, mut beginning: LoginStart, app: &OAuthApp, server: &Metadata) {
         let (waiter, key) = (beginning.waiter, beginning.key.clone());
         let Some(endpoint) = &server.endpoints.device_authorization else {
             return self.answer(waiter, Err(lacks(&key, "device authorization")));
@@ -231,24 +231,24 @@ impl Machine {
         let form = fields.filter(|(_, it)| !it.expose().is_empty());
         let request = self.form_request(&key, (endpoint, server), beginning.binding.as_ref(), form);
         let Some(request) = request else { return };
-        let pending = Pending::DeviceCode(Box::new(beginning));
-        self.ask(&key.workspace_id, Request::Device(request), pending);
+        let pending = TicketPurpose::DeviceCode(Box::new(beginning));
+        self.ask(&key.workspace_id, ServerRequest::Device(request), pending);
     }
 
     fn keep_session(
         &mut self,
-        beginning: &Beginning,
-        how: How,
+        beginning: &LoginStart,
+        how: ConsentMethod,
         expires_at_ms: i64,
         begun: LoginBegun,
     ) {
-        let Beginning {
+        let LoginStart {
             waiter, key, id, ..
         } = beginning;
         let Some(fingerprint) = self.app_of(key).map(|app| app.fingerprint.clone()) else {
             return;
         };
-        let session = Session {
+        let session = LoginSession {
             id: id.clone(),
             fingerprint,
             binding: beginning.binding.clone(),
@@ -260,11 +260,11 @@ impl Machine {
         self.make_room(&key.workspace_id);
         let fields = session.fields(key);
         let login = Box::new(Login::of_session(key.clone(), session, self.now_ms));
-        let place = Place::Session(key.clone(), id.clone());
+        let place = DocumentKey::Session(key.clone(), id.clone());
         self.write(
             place,
             fields,
-            Pending::Session(*waiter, login, Box::new(begun)),
+            TicketPurpose::Session(*waiter, login, Box::new(begun)),
         );
     }
 
@@ -284,7 +284,7 @@ impl Machine {
 
     pub(super) fn on_session_kept(
         &mut self,
-        waiter: Waiter,
+        waiter: WaiterId,
         login: Login,
         begun: LoginBegun,
         result: Result<(), String>,
@@ -292,7 +292,7 @@ impl Machine {
         match result {
             Ok(()) => {
                 self.logins.insert(login.session.id.clone(), login);
-                self.answer(waiter, Ok(Answer::Begun(begun)));
+                self.answer(waiter, Ok(GrantAnswer::Begun(begun)));
             }
             Err(why) => {
                 let text = format!("failed to store the login: {why}");
@@ -302,8 +302,8 @@ impl Machine {
         }
     }
 
-    pub(super) fn finish_login(&mut self, finishing: Finishing) {
-        let Finishing {
+    pub(super) fn finish_login(&mut self, finishing: LoginFinish) {
+        let LoginFinish {
             waiter,
             workspace_id,
             id,
@@ -324,18 +324,18 @@ impl Machine {
         };
         let is_over = login.session.is_used || login.session.expires_at_ms <= now_ms;
         let (state, redirect_uri) = match &login.session.how {
-            How::Device { .. } => return login.waiters.push(waiter),
+            ConsentMethod::Device { .. } => return login.waiters.push(waiter),
             // A connection receives the redirect, or has already.
-            How::Code { redirect_uri, .. }
+            ConsentMethod::Code { redirect_uri, .. }
                 if callback.is_none() && public_path(redirect_uri).is_some() =>
             {
                 return login.waiters.push(waiter);
             }
-            How::Code { .. } if is_over => {
+            ConsentMethod::Code { .. } if is_over => {
                 let error = no_login("it was used, or has expired");
                 return self.answer(waiter, Err(error));
             }
-            How::Code {
+            ConsentMethod::Code {
                 state,
                 redirect_uri,
                 ..
@@ -356,18 +356,23 @@ impl Machine {
 
     /// Handles a redirect to the public address with this path, received by a connection of the
     /// workspace. `query` is the URL's query.
-    pub fn come_back(&mut self, workspace_id: &WorkspaceId, path: &str, query: &str) -> CameBack {
+    pub fn come_back(
+        &mut self,
+        workspace_id: &WorkspaceId,
+        path: &str,
+        query: &str,
+    ) -> RedirectOutcome {
         let mut apps = self.apps.iter();
         // The logins are known only after all documents are loaded.
         if apps.any(|((of, _), app)| of == workspace_id && !app.is_read) {
-            return CameBack::TooEarly;
+            return RedirectOutcome::TooEarly;
         }
         let Ok(callback) = Callback::of_query(query) else {
-            return CameBack::EndsNone;
+            return RedirectOutcome::EndsNone;
         };
         let now_ms = self.now_ms;
         let is_meant = |login: &Login| match &login.session.how {
-            How::Code {
+            ConsentMethod::Code {
                 state,
                 redirect_uri,
                 ..
@@ -378,23 +383,23 @@ impl Machine {
                     && !login.session.is_used
                     && login.session.expires_at_ms > now_ms
             }
-            How::Device { .. } => false,
+            ConsentMethod::Device { .. } => false,
         };
         let mut logins = self.logins.iter();
         let id = logins.find(|(_, login)| is_meant(login));
         let Some(id) = id.map(|(id, _)| id.clone()) else {
-            return CameBack::EndsNone;
+            return RedirectOutcome::EndsNone;
         };
         match self.take_callback(&id, callback) {
-            Ok(()) => CameBack::Taken,
-            Err(_) => CameBack::EndsNone,
+            Ok(()) => RedirectOutcome::Taken,
+            Err(_) => RedirectOutcome::EndsNone,
         }
     }
 
     /// Continues the login that matches the `state` of a redirect, or ends it.
     fn take_callback(&mut self, id: &LoginId, callback: Callback) -> Result<(), ControlError> {
         let how = self.logins.get(id).map(|login| &login.session.how);
-        let Some(How::Code {
+        let Some(ConsentMethod::Code {
             issuer,
             says_issuer,
             ..
@@ -428,8 +433,8 @@ impl Machine {
         login.code = Some(code);
         let key = login.key.clone();
         let fields = login.session.fields(&key);
-        let place = Place::Session(key, id.clone());
-        self.write(place, fields, Pending::Used(id.clone()));
+        let place = DocumentKey::Session(key, id.clone());
+        self.write(place, fields, TicketPurpose::Used(id.clone()));
     }
 
     pub(super) fn on_used_kept(&mut self, id: &LoginId, result: Result<(), String>) {
@@ -437,7 +442,7 @@ impl Machine {
             return;
         };
         match result {
-            Ok(()) => self.with_server(&key, Step::Exchange(id.clone())),
+            Ok(()) => self.with_server(&key, DeferredStep::Exchange(id.clone())),
             Err(why) => self.end_login(id, &Err(not_kept(&why))),
         }
     }
@@ -449,7 +454,7 @@ impl Machine {
         let key = login.key.clone();
         let request = match (&login.session.how, &login.code, &server.endpoints.token) {
             (
-                How::Code {
+                ConsentMethod::Code {
                     verifier,
                     redirect_uri,
                     ..
@@ -482,8 +487,8 @@ impl Machine {
     fn ask_for_grant(&mut self, id: &LoginId, key: &GrantKey, request: Option<FormRequest>) {
         match request {
             Some(request) => {
-                let pending = Pending::Exchange(id.clone());
-                self.ask(&key.workspace_id, Request::Token(request), pending);
+                let pending = TicketPurpose::Exchange(id.clone());
+                self.ask(&key.workspace_id, ServerRequest::Token(request), pending);
             }
             None => {
                 let error = no_login(
@@ -494,29 +499,36 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_exchanged(&mut self, id: &LoginId, answered: Answered) {
+    pub(super) fn on_exchanged(&mut self, id: &LoginId, answered: ServerResponse) {
         let Some(login) = self.logins.get_mut(id) else {
             return;
         };
         match (answered, &mut login.session.how) {
-            (Answered::Token(Reply::Granted(token)), _) => self.keep_grant(id, token),
-            (Answered::Token(Reply::Refused(refused)), How::Device { interval_ms, .. })
-                if [PENDING, SLOW_DOWN].contains(&refused.error.as_str()) =>
-            {
+            (ServerResponse::Token(Reply::Granted(token)), _) => self.keep_grant(id, token),
+            (
+                ServerResponse::Token(Reply::Refused(refused)),
+                ConsentMethod::Device { interval_ms, .. },
+            ) if [PENDING, SLOW_DOWN].contains(&refused.error.as_str()) => {
                 if refused.error == SLOW_DOWN {
                     *interval_ms = interval_ms.saturating_add(DEVICE_SLOW_DOWN_MS);
                 }
                 login.poll_at_ms = Some(self.now_ms.saturating_add(*interval_ms));
             }
-            (Answered::Token(Reply::Refused(refused)), _) => {
+            (ServerResponse::Token(Reply::Refused(refused)), _) => {
                 self.end_login(id, &Err(declined(&refused.to_string())));
             }
             // Polling has no side effect.
-            (Answered::NotMade(_) | Answered::Unknown(_), How::Device { interval_ms, .. }) => {
+            (
+                ServerResponse::NotMade(_) | ServerResponse::Unknown(_),
+                ConsentMethod::Device { interval_ms, .. },
+            ) => {
                 login.poll_at_ms = Some(self.now_ms.saturating_add(*interval_ms));
             }
             // A code can be used once, and its use is unknown.
-            (Answered::NotMade(why) | Answered::Unknown(why), How::Code { .. }) => {
+            (
+                ServerResponse::NotMade(why) | ServerResponse::Unknown(why),
+                ConsentMethod::Code { .. },
+            ) => {
                 let command = login_command(&login.key);
                 let error = unavailable(&why).suggest(format!("log in again: {command}"));
                 self.end_login(id, &Err(error));
@@ -547,8 +559,8 @@ impl Machine {
             ..Grant::of_token(token, now_ms, entry.issued, fingerprint)
         };
         let fields = grant.fields(&key);
-        let pending = Pending::LoginGrant(id.clone(), Box::new(grant));
-        self.write(Place::Grant(key), fields, pending);
+        let pending = TicketPurpose::LoginGrant(id.clone(), Box::new(grant));
+        self.write(DocumentKey::Grant(key), fields, pending);
     }
 
     pub(super) fn on_login_granted(
@@ -564,9 +576,9 @@ impl Machine {
             return self.end_login(id, &Err(not_kept(&why)));
         }
         self.install(&key, grant);
-        self.happened(&key, Happening::Granted);
+        self.happened(&key, OAuthEvent::Granted);
         let info = self.info(&key);
-        self.end_login(id, &Ok(Answer::Grant(info)));
+        self.end_login(id, &Ok(GrantAnswer::Grant(info)));
     }
 
     /// Takes the result of a login that ended before a caller waited for it, because a browser can
@@ -575,20 +587,20 @@ impl Machine {
         &mut self,
         workspace_id: &WorkspaceId,
         id: &LoginId,
-    ) -> Option<Result<Answer, ControlError>> {
-        let is_meant = |(ended, of, _): &Ended| ended == id && of == workspace_id;
+    ) -> Option<Result<GrantAnswer, ControlError>> {
+        let is_meant = |(ended, of, _): &EndedLogin| ended == id && of == workspace_id;
         let at = self.ended.iter().position(is_meant)?;
         self.ended.remove(at).map(|(_, _, result)| result)
     }
 
     /// Ends a login and removes all its data from disk (`SYS-5`).
-    pub(super) fn end_login(&mut self, id: &LoginId, result: &Result<Answer, ControlError>) {
+    pub(super) fn end_login(&mut self, id: &LoginId, result: &Result<GrantAnswer, ControlError>) {
         let Some(login) = self.logins.remove(id) else {
             return;
         };
         let is_public = matches!(
             &login.session.how,
-            How::Code { redirect_uri, .. } if public_path(redirect_uri).is_some()
+            ConsentMethod::Code { redirect_uri, .. } if public_path(redirect_uri).is_some()
         );
         if is_public && login.waiters.is_empty() {
             let workspace_id = login.key.workspace_id.clone();
@@ -597,20 +609,23 @@ impl Machine {
             let too_many = self.ended.len().saturating_sub(LOGINS_OPEN_MAX);
             drop(self.ended.drain(..too_many));
         }
-        self.remove(Place::Session(login.key, id.clone()), Pending::Nothing);
+        self.remove(
+            DocumentKey::Session(login.key, id.clone()),
+            TicketPurpose::Nothing,
+        );
         for waiter in login.waiters {
             self.answer(waiter, result.clone());
         }
     }
 
-    pub(super) fn on_device_code(&mut self, beginning: &Beginning, answered: Answered) {
+    pub(super) fn on_device_code(&mut self, beginning: &LoginStart, answered: ServerResponse) {
         let waiter = beginning.waiter;
         let device = match answered {
-            Answered::Device(Reply::Granted(device)) => device,
-            Answered::Device(Reply::Refused(refused)) => {
+            ServerResponse::Device(Reply::Granted(device)) => device,
+            ServerResponse::Device(Reply::Refused(refused)) => {
                 return self.answer(waiter, Err(declined(&refused.to_string())));
             }
-            Answered::NotMade(why) | Answered::Unknown(why) => {
+            ServerResponse::NotMade(why) | ServerResponse::Unknown(why) => {
                 return self.answer(waiter, Err(unavailable(&why)));
             }
             other => {
@@ -621,7 +636,7 @@ impl Machine {
         let ms = |seconds: u64| i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let life_ms = ms(device.expires_in_s).min(6 * LOGIN_TTL_MS);
         let expires_at_ms = self.now_ms.saturating_add(life_ms);
-        let how = How::Device {
+        let how = ConsentMethod::Device {
             device_code: device.device_code,
             interval_ms: ms(device.interval_s).clamp(DEVICE_POLL_MIN_MS, LOGIN_TTL_MS),
         };
@@ -640,7 +655,7 @@ impl Machine {
     }
 
     /// Returns the issuer of a login on another device, from its server or the configuration.
-    fn issuer_of(&self, beginning: &Beginning) -> Option<String> {
+    fn issuer_of(&self, beginning: &LoginStart) -> Option<String> {
         let bound = beginning.binding.as_ref();
         let bound = bound.map(|binding| binding.issuer.clone());
         bound.or_else(|| self.app_of(&beginning.key)?.definition.issuer.clone())
@@ -652,7 +667,7 @@ impl Machine {
         };
         let key = login.key.clone();
         let request = match (&login.session.how, &server.endpoints.token) {
-            (How::Device { device_code, .. }, Some(endpoint))
+            (ConsentMethod::Device { device_code, .. }, Some(endpoint))
                 if self.is_of_login(login, server) =>
             {
                 let form = [
@@ -685,7 +700,7 @@ impl Machine {
             self.end_login(&id, &Err(no_login("it has expired")));
         }
         for (key, id) in due {
-            self.with_server(&key, Step::Poll(id));
+            self.with_server(&key, DeferredStep::Poll(id));
         }
     }
 }
@@ -693,15 +708,15 @@ impl Machine {
 /// Returns the redirect address; `None` for a login on another device.
 pub(super) fn redirect_uri_of(
     app: &OAuthApp,
-    beginning: &Beginning,
+    beginning: &LoginStart,
 ) -> Result<Option<String>, ControlError> {
     match (beginning.way, &app.redirect_uri) {
-        (Way::Device, _) => Ok(None),
-        (Way::Browser(_), Some(written)) => Ok(Some(written.clone())),
-        (Way::Browser(Some(port)), None) => {
+        (LoginMethod::Device, _) => Ok(None),
+        (LoginMethod::Browser(_), Some(written)) => Ok(Some(written.clone())),
+        (LoginMethod::Browser(Some(port)), None) => {
             Ok(Some(format!("http://127.0.0.1:{port}{LOOPBACK_PATH}")))
         }
-        (Way::Browser(None), None) => {
+        (LoginMethod::Browser(None), None) => {
             let text = format!("OAuthApp `{}` has no `redirectUri`", app.name);
             let error = ControlError::new(ErrorCode::InvalidRequest, text);
             Err(error.suggest("pass `port` to set the redirect address"))
@@ -715,7 +730,7 @@ fn authorization_url(
     server: &Metadata,
     (endpoint, scope): (&str, &str),
     redirect_uri: &str,
-    beginning: &Beginning,
+    beginning: &LoginStart,
 ) -> String {
     let client = client_of(app, beginning.binding.as_ref());
     let challenge = challenge(&beginning.verifier);

@@ -5,14 +5,16 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::oauth::{Metadata, OAuthApp, RegisterRequest, Reply};
 
 use super::clients::{Registration, is_written, scope_of};
-use super::logins::{Beginning, redirect_uri_of};
+use super::logins::{LoginStart, redirect_uri_of};
 use super::renewal::login_command;
-use super::{Answered, Machine, Pending, Request, Step, unavailable};
-use crate::documents::Binding;
+use super::{
+    DeferredStep, OAuthMachine, ServerRequest, ServerResponse, TicketPurpose, unavailable,
+};
+use crate::documents::GrantServer;
 use crate::key::GrantKey;
 
 /// The client, or the way to determine it.
-enum Known {
+enum ClientSource {
     /// The client is known.
     Client,
     /// Register at this endpoint.
@@ -21,13 +23,15 @@ enum Known {
     Nobody,
 }
 
-fn known(app: &OAuthApp, server: &Metadata) -> Known {
+fn known(app: &OAuthApp, server: &Metadata) -> ClientSource {
     match &app.client_id {
-        Some(id) if !is_document(id, app, server) || server.takes_client_documents => Known::Client,
-        None if app.resource.is_none() => Known::Client,
+        Some(id) if !is_document(id, app, server) || server.takes_client_documents => {
+            ClientSource::Client
+        }
+        None if app.resource.is_none() => ClientSource::Client,
         Some(_) | None => match &server.registration {
-            Some(endpoint) => Known::RegisteredAt(endpoint.clone()),
-            None => Known::Nobody,
+            Some(endpoint) => ClientSource::RegisteredAt(endpoint.clone()),
+            None => ClientSource::Nobody,
         },
     }
 }
@@ -39,9 +43,9 @@ fn is_document(id: &str, app: &OAuthApp, server: &Metadata) -> bool {
     id.starts_with("https://") && is_found && app.client_secret.is_none()
 }
 
-impl Machine {
+impl OAuthMachine {
     /// Determines the client, registers it if necessary, and continues the login.
-    pub(super) fn open_login(&mut self, mut beginning: Beginning, server: &Metadata) {
+    pub(super) fn open_login(&mut self, mut beginning: LoginStart, server: &Metadata) {
         let (waiter, key) = (beginning.waiter, beginning.key.clone());
         let app = self.app_of(&key);
         let app = app.map(|app| (app.definition.clone(), app.fingerprint.clone()));
@@ -64,17 +68,17 @@ impl Machine {
             Some(_) => return self.answer(waiter, Err(changed(&key))),
         };
         match known(&app, server) {
-            Known::RegisteredAt(endpoint) if registered.is_none() => {
+            ClientSource::RegisteredAt(endpoint) if registered.is_none() => {
                 beginning.registration = Some(now);
                 self.register(beginning, &app, server, endpoint);
             }
-            Known::Nobody => {
+            ClientSource::Nobody => {
                 let error = nobody(&key, server.issuer.as_deref().unwrap_or("it"));
                 self.answer(waiter, Err(error));
             }
-            Known::Client | Known::RegisteredAt(_) => {
+            ClientSource::Client | ClientSource::RegisteredAt(_) => {
                 let issuer = app.resource.as_ref().and(server.issuer.clone());
-                beginning.binding = issuer.map(|issuer| Binding {
+                beginning.binding = issuer.map(|issuer| GrantServer {
                     issuer,
                     resource: server.resource.clone(),
                     client: registered,
@@ -86,7 +90,7 @@ impl Machine {
 
     fn register(
         &mut self,
-        beginning: Beginning,
+        beginning: LoginStart,
         app: &OAuthApp,
         server: &Metadata,
         endpoint: String,
@@ -101,21 +105,21 @@ impl Machine {
             endpoint,
         };
         let workspace_id = beginning.key.workspace_id.clone();
-        let pending = Pending::Register(Box::new(beginning));
-        self.ask(&workspace_id, Request::Register(request), pending);
+        let pending = TicketPurpose::Register(Box::new(beginning));
+        self.ask(&workspace_id, ServerRequest::Register(request), pending);
     }
 
-    pub(super) fn on_registered(&mut self, mut beginning: Beginning, answered: Answered) {
+    pub(super) fn on_registered(&mut self, mut beginning: LoginStart, answered: ServerResponse) {
         let why = match answered {
-            Answered::Registered(Reply::Granted(client)) => {
+            ServerResponse::Registered(Reply::Granted(client)) => {
                 if let Some(registration) = &mut beginning.registration {
                     registration.client = Some(client);
                 }
                 let key = beginning.key.clone();
-                return self.with_server(&key, Step::Begin(Box::new(beginning)));
+                return self.with_server(&key, DeferredStep::Begin(Box::new(beginning)));
             }
-            Answered::Registered(Reply::Refused(refused)) => refused.to_string(),
-            Answered::NotMade(why) | Answered::Unknown(why) => {
+            ServerResponse::Registered(Reply::Refused(refused)) => refused.to_string(),
+            ServerResponse::NotMade(why) | ServerResponse::Unknown(why) => {
                 return self.answer(beginning.waiter, Err(unavailable(&why)));
             }
             other => format!("unexpected response: {other:?}"),
@@ -154,15 +158,15 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use goondan_protocol::ids::OAuthSubject;
-    use goondan_protocol::oauth::{Client, ClientAuth, Endpoints, OAuthNeed, Token};
+    use goondan_protocol::oauth::{ClientAuth, Endpoints, OAuthClient, OAuthNeed, Token};
     use goondan_protocol::time::Timestamp;
 
     use super::*;
     use crate::machine::{DocumentWork, plain};
-    use crate::{Documents, ENTROPY_BYTES, Effect, Fields, Place, Ticket, Waiter};
+    use crate::{DocumentKey, Documents, ENTROPY_BYTES, Fields, OAuthEffect, Ticket, WaiterId};
 
     const RESOURCE: &str = "https://mcp.example/mcp";
-    const WAITER: Waiter = Waiter(1);
+    const WAITER: WaiterId = WaiterId(1);
 
     fn key() -> GrantKey {
         GrantKey {
@@ -210,11 +214,11 @@ mod tests {
     }
 
     struct World {
-        machine: Machine,
-        disk: BTreeMap<Place, Fields>,
+        machine: OAuthMachine,
+        disk: BTreeMap<DocumentKey, Fields>,
         server: Metadata,
         /// Requests sent, without metadata requests.
-        made: Vec<Request>,
+        made: Vec<ServerRequest>,
         errors: Vec<ControlError>,
         url: Option<String>,
         /// True to delay the next registration response.
@@ -223,8 +227,8 @@ mod tests {
     }
 
     impl World {
-        fn new(app: OAuthApp, server: Metadata, disk: BTreeMap<Place, Fields>) -> Self {
-            let mut machine = Machine::default();
+        fn new(app: OAuthApp, server: Metadata, disk: BTreeMap<DocumentKey, Fields>) -> Self {
+            let mut machine = OAuthMachine::default();
             machine.begin(Timestamp::from_unix_millis(1_700_000_000_000));
             let apps = BTreeMap::from([(app.name.clone(), app)]);
             let key = key();
@@ -255,9 +259,9 @@ mod tests {
             }
         }
 
-        fn carry_out(&mut self, effect: Effect) {
+        fn carry_out(&mut self, effect: OAuthEffect) {
             match effect {
-                Effect::Documents(DocumentWork::Read { workspace_id, app }) => {
+                OAuthEffect::Documents(DocumentWork::Read { workspace_id, app }) => {
                     let found = self.disk.values().cloned().collect();
                     let documents = Documents {
                         found,
@@ -265,7 +269,7 @@ mod tests {
                     };
                     self.machine.on_read(&workspace_id, &app, documents);
                 }
-                Effect::Documents(DocumentWork::Write {
+                OAuthEffect::Documents(DocumentWork::Write {
                     ticket,
                     place,
                     fields,
@@ -273,14 +277,14 @@ mod tests {
                     self.disk.insert(place, fields);
                     self.machine.on_kept(ticket, Ok(()));
                 }
-                Effect::Documents(DocumentWork::Remove { ticket, place }) => {
+                OAuthEffect::Documents(DocumentWork::Remove { ticket, place }) => {
                     self.disk.remove(&place);
                     self.machine.on_kept(ticket, Ok(()));
                 }
-                Effect::Ask {
+                OAuthEffect::Ask {
                     ticket, request, ..
                 } => {
-                    let is_held = self.holds && matches!(request, Request::Register(_));
+                    let is_held = self.holds && matches!(request, ServerRequest::Register(_));
                     let answered = self.answer(&request);
                     self.made.push(request);
                     if is_held {
@@ -290,36 +294,38 @@ mod tests {
                         self.machine.on_answered(ticket, answered);
                     }
                 }
-                Effect::Answer { result, .. } => match result {
-                    Ok(crate::Answer::Begun(begun)) => self.url = Some(begun.url),
+                OAuthEffect::Answer { result, .. } => match result {
+                    Ok(crate::GrantAnswer::Begun(begun)) => self.url = Some(begun.url),
                     Ok(_) => {}
                     Err(error) => self.errors.push(error),
                 },
-                Effect::Token { .. } | Effect::Happened { .. } => {}
+                OAuthEffect::Token { .. } | OAuthEffect::Happened { .. } => {}
             }
         }
 
-        fn answer(&self, request: &Request) -> Answered {
+        fn answer(&self, request: &ServerRequest) -> ServerResponse {
             match request {
-                Request::Metadata(asked) => {
-                    Answered::Metadata(Reply::Granted(match &asked.issuer {
+                ServerRequest::Metadata(asked) => {
+                    ServerResponse::Metadata(Reply::Granted(match &asked.issuer {
                         Some(issuer) if asked.is_found => server(issuer),
                         _ => self.server.clone(),
                     }))
                 }
-                Request::Revoke(_) => Answered::Revoked(Reply::Granted(())),
-                Request::Register(_) => Answered::Registered(Reply::Granted(Client {
-                    id: "registered".to_owned(),
-                    secret: Some(plain("its-secret")),
-                    auth: ClientAuth::Post,
-                })),
-                Request::Token(_) => Answered::Token(Reply::Granted(Token {
+                ServerRequest::Revoke(_) => ServerResponse::Revoked(Reply::Granted(())),
+                ServerRequest::Register(_) => {
+                    ServerResponse::Registered(Reply::Granted(OAuthClient {
+                        id: "registered".to_owned(),
+                        secret: Some(plain("its-secret")),
+                        auth: ClientAuth::Post,
+                    }))
+                }
+                ServerRequest::Token(_) => ServerResponse::Token(Reply::Granted(Token {
                     access_token: plain("access"),
                     refresh_token: Some(plain("refresh")),
                     expires_in_s: Some(3_600),
                     scope: None,
                 })),
-                Request::Device(device) => panic!("{device:?}"),
+                ServerRequest::Device(device) => panic!("{device:?}"),
             }
         }
 
@@ -335,7 +341,7 @@ mod tests {
             let (ticket, server) = (self.held.take().unwrap(), server("https://as.example"));
             let endpoint = server.registration.unwrap();
             let register = self.made.iter().find(|it| match it {
-                Request::Register(register) => register.endpoint == endpoint,
+                ServerRequest::Register(register) => register.endpoint == endpoint,
                 _ => false,
             });
             let answered = self.answer(register.unwrap());
@@ -368,7 +374,7 @@ mod tests {
         /// Returns the latest token request.
         fn last_form(&self) -> &goondan_protocol::oauth::FormRequest {
             match self.made.last() {
-                Some(Request::Token(request)) => request,
+                Some(ServerRequest::Token(request)) => request,
                 other => panic!("{other:?}"),
             }
         }
@@ -402,7 +408,7 @@ mod tests {
             let registered = world
                 .made
                 .iter()
-                .filter(|it| matches!(it, Request::Register(_)));
+                .filter(|it| matches!(it, ServerRequest::Register(_)));
             assert_eq!(registered.count(), usize::from(expected == "registered"));
         }
         let nobody = Metadata {
@@ -454,7 +460,7 @@ mod tests {
             let url = world.url.take().unwrap();
             let id = goondan_protocol::oauth::url_encoded(id);
             assert!(url.contains(&format!("client_id={id}&")), "{url}");
-            let is_register = |it: &Request| matches!(it, Request::Register(_));
+            let is_register = |it: &ServerRequest| matches!(it, ServerRequest::Register(_));
             assert!(!world.made.iter().any(is_register));
         }
     }
@@ -475,7 +481,7 @@ mod tests {
             assert!(error.message.contains("was changed while"), "{error:?}");
             let id = "registered";
             let is_shown = world.made.iter().any(|it| match it {
-                Request::Token(form) | Request::Device(form) => form.client_id == id,
+                ServerRequest::Token(form) | ServerRequest::Device(form) => form.client_id == id,
                 _ => false,
             });
             assert!(!is_shown, "{told}");
@@ -549,11 +555,16 @@ mod tests {
         assert!(url.starts_with("https://evil.example/authorize"), "{url}");
         world.machine.revoke(WAITER, &key(), false);
         world.settle();
-        let Some(Request::Revoke(form)) = world.made.last() else {
+        let Some(ServerRequest::Revoke(form)) = world.made.last() else {
             panic!("{:?}", world.made)
         };
         assert_eq!(form.endpoint, "https://as.example/revoke");
-        assert!(!world.disk.keys().any(|it| matches!(it, Place::Grant(_))));
+        assert!(
+            !world
+                .disk
+                .keys()
+                .any(|it| matches!(it, DocumentKey::Grant(_)))
+        );
     }
 
     #[test]
@@ -580,7 +591,7 @@ mod tests {
             "{error:?}"
         );
         assert_eq!(world.disk.len(), 1);
-        let is_revoke = |it: &Request| matches!(it, Request::Revoke(_));
+        let is_revoke = |it: &ServerRequest| matches!(it, ServerRequest::Revoke(_));
         world.machine.revoke(WAITER, &key(), true);
         world.settle();
         assert!(!world.made.iter().any(is_revoke));

@@ -1,15 +1,15 @@
 //! Renewal of a token, once for all callers: durable mark → request → durable grant → hand-out.
 
 use goondan_protocol::control::{ControlError, ErrorCode};
-use goondan_protocol::oauth::{Metadata, Refused, Reply, Token};
+use goondan_protocol::oauth::{Metadata, Reply, Token, TokenErrorResponse};
 
 use super::clients::{is_of_server, resource_field};
 use super::{
-    Answer, Answered, Happening, Machine, Pending, Request, Step, Ticket, Waiter, not_kept, plain,
-    unavailable,
+    DeferredStep, GrantAnswer, OAuthEvent, OAuthMachine, ServerRequest, ServerResponse, Ticket,
+    TicketPurpose, WaiterId, not_kept, plain, unavailable,
 };
 use crate::documents::{Grant, Lock};
-use crate::key::{GrantKey, Place};
+use crate::key::{DocumentKey, GrantKey};
 use crate::limits::{
     REFRESH_AT_PERCENT, REFRESH_PAUSE_MIN_MS, REFRESH_SENDINGS_MAX, RETRY_FIRST_MS, RETRY_MAX_MS,
     TOKEN_LIFE_MAX_S,
@@ -86,13 +86,13 @@ impl Grant {
     }
 }
 
-impl Machine {
+impl OAuthMachine {
     /// Renews a token now. All concurrent callers get the same result.
-    pub fn refresh(&mut self, waiter: Waiter, key: &GrantKey) {
+    pub fn refresh(&mut self, waiter: WaiterId, key: &GrantKey) {
         self.call(key, waiter, super::Call::Refresh(waiter, key.clone()));
     }
 
-    pub(super) fn refresh_for(&mut self, waiter: Waiter, key: &GrantKey) {
+    pub(super) fn refresh_for(&mut self, waiter: WaiterId, key: &GrantKey) {
         if let Err(error) = self.check_renewable(key) {
             return self.answer(waiter, Err(error));
         }
@@ -175,8 +175,8 @@ impl Machine {
             generation,
             since_ms,
         };
-        let place = Place::Lock(key.clone());
-        let ticket = self.write(place, lock.fields(key), Pending::Lock(key.clone()));
+        let place = DocumentKey::Lock(key.clone());
+        let ticket = self.write(place, lock.fields(key), TicketPurpose::Lock(key.clone()));
         self.entry(key).phase = Phase::Locking(ticket);
     }
 
@@ -204,7 +204,7 @@ impl Machine {
             sent: 0,
             generation: grant.generation,
         };
-        self.with_server(key, Step::Refresh(key.clone()));
+        self.with_server(key, DeferredStep::Refresh(key.clone()));
     }
 
     pub(super) fn send_refresh(&mut self, key: &GrantKey, server: &Metadata) {
@@ -230,15 +230,15 @@ impl Machine {
         let Some(request) = request else {
             return self.refresh_failed(key, "its metadata has no token endpoint");
         };
-        let pending = Pending::Refresh(key.clone());
-        let asked = self.ask(&key.workspace_id, Request::Token(request), pending);
+        let pending = TicketPurpose::Refresh(key.clone());
+        let asked = self.ask(&key.workspace_id, ServerRequest::Token(request), pending);
         if let Phase::Asking { ticket, sent, .. } = &mut self.entry(key).phase {
             *ticket = Some(asked);
             *sent += 1;
         }
     }
 
-    pub(super) fn on_refreshed(&mut self, key: &GrantKey, of: Ticket, answered: Answered) {
+    pub(super) fn on_refreshed(&mut self, key: &GrantKey, of: Ticket, answered: ServerResponse) {
         let now_ms = self.now_ms;
         let entry = self.entry(key);
         let (sent, generation) = match &entry.phase {
@@ -256,12 +256,12 @@ impl Machine {
         // A user logged in meanwhile, so the outcome for the earlier token does not matter.
         if grant.generation != generation {
             entry.phase = Phase::Idle;
-            self.remove(Place::Lock(key.clone()), Pending::Nothing);
+            self.remove(DocumentKey::Lock(key.clone()), TicketPurpose::Nothing);
             let info = self.info(key);
-            return self.answer_renewal(key, &Ok(Answer::Grant(info)));
+            return self.answer_renewal(key, &Ok(GrantAnswer::Grant(info)));
         }
         match answered {
-            Answered::Token(Reply::Granted(token)) => {
+            ServerResponse::Token(Reply::Granted(token)) => {
                 entry.issued = entry.issued.max(generation) + 1;
                 let next = Grant::of_token(token, now_ms, entry.issued, grant.fingerprint);
                 // Without a new refresh token the old one stays valid.
@@ -275,24 +275,24 @@ impl Machine {
                 };
                 self.keep(key, next);
             }
-            Answered::Token(Reply::Refused(refused)) if is_over(&refused, &grant) => {
+            ServerResponse::Token(Reply::Refused(refused)) if is_over(&refused, &grant) => {
                 self.needs_auth(
                     key,
                     &format!("the authorization server rejected the request: {refused}"),
                 );
             }
-            Answered::Token(Reply::Refused(refused)) => {
+            ServerResponse::Token(Reply::Refused(refused)) => {
                 self.refresh_refused(key, &refused.to_string());
             }
-            Answered::Unknown(_) if sent < REFRESH_SENDINGS_MAX => {
-                self.with_server(key, Step::Refresh(key.clone()));
+            ServerResponse::Unknown(_) if sent < REFRESH_SENDINGS_MAX => {
+                self.with_server(key, DeferredStep::Refresh(key.clone()));
             }
             // The mark stays on disk.
-            Answered::Unknown(why) => {
+            ServerResponse::Unknown(why) => {
                 entry.phase = Phase::Idle;
                 self.fail(key, &unavailable(&why));
             }
-            Answered::NotMade(why) => self.refresh_failed(key, &why),
+            ServerResponse::NotMade(why) => self.refresh_failed(key, &why),
             other => self.refresh_refused(key, &format!("unexpected response: {other:?}")),
         }
     }
@@ -318,7 +318,7 @@ impl Machine {
 
     fn unlock(&mut self, key: &GrantKey) {
         self.entry(key).phase = Phase::Idle;
-        self.remove(Place::Lock(key.clone()), Pending::Nothing);
+        self.remove(DocumentKey::Lock(key.clone()), TicketPurpose::Nothing);
     }
 
     fn fail(&mut self, key: &GrantKey, error: &ControlError) {
@@ -334,7 +334,7 @@ impl Machine {
         let pause_ms = (RETRY_FIRST_MS << doublings).min(RETRY_MAX_MS);
         entry.not_before_ms = now_ms.saturating_add(pause_ms);
         entry.problem = Some(why.to_owned());
-        self.happened(key, Happening::NotRenewed(why.to_owned()));
+        self.happened(key, OAuthEvent::NotRenewed(why.to_owned()));
     }
 
     /// Requires a new login. The grant stays stored.
@@ -369,8 +369,8 @@ impl Machine {
             return;
         };
         let fields = grant.fields(key);
-        let place = Place::Grant(key.clone());
-        let kept = self.write(place, fields, Pending::Renewed(key.clone()));
+        let place = DocumentKey::Grant(key.clone());
+        let kept = self.write(place, fields, TicketPurpose::Renewed(key.clone()));
         if let Phase::Keeping { ticket, .. } = &mut self.entry(key).phase {
             *ticket = Some(kept);
         }
@@ -396,17 +396,17 @@ impl Machine {
         }
         let grant = (**grant).clone();
         entry.phase = Phase::Idle;
-        self.remove(Place::Lock(key.clone()), Pending::Nothing);
+        self.remove(DocumentKey::Lock(key.clone()), TicketPurpose::Nothing);
         let why = grant.needs_auth.clone();
         self.install(key, grant);
         match why {
             None => {
-                self.happened(key, Happening::Renewed);
+                self.happened(key, OAuthEvent::Renewed);
                 let info = self.info(key);
-                self.answer_renewal(key, &Ok(Answer::Grant(info)));
+                self.answer_renewal(key, &Ok(GrantAnswer::Grant(info)));
             }
             Some(why) => {
-                self.happened(key, Happening::NeedsAuth(why.clone()));
+                self.happened(key, OAuthEvent::NeedsAuth(why.clone()));
                 let text = format!("{} requires a new login: {why}", key.need);
                 let error = ControlError::new(ErrorCode::OauthRefused, text);
                 self.answer_renewal(key, &Err(error.suggest(login_command(key))));
@@ -428,7 +428,7 @@ impl Machine {
         }
     }
 
-    fn answer_renewal(&mut self, key: &GrantKey, result: &Result<Answer, ControlError>) {
+    fn answer_renewal(&mut self, key: &GrantKey, result: &Result<GrantAnswer, ControlError>) {
         for waiter in std::mem::take(&mut self.entry(key).waiters) {
             self.answer(waiter, result.clone());
         }
@@ -436,7 +436,7 @@ impl Machine {
 }
 
 /// True if only a new login helps. A client registered for the grant ends with it.
-fn is_over(refused: &Refused, grant: &Grant) -> bool {
+fn is_over(refused: &TokenErrorResponse, grant: &Grant) -> bool {
     let is_registered = grant.binding.as_ref().is_some_and(|it| it.client.is_some());
     refused.error == INVALID_GRANT
         || is_registered && INVALID_CLIENT.contains(&refused.error.as_str())

@@ -4,22 +4,25 @@ use goondan_protocol::control::{ControlError, ErrorCode, GrantRevoked};
 use goondan_protocol::oauth::{Metadata, Reply};
 
 use super::clients::is_of_server;
-use super::{Answer, Answered, Call, Happening, Machine, Pending, Request, Step, Waiter, plain};
-use crate::key::{GrantKey, Place};
+use super::{
+    Call, DeferredStep, GrantAnswer, OAuthEvent, OAuthMachine, ServerRequest, ServerResponse,
+    TicketPurpose, WaiterId, plain,
+};
+use crate::key::{DocumentKey, GrantKey};
 
 /// Request for a revocation.
 #[derive(Debug)]
-pub(super) struct Revoking {
-    pub(super) waiter: Waiter,
+pub(super) struct Revocation {
+    pub(super) waiter: WaiterId,
     pub(super) key: GrantKey,
     /// True to delete the tokens locally even if the server cannot be reached.
     pub(super) forget: bool,
 }
 
-impl Machine {
+impl OAuthMachine {
     /// Revokes tokens. With `forget` they are deleted locally in any case.
-    pub fn revoke(&mut self, waiter: Waiter, key: &GrantKey, forget: bool) {
-        let revoking = Revoking {
+    pub fn revoke(&mut self, waiter: WaiterId, key: &GrantKey, forget: bool) {
+        let revoking = Revocation {
             waiter,
             key: key.clone(),
             forget,
@@ -27,7 +30,7 @@ impl Machine {
         self.call(key, waiter, Call::Revoke(revoking));
     }
 
-    pub(super) fn begin_revocation(&mut self, revoking: Revoking) {
+    pub(super) fn begin_revocation(&mut self, revoking: Revocation) {
         let key = revoking.key.clone();
         let entry = self.grants.get(&key);
         let Some(grant) = entry.and_then(|entry| entry.grant.as_ref()) else {
@@ -42,14 +45,14 @@ impl Machine {
             return self.answer(revoking.waiter, Err(error.suggest("try again in a moment")));
         }
         if self.is_of_app(&key, grant) {
-            self.with_server(&key, Step::Revoke(revoking));
+            self.with_server(&key, DeferredStep::Revoke(revoking));
         } else {
             let why = "its OAuthApp was changed after the tokens were issued";
             self.forget_grant(revoking, false, Some(why.to_owned()));
         }
     }
 
-    pub(super) fn send_revocation(&mut self, revoking: Revoking, server: &Metadata) {
+    pub(super) fn send_revocation(&mut self, revoking: Revocation, server: &Metadata) {
         let key = revoking.key.clone();
         let Some(grant) = self.grants.get(&key).and_then(|it| it.grant.as_ref()) else {
             return;
@@ -71,18 +74,20 @@ impl Machine {
         if let Some(request) =
             self.form_request(&key, (endpoint, server), grant.binding.as_ref(), form)
         {
-            let pending = Pending::Revoke(revoking);
-            self.ask(&key.workspace_id, Request::Revoke(request), pending);
+            let pending = TicketPurpose::Revoke(revoking);
+            self.ask(&key.workspace_id, ServerRequest::Revoke(request), pending);
         }
     }
 
-    pub(super) fn on_revoked(&mut self, revoking: Revoking, answered: Answered) {
+    pub(super) fn on_revoked(&mut self, revoking: Revocation, answered: ServerResponse) {
         match answered {
-            Answered::Revoked(Reply::Granted(())) => self.forget_grant(revoking, true, None),
-            Answered::Revoked(Reply::Refused(refused)) => {
+            ServerResponse::Revoked(Reply::Granted(())) => self.forget_grant(revoking, true, None),
+            ServerResponse::Revoked(Reply::Refused(refused)) => {
                 self.not_revoked(revoking, &refused.to_string());
             }
-            Answered::NotMade(why) | Answered::Unknown(why) => self.not_revoked(revoking, &why),
+            ServerResponse::NotMade(why) | ServerResponse::Unknown(why) => {
+                self.not_revoked(revoking, &why)
+            }
             other => {
                 let why = format!("unexpected response: {other:?}");
                 self.not_revoked(revoking, &why);
@@ -90,7 +95,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn not_revoked(&mut self, revoking: Revoking, why: &str) {
+    pub(super) fn not_revoked(&mut self, revoking: Revocation, why: &str) {
         if revoking.forget {
             return self.forget_grant(revoking, false, Some(why.to_owned()));
         }
@@ -104,16 +109,16 @@ impl Machine {
         self.answer(revoking.waiter, Err(error));
     }
 
-    fn forget_grant(&mut self, revoking: Revoking, at_server: bool, problem: Option<String>) {
+    fn forget_grant(&mut self, revoking: Revocation, at_server: bool, problem: Option<String>) {
         let key = revoking.key.clone();
-        self.remove(Place::Lock(key.clone()), Pending::Nothing);
-        let pending = Pending::Forgotten(revoking, at_server, problem);
-        self.remove(Place::Grant(key), pending);
+        self.remove(DocumentKey::Lock(key.clone()), TicketPurpose::Nothing);
+        let pending = TicketPurpose::Forgotten(revoking, at_server, problem);
+        self.remove(DocumentKey::Grant(key), pending);
     }
 
     pub(super) fn on_forgotten(
         &mut self,
-        revoking: &Revoking,
+        revoking: &Revocation,
         at_server: bool,
         problem: Option<String>,
         result: Result<(), String>,
@@ -129,13 +134,13 @@ impl Machine {
         entry.grant = None;
         entry.problem = None;
         self.hand(key);
-        self.happened(key, Happening::Revoked);
+        self.happened(key, OAuthEvent::Revoked);
         let revoked = GrantRevoked {
             app: key.need.app.clone(),
             subject: key.need.subject.clone(),
             at_server,
             problem,
         };
-        self.answer(revoking.waiter, Ok(Answer::Revoked(revoked)));
+        self.answer(revoking.waiter, Ok(GrantAnswer::Revoked(revoked)));
     }
 }

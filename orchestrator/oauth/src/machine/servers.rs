@@ -5,29 +5,31 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 use goondan_protocol::oauth::{Endpoints, Metadata, MetadataRequest, Reply};
 
-use super::{Answered, App, Machine, Pending, Request, Step, unavailable};
-use crate::documents::Binding;
+use super::{
+    App, DeferredStep, OAuthMachine, ServerRequest, ServerResponse, TicketPurpose, unavailable,
+};
+use crate::documents::GrantServer;
 use crate::key::GrantKey;
 
 /// Identifies a server: `None` for the definition's, or the issuer of a binding.
-pub(super) type Which = Option<String>;
+pub(super) type ServerKey = Option<String>;
 
 /// State of one server.
 #[derive(Debug, Default)]
-pub(super) struct Server {
+pub(super) struct AuthServer {
     /// Its metadata.
     said: Option<Metadata>,
     /// Steps that wait for the metadata.
-    steps: Vec<Step>,
+    steps: Vec<DeferredStep>,
 }
 
 /// A metadata request in progress.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct MetadataLookup {
     app: (WorkspaceId, ResourceName),
     /// Fingerprint of the application at that time.
     fingerprint: String,
-    which: Which,
+    which: ServerKey,
 }
 
 impl App {
@@ -39,13 +41,13 @@ impl App {
     }
 
     /// Returns the server of a binding. It is final: even the resource cannot name another one.
-    fn which(&self, binding: Option<&Binding>) -> Which {
+    fn which(&self, binding: Option<&GrantServer>) -> ServerKey {
         let binding = binding.filter(|_| self.is_found());
         binding.map(|binding| binding.issuer.clone())
     }
 
     /// Returns the server's endpoints; `None` if its metadata must be requested first.
-    fn server(&self, which: &Which) -> Option<Metadata> {
+    fn server(&self, which: &ServerKey) -> Option<Metadata> {
         let written = &self.definition.endpoints;
         let said = match self.servers.get(which).and_then(|it| it.said.as_ref()) {
             Some(said) => said.clone(),
@@ -75,7 +77,7 @@ impl App {
         }
     }
 
-    fn request(&self, which: &Which) -> MetadataRequest {
+    fn request(&self, which: &ServerKey) -> MetadataRequest {
         MetadataRequest {
             issuer: which.clone().or(self.definition.issuer.clone()),
             resource: self.definition.resource.clone(),
@@ -84,9 +86,9 @@ impl App {
     }
 }
 
-impl Machine {
+impl OAuthMachine {
     /// Runs a step after its server's endpoints are known.
-    pub(super) fn with_server(&mut self, key: &GrantKey, step: Step) {
+    pub(super) fn with_server(&mut self, key: &GrantKey, step: DeferredStep) {
         let app_key = (key.workspace_id.clone(), key.need.app.clone());
         let binding = self.binding_of(&step).cloned();
         let Some(app) = self.apps.get_mut(&app_key) else {
@@ -100,46 +102,50 @@ impl Machine {
         let server = app.servers.entry(which.clone()).or_default();
         server.steps.push(step);
         if server.steps.len() == 1 {
-            let pending = Pending::Metadata(Asked {
+            let pending = TicketPurpose::Metadata(MetadataLookup {
                 app: app_key,
                 fingerprint,
                 which,
             });
-            self.ask(&key.workspace_id, Request::Metadata(request), pending);
+            self.ask(&key.workspace_id, ServerRequest::Metadata(request), pending);
         }
     }
 
     /// Returns the binding of a step's grant or login.
-    fn binding_of(&self, step: &Step) -> Option<&Binding> {
+    fn binding_of(&self, step: &DeferredStep) -> Option<&GrantServer> {
         let of_grant = |key: &GrantKey| self.grants.get(key)?.grant.as_ref()?.binding.as_ref();
         match step {
-            Step::Begin(_) => None,
-            Step::Exchange(id) | Step::Poll(id) => self.logins.get(id)?.session.binding.as_ref(),
-            Step::Refresh(key) => of_grant(key),
-            Step::Revoke(revoking) => of_grant(&revoking.key),
+            DeferredStep::Begin(_) => None,
+            DeferredStep::Exchange(id) | DeferredStep::Poll(id) => {
+                self.logins.get(id)?.session.binding.as_ref()
+            }
+            DeferredStep::Refresh(key) => of_grant(key),
+            DeferredStep::Revoke(revoking) => of_grant(&revoking.key),
         }
     }
 
-    fn step(&mut self, step: Step, server: &Metadata) {
+    fn step(&mut self, step: DeferredStep, server: &Metadata) {
         match step {
-            Step::Begin(beginning) => self.open_login(*beginning, server),
-            Step::Exchange(id) => self.exchange(&id, server),
-            Step::Poll(id) => self.poll(&id, server),
-            Step::Refresh(key) => self.send_refresh(&key, server),
-            Step::Revoke(revoking) => self.send_revocation(revoking, server),
+            DeferredStep::Begin(beginning) => self.open_login(*beginning, server),
+            DeferredStep::Exchange(id) => self.exchange(&id, server),
+            DeferredStep::Poll(id) => self.poll(&id, server),
+            DeferredStep::Refresh(key) => self.send_refresh(&key, server),
+            DeferredStep::Revoke(revoking) => self.send_revocation(revoking, server),
         }
     }
 
-    fn step_failed(&mut self, step: Step, why: &str) {
+    fn step_failed(&mut self, step: DeferredStep, why: &str) {
         match step {
-            Step::Begin(beginning) => self.answer(beginning.waiter, Err(unavailable(why))),
-            Step::Exchange(id) | Step::Poll(id) => self.end_login(&id, &Err(unavailable(why))),
-            Step::Refresh(key) => self.refresh_failed(&key, why),
-            Step::Revoke(revoking) => self.not_revoked(revoking, why),
+            DeferredStep::Begin(beginning) => self.answer(beginning.waiter, Err(unavailable(why))),
+            DeferredStep::Exchange(id) | DeferredStep::Poll(id) => {
+                self.end_login(&id, &Err(unavailable(why)))
+            }
+            DeferredStep::Refresh(key) => self.refresh_failed(&key, why),
+            DeferredStep::Revoke(revoking) => self.not_revoked(revoking, why),
         }
     }
 
-    pub(super) fn on_metadata(&mut self, asked: &Asked, answered: Answered) {
+    pub(super) fn on_metadata(&mut self, asked: &MetadataLookup, answered: ServerResponse) {
         let Some(app) = self.apps.get_mut(&asked.app) else {
             return;
         };
@@ -149,7 +155,7 @@ impl Machine {
             _ if app.fingerprint != asked.fingerprint => {
                 ("the OAuthApp was changed in the meantime".to_owned(), false)
             }
-            Answered::Metadata(Reply::Granted(metadata)) => {
+            ServerResponse::Metadata(Reply::Granted(metadata)) => {
                 server.said = Some(metadata.clone());
                 // Bound tokens can use it without another request.
                 if app.is_found() && metadata.issuer.is_some() {
@@ -164,8 +170,8 @@ impl Machine {
                 }
                 return;
             }
-            Answered::Metadata(Reply::Refused(refused)) => (refused.to_string(), true),
-            Answered::NotMade(why) | Answered::Unknown(why) => (why, false),
+            ServerResponse::Metadata(Reply::Refused(refused)) => (refused.to_string(), true),
+            ServerResponse::NotMade(why) | ServerResponse::Unknown(why) => (why, false),
             other => (format!("unexpected response: {other:?}"), false),
         };
         let what = "the authorization server's metadata is";
@@ -173,7 +179,7 @@ impl Machine {
         let why = format!("{what} {verb}: {why}");
         for step in steps {
             match step {
-                Step::Begin(beginning) if is_refusal => {
+                DeferredStep::Begin(beginning) if is_refusal => {
                     self.answer(beginning.waiter, Err(not_believed(&why)));
                 }
                 step => self.step_failed(step, &why),

@@ -6,14 +6,14 @@ use goondan_protocol::oauth::OAuthApp;
 use goondan_protocol::secret::SecretValue;
 
 use super::clients::joined;
-use super::{Happening, Machine, Pending};
+use super::{OAuthEvent, OAuthMachine, TicketPurpose};
 use crate::documents::Grant;
-use crate::key::{GrantKey, Place};
+use crate::key::{DocumentKey, GrantKey};
 use crate::limits::{DECLINED_AGAIN_WITHIN_MS, WIDER_SCOPES_MAX};
 
 /// Consequence of a verdict for the rejected caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ruling {
+pub enum RejectionOutcome {
     /// Wait for another token, from a renewal or a login.
     OtherToken,
     /// Wait until a user consents to more scopes.
@@ -27,14 +27,14 @@ pub enum Ruling {
     },
 }
 
-impl Ruling {
+impl RejectionOutcome {
     fn stays(why: impl Into<String>, suggestion: Option<String>) -> Self {
         let why = why.into();
         Self::Stays { why, suggestion }
     }
 }
 
-impl Machine {
+impl OAuthMachine {
     /// Handles a server's verdict on a token. All rejections of one token cause one renewal. If the
     /// token was replaced in the meantime, the caller gets the new one.
     ///
@@ -46,7 +46,7 @@ impl Machine {
         token: &SecretValue,
         verdict: &TokenVerdict,
         needs_all: bool,
-    ) -> Ruling {
+    ) -> RejectionOutcome {
         let entry = self.grants.get(key);
         let current = entry.and_then(|entry| {
             let grant = entry.grant.as_ref()?;
@@ -55,7 +55,7 @@ impl Machine {
         });
         let current = current.filter(|grant| self.is_of_app(key, grant));
         let Some(grant) = current.cloned() else {
-            return Ruling::OtherToken;
+            return RejectionOutcome::OtherToken;
         };
         match verdict {
             TokenVerdict::Declined => self.on_declined(key, &grant),
@@ -75,10 +75,14 @@ impl Machine {
         };
         grant.is_on_trial = false;
         let fields = grant.fields(key);
-        self.write(Place::Grant(key.clone()), fields, Pending::Nothing);
+        self.write(
+            DocumentKey::Grant(key.clone()),
+            fields,
+            TicketPurpose::Nothing,
+        );
     }
 
-    fn on_declined(&mut self, key: &GrantKey, grant: &Grant) -> Ruling {
+    fn on_declined(&mut self, key: &GrantKey, grant: &Grant) -> RejectionOutcome {
         let trial_ends_ms = grant
             .obtained_at_ms
             .saturating_add(DECLINED_AGAIN_WITHIN_MS);
@@ -101,10 +105,10 @@ impl Machine {
                 self.lock(key);
             }
             if is_new {
-                self.happened(key, Happening::Declined);
+                self.happened(key, OAuthEvent::Declined);
             }
         }
-        Ruling::OtherToken
+        RejectionOutcome::OtherToken
     }
 
     fn on_too_little(
@@ -113,12 +117,12 @@ impl Machine {
         grant: Grant,
         scopes: &[String],
         needs_all: bool,
-    ) -> Ruling {
+    ) -> RejectionOutcome {
         let Some(app) = self.app_of(key).map(|app| &app.definition) else {
-            return Ruling::OtherToken;
+            return RejectionOutcome::OtherToken;
         };
         if scopes.is_empty() {
-            return Ruling::stays("the server does not say what the token lacks", None);
+            return RejectionOutcome::stays("the server does not say what the token lacks", None);
         }
         let forbidden = scopes.iter().filter(|scope| !may_ask_for(app, scope));
         let forbidden = joined(forbidden.map(String::as_str));
@@ -128,13 +132,13 @@ impl Machine {
                 "if it should, add that to `widerScopes` of the OAuthApp `{}`, and try again",
                 key.need.app
             );
-            return Ruling::stays(why, Some(suggestion));
+            return RejectionOutcome::stays(why, Some(suggestion));
         }
         let allowed = grant.scope.as_deref().unwrap_or_default();
         let allows = |scope: &String| allowed.split_whitespace().any(|it| it == scope);
         if scopes.iter().all(allows) {
             let why = "the token has the scope according to its authorization server";
-            return Ruling::stays(why, None);
+            return RejectionOutcome::stays(why, None);
         }
         let known = grant.wider.as_deref().unwrap_or_default();
         let wider = joined(
@@ -144,22 +148,22 @@ impl Machine {
         );
         if wider.split_whitespace().count() > WIDER_SCOPES_MAX {
             let why = format!("users are asked for at most {WIDER_SCOPES_MAX} more scopes");
-            return Ruling::stays(why, None);
+            return RejectionOutcome::stays(why, None);
         }
         if wider != known {
             let grant = Grant {
                 wider: Some(wider.clone()),
                 ..grant
             };
-            let (place, fields) = (Place::Grant(key.clone()), grant.fields(key));
-            self.write(place, fields, Pending::Nothing);
+            let (place, fields) = (DocumentKey::Grant(key.clone()), grant.fields(key));
+            self.write(place, fields, TicketPurpose::Nothing);
             self.entry(key).grant = Some(grant);
-            self.happened(key, Happening::NeedsWider(wider));
+            self.happened(key, OAuthEvent::NeedsWider(wider));
         }
         if needs_all {
             self.needs_auth(key, "a server rejects every request with the token");
         }
-        Ruling::Consent
+        RejectionOutcome::Consent
     }
 
     /// Returns the scopes that servers reported missing.

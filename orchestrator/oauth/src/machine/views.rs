@@ -5,11 +5,11 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::time::Timestamp;
 
-use super::Machine;
+use super::OAuthMachine;
 use crate::documents::Grant;
 use crate::key::GrantKey;
 
-impl Machine {
+impl OAuthMachine {
     /// Returns the grants of one or all workspaces: required ones and existing ones.
     #[must_use]
     pub fn list(&self, only: Option<&WorkspaceId>) -> Vec<GrantInfo> {

@@ -1,14 +1,14 @@
 //! One statement that offers records, and what its answer means.
 
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replication::log::{Page, PutAnswer};
+use goondan_replication::log::{LogPage, PutAnswer};
 use goondan_replication::names::Position;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Error, Row};
 
-use super::Offer;
+use super::PutOffer;
 use crate::connection::Connection;
-use crate::doubts::Doubts;
+use crate::doubts::InDoubtPositions;
 use crate::limits::RACES_MAX;
 use crate::page::{page, position, seq};
 
@@ -55,14 +55,14 @@ LEFT JOIN goondan.records AS r
 const BARRIER: &str = "SELECT pg_logical_emit_message(true, 'goondan', '')";
 
 /// Result of one offer.
-enum Verdict {
+enum OfferOutcome {
     Answer(PutAnswer),
     /// Another writer was quicker by a moment.
     Again,
 }
 
 /// Offers records and answers each.
-pub(super) async fn put(connection: &Connection, offers: Vec<Offer>, doubts: &Doubts) {
+pub(super) async fn put(connection: &Connection, offers: Vec<PutOffer>, doubts: &InDoubtPositions) {
     let mut left = Vec::new();
     for offer in offers {
         let record = &offer.put.record;
@@ -91,8 +91,8 @@ pub(super) async fn put(connection: &Connection, offers: Vec<Offer>, doubts: &Do
         let mut again = Vec::new();
         for ((offer, was_in_doubt), verdict) in left.into_iter().zip(verdicts) {
             match verdict {
-                Verdict::Again => again.push((offer, was_in_doubt)),
-                Verdict::Answer(answer) => {
+                OfferOutcome::Again => again.push((offer, was_in_doubt)),
+                OfferOutcome::Answer(answer) => {
                     let answer = settled(connection, &offer, answer, was_in_doubt, doubts).await;
                     reply(offer, answer);
                 }
@@ -110,8 +110,8 @@ pub(super) async fn confirm(
     connection: &Connection,
     workspace: &WorkspaceId,
     from: Position,
-    doubts: &Doubts,
-) -> Option<Page> {
+    doubts: &InDoubtPositions,
+) -> Option<LogPage> {
     let page = page(connection, workspace, from).await.ok()?;
     if doubts.reach(workspace, page.head) && !barrier(connection).await {
         return None;
@@ -121,17 +121,17 @@ pub(super) async fn confirm(
 }
 
 /// A caller that no longer waits treats the answer as lost.
-fn reply(offer: Offer, answer: PutAnswer) {
+fn reply(offer: PutOffer, answer: PutAnswer) {
     offer.reply.send(answer).ok();
 }
 
 /// Combines an answer with the doubt about its workspace.
 async fn settled(
     connection: &Connection,
-    offer: &Offer,
+    offer: &PutOffer,
     answer: PutAnswer,
     was_in_doubt: bool,
-    doubts: &Doubts,
+    doubts: &InDoubtPositions,
 ) -> PutAnswer {
     let workspace = offer.put.record.workspace();
     let is_confirmed = match &answer {
@@ -157,7 +157,10 @@ pub(super) async fn barrier(connection: &Connection) -> bool {
 }
 
 /// Offers records once; all of one statement share their fate. An error is the answer to each.
-async fn ask(connection: &Connection, offers: &[&Offer]) -> Result<Vec<Verdict>, PutAnswer> {
+async fn ask(
+    connection: &Connection,
+    offers: &[&PutOffer],
+) -> Result<Vec<OfferOutcome>, PutAnswer> {
     let puts: Vec<_> = offers.iter().map(|offer| &offer.put).collect();
     let workspaces: Vec<_> = puts
         .iter()
@@ -201,7 +204,7 @@ fn failed(connection: &Connection, error: &Error) -> PutAnswer {
 }
 
 /// In the order of the offers.
-fn verdicts(rows: &[Row], offers: usize) -> Result<Vec<Verdict>, Error> {
+fn verdicts(rows: &[Row], offers: usize) -> Result<Vec<OfferOutcome>, Error> {
     let mut numbered = Vec::with_capacity(offers);
     for row in rows {
         let n: i64 = row.try_get(0)?;
@@ -211,19 +214,21 @@ fn verdicts(rows: &[Row], offers: usize) -> Result<Vec<Verdict>, Error> {
     Ok(numbered.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
-fn verdict(row: &Row) -> Result<Verdict, Error> {
+fn verdict(row: &Row) -> Result<OfferOutcome, Error> {
     if row.try_get(1)? {
-        return Ok(Verdict::Answer(PutAnswer::Done));
+        return Ok(OfferOutcome::Answer(PutAnswer::Done));
     }
     let head = position(row.try_get(2)?);
     let oldest = position(row.try_get(3)?);
     let answer = match row.try_get::<_, Option<Vec<u8>>>(4)? {
         Some(record) => PutAnswer::Taken(record),
-        None if row.try_get::<_, Option<bool>>(5)?.unwrap_or(false) => return Ok(Verdict::Again),
+        None if row.try_get::<_, Option<bool>>(5)?.unwrap_or(false) => {
+            return Ok(OfferOutcome::Again);
+        }
         None if row.try_get::<_, Option<bool>>(6)?.unwrap_or(false) => {
             PutAnswer::Forgotten { oldest }
         }
         None => PutAnswer::Behind { head },
     };
-    Ok(Verdict::Answer(answer))
+    Ok(OfferOutcome::Answer(answer))
 }

@@ -1,8 +1,8 @@
 //! Positions of logs and heartbeats of nodes.
 
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replication::names::{Epoch, Life, NodeId};
-use goondan_replication::wire::{Beat, Heard, LogHead};
+use goondan_replication::names::{Epoch, Incarnation, NodeId};
+use goondan_replication::wire::{Beat, LastHeartbeat, LogHead};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -98,18 +98,18 @@ pub(super) fn listed(rows: &[Row]) -> Option<Vec<WorkspaceId>> {
     clippy::option_option,
     reason = "distinguishes a row without a node from an invalid one"
 )]
-fn heard(row: &Row, workspace: WorkspaceId) -> Option<Option<Heard>> {
+fn heard(row: &Row, workspace: WorkspaceId) -> Option<Option<LastHeartbeat>> {
     let Some(node) = row.try_get::<_, Option<&str>>(3).ok()? else {
         return Some(None);
     };
     let beat = Beat {
         workspace,
         node: NodeId::new(node).ok()?,
-        life: Life(row.try_get::<_, i64>(4).ok()?.cast_unsigned()),
+        life: Incarnation(row.try_get::<_, i64>(4).ok()?.cast_unsigned()),
         epoch: Epoch(row.try_get::<_, i64>(5).ok()?.cast_unsigned()),
         position: position(row.try_get(6).ok()?),
         owns: row.try_get(7).ok()?,
     };
     let count = u64::try_from(row.try_get::<_, i64>(8).ok()?).ok()?;
-    Some(Some(Heard { beat, count }))
+    Some(Some(LastHeartbeat { beat, count }))
 }

@@ -6,13 +6,15 @@ use std::thread;
 use goondan_replication::chain::Chain;
 use goondan_replication::limits::{READ_BYTES_MAX, RECORD_BYTES_MAX};
 use goondan_replication::log::{MemoryLog, PutAnswer, ReadAnswer};
-use goondan_replication::names::{Epoch, Hash, Life, NodeId, Position};
+use goondan_replication::names::{Epoch, Hash, Incarnation, NodeId, Position};
 use goondan_replication::record::SnapshotReference;
-use goondan_replication::wire::{Answer, Ask, Beat, Finding, KeptSnapshot, Part, Verdict};
+use goondan_replication::wire::{
+    Beat, KeptSnapshot, LogAnswer, LogCommand, ServerCheck, ServerCheckVerdict, SnapshotPartRef,
+};
 
 use crate::records::{behind, bytes, chain, seal, workspace};
 use crate::replica::Replica;
-use goondan_tests::postgres::Server;
+use goondan_tests::postgres::PostgresServer;
 
 /// Environment variable for the seed of random operations.
 const SEED_VAR: &str = "GOONDAN_TEST_SEED";
@@ -20,7 +22,7 @@ const SEED_VAR: &str = "GOONDAN_TEST_SEED";
 /// Compares random records from writers with different states against the log in memory.
 #[test]
 fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
@@ -66,11 +68,11 @@ fn rep_1_the_log_on_a_server_answers_as_the_one_in_memory() {
                     let was = memory.oldest();
                     let oldest = memory.trim(position, hash);
                     kinds[4] += u32::from(oldest != was);
-                    let answer = replica.ask(Ask::Trim {
+                    let answer = replica.ask(LogCommand::Trim {
                         workspace: workspace(&name),
                         before: without_parts(position, hash),
                     });
-                    assert_eq!(answer, Answer::Trimmed(oldest));
+                    assert_eq!(answer, LogAnswer::Trimmed(oldest));
                 }
                 _ => {}
             }
@@ -92,7 +94,7 @@ fn without_parts(at: Position, hash: Hash) -> KeptSnapshot {
 #[test]
 fn rep_1_of_eight_writers_one_gets_each_position() {
     const POSITIONS: u64 = 60;
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     // Each of the two programs has one statement in flight, so they race in the server.
@@ -131,7 +133,7 @@ fn rep_1_of_eight_writers_one_gets_each_position() {
 
 #[test]
 fn long_records_are_read_as_many_at_once_as_fit() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
@@ -158,7 +160,7 @@ fn long_records_are_read_as_many_at_once_as_fit() {
 
 #[test]
 fn a_long_log_is_forgotten_at_once_and_removed_in_pieces() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
@@ -173,12 +175,12 @@ fn a_long_log_is_forgotten_at_once_and_removed_in_pieces() {
     let trim = |before, hash| {
         let workspace = workspace("w");
         let before = without_parts(before, hash);
-        replica.ask(Ask::Trim { workspace, before })
+        replica.ask(LogCommand::Trim { workspace, before })
     };
-    let oldest = Answer::Trimmed(Position(1));
+    let oldest = LogAnswer::Trimmed(Position(1));
     assert_eq!(trim(Position(2400), Hash([8; 32])), oldest);
     assert_eq!(trim(Position(u64::MAX), hash), oldest);
-    let oldest = Answer::Trimmed(Position(2400));
+    let oldest = LogAnswer::Trimmed(Position(2400));
     assert_eq!(trim(Position(2400), hash), oldest);
     assert_eq!(trim(Position(2300), hash), oldest, "it never goes back");
     let left = "SELECT min(seq), count(*) FROM goondan.records";
@@ -190,7 +192,7 @@ fn a_long_log_is_forgotten_at_once_and_removed_in_pieces() {
 
 #[test]
 fn what_is_forgotten_and_not_removed_yet_is_not_told() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
@@ -216,7 +218,7 @@ fn what_is_forgotten_and_not_removed_yet_is_not_told() {
 
 #[test]
 fn nodes_are_heard_and_heads_are_told_at_once() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
@@ -226,7 +228,7 @@ fn nodes_are_heard_and_heads_are_told_at_once() {
     let beat = |node: &str, position| Beat {
         workspace: workspace("w1"),
         node: NodeId::new(node).unwrap(),
-        life: Life(u64::MAX - 1),
+        life: Incarnation(u64::MAX - 1),
         epoch: Epoch(3),
         position: Position(position),
         owns: node == "a",
@@ -235,10 +237,10 @@ fn nodes_are_heard_and_heads_are_told_at_once() {
         vec![beat("a", 1), beat("a", 2)],
         vec![beat("a", 3), beat("b", 1)],
     ] {
-        assert_eq!(replica.ask(Ask::Beat(beats)), Answer::Noted);
+        assert_eq!(replica.ask(LogCommand::Beat(beats)), LogAnswer::Noted);
     }
     let asked = ["w1", "w2", "w1"].map(workspace).to_vec();
-    let Answer::Heads(heads) = replica.ask(Ask::Heads(asked)) else {
+    let LogAnswer::Heads(heads) = replica.ask(LogCommand::Heads(asked)) else {
         panic!("no heads");
     };
     let [head] = &heads[..] else {
@@ -255,13 +257,13 @@ fn nodes_are_heard_and_heads_are_told_at_once() {
 
 #[test]
 fn workspaces_that_have_a_log_are_listed_in_order() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
     let list = |after: Option<&str>| {
         let after = after.map(workspace);
-        let Answer::Listed(listed) = replica.ask(Ask::List { after }) else {
+        let LogAnswer::Listed(listed) = replica.ask(LogCommand::List { after }) else {
             panic!("no list");
         };
         listed
@@ -277,22 +279,22 @@ fn workspaces_that_have_a_log_are_listed_in_order() {
 
 #[test]
 fn snapshots_are_kept_in_parts_and_forgotten() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
-    let part = |number| Part {
+    let part = |number| SnapshotPartRef {
         workspace: workspace("w"),
         reference: SnapshotReference::new("s").unwrap(),
         number,
     };
     for (number, byte) in [(0, b'x'), (1, b'y'), (0, b'z')] {
-        let kept = Ask::KeepPart(part(number), vec![byte; 1_000_000]);
-        assert_eq!(replica.ask(kept), Answer::Noted);
+        let kept = LogCommand::KeepPart(part(number), vec![byte; 1_000_000]);
+        assert_eq!(replica.ask(kept), LogAnswer::Noted);
     }
     for (number, byte) in [(0, b'z'), (1, b'y')] {
-        let read = replica.ask(Ask::ReadPart(part(number)));
-        assert_eq!(read, Answer::Part(Some(vec![byte; 1_000_000])));
+        let read = replica.ask(LogCommand::ReadPart(part(number)));
+        assert_eq!(read, LogAnswer::Part(Some(vec![byte; 1_000_000])));
     }
     let mut seen = chain("w");
     let mut hashes = Vec::new();
@@ -311,24 +313,24 @@ fn snapshots_are_kept_in_parts_and_forgotten() {
     };
     let trim = |before| {
         let workspace = workspace("w");
-        replica.ask(Ask::Trim { workspace, before })
+        replica.ask(LogCommand::Trim { workspace, before })
     };
     let is_there_after = |before| {
         let workspace = workspace("w");
-        let forget = Ask::ForgetSnapshots { workspace, before };
-        assert_eq!(replica.ask(forget), Answer::Noted);
-        let Answer::Part(found) = replica.ask(Ask::ReadPart(part(0))) else {
+        let forget = LogCommand::ForgetSnapshots { workspace, before };
+        assert_eq!(replica.ask(forget), LogAnswer::Noted);
+        let LogAnswer::Part(found) = replica.ask(LogCommand::ReadPart(part(0))) else {
             panic!("no answer");
         };
         found.is_some()
     };
     // A log cannot begin with a snapshot whose parts are missing, because they may be stored on
     // another server.
-    let oldest = Answer::Trimmed(Position(1));
+    let oldest = LogAnswer::Trimmed(Position(1));
     assert_eq!(trim(snapshot("s", 3, second)), oldest);
     // Nothing is removed for a snapshot that the log does not begin with.
     assert!(is_there_after(snapshot("s-later", 0, second)));
-    let oldest = Answer::Trimmed(Position(2));
+    let oldest = LogAnswer::Trimmed(Position(2));
     assert_eq!(trim(snapshot("s", 2, second)), oldest);
     assert!(is_there_after(snapshot("s-later", 0, third)));
     // Snapshots that sort after the named one are kept, and so is the named one.
@@ -343,22 +345,23 @@ fn snapshots_are_kept_in_parts_and_forgotten() {
 
 #[test]
 fn the_servers_settings_are_looked_at() {
-    let Some(server) = Server::running(&["full_page_writes=off", "synchronous_commit=off"]) else {
+    let Some(server) = PostgresServer::running(&["full_page_writes=off", "synchronous_commit=off"])
+    else {
         return;
     };
     let replica = Replica::ready(&server.url());
-    let Answer::Checked(findings) = replica.ask(Ask::Check) else {
+    let LogAnswer::Checked(findings) = replica.ask(LogCommand::Check) else {
         panic!("nothing was looked at");
     };
     for (what, found, verdict) in [
-        ("connection", server.host(), Verdict::Good),
-        ("role", "primary", Verdict::Good),
-        ("fsync", "off", Verdict::Bad),
-        ("full_page_writes", "off", Verdict::Weak),
-        ("synchronous_commit", "off", Verdict::Good),
-        ("synchronous_standby_names", "", Verdict::Weak),
+        ("connection", server.host(), ServerCheckVerdict::Good),
+        ("role", "primary", ServerCheckVerdict::Good),
+        ("fsync", "off", ServerCheckVerdict::Bad),
+        ("full_page_writes", "off", ServerCheckVerdict::Weak),
+        ("synchronous_commit", "off", ServerCheckVerdict::Good),
+        ("synchronous_standby_names", "", ServerCheckVerdict::Weak),
     ] {
-        let is_it = |it: &&Finding| it.what == what;
+        let is_it = |it: &&ServerCheck| it.what == what;
         let finding = findings.iter().find(is_it).unwrap();
         assert_eq!(
             (&*finding.found, finding.verdict),
@@ -370,5 +373,5 @@ fn the_servers_settings_are_looked_at() {
         .iter()
         .find(|it| it.what == "server_version")
         .unwrap();
-    assert_eq!(version.verdict, Verdict::Good);
+    assert_eq!(version.verdict, ServerCheckVerdict::Good);
 }

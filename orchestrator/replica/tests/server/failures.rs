@@ -10,7 +10,7 @@ use goondan_tests::wait::wait_until;
 
 use crate::records::{behind, chain, seal, workspace};
 use crate::replica::Replica;
-use goondan_tests::postgres::Server;
+use goondan_tests::postgres::PostgresServer;
 
 /// Appends to a workspace's log until stopped. Returns the expected log.
 fn append(replica: &Replica, name: &str, stop: &AtomicBool, done: &AtomicU64) -> Chain {
@@ -39,7 +39,7 @@ fn append(replica: &Replica, name: &str, stop: &AtomicBool, done: &AtomicU64) ->
 
 #[test]
 fn rep_1_what_was_done_survives_crashes_of_the_server_and_nothing_stands_twice() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replica = Replica::ready(&server.url());
@@ -76,7 +76,7 @@ fn rep_1_what_was_done_survives_crashes_of_the_server_and_nothing_stands_twice()
 
 #[test]
 fn a_server_that_comes_late_is_used_and_said_once() {
-    let Some(server) = Server::made(&[]) else {
+    let Some(server) = PostgresServer::made(&[]) else {
         return;
     };
     let replica = Replica::start(&server.url());
@@ -94,7 +94,7 @@ fn a_server_that_comes_late_is_used_and_said_once() {
 
 #[test]
 fn tables_of_another_version_are_left_alone() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     drop(Replica::ready(&server.url()));
@@ -107,7 +107,7 @@ fn tables_of_another_version_are_left_alone() {
 
 #[test]
 fn several_programs_make_the_tables_at_once() {
-    let Some(server) = Server::running(&[]) else {
+    let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
     let replicas = [0; 4].map(|_| Replica::start(&server.url()));
@@ -123,7 +123,7 @@ fn several_programs_make_the_tables_at_once() {
 
 #[test]
 fn a_server_is_spoken_to_encrypted_if_it_is_the_one_that_the_url_names() {
-    let Some(server) = Server::with_tls() else {
+    let Some(server) = PostgresServer::with_tls() else {
         return;
     };
     let replica = Replica::ready(&server.tls_url("localhost", "authority.pem"));

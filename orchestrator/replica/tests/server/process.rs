@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_replication::log::{PutAnswer, ReadAnswer};
 use goondan_replication::names::Position;
-use goondan_replication::wire::{Answer, Ask, Verdict};
+use goondan_replication::wire::{LogAnswer, LogCommand, ServerCheckVerdict};
 use goondan_tests::wait::wait_until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -132,13 +132,13 @@ fn without_a_server_everything_is_unavailable_and_it_is_said_once() {
         assert_eq!(read, ReadAnswer::Unavailable);
     }
     assert_eq!(
-        replica.ask(Ask::Heads(vec![workspace("w")])),
-        Answer::Unavailable
+        replica.ask(LogCommand::Heads(vec![workspace("w")])),
+        LogAnswer::Unavailable
     );
-    let Answer::Checked(findings) = replica.ask(Ask::Check) else {
+    let LogAnswer::Checked(findings) = replica.ask(LogCommand::Check) else {
         panic!("nothing was looked at");
     };
-    assert_eq!(findings[0].verdict, Verdict::Bad);
+    assert_eq!(findings[0].verdict, ServerCheckVerdict::Bad);
     let log = replica.log();
     assert_eq!(
         log.lines().filter(said("log server unreachable")).count(),

@@ -15,9 +15,9 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::version::Version;
-use goondan_replication::log::{Page, Put, PutAnswer, ReadAnswer};
+use goondan_replication::log::{LogPage, PutAnswer, PutRequest, ReadAnswer};
 use goondan_replication::names::{NodeId, Position};
-use goondan_replication::wire::{Answer, Ask, Hello, Request, Response, Welcome};
+use goondan_replication::wire::{Hello, LogAnswer, LogCommand, LogRequest, LogResponse, Welcome};
 use goondan_tests::wait::{PATIENCE, wait_for, wait_until};
 
 /// The binary.
@@ -27,14 +27,14 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-replica");
 /// reads.
 pub(crate) const CONNECTIONS: usize = 5;
 
-type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Answer>>>>;
+type PendingAnswers = Arc<Mutex<HashMap<u64, mpsc::Sender<LogAnswer>>>>;
 
 /// The program, after the handshake.
 pub(crate) struct Replica {
     child: Mutex<Child>,
     socket: Mutex<UnixStream>,
     next: AtomicU64,
-    waiting: Waiting,
+    waiting: PendingAnswers,
     log: Arc<Mutex<String>>,
 }
 
@@ -97,12 +97,12 @@ impl Replica {
                 kept.lock().unwrap().push_str(&(line + "\n"));
             }
         });
-        let waiting = Waiting::default();
+        let waiting = PendingAnswers::default();
         let (mut answers, those) = (socket.try_clone().unwrap(), Arc::clone(&waiting));
         answers.set_read_timeout(None).unwrap();
         thread::spawn(move || {
             while let Some(body) = frame(&mut answers, &mut read) {
-                let Response { id, answer } = Response::from_frame(&body).unwrap();
+                let LogResponse { id, answer } = LogResponse::from_frame(&body).unwrap();
                 let asked = those.lock().unwrap().remove(&id).unwrap();
                 // The requester may be gone.
                 asked.send(answer).ok();
@@ -135,30 +135,30 @@ impl Replica {
     }
 
     /// Sends a request; the answer arrives on the channel.
-    pub(crate) fn begin(&self, ask: Ask) -> mpsc::Receiver<Answer> {
+    pub(crate) fn begin(&self, ask: LogCommand) -> mpsc::Receiver<LogAnswer> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = mpsc::channel();
         self.waiting.lock().unwrap().insert(id, sender);
-        let body = Request { id, ask }.to_frame().unwrap();
+        let body = LogRequest { id, ask }.to_frame().unwrap();
         say(&mut self.socket.lock().unwrap(), &body);
         answer
     }
 
     /// Sends a request and waits for the answer.
-    pub(crate) fn ask(&self, ask: Ask) -> Answer {
+    pub(crate) fn ask(&self, ask: LogCommand) -> LogAnswer {
         self.begin(ask).recv_timeout(PATIENCE).unwrap()
     }
 
     /// Puts a record.
-    pub(crate) fn put(&self, put: &Put) -> PutAnswer {
-        match self.ask(Ask::Put(put.clone())) {
-            Answer::Put(answer) => answer,
+    pub(crate) fn put(&self, put: &PutRequest) -> PutAnswer {
+        match self.ask(LogCommand::Put(put.clone())) {
+            LogAnswer::Put(answer) => answer,
             other => panic!("{other:?}"),
         }
     }
 
     /// Puts a record, retrying until the server is available.
-    pub(crate) fn put_when_there(&self, put: &Put) -> PutAnswer {
+    pub(crate) fn put_when_there(&self, put: &PutRequest) -> PutAnswer {
         wait_for("the record is offered", || {
             Some(self.put(put)).filter(|answer| *answer != PutAnswer::Unavailable)
         })
@@ -167,14 +167,14 @@ impl Replica {
     /// Reads once.
     pub(crate) fn read(&self, workspace: &WorkspaceId, from: Position) -> ReadAnswer {
         let workspace = workspace.clone();
-        match self.ask(Ask::Read { workspace, from }) {
-            Answer::Read(answer) => answer,
+        match self.ask(LogCommand::Read { workspace, from }) {
+            LogAnswer::Read(answer) => answer,
             other => panic!("{other:?}"),
         }
     }
 
     /// Reads, retrying until there is an answer.
-    pub(crate) fn page(&self, workspace: &WorkspaceId, from: Position) -> Page {
+    pub(crate) fn page(&self, workspace: &WorkspaceId, from: Position) -> LogPage {
         wait_for("the log is read", || match self.read(workspace, from) {
             ReadAnswer::Page(page) => Some(page),
             ReadAnswer::Unavailable => None,

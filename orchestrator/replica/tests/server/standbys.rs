@@ -2,17 +2,17 @@
 
 use goondan_replication::log::{PutAnswer, ReadAnswer};
 use goondan_replication::names::Position;
-use goondan_replication::wire::{Answer, Ask};
+use goondan_replication::wire::{LogAnswer, LogCommand};
 use goondan_tests::wait::{wait_for, wait_until};
 
 use crate::records::{behind, chain, seal, workspace};
 use crate::replica::{CONNECTIONS, Replica};
-use goondan_tests::postgres::{Server, url_of};
+use goondan_tests::postgres::{PostgresServer, url_of};
 
 /// A primary whose commits wait for a standby.
-fn pair() -> Option<(Server, Server)> {
-    let primary = Server::running(&[])?;
-    let standby = Server::standby_of(&primary, "sb");
+fn pair() -> Option<(PostgresServer, PostgresServer)> {
+    let primary = PostgresServer::running(&[])?;
+    let standby = PostgresServer::standby_of(&primary, "sb");
     drop(primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'sb'"));
     drop(primary.sql("SELECT pg_reload_conf()"));
     wait_until("the standby is synchronous", || {
@@ -22,7 +22,7 @@ fn pair() -> Option<(Server, Server)> {
 }
 
 /// Number of server processes that serve the program.
-fn backends(server: &Server) -> usize {
+fn backends(server: &PostgresServer) -> usize {
     let count =
         "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'goondan-replica%'";
     server.sql(count).parse().unwrap()
@@ -39,11 +39,11 @@ fn rep_1_puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
     let paused = standby.paused();
     let seen = behind(&chain("w"), &first);
     let second = seal(&seen, 1);
-    let unknown = Answer::Put(PutAnswer::Unknown);
-    let unavailable = Answer::Put(PutAnswer::Unavailable);
+    let unknown = LogAnswer::Put(PutAnswer::Unknown);
+    let unavailable = LogAnswer::Put(PutAnswer::Unavailable);
     let mut answers = Vec::new();
     wait_until("so many are late that no more are begun", || {
-        let offered = replica.begin(Ask::Put(second.clone()));
+        let offered = replica.begin(LogCommand::Put(second.clone()));
         let page = replica.page(&workspace("w"), Position(1));
         assert_eq!(
             page.head,
@@ -59,7 +59,7 @@ fn rep_1_puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
             .iter()
             .all(|it| *it == unknown || *it == unavailable)
     );
-    assert_eq!(replica.ask(Ask::Put(second.clone())), unavailable);
+    assert_eq!(replica.ask(LogCommand::Put(second.clone())), unavailable);
     // One connection became two late ones.
     assert_eq!(backends(&primary), CONNECTIONS + 1);
     drop(paused);
@@ -93,11 +93,11 @@ fn rep_1_a_wait_that_is_cut_short_is_no_commit() {
         seen = behind(&seen, &put);
         let paused = standby.paused();
         let put = seal(&seen, 1);
-        let offered = replica.begin(Ask::Put(put.clone()));
+        let offered = replica.begin(LogCommand::Put(put.clone()));
         let cut =
             format!("SELECT {cut_short}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
         wait_until("the commit waits", || primary.sql(&cut) == "t");
-        let unknown = Answer::Put(PutAnswer::Unknown);
+        let unknown = LogAnswer::Put(PutAnswer::Unknown);
         assert_eq!(offered.recv().unwrap(), unknown, "{cut_short}");
         let position = put.record.position();
         wait_until("it stands on the primary", || {
@@ -122,11 +122,11 @@ fn rep_1_a_wait_that_is_cut_short_is_no_commit() {
 
 #[test]
 fn rep_1_a_standby_that_takes_over_without_the_tail_says_so() {
-    let Some(primary) = Server::running(&[]) else {
+    let Some(primary) = PostgresServer::running(&[]) else {
         return;
     };
     let setup = Replica::ready(&primary.url());
-    let standby = Server::standby_of(&primary, "sb");
+    let standby = PostgresServer::standby_of(&primary, "sb");
     let replica = Replica::ready(&url_of(&[&primary, &standby]));
     let (mut seen, mut puts) = (chain("w"), Vec::new());
     for position in 1..=8 {

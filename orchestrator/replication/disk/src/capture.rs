@@ -3,7 +3,7 @@
 //! At that moment every file is hard-linked into a separate directory and its length is recorded.
 //! Later appends are beyond that length; a removed, renamed or replaced file remains available
 //! through the link; content that is truncated in place is kept in memory by the code that
-//! truncates it ([`Uncopied`]). Writers therefore never wait for the copy.
+//! truncates it ([`PendingCopies`]). Writers therefore never wait for the copy.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use goondan_replication::record::parts::{PartBuilder, SnapshotPart};
 use goondan_replication::tree::TreeDigest;
 use sha2::{Digest as _, Sha256};
 
-use crate::pending_copies::Uncopied;
+use crate::pending_copies::PendingCopies;
 use crate::walk;
 
 /// Reason why a capture does not result in a snapshot.
@@ -40,7 +40,7 @@ pub enum CaptureError {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Captured {
+enum CapturedNode {
     Directory,
     File(CapturedFile),
 }
@@ -57,8 +57,8 @@ struct CapturedFile {
 pub struct Capture {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    entries: BTreeMap<RelativePath, Captured>,
-    uncopied: Uncopied,
+    entries: BTreeMap<RelativePath, CapturedNode>,
+    uncopied: PendingCopies,
 }
 
 impl fmt::Debug for Capture {
@@ -85,11 +85,11 @@ impl Capture {
             disk,
             dir: dir.to_owned(),
             entries: BTreeMap::new(),
-            uncopied: Uncopied::default(),
+            uncopied: PendingCopies::default(),
         };
         for (path, kind) in walk::entries(capture.disk.as_ref(), workspace, None)? {
             let captured = if kind == EntryKind::Directory {
-                Captured::Directory
+                CapturedNode::Directory
             } else {
                 capture.link(&workspace.join(path.as_str()))?
             };
@@ -98,7 +98,7 @@ impl Capture {
         Ok(capture)
     }
 
-    fn link(&self, file: &Path) -> io::Result<Captured> {
+    fn link(&self, file: &Path) -> io::Result<CapturedNode> {
         let number = self.entries.len() as u64;
         let name = self.name(number);
         self.disk.link(file, &name)?;
@@ -106,11 +106,11 @@ impl Capture {
         let found = found.ok_or(io::ErrorKind::NotFound)?;
         let (inode, len) = (found.inode, found.len);
         self.uncopied.add(inode, len);
-        Ok(Captured::File(CapturedFile { number, inode, len }))
+        Ok(CapturedNode::File(CapturedFile { number, inode, len }))
     }
 
     /// The files that remain to be copied, for code that truncates files.
-    pub(crate) fn uncopied(&self) -> Uncopied {
+    pub(crate) fn uncopied(&self) -> PendingCopies {
         self.uncopied.clone()
     }
 
@@ -135,11 +135,11 @@ impl Capture {
         let mut digest = TreeDigest::default();
         for (path, captured) in &self.entries {
             match captured {
-                Captured::Directory => {
+                CapturedNode::Directory => {
                     digest.directory(path);
                     parts.push(FileOperation::CreateDir { path: path.clone() })?;
                 }
-                Captured::File(file) => {
+                CapturedNode::File(file) => {
                     let content = self.file(path, *file, &mut parts)?;
                     digest.file(path, file.len, content);
                     self.uncopied.copied(file.inode);

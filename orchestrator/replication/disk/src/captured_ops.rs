@@ -9,7 +9,7 @@ use crate::limits::TAKEN_BYTES_MAX;
 
 /// Changes in order, and the current names of open files.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct CapturedOps {
     operations: Vec<FileOperation>,
     bytes: usize,
     /// Open files by number. A file that is not listed has no name any longer.
@@ -17,7 +17,7 @@ pub(crate) struct Taken {
     last_open: u64,
 }
 
-impl Taken {
+impl CapturedOps {
     pub(crate) fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn appends_that_go_on_are_one_operation_up_to_its_limit() {
-        let mut taken = Taken::default();
+        let mut taken = CapturedOps::default();
         let bytes = vec![7; APPEND_BYTES_MAX - 1];
         taken.append(&path("a"), 5, b"x");
         taken.append(&path("a"), 6, &bytes);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn open_files_follow_their_names() {
-        let mut taken = Taken::default();
+        let mut taken = CapturedOps::default();
         let inner = taken.open(path("new/a"));
         let replaced = taken.open(path("old/a"));
         taken.push(FileOperation::Rename {

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::owner::BatchId;
 
-use crate::error::Refused;
+use crate::error::ReplicatedDiskError;
 
 /// Number of the current ownership period of the workspace. Files opened in an earlier period are
 /// invalid.
@@ -15,7 +15,7 @@ pub(crate) struct Term(pub(crate) u64);
 
 /// The batch to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Awaited {
+pub(crate) struct BatchTicket {
     pub(crate) term: Term,
     pub(crate) batch: BatchId,
 }
@@ -28,7 +28,7 @@ struct State {
     awaited: BatchId,
     acknowledged: BatchId,
     /// Reason why no further batch will be acknowledged.
-    over: Option<Refused>,
+    over: Option<ReplicatedDiskError>,
 }
 
 /// Submitted and acknowledged batches of a workspace. The lock is only held briefly, never during a
@@ -40,7 +40,7 @@ pub(crate) struct Confirmations {
 }
 
 impl Confirmations {
-    pub(crate) fn new(over: Refused) -> Self {
+    pub(crate) fn new(over: ReplicatedDiskError) -> Self {
         Self {
             state: Mutex::new(State {
                 term: Term::default(),
@@ -70,7 +70,7 @@ impl Confirmations {
     }
 
     /// Ends the term: every wait fails.
-    pub(crate) fn end(&self, over: Refused) {
+    pub(crate) fn end(&self, over: ReplicatedDiskError) {
         self.state().over = Some(over);
         self.changed.notify_all();
     }
@@ -93,9 +93,9 @@ impl Confirmations {
     }
 
     /// The last batch submitted with a waiter, which includes all earlier ones.
-    pub(crate) fn awaited(&self) -> Awaited {
+    pub(crate) fn awaited(&self) -> BatchTicket {
         let state = self.state();
-        Awaited {
+        BatchTicket {
             term: state.term,
             batch: state.awaited,
         }
@@ -118,13 +118,13 @@ impl Confirmations {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the acknowledgement can no longer arrive.
-    pub(crate) fn wait(&self, workspace: &WorkspaceId, awaited: Awaited) -> io::Result<()> {
+    /// [`ReplicatedDiskError`] if the acknowledgement can no longer arrive.
+    pub(crate) fn wait(&self, workspace: &WorkspaceId, awaited: BatchTicket) -> io::Result<()> {
         let mut state = self.state();
         loop {
             if state.term != awaited.term {
                 let workspace = workspace.clone();
-                return Err(Refused::GivenUpSince { workspace }.into());
+                return Err(ReplicatedDiskError::GivenUpSince { workspace }.into());
             }
             if state.acknowledged >= awaited.batch {
                 return Ok(());

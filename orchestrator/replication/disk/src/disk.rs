@@ -4,21 +4,21 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_durable::disk::{Confirmation, Disk, DiskFile, Entry, EntryKind, Stat};
+use goondan_durable::disk::{Confirmation, Disk, DiskEntry, DiskFile, EntryKind, Stat};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replication::operation::{FileOperation, RelativePath};
 
-use crate::confirmations::Awaited;
-use crate::error::Refused;
-use crate::file::{ReplicatedFile, Shared};
-use crate::indeterminate_ops::Unsettled;
-use crate::op_log::Recording;
-use crate::scope::{Place, have_one_rule, locate, workspace_of};
-use crate::workspace::{Changing, Workspace};
+use crate::confirmations::BatchTicket;
+use crate::error::ReplicatedDiskError;
+use crate::file::{FileContext, ReplicatedFile};
+use crate::indeterminate_ops::IndeterminateOp;
+use crate::op_log::OpLog;
+use crate::scope::{PathScope, have_one_rule, locate, workspace_of};
+use crate::workspace::{ChangeGuard, Workspace};
 
 /// Operation that waits for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
+pub enum ConfirmPoint {
     /// Each sync returns after the log contains the preceding changes.
     AtEachSync,
     /// Syncs do not wait; [`Disk::confirm`] does.
@@ -29,20 +29,20 @@ pub enum Waits {
 /// until the log contains them.
 ///
 /// Reads, and operations on files that are not replicated ([`crate::scope`]), pass through. A
-/// change in a workspace that the node does not own is refused ([`Refused`]). Changes are made on
+/// change in a workspace that the node does not own is refused ([`ReplicatedDiskError`]). Changes are made on
 /// disk first and then recorded as they happened: a short write with the bytes that were written,
 /// and a failed one as the file's actual content.
 #[derive(Debug)]
 pub struct ReplicatedDisk {
     inner: Arc<dyn Disk>,
-    recording: Arc<Recording>,
-    waits: Waits,
+    recording: Arc<OpLog>,
+    waits: ConfirmPoint,
 }
 
 impl ReplicatedDisk {
     /// Creates a disk over `inner` that records changes in `recording`.
     #[must_use]
-    pub fn new(inner: Arc<dyn Disk>, recording: Arc<Recording>, waits: Waits) -> Self {
+    pub fn new(inner: Arc<dyn Disk>, recording: Arc<OpLog>, waits: ConfirmPoint) -> Self {
         Self {
             inner,
             recording,
@@ -50,15 +50,17 @@ impl ReplicatedDisk {
         }
     }
 
-    fn locate(&self, path: &Path) -> io::Result<Place> {
+    fn locate(&self, path: &Path) -> io::Result<PathScope> {
         locate(self.recording.workspaces(), path)
     }
 
     /// The workspace and the path in it, if `path` is replicated.
     fn replicated(&self, path: &Path) -> io::Result<Option<(Arc<Workspace>, RelativePath)>> {
         Ok(match self.locate(path)? {
-            Place::Replicated(workspace, path) => Some((self.recording.known(&workspace), path)),
-            Place::Outside | Place::Root(_) | Place::Apart => None,
+            PathScope::Replicated(workspace, path) => {
+                Some((self.recording.known(&workspace), path))
+            }
+            PathScope::Outside | PathScope::Root(_) | PathScope::Apart => None,
         })
     }
 
@@ -66,13 +68,13 @@ impl ReplicatedDisk {
         &self,
         file: Box<dyn DiskFile>,
         workspace: &Arc<Workspace>,
-        changing: Option<(&mut Changing<'_>, RelativePath)>,
+        changing: Option<(&mut ChangeGuard<'_>, RelativePath)>,
     ) -> Box<dyn DiskFile> {
         let opened = changing.map(|(changing, path)| changing.open(path));
-        let shared = Shared {
+        let shared = FileContext {
             disk: Arc::clone(&self.inner),
             workspace: Arc::clone(workspace),
-            waits_at_sync: self.waits == Waits::AtEachSync,
+            waits_at_sync: self.waits == ConfirmPoint::AtEachSync,
         };
         Box::new(ReplicatedFile::new(file, shared, opened))
     }
@@ -142,7 +144,7 @@ impl ReplicatedDisk {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let renamed = self.inner.rename(from_path, to_path);
-        changing.look_at(Unsettled::Arrival(to.clone()));
+        changing.look_at(IndeterminateOp::Arrival(to.clone()));
         renamed
     }
 
@@ -152,7 +154,7 @@ impl ReplicatedDisk {
         let awaited = workspace.hand_over(self.inner.as_ref(), None, true)?;
         self.inner.sync_dir(dir)?;
         match awaited {
-            Some(awaited) if self.waits == Waits::AtEachSync => workspace.wait(awaited),
+            Some(awaited) if self.waits == ConfirmPoint::AtEachSync => workspace.wait(awaited),
             Some(_) | None => Ok(()),
         }
     }
@@ -160,12 +162,12 @@ impl ReplicatedDisk {
 
 /// Operations to add to a workspace's log.
 #[derive(Debug)]
-struct HandedOn {
+struct QueuedOps {
     workspace: Arc<Workspace>,
-    awaited: Awaited,
+    awaited: BatchTicket,
 }
 
-impl Confirmation for HandedOn {
+impl Confirmation for QueuedOps {
     fn wait(self: Box<Self>) -> io::Result<()> {
         self.workspace.wait(self.awaited)
     }
@@ -183,7 +185,7 @@ fn gone(stat: Stat, path: &RelativePath) -> Option<FileOperation> {
 
 fn unsupported(path: &Path, why: &'static str) -> io::Error {
     let path = path.to_owned();
-    Refused::Unsupported { path, why }.into()
+    ReplicatedDiskError::Unsupported { path, why }.into()
 }
 
 impl Disk for ReplicatedDisk {
@@ -194,7 +196,9 @@ impl Disk for ReplicatedDisk {
         let mut changing = match workspace.change(self.inner.as_ref()) {
             Ok(changing) => changing,
             // Existing files may be read.
-            Err(error) if Refused::is_in(&error) && self.inner.stat(path)?.is_some() => {
+            Err(error)
+                if ReplicatedDiskError::is_in(&error) && self.inner.stat(path)?.is_some() =>
+            {
                 return Ok(self.opened(self.inner.open_read(path)?, &workspace, None));
             }
             Err(error) => return Err(error),
@@ -232,20 +236,20 @@ impl Disk for ReplicatedDisk {
         self.inner.stat(path)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DiskEntry>> {
         self.inner.list(path)
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let create = || self.inner.create_dir(path);
         match self.locate(path)? {
-            Place::Outside | Place::Apart => create(),
-            Place::Root(workspace) => {
+            PathScope::Outside | PathScope::Apart => create(),
+            PathScope::Root(workspace) => {
                 let workspace = self.recording.known(&workspace);
                 let _changing = workspace.change(self.inner.as_ref())?;
                 create()
             }
-            Place::Replicated(workspace, relative) => {
+            PathScope::Replicated(workspace, relative) => {
                 let workspace = self.recording.known(&workspace);
                 let mut changing = workspace.change(self.inner.as_ref())?;
                 if self.inner.stat(path)?.is_some() {
@@ -258,28 +262,31 @@ impl Disk for ReplicatedDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         match (self.locate(from)?, self.locate(to)?) {
-            (Place::Outside | Place::Apart, Place::Outside | Place::Apart) => {
+            (PathScope::Outside | PathScope::Apart, PathScope::Outside | PathScope::Apart) => {
                 self.inner.rename(from, to)
             }
-            (Place::Replicated(one, from_path), Place::Replicated(other, to_path))
+            (PathScope::Replicated(one, from_path), PathScope::Replicated(other, to_path))
                 if one == other =>
             {
                 let workspace = self.recording.known(&one);
                 self.rename_within(&workspace, (from, &from_path), (to, &to_path))
             }
-            (Place::Replicated(workspace, from_path), Place::Outside | Place::Apart) => {
+            (
+                PathScope::Replicated(workspace, from_path),
+                PathScope::Outside | PathScope::Apart,
+            ) => {
                 let workspace = self.recording.known(&workspace);
                 self.rename_out(&workspace, (from, &from_path), to)
             }
-            (Place::Root(_), _) | (_, Place::Root(_)) => Err(unsupported(
+            (PathScope::Root(_), _) | (_, PathScope::Root(_)) => Err(unsupported(
                 from,
                 "a workspace's directory cannot be renamed or replaced",
             )),
-            (Place::Outside | Place::Apart, Place::Replicated(workspace, to_path)) => {
+            (PathScope::Outside | PathScope::Apart, PathScope::Replicated(workspace, to_path)) => {
                 let workspace = self.recording.known(&workspace);
                 self.rename_in(&workspace, from, (to, &to_path))
             }
-            (_, Place::Replicated(..)) => {
+            (_, PathScope::Replicated(..)) => {
                 Err(unsupported(to, "a file cannot move to another workspace"))
             }
         }
@@ -296,12 +303,12 @@ impl Disk for ReplicatedDisk {
 
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
         match self.locate(path)? {
-            Place::Outside | Place::Apart => self.inner.remove_tree(path),
-            Place::Root(_) => Err(unsupported(
+            PathScope::Outside | PathScope::Apart => self.inner.remove_tree(path),
+            PathScope::Root(_) => Err(unsupported(
                 path,
                 "a workspace's directory cannot be removed",
             )),
-            Place::Replicated(workspace, relative) => {
+            PathScope::Replicated(workspace, relative) => {
                 let workspace = self.recording.known(&workspace);
                 workspace.remove_tree(&relative, self.inner.as_ref(), || {
                     self.inner.remove_tree(path)
@@ -312,8 +319,8 @@ impl Disk for ReplicatedDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match self.locate(path)? {
-            Place::Outside | Place::Apart => self.inner.sync_dir(path),
-            Place::Root(workspace) | Place::Replicated(workspace, _) => {
+            PathScope::Outside | PathScope::Apart => self.inner.sync_dir(path),
+            PathScope::Root(workspace) | PathScope::Replicated(workspace, _) => {
                 self.sync_names(&workspace, path)
             }
         }
@@ -328,6 +335,6 @@ impl Disk for ReplicatedDisk {
         // No thread waits for changes without a sync.
         let awaited = workspace.hand_over(self.inner.as_ref(), None, false)?;
         Ok(awaited
-            .map(|awaited| -> Box<dyn Confirmation> { Box::new(HandedOn { workspace, awaited }) }))
+            .map(|awaited| -> Box<dyn Confirmation> { Box::new(QueuedOps { workspace, awaited }) }))
     }
 }

@@ -7,7 +7,7 @@ use goondan_protocol::ids::WorkspaceId;
 
 /// Error of a replicated disk, contained in an [`io::Error`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ReplicatedDiskError {
     /// The node does not own the workspace ([`io::ErrorKind::PermissionDenied`]).
     #[error("this node must not change the files of workspace `{workspace}`: {why}")]
     NotOwned {
@@ -44,7 +44,7 @@ pub enum Refused {
     },
 }
 
-impl Refused {
+impl ReplicatedDiskError {
     /// True if an error is one of these rather than an error of the disk.
     #[must_use]
     pub fn is_in(error: &io::Error) -> bool {
@@ -53,14 +53,14 @@ impl Refused {
     }
 }
 
-impl From<Refused> for io::Error {
-    fn from(refused: Refused) -> Self {
+impl From<ReplicatedDiskError> for io::Error {
+    fn from(refused: ReplicatedDiskError) -> Self {
         let kind = match refused {
-            Refused::NotOwned { .. } | Refused::GivenUpSince { .. } => {
+            ReplicatedDiskError::NotOwned { .. } | ReplicatedDiskError::GivenUpSince { .. } => {
                 io::ErrorKind::PermissionDenied
             }
-            Refused::Ended { .. } => io::ErrorKind::ConnectionAborted,
-            Refused::Unsupported { .. } => io::ErrorKind::Unsupported,
+            ReplicatedDiskError::Ended { .. } => io::ErrorKind::ConnectionAborted,
+            ReplicatedDiskError::Unsupported { .. } => io::ErrorKind::Unsupported,
         };
         Self::new(kind, refused)
     }

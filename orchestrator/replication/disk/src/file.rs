@@ -9,12 +9,12 @@ use goondan_durable::disk::{Disk, DiskFile};
 use goondan_replication::operation::{FileOperation, RelativePath};
 
 use crate::confirmations::Term;
-use crate::indeterminate_ops::Unsettled;
-use crate::workspace::{Changing, Workspace};
+use crate::indeterminate_ops::IndeterminateOp;
+use crate::workspace::{ChangeGuard, Workspace};
 
 /// State that a file shares with the disk it was opened on.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct FileContext {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) waits_at_sync: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct ReplicatedFile {
     file: Box<dyn DiskFile>,
-    shared: Shared,
+    shared: FileContext,
     /// Term and number of the open file; `None` if the node did not own the workspace.
     opened: Option<(Term, u64)>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct ReplicatedFile {
 impl ReplicatedFile {
     pub(crate) fn new(
         file: Box<dyn DiskFile>,
-        shared: Shared,
+        shared: FileContext,
         opened: Option<(Term, u64)>,
     ) -> Self {
         Self {
@@ -50,9 +50,9 @@ impl ReplicatedFile {
 
 /// Starts a change of a file and returns its current path.
 fn changing<'a>(
-    shared: &'a Shared,
+    shared: &'a FileContext,
     opened: Option<(Term, u64)>,
-) -> io::Result<(Changing<'a>, Option<RelativePath>)> {
+) -> io::Result<(ChangeGuard<'a>, Option<RelativePath>)> {
     let term = opened.map(|(term, _)| term);
     let changing = shared.workspace.change_in(term, shared.disk.as_ref())?;
     let path = opened.and_then(|(_, open)| changing.name_of(open));
@@ -81,7 +81,7 @@ impl DiskFile for ReplicatedFile {
         let appended = self.file.append(buf);
         match &appended {
             Ok(len) => changing.append(&path, before, buf.get(..*len).unwrap_or(buf)),
-            Err(_) => changing.look_at(Unsettled::Length(path, before)),
+            Err(_) => changing.look_at(IndeterminateOp::Length(path, before)),
         }
         appended
     }
@@ -97,7 +97,7 @@ impl DiskFile for ReplicatedFile {
         if set.is_ok() && len < before {
             changing.push(FileOperation::SetLen { path, len });
         } else if set.is_err() || len > before {
-            changing.look_at(Unsettled::Length(path, before));
+            changing.look_at(IndeterminateOp::Length(path, before));
         }
         set
     }
@@ -132,7 +132,7 @@ impl DiskFile for ReplicatedFile {
         let before = self.file.len()?;
         let shared = self.file.share(source);
         if !matches!(shared, Ok(false)) {
-            changing.look_at(Unsettled::Length(path, before));
+            changing.look_at(IndeterminateOp::Length(path, before));
         }
         shared
     }

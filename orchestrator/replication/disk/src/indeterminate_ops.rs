@@ -11,17 +11,17 @@ use std::path::Path;
 use goondan_durable::disk::{Disk, EntryKind, Stat, read_full};
 use goondan_replication::operation::{FileOperation, RelativePath};
 
-use crate::captured_ops::Taken;
+use crate::captured_ops::CapturedOps;
 use crate::limits::READ_BACK_BYTES;
 use crate::walk;
 
 /// Submits the recorded changes if there are many, because reading files back could exceed the
 /// memory limit.
-pub(crate) type Relieve<'a> = &'a dyn Fn(&mut Taken);
+pub(crate) type FlushOps<'a> = &'a dyn Fn(&mut CapturedOps);
 
 /// A change with an unknown outcome.
 #[derive(Debug, Clone)]
-pub(crate) enum Unsettled {
+pub(crate) enum IndeterminateOp {
     /// The change happened completely or not at all.
     Whole(FileOperation),
     /// A directory may be partially removed.
@@ -32,7 +32,7 @@ pub(crate) enum Unsettled {
     Length(RelativePath, u64),
 }
 
-impl Unsettled {
+impl IndeterminateOp {
     /// Inspects the workspace's directory `dir` and records the outcome.
     ///
     /// # Errors
@@ -43,8 +43,8 @@ impl Unsettled {
         &self,
         disk: &dyn Disk,
         dir: &Path,
-        taken: &mut Taken,
-        relieve: Relieve<'_>,
+        taken: &mut CapturedOps,
+        relieve: FlushOps<'_>,
     ) -> io::Result<()> {
         match self {
             Self::Whole(operation) => {
@@ -94,8 +94,8 @@ fn settle_length(
     dir: &Path,
     path: &RelativePath,
     known: u64,
-    taken: &mut Taken,
-    relieve: Relieve<'_>,
+    taken: &mut CapturedOps,
+    relieve: FlushOps<'_>,
 ) -> io::Result<()> {
     let Some(stat) = stat(disk, dir, path)? else {
         taken.push(FileOperation::RemoveFile { path: path.clone() });
@@ -117,8 +117,8 @@ fn take_content(
     dir: &Path,
     path: &RelativePath,
     mut offset: u64,
-    taken: &mut Taken,
-    relieve: Relieve<'_>,
+    taken: &mut CapturedOps,
+    relieve: FlushOps<'_>,
 ) -> io::Result<()> {
     let mut file = disk.open_read(&dir.join(path.as_str()))?;
     let mut chunk = vec![0; READ_BACK_BYTES];
@@ -138,8 +138,8 @@ fn take_entries(
     disk: &dyn Disk,
     dir: &Path,
     entries: BTreeMap<RelativePath, EntryKind>,
-    taken: &mut Taken,
-    relieve: Relieve<'_>,
+    taken: &mut CapturedOps,
+    relieve: FlushOps<'_>,
 ) -> io::Result<()> {
     for (path, kind) in entries {
         if kind == EntryKind::Directory {

@@ -8,7 +8,7 @@
 //!              Recording ──▶ batches ──▶ log
 //! ```
 //!
-//! [`scope`] defines the replicated paths. [`Recording`] tracks the workspaces that the node owns,
+//! [`scope`] defines the replicated paths. [`OpLog`] tracks the workspaces that the node owns,
 //! and the waiting threads. [`ReplicatedDisk`] is the [`Disk`](goondan_durable::disk::Disk) through
 //! which the daemon changes their files. [`Replica`] applies changes from records, [`redo`] decides
 //! when a note is necessary, and [`note`] stores it. A [`Capture`] holds the files of one moment,
@@ -41,9 +41,9 @@ mod walk;
 mod workspace;
 
 pub use capture::{Capture, CaptureError};
-pub use disk::{ReplicatedDisk, Waits};
-pub use error::Refused;
-pub use op_log::Recording;
+pub use disk::{ConfirmPoint, ReplicatedDisk};
+pub use error::ReplicatedDiskError;
+pub use op_log::OpLog;
 pub use replica::Replica;
 pub use replica::restore::RestoreError;
-pub use workspace::{Content, HandedOver, Outlet};
+pub use workspace::{BatchContent, BatchReceiver, LogBatch};

@@ -13,7 +13,7 @@ use goondan_durable::disk::{Disk, read_all};
 use goondan_durable::{FileError, IoContext as _, files};
 use goondan_replication::chain::Chain;
 use goondan_replication::names::Hash;
-use goondan_replication::standby::Files;
+use goondan_replication::standby::FilesState;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -32,7 +32,7 @@ pub struct Note {
     /// ([`crate::Replica::follow`]).
     pub ahead: u32,
     /// State of the files.
-    pub files: Files,
+    pub files: FilesState,
 }
 
 /// Reason why a note cannot be read or written.
@@ -71,7 +71,7 @@ struct AnyFormat {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct StoredNote {
     format: u32,
     note: Box<RawValue>,
     sha256: Hash,
@@ -101,7 +101,7 @@ pub fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Note>, NoteError> {
             found: format,
         });
     }
-    let written: Written = serde_json::from_slice(&text).map_err(unreadable)?;
+    let written: StoredNote = serde_json::from_slice(&text).map_err(unreadable)?;
     if format != FORMAT || Hash::of(written.note.get().as_bytes()) != written.sha256 {
         return Err(damaged("its content has changed".to_owned()));
     }
@@ -121,7 +121,7 @@ pub fn write(disk: &dyn Disk, path: &Path, note: &Note) -> Result<(), NoteError>
     };
     let note = serde_json::value::to_raw_value(note).map_err(unwritable)?;
     let sha256 = Hash::of(note.get().as_bytes());
-    let written = Written {
+    let written = StoredNote {
         format: FORMAT,
         note,
         sha256,
@@ -136,7 +136,7 @@ pub fn write(disk: &dyn Disk, path: &Path, note: &Note) -> Result<(), NoteError>
 mod tests {
     use goondan_durable::disk::SimulatedDisk;
     use goondan_protocol::ids::WorkspaceId;
-    use goondan_replication::names::{Life, NodeId};
+    use goondan_replication::names::{Incarnation, NodeId};
     use goondan_replication::record::Body;
 
     use super::*;
@@ -156,7 +156,7 @@ mod tests {
     fn seal() -> Body {
         Body::Seal {
             node: NodeId::new("a").unwrap(),
-            life: Life(u64::MAX),
+            life: Incarnation(u64::MAX),
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
             vec![seal(), Body::Released { to: None }],
             vec![seal(), Body::Released { to }],
         ] {
-            for files in [Files::AsNoted, Files::PerhapsAhead] {
+            for files in [FilesState::AsNoted, FilesState::PerhapsAhead] {
                 let chain = chain(bodies.clone());
                 let note = Note {
                     chain,
@@ -192,7 +192,7 @@ mod tests {
         let note = Note {
             chain: chain(vec![seal()]),
             ahead: 0,
-            files: Files::AsNoted,
+            files: FilesState::AsNoted,
         };
         write(&disk, path, &note).unwrap();
         let mut file = disk.open_read(path).unwrap();

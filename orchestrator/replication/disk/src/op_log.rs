@@ -12,24 +12,24 @@ use goondan_replication::owner::BatchId;
 use goondan_replication::record::SnapshotReference;
 
 use crate::capture::Capture;
-use crate::workspace::{Outlet, Workspace};
+use crate::workspace::{BatchReceiver, Workspace};
 
 /// Captured operations, shared by all disks of the daemon and the client of the log.
 ///
 /// A workspace that was never named is not owned by this node.
-pub struct Recording {
+pub struct OpLog {
     workspaces: PathBuf,
-    outlet: Arc<Outlet>,
-    known: RwLock<Known>,
+    outlet: Arc<BatchReceiver>,
+    known: RwLock<OpLogState>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct OpLogState {
     workspaces: HashMap<WorkspaceId, Arc<Workspace>>,
     ended: Option<String>,
 }
 
-impl fmt::Debug for Recording {
+impl fmt::Debug for OpLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recording")
             .field("workspaces", &self.workspaces)
@@ -38,13 +38,13 @@ impl fmt::Debug for Recording {
     }
 }
 
-impl Recording {
+impl OpLog {
     /// A recording of `workspaces`, the directory in which each workspace has one.
     ///
     /// `outlet` gets each batch, in order for each workspace. It is called while the workspace's files cannot be
     /// changed: it must not block, and of this recording it may call [`acknowledge`](Self::acknowledge) alone.
     #[must_use]
-    pub fn new(workspaces: PathBuf, outlet: Box<Outlet>) -> Self {
+    pub fn new(workspaces: PathBuf, outlet: Box<BatchReceiver>) -> Self {
         Self {
             workspaces,
             outlet: outlet.into(),

@@ -15,10 +15,10 @@ use crate::limits::CUT_BYTES_MAX;
 
 /// The files of one capture that remain to be copied.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Uncopied(Arc<Mutex<Files>>);
+pub(crate) struct PendingCopies(Arc<Mutex<PendingFiles>>);
 
 #[derive(Debug, Default)]
-struct Files {
+struct PendingFiles {
     /// By inode: the capture's links are on the workspace's file system.
     files: HashMap<u64, File>,
     /// Bytes in memory.
@@ -37,8 +37,8 @@ struct File {
     content: Option<Arc<[u8]>>,
 }
 
-impl Uncopied {
-    fn files(&self) -> MutexGuard<'_, Files> {
+impl PendingCopies {
+    fn files(&self) -> MutexGuard<'_, PendingFiles> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +93,7 @@ impl Uncopied {
 
     /// Ends the copy.
     pub(crate) fn end(&self) {
-        *self.files() = Files::default();
+        *self.files() = PendingFiles::default();
     }
 
     /// True if content was lost in a truncation. Call this after all files were read.
@@ -102,7 +102,7 @@ impl Uncopied {
     }
 }
 
-impl Files {
+impl PendingFiles {
     fn keep(&mut self, cut: &mut dyn DiskFile, len: u64) -> io::Result<()> {
         // Most truncations happen while no copy is in progress.
         if self.files.is_empty() {

@@ -43,15 +43,15 @@ use goondan_replication::operation::{FileOperation, RelativePath};
 use crate::limits::WINDOW_OPERATIONS_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RedoNodeKind {
     File,
     Directory,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct RedoEntry {
     /// Kind of the path in the window, which it may still have when the window is repeated.
-    kind: Option<Kind>,
+    kind: Option<RedoNodeKind>,
     is_made: bool,
     is_needed: bool,
     /// True if it was removed or renamed in the window, even if it exists again.
@@ -62,7 +62,7 @@ struct Known {
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     operations: usize,
-    paths: BTreeMap<RelativePath, Known>,
+    paths: BTreeMap<RelativePath, RedoEntry>,
     /// Renamed paths that would move a newer file of the same name if the rename were repeated.
     sources: BTreeSet<RelativePath>,
 }
@@ -78,8 +78,8 @@ impl Window {
         match operation {
             FileOperation::Create { path }
             | FileOperation::Append { path, .. }
-            | FileOperation::SetLen { path, .. } => self.can_stand(path, Kind::File),
-            FileOperation::CreateDir { path } => self.can_stand(path, Kind::Directory),
+            | FileOperation::SetLen { path, .. } => self.can_stand(path, RedoNodeKind::File),
+            FileOperation::CreateDir { path } => self.can_stand(path, RedoNodeKind::Directory),
             FileOperation::RemoveFile { path } | FileOperation::RemoveTree { path } => {
                 !self.is_anything_needed(path)
             }
@@ -102,8 +102,8 @@ impl Window {
         }
         // A repeated rename of a file replaces any file. A directory would replace the target with
         // its content.
-        let is_file = self.kind(from) == Some(Kind::File);
-        is_file && self.can_stand(to, Kind::File) || !self.is_touched(to)
+        let is_file = self.kind(from) == Some(RedoNodeKind::File);
+        is_file && self.can_stand(to, RedoNodeKind::File) || !self.is_touched(to)
     }
 
     /// Adds a change, admitted or not.
@@ -113,19 +113,19 @@ impl Window {
             FileOperation::Create { path }
             | FileOperation::Append {
                 path, offset: 0, ..
-            } => self.begin(path, Kind::File),
-            FileOperation::Append { path, .. } => self.need(path, Kind::File),
+            } => self.begin(path, RedoNodeKind::File),
+            FileOperation::Append { path, .. } => self.need(path, RedoNodeKind::File),
             FileOperation::SetLen { path, len } => {
-                self.need(path, Kind::File);
+                self.need(path, RedoNodeKind::File);
                 if *len == 0 {
                     self.paths.entry(path.clone()).or_default().is_made = true;
                 }
             }
-            FileOperation::CreateDir { path } => self.begin(path, Kind::Directory),
+            FileOperation::CreateDir { path } => self.begin(path, RedoNodeKind::Directory),
             FileOperation::RemoveFile { path } => {
                 self.remove(path);
                 let known = self.paths.entry(path.clone()).or_default();
-                known.kind.get_or_insert(Kind::File);
+                known.kind.get_or_insert(RedoNodeKind::File);
             }
             FileOperation::RemoveTree { path } => self.remove(path),
             FileOperation::Rename { from, to } => self.rename(from, to),
@@ -151,16 +151,16 @@ impl Window {
         if known.is_made {
             self.paths.extend(moved);
         } else {
-            let known = Known {
+            let known = RedoEntry {
                 kind: known.kind,
                 is_needed: true,
-                ..Known::default()
+                ..RedoEntry::default()
             };
             self.paths.insert(to.clone(), known);
         }
         // A repeated creation leaves an existing directory unchanged, including the content of a
         // later one of its name.
-        if !known.is_made || known.kind == Some(Kind::Directory) {
+        if !known.is_made || known.kind == Some(RedoNodeKind::Directory) {
             self.sources.insert(from.clone());
         }
     }
@@ -170,29 +170,29 @@ impl Window {
         let from = self.paths.range_mut(path.clone()..);
         let begins = from.take_while(|(known, _)| known.as_str().starts_with(path.as_str()));
         for (_, known) in begins.filter(|(known, _)| known.is_within(path)) {
-            *known = Known {
+            *known = RedoEntry {
                 kind: known.kind,
                 was_gone: true,
-                ..Known::default()
+                ..RedoEntry::default()
             };
         }
     }
 
     /// True if a file or directory of this kind can be at the path, now and when repeated: nothing
     /// was renamed from it, and nothing of the other kind was there.
-    fn can_stand(&self, path: &RelativePath, kind: Kind) -> bool {
+    fn can_stand(&self, path: &RelativePath, kind: RedoNodeKind) -> bool {
         self.kind(path).is_none_or(|known| known == kind) && !self.is_source(path)
     }
 
     /// Marks the path's content as determined by the window alone.
-    fn begin(&mut self, path: &RelativePath, kind: Kind) {
+    fn begin(&mut self, path: &RelativePath, kind: RedoNodeKind) {
         self.need_parent(path);
         let known = self.paths.entry(path.clone()).or_default();
         known.kind = Some(kind);
         known.is_made = true;
     }
 
-    fn need(&mut self, path: &RelativePath, kind: Kind) {
+    fn need(&mut self, path: &RelativePath, kind: RedoNodeKind) {
         let known = self.paths.entry(path.clone()).or_default();
         known.kind = Some(kind);
         known.is_needed |= !known.is_made;
@@ -200,11 +200,11 @@ impl Window {
 
     fn need_parent(&mut self, path: &RelativePath) {
         if let Some(parent) = path.parent() {
-            self.need(&parent, Kind::Directory);
+            self.need(&parent, RedoNodeKind::Directory);
         }
     }
 
-    fn kind(&self, path: &RelativePath) -> Option<Kind> {
+    fn kind(&self, path: &RelativePath) -> Option<RedoNodeKind> {
         self.paths.get(path)?.kind
     }
 
@@ -219,7 +219,8 @@ impl Window {
 
     /// True if a change named this path or anything in it, or removed an ancestor.
     fn is_touched(&self, path: &RelativePath) -> bool {
-        let gone = |(known, what): (&RelativePath, &Known)| what.was_gone && path.is_within(known);
+        let gone =
+            |(known, what): (&RelativePath, &RedoEntry)| what.was_gone && path.is_within(known);
         self.within(path).next().is_some() || self.paths.iter().any(gone)
     }
 
@@ -228,7 +229,7 @@ impl Window {
         sources.any(|source| path.is_within(source) || source.is_within(path))
     }
 
-    fn within(&self, path: &RelativePath) -> impl Iterator<Item = (&RelativePath, &Known)> {
+    fn within(&self, path: &RelativePath) -> impl Iterator<Item = (&RelativePath, &RedoEntry)> {
         let from = self.paths.range(path.clone()..);
         let begins = from.take_while(|(known, _)| known.as_str().starts_with(path.as_str()));
         begins.filter(|(known, _)| known.is_within(path))

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use goondan_durable::disk::{Disk, DiskFile, EntryKind, append_all};
 use goondan_replication::names::Hash;
 use goondan_replication::operation::{FileOperation, RelativePath};
-use goondan_replication::tree::{DoesNotFit, Misfit};
+use goondan_replication::tree::{FileMismatch, MismatchKind};
 
 use crate::limits::OPEN_FILES_MAX;
 use crate::redo::Window;
@@ -50,7 +50,7 @@ struct OpenFile {
 /// Reason why a change was not made.
 enum Stop {
     Disk(io::Error),
-    Misfit(DoesNotFit),
+    Misfit(FileMismatch),
 }
 
 impl From<io::Error> for Stop {
@@ -59,8 +59,8 @@ impl From<io::Error> for Stop {
     }
 }
 
-fn misfit(path: &RelativePath, why: Misfit) -> Stop {
-    Stop::Misfit(DoesNotFit {
+fn misfit(path: &RelativePath, why: MismatchKind) -> Stop {
+    Stop::Misfit(FileMismatch {
         path: path.clone(),
         why,
     })
@@ -94,7 +94,7 @@ impl Replica {
     pub fn follow(
         &mut self,
         operations: &[FileOperation],
-    ) -> io::Result<Result<usize, DoesNotFit>> {
+    ) -> io::Result<Result<usize, FileMismatch>> {
         for (made, operation) in operations.iter().enumerate() {
             if !self.window.admits(operation) {
                 return Ok(self.owes().map(|()| made));
@@ -113,11 +113,11 @@ impl Replica {
     /// # Errors
     ///
     /// The first file that is too short.
-    pub fn owes(&self) -> Result<(), DoesNotFit> {
+    pub fn owes(&self) -> Result<(), FileMismatch> {
         self.owed.keys().next().map_or(Ok(()), |path| {
-            Err(DoesNotFit {
+            Err(FileMismatch {
                 path: path.clone(),
-                why: Misfit::Shorter,
+                why: MismatchKind::Shorter,
             })
         })
     }
@@ -128,7 +128,7 @@ impl Replica {
     ///
     /// The outer error comes from the disk; the inner one names the change that does not match the
     /// files. The changes before it are applied.
-    pub fn apply(&mut self, operations: &[FileOperation]) -> io::Result<Result<(), DoesNotFit>> {
+    pub fn apply(&mut self, operations: &[FileOperation]) -> io::Result<Result<(), FileMismatch>> {
         self.make_dir()?;
         for operation in operations {
             // Added first, because a failed change may have been made in part.
@@ -275,7 +275,7 @@ impl Replica {
                 match self.kind(path)? {
                     Some(EntryKind::Directory) => {}
                     Some(EntryKind::File | EntryKind::Other) => {
-                        return Err(misfit(path, Misfit::OtherKind));
+                        return Err(misfit(path, MismatchKind::OtherKind));
                     }
                     None => {
                         self.has_parent(path)?;
@@ -308,7 +308,7 @@ impl Replica {
                 if self.len_of(path, offset)? < offset {
                     let should = self.owed.get(path).copied().unwrap_or(offset);
                     if should < offset {
-                        return Err(misfit(path, Misfit::Shorter));
+                        return Err(misfit(path, MismatchKind::Shorter));
                     }
                     self.owed.insert(path.clone(), offset + bytes.len() as u64);
                     return Ok(());
@@ -333,8 +333,10 @@ impl Replica {
                 self.has_parent(path)?;
                 Ok(0)
             }
-            None => Err(misfit(path, Misfit::Missing)),
-            Some(stat) if stat.kind != EntryKind::File => Err(misfit(path, Misfit::OtherKind)),
+            None => Err(misfit(path, MismatchKind::Missing)),
+            Some(stat) if stat.kind != EntryKind::File => {
+                Err(misfit(path, MismatchKind::OtherKind))
+            }
             Some(stat) => Ok(stat.len),
         }
     }
@@ -343,9 +345,9 @@ impl Replica {
         let mut file = match self.open.remove(path) {
             Some(open) => open.file,
             None => match self.disk.stat(&self.at(path))? {
-                None => return Err(misfit(path, Misfit::Missing)),
+                None => return Err(misfit(path, MismatchKind::Missing)),
                 Some(stat) if stat.kind != EntryKind::File => {
-                    return Err(misfit(path, Misfit::OtherKind));
+                    return Err(misfit(path, MismatchKind::OtherKind));
                 }
                 Some(_) => self.disk.open(&self.at(path))?,
             },
@@ -354,7 +356,7 @@ impl Replica {
         if file.len()? < len {
             let should = self.owed.get(path).copied().unwrap_or(len);
             if should < len {
-                return Err(misfit(path, Misfit::Shorter));
+                return Err(misfit(path, MismatchKind::Shorter));
             }
             self.owed.insert(path.clone(), len);
             return Ok(());
@@ -386,7 +388,7 @@ impl Replica {
             return if self.kind(to)?.is_some() {
                 Ok(self.renamed(from, to)?)
             } else {
-                Err(misfit(from, Misfit::Missing))
+                Err(misfit(from, MismatchKind::Missing))
             };
         };
         if to.is_within(from) {
@@ -394,11 +396,11 @@ impl Replica {
             return if is_same {
                 Ok(())
             } else {
-                Err(misfit(to, Misfit::OtherKind))
+                Err(misfit(to, MismatchKind::OtherKind))
             };
         }
         if let Some(owed) = self.owed.keys().find(|owed| owed.is_within(from)) {
-            return Err(misfit(owed, Misfit::Shorter));
+            return Err(misfit(owed, MismatchKind::Shorter));
         }
         self.forget(from);
         self.forget(to);
@@ -407,7 +409,7 @@ impl Replica {
         // Only a file can atomically replace a file.
         if replaced.is_some() && (kind, replaced) != (EntryKind::File, Some(EntryKind::File)) {
             if from.is_within(to) {
-                return Err(misfit(to, Misfit::OtherKind));
+                return Err(misfit(to, MismatchKind::OtherKind));
             }
             self.remove(to)?;
         }
@@ -465,7 +467,9 @@ impl Replica {
         match self.kind(path)? {
             None => Ok(false),
             Some(EntryKind::File) => Ok(true),
-            Some(EntryKind::Directory | EntryKind::Other) => Err(misfit(path, Misfit::OtherKind)),
+            Some(EntryKind::Directory | EntryKind::Other) => {
+                Err(misfit(path, MismatchKind::OtherKind))
+            }
         }
     }
 
@@ -483,8 +487,10 @@ impl Replica {
         };
         match self.kind(&parent)? {
             Some(EntryKind::Directory) => Ok(()),
-            Some(EntryKind::File | EntryKind::Other) => Err(misfit(&parent, Misfit::OtherKind)),
-            None => Err(misfit(&parent, Misfit::Missing)),
+            Some(EntryKind::File | EntryKind::Other) => {
+                Err(misfit(&parent, MismatchKind::OtherKind))
+            }
+            None => Err(misfit(&parent, MismatchKind::Missing)),
         }
     }
 

@@ -44,7 +44,7 @@ const OF_RUN: [&[u8]; 2] = [b"events.jsonl", b".handed-on"];
     "`{}` cannot be replicated: below a workspace's directory, names must be UTF-8 and short \
      enough for records", path.display()
 )]
-struct Unspeakable {
+struct InvalidScopePath {
     path: PathBuf,
 }
 
@@ -56,12 +56,12 @@ pub fn is_replicated(path: &RelativePath) -> bool {
 
 /// True if the path with these names, relative to the workspace's directory, is replicated.
 pub(crate) fn are_replicated(names: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
-    rule_of(names) != Rule::Apart
+    rule_of(names) != ScopeRule::Apart
 }
 
 /// Rule for a path and the entries of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum ScopeRule {
     /// Everything is replicated.
     Whole,
     /// Nothing is replicated.
@@ -92,7 +92,7 @@ enum Rule {
     Register,
 }
 
-impl Rule {
+impl ScopeRule {
     /// The rule for an entry of a directory with this rule.
     fn of_name(self, name: &OsStr) -> Self {
         let bytes = name.as_encoded_bytes();
@@ -137,8 +137,10 @@ fn is_task(name: &OsStr) -> bool {
     name.is_some_and(|name| name.parse::<TaskId>().is_ok())
 }
 
-fn rule_of(names: impl Iterator<Item = impl AsRef<OsStr>>) -> Rule {
-    names.fold(Rule::Workspace, |rule, name| rule.of_name(name.as_ref()))
+fn rule_of(names: impl Iterator<Item = impl AsRef<OsStr>>) -> ScopeRule {
+    names.fold(ScopeRule::Workspace, |rule, name| {
+        rule.of_name(name.as_ref())
+    })
 }
 
 /// True if the directory with these names may contain both replicated and other entries.
@@ -151,14 +153,14 @@ pub(crate) fn have_one_rule(one: &RelativePath, other: &RelativePath) -> bool {
     let rule = |path: &RelativePath| rule_of(path.as_str().split('/'));
     let is_one_of_many = !matches!(
         rule(one),
-        Rule::Instances | Rule::Tasks | Rule::Sandboxes | Rule::Registers
+        ScopeRule::Instances | ScopeRule::Tasks | ScopeRule::Sandboxes | ScopeRule::Registers
     );
     rule(one) == rule(other) && is_one_of_many
 }
 
 /// Location of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PathScope {
     /// Outside of all workspaces.
     Outside,
     /// A workspace's directory.
@@ -174,38 +176,38 @@ pub(crate) enum Place {
 /// # Errors
 ///
 /// [`io::ErrorKind::InvalidInput`] if a log cannot contain the path.
-pub(crate) fn locate(workspaces: &Path, path: &Path) -> io::Result<Place> {
+pub(crate) fn locate(workspaces: &Path, path: &Path) -> io::Result<PathScope> {
     let Ok(below) = path.strip_prefix(workspaces) else {
-        return Ok(Place::Outside);
+        return Ok(PathScope::Outside);
     };
     locate_below(below).ok_or_else(|| {
         let path = path.to_owned();
-        io::Error::new(io::ErrorKind::InvalidInput, Unspeakable { path })
+        io::Error::new(io::ErrorKind::InvalidInput, InvalidScopePath { path })
     })
 }
 
-fn locate_below(below: &Path) -> Option<Place> {
+fn locate_below(below: &Path) -> Option<PathScope> {
     let name = |component| match component {
         Component::Normal(name) => Some(name),
         _ => None,
     };
     let names: Vec<&OsStr> = below.components().map(name).collect::<Option<_>>()?;
     let Some((workspace, rest)) = names.split_first() else {
-        return Some(Place::Outside);
+        return Some(PathScope::Outside);
     };
     let workspace = WorkspaceId::new(workspace.to_str()?).ok()?;
     if rest.is_empty() {
-        return Some(Place::Root(workspace));
+        return Some(PathScope::Root(workspace));
     }
     if !are_replicated(rest.iter()) {
-        return Some(Place::Apart);
+        return Some(PathScope::Apart);
     }
     let rest: Vec<&str> = rest
         .iter()
         .map(|name| name.to_str())
         .collect::<Option<_>>()?;
     let path = RelativePath::new(&rest.join("/")).ok()?;
-    Some(Place::Replicated(workspace, path))
+    Some(PathScope::Replicated(workspace, path))
 }
 
 /// The workspace that contains `path`, replicated or not.
@@ -272,13 +274,13 @@ mod tests {
     fn a_path_leads_to_one_place() {
         let at = |path: &str| locate(Path::new("/r/workspaces"), Path::new(path)).unwrap();
         let workspace = WorkspaceId::new("w").unwrap();
-        assert_eq!(at("/r/system/x"), Place::Outside);
-        assert_eq!(at("/r/workspaces"), Place::Outside);
-        assert_eq!(at("/r/workspaces/w/"), Place::Root(workspace.clone()));
-        assert_eq!(at("/r/workspaces/w/tasks/t/src/a"), Place::Apart);
+        assert_eq!(at("/r/system/x"), PathScope::Outside);
+        assert_eq!(at("/r/workspaces"), PathScope::Outside);
+        assert_eq!(at("/r/workspaces/w/"), PathScope::Root(workspace.clone()));
+        assert_eq!(at("/r/workspaces/w/tasks/t/src/a"), PathScope::Apart);
         assert_eq!(
             at("/r/workspaces/w/instances/./a"),
-            Place::Replicated(workspace, RelativePath::new("instances/a").unwrap())
+            PathScope::Replicated(workspace, RelativePath::new("instances/a").unwrap())
         );
     }
 
@@ -294,7 +296,7 @@ mod tests {
         let work = workspaces.join("w/instances").join(strange).join("work");
         assert_eq!(
             locate(workspaces, &work.join(strange)).unwrap(),
-            Place::Apart
+            PathScope::Apart
         );
     }
 

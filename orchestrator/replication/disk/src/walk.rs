@@ -12,7 +12,7 @@ use crate::scope::is_replicated;
 /// A name that no record can contain.
 #[derive(Debug, thiserror::Error)]
 #[error("`{}` cannot be replicated: its name is not UTF-8 or is too long", path.display())]
-struct Unspeakable {
+struct UnencodablePath {
     path: PathBuf,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn entries(
             }
             let path = named(parent.as_ref(), entry.name.to_str()).ok_or_else(|| {
                 let path = parent_path.join(&entry.name);
-                io::Error::new(io::ErrorKind::InvalidData, Unspeakable { path })
+                io::Error::new(io::ErrorKind::InvalidData, UnencodablePath { path })
             })?;
             if !is_replicated(&path) {
                 continue;

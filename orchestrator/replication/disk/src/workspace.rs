@@ -12,28 +12,28 @@ use goondan_replication::owner::BatchId;
 use goondan_replication::record::SnapshotReference;
 
 use crate::capture::Capture;
-use crate::captured_ops::Taken;
-use crate::confirmations::{Awaited, Confirmations, Term};
-use crate::error::Refused;
-use crate::indeterminate_ops::Unsettled;
-use crate::pending_copies::Uncopied;
+use crate::captured_ops::CapturedOps;
+use crate::confirmations::{BatchTicket, Confirmations, Term};
+use crate::error::ReplicatedDiskError;
+use crate::indeterminate_ops::IndeterminateOp;
+use crate::pending_copies::PendingCopies;
 
 /// One batch of a workspace for its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HandedOver {
+pub struct LogBatch {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// Number of the batch: starts at 1 and increases by 1, even if ownership changes in between.
     pub batch: BatchId,
     /// Content of the batch.
-    pub content: Content,
+    pub content: BatchContent,
     /// True if a caller waits for it.
     pub is_awaited: bool,
 }
 
 /// Content of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum BatchContent {
     /// The operations, in order. Empty if a caller waits for an earlier batch that no caller was
     /// waiting for.
     Operations(Vec<FileOperation>),
@@ -42,14 +42,14 @@ pub enum Content {
 }
 
 /// Receiver of batches.
-pub type Outlet = dyn Fn(HandedOver) + Send + Sync;
+pub type BatchReceiver = dyn Fn(LogBatch) + Send + Sync;
 
 /// A workspace that was named, or in which something was changed or tried to.
 pub(crate) struct Workspace {
     id: WorkspaceId,
     dir: PathBuf,
-    outlet: Arc<Outlet>,
-    record: Mutex<Record>,
+    outlet: Arc<BatchReceiver>,
+    record: Mutex<WorkspaceState>,
     /// Signaled when a removal ends.
     removed: Condvar,
     pub(crate) confirmations: Confirmations,
@@ -58,21 +58,21 @@ pub(crate) struct Workspace {
 /// State under the workspace's lock. The lock is held during changes of the disk, so that
 /// operations are captured in the order in which they take effect.
 #[derive(Debug)]
-struct Record {
+struct WorkspaceState {
     term: Term,
     /// Reason why this node does not own it; `None` if it does.
-    refused: Option<Refused>,
-    taken: Taken,
+    refused: Option<ReplicatedDiskError>,
+    taken: CapturedOps,
     /// True if an operation was captured since this node took ownership.
     has_taken: bool,
-    unsettled: Vec<Unsettled>,
+    unsettled: Vec<IndeterminateOp>,
     /// Directories that are being removed.
     removals: usize,
     /// Files of the last capture that are not copied yet.
-    uncopied: Uncopied,
+    uncopied: PendingCopies,
 }
 
-impl Record {
+impl WorkspaceState {
     fn is_handed_over(&self) -> bool {
         self.taken.is_empty() && self.unsettled.is_empty() && self.removals == 0
     }
@@ -89,20 +89,20 @@ impl fmt::Debug for Workspace {
 
 impl Workspace {
     /// A workspace that is not this node's.
-    pub(crate) fn new(id: WorkspaceId, dir: PathBuf, outlet: Arc<Outlet>) -> Self {
-        let refused = Refused::NotOwned {
+    pub(crate) fn new(id: WorkspaceId, dir: PathBuf, outlet: Arc<BatchReceiver>) -> Self {
+        let refused = ReplicatedDiskError::NotOwned {
             workspace: id.clone(),
             why: "this node has not taken it over".to_owned(),
         };
         Self {
-            record: Mutex::new(Record {
+            record: Mutex::new(WorkspaceState {
                 term: Term::default(),
                 refused: Some(refused.clone()),
-                taken: Taken::default(),
+                taken: CapturedOps::default(),
                 has_taken: false,
                 unsettled: Vec::new(),
                 removals: 0,
-                uncopied: Uncopied::default(),
+                uncopied: PendingCopies::default(),
             }),
             removed: Condvar::new(),
             confirmations: Confirmations::new(refused),
@@ -112,7 +112,7 @@ impl Workspace {
         }
     }
 
-    fn record(&self) -> MutexGuard<'_, Record> {
+    fn record(&self) -> MutexGuard<'_, WorkspaceState> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,7 +129,7 @@ impl Workspace {
 
     pub(crate) fn disown(&self, why: String) {
         let workspace = self.id.clone();
-        let refused = Refused::NotOwned { workspace, why };
+        let refused = ReplicatedDiskError::NotOwned { workspace, why };
         // Ends the waits first, because a change in progress may take a while.
         self.confirmations.end(refused.clone());
         let mut record = self.record();
@@ -147,7 +147,7 @@ impl Workspace {
         let is_quiet = record.is_handed_over() && self.confirmations.are_complete();
         if is_quiet {
             let workspace = self.id.clone();
-            let refused = Refused::NotOwned { workspace, why };
+            let refused = ReplicatedDiskError::NotOwned { workspace, why };
             self.confirmations.end(refused.clone());
             record.refused = Some(refused);
         }
@@ -155,7 +155,7 @@ impl Workspace {
     }
 
     pub(crate) fn end(&self, why: &str) {
-        self.confirmations.end(Refused::Ended {
+        self.confirmations.end(ReplicatedDiskError::Ended {
             workspace: self.id.clone(),
             why: why.to_owned(),
         });
@@ -170,14 +170,14 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if this node does not own the workspace, or the error of the disk if the outcome
+    /// [`ReplicatedDiskError`] if this node does not own the workspace, or the error of the disk if the outcome
     /// of an earlier change cannot be determined.
-    pub(crate) fn change<'a>(&'a self, disk: &'a dyn Disk) -> io::Result<Changing<'a>> {
+    pub(crate) fn change<'a>(&'a self, disk: &'a dyn Disk) -> io::Result<ChangeGuard<'a>> {
         let record = self.record();
         if let Some(refused) = &record.refused {
             return Err(refused.clone().into());
         }
-        let mut changing = Changing {
+        let mut changing = ChangeGuard {
             workspace: self,
             record,
             disk,
@@ -196,7 +196,7 @@ impl Workspace {
         &'a self,
         term: Option<Term>,
         disk: &'a dyn Disk,
-    ) -> io::Result<Changing<'a>> {
+    ) -> io::Result<ChangeGuard<'a>> {
         let changing = self.change(disk)?;
         if term == Some(changing.record.term) {
             Ok(changing)
@@ -207,7 +207,7 @@ impl Workspace {
 
     fn given_up(&self) -> io::Error {
         let workspace = self.id.clone();
-        Refused::GivenUpSince { workspace }.into()
+        ReplicatedDiskError::GivenUpSince { workspace }.into()
     }
 
     /// Removes a directory. A large one takes a while, so the workspace's lock is released
@@ -231,14 +231,14 @@ impl Workspace {
         if record.refused.is_some() {
             return removed;
         }
-        let mut changing = Changing {
+        let mut changing = ChangeGuard {
             workspace: self,
             record,
             disk,
         };
         match &removed {
             Ok(()) => changing.push(FileOperation::RemoveTree { path: path.clone() }),
-            Err(_) => changing.look_at(Unsettled::Removal(path.clone())),
+            Err(_) => changing.look_at(IndeterminateOp::Removal(path.clone())),
         }
         removed
     }
@@ -256,7 +256,7 @@ impl Workspace {
         disk: &dyn Disk,
         opened: Option<Term>,
         is_awaited: bool,
-    ) -> io::Result<Option<Awaited>> {
+    ) -> io::Result<Option<BatchTicket>> {
         let record = self.record();
         if opened.is_some_and(|opened| opened != record.term) {
             return Err(self.given_up());
@@ -283,21 +283,21 @@ impl Workspace {
     }
 
     /// Hands over what was taken down, if it is much.
-    fn relieve(&self, taken: &mut Taken) {
+    fn relieve(&self, taken: &mut CapturedOps) {
         if taken.is_much() {
             self.give(taken, false);
         }
     }
 
-    fn give(&self, taken: &mut Taken, is_awaited: bool) {
+    fn give(&self, taken: &mut CapturedOps, is_awaited: bool) {
         // An empty batch expedites earlier batches that no caller was waiting for.
         if taken.is_empty() && !(is_awaited && self.confirmations.has_unawaited()) {
             return;
         }
-        (self.outlet)(HandedOver {
+        (self.outlet)(LogBatch {
             workspace: self.id.clone(),
             batch: self.confirmations.hand_over(is_awaited),
-            content: Content::Operations(taken.take_out()),
+            content: BatchContent::Operations(taken.take_out()),
             is_awaited,
         });
     }
@@ -327,10 +327,10 @@ impl Workspace {
         let capture = Capture::take(Arc::clone(disk), &self.dir, dir)?;
         changing.record.uncopied = capture.uncopied();
         changing.record.has_taken = true;
-        (self.outlet)(HandedOver {
+        (self.outlet)(LogBatch {
             workspace: self.id.clone(),
             batch: self.confirmations.hand_over(false),
-            content: Content::Snapshot(reference),
+            content: BatchContent::Snapshot(reference),
             is_awaited: false,
         });
         Ok(capture)
@@ -340,8 +340,8 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if that will never be known.
-    pub(crate) fn wait(&self, awaited: Awaited) -> io::Result<()> {
+    /// [`ReplicatedDiskError`] if that will never be known.
+    pub(crate) fn wait(&self, awaited: BatchTicket) -> io::Result<()> {
         self.confirmations.wait(&self.id, awaited)
     }
 
@@ -355,13 +355,13 @@ impl Workspace {
 }
 
 /// A change in progress.
-pub(crate) struct Changing<'a> {
+pub(crate) struct ChangeGuard<'a> {
     workspace: &'a Workspace,
-    record: MutexGuard<'a, Record>,
+    record: MutexGuard<'a, WorkspaceState>,
     disk: &'a dyn Disk,
 }
 
-impl Changing<'_> {
+impl ChangeGuard<'_> {
     /// Makes a change that happens as a whole or not at all, and takes it down if it happened.
     ///
     /// # Errors
@@ -375,7 +375,7 @@ impl Changing<'_> {
         let made = call();
         match &made {
             Ok(_) => self.push(operation),
-            Err(_) => self.look_at(Unsettled::Whole(operation)),
+            Err(_) => self.look_at(IndeterminateOp::Whole(operation)),
         }
         made
     }
@@ -395,7 +395,7 @@ impl Changing<'_> {
     }
 
     /// Determines the outcome of a change; on failure, the next change tries again.
-    pub(crate) fn look_at(&mut self, unsettled: Unsettled) {
+    pub(crate) fn look_at(&mut self, unsettled: IndeterminateOp) {
         self.record.unsettled.push(unsettled);
         if let Err(error) = self.settle() {
             tracing::warn!(
@@ -408,7 +408,7 @@ impl Changing<'_> {
 
     fn settle(&mut self) -> io::Result<()> {
         let workspace = self.workspace;
-        let relieve = |taken: &mut Taken| workspace.relieve(taken);
+        let relieve = |taken: &mut CapturedOps| workspace.relieve(taken);
         let record = &mut *self.record;
         while let Some(first) = record.unsettled.first() {
             record.has_taken = true;

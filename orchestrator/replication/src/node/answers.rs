@@ -2,69 +2,77 @@
 
 use goondan_protocol::ids::WorkspaceId;
 
-use super::places::Place;
-use super::{Asked, Effect, Node};
+use super::places::HostedWorkspace;
+use super::{NodeEffect, ReplicationNode, RequestOrigin};
 use crate::chain::Chain;
 use crate::limits::{HEADS_MAX, PROBE_MS};
 use crate::log::{PutAnswer, ReadAnswer};
 use crate::owner;
 use crate::standby;
-use crate::wire::{Answer, Ask, LogHead};
+use crate::wire::{LogAnswer, LogCommand, LogHead};
 
-impl Node {
-    pub(super) fn answered(&mut self, now_ms: u64, id: u64, answer: Answer) {
+impl ReplicationNode {
+    pub(super) fn answered(&mut self, now_ms: u64, id: u64, answer: LogAnswer) {
         let Some(asked) = self.asked.remove(&id) else {
             return;
         };
         match (asked, answer) {
-            (Asked::Put(workspace, attempt), answer) => {
+            (RequestOrigin::Put(workspace, attempt), answer) => {
                 let answer = put(answer);
                 if answer == PutAnswer::Done {
                     self.confirmed(now_ms);
                 }
-                let input = owner::Input::Put(attempt, answer);
+                let input = owner::OwnerInput::Put(attempt, answer);
                 self.tell_owner(now_ms, &workspace, input);
             }
-            (Asked::Seal(workspace, attempt), answer) => {
-                let input = standby::Input::Sealed(attempt, put(answer));
+            (RequestOrigin::Seal(workspace, attempt), answer) => {
+                let input = standby::StandbyInput::Sealed(attempt, put(answer));
                 self.tell_standby(now_ms, &workspace, input);
             }
-            (Asked::Look(workspace, attempt), answer) => {
-                let input = owner::Input::Looked(attempt, read(answer));
+            (RequestOrigin::Look(workspace, attempt), answer) => {
+                let input = owner::OwnerInput::Looked(attempt, read(answer));
                 self.tell_owner(now_ms, &workspace, input);
             }
-            (Asked::Read(workspace, attempt), answer) => {
+            (RequestOrigin::Read(workspace, attempt), answer) => {
                 let answer = read(answer);
                 let is_end = self.is_end(&workspace, &answer);
-                self.tell_standby(now_ms, &workspace, standby::Input::Read(attempt, answer));
+                self.tell_standby(
+                    now_ms,
+                    &workspace,
+                    standby::StandbyInput::Read(attempt, answer),
+                );
                 if is_end {
                     self.caught_up(now_ms, &workspace);
                 }
             }
-            (Asked::Heads, Answer::Heads(heads)) => self.heads(now_ms, heads),
-            (Asked::List, Answer::Listed(listed)) => self.listed(listed),
-            (Asked::Trim(workspace), answer) => {
+            (RequestOrigin::Heads, LogAnswer::Heads(heads)) => self.heads(now_ms, heads),
+            (RequestOrigin::List, LogAnswer::Listed(listed)) => self.listed(listed),
+            (RequestOrigin::Trim(workspace), answer) => {
                 self.trim_ended(&workspace);
-                if let Answer::Trimmed(oldest) = answer {
+                if let LogAnswer::Trimmed(oldest) = answer {
                     self.trimmed(&workspace, oldest);
                 }
             }
-            (Asked::Forwarded(id), answer) => {
+            (RequestOrigin::Forwarded(id), answer) => {
                 let answer = Some(answer);
-                self.effects.push(Effect::Forwarded { id, answer });
+                self.effects.push(NodeEffect::Forwarded { id, answer });
             }
-            (Asked::Check, Answer::Checked(findings)) => {
-                self.effects.push(Effect::Checked(Some(findings)));
+            (RequestOrigin::Check, LogAnswer::Checked(findings)) => {
+                self.effects.push(NodeEffect::Checked(Some(findings)));
             }
-            (Asked::Check, _) => self.effects.push(Effect::Checked(None)),
-            (Asked::Standing, Answer::Standing(trouble)) => self.trouble = trouble,
-            (Asked::Probe(_), Answer::Noted) => self.confirmed(now_ms),
-            (Asked::Probe(since_ms), _) => {
+            (RequestOrigin::Check, _) => self.effects.push(NodeEffect::Checked(None)),
+            (RequestOrigin::Standing, LogAnswer::Standing(trouble)) => self.trouble = trouble,
+            (RequestOrigin::Probe(_), LogAnswer::Noted) => self.confirmed(now_ms),
+            (RequestOrigin::Probe(since_ms), _) => {
                 self.unconfirmed_since_ms.get_or_insert(since_ms);
             }
             // These requests are repeated soon.
             (
-                Asked::Heads | Asked::List | Asked::Beat | Asked::Standing | Asked::ForgetSnapshots,
+                RequestOrigin::Heads
+                | RequestOrigin::List
+                | RequestOrigin::Beat
+                | RequestOrigin::Standing
+                | RequestOrigin::ForgetSnapshots,
                 _,
             ) => {}
         }
@@ -78,7 +86,7 @@ impl Node {
 
     /// True if a standby has applied the whole log.
     fn is_end(&self, workspace: &WorkspaceId, answer: &ReadAnswer) -> bool {
-        let chain = self.places.get(workspace).map(Place::chain);
+        let chain = self.places.get(workspace).map(HostedWorkspace::chain);
         let (Some(chain), ReadAnswer::Page(page)) = (chain, answer) else {
             return false;
         };
@@ -106,16 +114,16 @@ impl Node {
                 let beat = &heard.beat;
                 let is_own = beat.node == self.id;
                 if is_new && beat.owns && !is_own && beat.epoch >= epoch {
-                    let input = standby::Input::Heard {
+                    let input = standby::StandbyInput::Heard {
                         acknowledged: beat.position,
                     };
                     self.tell_standby(now_ms, &workspace, input);
                 } else if is_new && !is_own && taker.as_ref() == Some(&beat.node) {
-                    self.tell_standby(now_ms, &workspace, standby::Input::TakerHeard);
+                    self.tell_standby(now_ms, &workspace, standby::StandbyInput::TakerHeard);
                 }
             }
             if is_news {
-                self.tell_standby(now_ms, &workspace, standby::Input::Told);
+                self.tell_standby(now_ms, &workspace, standby::StandbyInput::Told);
             }
             self.snapshot_if_due(now_ms, &workspace);
             self.trim_if_due(now_ms, &workspace);
@@ -126,11 +134,11 @@ impl Node {
     fn listed(&mut self, listed: Vec<WorkspaceId>) {
         if listed.len() >= HEADS_MAX {
             let after = listed.last().cloned();
-            self.ask(Asked::List, Ask::List { after });
+            self.ask(RequestOrigin::List, LogCommand::List { after });
         }
         for workspace in listed {
             if !self.knows(&workspace) {
-                self.effects.push(Effect::Found(workspace));
+                self.effects.push(NodeEffect::Found(workspace));
             }
         }
     }
@@ -146,30 +154,30 @@ impl Node {
     pub(super) fn rank_of(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let place = self.places.get(workspace);
         if place.is_some_and(|place| place.unfit.is_some()) {
-            return self.tell_standby(now_ms, workspace, standby::Input::Rank(None));
+            return self.tell_standby(now_ms, workspace, standby::StandbyInput::Rank(None));
         }
-        let chain = place.map(Place::chain);
+        let chain = place.map(HostedWorkspace::chain);
         let owner = chain.and_then(Chain::owner).map(|owner| owner.node.clone());
         let mut rank = self.hearing.rank(now_ms, workspace, owner.as_ref());
         // Draining nodes come after all others.
         if self.drains {
             rank += self.hearing.nodes(now_ms);
         }
-        self.tell_standby(now_ms, workspace, standby::Input::Rank(Some(rank)));
+        self.tell_standby(now_ms, workspace, standby::StandbyInput::Rank(Some(rank)));
     }
 }
 
-fn put(answer: Answer) -> PutAnswer {
+fn put(answer: LogAnswer) -> PutAnswer {
     match answer {
-        Answer::Put(answer) => answer,
+        LogAnswer::Put(answer) => answer,
         // It was refused before it was tried.
         _ => PutAnswer::Unavailable,
     }
 }
 
-fn read(answer: Answer) -> ReadAnswer {
+fn read(answer: LogAnswer) -> ReadAnswer {
     match answer {
-        Answer::Read(answer) => answer,
+        LogAnswer::Read(answer) => answer,
         _ => ReadAnswer::Unavailable,
     }
 }

@@ -6,11 +6,11 @@ use goondan_protocol::ids::WorkspaceId;
 
 use crate::limits::{NEAR_RECORDS, NODE_GONE_AFTER_MS, TAKE_OVER_AFTER_MS};
 use crate::names::{Epoch, NodeId, Position};
-use crate::placement::Nodes;
-use crate::wire::Heard;
+use crate::placement::KnownNodes;
+use crate::wire::LastHeartbeat;
 
 #[derive(Debug)]
-struct Last {
+struct HeartbeatRecord {
     count: u64,
     position: Position,
     /// In which epoch it owned the workspace, if it did.
@@ -30,14 +30,14 @@ pub struct Successors {
 
 /// Last heartbeats of nodes.
 #[derive(Debug)]
-pub(super) struct Hearing {
+pub(super) struct HeartbeatTable {
     own: NodeId,
-    last: HashMap<WorkspaceId, BTreeMap<NodeId, Last>>,
+    last: HashMap<WorkspaceId, BTreeMap<NodeId, HeartbeatRecord>>,
     /// Time of the last heartbeat of each node, for any workspace.
     nodes: BTreeMap<NodeId, u64>,
 }
 
-impl Hearing {
+impl HeartbeatTable {
     pub(super) fn new(own: NodeId) -> Self {
         Self {
             own,
@@ -48,7 +48,7 @@ impl Hearing {
 
     /// Records a heartbeat; true if it is new. Heartbeats found at the start may be old, and count
     /// only from the next change on.
-    pub(super) fn hear(&mut self, now_ms: u64, heard: &Heard) -> bool {
+    pub(super) fn hear(&mut self, now_ms: u64, heard: &LastHeartbeat) -> bool {
         let (beat, count) = (&heard.beat, heard.count);
         let of_workspace = self.last.entry(beat.workspace.clone()).or_default();
         let before = of_workspace.get(&beat.node);
@@ -58,7 +58,7 @@ impl Hearing {
         } else {
             before.and_then(|last| last.at_ms)
         };
-        let last = Last {
+        let last = HeartbeatRecord {
             count,
             position: beat.position,
             owned: beat.owns.then_some(beat.epoch),
@@ -104,7 +104,7 @@ impl Hearing {
 
     /// Other live nodes that sent heartbeats for a workspace.
     pub(super) fn followers(&self, now_ms: u64, workspace: &WorkspaceId) -> Vec<NodeId> {
-        let is_living = |last: &Last| {
+        let is_living = |last: &HeartbeatRecord| {
             let at_ms = last.at_ms;
             at_ms.is_some_and(|at_ms| now_ms.saturating_sub(at_ms) < NODE_GONE_AFTER_MS)
         };
@@ -135,7 +135,7 @@ impl Hearing {
         let behind: BTreeMap<&NodeId, u64> = heard
             .map(|(node, last)| (node, head.0.saturating_sub(last.position.0)))
             .collect();
-        let mut nodes = Nodes::default();
+        let mut nodes = KnownNodes::default();
         for node in behind.keys() {
             // Nodes beyond the limit are ignored.
             nodes.join((*node).clone()).ok();
@@ -168,7 +168,7 @@ impl Hearing {
 
     /// Number of nodes that try to take a workspace before this one.
     pub(super) fn rank(&self, now_ms: u64, workspace: &WorkspaceId, owner: Option<&NodeId>) -> u64 {
-        let mut nodes = Nodes::default();
+        let mut nodes = KnownNodes::default();
         let own = std::iter::once(&self.own);
         for node in own.chain(self.living(now_ms)) {
             // Nodes beyond the limit are ignored; the seal decides anyway.

@@ -3,24 +3,24 @@
 use goondan_protocol::ids::WorkspaceId;
 
 use super::snapshots::Snapshots;
-use super::{Asked, Effect, Ended, FilesWork, Node, Outcome};
+use super::{FilesOutcome, FilesWork, NodeEffect, NodeExit, ReplicationNode, RequestOrigin};
 use crate::chain::Chain;
 use crate::limits::{LEFT_MS, NEAR_RECORDS, NOTE_BEHIND_MS, NOTE_MS};
-use crate::log::{Put, PutAnswer, ReadAnswer};
+use crate::log::{PutAnswer, PutRequest, ReadAnswer};
 use crate::names::{NodeId, Position};
-use crate::owner::{self, Deposed, Owner};
-use crate::standby::{self, Files, Standby};
-use crate::wire::Ask;
+use crate::owner::{self, OwnershipLoss, WorkspaceOwner};
+use crate::standby::{self, FilesState, Standby};
+use crate::wire::LogCommand;
 
 #[derive(Debug)]
-pub(super) enum Role {
+pub(super) enum WorkspaceRole {
     Standby(Box<Standby>),
     /// The seal is in the log, but the files are not ready yet.
     TakingOver {
         chain: Box<Chain>,
-        seal: Put,
+        seal: PutRequest,
     },
-    Owner(Box<Owner>),
+    Owner(Box<WorkspaceOwner>),
     /// All work on it is paused.
     Left {
         /// Applied position of the log.
@@ -32,8 +32,8 @@ pub(super) enum Role {
 
 /// A workspace that has a log.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) role: Role,
+pub(super) struct HostedWorkspace {
+    pub(super) role: WorkspaceRole,
     /// Last known end of the log.
     pub(super) head: Position,
     /// True if a client wants to use it here.
@@ -50,8 +50,8 @@ pub(super) struct Place {
     note_due_ms: u64,
 }
 
-impl Place {
-    fn new(role: Role, noted: Position, now_ms: u64) -> Self {
+impl HostedWorkspace {
+    fn new(role: WorkspaceRole, noted: Position, now_ms: u64) -> Self {
         Self {
             role,
             head: noted,
@@ -68,38 +68,41 @@ impl Place {
     /// Applied position of the log.
     pub(super) fn chain(&self) -> &Chain {
         match &self.role {
-            Role::Standby(standby) => standby.chain(),
-            Role::TakingOver { chain, .. } | Role::Left { chain, .. } => chain,
-            Role::Owner(owner) => owner.chain(),
+            WorkspaceRole::Standby(standby) => standby.chain(),
+            WorkspaceRole::TakingOver { chain, .. } | WorkspaceRole::Left { chain, .. } => chain,
+            WorkspaceRole::Owner(owner) => owner.chain(),
         }
     }
 
     /// Pauses all work on it until then.
     pub(super) fn leave(&mut self, until_ms: Option<u64>) {
         let chain = Box::new(self.chain().clone());
-        self.role = Role::Left { chain, until_ms };
+        self.role = WorkspaceRole::Left { chain, until_ms };
     }
 
     pub(super) fn is_owned(&self) -> bool {
-        matches!(self.role, Role::Owner(_) | Role::TakingOver { .. })
+        matches!(
+            self.role,
+            WorkspaceRole::Owner(_) | WorkspaceRole::TakingOver { .. }
+        )
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         match &self.role {
-            Role::Standby(standby) => standby.is_stopped(),
-            Role::Left { until_ms, .. } => until_ms.is_none(),
-            Role::Owner(_) | Role::TakingOver { .. } => false,
+            WorkspaceRole::Standby(standby) => standby.is_stopped(),
+            WorkspaceRole::Left { until_ms, .. } => until_ms.is_none(),
+            WorkspaceRole::Owner(_) | WorkspaceRole::TakingOver { .. } => false,
         }
     }
 
     /// True if the disk has failed and a retry is pending.
     pub(super) fn is_failed(&self) -> bool {
-        matches!(&self.role, Role::Left { until_ms, .. } if until_ms.is_some())
+        matches!(&self.role, WorkspaceRole::Left { until_ms, .. } if until_ms.is_some())
     }
 
     /// True if a standby is applying records; no position may be noted meanwhile.
     fn is_changing(&self) -> bool {
-        matches!(&self.role, Role::Standby(standby) if standby.is_changing())
+        matches!(&self.role, WorkspaceRole::Standby(standby) if standby.is_changing())
     }
 
     /// True if a standby is far behind.
@@ -109,10 +112,10 @@ impl Place {
 
     pub(super) fn due_ms(&self) -> Option<u64> {
         let machine = match &self.role {
-            Role::Standby(standby) => standby.due_ms(),
-            Role::Owner(owner) => owner.due_ms(),
-            Role::TakingOver { .. } => None,
-            Role::Left { until_ms, .. } => return *until_ms,
+            WorkspaceRole::Standby(standby) => standby.due_ms(),
+            WorkspaceRole::Owner(owner) => owner.due_ms(),
+            WorkspaceRole::TakingOver { .. } => None,
+            WorkspaceRole::Left { until_ms, .. } => return *until_ms,
         };
         let is_noted = Some(self.chain().position()) == self.noted;
         let note = (!is_noted && !self.is_changing()).then_some(self.note_due_ms);
@@ -120,19 +123,19 @@ impl Place {
     }
 }
 
-impl Node {
-    pub(super) fn joined(&mut self, now_ms: u64, chain: Chain, files: Files) {
+impl ReplicationNode {
+    pub(super) fn joined(&mut self, now_ms: u64, chain: Chain, files: FilesState) {
         let workspace = chain.workspace().clone();
         if self.knows(&workspace) {
             return;
         }
         let noted = chain.position();
         let standby = Standby::new(self.id.clone(), self.life, chain, files, now_ms);
-        let role = Role::Standby(Box::new(standby));
+        let role = WorkspaceRole::Standby(Box::new(standby));
         self.places
-            .insert(workspace.clone(), Place::new(role, noted, now_ms));
+            .insert(workspace.clone(), HostedWorkspace::new(role, noted, now_ms));
         self.rank_of(now_ms, &workspace);
-        self.tell_standby(now_ms, &workspace, standby::Input::Told);
+        self.tell_standby(now_ms, &workspace, standby::StandbyInput::Told);
     }
 
     pub(super) fn wanted(&mut self, now_ms: u64, workspace: &WorkspaceId) {
@@ -140,10 +143,10 @@ impl Node {
             return;
         };
         place.is_wanted = true;
-        if matches!(place.role, Role::Owner(_)) && !place.is_releasing {
-            self.effects.push(Effect::Own(workspace.clone()));
+        if matches!(place.role, WorkspaceRole::Owner(_)) && !place.is_releasing {
+            self.effects.push(NodeEffect::Own(workspace.clone()));
         }
-        self.tell_standby(now_ms, workspace, standby::Input::Told);
+        self.tell_standby(now_ms, workspace, standby::StandbyInput::Told);
     }
 
     /// All that the log has was followed: is there a reason not to wait for the owner's silence?
@@ -152,12 +155,13 @@ impl Node {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        let Role::Standby(standby) = &place.role else {
+        let WorkspaceRole::Standby(standby) = &place.role else {
             return;
         };
         if let Some(node) = standby.chain().ended_by().cloned() {
             if std::mem::take(&mut place.is_wanted) {
-                self.effects.push(Effect::LogEnded(workspace.clone(), node));
+                self.effects
+                    .push(NodeEffect::LogEnded(workspace.clone(), node));
             }
             return;
         }
@@ -171,8 +175,8 @@ impl Node {
         };
         if (is_own && !drains) || (is_free && place.is_wanted) {
             if !std::mem::replace(&mut place.is_told_to, true) {
-                self.tell_standby(now_ms, workspace, standby::Input::TakeOver);
-                self.tell_standby(now_ms, workspace, standby::Input::Told);
+                self.tell_standby(now_ms, workspace, standby::StandbyInput::TakeOver);
+                self.tell_standby(now_ms, workspace, standby::StandbyInput::Told);
             }
             return;
         }
@@ -186,7 +190,7 @@ impl Node {
             && std::mem::take(&mut place.is_wanted)
         {
             self.effects
-                .push(Effect::Elsewhere(workspace.clone(), owner));
+                .push(NodeEffect::Elsewhere(workspace.clone(), owner));
         }
     }
 
@@ -194,12 +198,12 @@ impl Node {
         &mut self,
         now_ms: u64,
         workspace: &WorkspaceId,
-        input: standby::Input,
+        input: standby::StandbyInput,
     ) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        let Role::Standby(standby) = &mut place.role else {
+        let WorkspaceRole::Standby(standby) = &mut place.role else {
             return;
         };
         for effect in standby.handle(now_ms, input) {
@@ -207,57 +211,65 @@ impl Node {
         }
     }
 
-    fn of_standby(&mut self, now_ms: u64, workspace: &WorkspaceId, effect: standby::Effect) {
-        let files = |work| Effect::Files {
+    fn of_standby(&mut self, now_ms: u64, workspace: &WorkspaceId, effect: standby::StandbyEffect) {
+        let files = |work| NodeEffect::Files {
             workspace: workspace.clone(),
             work,
         };
         match effect {
-            standby::Effect::Read(attempt, from) => {
-                let asked = Asked::Read(workspace.clone(), attempt);
-                let ask = Ask::Read {
+            standby::StandbyEffect::Read(attempt, from) => {
+                let asked = RequestOrigin::Read(workspace.clone(), attempt);
+                let ask = LogCommand::Read {
                     workspace: workspace.clone(),
                     from,
                 };
                 if !self.ask(asked, ask) {
-                    let none = standby::Input::Read(attempt, ReadAnswer::Unavailable);
+                    let none = standby::StandbyInput::Read(attempt, ReadAnswer::Unavailable);
                     self.tell_standby(now_ms, workspace, none);
                 }
             }
-            standby::Effect::Seal(attempt, put) => {
-                let asked = Asked::Seal(workspace.clone(), attempt);
-                if !self.ask(asked, Ask::Put(put)) {
-                    let none = standby::Input::Sealed(attempt, PutAnswer::Unavailable);
+            standby::StandbyEffect::Seal(attempt, put) => {
+                let asked = RequestOrigin::Seal(workspace.clone(), attempt);
+                if !self.ask(asked, LogCommand::Put(put)) {
+                    let none = standby::StandbyInput::Sealed(attempt, PutAnswer::Unavailable);
                     self.tell_standby(now_ms, workspace, none);
                 }
             }
-            standby::Effect::Apply(changes) => {
+            standby::StandbyEffect::Apply(changes) => {
                 // Before the changes are applied, the files still match the noted position.
                 self.note_before_changes(now_ms, workspace);
                 self.effects.push(files(FilesWork::Apply(changes)));
             }
-            standby::Effect::Digest => self.effects.push(files(FilesWork::Digest)),
-            standby::Effect::Verify => self.effects.push(files(FilesWork::Verify)),
-            standby::Effect::Restore(from) => self.effects.push(files(FilesWork::Restore(from))),
-            standby::Effect::Own { chain, seal } => {
+            standby::StandbyEffect::Digest => self.effects.push(files(FilesWork::Digest)),
+            standby::StandbyEffect::Verify => self.effects.push(files(FilesWork::Verify)),
+            standby::StandbyEffect::Restore(from) => {
+                self.effects.push(files(FilesWork::Restore(from)))
+            }
+            standby::StandbyEffect::Own { chain, seal } => {
                 let work = FilesWork::Own(chain.as_ref().clone());
                 self.effects.push(files(work));
                 if let Some(place) = self.places.get_mut(workspace) {
                     place.noted = Some(chain.position());
-                    place.role = Role::TakingOver { chain, seal };
+                    place.role = WorkspaceRole::TakingOver { chain, seal };
                 }
             }
-            standby::Effect::Say(trouble) => {
-                self.effects.push(Effect::Say(workspace.clone(), trouble));
+            standby::StandbyEffect::Say(trouble) => {
+                self.effects
+                    .push(NodeEffect::Say(workspace.clone(), trouble));
             }
         }
     }
 
-    pub(super) fn tell_owner(&mut self, now_ms: u64, workspace: &WorkspaceId, input: owner::Input) {
+    pub(super) fn tell_owner(
+        &mut self,
+        now_ms: u64,
+        workspace: &WorkspaceId,
+        input: owner::OwnerInput,
+    ) {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        let Role::Owner(owner) = &mut place.role else {
+        let WorkspaceRole::Owner(owner) = &mut place.role else {
             return;
         };
         for effect in owner.handle(now_ms, input) {
@@ -265,60 +277,66 @@ impl Node {
         }
     }
 
-    fn of_owner(&mut self, now_ms: u64, workspace: &WorkspaceId, effect: owner::Effect) {
+    fn of_owner(&mut self, now_ms: u64, workspace: &WorkspaceId, effect: owner::OwnerEffect) {
         match effect {
-            owner::Effect::Put(attempt, put) => {
-                if !self.ask(Asked::Put(workspace.clone(), attempt), Ask::Put(put)) {
-                    let none = owner::Input::Put(attempt, PutAnswer::Unavailable);
+            owner::OwnerEffect::Put(attempt, put) => {
+                if !self.ask(
+                    RequestOrigin::Put(workspace.clone(), attempt),
+                    LogCommand::Put(put),
+                ) {
+                    let none = owner::OwnerInput::Put(attempt, PutAnswer::Unavailable);
                     self.tell_owner(now_ms, workspace, none);
                 }
             }
-            owner::Effect::Look(attempt, from) => {
-                let ask = Ask::Read {
+            owner::OwnerEffect::Look(attempt, from) => {
+                let ask = LogCommand::Read {
                     workspace: workspace.clone(),
                     from,
                 };
-                if !self.ask(Asked::Look(workspace.clone(), attempt), ask) {
-                    let none = owner::Input::Looked(attempt, ReadAnswer::Unavailable);
+                if !self.ask(RequestOrigin::Look(workspace.clone(), attempt), ask) {
+                    let none = owner::OwnerInput::Looked(attempt, ReadAnswer::Unavailable);
                     self.tell_owner(now_ms, workspace, none);
                 }
             }
-            owner::Effect::Acknowledge(batch) => {
-                let acknowledged = Effect::Acknowledge(workspace.clone(), batch);
+            owner::OwnerEffect::Acknowledge(batch) => {
+                let acknowledged = NodeEffect::Acknowledge(workspace.clone(), batch);
                 self.effects.push(acknowledged);
             }
-            owner::Effect::SnapshotBegins(reference, at, hash) => {
+            owner::OwnerEffect::SnapshotBegins(reference, at, hash) => {
                 self.snapshot_begins(now_ms, workspace, &reference, (at, hash));
             }
-            owner::Effect::SnapshotStands(at) => self.snapshot_stands(now_ms, workspace, at),
-            owner::Effect::Fence(Deposed::Released { .. }) => self.released(now_ms, workspace),
-            owner::Effect::Fence(why) => {
+            owner::OwnerEffect::SnapshotStands(at) => self.snapshot_stands(now_ms, workspace, at),
+            owner::OwnerEffect::Fence(OwnershipLoss::Released { .. }) => {
+                self.released(now_ms, workspace)
+            }
+            owner::OwnerEffect::Fence(why) => {
                 if let Some(place) = self.places.get_mut(workspace) {
                     place.leave(None);
                 }
-                let ended = Ended::Deposed(why);
-                self.effects.push(Effect::Deposed(workspace.clone(), ended));
+                let ended = NodeExit::Deposed(why);
+                self.effects
+                    .push(NodeEffect::Deposed(workspace.clone(), ended));
             }
         }
     }
 
     pub(super) fn release(&mut self, now_ms: u64, workspace: &WorkspaceId, to: NodeId) {
         if let Some(place) = self.places.get_mut(workspace) {
-            place.is_releasing = matches!(place.role, Role::Owner(_));
+            place.is_releasing = matches!(place.role, WorkspaceRole::Owner(_));
         }
         let to = Some(to);
-        self.tell_owner(now_ms, workspace, owner::Input::Release { to });
+        self.tell_owner(now_ms, workspace, owner::OwnerInput::Release { to });
     }
 
     /// Cancels its release, if it is not released yet.
     pub(super) fn keep(&mut self, now_ms: u64, workspace: &WorkspaceId) {
-        self.tell_owner(now_ms, workspace, owner::Input::Keep);
+        self.tell_owner(now_ms, workspace, owner::OwnerInput::Keep);
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        if matches!(&place.role, Role::Owner(owner) if !owner.is_releasing()) {
+        if matches!(&place.role, WorkspaceRole::Owner(owner) if !owner.is_releasing()) {
             place.is_releasing = false;
-            self.effects.push(Effect::Own(workspace.clone()));
+            self.effects.push(NodeEffect::Own(workspace.clone()));
         }
     }
 
@@ -327,39 +345,48 @@ impl Node {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        let Role::Owner(owner) = &place.role else {
+        let WorkspaceRole::Owner(owner) = &place.role else {
             return;
         };
         let chain = owner.chain().clone();
-        let files = Files::AsNoted;
+        let files = FilesState::AsNoted;
         let standby = Standby::new(self.id.clone(), self.life, chain.clone(), files, now_ms);
         let head = place.head;
         let (is_wanted, unfit) = (place.is_wanted, place.unfit.take());
-        *place = Place::new(Role::Standby(Box::new(standby)), chain.position(), now_ms);
+        *place = HostedWorkspace::new(
+            WorkspaceRole::Standby(Box::new(standby)),
+            chain.position(),
+            now_ms,
+        );
         (place.head, place.is_wanted, place.unfit) = (head, is_wanted, unfit);
-        self.effects.push(Effect::Released(chain));
+        self.effects.push(NodeEffect::Released(chain));
         self.rank_of(now_ms, workspace);
-        self.tell_standby(now_ms, workspace, standby::Input::Told);
+        self.tell_standby(now_ms, workspace, standby::StandbyInput::Told);
         // It is heard as a standby before others could miss it as the owner.
         self.beat_due_ms = now_ms;
     }
 
-    pub(super) fn files_done(&mut self, now_ms: u64, workspace: &WorkspaceId, outcome: Outcome) {
+    pub(super) fn files_done(
+        &mut self,
+        now_ms: u64,
+        workspace: &WorkspaceId,
+        outcome: FilesOutcome,
+    ) {
         let input = match outcome {
-            Outcome::Applied(outcome) => standby::Input::Applied(outcome),
-            Outcome::Digested(digest) => standby::Input::Digested(digest),
-            Outcome::Verified(is_so) => standby::Input::Verified(is_so),
-            Outcome::Restored(is_so) => {
+            FilesOutcome::Applied(outcome) => standby::StandbyInput::Applied(outcome),
+            FilesOutcome::Digested(digest) => standby::StandbyInput::Digested(digest),
+            FilesOutcome::Verified(is_so) => standby::StandbyInput::Verified(is_so),
+            FilesOutcome::Restored(is_so) => {
                 if let Some(place) = self.places.get_mut(workspace) {
                     place.noted = None;
                 }
-                standby::Input::Restored(is_so)
+                standby::StandbyInput::Restored(is_so)
             }
-            Outcome::Owned => return self.owned_now(now_ms, workspace),
-            Outcome::Captured(reference, captured) => {
+            FilesOutcome::Owned => return self.owned_now(now_ms, workspace),
+            FilesOutcome::Captured(reference, captured) => {
                 return self.captured(now_ms, workspace, &reference, captured);
             }
-            Outcome::Failed => {
+            FilesOutcome::Failed => {
                 if let Some(place) = self.places.get_mut(workspace) {
                     place.leave(Some(now_ms.saturating_add(LEFT_MS)));
                 }
@@ -372,13 +399,14 @@ impl Node {
     /// Joins a workspace again after its disk failed, if the delay is over.
     pub(super) fn begin_anew(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let place = self.places.get(workspace);
-        let is_due = |place: &Place| place.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        let is_due =
+            |place: &HostedWorkspace| place.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
         if place.is_some_and(|place| place.is_failed() && is_due(place)) {
             self.places.remove(workspace);
             // Answers to earlier requests must not be taken for answers to later ones.
             self.asked
                 .retain(|_, asked| asked.workspace() != Some(workspace));
-            self.effects.push(Effect::Found(workspace.clone()));
+            self.effects.push(NodeEffect::Found(workspace.clone()));
         }
     }
 
@@ -386,12 +414,12 @@ impl Node {
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        let Role::TakingOver { chain, seal } = &place.role else {
+        let WorkspaceRole::TakingOver { chain, seal } = &place.role else {
             return;
         };
-        let owner = Owner::new(chain.as_ref().clone(), seal.clone(), now_ms);
-        place.role = Role::Owner(Box::new(owner));
-        self.effects.push(Effect::Own(workspace.clone()));
+        let owner = WorkspaceOwner::new(chain.as_ref().clone(), seal.clone(), now_ms);
+        place.role = WorkspaceRole::Owner(Box::new(owner));
+        self.effects.push(NodeEffect::Own(workspace.clone()));
         // Other nodes must learn about it before they try.
         self.beat_due_ms = now_ms;
     }
@@ -420,14 +448,16 @@ impl Node {
         place.note_due_ms = now_ms.saturating_add(next_ms);
         // The files then do not match any record.
         match &place.role {
-            Role::Standby(standby) if standby.is_rebuilding() => return,
-            Role::Left { .. } => return,
-            Role::Standby(_) | Role::TakingOver { .. } | Role::Owner(_) => {}
+            WorkspaceRole::Standby(standby) if standby.is_rebuilding() => return,
+            WorkspaceRole::Left { .. } => return,
+            WorkspaceRole::Standby(_)
+            | WorkspaceRole::TakingOver { .. }
+            | WorkspaceRole::Owner(_) => {}
         }
         let chain = place.chain().clone();
         let noted = place.noted.replace(chain.position());
         if noted != Some(chain.position()) {
-            self.effects.push(Effect::Files {
+            self.effects.push(NodeEffect::Files {
                 workspace: workspace.clone(),
                 work: FilesWork::Note(chain),
             });

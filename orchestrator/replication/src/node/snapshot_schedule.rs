@@ -8,29 +8,29 @@
 
 use goondan_protocol::ids::WorkspaceId;
 
-use super::places::Role;
-use super::snapshots::UnderWay;
-use super::{Asked, Captured, Effect, FilesWork, Node};
+use super::places::WorkspaceRole;
+use super::snapshots::PendingSnapshot;
+use super::{CapturedSnapshot, FilesWork, NodeEffect, ReplicationNode, RequestOrigin};
 use crate::limits::SNAPSHOT_RETRY_MS;
 use crate::names::{Hash, Position};
 use crate::owner;
 use crate::record::SnapshotReference;
-use crate::retention::{SinceSnapshot, forgettable};
-use crate::wire::{Ask, KeptSnapshot};
+use crate::retention::{GrowthSinceSnapshot, forgettable};
+use crate::wire::{KeptSnapshot, LogCommand};
 
-impl Node {
+impl ReplicationNode {
     /// Starts a snapshot of a workspace that this node owns, if one is due.
     pub(super) fn snapshot_if_due(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let records_max = self.snapshot_records;
         let Some(place) = self.places.get_mut(workspace) else {
             return;
         };
-        let (Role::Owner(owner), snapshots) = (&place.role, &mut place.snapshots) else {
+        let (WorkspaceRole::Owner(owner), snapshots) = (&place.role, &mut place.snapshots) else {
             return;
         };
         let chain = owner.chain();
         let last = chain.snapshot().unwrap_or(Position::START);
-        let since = SinceSnapshot {
+        let since = GrowthSinceSnapshot {
             records: chain.position().0.saturating_sub(last.0),
             bytes: snapshots.bytes,
         };
@@ -46,12 +46,12 @@ impl Node {
             return;
         };
         snapshots.bytes = 0;
-        snapshots.under_way = Some(UnderWay {
+        snapshots.under_way = Some(PendingSnapshot {
             reference: reference.clone(),
             at: None,
             captured: None,
         });
-        self.effects.push(Effect::Files {
+        self.effects.push(NodeEffect::Files {
             workspace: workspace.clone(),
             work: FilesWork::Capture(reference),
         });
@@ -78,7 +78,7 @@ impl Node {
         now_ms: u64,
         workspace: &WorkspaceId,
         reference: &SnapshotReference,
-        captured: Option<Captured>,
+        captured: Option<CapturedSnapshot>,
     ) {
         let Some(under_way) = self.snapshot_under_way(workspace, reference) else {
             return;
@@ -97,7 +97,7 @@ impl Node {
         &mut self,
         workspace: &WorkspaceId,
         reference: &SnapshotReference,
-    ) -> Option<&mut UnderWay> {
+    ) -> Option<&mut PendingSnapshot> {
         let under_way = self.places.get_mut(workspace)?.snapshots.under_way.as_mut();
         under_way.filter(|it| it.reference == *reference)
     }
@@ -105,14 +105,18 @@ impl Node {
     fn snapshot_kept(&mut self, now_ms: u64, workspace: &WorkspaceId) {
         let place = self.places.get(workspace);
         let under_way = place.and_then(|place| place.snapshots.under_way.as_ref());
-        if let Some(UnderWay {
+        if let Some(PendingSnapshot {
             at: Some((at, _)),
             captured: Some(captured),
             ..
         }) = under_way
         {
             let (at, digest) = (*at, captured.digest);
-            self.tell_owner(now_ms, workspace, owner::Input::SnapshotKept { at, digest });
+            self.tell_owner(
+                now_ms,
+                workspace,
+                owner::OwnerInput::SnapshotKept { at, digest },
+            );
         }
     }
 
@@ -122,12 +126,12 @@ impl Node {
             return;
         };
         let snapshots = &mut place.snapshots;
-        let is_it = |it: &UnderWay| it.at.is_some_and(|(position, _)| position == at);
+        let is_it = |it: &PendingSnapshot| it.at.is_some_and(|(position, _)| position == at);
         let under_way = snapshots.under_way.take_if(|it| is_it(it));
-        if let Some(UnderWay {
+        if let Some(PendingSnapshot {
             reference,
             at: Some((at, hash)),
-            captured: Some(Captured { parts, .. }),
+            captured: Some(CapturedSnapshot { parts, .. }),
         }) = under_way
         {
             snapshots.kept.push(KeptSnapshot {
@@ -149,7 +153,7 @@ impl Node {
         };
         let snapshots = &place.snapshots;
         let is_due = snapshots.is_trim_due && !snapshots.is_trimming;
-        if !is_due || !matches!(place.role, Role::Owner(_)) {
+        if !is_due || !matches!(place.role, WorkspaceRole::Owner(_)) {
             return;
         }
         let standbys = self.hearing.living_of(now_ms, workspace);
@@ -159,11 +163,11 @@ impl Node {
         };
         // The request contains the hash because it may arrive late: a log that lost its tail by
         // then has a different record there.
-        let ask = Ask::Trim {
+        let ask = LogCommand::Trim {
             workspace: workspace.clone(),
             before: kept.clone(),
         };
-        let is_trimming = self.ask(Asked::Trim(workspace.clone()), ask);
+        let is_trimming = self.ask(RequestOrigin::Trim(workspace.clone()), ask);
         if let Some(place) = self.places.get_mut(workspace) {
             place.snapshots.is_trimming = is_trimming;
         }
@@ -183,17 +187,17 @@ impl Node {
         };
         let snapshots = &mut place.snapshots;
         let is_begun = snapshots.kept.iter().any(|kept| kept.at == oldest);
-        if !matches!(place.role, Role::Owner(_)) || !is_begun {
+        if !matches!(place.role, WorkspaceRole::Owner(_)) || !is_begun {
             return;
         }
         snapshots.kept.retain(|kept| kept.at >= oldest);
         snapshots.is_trim_due = snapshots.kept.len() > 1;
         if let Some(first) = snapshots.kept.first() {
-            let ask = Ask::ForgetSnapshots {
+            let ask = LogCommand::ForgetSnapshots {
                 workspace: workspace.clone(),
                 before: first.clone(),
             };
-            self.ask(Asked::ForgetSnapshots, ask);
+            self.ask(RequestOrigin::ForgetSnapshots, ask);
         }
     }
 }

@@ -1,24 +1,24 @@
 //! Snapshots of a workspace that the node owns.
 
-use super::Captured;
+use super::CapturedSnapshot;
 use crate::names::{Hash, Position};
 use crate::record::SnapshotReference;
 use crate::wire::KeptSnapshot;
 
 /// A snapshot that is not stored completely yet.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(super) struct PendingSnapshot {
     pub(super) reference: SnapshotReference,
     /// Position and hash of its record.
     pub(super) at: Option<(Position, Hash)>,
     /// Its content, once all parts are stored.
-    pub(super) captured: Option<Captured>,
+    pub(super) captured: Option<CapturedSnapshot>,
 }
 
 /// Snapshots of one workspace.
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
-    pub(super) under_way: Option<UnderWay>,
+    pub(super) under_way: Option<PendingSnapshot>,
     /// Stored snapshots of this node, oldest first.
     pub(super) kept: Vec<KeptSnapshot>,
     /// Bytes of operations that this node wrote since the last snapshot.

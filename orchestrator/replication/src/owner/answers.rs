@@ -1,13 +1,13 @@
 //! Reactions of an owner to answers of its log.
 
-use super::{Deposed, Effect, Owner, Phase};
-use crate::chain::{ChainFault, Link};
+use super::{OwnerEffect, OwnershipLoss, Phase, WorkspaceOwner};
+use crate::chain::{ChainFault, RecordRole};
 use crate::limits::{RETRY_FIRST_MS, RETRY_MAX_MS};
-use crate::log::{Attempt, Page, PutAnswer, ReadAnswer};
+use crate::log::{Attempt, LogPage, PutAnswer, ReadAnswer};
 use crate::names::Position;
-use crate::record::{Body, Encoded, Record};
+use crate::record::{Body, EncodedRecord, LogRecord};
 
-impl Owner {
+impl WorkspaceOwner {
     pub(super) fn put_answered(&mut self, now_ms: u64, attempt: Attempt, answer: PutAnswer) {
         if !matches!(self.phase, Phase::Putting { attempt: asked, .. } if asked == attempt) {
             return;
@@ -28,7 +28,7 @@ impl Owner {
             return;
         }
         self.phase = Phase::Idle;
-        let Page {
+        let LogPage {
             before,
             records,
             head,
@@ -60,7 +60,7 @@ impl Owner {
         self.unanswered_since_ms = None;
         if let Some(from) = self.taken_from {
             let to = self.chain.position();
-            return self.depose(Deposed::TailTaken { from, to });
+            return self.depose(OwnershipLoss::TailTaken { from, to });
         }
         if self.kept.stands_again() {
             return;
@@ -72,7 +72,7 @@ impl Owner {
         let bytes = offered.put.record.bytes().to_vec();
         let body = match self.chain.follow_bytes(bytes) {
             Ok((record, _)) => record.body,
-            Err(fault) => return self.depose(Deposed::Strange(fault)),
+            Err(fault) => return self.depose(OwnershipLoss::Strange(fault)),
         };
         self.kept.push(offered.put);
         for id in offered.completes {
@@ -82,21 +82,21 @@ impl Owner {
         match body {
             Body::Operations(_) | Body::Seal { .. } => {}
             Body::Snapshot { reference, .. } => {
-                let begins = Effect::SnapshotBegins(reference, position, self.chain.last());
+                let begins = OwnerEffect::SnapshotBegins(reference, position, self.chain.last());
                 self.effects.push(begins);
             }
             Body::SnapshotKept { at, .. } => {
                 self.snapshot = None;
-                self.effects.push(Effect::SnapshotStands(at));
+                self.effects.push(OwnerEffect::SnapshotStands(at));
             }
-            Body::Released { .. } => self.depose(Deposed::Released { position }),
+            Body::Released { .. } => self.depose(OwnershipLoss::Released { position }),
         }
     }
 
     /// Handles that the next position holds a record.
     fn taken(&mut self, now_ms: u64, bytes: Vec<u8>) {
         let position = self.target();
-        let found = Encoded::of_bytes(bytes);
+        let found = EncodedRecord::of_bytes(bytes);
         let again = self.kept.again();
         let mine = again.or(self.offered.as_ref().map(|it| &it.put));
         if let (Ok((found, _)), Some(mine)) = (&found, mine)
@@ -110,38 +110,43 @@ impl Owner {
         match found {
             Ok((encoded, record)) => self.judge(now_ms, &encoded, record),
             Err(fault) => {
-                self.depose(Deposed::Strange(ChainFault::NoRecord { position, fault }));
+                self.depose(OwnershipLoss::Strange(ChainFault::NoRecord {
+                    position,
+                    fault,
+                }));
             }
         }
     }
 
     /// Handles another node's record at the next position.
-    fn judge(&mut self, now_ms: u64, encoded: &Encoded, record: Record) {
+    fn judge(&mut self, now_ms: u64, encoded: &EncodedRecord, record: LogRecord) {
         let position = record.position;
         match (self.chain.judge(&record), record.body) {
             // The record does not follow this node's last record, which may have been lost: check
             // that first. An earlier owner may also have written it after a failover lost this
             // node's records.
-            (Ok(Link::Void) | Err(ChainFault::Broken { .. }), _) if !self.is_sure => {
+            (Ok(RecordRole::Void) | Err(ChainFault::Broken { .. }), _) if !self.is_sure => {
                 self.is_sure = true;
                 self.behind(now_ms, position);
             }
-            (Ok(Link::Void), body) => {
-                let record = Record { body, ..record };
+            (Ok(RecordRole::Void), body) => {
+                let record = LogRecord { body, ..record };
                 match self.chain.follow(encoded, &record) {
                     Ok(_) => self.step_over(),
-                    Err(fault) => self.depose(Deposed::Strange(fault)),
+                    Err(fault) => self.depose(OwnershipLoss::Strange(fault)),
                 }
             }
-            (Ok(Link::Follows), Body::Seal { node, .. }) => self.depose(Deposed::Sealed {
-                by: node,
-                epoch: record.epoch,
-                position,
-            }),
-            (Ok(Link::Follows), _) => {
-                self.depose(Deposed::Strange(ChainFault::Broken { position }));
+            (Ok(RecordRole::Follows), Body::Seal { node, .. }) => {
+                self.depose(OwnershipLoss::Sealed {
+                    by: node,
+                    epoch: record.epoch,
+                    position,
+                })
             }
-            (Err(fault), _) => self.depose(Deposed::Strange(fault)),
+            (Ok(RecordRole::Follows), _) => {
+                self.depose(OwnershipLoss::Strange(ChainFault::Broken { position }));
+            }
+            (Err(fault), _) => self.depose(OwnershipLoss::Strange(fault)),
         }
     }
 
@@ -153,7 +158,7 @@ impl Owner {
             self.wait(now_ms, RETRY_FIRST_MS, false);
         } else {
             let to = self.chain.position();
-            self.depose(Deposed::TailTaken { from: position, to });
+            self.depose(OwnershipLoss::TailTaken { from: position, to });
         }
     }
 
@@ -164,7 +169,7 @@ impl Owner {
         let Some(offered) = self.offered.take() else {
             return;
         };
-        let Ok(record) = Record::decode(offered.put.record.bytes()) else {
+        let Ok(record) = LogRecord::decode(offered.put.record.bytes()) else {
             return;
         };
         self.offered = self.offer(record.body, offered.completes);
@@ -178,12 +183,12 @@ impl Owner {
         }
         let to = self.chain.position();
         let kept = self.kept.oldest().unwrap_or(to.next());
-        self.depose(Deposed::TailTooLong { head, kept, to });
+        self.depose(OwnershipLoss::TailTooLong { head, kept, to });
     }
 
     fn overtaken(&mut self) {
         let position = self.target();
-        self.depose(Deposed::Overtaken { position });
+        self.depose(OwnershipLoss::Overtaken { position });
     }
 
     /// Handles a failed request; `in_doubt` if the record may be stored anyway.

@@ -3,20 +3,20 @@
 use std::collections::VecDeque;
 
 use crate::limits::{KEPT_BYTES_MAX, KEPT_RECORDS_MAX};
-use crate::log::Put;
+use crate::log::PutRequest;
 use crate::names::Position;
 
 /// The last records confirmed by the log, and the number that it has lost.
 #[derive(Debug)]
-pub(super) struct Kept {
-    puts: VecDeque<Put>,
+pub(super) struct ConfirmedRecords {
+    puts: VecDeque<PutRequest>,
     bytes: usize,
     /// Number of records at the end that must be appended again.
     lost: usize,
 }
 
-impl Kept {
-    pub(super) fn of(put: Put) -> Self {
+impl ConfirmedRecords {
+    pub(super) fn of(put: PutRequest) -> Self {
         let mut kept = Self {
             puts: VecDeque::new(),
             bytes: 0,
@@ -27,7 +27,7 @@ impl Kept {
     }
 
     /// Adds a stored record.
-    pub(super) fn push(&mut self, put: Put) {
+    pub(super) fn push(&mut self, put: PutRequest) {
         self.bytes += put.record.bytes().len();
         self.puts.push_back(put);
         while self.puts.len() > KEPT_RECORDS_MAX || self.bytes > KEPT_BYTES_MAX {
@@ -39,7 +39,7 @@ impl Kept {
     }
 
     /// The first record that must be appended again.
-    pub(super) fn again(&self) -> Option<&Put> {
+    pub(super) fn again(&self) -> Option<&PutRequest> {
         let first = self.puts.len().checked_sub(self.lost)?;
         self.puts.get(first)
     }
@@ -54,7 +54,7 @@ impl Kept {
     /// Handles that the log ends at `head` or has a different record there. Steps back by at least
     /// one record, to those after `head`. Returns false if they are no longer kept.
     pub(super) fn step_back(&mut self, head: Position) -> bool {
-        let behind = |put: &&Put| put.record.position() > head;
+        let behind = |put: &&PutRequest| put.record.position() > head;
         let missing = self.puts.iter().rev().take_while(behind).count();
         let lost = missing.max(self.lost + 1);
         let is_kept = lost <= self.puts.len();

@@ -12,7 +12,7 @@ const OPERATIONS_BYTES_MAX: usize = RECORD_BYTES_MAX - 1_024;
 
 /// Content of a record.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NextRecord {
     /// Operations, possibly none, and the batches whose last operation is among them.
     Operations(Vec<FileOperation>, Vec<BatchId>),
     /// A copy of the files in their current state has started.
@@ -20,7 +20,7 @@ pub(super) enum Next {
 }
 
 #[derive(Debug)]
-enum Work {
+enum QueuedChange {
     Operations(VecDeque<FileOperation>),
     Snapshot(SnapshotReference),
 }
@@ -28,7 +28,7 @@ enum Work {
 /// Batches in order of arrival; the first may be partly written.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    batches: VecDeque<(BatchId, Work)>,
+    batches: VecDeque<(BatchId, QueuedChange)>,
     bytes: usize,
 }
 
@@ -37,11 +37,13 @@ impl Queue {
         let operations: VecDeque<_> = operations.into_iter().flat_map(fitting).collect();
         let bytes = operations.iter().map(FileOperation::encoded_bytes_max);
         self.bytes += bytes.sum::<usize>();
-        self.batches.push_back((id, Work::Operations(operations)));
+        self.batches
+            .push_back((id, QueuedChange::Operations(operations)));
     }
 
     pub(super) fn push_snapshot(&mut self, id: BatchId, reference: SnapshotReference) {
-        self.batches.push_back((id, Work::Snapshot(reference)));
+        self.batches
+            .push_back((id, QueuedChange::Snapshot(reference)));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -57,24 +59,24 @@ impl Queue {
     }
 
     /// Content of the next record: as many operations as fit, or a snapshot.
-    pub(super) fn next(&mut self) -> Next {
+    pub(super) fn next(&mut self) -> NextRecord {
         let (mut taken, mut completes, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((id, work)) = self.batches.front_mut() {
             let operations = match work {
-                Work::Operations(operations) => operations,
-                Work::Snapshot(reference) if taken.is_empty() && completes.is_empty() => {
-                    let next = Next::Snapshot(reference.clone(), *id);
+                QueuedChange::Operations(operations) => operations,
+                QueuedChange::Snapshot(reference) if taken.is_empty() && completes.is_empty() => {
+                    let next = NextRecord::Snapshot(reference.clone(), *id);
                     self.batches.pop_front();
                     return next;
                 }
-                Work::Snapshot(_) => break,
+                QueuedChange::Snapshot(_) => break,
             };
             while let Some(operation) = operations.front() {
                 let len = operation.encoded_bytes_max();
                 let is_full =
                     bytes + len > OPERATIONS_BYTES_MAX || taken.len() == RECORD_OPERATIONS_MAX;
                 if is_full && !taken.is_empty() {
-                    return Next::Operations(taken, completes);
+                    return NextRecord::Operations(taken, completes);
                 }
                 bytes += len;
                 self.bytes -= len;
@@ -83,7 +85,7 @@ impl Queue {
             completes.push(*id);
             self.batches.pop_front();
         }
-        Next::Operations(taken, completes)
+        NextRecord::Operations(taken, completes)
     }
 }
 

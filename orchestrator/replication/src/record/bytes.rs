@@ -20,9 +20,9 @@ pub(super) mod code {
 }
 
 /// Reads a record from front to back.
-pub(super) struct Reader<'b>(&'b [u8]);
+pub(super) struct RecordReader<'b>(&'b [u8]);
 
-impl<'b> Reader<'b> {
+impl<'b> RecordReader<'b> {
     pub(super) fn new(bytes: &'b [u8]) -> Self {
         Self(bytes)
     }

@@ -2,13 +2,13 @@
 
 use goondan_protocol::ids::WorkspaceId;
 
-use super::bytes::{Reader, code, within};
-use super::{Body, Encoded, MAGIC, RECORD_FORMAT, Record, RecordFault, SnapshotReference};
+use super::bytes::{RecordReader, code, within};
+use super::{Body, EncodedRecord, LogRecord, MAGIC, RECORD_FORMAT, RecordFault, SnapshotReference};
 use crate::limits::{APPEND_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OPERATIONS_MAX};
-use crate::names::{Epoch, Hash, Life, NodeId, Position};
+use crate::names::{Epoch, Hash, Incarnation, NodeId, Position};
 use crate::operation::{FileOperation, RelativePath};
 
-impl Record {
+impl LogRecord {
     /// Decodes a record.
     ///
     /// # Errors
@@ -16,7 +16,7 @@ impl Record {
     /// [`RecordFault`] if the bytes are not exactly one record.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordFault> {
         within("bytes of a record", bytes.len(), RECORD_BYTES_MAX)?;
-        let mut reader = Reader::new(bytes);
+        let mut reader = RecordReader::new(bytes);
         if reader.array().ok() != Some(MAGIC) {
             return Err(RecordFault::NoRecord);
         }
@@ -42,14 +42,14 @@ impl Record {
     }
 }
 
-impl Encoded {
+impl EncodedRecord {
     /// Decodes a record from the bytes of a log, and keeps the bytes.
     ///
     /// # Errors
     ///
-    /// As [`Record::decode`].
-    pub fn of_bytes(bytes: Vec<u8>) -> Result<(Self, Record), RecordFault> {
-        let record = Record::decode(&bytes)?;
+    /// As [`LogRecord::decode`].
+    pub fn of_bytes(bytes: Vec<u8>) -> Result<(Self, LogRecord), RecordFault> {
+        let record = LogRecord::decode(&bytes)?;
         let encoded = Self {
             workspace: record.workspace.clone(),
             position: record.position,
@@ -60,16 +60,16 @@ impl Encoded {
     }
 }
 
-fn body(reader: &mut Reader<'_>) -> Result<Body, RecordFault> {
+fn body(reader: &mut RecordReader<'_>) -> Result<Body, RecordFault> {
     let body = match reader.u8()? {
         code::OPERATIONS => Body::Operations(operations(reader)?),
         code::SEAL => Body::Seal {
-            life: Life(reader.u64()?),
+            life: Incarnation(reader.u64()?),
             node: node(reader.text("node")?)?,
         },
         code::SNAPSHOT => Body::Snapshot {
             reference: SnapshotReference::new(reader.text("name of a snapshot")?)?,
-            life: Life(reader.u64()?),
+            life: Incarnation(reader.u64()?),
             node: node(reader.text("node")?)?,
         },
         code::RELEASED => {
@@ -90,12 +90,12 @@ fn node(text: &str) -> Result<NodeId, RecordFault> {
     NodeId::new(text).map_err(|_| RecordFault::Bad("node"))
 }
 
-fn path(reader: &mut Reader<'_>) -> Result<RelativePath, RecordFault> {
+fn path(reader: &mut RecordReader<'_>) -> Result<RelativePath, RecordFault> {
     let text = reader.text("path")?;
     RelativePath::new(text).map_err(|_| RecordFault::Bad("path"))
 }
 
-pub(super) fn operations(reader: &mut Reader<'_>) -> Result<Vec<FileOperation>, RecordFault> {
+pub(super) fn operations(reader: &mut RecordReader<'_>) -> Result<Vec<FileOperation>, RecordFault> {
     let count = reader.count("operations", RECORD_OPERATIONS_MAX)?;
     // Memory grows with the parsed operations, not with the announced count.
     let mut operations = Vec::new();
@@ -105,7 +105,7 @@ pub(super) fn operations(reader: &mut Reader<'_>) -> Result<Vec<FileOperation>, 
     Ok(operations)
 }
 
-fn operation(reader: &mut Reader<'_>) -> Result<FileOperation, RecordFault> {
+fn operation(reader: &mut RecordReader<'_>) -> Result<FileOperation, RecordFault> {
     let code = reader.u8()?;
     let path = path(reader)?;
     let operation = match code {

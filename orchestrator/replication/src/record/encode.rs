@@ -1,7 +1,7 @@
 //! Encoding of records.
 
 use super::bytes::{Writer, code, within};
-use super::{Body, Encoded, MAGIC, RECORD_FORMAT, Record, RecordFault};
+use super::{Body, EncodedRecord, LogRecord, MAGIC, RECORD_FORMAT, RecordFault};
 use crate::limits::{APPEND_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OPERATIONS_MAX};
 use crate::names::Hash;
 use crate::operation::{FileOperation, RelativePath};
@@ -9,13 +9,13 @@ use crate::operation::{FileOperation, RelativePath};
 /// Largest encoded size of an operation without its paths and appended bytes.
 const OPERATION_BYTES: usize = 1 + 2 + 2 + 8 + 4;
 
-impl Record {
+impl LogRecord {
     /// Encodes the record.
     ///
     /// # Errors
     ///
     /// [`RecordFault::TooMuch`] if it exceeds the size limit of records.
-    pub fn encode(&self) -> Result<Encoded, RecordFault> {
+    pub fn encode(&self) -> Result<EncodedRecord, RecordFault> {
         let mut out = Writer::default();
         out.put(&MAGIC);
         out.put(&[RECORD_FORMAT]);
@@ -25,7 +25,7 @@ impl Record {
         out.put(&self.previous.0);
         body(&mut out, &self.body)?;
         within("bytes of a record", out.0.len(), RECORD_BYTES_MAX)?;
-        Ok(Encoded {
+        Ok(EncodedRecord {
             workspace: self.workspace.clone(),
             position: self.position,
             hash: Hash::of(&out.0),

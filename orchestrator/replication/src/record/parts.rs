@@ -8,7 +8,7 @@
 //!
 //! As with records, encoding is one-to-one.
 
-use super::bytes::{Reader, Writer, within};
+use super::bytes::{RecordReader, Writer, within};
 use super::{RecordFault, decode, encode};
 use crate::limits::{PART_BYTES_MAX, RECORD_OPERATIONS_MAX};
 use crate::names::Hash;
@@ -54,7 +54,7 @@ impl SnapshotPart {
     /// [`RecordFault`] if the bytes are not exactly one part.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordFault> {
         within("bytes of a part", bytes.len(), PART_BYTES_MAX)?;
-        let mut reader = Reader::new(bytes);
+        let mut reader = RecordReader::new(bytes);
         if reader.array().ok() != Some(MAGIC) {
             return Err(RecordFault::Bad("beginning"));
         }

@@ -7,7 +7,7 @@ use crate::tree::MemoryTree;
 
 /// Step of an event, as recorded in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Said {
+pub(super) enum EventStep {
     Accepted,
     Started,
     Ended,
@@ -15,7 +15,7 @@ pub(super) enum Said {
     Answered,
 }
 
-impl Said {
+impl EventStep {
     fn letter(self) -> char {
         match self {
             Self::Accepted => 'A',
@@ -49,12 +49,12 @@ pub(super) fn journal() -> RelativePath {
 }
 
 /// All steps in the journal, by event and in order.
-pub(super) fn read(tree: &MemoryTree) -> BTreeMap<u64, Vec<Said>> {
-    let mut events: BTreeMap<u64, Vec<Said>> = BTreeMap::new();
+pub(super) fn read(tree: &MemoryTree) -> BTreeMap<u64, Vec<EventStep>> {
+    let mut events: BTreeMap<u64, Vec<EventStep>> = BTreeMap::new();
     let text = tree.file(&journal()).unwrap_or_default();
     for line in String::from_utf8_lossy(text).lines() {
         let mut letters = line.chars();
-        let said = Said::of(letters.next().unwrap());
+        let said = EventStep::of(letters.next().unwrap());
         events
             .entry(letters.as_str().parse().unwrap())
             .or_default()
@@ -64,7 +64,7 @@ pub(super) fn read(tree: &MemoryTree) -> BTreeMap<u64, Vec<Said>> {
 }
 
 /// Appends a line.
-pub(super) fn line(tree: &MemoryTree, event: u64, said: Said) -> Vec<FileOperation> {
+pub(super) fn line(tree: &MemoryTree, event: u64, said: EventStep) -> Vec<FileOperation> {
     let len = tree.file(&journal()).map_or(0, <[u8]>::len);
     let text = format!("{}{event}\n", said.letter());
     FileOperation::appends(&journal(), len as u64, text.as_bytes())

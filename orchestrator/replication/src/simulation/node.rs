@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::application::Said;
+use super::application::EventStep;
 use crate::chain::Chain;
 use crate::log::{Attempt, PutAnswer, ReadAnswer};
-use crate::names::{Hash, Life, NodeId, Position};
-use crate::owner::{BatchId, Owner};
-use crate::standby::{Files, Standby, Unfit};
+use crate::names::{Hash, Incarnation, NodeId, Position};
+use crate::owner::{BatchId, WorkspaceOwner};
+use crate::standby::{ApplyFailure, FilesState, Standby};
 use crate::tree::MemoryTree;
 
 /// Input that arrives at a node.
@@ -22,7 +22,7 @@ pub(super) enum Arrival {
     Event(u64),
     ToolEnded(u64),
     SnapshotKept(Position, Hash),
-    Applied(Result<(), Unfit>),
+    Applied(Result<(), ApplyFailure>),
     Tick,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Disk {
     pub(super) chain: Chain,
     pub(super) tree: MemoryTree,
     pub(super) should_be: MemoryTree,
-    pub(super) files: Files,
+    pub(super) files: FilesState,
 }
 
 /// Purpose of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Purpose {
-    Line(u64, Said),
+pub(super) enum BatchPurpose {
+    Line(u64, EventStep),
     Chore,
     Snapshot,
 }
@@ -46,10 +46,10 @@ pub(super) enum Purpose {
 /// State of an owner's work.
 #[derive(Debug)]
 pub(super) struct Ownership {
-    pub(super) machine: Owner,
-    pub(super) batches: HashMap<BatchId, Purpose>,
+    pub(super) machine: WorkspaceOwner,
+    pub(super) batches: HashMap<BatchId, BatchPurpose>,
     /// Last recorded step of each event, acknowledged or not.
-    pub(super) events: BTreeMap<u64, Said>,
+    pub(super) events: BTreeMap<u64, EventStep>,
     pub(super) next_batch: u64,
     /// Number of snapshots in progress.
     pub(super) snapshots: usize,
@@ -61,17 +61,17 @@ pub(super) struct Ownership {
 }
 
 #[derive(Debug)]
-pub(super) enum Role {
+pub(super) enum SimulatedRole {
     Down,
     Standby(Box<Standby>),
     Owner(Box<Ownership>),
 }
 
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct SimulatedClusterNode {
     pub(super) id: NodeId,
-    pub(super) life: Life,
-    pub(super) role: Role,
+    pub(super) life: Incarnation,
+    pub(super) role: SimulatedRole,
     /// The files as programs see them.
     pub(super) tree: MemoryTree,
     /// The files that the records produce, as checksums would show.
@@ -84,18 +84,18 @@ pub(super) struct Node {
     pub(super) cut_off_until_ms: u64,
 }
 
-impl Node {
+impl SimulatedClusterNode {
     pub(super) fn new(id: NodeId, chain: Chain) -> Self {
         let disk = Disk {
             chain,
             tree: MemoryTree::default(),
             should_be: MemoryTree::default(),
-            files: Files::AsNoted,
+            files: FilesState::AsNoted,
         };
         Self {
             id,
-            life: Life(0),
-            role: Role::Down,
+            life: Incarnation(0),
+            role: SimulatedRole::Down,
             tree: MemoryTree::default(),
             should_be: MemoryTree::default(),
             disk,
@@ -106,20 +106,20 @@ impl Node {
     }
 
     /// Starts a life with the state on disk.
-    pub(super) fn start(&mut self, life: Life, now_ms: u64) {
+    pub(super) fn start(&mut self, life: Incarnation, now_ms: u64) {
         self.life = life;
         self.waiting.clear();
         self.tree = self.disk.tree.clone();
         self.should_be = self.disk.should_be.clone();
         let chain = self.disk.chain.clone();
         let standby = Standby::new(self.id.clone(), life, chain, self.disk.files, now_ms);
-        self.role = Role::Standby(Box::new(standby));
+        self.role = SimulatedRole::Standby(Box::new(standby));
     }
 
     pub(super) fn owner(&mut self) -> Option<&mut Ownership> {
         match &mut self.role {
-            Role::Owner(owner) => Some(owner),
-            Role::Down | Role::Standby(_) => None,
+            SimulatedRole::Owner(owner) => Some(owner),
+            SimulatedRole::Down | SimulatedRole::Standby(_) => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Checks after all faults have ended.
 
-use super::application::{self, Said};
-use super::node::Role;
+use super::application::{self, EventStep};
+use super::node::SimulatedRole;
 use super::world::World;
 use crate::chain::Chain;
 use crate::names::Position;
@@ -42,20 +42,20 @@ pub(super) fn look(world: &World) {
     }
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
     for (event, said) in &events {
-        let count = |wanted: Said| said.iter().filter(|it| **it == wanted).count();
+        let count = |wanted: EventStep| said.iter().filter(|it| **it == wanted).count();
         assert_eq!(
-            count(Said::Accepted),
+            count(EventStep::Accepted),
             1,
             "event {event} was not accepted exactly once: {said:?}"
         );
         assert_eq!(
-            count(Said::Answered),
+            count(EventStep::Answered),
             1,
             "event {event} was not answered exactly once: {said:?}"
         );
-        let starts = count(Said::Started);
+        let starts = count(EventStep::Started);
         assert!(
-            starts <= 1 + count(Said::Unknown),
+            starts <= 1 + count(EventStep::Unknown),
             "a tool ran again without a report: {said:?}"
         );
         let runs = world.tool_runs.get(event).copied().unwrap_or(0);
@@ -75,9 +75,9 @@ pub(super) fn look(world: &World) {
     let digest = tree.digest();
     for node in &world.nodes {
         let position = match &node.role {
-            Role::Owner(owner) => owner.machine.position(),
-            Role::Standby(standby) => standby.chain().position(),
-            Role::Down => Position::START,
+            SimulatedRole::Owner(owner) => owner.machine.position(),
+            SimulatedRole::Standby(standby) => standby.chain().position(),
+            SimulatedRole::Down => Position::START,
         };
         assert_eq!(position, chain.position(), "{} is behind", node.id);
         assert_eq!(node.tree.digest(), digest, "{} has other files", node.id);

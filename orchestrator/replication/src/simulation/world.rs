@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use goondan_protocol::ids::WorkspaceId;
 
-use super::application::{self, Said};
-use super::node::{Arrival, Node, Ownership, Purpose, Role};
-use super::{Bug, Plan};
+use super::application::{self, EventStep};
+use super::node::{Arrival, BatchPurpose, Ownership, SimulatedClusterNode, SimulatedRole};
+use super::{Bug, SimulationFaults};
 use crate::chain::Chain;
 use crate::limits::{HEARTBEAT_MS, READ_RECORDS_MAX};
-use crate::log::{Attempt, MemoryLog, Put, PutAnswer, ReadAnswer};
-use crate::names::{Epoch, Hash, Life, NodeId, Position};
-use crate::owner::{self, BatchId, Deposed, Owner};
-use crate::placement::Nodes;
-use crate::record::{Body, Record, SnapshotReference};
+use crate::log::{Attempt, MemoryLog, PutAnswer, PutRequest, ReadAnswer};
+use crate::names::{Epoch, Hash, Incarnation, NodeId, Position};
+use crate::owner::{self, BatchId, OwnershipLoss, WorkspaceOwner};
+use crate::placement::KnownNodes;
+use crate::record::{Body, LogRecord, SnapshotReference};
 use crate::retention::forgettable;
-use crate::standby::{self, Files, Trouble};
+use crate::standby::{self, FilesState, StandbyTrouble};
 use crate::tree::MemoryTree;
 
 mod arrivals;
@@ -33,27 +33,27 @@ const HEALING_MS: u64 = 200_000;
 const TICK_MS: u64 = 100;
 
 #[derive(Debug, Clone)]
-enum Question {
-    Put(Attempt, Put),
-    Seal(Attempt, Put),
+enum PendingLogRequest {
+    Put(Attempt, PutRequest),
+    Seal(Attempt, PutRequest),
     Look(Attempt, Position),
     Read(Attempt, Position),
     Trim(Position, Hash),
 }
 
 #[derive(Debug, Clone)]
-enum What {
-    Asks(usize, Life, Question),
-    Arrives(usize, Life, Arrival),
+enum SimulatedEvent {
+    Asks(usize, Incarnation, PendingLogRequest),
+    Arrives(usize, Incarnation, Arrival),
     Client(u64),
     Fault,
 }
 
 /// Occurrences per kind of event, to detect runs in which nothing happened.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Seen(BTreeMap<&'static str, u64>);
+pub(super) struct EventCoverage(BTreeMap<&'static str, u64>);
 
-impl Seen {
+impl EventCoverage {
     pub(super) fn note(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
     }
@@ -93,29 +93,29 @@ impl Seen {
 }
 
 pub(super) struct World {
-    pub(super) plan: Plan,
+    pub(super) plan: SimulationFaults,
     pub(super) workspace: WorkspaceId,
     pub(super) log: MemoryLog,
     /// All stored records, including truncated ones.
     pub(super) everything: Vec<Vec<u8>>,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<SimulatedClusterNode>,
     pub(super) acknowledged: BTreeSet<u64>,
     pub(super) tool_runs: HashMap<u64, usize>,
     pub(super) owners: BTreeMap<Epoch, BTreeSet<(usize, u64)>>,
     /// Reports of problems that only a person can fix.
     pub(super) has_said: Vec<String>,
     pub(super) steps: u64,
-    pub(super) seen: Seen,
+    pub(super) seen: EventCoverage,
     /// Snapshots; true for those taken after all faults had ended.
     snapshots: HashMap<String, (MemoryTree, bool)>,
     /// Positions of the records of snapshots taken after all faults had ended.
     last_snapshots: BTreeSet<Position>,
     /// Start of the log after each truncation, with the position of the last record at that time.
     trims: Vec<(Position, Position)>,
-    placement: Nodes,
+    placement: KnownNodes,
     rng: fastrand::Rng,
     now_ms: u64,
-    queue: BTreeMap<(u64, u64), What>,
+    queue: BTreeMap<(u64, u64), SimulatedEvent>,
     sequence: u64,
     lives: u64,
     log_down_until_ms: u64,
@@ -125,14 +125,15 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, plan: Plan, is_traced: bool) -> Self {
+    pub(super) fn new(seed: u64, plan: SimulationFaults, is_traced: bool) -> Self {
         let workspace = WorkspaceId::new("w").unwrap();
         let id = |n| NodeId::new(&format!("n{n}")).unwrap();
-        let mut placement = Nodes::default();
+        let mut placement = KnownNodes::default();
         for n in 0..NODES {
             placement.join(id(n)).unwrap();
         }
-        let nodes = (0..NODES).map(|n| Node::new(id(n), Chain::new(workspace.clone())));
+        let nodes =
+            (0..NODES).map(|n| SimulatedClusterNode::new(id(n), Chain::new(workspace.clone())));
         let mut world = Self {
             plan,
             nodes: nodes.collect(),
@@ -144,7 +145,7 @@ impl World {
             owners: BTreeMap::new(),
             has_said: Vec::new(),
             steps: 0,
-            seen: Seen::default(),
+            seen: EventCoverage::default(),
             snapshots: HashMap::new(),
             last_snapshots: BTreeSet::new(),
             trims: Vec::new(),
@@ -162,8 +163,8 @@ impl World {
         for n in 0..NODES {
             world.start(n);
         }
-        world.after(1, What::Client(0));
-        world.after(3_000, What::Fault);
+        world.after(1, SimulatedEvent::Client(0));
+        world.after(3_000, SimulatedEvent::Fault);
         world
     }
 
@@ -180,7 +181,7 @@ impl World {
         for n in 0..NODES {
             self.nodes[n].cut_off_until_ms = 0;
             self.nodes[n].paused_until_ms = 0;
-            if matches!(self.nodes[n].role, Role::Down) {
+            if matches!(self.nodes[n].role, SimulatedRole::Down) {
                 self.start(n);
             }
         }
@@ -212,13 +213,16 @@ impl World {
         };
         if let Some(owner) = self.nodes[n].owner()
             && owner.machine.is_quiet()
-            && owner.events.values().all(|said| *said == Said::Answered)
+            && owner
+                .events
+                .values()
+                .all(|said| *said == EventStep::Answered)
             && owner.batches.is_empty()
         {
             let last = self
                 .everything
                 .last()
-                .map(|bytes| Record::decode(bytes).unwrap().body);
+                .map(|bytes| LogRecord::decode(bytes).unwrap().body);
             is_last = matches!(last, Some(Body::SnapshotKept { at, .. }) if self.last_snapshots.contains(&at));
             if !is_last && owner.snapshots == 0 {
                 self.snapshot(n);
@@ -227,15 +231,15 @@ impl World {
         let all_waited = self
             .queue
             .values()
-            .all(|what| !matches!(what, What::Asks(..)));
+            .all(|what| !matches!(what, SimulatedEvent::Asks(..)));
         is_last
             && all_waited
             && self.nodes.iter().all(|node| match &node.role {
-                Role::Owner(owner) => owner.machine.position() == head,
-                Role::Standby(standby) => {
+                SimulatedRole::Owner(owner) => owner.machine.position() == head,
+                SimulatedRole::Standby(standby) => {
                     standby.chain().position() == head || standby.is_stopped()
                 }
-                Role::Down => false,
+                SimulatedRole::Down => false,
             })
     }
 
@@ -245,10 +249,10 @@ impl World {
         self.steps += 1;
         self.trace(|| format!("{what:?}"));
         match what {
-            What::Asks(n, life, question) => self.ask(n, life, question),
-            What::Arrives(n, life, arrival) => self.arrive(n, life, arrival),
-            What::Client(event) => self.client(event),
-            What::Fault => self.fault(),
+            SimulatedEvent::Asks(n, life, question) => self.ask(n, life, question),
+            SimulatedEvent::Arrives(n, life, arrival) => self.arrive(n, life, arrival),
+            SimulatedEvent::Client(event) => self.client(event),
+            SimulatedEvent::Fault => self.fault(),
         }
     }
 
@@ -259,21 +263,21 @@ impl World {
         }
     }
 
-    fn after(&mut self, ms: u64, what: What) {
+    fn after(&mut self, ms: u64, what: SimulatedEvent) {
         self.sequence += 1;
         self.queue.insert((self.now_ms + ms, self.sequence), what);
     }
 
     fn start(&mut self, n: usize) {
         self.lives += 1;
-        let life = Life(self.lives);
+        let life = Incarnation(self.lives);
         let now_ms = self.now_ms;
         self.nodes[n].start(life, now_ms);
         let rank = self
             .placement
             .rank(&self.workspace, &self.nodes[n].id.clone(), None);
-        self.standby_input(n, standby::Input::Rank(rank));
-        self.after(TICK_MS, What::Arrives(n, life, Arrival::Tick));
+        self.standby_input(n, standby::StandbyInput::Rank(rank));
+        self.after(TICK_MS, SimulatedEvent::Arrives(n, life, Arrival::Tick));
     }
 
     /// A client sends an event to a node that claims the workspace, until it is acknowledged.
@@ -281,7 +285,7 @@ impl World {
         if event == self.events && !self.is_healed {
             self.events += 1;
             let next = self.rng.u64(50..1_500);
-            self.after(next, What::Client(self.events));
+            self.after(next, SimulatedEvent::Client(self.events));
         }
         if event >= self.events || self.acknowledged.contains(&event) {
             return;
@@ -294,9 +298,9 @@ impl World {
         }
         if let Some(n) = self.rng.choice(owners) {
             let life = self.nodes[n].life;
-            self.after(1, What::Arrives(n, life, Arrival::Event(event)));
+            self.after(1, SimulatedEvent::Arrives(n, life, Arrival::Event(event)));
         }
-        self.after(2_000, What::Client(event));
+        self.after(2_000, SimulatedEvent::Client(event));
     }
 
     fn fault(&mut self) {
@@ -322,14 +326,14 @@ impl World {
             }
             7..10 if self.plan.loses_tails => self.lose_tail(),
             _ => {
-                let mut rests = self.nodes.iter_mut().map(Node::owner);
+                let mut rests = self.nodes.iter_mut().map(SimulatedClusterNode::owner);
                 if let Some(n) = rests.position(|it| it.is_some_and(|it| it.snapshots == 0)) {
                     self.snapshot(n);
                 }
             }
         }
         let next = self.rng.u64(500..6_000);
-        self.after(next, What::Fault);
+        self.after(next, SimulatedEvent::Fault);
     }
 
     fn kill(&mut self, n: usize) {
@@ -338,16 +342,17 @@ impl World {
             // Any written data may survive or not: the files of an owner do not match any record.
             let tree = self.nodes[n].tree.clone();
             self.nodes[n].disk.tree = tree;
-            self.nodes[n].disk.files = Files::PerhapsAhead;
+            self.nodes[n].disk.files = FilesState::PerhapsAhead;
         }
-        self.nodes[n].role = Role::Down;
+        self.nodes[n].role = SimulatedRole::Down;
         self.nodes[n].paused_until_ms = 0;
         self.start(n);
     }
 
     /// Changes a byte of a standby's disk.
     fn alter(&mut self, n: usize) {
-        let is_mended = matches!(&self.nodes[n].role, Role::Standby(standby) if standby.mends());
+        let is_mended =
+            matches!(&self.nodes[n].role, SimulatedRole::Standby(standby) if standby.mends());
         if !is_mended || self.is_healed {
             return;
         }
@@ -411,8 +416,8 @@ impl World {
         owner.next_batch += 1;
         owner.snapshots += 1;
         let id = BatchId(owner.next_batch);
-        owner.batches.insert(id, Purpose::Snapshot);
-        self.owner_input(n, owner::Input::Snapshot { id, reference });
-        self.owner_input(n, owner::Input::Synced(id));
+        owner.batches.insert(id, BatchPurpose::Snapshot);
+        self.owner_input(n, owner::OwnerInput::Snapshot { id, reference });
+        self.owner_input(n, owner::OwnerInput::Synced(id));
     }
 }

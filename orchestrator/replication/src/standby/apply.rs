@@ -1,10 +1,12 @@
 //! One record after the other.
 
-use super::{Effect, NextPage, RecordChanges, Standby, Step, Trouble, Unfit};
-use crate::chain::{Chain, Link};
-use crate::log::{Attempt, Page, ReadAnswer};
+use super::{
+    ApplyFailure, NextPage, RecordChanges, Standby, StandbyEffect, StandbyStep, StandbyTrouble,
+};
+use crate::chain::{Chain, RecordRole};
+use crate::log::{Attempt, LogPage, ReadAnswer};
 use crate::names::{Hash, Position};
-use crate::record::{Body, Encoded};
+use crate::record::{Body, EncodedRecord};
 
 impl NextPage {
     fn read(&mut self, attempt: Attempt, answer: ReadAnswer) {
@@ -21,12 +23,12 @@ impl NextPage {
 
 impl Standby {
     pub(super) fn read(&mut self, now_ms: u64, attempt: Attempt, answer: ReadAnswer) {
-        if let Step::Applying { next, .. } = &mut self.step {
+        if let StandbyStep::Applying { next, .. } = &mut self.step {
             return next.read(attempt, answer);
         }
         match &self.step {
-            Step::Reading { attempt: asked, .. } if *asked == attempt => {}
-            Step::Finding { attempt: asked, .. } if *asked == attempt => {
+            StandbyStep::Reading { attempt: asked, .. } if *asked == attempt => {}
+            StandbyStep::Finding { attempt: asked, .. } if *asked == attempt => {
                 return self.found(now_ms, answer);
             }
             _ => return,
@@ -38,7 +40,7 @@ impl Standby {
     }
 
     /// Checks the position of a page, then processes its records.
-    fn turn(&mut self, now_ms: u64, page: Page) {
+    fn turn(&mut self, now_ms: u64, page: LogPage) {
         let position = self.chain.position();
         if page.head < position {
             return self.is_ahead(now_ms, page.head);
@@ -46,20 +48,23 @@ impl Standby {
         if page.oldest > position.next() {
             let oldest = page.oldest;
             self.effects
-                .push(Effect::Say(Trouble::TooFarBehind { oldest, position }));
+                .push(StandbyEffect::Say(StandbyTrouble::TooFarBehind {
+                    oldest,
+                    position,
+                }));
             return self.rebuild(now_ms);
         }
         // Records before the oldest one are truncated; the oldest one names its predecessor.
         let can_tell = position > Position::START && page.oldest <= position;
         if can_tell && page.before != Some(self.chain.last()) {
-            return self.stop(Trouble::Replaced { position });
+            return self.stop(StandbyTrouble::Replaced { position });
         }
         // The first record of a log cannot be void: it follows the records that were read, or the
         // log is a different one.
         let is_next = position > Position::START && page.oldest == position.next();
         let first = page.records.first().filter(|_| is_next);
         if first.is_some_and(|bytes| is_void(&self.chain, bytes)) {
-            return self.stop(Trouble::Replaced { position });
+            return self.stop(StandbyTrouble::Replaced { position });
         }
         if std::mem::take(&mut self.is_rebuild_due) {
             return self.rebuild(now_ms);
@@ -79,7 +84,7 @@ impl Standby {
             return self.rest(now_ms);
         }
         let position = self.chain.position();
-        self.stop(Trouble::TailLost {
+        self.stop(StandbyTrouble::TailLost {
             head,
             known: self.acknowledged.max(position),
             position,
@@ -95,7 +100,9 @@ impl Standby {
             let behind = then.clone();
             let (record, link) = match then.follow_bytes(bytes) {
                 Ok(followed) => followed,
-                Err(fault) if changes.is_empty() => return self.stop(Trouble::Strange(fault)),
+                Err(fault) if changes.is_empty() => {
+                    return self.stop(StandbyTrouble::Strange(fault));
+                }
                 Err(_) => {
                     // It is read again after the changes are applied.
                     self.page.clear();
@@ -104,14 +111,14 @@ impl Standby {
             };
             if self.is_another(&then) {
                 let position = then.position();
-                return self.stop(Trouble::Replaced { position });
+                return self.stop(StandbyTrouble::Replaced { position });
             }
             let is_mine = self.sealed == Some(then.last());
-            if matches!(record.body, Body::Seal { .. }) && link == Link::Follows {
+            if matches!(record.body, Body::Seal { .. }) && link == RecordRole::Follows {
                 self.released_ms = None;
             }
             match record.body {
-                _ if link == Link::Void => {}
+                _ if link == RecordRole::Void => {}
                 Body::Operations(operations) => changes.push(RecordChanges { behind, operations }),
                 Body::Released { .. } => self.released_ms = Some(now_ms),
                 // The request was made before this owner was known.
@@ -129,8 +136,8 @@ impl Standby {
                     return self.own();
                 }
                 Body::Snapshot { .. } => {
-                    self.step = Step::Digesting { then };
-                    return self.effects.push(Effect::Digest);
+                    self.step = StandbyStep::Digesting { then };
+                    return self.effects.push(StandbyEffect::Digest);
                 }
                 Body::SnapshotKept { at, digest } => {
                     if let Some(found) = self.digest_unlike(at, digest) {
@@ -143,9 +150,9 @@ impl Standby {
             self.chain = then;
             return self.ask(now_ms);
         }
-        self.effects.push(Effect::Apply(changes));
+        self.effects.push(StandbyEffect::Apply(changes));
         let next = self.read_on(&then);
-        self.step = Step::Applying { then, next };
+        self.step = StandbyStep::Applying { then, next };
     }
 
     /// Reads the next page while changes are applied, if there is one.
@@ -155,7 +162,7 @@ impl Standby {
         }
         let attempt = self.attempt();
         self.effects
-            .push(Effect::Read(attempt, then.position().next()));
+            .push(StandbyEffect::Read(attempt, then.position().next()));
         NextPage::Asked(attempt)
     }
 
@@ -168,8 +175,8 @@ impl Standby {
         (found != digest).then_some(found)
     }
 
-    pub(super) fn applied(&mut self, now_ms: u64, outcome: Result<(), Unfit>) {
-        let Step::Applying { then, next } = &mut self.step else {
+    pub(super) fn applied(&mut self, now_ms: u64, outcome: Result<(), ApplyFailure>) {
+        let StandbyStep::Applying { then, next } = &mut self.step else {
             return;
         };
         let next = std::mem::replace(next, NextPage::None);
@@ -182,8 +189,8 @@ impl Standby {
                     NextPage::Asked(attempt) => self.reading(now_ms, attempt),
                 }
             }
-            Err(Unfit { position, fault }) => {
-                self.differs(now_ms, position, Trouble::Misfit { position, fault });
+            Err(ApplyFailure { position, fault }) => {
+                self.differs(now_ms, position, StandbyTrouble::Misfit { position, fault });
             }
         }
     }
@@ -191,7 +198,7 @@ impl Standby {
     /// Stores the digest of the files at a snapshot's record. The expected digest arrives when the
     /// snapshot is stored.
     pub(super) fn digested(&mut self, now_ms: u64, found: Hash) {
-        let Step::Digesting { then } = &self.step else {
+        let StandbyStep::Digesting { then } = &self.step else {
             return;
         };
         self.digest = Some((then.position(), found));
@@ -200,7 +207,7 @@ impl Standby {
     }
 
     fn differs_from(&mut self, now_ms: u64, position: Position, expected: Hash, found: Hash) {
-        let trouble = Trouble::Differs {
+        let trouble = StandbyTrouble::Differs {
             position,
             expected,
             found,
@@ -209,18 +216,18 @@ impl Standby {
     }
 
     /// The files differ from the expected ones at a position: rebuilds them, but only once.
-    pub(super) fn differs(&mut self, now_ms: u64, position: Position, trouble: Trouble) {
+    pub(super) fn differs(&mut self, now_ms: u64, position: Position, trouble: StandbyTrouble) {
         if self.differed == Some(position) {
-            return self.stop(Trouble::DiffersAgain { position });
+            return self.stop(StandbyTrouble::DiffersAgain { position });
         }
         self.differed = Some(position);
-        self.effects.push(Effect::Say(trouble));
+        self.effects.push(StandbyEffect::Say(trouble));
         self.rebuild(now_ms);
     }
 }
 
 /// True if the record after a chain is void.
 fn is_void(chain: &Chain, bytes: &[u8]) -> bool {
-    let read = Encoded::of_bytes(bytes.to_vec());
-    read.is_ok_and(|(_, record)| chain.judge(&record) == Ok(Link::Void))
+    let read = EncodedRecord::of_bytes(bytes.to_vec());
+    read.is_ok_and(|(_, record)| chain.judge(&record) == Ok(RecordRole::Void))
 }

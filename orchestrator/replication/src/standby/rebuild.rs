@@ -1,11 +1,11 @@
 //! Recreates the files from the log.
 
-use super::{Effect, Standby, Step, Trouble};
+use super::{Standby, StandbyEffect, StandbyStep, StandbyTrouble};
 use crate::chain::{Chain, ChainFault};
 use crate::limits::{ANSWER_DEADLINE_MS, POLL_MS};
 use crate::log::ReadAnswer;
 use crate::names::Position;
-use crate::record::{Body, Encoded, SnapshotReference};
+use crate::record::{Body, EncodedRecord, SnapshotReference};
 
 impl Standby {
     /// Starts to recreate the files by finding the start of the log. If the log loses its tail now,
@@ -28,22 +28,22 @@ impl Standby {
         self.page.clear();
         self.digest = None;
         let attempt = self.attempt();
-        self.step = Step::Finding {
+        self.step = StandbyStep::Finding {
             attempt,
             until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
             from,
         };
-        self.effects.push(Effect::Read(attempt, from));
+        self.effects.push(StandbyEffect::Read(attempt, from));
     }
 
     fn later(&mut self, now_ms: u64) {
-        self.step = Step::FindingLater {
+        self.step = StandbyStep::FindingLater {
             until_ms: now_ms.saturating_add(POLL_MS),
         };
     }
 
     pub(super) fn found(&mut self, now_ms: u64, answer: ReadAnswer) {
-        let Step::Finding { from, .. } = self.step else {
+        let StandbyStep::Finding { from, .. } = self.step else {
             return;
         };
         let page = match answer {
@@ -59,11 +59,14 @@ impl Standby {
         let Some(bytes) = first.filter(|_| from == oldest) else {
             return self.find(now_ms, oldest);
         };
-        let (encoded, record) = match Encoded::of_bytes(bytes) {
+        let (encoded, record) = match EncodedRecord::of_bytes(bytes) {
             Ok(read) => read,
             Err(fault) => {
                 let position = oldest;
-                return self.stop(Trouble::Strange(ChainFault::NoRecord { position, fault }));
+                return self.stop(StandbyTrouble::Strange(ChainFault::NoRecord {
+                    position,
+                    fault,
+                }));
             }
         };
         let is_ours = record.workspace == *self.chain.workspace() && record.position == oldest;
@@ -71,24 +74,24 @@ impl Standby {
             (Some(then), Body::Snapshot { reference, .. }) if is_ours => {
                 self.restore(Some(reference), then);
             }
-            _ => self.stop(Trouble::NoSnapshot { oldest }),
+            _ => self.stop(StandbyTrouble::NoSnapshot { oldest }),
         }
     }
 
     fn restore(&mut self, reference: Option<SnapshotReference>, then: Chain) {
-        self.step = Step::Restoring { then };
-        self.effects.push(Effect::Restore(reference));
+        self.step = StandbyStep::Restoring { then };
+        self.effects.push(StandbyEffect::Restore(reference));
     }
 
     pub(super) fn restored(&mut self, now_ms: u64, is_so: bool) {
-        let Step::Restoring { then } = &self.step else {
+        let StandbyStep::Restoring { then } = &self.step else {
             return;
         };
         if is_so {
             self.chain = then.clone();
             if self.is_another(&self.chain) {
                 let position = self.chain.position();
-                return self.stop(Trouble::Replaced { position });
+                return self.stop(StandbyTrouble::Replaced { position });
             }
             self.ask(now_ms);
         } else {

@@ -1,8 +1,8 @@
 //! From standby to owner.
 
-use super::{Effect, Standby, Step, Trouble};
+use super::{Standby, StandbyEffect, StandbyStep, StandbyTrouble};
 use crate::limits::ANSWER_DEADLINE_MS;
-use crate::log::{Attempt, Put, PutAnswer};
+use crate::log::{Attempt, PutAnswer, PutRequest};
 use crate::names::{Hash, Position};
 use crate::record::Body;
 
@@ -16,7 +16,7 @@ impl Standby {
         let had_read = self.had_read.map_or(Position::START, |(known, _)| known);
         let known = self.acknowledged.max(had_read);
         if known > head {
-            return self.stop(Trouble::TailLost {
+            return self.stop(StandbyTrouble::TailLost {
                 head,
                 known,
                 position,
@@ -25,8 +25,8 @@ impl Standby {
         if self.has_just_owned() {
             return self.offer_seal(now_ms);
         }
-        self.step = Step::Verifying;
-        self.effects.push(Effect::Verify);
+        self.step = StandbyStep::Verifying;
+        self.effects.push(StandbyEffect::Verify);
     }
 
     /// True if no node has owned the workspace since this incarnation released it. An owner's disk
@@ -39,12 +39,12 @@ impl Standby {
     }
 
     pub(super) fn verified(&mut self, now_ms: u64, is_so: bool) {
-        if !matches!(self.step, Step::Verifying) {
+        if !matches!(self.step, StandbyStep::Verifying) {
             return;
         }
         if !is_so {
             let position = self.chain.position();
-            return self.differs(now_ms, position, Trouble::Altered { position });
+            return self.differs(now_ms, position, StandbyTrouble::Altered { position });
         }
         // A heartbeat of the owner may have arrived meanwhile.
         if !self.is_due_to_try(now_ms) {
@@ -59,28 +59,28 @@ impl Standby {
         };
         let attempt = self.attempt();
         self.sealed = Some(put.record.hash());
-        self.step = Step::Sealing {
+        self.step = StandbyStep::Sealing {
             attempt,
             put: put.clone(),
             until_ms: now_ms.saturating_add(ANSWER_DEADLINE_MS),
         };
-        self.effects.push(Effect::Seal(attempt, put));
+        self.effects.push(StandbyEffect::Seal(attempt, put));
     }
 
     /// The seal of this incarnation after the records that were read; its bytes are the same for
     /// each attempt.
-    fn seal(&self) -> Option<Put> {
+    fn seal(&self) -> Option<PutRequest> {
         let body = Body::Seal {
             node: self.node.clone(),
             life: self.life,
         };
         let record = self.chain.next(body).ok()?;
         let after = self.chain.last();
-        Some(Put { record, after })
+        Some(PutRequest { record, after })
     }
 
     pub(super) fn sealed(&mut self, now_ms: u64, attempt: Attempt, answer: PutAnswer) {
-        let Step::Sealing {
+        let StandbyStep::Sealing {
             attempt: asked,
             put,
             ..
@@ -111,13 +111,15 @@ impl Standby {
         };
         let mut chain = self.chain.clone();
         self.page.clear();
-        self.step = Step::Stopped;
+        self.step = StandbyStep::Stopped;
         match chain.follow_bytes(seal.record.bytes().to_vec()) {
-            Ok(_) => self.effects.push(Effect::Own {
+            Ok(_) => self.effects.push(StandbyEffect::Own {
                 chain: Box::new(chain),
                 seal,
             }),
-            Err(fault) => self.effects.push(Effect::Say(Trouble::Strange(fault))),
+            Err(fault) => self
+                .effects
+                .push(StandbyEffect::Say(StandbyTrouble::Strange(fault))),
         }
     }
 }

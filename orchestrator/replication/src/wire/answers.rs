@@ -3,14 +3,14 @@
 use goondan_protocol::ids::WorkspaceId;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Finding, LogHead, Response, WireFault, pieces};
-use crate::log::{Page, PutAnswer, ReadAnswer};
+use super::{LogAnswer, LogHead, LogResponse, ServerCheck, WireFault, pieces};
+use crate::log::{LogPage, PutAnswer, ReadAnswer};
 use crate::names::{Hash, Position};
 
-/// The JSON part of an [`Answer`].
+/// The JSON part of an [`LogAnswer`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
-enum Head {
+enum AnswerHeader {
     Done {},
     Taken {},
     Behind {
@@ -40,7 +40,7 @@ enum Head {
     Part {},
     NoPart {},
     Checked {
-        findings: Vec<Finding>,
+        findings: Vec<ServerCheck>,
     },
     Standing {
         trouble: Option<String>,
@@ -48,7 +48,7 @@ enum Head {
     Unavailable {},
 }
 
-impl Response {
+impl LogResponse {
     /// Encodes the response as a frame's body.
     ///
     /// # Errors
@@ -57,36 +57,36 @@ impl Response {
     pub fn to_frame(&self) -> Result<Vec<u8>, WireFault> {
         let mut bytes: Vec<&[u8]> = Vec::new();
         let head = match &self.answer {
-            Answer::Put(answer) => put(answer, &mut bytes),
-            Answer::Read(ReadAnswer::Unavailable) => Head::NotRead {},
-            Answer::Read(ReadAnswer::Page(page)) => {
+            LogAnswer::Put(answer) => put(answer, &mut bytes),
+            LogAnswer::Read(ReadAnswer::Unavailable) => AnswerHeader::NotRead {},
+            LogAnswer::Read(ReadAnswer::Page(page)) => {
                 bytes.extend(page.records.iter().map(Vec::as_slice));
-                Head::Page {
+                AnswerHeader::Page {
                     before: page.before,
                     oldest: page.oldest,
                     head: page.head,
                 }
             }
-            Answer::Trimmed(oldest) => Head::Trimmed { oldest: *oldest },
-            Answer::Heads(heads) => Head::Heads {
+            LogAnswer::Trimmed(oldest) => AnswerHeader::Trimmed { oldest: *oldest },
+            LogAnswer::Heads(heads) => AnswerHeader::Heads {
                 heads: heads.clone(),
             },
-            Answer::Listed(workspaces) => Head::Listed {
+            LogAnswer::Listed(workspaces) => AnswerHeader::Listed {
                 workspaces: workspaces.clone(),
             },
-            Answer::Noted => Head::Noted {},
-            Answer::Part(Some(part)) => {
+            LogAnswer::Noted => AnswerHeader::Noted {},
+            LogAnswer::Part(Some(part)) => {
                 bytes.push(part);
-                Head::Part {}
+                AnswerHeader::Part {}
             }
-            Answer::Part(None) => Head::NoPart {},
-            Answer::Checked(findings) => Head::Checked {
+            LogAnswer::Part(None) => AnswerHeader::NoPart {},
+            LogAnswer::Checked(findings) => AnswerHeader::Checked {
                 findings: findings.clone(),
             },
-            Answer::Standing(trouble) => Head::Standing {
+            LogAnswer::Standing(trouble) => AnswerHeader::Standing {
                 trouble: trouble.clone(),
             },
-            Answer::Unavailable => Head::Unavailable {},
+            LogAnswer::Unavailable => AnswerHeader::Unavailable {},
         };
         pieces::write(self.id, head, &bytes)
     }
@@ -103,51 +103,51 @@ impl Response {
     }
 }
 
-fn put<'a>(answer: &'a PutAnswer, bytes: &mut Vec<&'a [u8]>) -> Head {
+fn put<'a>(answer: &'a PutAnswer, bytes: &mut Vec<&'a [u8]>) -> AnswerHeader {
     match answer {
-        PutAnswer::Done => Head::Done {},
+        PutAnswer::Done => AnswerHeader::Done {},
         PutAnswer::Taken(record) => {
             bytes.push(record);
-            Head::Taken {}
+            AnswerHeader::Taken {}
         }
-        PutAnswer::Behind { head } => Head::Behind { head: *head },
-        PutAnswer::Forgotten { oldest } => Head::Forgotten { oldest: *oldest },
-        PutAnswer::Unknown => Head::Unknown {},
-        PutAnswer::Unavailable => Head::NotPut {},
+        PutAnswer::Behind { head } => AnswerHeader::Behind { head: *head },
+        PutAnswer::Forgotten { oldest } => AnswerHeader::Forgotten { oldest: *oldest },
+        PutAnswer::Unknown => AnswerHeader::Unknown {},
+        PutAnswer::Unavailable => AnswerHeader::NotPut {},
     }
 }
 
-fn answer(head: Head, pieces: &[&[u8]]) -> Result<Answer, WireFault> {
+fn answer(head: AnswerHeader, pieces: &[&[u8]]) -> Result<LogAnswer, WireFault> {
     let answer = match (head, pieces) {
         (
-            Head::Page {
+            AnswerHeader::Page {
                 before,
                 oldest,
                 head,
             },
             records,
-        ) => Answer::Read(ReadAnswer::Page(Page {
+        ) => LogAnswer::Read(ReadAnswer::Page(LogPage {
             before,
             records: records.iter().map(|record| record.to_vec()).collect(),
             oldest,
             head,
         })),
-        (Head::Taken {}, [record]) => Answer::Put(PutAnswer::Taken(record.to_vec())),
-        (Head::Part {}, [part]) => Answer::Part(Some(part.to_vec())),
-        (Head::Done {}, []) => Answer::Put(PutAnswer::Done),
-        (Head::Behind { head }, []) => Answer::Put(PutAnswer::Behind { head }),
-        (Head::Forgotten { oldest }, []) => Answer::Put(PutAnswer::Forgotten { oldest }),
-        (Head::Unknown {}, []) => Answer::Put(PutAnswer::Unknown),
-        (Head::NotPut {}, []) => Answer::Put(PutAnswer::Unavailable),
-        (Head::NotRead {}, []) => Answer::Read(ReadAnswer::Unavailable),
-        (Head::Trimmed { oldest }, []) => Answer::Trimmed(oldest),
-        (Head::Heads { heads }, []) => Answer::Heads(heads),
-        (Head::Listed { workspaces }, []) => Answer::Listed(workspaces),
-        (Head::Noted {}, []) => Answer::Noted,
-        (Head::NoPart {}, []) => Answer::Part(None),
-        (Head::Checked { findings }, []) => Answer::Checked(findings),
-        (Head::Standing { trouble }, []) => Answer::Standing(trouble),
-        (Head::Unavailable {}, []) => Answer::Unavailable,
+        (AnswerHeader::Taken {}, [record]) => LogAnswer::Put(PutAnswer::Taken(record.to_vec())),
+        (AnswerHeader::Part {}, [part]) => LogAnswer::Part(Some(part.to_vec())),
+        (AnswerHeader::Done {}, []) => LogAnswer::Put(PutAnswer::Done),
+        (AnswerHeader::Behind { head }, []) => LogAnswer::Put(PutAnswer::Behind { head }),
+        (AnswerHeader::Forgotten { oldest }, []) => LogAnswer::Put(PutAnswer::Forgotten { oldest }),
+        (AnswerHeader::Unknown {}, []) => LogAnswer::Put(PutAnswer::Unknown),
+        (AnswerHeader::NotPut {}, []) => LogAnswer::Put(PutAnswer::Unavailable),
+        (AnswerHeader::NotRead {}, []) => LogAnswer::Read(ReadAnswer::Unavailable),
+        (AnswerHeader::Trimmed { oldest }, []) => LogAnswer::Trimmed(oldest),
+        (AnswerHeader::Heads { heads }, []) => LogAnswer::Heads(heads),
+        (AnswerHeader::Listed { workspaces }, []) => LogAnswer::Listed(workspaces),
+        (AnswerHeader::Noted {}, []) => LogAnswer::Noted,
+        (AnswerHeader::NoPart {}, []) => LogAnswer::Part(None),
+        (AnswerHeader::Checked { findings }, []) => LogAnswer::Checked(findings),
+        (AnswerHeader::Standing { trouble }, []) => LogAnswer::Standing(trouble),
+        (AnswerHeader::Unavailable {}, []) => LogAnswer::Unavailable,
         _ => return Err(WireFault::Pieces),
     };
     Ok(answer)

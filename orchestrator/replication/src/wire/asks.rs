@@ -4,16 +4,16 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::secret::SecretValue;
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, Beat, KeptSnapshot, Part, Request, WireFault, pieces};
+use super::{Beat, KeptSnapshot, LogCommand, LogRequest, SnapshotPartRef, WireFault, pieces};
 use crate::limits::{HEADS_MAX, PART_BYTES_MAX};
-use crate::log::Put;
+use crate::log::PutRequest;
 use crate::names::{Hash, Position};
-use crate::record::{Encoded, SnapshotReference};
+use crate::record::{EncodedRecord, SnapshotReference};
 
-/// The JSON part of an [`Ask`].
+/// The JSON part of an [`LogCommand`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-enum Head {
+enum CommandHeader {
     Put {
         after: Hash,
     },
@@ -85,7 +85,7 @@ impl Snapshot {
     }
 }
 
-impl Request {
+impl LogRequest {
     /// Encodes it as a frame's body.
     ///
     /// # Errors
@@ -95,48 +95,48 @@ impl Request {
         self.ask.check()?;
         let mut bytes: Option<&[u8]> = None;
         let head = match &self.ask {
-            Ask::Put(put) => {
+            LogCommand::Put(put) => {
                 bytes = Some(put.record.bytes());
-                Head::Put { after: put.after }
+                CommandHeader::Put { after: put.after }
             }
-            Ask::Read { workspace, from } => Head::Read {
+            LogCommand::Read { workspace, from } => CommandHeader::Read {
                 workspace: workspace.clone(),
                 from: *from,
             },
-            Ask::Trim { workspace, before } => Head::Trim {
+            LogCommand::Trim { workspace, before } => CommandHeader::Trim {
                 workspace: workspace.clone(),
                 before: Snapshot::of(before),
             },
-            Ask::Heads(workspaces) => Head::Heads {
+            LogCommand::Heads(workspaces) => CommandHeader::Heads {
                 workspaces: workspaces.clone(),
             },
-            Ask::List { after } => Head::List {
+            LogCommand::List { after } => CommandHeader::List {
                 after: after.clone(),
             },
-            Ask::Beat(beats) => Head::Beat {
+            LogCommand::Beat(beats) => CommandHeader::Beat {
                 beats: beats.clone(),
             },
-            Ask::KeepPart(part, kept) => {
+            LogCommand::KeepPart(part, kept) => {
                 bytes = Some(kept);
-                Head::KeepPart {
+                CommandHeader::KeepPart {
                     workspace: part.workspace.clone(),
                     reference: part.reference.as_str().to_owned(),
                     number: part.number,
                 }
             }
-            Ask::ReadPart(part) => Head::ReadPart {
+            LogCommand::ReadPart(part) => CommandHeader::ReadPart {
                 workspace: part.workspace.clone(),
                 reference: part.reference.as_str().to_owned(),
                 number: part.number,
             },
-            Ask::ForgetSnapshots { workspace, before } => Head::ForgetSnapshots {
+            LogCommand::ForgetSnapshots { workspace, before } => CommandHeader::ForgetSnapshots {
                 workspace: workspace.clone(),
                 before: Snapshot::of(before),
             },
-            Ask::Check => Head::Check {},
-            Ask::Standing => Head::Standing {},
-            Ask::Probe => Head::Probe {},
-            Ask::Server(server) => Head::Server {
+            LogCommand::Check => CommandHeader::Check {},
+            LogCommand::Standing => CommandHeader::Standing {},
+            LogCommand::Probe => CommandHeader::Probe {},
+            LogCommand::Server(server) => CommandHeader::Server {
                 server: server.clone(),
             },
         };
@@ -150,22 +150,22 @@ impl Request {
     /// [`WireFault`] if it is not a request.
     pub fn from_frame(body: &[u8]) -> Result<Self, WireFault> {
         let (id, head, pieces) = pieces::read(body)?;
-        let ask = Ask::of(head, &pieces)?;
+        let ask = LogCommand::of(head, &pieces)?;
         ask.check()?;
         Ok(Self { id, ask })
     }
 }
 
-impl Ask {
-    fn of(head: Head, pieces: &[&[u8]]) -> Result<Self, WireFault> {
+impl LogCommand {
+    fn of(head: CommandHeader, pieces: &[&[u8]]) -> Result<Self, WireFault> {
         match (head, pieces) {
-            (Head::Put { after }, [record]) => {
-                let read = Encoded::of_bytes(record.to_vec());
+            (CommandHeader::Put { after }, [record]) => {
+                let read = EncodedRecord::of_bytes(record.to_vec());
                 let (record, _) = read.map_err(WireFault::Record)?;
-                Ok(Self::Put(Put { record, after }))
+                Ok(Self::Put(PutRequest { record, after }))
             }
             (
-                Head::KeepPart {
+                CommandHeader::KeepPart {
                     workspace,
                     reference,
                     number,
@@ -175,30 +175,32 @@ impl Ask {
                 let part = part(workspace, &reference, number)?;
                 Ok(Self::KeepPart(part, bytes.to_vec()))
             }
-            (Head::Read { workspace, from }, []) => Ok(Self::Read { workspace, from }),
-            (Head::Trim { workspace, before }, []) => Ok(Self::Trim {
+            (CommandHeader::Read { workspace, from }, []) => Ok(Self::Read { workspace, from }),
+            (CommandHeader::Trim { workspace, before }, []) => Ok(Self::Trim {
                 workspace,
                 before: before.read()?,
             }),
-            (Head::Heads { workspaces }, []) => Ok(Self::Heads(workspaces)),
-            (Head::List { after }, []) => Ok(Self::List { after }),
-            (Head::Beat { beats }, []) => Ok(Self::Beat(beats)),
+            (CommandHeader::Heads { workspaces }, []) => Ok(Self::Heads(workspaces)),
+            (CommandHeader::List { after }, []) => Ok(Self::List { after }),
+            (CommandHeader::Beat { beats }, []) => Ok(Self::Beat(beats)),
             (
-                Head::ReadPart {
+                CommandHeader::ReadPart {
                     workspace,
                     reference,
                     number,
                 },
                 [],
             ) => Ok(Self::ReadPart(part(workspace, &reference, number)?)),
-            (Head::ForgetSnapshots { workspace, before }, []) => Ok(Self::ForgetSnapshots {
-                workspace,
-                before: before.read()?,
-            }),
-            (Head::Check {}, []) => Ok(Self::Check),
-            (Head::Standing {}, []) => Ok(Self::Standing),
-            (Head::Probe {}, []) => Ok(Self::Probe),
-            (Head::Server { server }, []) => Ok(Self::Server(server)),
+            (CommandHeader::ForgetSnapshots { workspace, before }, []) => {
+                Ok(Self::ForgetSnapshots {
+                    workspace,
+                    before: before.read()?,
+                })
+            }
+            (CommandHeader::Check {}, []) => Ok(Self::Check),
+            (CommandHeader::Standing {}, []) => Ok(Self::Standing),
+            (CommandHeader::Probe {}, []) => Ok(Self::Probe),
+            (CommandHeader::Server { server }, []) => Ok(Self::Server(server)),
             _ => Err(WireFault::Pieces),
         }
     }
@@ -223,8 +225,12 @@ impl Ask {
     }
 }
 
-fn part(workspace: WorkspaceId, reference: &str, number: u32) -> Result<Part, WireFault> {
-    Ok(Part {
+fn part(
+    workspace: WorkspaceId,
+    reference: &str,
+    number: u32,
+) -> Result<SnapshotPartRef, WireFault> {
+    Ok(SnapshotPartRef {
         workspace,
         reference: named(reference)?,
         number,

@@ -12,7 +12,7 @@ const LENGTH_BYTES: usize = 4;
 /// The JSON before the bytes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head<M> {
+struct PieceHeader<M> {
     id: u64,
     message: M,
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
@@ -25,7 +25,7 @@ pub(super) fn write<M: Serialize>(
     message: M,
     pieces: &[&[u8]],
 ) -> Result<Vec<u8>, WireFault> {
-    let head = Head {
+    let head = PieceHeader {
         id,
         message,
         bytes: pieces.iter().map(|piece| piece.len()).collect(),
@@ -55,7 +55,7 @@ pub(super) fn read<M: DeserializeOwned>(body: &[u8]) -> Result<(u64, M, Vec<&[u8
         .split_at_checked(length)
         .filter(|_| length <= HEAD_BYTES_MAX)
         .ok_or(WireFault::Head)?;
-    let head: Head<M> = serde_json::from_slice(head).map_err(WireFault::Json)?;
+    let head: PieceHeader<M> = serde_json::from_slice(head).map_err(WireFault::Json)?;
     if head.bytes.len() > READ_RECORDS_MAX {
         return Err(WireFault::Pieces);
     }

@@ -13,12 +13,12 @@ use crate::limits::{ACCEPT_PAUSE_FIRST_MS, ACCEPT_PAUSE_MAX_MS, ACCEPT_WARNING_I
 
 /// Back-off state of `accept`.
 #[derive(Debug)]
-pub(super) struct Accepting {
+pub(super) struct AcceptBackoff {
     failures_in_row: u32,
     lines: LineLimit,
 }
 
-impl Default for Accepting {
+impl Default for AcceptBackoff {
     fn default() -> Self {
         Self {
             failures_in_row: 0,
@@ -27,7 +27,7 @@ impl Default for Accepting {
     }
 }
 
-impl Accepting {
+impl AcceptBackoff {
     /// Resets the back-off.
     pub(super) fn worked(&mut self) {
         self.failures_in_row = 0;
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_pause_doubles_up_to_its_maximum_and_begins_anew() {
-        let mut accepting = Accepting::default();
+        let mut accepting = AcceptBackoff::default();
         let error = io::Error::from_raw_os_error(24);
         let mut pauses_ms = || accepting.failed(&error).as_millis();
         let first = u128::from(ACCEPT_PAUSE_FIRST_MS);

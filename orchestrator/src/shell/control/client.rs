@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use goondan_protocol::control::{ControlError, Response};
+use goondan_protocol::control::{ControlError, RpcResponse};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::places::{InUse, Wait};
+use super::places::{InUse, RequestGuard};
 use goondan_core::Peer;
 
 /// The part of a client's connection needed for responses.
 #[derive(Debug, Clone)]
-pub(in crate::shell) struct Client {
+pub(in crate::shell) struct ControlClient {
     pub(super) outgoing: mpsc::Sender<Bytes>,
     pub(super) connection: CancellationToken,
     /// Identity of the client.
@@ -22,12 +22,12 @@ pub(in crate::shell) struct Client {
     /// Held by each open request through its own clone of this client.
     pub(super) _in_use: InUse,
     /// Guard of a waiting request.
-    pub(super) _wait: Option<Arc<Wait>>,
+    pub(super) _wait: Option<Arc<RequestGuard>>,
 }
 
-impl Client {
+impl ControlClient {
     /// Clones the client for a waiting request. `wait` is `None` if the waiting limit is reached.
-    pub(super) fn waiting(&self, wait: Option<Arc<Wait>>) -> Self {
+    pub(super) fn waiting(&self, wait: Option<Arc<RequestGuard>>) -> Self {
         Self {
             _wait: wait,
             ..self.clone()
@@ -53,7 +53,7 @@ impl Client {
 
     /// Responds to a request with serialized JSON.
     pub(in crate::shell) fn respond_raw(&self, id: u64, result: Box<RawValue>) {
-        self.send(&Response::from((id, result)));
+        self.send(&RpcResponse::from((id, result)));
     }
 
     /// Responds to a request.
@@ -62,6 +62,6 @@ impl Client {
         id: u64,
         result: Result<serde_json::Value, ControlError>,
     ) {
-        self.send(&Response::new(Some(id), result));
+        self.send(&RpcResponse::new(Some(id), result));
     }
 }

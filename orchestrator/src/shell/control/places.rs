@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use goondan_core::{Peer, Standing};
+use goondan_core::{ClientOrigin, Peer};
 use goondan_protocol::control::CallKind;
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +29,7 @@ use crate::limits::{
 
 /// Reason why a connection or a request gets no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NoPlace {
+pub(super) enum SlotRefusal {
     /// Each brief place has a request open.
     #[error("{0} clients have open requests, which is the limit")]
     Brief(usize),
@@ -49,7 +49,7 @@ pub(in crate::shell) type InUse = Arc<()>;
 
 /// Owner of a connection, for the limits per client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
+enum ConnectionOwner {
     /// A process of a person, or of an unknown client.
     Process(u32),
     /// Everything that the daemon's children started.
@@ -58,10 +58,10 @@ enum Owner {
     Nameless,
 }
 
-impl From<Peer> for Owner {
+impl From<Peer> for ConnectionOwner {
     fn from(peer: Peer) -> Self {
         match (peer.standing, peer.pid) {
-            (Standing::BelowDaemon, _) => Self::BelowDaemon,
+            (ClientOrigin::BelowDaemon, _) => Self::BelowDaemon,
             // A process outside of this namespace has the number 0 like any other there.
             (_, None | Some(0)) => Self::Nameless,
             (_, Some(pid)) => Self::Process(pid),
@@ -71,7 +71,7 @@ impl From<Peer> for Owner {
 
 /// The places of all connections.
 #[derive(Debug, Clone)]
-pub(super) struct Places(Arc<Mutex<Taken>>);
+pub(super) struct ConnectionSlots(Arc<Mutex<SlotTable>>);
 
 /// Numbers of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ struct Sizes {
 }
 
 #[derive(Debug)]
-struct Taken {
+struct SlotTable {
     sizes: Sizes,
     /// The next number of a place, or of something that a connection does; a lower one is earlier.
     next: u64,
@@ -91,7 +91,7 @@ struct Taken {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SeatStage {
     Ungreeted,
     Brief { is_reserved: bool },
     Waiting { requests: usize },
@@ -99,8 +99,8 @@ enum Stage {
 
 #[derive(Debug)]
 struct Seat {
-    owner: Option<Owner>,
-    stage: Stage,
+    owner: Option<ConnectionOwner>,
+    stage: SeatStage,
     /// Order number of its last activity.
     spoke: u64,
     /// Ends the connection.
@@ -115,29 +115,29 @@ impl Seat {
     }
 
     fn is_brief(&self) -> bool {
-        matches!(self.stage, Stage::Brief { .. })
+        matches!(self.stage, SeatStage::Brief { .. })
     }
 
     fn is_waiting(&self) -> bool {
-        matches!(self.stage, Stage::Waiting { .. })
+        matches!(self.stage, SeatStage::Waiting { .. })
     }
 }
 
 /// The place of one connection. It is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct ConnectionSlot {
+    places: ConnectionSlots,
     number: u64,
 }
 
 /// Guard of a waiting request. Its connection is brief again when the last guard is dropped.
 #[derive(Debug)]
-pub(in crate::shell) struct Wait {
-    places: Places,
+pub(in crate::shell) struct RequestGuard {
+    places: ConnectionSlots,
     number: u64,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Places for a process that may have so many files open: fewer where that is little, since work in
     /// progress has precedence.
     pub(super) fn within(open_files_limit: u64) -> Self {
@@ -154,45 +154,46 @@ impl Places {
     }
 
     fn new(sizes: Sizes) -> Self {
-        Self(Arc::new(Mutex::new(Taken {
+        Self(Arc::new(Mutex::new(SlotTable {
             sizes,
             next: 0,
             seats: BTreeMap::new(),
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, SlotTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a connection that has not greeted yet. The one that has been silent for longest may
     /// lose its own.
-    pub(super) fn enter(&self, end: CancellationToken, in_use: InUse) -> Place {
+    pub(super) fn enter(&self, end: CancellationToken, in_use: InUse) -> ConnectionSlot {
         let mut taken = self.lock();
-        while taken.count(|seat| seat.stage == Stage::Ungreeted) >= taken.sizes.ungreeted {
-            taken.end_first(|seat| seat.stage == Stage::Ungreeted);
+        while taken.count(|seat| seat.stage == SeatStage::Ungreeted) >= taken.sizes.ungreeted {
+            taken.end_first(|seat| seat.stage == SeatStage::Ungreeted);
         }
         let number = taken.number();
         let seat = Seat {
             owner: None,
-            stage: Stage::Ungreeted,
+            stage: SeatStage::Ungreeted,
             spoke: number,
             end,
             in_use,
         };
         taken.seats.insert(number, seat);
         let places = self.clone();
-        Place { places, number }
+        ConnectionSlot { places, number }
     }
 
     /// Ends the connection that has said nothing for longest, where descriptors have run out. Returns
     /// true if there was one.
     pub(super) fn make_room(&self) -> bool {
-        self.lock().end_first(|seat| seat.stage == Stage::Ungreeted)
+        self.lock()
+            .end_first(|seat| seat.stage == SeatStage::Ungreeted)
     }
 }
 
-impl Taken {
+impl SlotTable {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -216,7 +217,7 @@ impl Taken {
     }
 
     /// Ends the connection that has been idle for longest, of one owner or of all.
-    fn end_idle(&mut self, owner: Option<Owner>) -> bool {
+    fn end_idle(&mut self, owner: Option<ConnectionOwner>) -> bool {
         self.end_first(|seat| {
             let is_of_owner = owner.is_none_or(|owner| seat.owner == Some(owner));
             seat.is_brief() && seat.requests() == 0 && is_of_owner
@@ -228,11 +229,11 @@ impl Taken {
     /// # Errors
     ///
     /// If each has.
-    fn make_brief_room(&mut self, others: impl Fn(&Seat) -> bool) -> Result<(), NoPlace> {
+    fn make_brief_room(&mut self, others: impl Fn(&Seat) -> bool) -> Result<(), SlotRefusal> {
         let max = self.sizes.brief;
         while self.count(|seat| seat.is_brief() && others(seat)) >= max {
             if !self.end_idle(None) {
-                return Err(NoPlace::Brief(max));
+                return Err(SlotRefusal::Brief(max));
             }
         }
         Ok(())
@@ -244,25 +245,25 @@ fn share_of_one(places: usize) -> usize {
     (places / 2).max(1)
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Records that the connection has greeted, and its peer.
     ///
     /// # Errors
     ///
     /// If no place is free.
-    pub(super) fn greet(&mut self, peer: Peer) -> Result<(), NoPlace> {
+    pub(super) fn greet(&mut self, peer: Peer) -> Result<(), SlotRefusal> {
         let mut taken = self.places.lock();
-        let owner = Owner::from(peer);
+        let owner = ConnectionOwner::from(peer);
         let Some(mut seat) = taken.seats.remove(&self.number) else {
             // It has lost its place already, and is about to notice.
             return Ok(());
         };
         let share = share_of_one(taken.sizes.brief);
-        let is_limited = owner != Owner::Nameless;
+        let is_limited = owner != ConnectionOwner::Nameless;
         let is_of_owner = |seat: &Seat| seat.is_brief() && seat.owner == Some(owner);
         while is_limited && taken.count(is_of_owner) >= share {
             if !taken.end_idle(Some(owner)) {
-                return Err(NoPlace::OfOneClient(share));
+                return Err(SlotRefusal::OfOneClient(share));
             }
         }
         let sizes = taken.sizes;
@@ -272,7 +273,7 @@ impl Place {
             Err(no_place) => return Err(no_place),
         };
         seat.owner = Some(owner);
-        seat.stage = Stage::Brief { is_reserved };
+        seat.stage = SeatStage::Brief { is_reserved };
         seat.spoke = taken.number();
         taken.seats.insert(self.number, seat);
         Ok(())
@@ -284,7 +285,10 @@ impl Place {
     /// # Errors
     ///
     /// If no place is free.
-    pub(super) fn begin(&mut self, kind: CallKind) -> Result<Option<Arc<Wait>>, NoPlace> {
+    pub(super) fn begin(
+        &mut self,
+        kind: CallKind,
+    ) -> Result<Option<Arc<RequestGuard>>, SlotRefusal> {
         let mut taken = self.places.lock();
         let now = taken.number();
         let sizes = taken.sizes;
@@ -293,33 +297,34 @@ impl Place {
         };
         seat.spoke = now;
         if seat.requests() >= CONTROL_REQUESTS_OPEN {
-            return Err(NoPlace::OfOneConnection(CONTROL_REQUESTS_OPEN));
+            return Err(SlotRefusal::OfOneConnection(CONTROL_REQUESTS_OPEN));
         }
         let (owner, stage) = (seat.owner, seat.stage);
         let stage = match (kind, stage) {
-            (CallKind::Waits, Stage::Waiting { requests }) => Stage::Waiting {
+            (CallKind::Waits, SeatStage::Waiting { requests }) => SeatStage::Waiting {
                 requests: requests + 1,
             },
             (CallKind::Waits, _) => {
                 if taken.count(Seat::is_waiting) >= sizes.waiting {
-                    return Err(NoPlace::Waiting(sizes.waiting));
+                    return Err(SlotRefusal::Waiting(sizes.waiting));
                 }
                 let share = share_of_one(sizes.waiting);
-                let is_limited = owner.is_some_and(|owner| owner != Owner::Nameless);
+                let is_limited = owner.is_some_and(|owner| owner != ConnectionOwner::Nameless);
                 let of_owner = |seat: &Seat| seat.is_waiting() && seat.owner == owner;
                 if is_limited && taken.count(of_owner) >= share {
-                    return Err(NoPlace::OfOneClient(share));
+                    return Err(SlotRefusal::OfOneClient(share));
                 }
-                Stage::Waiting { requests: 1 }
+                SeatStage::Waiting { requests: 1 }
             }
-            (CallKind::Other, Stage::Brief { is_reserved: true }) => {
-                let is_regular = |seat: &Seat| seat.stage == Stage::Brief { is_reserved: false };
+            (CallKind::Other, SeatStage::Brief { is_reserved: true }) => {
+                let is_regular =
+                    |seat: &Seat| seat.stage == SeatStage::Brief { is_reserved: false };
                 // Its own place must not be freed to make room.
                 let own = taken.seats.remove(&self.number);
                 let room = taken.make_brief_room(is_regular);
                 taken.seats.extend(own.map(|own| (self.number, own)));
                 room?;
-                Stage::Brief { is_reserved: false }
+                SeatStage::Brief { is_reserved: false }
             }
             (CallKind::Other | CallKind::Decides, stage) => stage,
         };
@@ -328,27 +333,27 @@ impl Place {
         }
         let places = self.places.clone();
         let number = self.number;
-        Ok((kind == CallKind::Waits).then(|| Arc::new(Wait { places, number })))
+        Ok((kind == CallKind::Waits).then(|| Arc::new(RequestGuard { places, number })))
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.places.lock().seats.remove(&self.number);
     }
 }
 
-impl Drop for Wait {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
         let now = taken.number();
         if let Some(seat) = taken.seats.get_mut(&self.number)
-            && let Stage::Waiting { requests } = seat.stage
+            && let SeatStage::Waiting { requests } = seat.stage
         {
             seat.spoke = now;
             seat.stage = match requests.saturating_sub(1) {
-                0 => Stage::Brief { is_reserved: false },
-                requests => Stage::Waiting { requests },
+                0 => SeatStage::Brief { is_reserved: false },
+                requests => SeatStage::Waiting { requests },
             };
         }
     }
@@ -366,7 +371,7 @@ mod tests {
     };
 
     struct Connection {
-        place: Place,
+        place: ConnectionSlot,
         end: CancellationToken,
         in_use: InUse,
     }
@@ -374,31 +379,34 @@ mod tests {
     fn person(pid: u32) -> Peer {
         Peer {
             pid: Some(pid),
-            standing: Standing::Person,
+            standing: ClientOrigin::Person,
         }
     }
 
     impl Connection {
-        fn new(places: &Places) -> Self {
+        fn new(places: &ConnectionSlots) -> Self {
             let (end, in_use) = (CancellationToken::new(), InUse::default());
             let place = places.enter(end.clone(), in_use.clone());
             Self { place, end, in_use }
         }
 
         /// A connection of a separate process.
-        fn greeted(places: &Places) -> Self {
+        fn greeted(places: &ConnectionSlots) -> Self {
             let pid = u32::try_from(places.lock().next).unwrap() + 1;
             Self::of(places, person(pid)).unwrap()
         }
 
-        fn of(places: &Places, peer: Peer) -> Result<Self, NoPlace> {
+        fn of(places: &ConnectionSlots, peer: Peer) -> Result<Self, SlotRefusal> {
             let mut connection = Self::new(places);
             connection.place.greet(peer)?;
             Ok(connection)
         }
 
         /// Has a request open, for as long as what is returned lives.
-        fn asks(&mut self, kind: CallKind) -> Result<(Option<Arc<Wait>>, InUse), NoPlace> {
+        fn asks(
+            &mut self,
+            kind: CallKind,
+        ) -> Result<(Option<Arc<RequestGuard>>, InUse), SlotRefusal> {
             let wait = self.place.begin(kind)?;
             Ok((wait, self.in_use.clone()))
         }
@@ -410,7 +418,7 @@ mod tests {
 
     #[test]
     fn ctl_1_the_longest_silent_one_gives_way_and_greeted_ones_stay() {
-        let places = Places::new(SIZES);
+        let places = ConnectionSlots::new(SIZES);
         let greeted = Connection::greeted(&places);
         let mute: Vec<_> = (0..5).map(|_| Connection::new(&places)).collect();
         let ended: Vec<bool> = mute.iter().map(Connection::is_ended).collect();
@@ -423,7 +431,7 @@ mod tests {
 
     #[test]
     fn ctl_1_an_idle_connection_gives_way_to_a_newcomer() {
-        let places = Places::new(SIZES);
+        let places = ConnectionSlots::new(SIZES);
         let mut first = Connection::greeted(&places);
         let second = Connection::greeted(&places);
         drop(first.asks(CallKind::Other).unwrap());
@@ -434,15 +442,15 @@ mod tests {
 
     #[test]
     fn ctl_1_reserved_places_answer_what_decides() {
-        let places = Places::new(SIZES);
+        let places = ConnectionSlots::new(SIZES);
         let mut busy = [Connection::greeted(&places), Connection::greeted(&places)];
         let open = busy.each_mut().map(|it| it.asks(CallKind::Other).unwrap());
         let mut reserved = Connection::greeted(&places);
         let refused = reserved.asks(CallKind::Other).unwrap_err();
-        assert_eq!(refused, NoPlace::Brief(2));
+        assert_eq!(refused, SlotRefusal::Brief(2));
         let deciding = reserved.asks(CallKind::Decides).unwrap();
         let refused = Connection::of(&places, person(900)).err();
-        assert_eq!(refused, Some(NoPlace::Brief(2)));
+        assert_eq!(refused, Some(SlotRefusal::Brief(2)));
         drop((open, deciding));
         drop(reserved.asks(CallKind::Other).unwrap());
         assert!(!reserved.is_ended());
@@ -450,7 +458,7 @@ mod tests {
 
     #[test]
     fn ctl_1_those_who_wait_take_no_place_of_others() {
-        let places = Places::new(SIZES);
+        let places = ConnectionSlots::new(SIZES);
         let mut waiting: Vec<_> = (0..2).map(|_| Connection::greeted(&places)).collect();
         let mut waits = Vec::new();
         for connection in &mut waiting {
@@ -459,7 +467,7 @@ mod tests {
         let mut third = Connection::greeted(&places);
         assert_eq!(
             third.asks(CallKind::Waits).unwrap_err(),
-            NoPlace::Waiting(2),
+            SlotRefusal::Waiting(2),
             "one more that waits is refused"
         );
         drop(third.asks(CallKind::Decides).unwrap());
@@ -469,7 +477,7 @@ mod tests {
         waits.remove(0);
         assert_eq!(
             third.asks(CallKind::Waits).unwrap_err(),
-            NoPlace::Waiting(2)
+            SlotRefusal::Waiting(2)
         );
         waits.pop();
         drop(third.asks(CallKind::Waits).unwrap());
@@ -483,10 +491,10 @@ mod tests {
             waiting: 4,
             ..SIZES
         };
-        let places = Places::new(sizes);
+        let places = ConnectionSlots::new(sizes);
         let below = |pid| Peer {
             pid: Some(pid),
-            standing: Standing::BelowDaemon,
+            standing: ClientOrigin::BelowDaemon,
         };
         let mut first = Connection::of(&places, below(1)).unwrap();
         let mut second = Connection::of(&places, below(2)).unwrap();
@@ -500,7 +508,7 @@ mod tests {
         let mut fifth = Connection::of(&places, below(5)).unwrap();
         assert_eq!(
             fifth.asks(CallKind::Waits).unwrap_err(),
-            NoPlace::OfOneClient(2)
+            SlotRefusal::OfOneClient(2)
         );
         let mut person = Connection::of(&places, person(6)).unwrap();
         drop((person.asks(CallKind::Waits).unwrap(), waits));
@@ -510,14 +518,14 @@ mod tests {
             .collect();
         assert!(matches!(
             person.asks(CallKind::Decides),
-            Err(NoPlace::OfOneConnection(_))
+            Err(SlotRefusal::OfOneConnection(_))
         ));
         drop(many);
     }
 
     #[test]
     fn ctl_1_few_files_mean_few_places() {
-        let sizes = |limit| Places::within(limit).lock().sizes;
+        let sizes = |limit| ConnectionSlots::within(limit).lock().sizes;
         let few = Sizes {
             ungreeted: 4,
             brief: 8,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use goondan_durable::disk::{Crash, Disk as _, SimulatedDisk, append_all, read_all};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{EventId, InstanceKey, TurnId};
-use goondan_store::instance::{Brought, EventState, InstanceStore, RewindNote};
+use goondan_store::instance::{CommitExtras, EventState, InstanceStore, RewindNote};
 use serde_json::json;
 
 use super::*;
@@ -42,7 +42,7 @@ struct World {
 
 /// The state affected by a rewind.
 #[derive(Debug, Clone, PartialEq)]
-struct Seen {
+struct RewindState {
     file: Vec<u8>,
     later: bool,
     messages: Vec<u8>,
@@ -55,7 +55,7 @@ impl World {
     }
 
     /// A conversation of two turns with a checkpoint between them, and a queued event.
-    fn new() -> (Self, Seen) {
+    fn new() -> (Self, RewindState) {
         let disk = SimulatedDisk::new();
         disk.create_dir(Path::new(INSTANCES)).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
@@ -136,7 +136,7 @@ impl World {
         let states = states
             .iter()
             .map(|(name, state)| (name.parse().unwrap(), state.clone()));
-        let brought = Brought {
+        let brought = CommitExtras {
             also: Vec::new(),
             states: states.collect(),
         };
@@ -150,18 +150,18 @@ impl World {
         store.finish_turn().unwrap();
     }
 
-    fn about(&self) -> JointAbout {
+    fn about(&self) -> JointMetadata {
         Self::about_pinned(self.instance().unwrap().pin().unwrap())
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> RewindState {
         let folder = self.disk.folder(&dir());
         let read = |path: &str| {
             let mut file = folder.read(Path::new(path)).unwrap();
             read_all(file.as_mut(), 1 << 20).unwrap()
         };
         let notes = self.instance().unwrap().extension_states().unwrap();
-        Seen {
+        RewindState {
             file: read("work/notes.txt"),
             later: folder.look(Path::new("work/later.txt")).unwrap().is_some(),
             messages: read("messages/base.jsonl"),
@@ -178,7 +178,7 @@ impl World {
             about.now = at(4);
             about
         };
-        let ask = Ask {
+        let ask = RewindParams {
             checkpoint_id: Some("checkpoint_001"),
             sandbox: None,
             is_rehearsal: false,
@@ -195,8 +195,8 @@ impl World {
         self.finish()
     }
 
-    fn about_pinned(pins: goondan_store::instance::Pins) -> JointAbout {
-        JointAbout {
+    fn about_pinned(pins: goondan_store::instance::Pins) -> JointMetadata {
+        JointMetadata {
             pinned: pins.with(Charge::default(), None),
             name: None,
             now: at(3),
@@ -218,7 +218,7 @@ impl World {
 }
 
 /// Checks that the state is the old or the new one. True if it is the new one.
-fn judge(world: &World, old: &Seen, new: &Seen, call: u64) -> bool {
+fn judge(world: &World, old: &RewindState, new: &RewindState, call: u64) -> bool {
     let mut instance = world.instance().unwrap();
     let findings = instance.state().findings;
     assert!(findings.is_empty(), "call {call}: {findings:?}");
@@ -288,7 +288,7 @@ fn ckpt_6_a_rewind_can_itself_be_taken_back() {
     assert_eq!(listed[1].kind, goondan_checkpoints::PRE_RESTORE);
     assert_eq!(listed[1].pinned.as_ref().unwrap().inbox_seq, 4);
     let about = world.about();
-    let ask = Ask {
+    let ask = RewindParams {
         checkpoint_id: Some("checkpoint_002"),
         sandbox: None,
         is_rehearsal: true,

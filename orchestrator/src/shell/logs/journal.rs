@@ -37,9 +37,9 @@ pub(in crate::shell) fn is_stream(stream: impl AsFd) -> bool {
 }
 
 /// Writes lines with their priority prefix. Each `write` call must contain exactly one line.
-pub(super) struct Prioritized<W>(pub(super) W);
+pub(super) struct PriorityWriter<W>(pub(super) W);
 
-impl<W: Write> Write for Prioritized<W> {
+impl<W: Write> Write for PriorityWriter<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.write_all(priority_of(line))?;
         self.0.write_all(line)?;
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn log_2_each_line_has_the_priority_of_its_level() {
-        let mut written = Prioritized(Vec::new());
+        let mut written = PriorityWriter(Vec::new());
         for (level, priority) in [
             ("error", "<3>"),
             ("warn", "<4>"),

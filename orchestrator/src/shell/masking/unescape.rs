@@ -15,7 +15,7 @@ const UTF8_BYTES_MAX: usize = 4;
 
 /// Decoded bytes.
 #[derive(Debug)]
-pub(super) struct Undone {
+pub(super) struct DecodedBytes {
     pub(super) bytes: Vec<u8>,
     /// Original position of each byte, and of the end.
     starts: Vec<usize>,
@@ -36,13 +36,13 @@ fn has_percent(bytes: &[u8]) -> bool {
 }
 
 /// All decoded versions of these bytes, without the original.
-pub(super) fn undone(bytes: &[u8]) -> Vec<Undone> {
+pub(super) fn undone(bytes: &[u8]) -> Vec<DecodedBytes> {
     let mut all = Vec::new();
-    all.extend(Undone::of(bytes, |at| at, percent_in));
-    let mut json = Undone::of(bytes, |at| at, json_in);
+    all.extend(DecodedBytes::of(bytes, |at| at, percent_in));
+    let mut json = DecodedBytes::of(bytes, |at| at, json_in);
     for _ in 0..LEVELS_MAX {
         let Some(level) = json else { break };
-        let again = |undo| Undone::of(&level.bytes, |at| level.place_of(at), undo);
+        let again = |undo| DecodedBytes::of(&level.bytes, |at| level.place_of(at), undo);
         all.extend(again(percent_in));
         json = again(json_in);
         all.push(level);
@@ -68,17 +68,17 @@ pub(super) fn before_escape(bytes: &[u8], cut: usize) -> usize {
 }
 
 /// Decodes an escape at the start of the bytes: returns its length and its value.
-type Undo = fn(&[u8]) -> Option<(usize, Taken)>;
+type EscapeDecoder = fn(&[u8]) -> Option<(usize, DecodedUnit)>;
 
 /// A character, or one byte of a character.
-enum Taken {
+enum DecodedUnit {
     Character(char),
     Byte(u8),
 }
 
-impl Undone {
+impl DecodedBytes {
     /// `None` if the bytes contain no such escape.
-    fn of(bytes: &[u8], place_of: impl Fn(usize) -> usize, undo: Undo) -> Option<Self> {
+    fn of(bytes: &[u8], place_of: impl Fn(usize) -> usize, undo: EscapeDecoder) -> Option<Self> {
         let mut undone = Self {
             bytes: Vec::with_capacity(bytes.len()),
             starts: Vec::with_capacity(bytes.len() + 1),
@@ -87,10 +87,10 @@ impl Undone {
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let mut utf8 = [0; 4];
             let (length, text) = match undo(rest) {
-                Some((length, Taken::Character(c))) => {
+                Some((length, DecodedUnit::Character(c))) => {
                     (length, c.encode_utf8(&mut utf8).as_bytes())
                 }
-                Some((length, Taken::Byte(byte))) => {
+                Some((length, DecodedUnit::Byte(byte))) => {
                     utf8 = [byte, 0, 0, 0];
                     (length, utf8.get(..1).unwrap_or_default())
                 }
@@ -116,7 +116,7 @@ impl Undone {
     }
 }
 
-fn json_in(bytes: &[u8]) -> Option<(usize, Taken)> {
+fn json_in(bytes: &[u8]) -> Option<(usize, DecodedUnit)> {
     let rest = bytes.strip_prefix(b"\\")?;
     let c = match rest.first()? {
         b'"' => '"',
@@ -130,24 +130,24 @@ fn json_in(bytes: &[u8]) -> Option<(usize, Taken)> {
         b'u' => return unit_in(bytes),
         _ => return None,
     };
-    Some((2, Taken::Character(c)))
+    Some((2, DecodedUnit::Character(c)))
 }
 
 /// `\u` with four digits, or two of them for a surrogate pair.
-fn unit_in(bytes: &[u8]) -> Option<(usize, Taken)> {
+fn unit_in(bytes: &[u8]) -> Option<(usize, DecodedUnit)> {
     let unit = |bytes: &[u8]| number_in(bytes.strip_prefix(b"\\u")?.get(..4)?);
     let first = unit(bytes)?;
     if let Some(c) = char::from_u32(u32::from(first)) {
-        return Some((6, Taken::Character(c)));
+        return Some((6, DecodedUnit::Character(c)));
     }
     let second = unit(bytes.get(6..)?)?;
     let c = char::decode_utf16([first, second]).next()?.ok()?;
-    Some((12, Taken::Character(c)))
+    Some((12, DecodedUnit::Character(c)))
 }
 
-fn percent_in(bytes: &[u8]) -> Option<(usize, Taken)> {
+fn percent_in(bytes: &[u8]) -> Option<(usize, DecodedUnit)> {
     let byte = number_in(bytes.strip_prefix(b"%")?.get(..2)?)?;
-    Some((3, Taken::Byte(u8::try_from(byte).ok()?)))
+    Some((3, DecodedUnit::Byte(u8::try_from(byte).ok()?)))
 }
 
 /// Hexadecimal digits only, without the sign that other parsers accept.

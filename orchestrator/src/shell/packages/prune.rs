@@ -42,7 +42,7 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// The part of a workspace's record that contains the project's path.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Record {
+struct WorkspaceRecordPath {
     project_root: PathBuf,
 }
 
@@ -151,7 +151,7 @@ fn used(layout: &Layout) -> Result<BTreeSet<TreeDigest>, KeepError> {
     for workspace in list(&layout.workspaces())? {
         let record = workspace.join(WORKSPACE_FILE);
         if let Some(text) = text_of(&record)? {
-            let read = serde_json::from_str::<Record>(&text);
+            let read = serde_json::from_str::<WorkspaceRecordPath>(&text);
             let read = read.map_err(io::Error::other);
             let project = read.map_err(io_error("read", &record))?.project_root;
             gather(&project.join(LOCK_FILE), &mut used)?;

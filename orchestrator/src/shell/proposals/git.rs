@@ -13,7 +13,7 @@ use std::time::Duration;
 use goondan_proposals::{PatchCheck, PatchVerifier};
 use goondan_protocol::control::GitCheck;
 use goondan_protocol::git;
-use goondan_protocol::working_directory::{Purpose, working_directory};
+use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
@@ -92,7 +92,7 @@ pub(super) fn command_in(directory: &Path) -> Command {
         .args(git::ARGUMENTS)
         .arg("-C")
         .arg(directory)
-        .current_dir(working_directory(Purpose::Own))
+        .current_dir(working_directory(ProcessPurpose::Own))
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .envs(git::ENVIRONMENT)

@@ -25,8 +25,8 @@ const NO_DOMAIN: &str = "goondan.invalid";
 impl RepositoryMaker for Git {
     fn make(&self, wanted: &NewRepository<'_>) -> Result<(), String> {
         match in_time(make(wanted)) {
-            Ok(()) | Err(Fault::NotInstalled) => Ok(()),
-            Err(Fault::Failed(problem)) => Err(problem),
+            Ok(()) | Err(RepositoryFailure::NotInstalled) => Ok(()),
+            Err(RepositoryFailure::Failed(problem)) => Err(problem),
         }
     }
 }
@@ -34,27 +34,29 @@ impl RepositoryMaker for Git {
 impl BranchMaker for Git {
     fn branch(&self, wanted: &NewBranch<'_>) -> Result<(), String> {
         in_time(branch(wanted)).map_err(|fault| match fault {
-            Fault::NotInstalled => "git is not installed".to_owned(),
-            Fault::Failed(problem) => problem,
+            RepositoryFailure::NotInstalled => "git is not installed".to_owned(),
+            RepositoryFailure::Failed(problem) => problem,
         })
     }
 }
 
-fn in_time(work: impl Future<Output = Result<(), Fault>>) -> Result<(), Fault> {
+fn in_time(
+    work: impl Future<Output = Result<(), RepositoryFailure>>,
+) -> Result<(), RepositoryFailure> {
     let limit = Duration::from_millis(GIT_COPY_TIMEOUT_MS);
     Handle::current().block_on(async {
         let done = tokio::time::timeout(limit, work).await;
-        done.unwrap_or_else(|_| Err(Fault::Failed("it took too long".to_owned())))
+        done.unwrap_or_else(|_| Err(RepositoryFailure::Failed("it took too long".to_owned())))
     })
 }
 
 /// Reason why a repository was not created.
-enum Fault {
+enum RepositoryFailure {
     NotInstalled,
     Failed(String),
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for RepositoryFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::NotInstalled,
@@ -63,7 +65,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-async fn make(wanted: &NewRepository<'_>) -> Result<(), Fault> {
+async fn make(wanted: &NewRepository<'_>) -> Result<(), RepositoryFailure> {
     let NewRepository {
         project,
         head,
@@ -102,7 +104,7 @@ async fn make(wanted: &NewRepository<'_>) -> Result<(), Fault> {
 }
 
 /// Packs the commit with all that it is made of and comes from, and unpacks that.
-async fn copy_objects(project: &Path, head: &str, work: &Path) -> Result<(), Fault> {
+async fn copy_objects(project: &Path, head: &str, work: &Path) -> Result<(), RepositoryFailure> {
     let (reader, writer) = io::pipe()?;
     let (wanted, mut ask) = io::pipe()?;
     ask.write_all(head.as_bytes())?;
@@ -132,14 +134,14 @@ async fn copy_objects(project: &Path, head: &str, work: &Path) -> Result<(), Fau
     succeeded(&unpacked?)
 }
 
-async fn run(command: &mut Command) -> Result<(), Fault> {
+async fn run(command: &mut Command) -> Result<(), RepositoryFailure> {
     succeeded(&command.output().await?)
 }
 
-fn succeeded(output: &Output) -> Result<(), Fault> {
+fn succeeded(output: &Output) -> Result<(), RepositoryFailure> {
     match output.status.success() {
         true => Ok(()),
-        false => Err(Fault::Failed(words(output))),
+        false => Err(RepositoryFailure::Failed(words(output))),
     }
 }
 
@@ -153,7 +155,7 @@ fn git_in(directory: &Path) -> Command {
 
 /// Makes the commit in an index of its own: no file of the project, no branch that is checked out and no hook has a part
 /// in it.
-async fn branch(wanted: &NewBranch<'_>) -> Result<(), Fault> {
+async fn branch(wanted: &NewBranch<'_>) -> Result<(), RepositoryFailure> {
     let NewBranch {
         project,
         base,
@@ -186,7 +188,7 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<(), Fault> {
         command.env("GIT_INDEX_FILE", &index);
         command
     };
-    let made: Result<String, Fault> = async {
+    let made: Result<String, RepositoryFailure> = async {
         run(in_index().args(["read-tree", base])).await?;
         let apply = ["apply", "--cached", "--whitespace=nowarn"];
         run(in_index().args(apply).arg(patch)).await?;
@@ -208,14 +210,14 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<(), Fault> {
     }
     if !known.is_empty() {
         let problem = "another branch has that name; rename or delete it, and try again";
-        return Err(Fault::Failed(problem.to_owned()));
+        return Err(RepositoryFailure::Failed(problem.to_owned()));
     }
     // An empty old value: the branch is created only if it does not exist.
     run(by_author().args(["update-ref", &reference, &commit, ""])).await
 }
 
 /// Output of a command, trimmed.
-async fn said(command: &mut Command) -> Result<String, Fault> {
+async fn said(command: &mut Command) -> Result<String, RepositoryFailure> {
     let output = command.output().await?;
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     succeeded(&output)?;

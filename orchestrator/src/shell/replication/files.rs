@@ -11,32 +11,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use goondan_config::ThisMachine;
-use goondan_core::{Input, LoadPurpose, Loaded, control_error};
+use goondan_config::LocalMachine;
+use goondan_core::{CoreInput, LoadPurpose, WorkspaceLoadResult, control_error};
 use goondan_durable::disk::{Disk, EntryKind};
 use goondan_durable::files;
 use goondan_log::unix_millis_now;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
 use goondan_replicated_disk::note::{self, Note};
-use goondan_replicated_disk::{Recording, Replica};
+use goondan_replicated_disk::{OpLog, Replica};
 use goondan_replication::chain::Chain;
 use goondan_replication::names::{NodeId, Position};
-use goondan_replication::node::{FilesWork, Outcome};
+use goondan_replication::node::{FilesOutcome, FilesWork};
 use goondan_replication::record::SnapshotReference;
-use goondan_replication::standby::{Files, RecordChanges, Unfit};
-use goondan_replication::tree::DoesNotFit;
+use goondan_replication::standby::{ApplyFailure, FilesState, RecordChanges};
+use goondan_replication::tree::FileMismatch;
 use goondan_store::root::Layout;
 use goondan_store::{StoreError, workspace};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::import::{NOTE_SUFFIX, note_path};
-use super::messages::{Job, Leave, Message, Verifier, Waiter};
+use super::messages::{FilesJob, LeaveCluster, Message, OwnershipWaiter, Verifier};
 use super::snapshots::{self, Parts, SNAPSHOTS};
 use super::{import, verification};
 use crate::limits::{FITNESS_LOOK_MS, FITNESS_MACHINE_MS, HAND_ON_PAUSE_MS, NOT_LOADED_MS};
-use crate::shell::event::Event;
+use crate::shell::event::ShellEvent;
 use crate::shell::proposals;
 use crate::shell::workspace_load::Projects;
 
@@ -50,15 +50,15 @@ struct LoadFailure {
 }
 
 /// Workspaces that failed to load, shared with the loading threads.
-type NotLoaded = Arc<Mutex<HashMap<WorkspaceId, LoadFailure>>>;
+type LoadFailures = Arc<Mutex<HashMap<WorkspaceId, LoadFailure>>>;
 
 /// Properties of this machine, and the time of their detection.
-struct FoundMachine {
-    machine: ThisMachine,
+struct DetectedMachine {
+    machine: LocalMachine,
     found_at: Instant,
 }
 
-impl FoundMachine {
+impl DetectedMachine {
     fn of(projects: &Projects) -> Self {
         Self {
             machine: projects.machine(),
@@ -78,10 +78,10 @@ pub(super) struct FilesThread {
     /// The disk whose changes go to the log.
     recorded: Arc<dyn Disk>,
     layout: Layout,
-    recording: Arc<Recording>,
+    recording: Arc<OpLog>,
     projects: Projects,
     runtime: Handle,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<ShellEvent>,
     machine: Sender<Message>,
     replicas: HashMap<WorkspaceId, Replica>,
     owned: HashSet<WorkspaceId>,
@@ -98,7 +98,7 @@ pub(super) struct FilesThread {
     /// Reasons why this node could not run workspaces, as last reported to the machine.
     unfit: HashMap<WorkspaceId, Option<String>>,
     /// Owned workspaces that failed to load.
-    not_loaded: NotLoaded,
+    not_loaded: LoadFailures,
     /// Time of the last fitness check.
     looked_at: Option<Instant>,
     /// True once this node has left the cluster: no log is followed any longer.
@@ -115,11 +115,11 @@ impl FilesThread {
     pub(super) fn start(
         node: NodeId,
         (disk, recorded): (Arc<dyn Disk>, Arc<dyn Disk>),
-        recording: Arc<Recording>,
+        recording: Arc<OpLog>,
         projects: Projects,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<ShellEvent>,
         machine: Sender<Message>,
-    ) -> io::Result<Sender<Job>> {
+    ) -> io::Result<Sender<FilesJob>> {
         let (jobs, waiting) = channel();
         let layout = projects.layout.clone();
         let this = Self {
@@ -140,7 +140,7 @@ impl FilesThread {
             ahead: HashMap::new(),
             joined: BTreeSet::new(),
             unfit: HashMap::new(),
-            not_loaded: NotLoaded::default(),
+            not_loaded: LoadFailures::default(),
             looked_at: None,
             has_left: false,
         };
@@ -149,12 +149,12 @@ impl FilesThread {
         Ok(jobs)
     }
 
-    fn run(mut self, waiting: &Receiver<Job>) {
+    fn run(mut self, waiting: &Receiver<FilesJob>) {
         self.join_all();
-        let mut machine = FoundMachine::of(&self.projects);
+        let mut machine = DetectedMachine::of(&self.projects);
         loop {
             if machine.is_old() {
-                machine = FoundMachine::of(&self.projects);
+                machine = DetectedMachine::of(&self.projects);
             }
             self.look_for_fitness(&machine.machine);
             let job = match waiting.recv_timeout(Duration::from_millis(FITNESS_LOOK_MS)) {
@@ -163,11 +163,11 @@ impl FilesThread {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             match job {
-                Job::Join(_) | Job::Work(..) if self.has_left => {}
-                Job::Join(workspace) => self.join(&workspace),
-                Job::Work(workspace, work) => self.work(workspace, work),
-                Job::Verify(workspace, answer) => self.tell_verified(workspace, answer),
-                Job::Start {
+                FilesJob::Join(_) | FilesJob::Work(..) if self.has_left => {}
+                FilesJob::Join(workspace) => self.join(&workspace),
+                FilesJob::Work(workspace, work) => self.work(workspace, work),
+                FilesJob::Verify(workspace, answer) => self.tell_verified(workspace, answer),
+                FilesJob::Start {
                     workspace,
                     waiters,
                     is_new,
@@ -177,15 +177,15 @@ impl FilesThread {
                         self.load(&workspace);
                     }
                 }
-                Job::Leave(chain) => {
+                FilesJob::Leave(chain) => {
                     self.owned.remove(chain.workspace());
                     self.note(chain);
                 }
-                Job::PutAway(Leave { keeps, answer }) => {
+                FilesJob::PutAway(LeaveCluster { keeps, answer }) => {
                     // The caller is gone if it has timed out.
                     answer.send(self.puts_away(&keeps)).ok();
                 }
-                Job::End(done) => {
+                FilesJob::End(done) => {
                     // The caller is gone if it has timed out.
                     done.send(()).ok();
                     return;
@@ -197,7 +197,7 @@ impl FilesThread {
     /// Checks if this node could run the workspaces that it follows; otherwise it must not take
     /// them over. For owned workspaces that failed to load, checks if this or another node could
     /// run them now. Rate-limited by [`FITNESS_LOOK_MS`].
-    fn look_for_fitness(&mut self, machine: &ThisMachine) {
+    fn look_for_fitness(&mut self, machine: &LocalMachine) {
         let due = Duration::from_millis(FITNESS_LOOK_MS);
         if self.looked_at.is_some_and(|at| at.elapsed() < due) {
             return;
@@ -239,7 +239,7 @@ impl FilesThread {
     }
 
     /// Why this node could not run a workspace; none if it could, or if the workspace is not to run.
-    fn why_unfit(&self, workspace: &WorkspaceId, machine: &ThisMachine) -> Option<String> {
+    fn why_unfit(&self, workspace: &WorkspaceId, machine: &LocalMachine) -> Option<String> {
         match workspace::recall(self.disk.as_ref(), &self.layout, workspace) {
             Ok(Some(record)) if record.registered => {
                 self.projects.check_runnable(&record, machine).err()
@@ -263,7 +263,7 @@ impl FilesThread {
 
     /// Loads an owned workspace again that failed to load, once its requirements are met or another
     /// node could run it. If loading fails again, the workspace is moved to such a node.
-    fn try_again_to_load(&self, workspace: &WorkspaceId, machine: &ThisMachine) {
+    fn try_again_to_load(&self, workspace: &WorkspaceId, machine: &LocalMachine) {
         let pause = Duration::from_millis(HAND_ON_PAUSE_MS);
         let is_paused = not_loaded(&self.not_loaded)
             .get(workspace)
@@ -368,7 +368,7 @@ impl FilesThread {
         }
         if let Some(mut note) = note::read(disk, &note_path(layout, workspace))? {
             if self.failed.remove(workspace) {
-                note.files = Files::PerhapsAhead;
+                note.files = FilesState::PerhapsAhead;
             }
             return Ok((note, false));
         }
@@ -379,7 +379,7 @@ impl FilesThread {
         let note = Note {
             chain: Chain::new(workspace.clone()),
             ahead: 0,
-            files: Files::AsNoted,
+            files: FilesState::AsNoted,
         };
         Ok((note, is_wanted))
     }
@@ -403,7 +403,7 @@ impl FilesThread {
                 "disk failed; this node leaves the workspace to other nodes for a while"
             );
             self.forget(&workspace);
-            Some(Outcome::Failed)
+            Some(FilesOutcome::Failed)
         });
         if let Some(outcome) = outcome {
             drop(self.machine.send(Message::FilesDone(workspace, outcome)));
@@ -455,7 +455,11 @@ impl FilesThread {
     }
 
     /// Executes the work and returns the outcome; `None` for a note.
-    fn do_work(&mut self, workspace: &WorkspaceId, work: FilesWork) -> io::Result<Option<Outcome>> {
+    fn do_work(
+        &mut self,
+        workspace: &WorkspaceId,
+        work: FilesWork,
+    ) -> io::Result<Option<FilesOutcome>> {
         Ok(Some(match work {
             FilesWork::Note(chain) => {
                 // With a note, local files that are in no log would be taken for the log's.
@@ -464,8 +468,8 @@ impl FilesThread {
                 }
                 return Ok(None);
             }
-            FilesWork::Apply(changes) => Outcome::Applied(self.apply_all(&changes)?),
-            FilesWork::Digest => Outcome::Digested(self.replica(workspace).digest()?),
+            FilesWork::Apply(changes) => FilesOutcome::Applied(self.apply_all(&changes)?),
+            FilesWork::Digest => FilesOutcome::Digested(self.replica(workspace).digest()?),
             FilesWork::Verify => {
                 // No record made what no log has.
                 let is_unlogged = self.unlogged.contains(workspace);
@@ -474,11 +478,11 @@ impl FilesThread {
                 let is_the_logs = replica.is_none_or(|replica| replica.owes().is_ok());
                 let is_whole =
                     is_the_logs && (is_unlogged || verification::is_whole(disk, layout, workspace));
-                Outcome::Verified(is_whole)
+                FilesOutcome::Verified(is_whole)
             }
             FilesWork::Restore(None) => {
                 self.clear(workspace)?;
-                Outcome::Restored(true)
+                FilesOutcome::Restored(true)
             }
             FilesWork::Restore(Some(reference)) => {
                 self.restore(workspace, reference)?;
@@ -492,21 +496,21 @@ impl FilesThread {
                         error = &error as &dyn std::error::Error,
                         "failed to take a snapshot of the workspace; its log is not truncated until one succeeds"
                     );
-                    Outcome::Captured(reference, None)
+                    FilesOutcome::Captured(reference, None)
                 }
             },
             FilesWork::Own(chain) => {
                 self.own(workspace, chain)?;
-                Outcome::Owned
+                FilesOutcome::Owned
             }
         }))
     }
 
-    fn apply_all(&mut self, changes: &[RecordChanges]) -> io::Result<Result<(), Unfit>> {
+    fn apply_all(&mut self, changes: &[RecordChanges]) -> io::Result<Result<(), ApplyFailure>> {
         for record in changes {
             if let Err(fault) = self.apply(record)? {
                 let position = record.position();
-                return Ok(Err(Unfit { position, fault }));
+                return Ok(Err(ApplyFailure { position, fault }));
             }
         }
         Ok(Ok(()))
@@ -514,7 +518,7 @@ impl FilesThread {
 
     /// Applies the changes of a record. Where they cannot be repeated after a crash, the number of
     /// applied changes is noted in between.
-    fn apply(&mut self, record: &RecordChanges) -> io::Result<Result<(), DoesNotFit>> {
+    fn apply(&mut self, record: &RecordChanges) -> io::Result<Result<(), FileMismatch>> {
         let RecordChanges {
             behind: chain,
             operations,
@@ -551,10 +555,10 @@ impl FilesThread {
         self.ahead.remove(workspace);
         let (disk, path) = (self.disk.as_ref(), note_path(&self.layout, workspace));
         let noted = note::read(disk, &path).map_err(io::Error::other)?;
-        let Some(note) = noted.filter(|note| note.files == Files::AsNoted) else {
+        let Some(note) = noted.filter(|note| note.files == FilesState::AsNoted) else {
             return Ok(());
         };
-        let files = Files::PerhapsAhead;
+        let files = FilesState::PerhapsAhead;
         note::write(disk, &path, &Note { files, ..note }).map_err(io::Error::other)
     }
 
@@ -621,9 +625,9 @@ impl FilesThread {
         }
         let path = note_path(&self.layout, workspace);
         let files = if self.owned.contains(workspace) {
-            Files::PerhapsAhead
+            FilesState::PerhapsAhead
         } else {
-            Files::AsNoted
+            FilesState::AsNoted
         };
         let note = Note {
             chain,
@@ -680,7 +684,11 @@ impl FilesThread {
     /// Adds local files to the log that are not in it yet, and notifies the waiters of the
     /// workspace; true if any was still waiting. `None` if the workspace cannot run before the next
     /// start.
-    fn is_handed_to(&mut self, workspace: &WorkspaceId, waiters: Vec<Waiter>) -> Option<bool> {
+    fn is_handed_to(
+        &mut self,
+        workspace: &WorkspaceId,
+        waiters: Vec<OwnershipWaiter>,
+    ) -> Option<bool> {
         let (disk, layout) = (self.disk.as_ref(), &self.layout);
         if let Err(error) = import::finish(disk, self.recorded.as_ref(), layout, workspace) {
             tracing::error!(
@@ -714,7 +722,7 @@ impl FilesThread {
         let recovered = proposals::recover(&files, &self.layout, workspace, root, now);
         if let Some(input) = recovered {
             // There is no receiver only when the daemon ends.
-            drop(self.events.blocking_send(Event::Input(input)));
+            drop(self.events.blocking_send(ShellEvent::Input(input)));
         }
     }
 
@@ -761,14 +769,14 @@ impl FilesThread {
                 Err(error) => Some(error),
             };
             let why = why.map(|error| error.message.clone());
-            let loaded = Box::new(Loaded {
+            let loaded = Box::new(WorkspaceLoadResult {
                 purpose: LoadPurpose::Start,
                 workspace_id: Some(id.clone()),
                 sources,
                 result,
             });
             // There is no receiver only when the daemon ends.
-            drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
+            drop(events.blocking_send(ShellEvent::Input(CoreInput::Loaded(loaded))));
             let Some(why) = why else {
                 not_loaded(&failures).remove(&id);
                 return;
@@ -783,20 +791,20 @@ impl FilesThread {
                     "this node owns the workspace but cannot load it; handing it over to another node"
                 );
                 let workspace_id = id;
-                let hand_on = Input::HandOn { workspace_id, to };
+                let hand_on = CoreInput::HandOn { workspace_id, to };
                 // There is no receiver only when the daemon ends.
-                drop(events.blocking_send(Event::Input(hand_on)));
+                drop(events.blocking_send(ShellEvent::Input(hand_on)));
             }
         });
     }
 }
 
-fn not_loaded(failures: &NotLoaded) -> MutexGuard<'_, HashMap<WorkspaceId, LoadFailure>> {
+fn not_loaded(failures: &LoadFailures) -> MutexGuard<'_, HashMap<WorkspaceId, LoadFailure>> {
     failures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn note_load_failure(
-    failures: &NotLoaded,
+    failures: &LoadFailures,
     workspace: &WorkspaceId,
     why: String,
     is_handed_on: bool,

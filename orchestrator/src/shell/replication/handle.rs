@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use goondan_durable::disk::Disk;
 use goondan_protocol::control::{
-    ControlError, Done, ErrorCode, LeaveNodes, ListNodes, NodesPage, ReplicatedWorkspace,
-    Unacknowledged, VerifyReplica,
+    ControlError, EmptyResult, ErrorCode, LeaveNodes, ListNodes, NodesPage, ReplicatedWorkspace,
+    ReplicationStall, VerifyReplica,
 };
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replicated_disk::{Recording, ReplicatedDisk, Waits};
+use goondan_replicated_disk::{ConfirmPoint, OpLog, ReplicatedDisk};
 use goondan_replication::names::NodeId;
 use goondan_replication::node::Successors;
 use goondan_store::root::{self, Layout};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::messages::{Asked, Leave, Message, NotHere, Release};
+use super::messages::{LeaveCluster, Message, NotOwner, Release, ReplicationCommand};
 use crate::limits::{ACQUIRE_TIMEOUT_MS, RELEASE_TRIES, REPLICATION_STOP_MS};
 
 /// Handle of replication.
 #[derive(Debug, Clone)]
 pub(in crate::shell) struct Replication {
-    pub(super) recording: Arc<Recording>,
+    pub(super) recording: Arc<OpLog>,
     pub(super) machine: Sender<Message>,
     pub(super) pid: Arc<AtomicU32>,
     /// Workspaces without acknowledgments, as last published by the machine's thread.
@@ -36,11 +36,11 @@ pub(in crate::shell) struct Replication {
 }
 
 /// Workspaces without acknowledgments.
-pub(in crate::shell) type UnacknowledgedWorkspaces = BTreeMap<WorkspaceId, Unacknowledged>;
+pub(in crate::shell) type UnacknowledgedWorkspaces = BTreeMap<WorkspaceId, ReplicationStall>;
 
 impl Replication {
     /// A disk whose changes of workspaces go to their logs.
-    pub(in crate::shell) fn disk(&self, disk: Arc<dyn Disk>, waits: Waits) -> Arc<dyn Disk> {
+    pub(in crate::shell) fn disk(&self, disk: Arc<dyn Disk>, waits: ConfirmPoint) -> Arc<dyn Disk> {
         Arc::new(ReplicatedDisk::new(disk, self.recording.clone(), waits))
     }
 
@@ -59,10 +59,10 @@ impl Replication {
     ///
     /// # Errors
     ///
-    /// [`NotHere`].
-    pub(in crate::shell) fn acquire(&self, workspace: &WorkspaceId) -> Result<(), NotHere> {
+    /// [`NotOwner`].
+    pub(in crate::shell) fn acquire(&self, workspace: &WorkspaceId) -> Result<(), NotOwner> {
         let (answer, answered) = channel();
-        let undecided = |why| NotHere::Undecided { why };
+        let undecided = |why| NotOwner::Undecided { why };
         let acquire = Message::Acquire {
             workspace: workspace.clone(),
             answer,
@@ -81,20 +81,20 @@ impl Replication {
 
     /// The nodes and workspaces, as this node knows them. Blocks for a moment.
     pub(in crate::shell) fn answer(&self, list: &ListNodes) -> Result<Value, ControlError> {
-        let all = self.ask(Asked::List)?;
+        let all = self.ask(ReplicationCommand::List)?;
         json(&list.page_of(all))
     }
 
     /// Checks the settings of the log's server. Blocks for the duration of its answer, at most some
     /// seconds.
     pub(in crate::shell) fn check(&self) -> Result<Value, ControlError> {
-        json(&self.ask(Asked::Check)?)
+        json(&self.ask(ReplicationCommand::Check)?)
     }
 
     /// Verifies the files of a workspace that another node runs. Blocks until all of them are read.
     pub(in crate::shell) fn verify(&self, asked: &VerifyReplica) -> Result<Value, ControlError> {
         let workspace = asked.workspace_id.clone();
-        let found = self.ask(|answer| Asked::Verify(workspace, answer))??;
+        let found = self.ask(|answer| ReplicationCommand::Verify(workspace, answer))??;
         json(&found)
     }
 
@@ -105,7 +105,7 @@ impl Replication {
         workspace: &WorkspaceId,
         to: Option<&str>,
     ) -> Result<String, ControlError> {
-        let found = self.ask(|answer| Asked::Successors(workspace.clone(), answer))?;
+        let found = self.ask(|answer| ReplicationCommand::Successors(workspace.clone(), answer))?;
         let Some(successors) = found else {
             return Err(refused(format!(
                 "this node does not run workspace `{workspace}`"
@@ -193,7 +193,7 @@ impl Replication {
             };
             let ending = |_| ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
             self.machine
-                .send(Message::Asked(Asked::Release(release)))
+                .send(Message::Asked(ReplicationCommand::Release(release)))
                 .map_err(|_| ending(()))?;
             match answered.recv_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS)) {
                 Ok(true) => return Ok(()),
@@ -215,9 +215,9 @@ impl Replication {
     pub(in crate::shell) fn drain(&self, drains: bool) -> Result<Value, ControlError> {
         let ending = |_| ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
         self.machine
-            .send(Message::Asked(Asked::Drains(drains)))
+            .send(Message::Asked(ReplicationCommand::Drains(drains)))
             .map_err(ending)?;
-        json(&Done {})
+        json(&EmptyResult {})
     }
 
     /// Makes this node leave the cluster permanently when its daemon stops. Blocks briefly.
@@ -242,7 +242,7 @@ impl Replication {
                 "remove `replication` from `{config}`, then run `gdn node leave` again; this daemon no longer needs it"
             )));
         }
-        let page: NodesPage = self.ask(Asked::List)?;
+        let page: NodesPage = self.ask(ReplicationCommand::List)?;
         let owned = page.workspaces.iter().filter(|it| it.is_here);
         for ReplicatedWorkspace { workspace_id, .. } in owned {
             if !asked.keep {
@@ -252,7 +252,7 @@ impl Replication {
                 ));
             }
             let id = workspace_id.clone();
-            let followers = self.ask(|answer| Asked::Followers(id, answer))?;
+            let followers = self.ask(|answer| ReplicationCommand::Followers(id, answer))?;
             if let Some(node) = followers.first() {
                 return Err(refused(format!(
                     "node `{node}` follows workspace `{workspace_id}` and would run it too"
@@ -263,7 +263,7 @@ impl Replication {
             }
         }
         *self.leaving.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked.clone());
-        json(&Done {})
+        json(&EmptyResult {})
     }
 
     /// Leaves the cluster after the last write: ends the logs of owned workspaces, and moves away
@@ -274,7 +274,7 @@ impl Replication {
         disk: &dyn Disk,
         layout: &Layout,
     ) -> Result<(), ControlError> {
-        let page: NodesPage = self.ask(Asked::List)?;
+        let page: NodesPage = self.ask(ReplicationCommand::List)?;
         let own = page.node.unwrap_or_default();
         let mut keeps = BTreeSet::new();
         for workspace in page.workspaces {
@@ -293,7 +293,7 @@ impl Replication {
                 keeps.insert(workspace.workspace_id);
             }
         }
-        let leave = |answer| Asked::Leave(Leave { keeps, answer });
+        let leave = |answer| ReplicationCommand::Leave(LeaveCluster { keeps, answer });
         if self.ask(leave)? {
             return Ok(());
         }
@@ -301,7 +301,10 @@ impl Replication {
         Err(ControlError::new(ErrorCode::Storage, why))
     }
 
-    fn ask<A>(&self, asked: impl FnOnce(Sender<A>) -> Asked) -> Result<A, ControlError> {
+    fn ask<A>(
+        &self,
+        asked: impl FnOnce(Sender<A>) -> ReplicationCommand,
+    ) -> Result<A, ControlError> {
         let (answer, answered) = channel();
         let ending = || ControlError::new(ErrorCode::Stopping, "the daemon is stopping");
         self.machine

@@ -16,7 +16,7 @@ use goondan_protocol::frame::{FrameCodec, FrameError};
 use goondan_protocol::ipc::ChildRole;
 use goondan_protocol::limits::HANDSHAKE_TIMEOUT_MS;
 use goondan_protocol::trace::TraceId;
-use goondan_replication::wire::{Ask, Hello, Request, Response, Welcome, WireFault};
+use goondan_replication::wire::{Hello, LogCommand, LogRequest, LogResponse, Welcome, WireFault};
 use goondan_store::root::{self, Layout};
 use serde_json::json;
 use tokio::net::UnixStream;
@@ -29,11 +29,11 @@ use uuid::Uuid;
 
 use super::messages::Message;
 use crate::limits::{REPLICA_CONFIG_LOOK_MS, REPLICA_RESTART_FIRST_MS, REPLICA_RESTART_MAX_MS};
-use crate::shell::launcher::{Launched, Launcher};
+use crate::shell::launcher::{LaunchedChild, Launcher};
 use crate::shell::logs::{Collector, LogHub, Traces, collect};
 
 /// Everything needed to start the process repeatedly.
-pub(super) struct Link {
+pub(super) struct LogClientLauncher {
     pub(super) launcher: Arc<Launcher>,
     pub(super) program: PathBuf,
     pub(super) welcome: Welcome,
@@ -63,7 +63,7 @@ enum LinkFault {
     Closed,
 }
 
-impl Link {
+impl LogClientLauncher {
     /// Keeps the process running until the daemon ends.
     pub(super) async fn run(mut self, ending: CancellationToken) {
         let mut pause_ms = REPLICA_RESTART_FIRST_MS;
@@ -98,12 +98,12 @@ impl Link {
         let (launcher, program) = (self.launcher.clone(), self.program.clone());
         let launched = tokio::task::spawn_blocking(move || launcher.launch_program(program)).await;
         let launched = launched.map_err(|error| LinkFault::Start(std::io::Error::other(error)))?;
-        let Launched {
+        let LaunchedChild {
             child,
             socket,
             output,
         } = launched.map_err(LinkFault::Start)?;
-        let child = Ending(Some(child), self.pid.clone());
+        let child = ChildReaper(Some(child), self.pid.clone());
         let pid = child.pid();
         self.pid.store(pid, Ordering::Relaxed);
         let opened = || -> std::io::Result<_> {
@@ -159,13 +159,13 @@ impl Link {
 
     /// Notifies the process when `config.json` names another server, so that a password can be
     /// rotated without restarting the daemon.
-    async fn watch_config(&mut self, asks: &mpsc::UnboundedSender<Request>) {
+    async fn watch_config(&mut self, asks: &mpsc::UnboundedSender<LogRequest>) {
         loop {
             tokio::time::sleep(Duration::from_millis(REPLICA_CONFIG_LOOK_MS)).await;
             if self.reload_server() {
-                let request = Request {
+                let request = LogRequest {
                     id: SERVER_REQUEST,
-                    ask: Ask::Server(self.welcome.server.clone()),
+                    ask: LogCommand::Server(self.welcome.server.clone()),
                 };
                 // If the writer is gone, this run of the process is over.
                 asks.send(request).ok();
@@ -202,7 +202,7 @@ async fn read(
 ) -> Result<(), LinkFault> {
     loop {
         let frame = next(&mut incoming).await?;
-        let response = Response::from_frame(&frame).map_err(LinkFault::Wire)?;
+        let response = LogResponse::from_frame(&frame).map_err(LinkFault::Wire)?;
         drop(machine.send(Message::Answered(response)));
     }
 }
@@ -218,7 +218,7 @@ async fn next(incoming: &mut FramedRead<OwnedReadHalf, FrameCodec>) -> Result<By
 /// request in flight.
 async fn write(
     mut outgoing: FramedWrite<OwnedWriteHalf, FrameCodec>,
-    mut waiting: mpsc::UnboundedReceiver<Request>,
+    mut waiting: mpsc::UnboundedReceiver<LogRequest>,
 ) -> Result<(), LinkFault> {
     while let Some(request) = waiting.recv().await {
         let mut request = Some(request);
@@ -235,15 +235,15 @@ async fn write(
 }
 
 /// Kills and reaps the process when dropped.
-struct Ending(Option<Child>, Arc<AtomicU32>);
+struct ChildReaper(Option<Child>, Arc<AtomicU32>);
 
-impl Ending {
+impl ChildReaper {
     fn pid(&self) -> u32 {
         self.0.as_ref().map_or(0, Child::id)
     }
 }
 
-impl Drop for Ending {
+impl Drop for ChildReaper {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
             // It exits when its socket is closed; otherwise it would keep running.

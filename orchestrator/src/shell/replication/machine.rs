@@ -10,28 +10,34 @@ use goondan_clock::RunningTime;
 use goondan_log::unix_millis_now;
 use goondan_protocol::control::{
     ControlError, ErrorCode, FindingSeverity, NodeInfo, NodesCheck, NodesPage, ReplicaInfo,
-    ReplicatedWorkspace, ServerFinding, ServerVerdict, Unacknowledged, Verification,
+    ReplicatedWorkspace, ReplicationStall, ServerFinding, ServerVerdict, Verification,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::limits::PAUSE_LOOK_MS;
 use goondan_protocol::time::Timestamp;
-use goondan_replicated_disk::{Content, HandedOver, Recording};
+use goondan_replicated_disk::{BatchContent, LogBatch, OpLog};
 use goondan_replication::chain::Chain;
-use goondan_replication::node::{Effect, Input, Node, NotFollowed, Standing};
-use goondan_replication::wire::{Answer, Finding, Request, Response, Verdict};
+use goondan_replication::node::{
+    NodeEffect, NodeInput, NotStandby, ReplicationNode, WorkspaceStatus,
+};
+use goondan_replication::wire::{
+    LogAnswer, LogRequest, LogResponse, ServerCheck, ServerCheckVerdict,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use super::handle::{Replication, UnacknowledgedWorkspaces};
-use super::messages::{Asked, Job, Message, NotHere, Release, Verifier, Waiter};
+use super::messages::{
+    FilesJob, Message, NotOwner, OwnershipWaiter, Release, ReplicationCommand, Verifier,
+};
 use crate::limits::{REPLICATION_STOP_MS, UNACKNOWLEDGED_LOOK_MS, UNACKNOWLEDGED_TOLD_MS};
 
 /// State of the thread.
-pub(super) struct Machine {
-    node: Node,
-    asks: Option<mpsc::UnboundedSender<Request>>,
-    files: Sender<Job>,
-    recording: Arc<Recording>,
-    waiting: HashMap<WorkspaceId, Vec<Waiter>>,
+pub(super) struct ReplicationMachine {
+    node: ReplicationNode,
+    asks: Option<mpsc::UnboundedSender<LogRequest>>,
+    files: Sender<FilesJob>,
+    recording: Arc<OpLog>,
+    waiting: HashMap<WorkspaceId, Vec<OwnershipWaiter>>,
     owned: HashSet<WorkspaceId>,
     /// Callers that wait for the release of a workspace.
     releasing: HashMap<WorkspaceId, Vec<Sender<bool>>>,
@@ -39,22 +45,22 @@ pub(super) struct Machine {
     /// Callers that wait for a check of the server.
     checking: Vec<Sender<NodesCheck>>,
     /// Callers that wait for a part of a snapshot.
-    forwarded: HashMap<u64, Sender<Option<Answer>>>,
+    forwarded: HashMap<u64, Sender<Option<LogAnswer>>>,
     forwards: u64,
     is_stopping: bool,
     stopped: Option<Sender<()>>,
     /// Workspaces without acknowledgments, and since when on this clock.
-    unacknowledged: BTreeMap<WorkspaceId, (u64, Unacknowledged)>,
+    unacknowledged: BTreeMap<WorkspaceId, (u64, ReplicationStall)>,
     published: Arc<Mutex<Arc<UnacknowledgedWorkspaces>>>,
     look_due_ms: u64,
     started: Instant,
     time: RunningTime,
 }
 
-impl Machine {
+impl ReplicationMachine {
     pub(super) fn new(
-        node: Node,
-        files: Sender<Job>,
+        node: ReplicationNode,
+        files: Sender<FilesJob>,
         handle: &Replication,
         deposed: oneshot::Sender<String>,
     ) -> Self {
@@ -104,7 +110,7 @@ impl Machine {
         }
         let now_ms = self.now_ms();
         if self.node.due_ms() <= now_ms {
-            self.give(Input::Tick);
+            self.give(NodeInput::Tick);
         }
         if now_ms >= self.look_due_ms || self.is_stopping {
             self.recording.hand_over_rest();
@@ -146,7 +152,7 @@ impl Machine {
                 || unix_millis_now().saturating_sub(i64::try_from(for_ms).unwrap_or(0)),
                 |(_, known)| known.since.as_unix_millis(),
             );
-            let told = Unacknowledged {
+            let told = ReplicationStall {
                 since: Timestamp::from_unix_millis(at),
                 reason: reason.to_owned(),
             };
@@ -175,19 +181,19 @@ impl Machine {
     fn take(&mut self, message: Message) {
         // Long: one arm for each message.
         match message {
-            Message::HandedOver(HandedOver {
+            Message::HandedOver(LogBatch {
                 workspace,
                 batch,
                 content,
                 is_awaited,
             }) => self.give(match content {
-                Content::Operations(operations) => Input::Batch {
+                BatchContent::Operations(operations) => NodeInput::Batch {
                     workspace,
                     batch,
                     operations,
                     is_awaited,
                 },
-                Content::Snapshot(reference) => Input::Snapshot {
+                BatchContent::Snapshot(reference) => NodeInput::Snapshot {
                     workspace,
                     batch,
                     reference,
@@ -195,26 +201,28 @@ impl Machine {
             }),
             Message::Connected(asks) => {
                 self.asks = Some(asks);
-                self.give(Input::Connected(true));
+                self.give(NodeInput::Connected(true));
             }
             Message::Disconnected => {
                 self.asks = None;
-                self.give(Input::Connected(false));
+                self.give(NodeInput::Connected(false));
             }
-            Message::Answered(Response { id, answer }) => self.give(Input::Answered { id, answer }),
+            Message::Answered(LogResponse { id, answer }) => {
+                self.give(NodeInput::Answered { id, answer })
+            }
             Message::Joined {
                 chain,
                 files,
                 is_wanted,
             } => {
                 let workspace = chain.workspace().clone();
-                self.give(Input::Joined { chain, files });
+                self.give(NodeInput::Joined { chain, files });
                 if is_wanted || self.waiting.contains_key(&workspace) {
-                    self.give(Input::Wanted(workspace));
+                    self.give(NodeInput::Wanted(workspace));
                 }
             }
             Message::FilesDone(workspace, outcome) => {
-                self.give(Input::FilesDone { workspace, outcome });
+                self.give(NodeInput::FilesDone { workspace, outcome });
             }
             Message::Acquire { workspace, answer } => {
                 self.waiting
@@ -222,9 +230,9 @@ impl Machine {
                     .or_default()
                     .push(answer);
                 if self.node.knows(&workspace) {
-                    self.give(Input::Wanted(workspace));
+                    self.give(NodeInput::Wanted(workspace));
                 } else {
-                    self.file(Job::Join(workspace));
+                    self.file(FilesJob::Join(workspace));
                 }
             }
             Message::Verified {
@@ -232,11 +240,11 @@ impl Machine {
                 found,
                 answer,
             } => self.verified(workspace, found, &answer),
-            Message::Fit(workspace, unfit) => self.give(Input::Fit { workspace, unfit }),
+            Message::Fit(workspace, unfit) => self.give(NodeInput::Fit { workspace, unfit }),
             Message::Keep(workspace) => {
                 // So that it is started again like a new one.
                 self.owned.remove(&workspace);
-                self.give(Input::Keep(workspace));
+                self.give(NodeInput::Keep(workspace));
             }
             Message::Asked(asked) => self.asked(asked),
             Message::Stopping => self.is_stopping = true,
@@ -248,37 +256,37 @@ impl Machine {
     }
 
     /// Takes what clients and those who copy snapshots ask for.
-    fn asked(&mut self, asked: Asked) {
+    fn asked(&mut self, asked: ReplicationCommand) {
         match asked {
-            Asked::Forward { ask, answer } => {
+            ReplicationCommand::Forward { ask, answer } => {
                 self.forwards += 1;
                 let id = self.forwards;
                 self.forwarded.insert(id, answer);
-                self.give(Input::Forward { id, ask });
+                self.give(NodeInput::Forward { id, ask });
             }
-            Asked::Successors(workspace, answer) => {
+            ReplicationCommand::Successors(workspace, answer) => {
                 let now_ms = self.now_ms();
                 // The caller may be gone.
                 answer.send(self.node.successors(now_ms, &workspace)).ok();
             }
-            Asked::Release(release) => self.release(release),
-            Asked::Verify(workspace, answer) => match self.node.follows(&workspace) {
-                Ok(()) => self.file(Job::Verify(workspace, answer)),
+            ReplicationCommand::Release(release) => self.release(release),
+            ReplicationCommand::Verify(workspace, answer) => match self.node.follows(&workspace) {
+                Ok(()) => self.file(FilesJob::Verify(workspace, answer)),
                 // The caller may be gone.
                 Err(why) => drop(answer.send(Err(not_followed(&workspace, why)))),
             },
-            Asked::Drains(is_so) => self.give(Input::Drains(is_so)),
-            Asked::Followers(workspace, answer) => {
+            ReplicationCommand::Drains(is_so) => self.give(NodeInput::Drains(is_so)),
+            ReplicationCommand::Followers(workspace, answer) => {
                 let now_ms = self.now_ms();
                 // The caller may be gone.
                 answer.send(self.node.followers(now_ms, &workspace)).ok();
             }
-            Asked::Leave(leave) => self.file(Job::PutAway(leave)),
+            ReplicationCommand::Leave(leave) => self.file(FilesJob::PutAway(leave)),
             // The caller may be gone.
-            Asked::List(answer) => drop(answer.send(self.page())),
-            Asked::Check(answer) => {
+            ReplicationCommand::List(answer) => drop(answer.send(self.page())),
+            ReplicationCommand::Check(answer) => {
                 self.checking.push(answer);
-                self.give(Input::Check);
+                self.give(NodeInput::Check);
             }
         }
     }
@@ -303,7 +311,7 @@ impl Machine {
                 is_damaged = true;
             }
             if is_damaged {
-                self.give(Input::Rebuild(workspace));
+                self.give(NodeInput::Rebuild(workspace));
             }
         }
         // The caller may be gone.
@@ -326,49 +334,51 @@ impl Machine {
         tracing::info!(workspace_id = %workspace, node = to.as_str(), "handing the workspace over to another node");
         let waiting = self.releasing.entry(workspace.clone());
         waiting.or_default().push(answer);
-        self.give(Input::Release { workspace, to });
+        self.give(NodeInput::Release { workspace, to });
     }
 
     fn released(&mut self, chain: Chain) {
         let workspace = chain.workspace().clone();
         self.owned.remove(&workspace);
-        self.file(Job::Leave(chain));
+        self.file(FilesJob::Leave(chain));
         for asker in self.releasing.remove(&workspace).into_iter().flatten() {
             // The caller may be gone.
             asker.send(true).ok();
         }
     }
 
-    fn give(&mut self, input: Input) {
+    fn give(&mut self, input: NodeInput) {
         let now_ms = self.now_ms();
         for effect in self.node.handle(now_ms, input) {
             self.carry_out(effect);
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: NodeEffect) {
         match effect {
-            Effect::Ask(request) => {
+            NodeEffect::Ask(request) => {
                 // If the process is gone, that is reported next.
                 let asked = self.asks.as_ref().map(|asks| asks.send(request));
                 drop(asked);
             }
-            Effect::Files { workspace, work } => self.file(Job::Work(workspace, work)),
-            Effect::Found(workspace) => self.file(Job::Join(workspace)),
-            Effect::Own(workspace) => self.own(workspace),
-            Effect::Acknowledge(workspace, batch) => self.recording.acknowledge(&workspace, batch),
-            Effect::Released(chain) => self.released(chain),
-            Effect::Elsewhere(workspace, node) => {
+            NodeEffect::Files { workspace, work } => self.file(FilesJob::Work(workspace, work)),
+            NodeEffect::Found(workspace) => self.file(FilesJob::Join(workspace)),
+            NodeEffect::Own(workspace) => self.own(workspace),
+            NodeEffect::Acknowledge(workspace, batch) => {
+                self.recording.acknowledge(&workspace, batch)
+            }
+            NodeEffect::Released(chain) => self.released(chain),
+            NodeEffect::Elsewhere(workspace, node) => {
                 for waiter in self.waiting.remove(&workspace).into_iter().flatten() {
-                    drop(waiter.send(Err(NotHere::Elsewhere(node.clone()))));
+                    drop(waiter.send(Err(NotOwner::Elsewhere(node.clone()))));
                 }
             }
-            Effect::LogEnded(workspace, node) => {
+            NodeEffect::LogEnded(workspace, node) => {
                 for waiter in self.waiting.remove(&workspace).into_iter().flatten() {
-                    drop(waiter.send(Err(NotHere::LogEnded(node.clone()))));
+                    drop(waiter.send(Err(NotOwner::LogEnded(node.clone()))));
                 }
             }
-            Effect::Deposed(workspace, why) => {
+            NodeEffect::Deposed(workspace, why) => {
                 tracing::error!(
                     workspace_id = %workspace,
                     error = &why as &dyn std::error::Error,
@@ -380,20 +390,20 @@ impl Machine {
                     drop(deposed.send(why));
                 }
             }
-            Effect::Forwarded { id, answer } => {
+            NodeEffect::Forwarded { id, answer } => {
                 if let Some(asker) = self.forwarded.remove(&id) {
                     // The caller may be gone.
                     asker.send(answer).ok();
                 }
             }
-            Effect::Checked(findings) => {
+            NodeEffect::Checked(findings) => {
                 let found = checked(findings, self.node.trouble());
                 for answer in std::mem::take(&mut self.checking) {
                     // The caller may be gone.
                     answer.send(found.clone()).ok();
                 }
             }
-            Effect::Say(workspace, trouble) => tracing::error!(
+            NodeEffect::Say(workspace, trouble) => tracing::error!(
                 workspace_id = %workspace,
                 error = &trouble as &dyn std::error::Error,
                 "files of a workspace differ from its log"
@@ -408,14 +418,14 @@ impl Machine {
             self.recording.own(&workspace);
             tracing::info!(workspace_id = %workspace, "this node owns the workspace");
         }
-        self.file(Job::Start {
+        self.file(FilesJob::Start {
             workspace,
             waiters,
             is_new,
         });
     }
 
-    fn file(&self, job: Job) {
+    fn file(&self, job: FilesJob) {
         if self.files.send(job).is_err() {
             tracing::error!("the thread that changes workspace files has ended");
         }
@@ -433,10 +443,10 @@ impl Machine {
             return false;
         }
         for (chain, _) in self.node.owned() {
-            self.file(Job::Leave(chain.clone()));
+            self.file(FilesJob::Leave(chain.clone()));
         }
         if let Some(done) = self.stopped.take() {
-            self.file(Job::End(done));
+            self.file(FilesJob::End(done));
         }
         true
     }
@@ -459,8 +469,8 @@ impl Machine {
     }
 }
 
-impl Machine {
-    fn describe(&self, standing: Standing, own: &str) -> ReplicatedWorkspace {
+impl ReplicationMachine {
+    fn describe(&self, standing: WorkspaceStatus, own: &str) -> ReplicatedWorkspace {
         let unacknowledged = self.unacknowledged.get(&standing.workspace);
         let unacknowledged = unacknowledged.map(|(_, told)| told.clone());
         ReplicatedWorkspace {
@@ -470,12 +480,12 @@ impl Machine {
     }
 }
 
-fn not_followed(workspace: &WorkspaceId, why: NotFollowed) -> ControlError {
+fn not_followed(workspace: &WorkspaceId, why: NotStandby) -> ControlError {
     let (code, advice) = match why {
-        NotFollowed::Unknown | NotFollowed::Owned => {
+        NotStandby::Unknown | NotStandby::Owned => {
             (ErrorCode::InvalidRequest, "find its node: `gdn node list`")
         }
-        NotFollowed::Rebuilding | NotFollowed::Failed => {
+        NotStandby::Rebuilding | NotStandby::Failed => {
             (ErrorCode::Overloaded, "try again in some seconds")
         }
     };
@@ -483,24 +493,24 @@ fn not_followed(workspace: &WorkspaceId, why: NotFollowed) -> ControlError {
 }
 
 /// Findings about the server. Without an answer, a finding with the reason.
-fn checked(findings: Option<Vec<Finding>>, trouble: Option<&str>) -> NodesCheck {
+fn checked(findings: Option<Vec<ServerCheck>>, trouble: Option<&str>) -> NodesCheck {
     let findings = findings.unwrap_or_else(|| {
-        vec![Finding {
+        vec![ServerCheck {
             what: "connection".to_owned(),
             found: trouble.unwrap_or("none").to_owned(),
-            verdict: Verdict::Bad,
+            verdict: ServerCheckVerdict::Bad,
             advice: "goondan-replica is not running, or the server does not answer it: see `gdn \
                 logs --all --process replica`; nothing is acknowledged until it does"
                 .to_owned(),
         }]
     });
-    let told = |it: Finding| ServerFinding {
+    let told = |it: ServerCheck| ServerFinding {
         what: it.what,
         found: it.found,
         verdict: match it.verdict {
-            Verdict::Good => ServerVerdict::Good,
-            Verdict::Weak => ServerVerdict::Weak,
-            Verdict::Bad => ServerVerdict::Bad,
+            ServerCheckVerdict::Good => ServerVerdict::Good,
+            ServerCheckVerdict::Weak => ServerVerdict::Weak,
+            ServerCheckVerdict::Bad => ServerVerdict::Bad,
         },
         advice: Some(it.advice).filter(|advice| !advice.is_empty()),
     };
@@ -509,7 +519,7 @@ fn checked(findings: Option<Vec<Finding>>, trouble: Option<&str>) -> NodesCheck 
     }
 }
 
-fn told(standing: Standing, own: &str) -> ReplicatedWorkspace {
+fn told(standing: WorkspaceStatus, own: &str) -> ReplicatedWorkspace {
     let mut replicas: Vec<ReplicaInfo> = standing
         .nodes
         .into_iter()

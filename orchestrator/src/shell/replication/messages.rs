@@ -5,19 +5,19 @@ use std::sync::mpsc::Sender;
 
 use goondan_protocol::control::{ControlError, NodesCheck, NodesPage, Verification};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replicated_disk::HandedOver;
+use goondan_replicated_disk::LogBatch;
 use goondan_replication::chain::Chain;
 use goondan_replication::names::NodeId;
-use goondan_replication::node::{FilesWork, Outcome, Successors};
-use goondan_replication::standby::Files;
-use goondan_replication::wire::{Answer, Ask, Request, Response};
+use goondan_replication::node::{FilesOutcome, FilesWork, Successors};
+use goondan_replication::standby::FilesState;
+use goondan_replication::wire::{LogAnswer, LogCommand, LogRequest, LogResponse};
 use tokio::sync::mpsc;
 
 use crate::limits::ACQUIRE_TIMEOUT_MS;
 
 /// Reason why this node does not own a workspace.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(in crate::shell) enum NotHere {
+pub(in crate::shell) enum NotOwner {
     /// Another node owns it, and sends heartbeats.
     #[error("node {0} runs this workspace")]
     Elsewhere(NodeId),
@@ -35,7 +35,7 @@ pub(in crate::shell) enum NotHere {
 }
 
 /// Waits until this node owns a workspace.
-pub(super) type Waiter = Sender<Result<(), NotHere>>;
+pub(super) type OwnershipWaiter = Sender<Result<(), NotOwner>>;
 
 /// Waits for the result of a verification.
 pub(super) type Verifier = Sender<Result<Verification, ControlError>>;
@@ -44,25 +44,25 @@ pub(super) type Verifier = Sender<Result<Verification, ControlError>>;
 #[derive(Debug)]
 pub(super) enum Message {
     /// A batch is for its workspace's log.
-    HandedOver(HandedOver),
+    HandedOver(LogBatch),
     /// The process that connects to the log is ready for requests.
-    Connected(mpsc::UnboundedSender<Request>),
+    Connected(mpsc::UnboundedSender<LogRequest>),
     /// The process has ended.
     Disconnected,
     /// It has answered.
-    Answered(Response),
+    Answered(LogResponse),
     /// Applied position of a workspace's log; `is_wanted` if the local files are in no log yet.
     Joined {
         chain: Chain,
-        files: Files,
+        files: FilesState,
         is_wanted: bool,
     },
     /// Something was done with files.
-    FilesDone(WorkspaceId, Outcome),
+    FilesDone(WorkspaceId, FilesOutcome),
     /// A workspace is wanted here.
     Acquire {
         workspace: WorkspaceId,
-        answer: Waiter,
+        answer: OwnershipWaiter,
     },
     /// Files of a followed workspace were verified.
     Verified {
@@ -75,7 +75,7 @@ pub(super) enum Message {
     /// The release of a workspace was canceled: it runs here again.
     Keep(WorkspaceId),
     /// A request.
-    Asked(Asked),
+    Asked(ReplicationCommand),
     /// The daemon is stopping, and does not wait for a log that does not answer.
     Stopping,
     /// There are no more writes: the thread must end when the log has everything.
@@ -84,12 +84,12 @@ pub(super) enum Message {
 
 /// Requests of clients, and of the threads that copy snapshots.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum ReplicationCommand {
     /// A request to the log for a snapshot's part.
     Forward {
-        ask: Ask,
+        ask: LogCommand,
         /// Gets `None` if the request was not sent, or the answer is lost.
-        answer: Sender<Option<Answer>>,
+        answer: Sender<Option<LogAnswer>>,
     },
     /// List the nodes to which an owned workspace can be moved, best first; `None` if this node
     /// does not own it.
@@ -101,7 +101,7 @@ pub(super) enum Asked {
     /// List the other nodes with recent heartbeats for a workspace.
     Followers(WorkspaceId, Sender<Vec<NodeId>>),
     /// This node leaves the others.
-    Leave(Leave),
+    Leave(LeaveCluster),
     /// Verify the files of a workspace that another node runs.
     Verify(WorkspaceId, Verifier),
     /// Return the status of everything.
@@ -121,7 +121,7 @@ pub(super) struct Release {
 
 /// This node leaves the cluster: no log is followed any longer.
 #[derive(Debug)]
-pub(super) struct Leave {
+pub(super) struct LeaveCluster {
     /// The workspaces that it runs on without a log.
     pub(super) keeps: BTreeSet<WorkspaceId>,
     /// Gets true if everything else was moved away.
@@ -130,7 +130,7 @@ pub(super) struct Leave {
 
 /// Work for the thread that changes files.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum FilesJob {
     /// Determine the applied position of a workspace's log.
     Join(WorkspaceId),
     /// Change or check files.
@@ -142,14 +142,14 @@ pub(super) enum Job {
         /// The workspace.
         workspace: WorkspaceId,
         /// The waiters.
-        waiters: Vec<Waiter>,
+        waiters: Vec<OwnershipWaiter>,
         /// True if this node did not own it before.
         is_new: bool,
     },
     /// The files match the log: note that.
     Leave(Chain),
     /// This node leaves the others: put away the files of workspaces that it does not keep, and every note.
-    PutAway(Leave),
+    PutAway(LeaveCluster),
     /// End, and confirm it.
     End(Sender<()>),
 }

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use goondan_durable::disk::Disk;
 use goondan_protocol::ids::WorkspaceId;
 use goondan_replicated_disk::{Capture, Replica, RestoreError};
-use goondan_replication::node::{Captured, Outcome};
+use goondan_replication::node::{CapturedSnapshot, FilesOutcome};
 use goondan_replication::record::SnapshotReference;
-use goondan_replication::wire::{Answer, Ask, Part};
+use goondan_replication::wire::{LogAnswer, LogCommand, SnapshotPartRef};
 use goondan_store::root::Layout;
 
-use super::messages::{Asked, Message};
+use super::messages::{Message, ReplicationCommand};
 use crate::limits::{SNAPSHOT_PART_PAUSE_MS, SNAPSHOT_PART_TIMEOUT_MS};
 
 /// Directory in `replication/` for hard links to files being copied.
@@ -94,11 +94,11 @@ impl Parts {
                 "failed to store a snapshot of the workspace; its log is not truncated until one succeeds"
             ),
         }
-        let captured = given.ok().map(|digest| Captured {
+        let captured = given.ok().map(|digest| CapturedSnapshot {
             digest,
             parts: number,
         });
-        self.done(Outcome::Captured(self.reference.clone(), captured));
+        self.done(FilesOutcome::Captured(self.reference.clone(), captured));
     }
 
     fn restore_all(self, disk: Arc<dyn Disk>, dir: PathBuf, aside: &Path) {
@@ -118,17 +118,17 @@ impl Parts {
                 "failed to restore workspace files from a snapshot; retrying"
             ),
         }
-        self.done(Outcome::Restored(restored.is_ok()));
+        self.done(FilesOutcome::Restored(restored.is_ok()));
     }
 
-    fn done(&self, outcome: Outcome) {
+    fn done(&self, outcome: FilesOutcome) {
         let done = Message::FilesDone(self.workspace.clone(), outcome);
         // If the machine is gone, the result is not needed.
         self.machine.send(done).ok();
     }
 
-    fn part(&self, number: u32) -> Part {
-        Part {
+    fn part(&self, number: u32) -> SnapshotPartRef {
+        SnapshotPartRef {
             workspace: self.workspace.clone(),
             reference: self.reference.clone(),
             number,
@@ -136,14 +136,16 @@ impl Parts {
     }
 
     fn keep_part(&self, number: u32, bytes: &[u8]) -> io::Result<()> {
-        let ask = || Ask::KeepPart(self.part(number), bytes.to_vec());
-        self.ask(ask, |answer| matches!(answer, Answer::Noted).then_some(()))
+        let ask = || LogCommand::KeepPart(self.part(number), bytes.to_vec());
+        self.ask(ask, |answer| {
+            matches!(answer, LogAnswer::Noted).then_some(())
+        })
     }
 
     fn read(&self, number: u32) -> io::Result<Option<Vec<u8>>> {
-        let ask = || Ask::ReadPart(self.part(number));
+        let ask = || LogCommand::ReadPart(self.part(number));
         self.ask(ask, |answer| match answer {
-            Answer::Part(part) => Some(part),
+            LogAnswer::Part(part) => Some(part),
             _ => None,
         })
     }
@@ -151,15 +153,15 @@ impl Parts {
     /// Retries a request until it is answered, for a limited time.
     fn ask<T>(
         &self,
-        ask: impl Fn() -> Ask,
-        answered: impl Fn(Answer) -> Option<T>,
+        ask: impl Fn() -> LogCommand,
+        answered: impl Fn(LogAnswer) -> Option<T>,
     ) -> io::Result<T> {
         let began = Instant::now();
         loop {
             let (answer, told) = channel();
             let ask = ask();
             let ending = |_| io::Error::other("the daemon is stopping");
-            let forward = Message::Asked(Asked::Forward { ask, answer });
+            let forward = Message::Asked(ReplicationCommand::Forward { ask, answer });
             self.machine.send(forward).map_err(|_| ending(()))?;
             let answer = told.recv().map_err(|_| ending(()))?;
             if let Some(answer) = answer.and_then(&answered) {

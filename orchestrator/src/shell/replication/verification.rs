@@ -3,7 +3,7 @@
 use goondan_core::finding_told;
 use goondan_durable::Severity;
 use goondan_durable::disk::Disk;
-use goondan_protocol::control::{Finding, Verification};
+use goondan_protocol::control::{FileFinding, Verification};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_store::file_names::instance_key_of;
 use goondan_store::root::Layout;
@@ -57,7 +57,7 @@ pub(super) fn look(
     let found = verify::workspace(disk, layout, workspace)?;
     let instances = layout.instances(workspace);
     let (of_instances, _) = list_instances(disk, &instances)?;
-    let findings = found.findings.into_iter().map(|finding| -> Finding {
+    let findings = found.findings.into_iter().map(|finding| -> FileFinding {
         let mut within = finding.path.strip_prefix(&instances).into_iter().flatten();
         let folder = within.next().and_then(|name| name.to_str());
         finding_told(folder.and_then(instance_key_of), finding)

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{KeepError, SecretKeeper};
 
 /// A workspace that a secret can be allowed to.
-pub(super) struct Identified {
+pub(super) struct ConsentWorkspace {
     id: WorkspaceId,
     project_root: PathBuf,
     package: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Identified {
 /// # Errors
 ///
 /// The directory does not exist, or no workspace id can be derived from it.
-pub(super) fn identify(project_root: &Path) -> Result<Identified, KeepError> {
+pub(super) fn identify(project_root: &Path) -> Result<ConsentWorkspace, KeepError> {
     let path = project_root.to_owned();
     let root = std::fs::canonicalize(project_root);
     let project_root = root.map_err(|source| KeepError::Project { path, source })?;
@@ -36,7 +36,7 @@ pub(super) fn identify(project_root: &Path) -> Result<Identified, KeepError> {
         path: project_root.clone(),
         why: problem.to_string(),
     })?;
-    Ok(Identified {
+    Ok(ConsentWorkspace {
         id,
         project_root,
         package,
@@ -102,7 +102,7 @@ impl SecretKeeper {
     pub(super) fn add_consent(
         &self,
         name: &SecretName,
-        workspace: Identified,
+        workspace: ConsentWorkspace,
         at: Timestamp,
     ) -> Result<(SecretConsent, bool), KeepError> {
         let consent = SecretConsent {

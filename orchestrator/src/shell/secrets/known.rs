@@ -10,7 +10,7 @@ use goondan_durable::register::{REGISTERS, Register};
 use goondan_durable::{Finding, IoContext as _, Severity};
 use goondan_vault::{Document, Identities};
 
-use super::rotation::Found;
+use super::rotation::EncryptedDocuments;
 use super::{KeepError, SecretKeeper};
 
 /// The directory of tokens, and of their registers.
@@ -76,8 +76,8 @@ impl SecretKeeper {
     }
 
     /// The documents below `system/` that are encrypted.
-    pub(super) fn documents_in_system(&self) -> Found {
-        let mut found = Found::default();
+    pub(super) fn documents_in_system(&self) -> EncryptedDocuments {
+        let mut found = EncryptedDocuments::default();
         found.look_below(self, &self.vault.secrets_dir());
         found.look_below(self, &self.oauth_dir());
         found

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use goondan_durable::{IoContext as _, files};
-use goondan_oauth::{Documents, Fields, Place};
+use goondan_oauth::{DocumentKey, Documents, Fields};
 use goondan_protocol::ids::{ResourceName, SecretKey, WorkspaceId};
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
@@ -105,7 +105,7 @@ impl SecretKeeper {
     /// The reason, as text.
     pub(in crate::shell) fn write_oauth(
         &self,
-        place: &Place,
+        place: &DocumentKey,
         fields: &Fields,
         at: Timestamp,
     ) -> Result<(), String> {
@@ -117,7 +117,7 @@ impl SecretKeeper {
 
     fn try_write_oauth(
         &self,
-        place: &Place,
+        place: &DocumentKey,
         fields: &Fields,
         at: Timestamp,
     ) -> Result<(), KeepError> {
@@ -145,7 +145,7 @@ impl SecretKeeper {
     /// # Errors
     ///
     /// Why not, in words.
-    pub(in crate::shell) fn remove_oauth(&self, place: &Place) -> Result<(), String> {
+    pub(in crate::shell) fn remove_oauth(&self, place: &DocumentKey) -> Result<(), String> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.oauth_dir().join(place.path());
         let removed = self.try_remove_oauth(&path);

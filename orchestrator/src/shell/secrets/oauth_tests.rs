@@ -1,13 +1,13 @@
 use goondan_durable::disk::{Crash, Disk as _};
-use goondan_oauth::{GrantKey, Place};
+use goondan_oauth::{DocumentKey, GrantKey};
 use goondan_protocol::ids::OAuthSubject;
 use goondan_protocol::oauth::OAuthNeed;
 
 use super::super::tests::{at, disk, keeper};
 use super::*;
 
-fn place() -> Place {
-    Place::Grant(GrantKey {
+fn place() -> DocumentKey {
+    DocumentKey::Grant(GrantKey {
         workspace_id: "w".parse().unwrap(),
         need: OAuthNeed {
             app: app(),

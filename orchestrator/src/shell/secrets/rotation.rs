@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_durable::disk::{Entry, EntryKind};
+use goondan_durable::disk::{DiskEntry, EntryKind};
 use goondan_durable::register::Register;
 use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::SecretsRotated;
@@ -26,15 +26,15 @@ const DEPTH_MAX: usize = 3;
 
 /// Documents that are encrypted for the identity.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct EncryptedDocuments {
     pub(super) documents: Vec<PathBuf>,
     /// Locations that may have unreadable documents, as text.
     pub(super) problems: Vec<String>,
 }
 
-impl Found {
+impl EncryptedDocuments {
     /// Entries of a directory; empty if it does not exist.
-    fn entries(&mut self, keeper: &SecretKeeper, dir: &Path) -> Vec<Entry> {
+    fn entries(&mut self, keeper: &SecretKeeper, dir: &Path) -> Vec<DiskEntry> {
         keeper.entries(dir).unwrap_or_else(|error| {
             self.problems.push(goondan_log::error_chain(&error));
             Vec::new()
@@ -110,7 +110,7 @@ impl SecretKeeper {
             }
             IdentityOrigin::Credential(_) | IdentityOrigin::Variable => (found.identities, None),
         };
-        let Found {
+        let EncryptedDocuments {
             documents,
             problems,
         } = self.all_documents();
@@ -144,7 +144,7 @@ impl SecretKeeper {
 
     /// None was made yet, or it is lost.
     fn why_no_identity(&self) -> KeepError {
-        let Found {
+        let EncryptedDocuments {
             documents,
             problems,
         } = self.all_documents();
@@ -242,7 +242,7 @@ impl SecretKeeper {
     }
 
     /// Every document that is encrypted for the identity: secrets, tokens, and what was provided for tasks.
-    pub(super) fn all_documents(&self) -> Found {
+    pub(super) fn all_documents(&self) -> EncryptedDocuments {
         let mut found = self.documents_in_system();
         let workspaces = found.directories(self, &self.layout.workspaces());
         let usual = workspaces.into_iter().map(|dir| dir.join("tasks"));

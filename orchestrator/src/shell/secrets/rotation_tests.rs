@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use goondan_core::SecretsDone;
-use goondan_durable::disk::{Crash, Disk as _, Fault, SimulatedDisk};
-use goondan_oauth::{Fields, GrantKey, Place};
+use goondan_core::SecretsResult;
+use goondan_durable::disk::{CallFault, Crash, Disk as _, SimulatedDisk};
+use goondan_oauth::{DocumentKey, Fields, GrantKey};
 use goondan_protocol::ids::OAuthSubject;
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::secret::SecretValue;
-use goondan_vault::{DocumentError, Files as _};
+use goondan_vault::{DocumentError, VaultFiles as _};
 
 use super::super::tests::{DiskFiles, at, disk, find, keeper, set};
 use super::*;
@@ -32,7 +32,7 @@ fn identity_of(disk: &SimulatedDisk) -> Vec<u8> {
 }
 
 /// The paths of a grant, of a renewal in progress, and of a login.
-fn places() -> [Place; 3] {
+fn places() -> [DocumentKey; 3] {
     let key = GrantKey {
         workspace_id: "w".parse().unwrap(),
         need: OAuthNeed {
@@ -41,9 +41,9 @@ fn places() -> [Place; 3] {
         },
     };
     [
-        Place::Grant(key.clone()),
-        Place::Lock(key.clone()),
-        Place::Session(key, "login-1".parse().unwrap()),
+        DocumentKey::Grant(key.clone()),
+        DocumentKey::Lock(key.clone()),
+        DocumentKey::Session(key, "login-1".parse().unwrap()),
     ]
 }
 
@@ -115,7 +115,7 @@ fn all_is_readable(disk: &SimulatedDisk, when: &str) {
 
 fn rotate(disk: &SimulatedDisk) -> Option<SecretsRotated> {
     match keeper(disk).carry_out(SecretWork::Rotate, at()) {
-        Ok(SecretsDone::Rotated(rotated)) => Some(rotated),
+        Ok(SecretsResult::Rotated(rotated)) => Some(rotated),
         Ok(other) => panic!("{other:?}"),
         Err(_) => None,
     }
@@ -172,7 +172,7 @@ fn sys_3_whatever_call_of_a_rotation_fails_the_old_identity_stays_while_anything
     let mut kept = 0;
     for call in 1..=calls {
         let disk = start.after_crash(Crash::KeepUnsynced);
-        disk.fail_at(disk.calls() + call, Fault::Errno(5), false);
+        disk.fail_at(disk.calls() + call, CallFault::Errno(5), false);
         let rotated = rotate(&disk);
         let after = disk.after_crash(Crash::ProcessOnly);
         all_is_readable(&after, &format!("call {call}"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use goondan_durable::{Finding, FindingKind, Severity, Verified};
+use goondan_durable::{Finding, FindingKind, Severity, VerificationResult};
 use goondan_log::error_chain;
 use goondan_oauth::Fields;
 use goondan_protocol::secret::SecretValue;
@@ -16,8 +16,8 @@ use super::{KeepError, SecretKeeper};
 impl SecretKeeper {
     /// Checks everything that is encrypted for the identity, and the consents. An unreadable path
     /// is a finding. A repair acknowledges lost data.
-    pub(super) fn verify(&self, repair: bool) -> Result<Verified, KeepError> {
-        let mut found = Verified::default();
+    pub(super) fn verify(&self, repair: bool) -> Result<VerificationResult, KeepError> {
+        let mut found = VerificationResult::default();
         let all = self.all_documents();
         for problem in all.problems {
             let at = self.vault.system_dir();
@@ -56,7 +56,12 @@ impl SecretKeeper {
         Ok(found)
     }
 
-    fn verify_document(&self, path: &Path, identities: Option<&Identities>, found: &mut Verified) {
+    fn verify_document(
+        &self,
+        path: &Path,
+        identities: Option<&Identities>,
+        found: &mut VerificationResult,
+    ) {
         let problem = match self.bytes_at(path) {
             // It was removed meanwhile.
             Ok(None) => None,

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use goondan_core::{
-    Effect, Input, ListPurpose, ListedInstances, LoadPurpose, Loaded, MetricsReader, ProcessId,
-    RequestToken, Spawn, StateDone, StateWork, control_error,
+    CoreEffect, CoreInput, InstanceListing, ListPurpose, LoadPurpose, MetricsReader, ProcessId,
+    RequestToken, Spawn, StateResult, StateWork, WorkspaceLoadResult, control_error,
 };
 use goondan_protocol::control::{
     ControlError, ErrorCode, JsonRpc, ListInstances, Notification, TURN_PIECE, TURN_PROGRESS,
     TurnPiece, TurnProgress, WORKSPACE_CHANGE, WorkspaceChange,
 };
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Head, ToChild, ToConnector};
+use goondan_protocol::ipc::{EnvelopeHeader, ToChild, ToConnector};
 use goondan_protocol::metrics::Sample;
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::{connection, workspace};
@@ -18,18 +18,18 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use super::{Supervisor, write_log};
-use crate::shell::event::Event;
-use crate::shell::workspace_load::{self, Wanted};
+use super::{EventLoop, write_log};
+use crate::shell::event::ShellEvent;
+use crate::shell::workspace_load::{self, LoadParams};
 use crate::shell::{bundles, child, descriptors, proposals, reads};
 
-impl Supervisor {
+impl EventLoop {
     /// Executes an effect. Returns an immediate result as the core's next input.
-    pub(super) fn carry_out(&mut self, effect: Effect) -> Option<Input> {
+    pub(super) fn carry_out(&mut self, effect: CoreEffect) -> Option<CoreInput> {
         // Long: one arm for each effect.
         match effect {
-            Effect::Spawn(spawn) => return Some(self.start(&spawn)),
-            Effect::Send {
+            CoreEffect::Spawn(spawn) => return Some(self.start(&spawn)),
+            CoreEffect::Send {
                 process,
                 head,
                 mut message,
@@ -37,22 +37,24 @@ impl Supervisor {
                 self.reports.hub.masks().told(&mut message);
                 return self.send(process, &head, &message);
             }
-            Effect::Kill { process } => {
+            CoreEffect::Kill { process } => {
                 let child = self.children.get_mut(&process)?;
                 child.ends_in_order = false;
                 child.kill();
             }
-            Effect::SetTrace { process, trace } => self.children.get(&process)?.set_trace(trace),
-            Effect::Store(mut job) => {
+            CoreEffect::SetTrace { process, trace } => {
+                self.children.get(&process)?.set_trace(trace)
+            }
+            CoreEffect::Store(mut job) => {
                 self.reports.hub.masks().stored(&mut job.op);
                 self.jobs.push(job);
             }
-            Effect::LoadWorkspace {
+            CoreEffect::LoadWorkspace {
                 purpose,
                 workspace_id,
                 project_root,
             } => self.load(purpose, workspace_id, project_root),
-            Effect::KeepConfiguration {
+            CoreEffect::KeepConfiguration {
                 workspace_id,
                 digest,
                 since,
@@ -64,7 +66,7 @@ impl Supervisor {
                     projects.keep(number, &workspace_id, digest, since, &sources);
                 });
             }
-            Effect::Watch {
+            CoreEffect::Watch {
                 workspace_id,
                 sources,
             } => {
@@ -72,57 +74,57 @@ impl Supervisor {
                 self.watches
                     .set(workspace_id, sources, events, &mut self.tasks);
             }
-            Effect::WriteWorkspace(record) => self.write_workspace(record),
-            Effect::HandOver {
+            CoreEffect::WriteWorkspace(record) => self.write_workspace(record),
+            CoreEffect::HandOver {
                 workspace_id,
                 to,
                 token,
             } => self.hand_over(workspace_id, to, token),
-            Effect::ConnectionState {
+            CoreEffect::ConnectionState {
                 workspace_id,
                 connection,
                 work,
             } => self.carry_out_state_work(workspace_id, connection, work),
-            Effect::ListInstances {
+            CoreEffect::ListInstances {
                 token,
                 list,
                 workspaces,
                 processing,
             } => self.list_instances(token, &list, &workspaces, &processing),
-            Effect::ListMetadata {
+            CoreEffect::ListMetadata {
                 purpose,
                 workspace_id,
             } => return self.list_metadata(purpose, workspace_id),
-            Effect::Read { token, read } => {
+            CoreEffect::Read { token, read } => {
                 let (disk, layout) = (self.disk.clone(), self.layout.clone());
                 let index = self.projects.known.index.clone();
                 self.in_background(move || {
                     let result = reads::read(disk.as_ref(), &layout, &index, read);
-                    Event::Answer { token, result }
+                    ShellEvent::Answer { token, result }
                 });
             }
-            Effect::Secrets { token, at, work } => {
+            CoreEffect::Secrets { token, at, work } => {
                 let keeper = self.projects.secrets.clone();
                 self.in_background(move || {
                     let result = keeper.carry_out(work, at);
-                    Event::Input(Input::Secrets { token, result })
+                    ShellEvent::Input(CoreInput::Secrets { token, result })
                 });
             }
-            Effect::StorePackage { token, request } => {
+            CoreEffect::StorePackage { token, request } => {
                 let keeper = self.packages.clone();
                 self.in_background(move || {
                     let result = keeper.answer(&request);
-                    Event::Answer { token, result }
+                    ShellEvent::Answer { token, result }
                 });
             }
-            Effect::PrunePackages { token, request } => {
+            CoreEffect::PrunePackages { token, request } => {
                 let (keeper, layout) = (self.packages.clone(), self.layout.clone());
                 self.in_background(move || {
                     let result = keeper.prune(&request, &layout);
-                    Event::Answer { token, result }
+                    ShellEvent::Answer { token, result }
                 });
             }
-            Effect::Proposals {
+            CoreEffect::Proposals {
                 at,
                 project_root,
                 work,
@@ -132,33 +134,33 @@ impl Supervisor {
                 self.in_background(move || {
                     let workspace_id = work.workspace_id().clone();
                     let done = proposals::carry_out(&files, &layout, &project_root, work, at);
-                    Event::Input(Input::Proposals {
+                    ShellEvent::Input(CoreInput::Proposals {
                         workspace_id,
                         is_asked: true,
                         done,
                     })
                 });
             }
-            Effect::Bundle(work) => {
+            CoreEffect::Bundle(work) => {
                 let projects = self.projects.clone();
                 self.in_background(move || {
                     let done = bundles::carry_out(&projects, *work);
-                    Event::Input(Input::Bundle(Box::new(done)))
+                    ShellEvent::Input(CoreInput::Bundle(Box::new(done)))
                 });
             }
-            Effect::Tasks(work) => {
+            CoreEffect::Tasks(work) => {
                 if !self.tasks_thread.submit(*work) {
                     tracing::error!("the task thread has ended; the daemon cannot continue");
                     self.is_over = true;
                 }
             }
-            Effect::OAuth(work) => {
+            CoreEffect::OAuth(work) => {
                 if !self.oauth_thread.submit(work) {
                     tracing::error!("the OAuth thread has ended; the daemon cannot continue");
                     self.is_over = true;
                 }
             }
-            Effect::Joint(work) => {
+            CoreEffect::Joint(work) => {
                 if !self.joint_thread.submit(*work) {
                     tracing::error!(
                         "the joint checkpoint thread has ended; the daemon cannot continue"
@@ -166,15 +168,15 @@ impl Supervisor {
                     self.is_over = true;
                 }
             }
-            Effect::Respond { token, result } => self.respond(token, result),
-            Effect::Progress { token, mut event } => {
+            CoreEffect::Respond { token, result } => self.respond(token, result),
+            CoreEffect::Progress { token, mut event } => {
                 self.reports.hub.masks().progress(&mut event);
                 self.notify(token, TURN_PROGRESS, |request_id| TurnProgress {
                     request_id,
                     event,
                 });
             }
-            Effect::Piece {
+            CoreEffect::Piece {
                 token,
                 place,
                 piece,
@@ -183,7 +185,7 @@ impl Supervisor {
                 place: *place,
                 piece,
             }),
-            Effect::Tell { token, told } => {
+            CoreEffect::Tell { token, told } => {
                 let update = self.reports.hub.masks().update(told.update)?;
                 self.notify(token, WORKSPACE_CHANGE, |request_id| WorkspaceChange {
                     request_id,
@@ -192,24 +194,24 @@ impl Supervisor {
                     told: update,
                 });
             }
-            Effect::Log(event) => write_log(&self.reports.hub, event),
-            Effect::Count(sample) => self.metrics.count(sample),
-            Effect::TellMetrics { reader, samples } => {
+            CoreEffect::Log(event) => write_log(&self.reports.hub, event),
+            CoreEffect::Count(sample) => self.metrics.count(sample),
+            CoreEffect::TellMetrics { reader, samples } => {
                 return self.tell_metrics(reader, samples);
             }
-            Effect::Exit => self.is_over = true,
+            CoreEffect::Exit => self.is_over = true,
         }
         None
     }
 
     /// Runs work on a thread that may block on a disk, and reports its result as an event.
-    pub(super) fn in_background(&mut self, work: impl FnOnce() -> Event + Send + 'static) {
+    pub(super) fn in_background(&mut self, work: impl FnOnce() -> ShellEvent + Send + 'static) {
         let events = self.reports.events.clone();
         self.tasks
             .spawn_blocking(move || drop(events.blocking_send(work())));
     }
 
-    fn start(&mut self, spawn: &Spawn) -> Input {
+    fn start(&mut self, spawn: &Spawn) -> CoreInput {
         let process = spawn.process;
         let started = child::start(
             spawn,
@@ -222,20 +224,25 @@ impl Supervisor {
             Ok(child) => {
                 let pid = child.pid;
                 self.children.insert(process, child);
-                Input::Spawned { process, pid }
+                CoreInput::Spawned { process, pid }
             }
             Err(error) => {
                 let how = format!("failed to start it: {error}");
                 if descriptors::is_shortage(&error) {
-                    Input::NoRoom { process, how }
+                    CoreInput::NoRoom { process, how }
                 } else {
-                    Input::Exited { process, how }
+                    CoreInput::Exited { process, how }
                 }
             }
         }
     }
 
-    fn send(&mut self, process: ProcessId, head: &Head, message: &ToChild) -> Option<Input> {
+    fn send(
+        &mut self,
+        process: ProcessId,
+        head: &EnvelopeHeader,
+        message: &ToChild,
+    ) -> Option<CoreInput> {
         let child = self.children.get_mut(&process)?;
         child.ends_in_order |= message.is_shutdown();
         let sent = message.to_frame(head).map(|frame| {
@@ -248,7 +255,7 @@ impl Supervisor {
             Ok(false) => "it does not read its messages".to_owned(),
             Err(error) => goondan_log::error_chain(&error),
         };
-        Some(Input::Broken { process, problem })
+        Some(CoreInput::Broken { process, problem })
     }
 
     fn write_workspace(&mut self, record: Box<WorkspaceRecord>) {
@@ -256,7 +263,7 @@ impl Supervisor {
         self.projects.known.index.forget(&record.workspace_id);
         self.in_background(move || {
             let written = workspace::write(disk.as_ref(), &layout, &record);
-            Event::Input(Input::WorkspaceWritten {
+            ShellEvent::Input(CoreInput::WorkspaceWritten {
                 workspace_id: record.workspace_id.clone(),
                 result: written.map_err(|error| control_error(&error)),
             })
@@ -273,7 +280,7 @@ impl Supervisor {
             let result = replication.map_or(Ok(()), |replication| {
                 replication.hand_over(disk.as_ref(), (&workspace_id, &dir), &to)
             });
-            Event::HandedOver {
+            ShellEvent::HandedOver {
                 workspace_id,
                 token,
                 result,
@@ -291,12 +298,13 @@ impl Supervisor {
         self.in_background(move || {
             let (disk, id, name) = (disk.as_ref(), &workspace_id, &connection);
             let done = match &work {
-                StateWork::Get => connection::state(disk, &layout, id, name).map(StateDone::Found),
-                StateWork::Set(state) => {
-                    connection::set_state(disk, &layout, id, name, state).map(|()| StateDone::Kept)
+                StateWork::Get => {
+                    connection::state(disk, &layout, id, name).map(StateResult::Found)
                 }
+                StateWork::Set(state) => connection::set_state(disk, &layout, id, name, state)
+                    .map(|()| StateResult::Kept),
             };
-            Event::Input(Input::ConnectionState {
+            ShellEvent::Input(CoreInput::ConnectionState {
                 workspace_id,
                 connection,
                 result: done.map_err(|error| goondan_log::error_chain(&error)),
@@ -320,7 +328,7 @@ impl Supervisor {
     }
 
     /// Sends the metrics to their reader.
-    fn tell_metrics(&mut self, reader: MetricsReader, samples: Vec<Sample>) -> Option<Input> {
+    fn tell_metrics(&mut self, reader: MetricsReader, samples: Vec<Sample>) -> Option<CoreInput> {
         let snapshot = self.metrics(samples);
         match reader {
             MetricsReader::Client(token) => {
@@ -353,17 +361,21 @@ impl Supervisor {
         }
     }
 
-    fn list_metadata(&mut self, purpose: ListPurpose, workspace_id: WorkspaceId) -> Option<Input> {
+    fn list_metadata(
+        &mut self,
+        purpose: ListPurpose,
+        workspace_id: WorkspaceId,
+    ) -> Option<CoreInput> {
         if let ListPurpose::Verify { .. } = purpose {
             self.list_on_disk(purpose, workspace_id);
             return None;
         }
         let found = self.projects.known.index.list(&workspace_id);
-        let listed = ListedInstances {
+        let listed = InstanceListing {
             found: found.unwrap_or_default(),
             unreadable: Vec::new(),
         };
-        Some(Input::Listed {
+        Some(CoreInput::Listed {
             workspace_id,
             purpose,
             result: Ok(listed),
@@ -379,9 +391,9 @@ impl Supervisor {
             let listed = workspace::list_instances(disk.as_ref(), &instances);
             let listed = listed.map(|listed| {
                 known.warned.report(&listed.1);
-                ListedInstances::of(listed)
+                InstanceListing::of(listed)
             });
-            Event::Input(Input::Listed {
+            ShellEvent::Input(CoreInput::Listed {
                 workspace_id,
                 purpose,
                 result: listed.map_err(|error| control_error(&error)),
@@ -395,7 +407,7 @@ impl Supervisor {
         workspace_id: Option<WorkspaceId>,
         project_root: PathBuf,
     ) {
-        let wanted = Wanted {
+        let wanted = LoadParams {
             workspace_id: workspace_id.clone(),
             settings: purpose.settings(),
             may_fall_back: purpose.may_fall_back(),
@@ -404,13 +416,13 @@ impl Supervisor {
         let (projects, events) = (self.projects.clone(), self.reports.events.clone());
         self.tasks.spawn_blocking(move || {
             projects.read_then(&project_root, &wanted, |(sources, result)| {
-                let loaded = Box::new(Loaded {
+                let loaded = Box::new(WorkspaceLoadResult {
                     purpose,
                     workspace_id,
                     sources,
                     result,
                 });
-                drop(events.blocking_send(Event::Input(Input::Loaded(loaded))));
+                drop(events.blocking_send(ShellEvent::Input(CoreInput::Loaded(loaded))));
             });
         });
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use goondan_core::{FoundTask, LogText, NotCreated, TaskRef};
+use goondan_core::{LoadedTask, LogText, TaskCreationFailure, TaskRef};
 use goondan_durable::disk::{EntryKind, Folder};
 use goondan_durable::{FileError, IoContext as _};
 use goondan_protocol::control::{ControlError, ErrorCode};
@@ -11,16 +11,16 @@ use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
 use goondan_protocol::task::{SANDBOX_WORK, TaskId, TaskItem};
 use goondan_protocol::time::Timestamp;
 use goondan_store::file_names::sandbox_dir;
-use goondan_tasks::fact::{Entry, NewTask};
+use goondan_tasks::fact::{HistoryEntry, NewTask};
 use goondan_tasks::state::State;
 use goondan_tasks::words::{LogLine, happening, stream_item};
 use goondan_tasks::work_area::{CopyGuide, Guide, HISTORY, WorkArea, WorkAreaError, json_line};
-use goondan_trees::freeze::{Options, Unwanted, freeze};
+use goondan_trees::freeze::{EntryPolicy, Options, freeze};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, RealFolder};
 
-use super::Ground;
 use super::SECRETS;
+use super::TaskIo;
 use super::checkpoints::{self, RESTORING};
 use super::logs::{self, Sizes};
 use super::stream;
@@ -29,7 +29,7 @@ use crate::limits::TASK_AREAS_OPEN_MAX;
 /// Prefix of the directory of an unfinished import.
 pub(super) const STAGING_PREFIX: &str = ".import-";
 
-struct Open {
+struct OpenArea {
     area: WorkArea,
     sizes: Sizes,
     /// Number of the operation that used it last.
@@ -38,8 +38,8 @@ struct Open {
 
 /// The work areas that are open.
 pub(super) struct Areas {
-    ground: Ground,
-    open: HashMap<TaskRef, Open>,
+    ground: TaskIo,
+    open: HashMap<TaskRef, OpenArea>,
     works: u64,
 }
 
@@ -70,7 +70,7 @@ fn report_stale(at: &TaskRef, area: &mut WorkArea) {
 }
 
 impl Areas {
-    pub(super) fn new(ground: Ground) -> Self {
+    pub(super) fn new(ground: TaskIo) -> Self {
         Self {
             ground,
             open: HashMap::new(),
@@ -79,7 +79,7 @@ impl Areas {
     }
 
     /// Reads all tasks of a workspace.
-    pub(super) fn load_all(&mut self, id: &WorkspaceId) -> Result<Vec<FoundTask>, String> {
+    pub(super) fn load_all(&mut self, id: &WorkspaceId) -> Result<Vec<LoadedTask>, String> {
         let dir = self.ground.layout.tasks(id);
         let disk = self.ground.disk.clone();
         self.warn_of_tasks_elsewhere(id, &dir);
@@ -160,7 +160,7 @@ impl Areas {
     }
 
     /// Reads a task, and keeps its work area open if it may still change.
-    pub(super) fn load(&mut self, at: &TaskRef) -> FoundTask {
+    pub(super) fn load(&mut self, at: &TaskRef) -> LoadedTask {
         let root = self.ground.work_area(at);
         let restoring = self.ground.disk.stat(&root.join(RESTORING));
         if matches!(restoring, Ok(Some(_))) {
@@ -168,7 +168,7 @@ impl Areas {
             let copy = self.copy_of_project(at);
             let task = at.task_id.as_str();
             if let Err(error) = checkpoints::finish_restore(&root, copy.as_deref(), task, &boot) {
-                return FoundTask {
+                return LoadedTask {
                     task_id: at.task_id.clone(),
                     result: Err(format!("failed to finish a restore: {}", error.message)),
                 };
@@ -181,7 +181,7 @@ impl Areas {
             }
             (state, recent)
         });
-        FoundTask {
+        LoadedTask {
             task_id: at.task_id.clone(),
             result: result.map_err(|error| text_of(&error)),
         }
@@ -242,14 +242,14 @@ impl Areas {
         new: NewTask,
         guide: Option<&Path>,
         now: Timestamp,
-    ) -> Result<(), Box<NotCreated>> {
+    ) -> Result<(), Box<TaskCreationFailure>> {
         let created = self.try_create(at, new, guide, now);
         let area = created.map_err(|error| {
             // Foreign files are not a task, and are left alone.
             let is_none = matches!(error, WorkAreaError::Occupied { .. }) || self.is_unfinished(at);
             let found = (!is_none).then(|| self.load(at));
             let error = refused(&error);
-            Box::new(NotCreated { error, found })
+            Box::new(TaskCreationFailure { error, found })
         })?;
         self.keep(at.clone(), area);
         let created = self.open.get(at).map(|open| open.area.recent().clone());
@@ -266,7 +266,7 @@ impl Areas {
         guide: Option<&Path>,
         now: Timestamp,
     ) -> Result<WorkArea, WorkAreaError> {
-        let Ground { disk, layout, .. } = &self.ground;
+        let TaskIo { disk, layout, .. } = &self.ground;
         let root = self.ground.work_area(at);
         // The register of an earlier folder does not apply to this one.
         let register = self.ground.register(at);
@@ -285,7 +285,7 @@ impl Areas {
 
     fn keep(&mut self, at: TaskRef, area: WorkArea) {
         self.works += 1;
-        let open = Open {
+        let open = OpenArea {
             area,
             sizes: Sizes::default(),
             used: self.works,
@@ -300,7 +300,7 @@ impl Areas {
     }
 
     /// The work area of a task, opened if it is not.
-    fn area(&mut self, at: &TaskRef) -> Result<&mut Open, WorkAreaError> {
+    fn area(&mut self, at: &TaskRef) -> Result<&mut OpenArea, WorkAreaError> {
         if !self.open.contains_key(at) {
             let (area, _) = self.try_load(at)?;
             self.keep(at.clone(), area);
@@ -318,7 +318,7 @@ impl Areas {
         &mut self,
         at: &TaskRef,
         state: &State,
-        facts: &[Entry],
+        facts: &[HistoryEntry],
     ) -> Result<(), ControlError> {
         let disk = self.ground.disk.clone();
         let written = self.area(at).and_then(|open| {
@@ -337,7 +337,7 @@ impl Areas {
         Ok(())
     }
 
-    fn log_fact(&mut self, at: &TaskRef, entry: &Entry) {
+    fn log_fact(&mut self, at: &TaskRef, entry: &HistoryEntry) {
         let mut line = LogLine::new(at.task_id.clone(), entry);
         // Before it is JSON, in which a value may be written otherwise.
         line.message = self.ground.masks.text(&line.message).into_owned();
@@ -382,7 +382,10 @@ impl Areas {
     fn append(
         &mut self,
         at: &TaskRef,
-        append: impl FnOnce(&dyn goondan_durable::disk::Disk, &mut Open) -> Result<(), WorkAreaError>,
+        append: impl FnOnce(
+            &dyn goondan_durable::disk::Disk,
+            &mut OpenArea,
+        ) -> Result<(), WorkAreaError>,
     ) {
         let disk = self.ground.disk.clone();
         let appended = self.area(at).and_then(|open| append(disk.as_ref(), open));
@@ -424,8 +427,8 @@ impl CopyGuide for GuideFolder {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let options = Options {
             excludes: Excludes::new::<&str>(&[])?,
-            outside_links: Unwanted::LeaveOut,
-            special: Unwanted::LeaveOut,
+            outside_links: EntryPolicy::LeaveOut,
+            special: EntryPolicy::LeaveOut,
             limits: Limits::default(),
         };
         freeze(&self.0, into, name, &options)?;

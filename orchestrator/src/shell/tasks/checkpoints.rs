@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use goondan_checkpoints::{
-    AgentState, CheckpointError, CheckpointId, Consistency, IdError, Listed, MakeCheckpoint,
-    Restored, Retention, Store, Which,
+    AgentState, CheckpointEntry, CheckpointError, CheckpointId, CheckpointSelector, Consistency,
+    IdError, MakeCheckpoint, RestoreResult, Retention, Store,
 };
-use goondan_core::{CheckpointAbout, Measured, TaskDone, TaskRef, TaskWork};
+use goondan_core::{DiskMeasurement, NewCheckpointMetadata, TaskRef, TaskResult, TaskWork};
 use goondan_durable::register::Register;
 use goondan_protocol::control::{
     CheckpointInfo, CheckpointsPage, ControlError, ErrorCode, ListCheckpoints, TaskDrill,
@@ -16,13 +16,13 @@ use goondan_protocol::control::{
 use goondan_protocol::time::Timestamp;
 use goondan_trees::{RealFolder, TreeError};
 
-use super::{Ground, disk};
+use super::{TaskIo, disk};
 
 /// Directory of an unfinished restore, below the work area.
 pub(super) const RESTORING: &str = ".checkpoints/restoring";
 
 /// Does one of the works that are about checkpoints.
-pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
+pub(super) fn carry_out(ground: &TaskIo, boot: &str, work: TaskWork) {
     match work {
         TaskWork::MakeCheckpoint {
             at,
@@ -31,8 +31,9 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
             about,
             now,
         } => {
-            let (result, disk) = make_within(&Place::of(ground, &at, copy), boot, about, now);
-            ground.report(TaskDone::CheckpointMade {
+            let (result, disk) =
+                make_within(&CheckpointSite::of(ground, &at, copy), boot, about, now);
+            ground.report(TaskResult::CheckpointMade {
                 at,
                 token,
                 result,
@@ -45,7 +46,7 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
             copy,
             list,
         } => {
-            let place = Place::of(ground, &at, copy);
+            let place = CheckpointSite::of(ground, &at, copy);
             let listed = place
                 .open(boot)
                 .and_then(|store| page_of(&store, &at, &list));
@@ -61,8 +62,8 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
             token,
             now,
         } => {
-            let result = drill(&Place::of(ground, &at, copy), boot, now);
-            ground.report(TaskDone::Drilled { at, token, result });
+            let result = drill(&CheckpointSite::of(ground, &at, copy), boot, now);
+            ground.report(TaskResult::Drilled { at, token, result });
         }
         TaskWork::Restore {
             at,
@@ -73,13 +74,13 @@ pub(super) fn carry_out(ground: &Ground, boot: &str, work: TaskWork) {
             now,
         } => {
             let result = restore(
-                &Place::of(ground, &at, copy),
+                &CheckpointSite::of(ground, &at, copy),
                 boot,
                 checkpoint_id.as_deref(),
                 is_rehearsal,
                 now,
             );
-            ground.report(TaskDone::Restored {
+            ground.report(TaskResult::Restored {
                 at,
                 token,
                 is_rehearsal,
@@ -138,16 +139,16 @@ fn list_hint(task: &str) -> String {
 }
 
 /// Location of a task's checkpoints and their files.
-struct Place<'a> {
-    ground: &'a Ground,
+struct CheckpointSite<'a> {
+    ground: &'a TaskIo,
     at: &'a TaskRef,
     work_area: PathBuf,
     /// Its copy of the project, if it has a source.
     copy: Option<PathBuf>,
 }
 
-impl<'a> Place<'a> {
-    fn of(ground: &'a Ground, at: &'a TaskRef, copy: Option<PathBuf>) -> Self {
+impl<'a> CheckpointSite<'a> {
+    fn of(ground: &'a TaskIo, at: &'a TaskRef, copy: Option<PathBuf>) -> Self {
         Self {
             work_area: ground.work_area(at),
             ground,
@@ -166,14 +167,14 @@ impl<'a> Place<'a> {
         Ok(store)
     }
 
-    fn measured(&self) -> Result<Measured, String> {
+    fn measured(&self) -> Result<DiskMeasurement, String> {
         disk::measure(&self.work_area, self.copy.as_deref())
     }
 }
 
 /// Records the checkpoints of a task outside of its work area. Failures are only logged, because
 /// the checkpoints exist.
-fn note(ground: &Ground, at: &TaskRef, store: &Store) {
+fn note(ground: &TaskIo, at: &TaskRef, store: &Store) {
     if let Err(error) = store.note(&ground.register(at).here()) {
         tracing::warn!(
             task_id = %at.task_id,
@@ -252,11 +253,14 @@ fn size_of(count: usize) -> u64 {
 
 /// Makes a checkpoint, unless the work area takes more than it may (`TASK-9`); and what it takes then.
 fn make_within(
-    place: &Place<'_>,
+    place: &CheckpointSite<'_>,
     boot: &str,
-    about: CheckpointAbout,
+    about: NewCheckpointMetadata,
     now: Timestamp,
-) -> (Result<CheckpointInfo, ControlError>, Option<Measured>) {
+) -> (
+    Result<CheckpointInfo, ControlError>,
+    Option<DiskMeasurement>,
+) {
     let quota_bytes = about.quota_bytes;
     let before = match place.measured() {
         Ok(measured) if measured.bytes > quota_bytes => {
@@ -288,9 +292,9 @@ fn over_quota(at: &TaskRef, bytes: u64, quota_bytes: u64) -> ControlError {
 }
 
 fn make(
-    place: &Place<'_>,
+    place: &CheckpointSite<'_>,
     boot: &str,
-    about: CheckpointAbout,
+    about: NewCheckpointMetadata,
     now: Timestamp,
 ) -> Result<CheckpointInfo, ControlError> {
     let (ground, at) = (place.ground, place.at);
@@ -361,7 +365,7 @@ fn id_of(id: &str, task: &str) -> Result<CheckpointId, ControlError> {
     })
 }
 
-fn info(listed: Listed) -> CheckpointInfo {
+fn info(listed: CheckpointEntry) -> CheckpointInfo {
     CheckpointInfo {
         checkpoint_id: listed.id.to_string(),
         kind: listed.kind().to_owned(),
@@ -375,7 +379,7 @@ fn info(listed: Listed) -> CheckpointInfo {
 }
 
 fn restore(
-    place: &Place<'_>,
+    place: &CheckpointSite<'_>,
     boot: &str,
     checkpoint_id: Option<&str>,
     is_rehearsal: bool,
@@ -389,12 +393,12 @@ fn restore(
         at.task_id.as_str(),
     )?;
     let which = match checkpoint_id {
-        Some(id) => Which::Id(
+        Some(id) => CheckpointSelector::Id(
             store
                 .find(id)
                 .map_err(|error| told(&error, at.task_id.as_str()))?,
         ),
-        None => Which::Latest,
+        None => CheckpointSelector::Latest,
     };
     let restored = store
         .restore(which, is_rehearsal, now)
@@ -411,7 +415,11 @@ fn restore(
     Ok(told_of(restored, &all))
 }
 
-fn drill(place: &Place<'_>, boot: &str, now: Timestamp) -> Result<TaskDrill, ControlError> {
+fn drill(
+    place: &CheckpointSite<'_>,
+    boot: &str,
+    now: Timestamp,
+) -> Result<TaskDrill, ControlError> {
     let mut store = place.open(boot)?;
     adopt(
         &store,
@@ -429,7 +437,7 @@ fn drill(place: &Place<'_>, boot: &str, now: Timestamp) -> Result<TaskDrill, Con
     })
 }
 
-fn told_of(restored: Restored, all: &[CheckpointInfo]) -> TaskRestored {
+fn told_of(restored: RestoreResult, all: &[CheckpointInfo]) -> TaskRestored {
     let texts =
         |paths: Vec<goondan_trees::RelativePath>| paths.iter().map(ToString::to_string).collect();
     let skipped = restored.fell_back_from.into_iter().filter_map(|(id, why)| {

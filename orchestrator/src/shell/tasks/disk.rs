@@ -3,21 +3,21 @@
 
 use std::path::Path;
 
-use goondan_core::{Measured, TaskDone, TaskRef};
+use goondan_core::{DiskMeasurement, TaskRef, TaskResult};
 use goondan_durable::disk::Folder as _;
 use goondan_trees::RealFolder;
 
-use super::Ground;
+use super::TaskIo;
 
 /// Looks at a work area, and at the sandbox of a copy of the project, and reports.
-pub(super) fn look(ground: &Ground, at: TaskRef, copy: Option<&Path>) {
+pub(super) fn look(ground: &TaskIo, at: TaskRef, copy: Option<&Path>) {
     let result = measure(&ground.work_area(&at), copy);
-    ground.report(TaskDone::Measured { at, result });
+    ground.report(TaskResult::Measured { at, result });
 }
 
 /// Disk usage of a work area, which may change meanwhile, including the sandbox of its copy of the
 /// project.
-pub(super) fn measure(path: &Path, copy: Option<&Path>) -> Result<Measured, String> {
+pub(super) fn measure(path: &Path, copy: Option<&Path>) -> Result<DiskMeasurement, String> {
     let mut measured = measure_one(path)?;
     // The sandbox does not exist before the first run.
     let sandbox = copy.and_then(Path::parent).filter(|path| path.is_dir());
@@ -28,7 +28,7 @@ pub(super) fn measure(path: &Path, copy: Option<&Path>) -> Result<Measured, Stri
     Ok(measured)
 }
 
-fn measure_one(path: &Path) -> Result<Measured, String> {
+fn measure_one(path: &Path) -> Result<DiskMeasurement, String> {
     let told = |error: &(dyn std::error::Error + 'static)| {
         let error = goondan_log::error_chain(error);
         format!("failed to read `{}`: {error}", path.display())
@@ -36,5 +36,5 @@ fn measure_one(path: &Path) -> Result<Measured, String> {
     let folder = RealFolder::open(path).map_err(|error| told(&error))?;
     let bytes = goondan_trees::size(&folder).map_err(|error| told(&error))?;
     let free_bytes = folder.free_bytes().map_err(|error| told(&error))?;
-    Ok(Measured { bytes, free_bytes })
+    Ok(DiskMeasurement { bytes, free_bytes })
 }

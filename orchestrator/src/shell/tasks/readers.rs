@@ -1,14 +1,14 @@
 //! Clients that read task logs and wait for new lines.
 
-use goondan_core::{AtEnd, LogPosition, RequestToken, TaskRef};
+use goondan_core::{EndOfLogPolicy, LogPosition, RequestToken, TaskRef};
 use goondan_protocol::control::{ControlError, ErrorCode, TaskLogPart, TaskStreamPart};
 use goondan_protocol::ids::WorkspaceId;
 
-use super::{Ground, logs, stream};
+use super::{TaskIo, logs, stream};
 
 /// A client that reads a log.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct TaskLogReader {
     pub(super) token: RequestToken,
     pub(super) at: TaskRef,
     pub(super) position: LogPosition,
@@ -23,12 +23,12 @@ enum Found {
 
 /// Waiting clients.
 pub(super) struct Readers {
-    ground: Ground,
-    waiting: Vec<Reader>,
+    ground: TaskIo,
+    waiting: Vec<TaskLogReader>,
 }
 
 impl Readers {
-    pub(super) fn new(ground: Ground) -> Self {
+    pub(super) fn new(ground: TaskIo) -> Self {
         Self {
             ground,
             waiting: Vec::new(),
@@ -36,7 +36,7 @@ impl Readers {
     }
 
     /// Responds to a client, or makes it wait for new lines.
-    pub(super) fn read(&mut self, mut reader: Reader, at_end: AtEnd) {
+    pub(super) fn read(&mut self, mut reader: TaskLogReader, at_end: EndOfLogPolicy) {
         match self.find(&reader, at_end) {
             Ok(Found::Nothing(position)) => {
                 reader.position = position;
@@ -52,10 +52,13 @@ impl Readers {
         }
     }
 
-    fn find(&self, reader: &Reader, at_end: AtEnd) -> Result<Found, ControlError> {
+    fn find(&self, reader: &TaskLogReader, at_end: EndOfLogPolicy) -> Result<Found, ControlError> {
         let work_area = self.ground.work_area(&reader.at);
         let disk = self.ground.disk.as_ref();
-        let (waits, is_over) = (at_end == AtEnd::Wait, at_end == AtEnd::Over);
+        let (waits, is_over) = (
+            at_end == EndOfLogPolicy::Wait,
+            at_end == EndOfLogPolicy::Over,
+        );
         Ok(match reader.position {
             LogPosition::Log { log, offset } => {
                 let part = logs::read(disk, &work_area, log, offset)?;
@@ -82,14 +85,14 @@ impl Readers {
     /// Handles possible new lines of a task.
     pub(super) fn written(&mut self, at: &TaskRef) {
         for reader in self.take(|reader| reader.at == *at) {
-            self.read(reader, AtEnd::Wait);
+            self.read(reader, EndOfLogPolicy::Wait);
         }
     }
 
     /// Handles the end of a task's logs.
     pub(super) fn over(&mut self, at: &TaskRef) {
         for reader in self.take(|reader| reader.at == *at) {
-            self.read(reader, AtEnd::Over);
+            self.read(reader, EndOfLogPolicy::Over);
         }
     }
 
@@ -110,7 +113,7 @@ impl Readers {
         drop(self.take(|reader| tokens.contains(&reader.token)));
     }
 
-    fn take(&mut self, is_meant: impl Fn(&Reader) -> bool) -> Vec<Reader> {
+    fn take(&mut self, is_meant: impl Fn(&TaskLogReader) -> bool) -> Vec<TaskLogReader> {
         let waiting = std::mem::take(&mut self.waiting);
         let (meant, others) = waiting.into_iter().partition(is_meant);
         self.waiting = others;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use goondan_checkpoints::Store;
-use goondan_core::{FoundTask, TaskRef};
+use goondan_core::{LoadedTask, TaskRef};
 use goondan_durable::disk::Disk;
 use goondan_durable::{IoContext as _, files};
 use goondan_protocol::control::{ControlError, ErrorCode, TaskRemoved};
@@ -14,12 +14,12 @@ use goondan_protocol::task::TaskId;
 use goondan_tasks::plain_area::{PlainArea, PlainWorker};
 use goondan_tasks::words::happening;
 use goondan_tasks::work_area::{Guide, HISTORY, WorkArea, WorkAreaError, put_guide};
-use goondan_trees::freeze::{Options, Unwanted, freeze};
+use goondan_trees::freeze::{EntryPolicy, Options, freeze};
 use goondan_trees::limits::Limits;
 use goondan_trees::{Excludes, RealFolder};
 
 use super::areas::{GuideFolder, STAGING_PREFIX, refused};
-use super::{Ground, checkpoints};
+use super::{TaskIo, checkpoints};
 use crate::limits::TASK_BACKUPS_OF_ONE_ID_MAX;
 
 fn storage(what: &str, path: &Path, error: &(dyn std::error::Error + 'static)) -> ControlError {
@@ -34,12 +34,12 @@ fn storage(what: &str, path: &Path, error: &(dyn std::error::Error + 'static)) -
 /// Copies a work area into a workspace. Its content is not trusted: links that lead out of it,
 /// devices and repositories are left out, and an invalid task is refused. The import is atomic.
 pub(super) fn import(
-    ground: &Ground,
+    ground: &TaskIo,
     id: &WorkspaceId,
     path: &Path,
     guides: &BTreeMap<AgentName, PathBuf>,
     worker: Result<PlainWorker, ControlError>,
-) -> Result<FoundTask, ControlError> {
+) -> Result<LoadedTask, ControlError> {
     let disk = ground.disk.as_ref();
     let tasks = ground.layout.tasks(id);
     files::ensure_dir(disk, ground.layout.above_tasks(), &tasks)
@@ -96,8 +96,8 @@ fn copy(
     let excludes = Excludes::new(&[".git"]).map_err(|error| storage("copy", staged, &error))?;
     let options = Options {
         excludes,
-        outside_links: Unwanted::LeaveOut,
-        special: Unwanted::LeaveOut,
+        outside_links: EntryPolicy::LeaveOut,
+        special: EntryPolicy::LeaveOut,
         limits: Limits::default(),
     };
     let frozen = freeze(source, parent, staging, &options).map_err(|error| {
@@ -141,12 +141,12 @@ fn adopt_checkpoints(staged: &Path) -> Result<(), ControlError> {
 }
 
 fn check(
-    ground: &Ground,
+    ground: &TaskIo,
     id: &WorkspaceId,
     path: &Path,
     staging: &str,
     guides: &BTreeMap<AgentName, PathBuf>,
-) -> Result<FoundTask, ControlError> {
+) -> Result<LoadedTask, ControlError> {
     let disk = ground.disk.as_ref();
     let tasks = &ground.layout.tasks(id);
     let staged = tasks.join(staging);
@@ -196,7 +196,7 @@ fn check(
         .map_err(|error| storage("sync", tasks, &error))?;
     drop(WorkArea::load(disk, &root).map_err(|error| refused(&error))?);
     register.note(&[HISTORY]);
-    Ok(FoundTask {
+    Ok(LoadedTask {
         task_id,
         result: Ok((state, recent)),
     })
@@ -214,7 +214,7 @@ fn link_guide(work_area: &Path, guide: &Path) -> Result<(), WorkAreaError> {
 
 /// Removes a work area: puts it among the backups, where it can be read as it was, or deletes it.
 pub(super) fn remove(
-    ground: &Ground,
+    ground: &TaskIo,
     at: &TaskRef,
     with_backup: bool,
 ) -> Result<TaskRemoved, ControlError> {
@@ -256,7 +256,7 @@ pub(super) fn remove(
     })
 }
 
-fn free_name(ground: &Ground, backups: &Path, task: &str) -> Result<PathBuf, ControlError> {
+fn free_name(ground: &TaskIo, backups: &Path, task: &str) -> Result<PathBuf, ControlError> {
     for number in 1..=TASK_BACKUPS_OF_ONE_ID_MAX {
         let name = match number {
             1 => task.to_owned(),

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::world::{MESSAGE_BYTES, Rig, WRITER_THREADS, median, timed};
-use crate::{Outcome, say};
+use crate::world::{BenchWriters, MESSAGE_BYTES, WRITER_THREADS, median, timed};
+use crate::{StoreBenchResult, say};
 
 /// Appends of one round. Rounds of store and baseline alternate, so that both see the same disk
 /// load.
@@ -76,8 +76,8 @@ fn rate(time: Duration) -> f64 {
 }
 
 /// Appends with `in_flight` concurrent events for each of `instances` instances.
-fn compare(dir: &Path, instances: usize, in_flight: u64) -> Outcome {
-    let mut rig = Rig::new(&dir.join(format!("root-{instances}-{in_flight}")))?;
+fn compare(dir: &Path, instances: usize, in_flight: u64) -> StoreBenchResult {
+    let mut rig = BenchWriters::new(&dir.join(format!("root-{instances}-{in_flight}")))?;
     let open: Result<Vec<_>, _> = (0..instances)
         .map(|at| rig.in_turn(&format!("i{at}")))
         .collect();
@@ -87,8 +87,8 @@ fn compare(dir: &Path, instances: usize, in_flight: u64) -> Outcome {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         theirs.push(plain.round()?);
-        let (done, time) = timed(|| -> Outcome {
-            let mut next = |rig: &Rig, at: usize| -> Outcome {
+        let (done, time) = timed(|| -> StoreBenchResult {
+            let mut next = |rig: &BenchWriters, at: usize| -> StoreBenchResult {
                 let (Some(instance), Some(seq)) = (open.get(at), seqs.get_mut(at)) else {
                     return Ok(());
                 };
@@ -122,13 +122,13 @@ fn compare(dir: &Path, instances: usize, in_flight: u64) -> Outcome {
     ))
 }
 
-pub(crate) fn one_in_flight(dir: &Path) -> Outcome {
+pub(crate) fn one_in_flight(dir: &Path) -> StoreBenchResult {
     for instances in [1, 8, 64] {
         compare(&dir.join(instances.to_string()), instances, 1)?;
     }
     Ok(())
 }
 
-pub(crate) fn several_in_flight(dir: &Path) -> Outcome {
+pub(crate) fn several_in_flight(dir: &Path) -> StoreBenchResult {
     compare(&dir.join("group"), 1, IN_FLIGHT)
 }

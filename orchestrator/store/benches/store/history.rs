@@ -10,7 +10,7 @@ use goondan_durable::disk::{Disk, RealDisk, append_all};
 use goondan_store::instance::InstanceStore;
 
 use crate::world::{append, at, completed, event, median, message, timed};
-use crate::{Outcome, say};
+use crate::{StoreBenchResult, say};
 
 const FOLDS: u32 = 41;
 const APPENDS: u64 = 10;
@@ -64,7 +64,7 @@ fn turn(store: &mut InstanceStore, n: u32) -> Result<std::time::Duration, Box<dy
     Ok(time)
 }
 
-pub(crate) fn fold(dir: &Path) -> Outcome {
+pub(crate) fn fold(dir: &Path) -> StoreBenchResult {
     let sizes = [0, 1_000, 10_000, LONG];
     let mut stores = Vec::new();
     for size in sizes {
@@ -90,7 +90,7 @@ pub(crate) fn fold(dir: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn load(dir: &Path) -> Outcome {
+pub(crate) fn load(dir: &Path) -> StoreBenchResult {
     let dir = instance(dir, LONG)?;
     let base = dir.join("messages").join("base.jsonl");
     let bytes = std::fs::metadata(&base)?.len();

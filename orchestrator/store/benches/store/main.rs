@@ -16,9 +16,9 @@ mod startup;
 mod world;
 
 /// Result of a benchmark.
-pub(crate) type Outcome = Result<(), Box<dyn Error>>;
+pub(crate) type StoreBenchResult = Result<(), Box<dyn Error>>;
 /// A benchmark that works in the given directory.
-type Measure = fn(&Path) -> Outcome;
+type Measure = fn(&Path) -> StoreBenchResult;
 
 const MEASURES: [(&str, Measure); 6] = [
     ("appends", appends::one_in_flight),
@@ -30,12 +30,12 @@ const MEASURES: [(&str, Measure); 6] = [
 ];
 
 /// Prints one line of results.
-pub(crate) fn say(line: &str) -> Outcome {
+pub(crate) fn say(line: &str) -> StoreBenchResult {
     writeln!(std::io::stdout().lock(), "{line}")?;
     Ok(())
 }
 
-fn main() -> Outcome {
+fn main() -> StoreBenchResult {
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|arg| !arg.starts_with('-'))

@@ -11,8 +11,8 @@ use goondan_store::instance::InstanceStore;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 
-use crate::world::{Rig, append, at, event, median, timed};
-use crate::{Outcome, say};
+use crate::world::{BenchWriters, append, at, event, median, timed};
+use crate::{StoreBenchResult, say};
 
 const INSTANCES: usize = 10_000;
 const OPEN_TURNS: usize = 50;
@@ -26,7 +26,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// Creates [`INSTANCES`] copies of one instance with a completed turn, without syncing each.
-fn make(layout: &Layout, rig: &Rig) -> Outcome {
+fn make(layout: &Layout, rig: &BenchWriters) -> StoreBenchResult {
     let instances = layout.instances(&rig.workspace_id);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let agent = "agent".parse()?;
@@ -67,8 +67,8 @@ fn make(layout: &Layout, rig: &Rig) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn many_instances(dir: &Path) -> Outcome {
-    let rig = Rig::new(dir)?;
+pub(crate) fn many_instances(dir: &Path) -> StoreBenchResult {
+    let rig = BenchWriters::new(dir)?;
     let layout = rig.layout.clone();
     make(&layout, &rig)?;
     let instances = layout.instances(&rig.workspace_id);
@@ -106,8 +106,8 @@ fn bytes_written() -> Option<u64> {
     line.parse().ok()
 }
 
-pub(crate) fn idle(dir: &Path) -> Outcome {
-    let mut rig = Rig::new(dir)?;
+pub(crate) fn idle(dir: &Path) -> StoreBenchResult {
+    let mut rig = BenchWriters::new(dir)?;
     for n in 0..64 {
         rig.in_turn(&format!("i{n}"))?;
     }

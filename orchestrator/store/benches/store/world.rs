@@ -14,7 +14,7 @@ use goondan_store::index::InstanceIndex;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 use goondan_store::writer::operation::{Accept, AppendEvent, BeginTurn};
-use goondan_store::writer::{Completion, Job, Op, Worker};
+use goondan_store::writer::{Op, StoreCompletion, StoreJob, Worker};
 use goondan_writers::Writers;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -80,16 +80,16 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 /// Writer threads over a new workspace.
-pub(crate) struct Rig {
+pub(crate) struct BenchWriters {
     writers: Writers<Worker>,
-    completed: UnboundedReceiver<Vec<Completion>>,
-    reported: VecDeque<Completion>,
+    completed: UnboundedReceiver<Vec<StoreCompletion>>,
+    reported: VecDeque<StoreCompletion>,
     pub(crate) layout: Layout,
     pub(crate) workspace_id: WorkspaceId,
     runtime: tokio::runtime::Runtime,
 }
 
-impl Rig {
+impl BenchWriters {
     pub(crate) fn new(dir: &Path) -> Result<Self, Box<dyn Error>> {
         let layout = Layout::new(dir);
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -119,7 +119,7 @@ impl Rig {
     pub(crate) fn submit(&self, token: u64, op: Op) -> Result<(), Box<dyn Error>> {
         let submitted = self
             .runtime
-            .block_on(self.writers.submit(vec![Job { token, op }]));
+            .block_on(self.writers.submit(vec![StoreJob { token, op }]));
         submitted.map_err(|_| "a writer thread has ended".into())
     }
 

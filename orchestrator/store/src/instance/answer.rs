@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use goondan_protocol::ids::{EventId, TurnId};
 use serde::{Deserialize, Serialize};
 
-use super::turn::{CommitRecord, Ended, OpenTurn, TurnEvent};
+use super::turn::{CommitRecord, EndedTurn, OpenTurn, TurnEvent};
 
 /// An event, and the turn that answered it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(super) struct AnswerRef {
     pub event_id: EventId,
     /// Its sequence number in the inbox; 0 if unknown.
     pub inbox_seq: u64,
     pub turn_id: TurnId,
 }
 
-impl Answer {
+impl AnswerRef {
     fn new(event: &TurnEvent, turn_id: &TurnId) -> Self {
         Self {
             event_id: event.event_id.clone(),
@@ -41,7 +41,7 @@ impl Answer {
     }
 
     /// Returns the answers of an ended turn, as far as the journal has them.
-    pub(super) fn of_ended(turn: &Ended) -> Vec<Self> {
+    pub(super) fn of_ended(turn: &EndedTurn) -> Vec<Self> {
         match &turn.commit {
             Some(commit) => Self::of_commit(commit),
             None => Self::of_turn(&turn.turn_id, turn.event.as_ref(), &[]),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use goondan_durable::{Finding, FindingKind};
 use goondan_protocol::ids::TurnId;
 
-use super::answer::Answer;
+use super::answer::AnswerRef;
 use super::inbox::Table;
 use super::turn::TurnEvent;
 use super::{InstanceStore, redo};
@@ -22,16 +22,16 @@ const NAMED_IN_FINDING: usize = 3;
 
 /// Answers in the conversation that the inbox lacks.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Unknown {
+pub(super) struct MissingAnswers {
     /// Answers to events that are waiting or parked in the inbox.
-    pub waiting: Vec<Answer>,
+    pub waiting: Vec<AnswerRef>,
     /// Answers to events that are missing in the inbox.
-    pub forgotten: Vec<Answer>,
+    pub forgotten: Vec<AnswerRef>,
 }
 
-impl Unknown {
+impl MissingAnswers {
     /// Compares the answers listed by the conversation with the inbox.
-    pub(super) fn find(answers: Vec<Answer>, inbox: &Table) -> Self {
+    pub(super) fn find(answers: Vec<AnswerRef>, inbox: &Table) -> Self {
         let mut unknown = Self::default();
         // An event that is listed twice is in the inbox once.
         let by_id: BTreeMap<_, _> = answers
@@ -42,7 +42,7 @@ impl Unknown {
             match inbox.seq_of_pending(&answer.event_id) {
                 // An event with another number was forgotten and then accepted again.
                 Some(seq) if answer.inbox_seq == seq || answer.inbox_seq == 0 => {
-                    unknown.waiting.push(Answer {
+                    unknown.waiting.push(AnswerRef {
                         inbox_seq: seq,
                         ..answer
                     });
@@ -64,7 +64,7 @@ impl Unknown {
 
     /// Returns the findings about the inbox.
     pub(super) fn findings(&self, path: &std::path::Path) -> Vec<Finding> {
-        let told = |answers: &[Answer], what: &str| {
+        let told = |answers: &[AnswerRef], what: &str| {
             let events: Vec<String> = answers
                 .iter()
                 .take(NAMED_IN_FINDING)
@@ -104,7 +104,7 @@ impl InstanceStore {
     /// As [`Self::restore_answers`], for a rewritten inbox, which looks complete even if records
     /// were left out.
     pub(super) fn restore_every_answer(&mut self) -> Result<(), StoreError> {
-        let unknown = Unknown::find(self.base.answers()?, self.inbox.table());
+        let unknown = MissingAnswers::find(self.base.answers()?, self.inbox.table());
         if unknown.is_empty() {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use crate::error::StoreError;
 /// A tool call that needs approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AskedCall {
+pub struct ApprovalRequest {
     /// Id of the approval.
     pub approval_id: ApprovalId,
     /// The step of the call.
@@ -37,7 +37,7 @@ pub struct AskedCall {
 /// A user's decision about a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DecidedCall {
+pub struct CallDecision {
     /// Id of the approval.
     pub approval_id: ApprovalId,
     /// The decision.
@@ -61,13 +61,13 @@ pub enum ApprovalMark {
     #[serde(rename = "approval_asked")]
     Asked {
         /// The call.
-        call: AskedCall,
+        call: ApprovalRequest,
     },
     /// A user decided.
     #[serde(rename = "approval_decided")]
     Decided {
         /// The decision.
-        decided: DecidedCall,
+        decided: CallDecision,
     },
     /// The decision is about to be handed over. From now on the call may have begun.
     #[serde(rename = "approval_handed")]
@@ -81,9 +81,9 @@ pub enum ApprovalMark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     /// The call.
-    pub call: AskedCall,
+    pub call: ApprovalRequest,
     /// The decision; `None` while it is pending.
-    pub decided: Option<DecidedCall>,
+    pub decided: Option<CallDecision>,
     /// True if the decision was handed over.
     pub is_handed: bool,
 }
@@ -215,8 +215,8 @@ mod tests {
         InstanceStore::open(Arc::new(disk.clone()), &dir()).unwrap()
     }
 
-    fn call(id: &str, tool_call_id: &str) -> AskedCall {
-        AskedCall {
+    fn call(id: &str, tool_call_id: &str) -> ApprovalRequest {
+        ApprovalRequest {
             approval_id: id.parse().unwrap(),
             step_id: StepId::of_turn(&turn("t1"), 1),
             tool_call_id: tool_call_id.parse().unwrap(),
@@ -234,7 +234,7 @@ mod tests {
 
     fn decided(id: &str, decision: ApprovalDecision) -> ApprovalMark {
         ApprovalMark::Decided {
-            decided: DecidedCall {
+            decided: CallDecision {
                 approval_id: id.parse().unwrap(),
                 decision,
                 reason: Some("because".to_owned()),

@@ -23,7 +23,7 @@ pub(super) const FORMAT: &str = "goondan.conversation/1";
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Head {
+pub(super) struct ArchiveHead {
     pub format: String,
     pub instance_key: InstanceKey,
     pub agent_name: AgentName,
@@ -36,12 +36,12 @@ pub(super) struct Head {
 /// Every other line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum Record<'a> {
+pub(super) enum ArchiveRecord<'a> {
     #[serde(borrow)]
     Message(&'a RawValue),
     #[serde(borrow)]
     Extension(ExtensionState<'a>),
-    End(End),
+    End(ArchiveTrailer),
 }
 
 /// State of an extension.
@@ -56,7 +56,7 @@ pub(super) struct ExtensionState<'a> {
 /// The last line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct End {
+pub(super) struct ArchiveTrailer {
     pub messages: u64,
     pub extensions: u64,
     pub crc32: String,
@@ -81,7 +81,7 @@ impl Sum {
 
     /// Returns the last line, with its newline.
     pub(super) fn end(self) -> Result<Vec<u8>, StoreError> {
-        super::json_line(&Record::End(End {
+        super::json_line(&ArchiveRecord::End(ArchiveTrailer {
             messages: self.messages,
             extensions: self.extensions,
             crc32: format!("{:08x}", self.crc32),

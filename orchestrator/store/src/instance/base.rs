@@ -15,13 +15,13 @@ use crc32fast::Hasher;
 use goondan_durable::disk::Disk;
 use goondan_durable::journal::{Journal, TornTail};
 use goondan_durable::limits::READ_CHUNK_BYTES;
-use goondan_durable::manifest::{self, Claim, Running, Standing};
+use goondan_durable::manifest::{self, Claim, ClaimMatch, RunningChecksum};
 use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, checksum, files, sealed};
 use goondan_protocol::ids::TurnId;
 
-use super::answer::Answer;
+use super::answer::AnswerRef;
 use super::base_checksums::{self, Coverage, SUMS, SUMS_NEXT};
-use super::checksum_diff::{Alignment, LineSum, Verdict, align};
+use super::checksum_diff::{Alignment, LineSum, LineVerdict, align};
 use super::inbox::Inbox;
 use crate::error::StoreError;
 use crate::limits::INBOX_REMEMBERED_EVENTS;
@@ -42,11 +42,11 @@ pub(super) struct Base {
     /// Extent of the checksums; `None` if the end of their file is unreadable.
     coverage: Option<Coverage>,
     /// Answers to list when the checksums are rewritten.
-    unnamed: Vec<Answer>,
+    unnamed: Vec<AnswerRef>,
     /// Content known to be durable.
     durable: Option<Claim>,
     /// State of the lines while the conversation is read page by page.
-    reader: Option<Reader>,
+    reader: Option<BaseReader>,
 }
 
 /// State of each line of the base.
@@ -60,7 +60,7 @@ pub(super) struct Survey {
 }
 
 #[derive(Debug)]
-struct Reader {
+struct BaseReader {
     lines: Vec<LineSum>,
     /// Findings about the checksums themselves; returned once.
     findings: Vec<Finding>,
@@ -107,7 +107,7 @@ impl Base {
     }
 
     /// Returns the events answered last, newest last.
-    pub(super) fn answers(&mut self) -> Result<Vec<Answer>, StoreError> {
+    pub(super) fn answers(&mut self) -> Result<Vec<AnswerRef>, StoreError> {
         let mut answers = base_checksums::answers(&mut self.sums)?;
         answers.extend(self.unnamed.iter().cloned());
         Ok(answers)
@@ -135,7 +135,7 @@ impl Base {
     }
 
     /// Appends answers to the checksums. Durable when it returns.
-    pub(super) fn name(&mut self, answers: &[Answer]) -> Result<(), StoreError> {
+    pub(super) fn name(&mut self, answers: &[AnswerRef]) -> Result<(), StoreError> {
         if let Some(mut coverage) = self.coverage {
             let sum = self.sum_to(coverage)?;
             self.append_sums((&[], answers, Some(sum)), &mut coverage)?;
@@ -189,7 +189,7 @@ impl Base {
     }
 
     /// Compares the file with its claim.
-    pub(super) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
+    pub(super) fn standing(&mut self, claim: Claim) -> Result<ClaimMatch, StoreError> {
         standing(&mut self.lines, Some(&mut self.sums), claim)
     }
 
@@ -266,11 +266,11 @@ impl Base {
                 }
                 offset = to;
                 added.push(sum);
-                named.extend(Answer::named_by(line));
+                named.extend(AnswerRef::named_by(line));
             })?;
             let surplus = named.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
             named.drain(..surplus);
-            let sum = Running::of(&mut self.lines)?.claim().crc32;
+            let sum = RunningChecksum::of(&mut self.lines)?.claim().crc32;
             self.append_sums((&added, &named, Some(sum)), &mut coverage)?;
             self.sync()?;
         }
@@ -306,7 +306,7 @@ impl Base {
         let mut coverage = Coverage::default();
         let mut answers = base_checksums::answers(&mut self.sums)?;
         answers.append(&mut self.unnamed);
-        let sum = Running::of(&mut self.lines)?.claim().crc32;
+        let sum = RunningChecksum::of(&mut self.lines)?.claim().crc32;
         let content =
             base_checksums::records_of(&survey.lines, &answers, Some(sum), &mut coverage)?;
         files::replace(disk, self.sums.path(), &content)?;
@@ -323,14 +323,14 @@ impl Base {
         if let Some(sum) = coverage.sum.or((coverage.bytes == 0).then_some(0)) {
             return Ok(sum);
         }
-        let mut running = Running::default();
+        let mut running = RunningChecksum::default();
         running.read_to(&mut self.lines, coverage.bytes)?;
         Ok(running.claim().crc32)
     }
 
     fn append_sums(
         &mut self,
-        (lines, answers, sum): (&[LineSum], &[Answer], Option<u32>),
+        (lines, answers, sum): (&[LineSum], &[AnswerRef], Option<u32>),
         coverage: &mut Coverage,
     ) -> Result<(), StoreError> {
         let records = base_checksums::records_of(lines, answers, sum, coverage)?;
@@ -372,7 +372,7 @@ impl Base {
     pub(super) fn append_delta(
         &mut self,
         delta: &[u8],
-        answers: &[Answer],
+        answers: &[AnswerRef],
     ) -> Result<(), StoreError> {
         let from = self.lines.len();
         let coverage = self.coverage.filter(|coverage| coverage.bytes >= from);
@@ -452,7 +452,7 @@ impl Base {
         disk: &dyn Disk,
         content: &[u8],
         lines: &[LineSum],
-        answers: &[Answer],
+        answers: &[AnswerRef],
     ) -> Result<(), StoreError> {
         files::write_synced(disk, &self.messages.join(BASE_NEXT), content)?;
         let mut named = self.answers()?;
@@ -532,7 +532,7 @@ impl Base {
             Some(reader) => reader,
             None => {
                 let (lines, findings) = base_checksums::load(&mut self.sums, &mut self.lines)?;
-                self.reader.insert(Reader {
+                self.reader.insert(BaseReader {
                     lines,
                     findings,
                     next: 0,
@@ -641,12 +641,12 @@ pub(super) fn standing(
     lines: &mut Journal,
     sums: Option<&mut Journal>,
     claim: Claim,
-) -> Result<Standing, StoreError> {
+) -> Result<ClaimMatch, StoreError> {
     if lines.len() >= claim.bytes
         && let Some(sums) = sums
         && base_checksums::sum_at(sums, claim.bytes)? == Some(claim.crc32)
     {
-        return Ok(Standing::Whole);
+        return Ok(ClaimMatch::Whole);
     }
     Ok(manifest::standing(lines, claim)?)
 }
@@ -701,26 +701,26 @@ fn each_line(
 }
 
 /// Returns the problem with a record, if there is one.
-fn wrong_with(verdict: Verdict, is_json: bool) -> Option<(FindingKind, &'static str)> {
+fn wrong_with(verdict: LineVerdict, is_json: bool) -> Option<(FindingKind, &'static str)> {
     match verdict {
-        Verdict::Uncovered if is_json => None,
-        Verdict::Whole => None,
-        Verdict::Moved => Some((
+        LineVerdict::Uncovered if is_json => None,
+        LineVerdict::Whole => None,
+        LineVerdict::Moved => Some((
             FindingKind::MisplacedRecord,
             "the record is intact but out of place; it is read at its current position",
         )),
-        Verdict::Repeated => Some((
+        LineVerdict::Repeated => Some((
             FindingKind::RepeatedRecord,
             "duplicate record; it counts once",
         )),
-        Verdict::Unknown => Some((
+        LineVerdict::Unknown => Some((
             FindingKind::UnknownRecord,
             "no such record was written; skipped",
         )),
-        Verdict::Damaged | Verdict::Uncovered => {
+        LineVerdict::Damaged | LineVerdict::Uncovered => {
             Some((FindingKind::DamagedRecord, "the record is damaged; skipped"))
         }
-        Verdict::KnownDamaged => Some((
+        LineVerdict::KnownDamaged => Some((
             FindingKind::DamagedRecord,
             "the record was found damaged before; skipped",
         )),
@@ -745,7 +745,7 @@ fn judge(
             .verdicts
             .get(at)
             .copied()
-            .unwrap_or(Verdict::Uncovered);
+            .unwrap_or(LineVerdict::Uncovered);
         let wrong = wrong_with(verdict, is_json.get(at) == Some(&true));
         let is_good = matches!(wrong, None | Some((FindingKind::MisplacedRecord, _)));
         if !is_good {

@@ -11,13 +11,13 @@
 //! fold's cost independent of the history's length. Every rewrite keeps the existing checksums, so
 //! that damage is never sealed as valid.
 
-use goondan_durable::checksum::{Place, Seal, crc32, seal, seal_of};
+use goondan_durable::checksum::{RecordPosition, Seal, crc32, seal, seal_of};
 use goondan_durable::journal::Journal;
 use goondan_durable::limits::READ_CHUNK_BYTES;
 use goondan_durable::{Finding, FindingKind, Severity, sealed};
 use serde::{Deserialize, Serialize};
 
-use super::answer::Answer;
+use super::answer::AnswerRef;
 use super::checksum_diff::LineSum;
 use crate::error::StoreError;
 use crate::limits::{INBOX_REMEMBERED_EVENTS, SUMS_RECORD_ANSWERS, SUMS_RECORD_LINES};
@@ -28,18 +28,18 @@ pub(super) const SUMS: &str = "base.sums.jsonl";
 pub(super) const SUMS_NEXT: &str = "base.next.sums.jsonl";
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Run {
+struct LineRun {
     from: u64,
     first: u64,
     lines: Vec<(u32, Option<u32>)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    answers: Vec<Answer>,
+    answers: Vec<AnswerRef>,
     /// CRC-32 of the whole base up to the last of the lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sum: Option<u32>,
 }
 
-impl Run {
+impl LineRun {
     fn to(&self) -> u64 {
         self.from + self.lines.iter().map(|line| u64::from(line.0)).sum::<u64>()
     }
@@ -81,7 +81,7 @@ pub(super) fn sum_of(line: &[u8]) -> Result<LineSum, StoreError> {
 /// checksum of the whole base after that.
 pub(super) fn records_of(
     lines: &[LineSum],
-    answers: &[Answer],
+    answers: &[AnswerRef],
     sum: Option<u32>,
     coverage: &mut Coverage,
 ) -> Result<Vec<u8>, StoreError> {
@@ -99,7 +99,7 @@ pub(super) fn records_of(
         if chunk.is_empty() && named.is_none() {
             return Ok(bytes);
         }
-        let run = Run {
+        let run = LineRun {
             from: coverage.bytes,
             first: coverage.lines + 1,
             lines: chunk.iter().map(|line| (line.len, line.sum)).collect(),
@@ -107,7 +107,7 @@ pub(super) fn records_of(
             sum: sum.filter(|_| is_last),
         };
         coverage.records += 1;
-        let place = Place {
+        let place = RecordPosition {
             n: coverage.records,
             durable,
         };
@@ -119,12 +119,13 @@ pub(super) fn records_of(
 
 /// Returns the events answered last, newest last: at most [`INBOX_REMEMBERED_EVENTS`], from the
 /// last [`READ_CHUNK_BYTES`] of the file.
-pub(super) fn answers(sums: &mut Journal) -> Result<Vec<Answer>, StoreError> {
+pub(super) fn answers(sums: &mut Journal) -> Result<Vec<AnswerRef>, StoreError> {
     let from = sums.len().saturating_sub(READ_CHUNK_BYTES as u64);
     let tail = sums.read(from, READ_CHUNK_BYTES)?;
     let mut found = Vec::new();
     for line in tail.split(|byte| *byte == b'\n').rev() {
-        if let (Seal::Whole(_), Ok(run)) = (seal_of(line), serde_json::from_slice::<Run>(line)) {
+        if let (Seal::Whole(_), Ok(run)) = (seal_of(line), serde_json::from_slice::<LineRun>(line))
+        {
             found.extend(run.answers.into_iter().rev());
         }
         if found.len() >= INBOX_REMEMBERED_EVENTS {
@@ -150,7 +151,8 @@ pub(super) fn coverage(sums: &mut Journal) -> Result<Option<(Coverage, u64)>, St
         .rposition(|byte| *byte == b'\n')
         .map_or(0, |at| at + 1);
     let line = whole.get(start..).unwrap_or_default();
-    let (Seal::Whole(place), Ok(run)) = (seal_of(line), serde_json::from_slice::<Run>(line)) else {
+    let (Seal::Whole(place), Ok(run)) = (seal_of(line), serde_json::from_slice::<LineRun>(line))
+    else {
         return Ok(None);
     };
     let coverage = Coverage {
@@ -168,7 +170,7 @@ pub(super) fn sum_at(sums: &mut Journal, to: u64) -> Result<Option<u32>, StoreEr
     let from = sums.len().saturating_sub(READ_CHUNK_BYTES as u64);
     let tail = sums.read(from, READ_CHUNK_BYTES)?;
     for line in tail.split(|byte| *byte == b'\n').rev() {
-        if let (Seal::Whole(_), Ok(run)) = (seal_of(line), serde_json::from_slice::<Run>(line))
+        if let (Seal::Whole(_), Ok(run)) = (seal_of(line), serde_json::from_slice::<LineRun>(line))
             && run.to() <= to
         {
             return Ok(run.sum.filter(|_| run.to() == to));
@@ -193,7 +195,7 @@ pub(super) fn load(
     for span in reading.records {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
         let bytes = sums.read(span.offset, len)?;
-        let run: Run = match serde_json::from_slice(&bytes) {
+        let run: LineRun = match serde_json::from_slice(&bytes) {
             Ok(run) => run,
             Err(error) => {
                 let problem = format!("line {}: no checksums: {error}", span.line);

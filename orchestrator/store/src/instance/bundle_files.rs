@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Disk, EntryKind, read_all};
-use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, Verified, files};
+use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, VerificationResult, files};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -29,7 +29,11 @@ struct Revision {
 }
 
 /// Checks the bundle of the instance in `dir`, if it has one.
-pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+pub(super) fn check(
+    disk: &dyn Disk,
+    dir: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     let dir = dir.join(SWARM_BUNDLE);
     let cursor = dir.join(CURSOR);
     if disk.stat(&cursor).during("inspect", &cursor)?.is_some() {
@@ -68,7 +72,7 @@ fn check_revision(
     disk: &dyn Disk,
     path: &Path,
     blobs: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let mut file = disk.open_read(path).during("open", path)?;
     let text = read_all(file.as_mut(), FILE_BYTES_MAX).during("read", path)?;
@@ -111,7 +115,7 @@ pub(super) fn set_aside(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, Sto
         if kind != EntryKind::File || !name.ends_with(".json") {
             continue;
         }
-        let mut found = Verified::default();
+        let mut found = VerificationResult::default();
         check_json(disk, &path, &mut found)?;
         if found.findings.is_empty() {
             check_revision(disk, &path, &blobs, &mut found)?;
@@ -151,14 +155,14 @@ fn is_digest(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-type Entry = (PathBuf, EntryKind, String);
+type BundleFileEntry = (PathBuf, EntryKind, String);
 
-fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<Entry>, StoreError> {
+fn entries(disk: &dyn Disk, dir: &Path) -> Result<Vec<BundleFileEntry>, StoreError> {
     if disk.stat(dir).during("inspect", dir)?.is_none() {
         return Ok(Vec::new());
     }
     let listed = disk.list(dir).during("list", dir)?.into_iter();
-    let entry = |it: goondan_durable::disk::Entry| {
+    let entry = |it: goondan_durable::disk::DiskEntry| {
         let name = it.name.to_string_lossy().into_owned();
         (dir.join(&it.name), it.kind, name)
     };

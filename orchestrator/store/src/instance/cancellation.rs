@@ -15,7 +15,7 @@ use super::{InstanceStore, StoreError};
 
 /// Scope of a cancellation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum CancelScope {
     /// The open turn, which is committed.
     Turn(TurnId),
     /// A waiting event.
@@ -23,7 +23,7 @@ pub enum Cancelled {
 }
 
 /// A tool call of the open turn without a result.
-struct Unanswered {
+struct UnansweredCall {
     step_id: StepId,
     index: usize,
     call: ToolCall,
@@ -43,7 +43,7 @@ impl InstanceStore {
         outcome: TurnOutcome,
         reason: &str,
         at: Timestamp,
-    ) -> Result<Cancelled, StoreError> {
+    ) -> Result<CancelScope, StoreError> {
         let wrong = || StoreError::WrongEvent {
             event_id: event_id.clone(),
         };
@@ -65,7 +65,7 @@ impl InstanceStore {
             self.inbox.park(event_id, reason, at)?;
             self.inbox.drop_parked(event_id, at)?;
             self.touch(at);
-            return Ok(Cancelled::Event);
+            return Ok(CancelScope::Event);
         };
         for unanswered in self.unanswered_calls()? {
             last_seq += 1;
@@ -77,12 +77,12 @@ impl InstanceStore {
             self.append_event(&turn_id, last_seq, &event)?;
         }
         self.complete_turn(&turn_id, last_seq, outcome, at)?;
-        Ok(Cancelled::Turn(turn_id))
+        Ok(CancelScope::Turn(turn_id))
     }
 
     /// Returns the tool calls of the open turn without a result, in order.
-    fn unanswered_calls(&mut self) -> Result<Vec<Unanswered>, StoreError> {
-        let mut open: Vec<Unanswered> = Vec::new();
+    fn unanswered_calls(&mut self) -> Result<Vec<UnansweredCall>, StoreError> {
+        let mut open: Vec<UnansweredCall> = Vec::new();
         for event in self.turn.events()? {
             let RawEvent::Append { message } = event else {
                 continue;
@@ -93,7 +93,7 @@ impl InstanceStore {
             };
             if let Some(step_id) = message.step_id() {
                 let calls = message.data.content.tool_calls().into_iter();
-                open.extend(calls.enumerate().map(|(index, call)| Unanswered {
+                open.extend(calls.enumerate().map(|(index, call)| UnansweredCall {
                     step_id: step_id.clone(),
                     index,
                     call,
@@ -109,7 +109,7 @@ impl InstanceStore {
     }
 }
 
-impl Unanswered {
+impl UnansweredCall {
     /// Returns the cancellation result, under the id of the expected result.
     fn answered(self, reason: &str, at: Timestamp) -> Result<Message, StoreError> {
         let id = MessageId::new(format!("{}:r{}", self.step_id, self.index));
@@ -133,7 +133,7 @@ mod tests {
     use std::sync::Arc;
 
     use goondan_durable::disk::{Crash, SimulatedDisk};
-    use goondan_protocol::message::Content;
+    use goondan_protocol::message::MessageContent;
     use serde_json::json;
 
     use super::super::tests::{agent, at, dir, event, fresh, key, turn};
@@ -177,7 +177,7 @@ mod tests {
             is_error: false,
             images: Vec::new(),
         };
-        let calls = Content::assistant("", &[call("c0"), call("c1")]);
+        let calls = MessageContent::assistant("", &[call("c0"), call("c1")]);
         let messages = [
             Message::user("m1".parse().unwrap(), at(1), "go"),
             Message::assistant("m2".parse().unwrap(), at(1), step_id.clone(), calls),
@@ -191,7 +191,7 @@ mod tests {
         disk
     }
 
-    fn cancel(store: &mut InstanceStore, id: &str) -> Result<Cancelled, StoreError> {
+    fn cancel(store: &mut InstanceStore, id: &str) -> Result<CancelScope, StoreError> {
         let cancelled = store.cancel(&id.parse().unwrap(), outcome(), REASON, at(2))?;
         store.sync()?;
         store.finish_turn()?;
@@ -213,7 +213,7 @@ mod tests {
         let disk = in_the_middle();
         let mut store = open(&disk);
         let cancelled = cancel(&mut store, "e1").unwrap();
-        assert_eq!(cancelled, Cancelled::Turn(turn("t1")));
+        assert_eq!(cancelled, CancelScope::Turn(turn("t1")));
         let expected = [("c0".to_owned(), false), ("c1".to_owned(), true)];
         assert_eq!(results(&mut store), expected);
         let over = store.event_state(&"e1".parse().unwrap()).unwrap();
@@ -230,7 +230,7 @@ mod tests {
     fn steer_2_an_event_that_waits_is_over_without_a_turn() {
         let disk = in_the_middle();
         let mut store = open(&disk);
-        assert_eq!(cancel(&mut store, "e2").unwrap(), Cancelled::Event);
+        assert_eq!(cancel(&mut store, "e2").unwrap(), CancelScope::Event);
         assert_eq!(store.waiting_count(), 1);
         let open = store.state().open_turn.unwrap();
         assert_eq!((open.turn_id, open.last_seq), (turn("t1"), 3));

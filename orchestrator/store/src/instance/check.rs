@@ -5,20 +5,20 @@ use std::path::Path;
 use goondan_durable::disk::{Disk, EntryKind, read_all};
 use goondan_durable::files::TEMP_SUFFIX;
 use goondan_durable::journal::Journal;
-use goondan_durable::manifest::{self, Claim, Content, Standing, is_same};
+use goondan_durable::manifest::{self, Claim, ClaimMatch, ManifestContent, is_same};
 use goondan_durable::register::Register;
 use goondan_durable::{
-    FileError, Finding, FindingKind, IoContext as _, Severity, Verified, sealed,
+    FileError, Finding, FindingKind, IoContext as _, Severity, VerificationResult, sealed,
 };
 
-use super::answers::Unknown;
+use super::answers::MissingAnswers;
 use super::base::{self, BASE, BASE_NEXT};
 use super::base_checksums::{self, SUMS, SUMS_NEXT};
 use super::dedup::{MANIFEST, is_told, shortened_turn};
 use super::llm::LLM;
 use super::manifest_claims::{KnownFiles, TurnClaim};
 use super::rewind::REWIND;
-use super::turn::Journaled;
+use super::turn::JournalTurns;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, segments, turn};
 use crate::error::StoreError;
 use crate::file_names::{instance_dir_name, is_dir_of};
@@ -41,7 +41,11 @@ const FOLDERS: [&str; 5] = [MESSAGES, EXTENSIONS, WORK, SWARM_BUNDLE, CHECKPOINT
 const ASIDE: [&str; 4] = [".torn-", ".damaged", ".replaced", ".parked"];
 
 /// Checks every file of the instance in `dir`, except its bundle.
-pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+pub(super) fn check(
+    disk: &dyn Disk,
+    dir: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     check_metadata(disk, dir, out)?;
     out.findings.extend(Register::of(disk, dir).check()?);
     let messages = dir.join(MESSAGES);
@@ -54,7 +58,7 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
         if let Some(stat) = disk.stat(&manifest).during("inspect", &manifest)? {
             out.count(stat.len);
         }
-        let content = Content::read(disk, &manifest)?;
+        let content = ManifestContent::read(disk, &manifest)?;
         check_messages(disk, &messages, &content.state, out)?;
         for finding in content.unacknowledged {
             if !out.findings.iter().any(|known| is_same(known, &finding)) {
@@ -96,7 +100,11 @@ pub(super) fn check(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(
     Ok(())
 }
 
-fn check_metadata(disk: &dyn Disk, dir: &Path, out: &mut Verified) -> Result<(), StoreError> {
+fn check_metadata(
+    disk: &dyn Disk,
+    dir: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     let path = dir.join(Metadata::FILE);
     match Metadata::read(disk, dir) {
         Ok(metadata) => {
@@ -158,7 +166,7 @@ pub(crate) fn odd(path: &Path, kind: EntryKind, name: &str) -> Finding {
 pub(crate) fn check_json(
     disk: &dyn Disk,
     path: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let opened = disk.open_read(path).during("open", path);
     let bytes =
@@ -184,7 +192,7 @@ pub(crate) fn check_json(
 pub(crate) fn check_log(
     disk: &dyn Disk,
     path: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let Some(mut journal) = open(disk, path, out)? else {
         return Ok(());
@@ -210,7 +218,7 @@ pub(crate) fn check_log(
 pub(crate) fn check_ledger(
     disk: &dyn Disk,
     path: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let advice = "the record is not counted; restore the file from a backup if it matters";
     match check_sealed(disk, path, advice, out)? {
@@ -229,7 +237,7 @@ pub(crate) const HISTORY_ADVICE: &str = "the task cannot be used; restore its wo
 pub(crate) fn check_history(
     disk: &dyn Disk,
     path: &Path,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     check_sealed(disk, path, HISTORY_ADVICE, out).map(drop)
 }
@@ -239,8 +247,8 @@ fn check_sealed(
     disk: &dyn Disk,
     path: &Path,
     advice: &str,
-    out: &mut Verified,
-) -> Result<Option<(Journal, sealed::Reading)>, StoreError> {
+    out: &mut VerificationResult,
+) -> Result<Option<(Journal, sealed::SealedRead)>, StoreError> {
     let Some(mut journal) = open(disk, path, out)? else {
         return Ok(None);
     };
@@ -255,7 +263,11 @@ fn check_sealed(
 }
 
 /// Opens a file for reading; on failure adds a finding and returns `None`.
-fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journal>, StoreError> {
+fn open(
+    disk: &dyn Disk,
+    path: &Path,
+    out: &mut VerificationResult,
+) -> Result<Option<Journal>, StoreError> {
     let Some(stat) = disk.stat(path).during("inspect", path)? else {
         return Ok(None);
     };
@@ -276,7 +288,7 @@ fn open(disk: &dyn Disk, path: &Path, out: &mut Verified) -> Result<Option<Journ
     }
 }
 
-fn note_torn(journal: &Journal, line: u64, good: u64, out: &mut Verified) {
+fn note_torn(journal: &Journal, line: u64, good: u64, out: &mut VerificationResult) {
     if good < journal.len() {
         let bytes = journal.len() - good;
         let problem = format!(
@@ -291,9 +303,9 @@ fn check_messages(
     disk: &dyn Disk,
     messages: &Path,
     claimed: &KnownFiles,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
-    let mut journaled = Journaled::default();
+    let mut journaled = JournalTurns::default();
     let mut known = None;
     for name in [INBOX, EVENTS] {
         let path = messages.join(name);
@@ -307,7 +319,7 @@ fn check_messages(
         let reading = sealed::read(&mut journal)?;
         if let Some(claim) = claim {
             let standing = manifest::standing(&mut journal, claim)?;
-            let is_told = standing == Standing::Replaced && is_told(&reading.findings, &path);
+            let is_told = standing == ClaimMatch::Replaced && is_told(&reading.findings, &path);
             if !is_told {
                 out.findings.extend(standing.finding(&path, claim));
             }
@@ -347,7 +359,11 @@ fn check_messages(
 }
 
 /// Reports unexpected files.
-fn check_names(disk: &dyn Disk, messages: &Path, out: &mut Verified) -> Result<(), StoreError> {
+fn check_names(
+    disk: &dyn Disk,
+    messages: &Path,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
     const KNOWN: [&str; 6] = [INBOX, EVENTS, BASE, SUMS, OBSERVED, LLM];
     for entry in disk.list(messages).during("list", messages)? {
         let name = entry.name.to_string_lossy();
@@ -374,8 +390,8 @@ fn check_answers(
     disk: &dyn Disk,
     messages: &Path,
     known: &inbox::Table,
-    journaled: &Journaled,
-    out: &mut Verified,
+    journaled: &JournalTurns,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let event = journaled.open.as_ref().and_then(|open| open.event.as_ref());
     if let Some(event) = event
@@ -394,7 +410,7 @@ fn check_answers(
     if disk.stat(&path).during("inspect", &path)?.is_some() {
         let mut answers = base_checksums::answers(&mut Journal::open_read(disk, &path)?)?;
         answers.retain(|answer| !journaled.ended.contains(&answer.turn_id));
-        let unknown = Unknown::find(answers, known);
+        let unknown = MissingAnswers::find(answers, known);
         out.findings.extend(unknown.findings(&messages.join(INBOX)));
     }
     Ok(())
@@ -405,8 +421,8 @@ fn check_turn(
     disk: &dyn Disk,
     messages: &Path,
     claim: &TurnClaim,
-    (known, journaled): (&inbox::Table, &Journaled),
-    out: &mut Verified,
+    (known, journaled): (&inbox::Table, &JournalTurns),
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let path = messages.join(EVENTS);
     let open = journaled.open.as_ref();
@@ -433,9 +449,9 @@ fn check_turn(
 fn check_base(
     disk: &dyn Disk,
     messages: &Path,
-    journaled: &Journaled,
+    journaled: &JournalTurns,
     claim: Option<Claim>,
-    out: &mut Verified,
+    out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     let path = messages.join(BASE);
     let is_committed = !journaled.ended.is_empty();

@@ -23,7 +23,7 @@ impl LineSum {
 
 /// Verdict on a found line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum LineVerdict {
     /// Intact and in order.
     Whole,
     /// Intact but misplaced.
@@ -42,7 +42,7 @@ pub(super) enum Verdict {
 
 /// A run of written lines that are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(super) struct MissingLines {
     /// Index of the found line at or after its position; the number of lines if the run was at the
     /// end.
     pub before: usize,
@@ -54,9 +54,9 @@ pub(super) struct Missing {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
     /// Verdict on each found line.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<LineVerdict>,
     /// Missing lines without a damaged line in their place.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingLines>,
 }
 
 /// A range in which the lists differ.
@@ -81,9 +81,9 @@ pub(super) fn align(written: &[LineSum], found: &[LineSum]) -> Alignment {
     while let (Some(line), Some(here)) = (written.get(w), found.get(f)) {
         if line.is_met_by(*here) {
             verdicts.push(if line.sum.is_some() {
-                Verdict::Whole
+                LineVerdict::Whole
             } else {
-                Verdict::KnownDamaged
+                LineVerdict::KnownDamaged
             });
             (w, f) = (w + 1, f + 1);
             continue;
@@ -96,7 +96,7 @@ pub(super) fn align(written: &[LineSum], found: &[LineSum]) -> Alignment {
             written_from: w,
             written_to: w + skip_written,
         });
-        verdicts.extend(std::iter::repeat_n(Verdict::Unknown, skip_found));
+        verdicts.extend(std::iter::repeat_n(LineVerdict::Unknown, skip_found));
         (w, f) = (w + skip_written, f + skip_found);
     }
     if w < written.len() {
@@ -107,7 +107,7 @@ pub(super) fn align(written: &[LineSum], found: &[LineSum]) -> Alignment {
             written_to: written.len(),
         });
     }
-    verdicts.extend(std::iter::repeat_n(Verdict::Uncovered, found.len() - f));
+    verdicts.extend(std::iter::repeat_n(LineVerdict::Uncovered, found.len() - f));
     let missing = settle(&gaps, &places, found, &mut verdicts);
     Alignment { verdicts, missing }
 }
@@ -142,15 +142,15 @@ fn settle(
     gaps: &[Gap],
     places: &HashMap<LineSum, Vec<usize>>,
     found: &[LineSum],
-    verdicts: &mut [Verdict],
-) -> Vec<Missing> {
+    verdicts: &mut [LineVerdict],
+) -> Vec<MissingLines> {
     let mut lost: HashMap<usize, bool> = gaps
         .iter()
         .flat_map(|gap| gap.written_from..gap.written_to)
         .map(|at| (at, true))
         .collect();
     for (line, verdict) in found.iter().zip(verdicts.iter_mut()) {
-        let is_open = matches!(verdict, Verdict::Unknown | Verdict::Uncovered);
+        let is_open = matches!(verdict, LineVerdict::Unknown | LineVerdict::Uncovered);
         let Some(written) = places.get(line).filter(|_| is_open) else {
             continue;
         };
@@ -158,9 +158,9 @@ fn settle(
         *verdict = match still {
             Some(place) => {
                 lost.insert(*place, false);
-                Verdict::Moved
+                LineVerdict::Moved
             }
-            None => Verdict::Repeated,
+            None => LineVerdict::Repeated,
         };
     }
     let mut missing = Vec::new();
@@ -171,15 +171,15 @@ fn settle(
         let mut is_explained = count == 0;
         for at in gap.found_from..gap.found_to {
             if let Some(verdict) = verdicts.get_mut(at)
-                && *verdict == Verdict::Unknown
+                && *verdict == LineVerdict::Unknown
                 && count > 0
             {
-                *verdict = Verdict::Damaged;
+                *verdict = LineVerdict::Damaged;
                 is_explained = true;
             }
         }
         if !is_explained {
-            missing.push(Missing {
+            missing.push(MissingLines {
                 before: gap.found_to,
                 count,
             });
@@ -191,7 +191,7 @@ fn settle(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Verdict::{Damaged, KnownDamaged, Moved, Repeated, Uncovered, Unknown, Whole};
+    use LineVerdict::{Damaged, KnownDamaged, Moved, Repeated, Uncovered, Unknown, Whole};
 
     fn lines(text: &str) -> Vec<LineSum> {
         text.chars()
@@ -202,11 +202,11 @@ mod tests {
             .collect()
     }
 
-    fn check(written: &str, found: &str, verdicts: &[Verdict], missing: &[(usize, usize)]) {
+    fn check(written: &str, found: &str, verdicts: &[LineVerdict], missing: &[(usize, usize)]) {
         let result = align(&lines(written), &lines(found));
-        let missing: Vec<Missing> = missing
+        let missing: Vec<MissingLines> = missing
             .iter()
-            .map(|(before, count)| Missing {
+            .map(|(before, count)| MissingLines {
                 before: *before,
                 count: *count,
             })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_durable::disk::Disk;
-use goondan_durable::manifest::{Manifest, Standing};
+use goondan_durable::manifest::{ClaimMatch, Manifest};
 use goondan_durable::{Finding, FindingKind};
 
 use super::base::BASE;
@@ -45,7 +45,7 @@ impl InstanceStore {
         if let Some(claim) = self.manifest.claim(INBOX) {
             let standing = self.inbox.standing(claim)?;
             let is_told =
-                standing == Standing::Replaced && is_told(&self.findings, self.inbox.path());
+                standing == ClaimMatch::Replaced && is_told(&self.findings, self.inbox.path());
             if !is_told {
                 self.findings
                     .extend(standing.finding(self.inbox.path(), claim));

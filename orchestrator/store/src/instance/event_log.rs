@@ -8,7 +8,7 @@ use goondan_protocol::ids::InstanceKey;
 use goondan_protocol::limits::HISTORY_PAGE_BYTES;
 use goondan_protocol::observe::RuntimeEvent;
 
-use super::segments::{Part, Placed, Reading};
+use super::segments::{PositionedPart, SegmentPart, SegmentReader};
 use super::{MESSAGES, OBSERVED};
 use crate::error::StoreError;
 use crate::file_names::instance_dir_name;
@@ -46,7 +46,7 @@ pub fn read_event_log(
     if disk.stat(&messages).during("inspect", &messages)?.is_none() {
         return Ok(ObservedPage::default());
     }
-    let reading = Reading::open(disk, &messages, OBSERVED)?;
+    let reading = SegmentReader::open(disk, &messages, OBSERVED)?;
     // Offset 0 means the oldest event still kept.
     let offset = if offset == 0 { reading.first() } else { offset };
     match reading.part_at(offset)? {
@@ -56,14 +56,14 @@ pub fn read_event_log(
     }
 }
 
-fn page_of(placed: Placed, offset: u64) -> Result<ObservedPage, StoreError> {
-    let Placed {
+fn page_of(placed: PositionedPart, offset: u64) -> Result<ObservedPage, StoreError> {
+    let PositionedPart {
         mut part,
         start,
         next,
     } = placed;
     let mut page = ObservedPage::default();
-    if let Part::Whole(None) = part {
+    if let SegmentPart::Whole(None) = part {
         page.unreadable = 1;
         page.next = next;
         return Ok(page);
@@ -99,7 +99,7 @@ fn page_of(placed: Placed, offset: u64) -> Result<ObservedPage, StoreError> {
 }
 
 /// Returns the offset after the line at `offset`; `None` if the line has no newline.
-fn end_of_line(part: &mut Part, mut offset: u64) -> Result<Option<u64>, StoreError> {
+fn end_of_line(part: &mut SegmentPart, mut offset: u64) -> Result<Option<u64>, StoreError> {
     loop {
         let chunk = part.read(offset, HISTORY_PAGE_BYTES)?;
         if chunk.is_empty() {

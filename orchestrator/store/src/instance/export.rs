@@ -16,7 +16,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::version::Version;
 use serde_json::value::RawValue;
 
-use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
+use super::archive::{ArchiveHead, ArchiveRecord, ExtensionState, FORMAT, Sum};
 use super::{EXTENSIONS, InstanceStore};
 use crate::error::StoreError;
 use crate::file_names::extension_of;
@@ -26,20 +26,20 @@ use crate::limits::{ARCHIVE_EXTENSIONS_MAX, ARCHIVE_MESSAGES_MAX, EXPORT_PART_BY
 const _: () = assert!(MAX_EXTENSION_STATE_BYTES + HISTORY_PAGE_BYTES + 1024 < EXPORT_PART_BYTES);
 
 /// The lines after a position and the next position; `None` at the end of the archive.
-struct Lines {
+struct ExportLines {
     bytes: Vec<u8>,
     sum: Sum,
     damaged: u64,
     then: Option<ExportPosition>,
 }
 
-impl Lines {
-    fn push(&mut self, record: &Record<'_>) -> Result<(), StoreError> {
+impl ExportLines {
+    fn push(&mut self, record: &ArchiveRecord<'_>) -> Result<(), StoreError> {
         let line = super::json_line(record)?;
         match record {
-            Record::Message(_) => self.sum.messages += 1,
-            Record::Extension(_) => self.sum.extensions += 1,
-            Record::End(_) => {}
+            ArchiveRecord::Message(_) => self.sum.messages += 1,
+            ArchiveRecord::Extension(_) => self.sum.extensions += 1,
+            ArchiveRecord::End(_) => {}
         }
         for (count, max) in [
             (self.sum.messages, ARCHIVE_MESSAGES_MAX),
@@ -95,7 +95,11 @@ impl InstanceStore {
         })
     }
 
-    fn export_head(&mut self, skip_damaged: bool, at: Timestamp) -> Result<Lines, StoreError> {
+    fn export_head(
+        &mut self,
+        skip_damaged: bool,
+        at: Timestamp,
+    ) -> Result<ExportLines, StoreError> {
         // Reading reports unreadable records; missing ones must be reported here.
         let is_gone = |finding: &&Finding| {
             let is_gone = matches!(
@@ -113,7 +117,7 @@ impl InstanceStore {
             .revision(until)
             .ok_or(StoreError::HistoryChanged)?;
         let metadata = self.metadata();
-        let bytes = super::json_line(&Head {
+        let bytes = super::json_line(&ArchiveHead {
             format: FORMAT.to_owned(),
             instance_key: metadata.instance_key.clone(),
             agent_name: metadata.agent_name.clone(),
@@ -134,7 +138,7 @@ impl InstanceStore {
             damaged,
             crc32: sum.crc32,
         };
-        Ok(Lines {
+        Ok(ExportLines {
             bytes,
             sum,
             damaged,
@@ -146,8 +150,8 @@ impl InstanceStore {
         &mut self,
         from: &ExportPosition,
         skip_damaged: bool,
-    ) -> Result<Lines, StoreError> {
-        let mut lines = Lines {
+    ) -> Result<ExportLines, StoreError> {
+        let mut lines = ExportLines {
             bytes: Vec::new(),
             sum: Sum {
                 messages: from.messages,
@@ -185,7 +189,7 @@ impl InstanceStore {
         &mut self,
         from: &ExportPosition,
         skip_damaged: bool,
-        lines: &mut Lines,
+        lines: &mut ExportLines,
     ) -> Result<u64, StoreError> {
         let offset = from.offset;
         let mut findings = self.base.seek(offset)?;
@@ -206,7 +210,7 @@ impl InstanceStore {
             let (line, behind) = rest.split_at_checked(len).unwrap_or((rest, b""));
             if is_good && line != b"\n" {
                 match message_of(line) {
-                    Ok(message) => lines.push(&Record::Message(message))?,
+                    Ok(message) => lines.push(&ArchiveRecord::Message(message))?,
                     Err(problem) => {
                         let problem = format!("record at byte {end}: {problem}");
                         let kind = FindingKind::UnknownRecord;
@@ -227,7 +231,7 @@ impl InstanceStore {
         &mut self,
         after: &mut Option<String>,
         skip_damaged: bool,
-        lines: &mut Lines,
+        lines: &mut ExportLines,
     ) -> Result<ControlFlow<()>, StoreError> {
         let dir = self.dir.join(EXTENSIONS);
         let mut findings = Vec::new();
@@ -265,7 +269,7 @@ impl InstanceStore {
             match one_line(&bytes) {
                 Ok(state) => {
                     let state = &*state;
-                    lines.push(&Record::Extension(ExtensionState { name, state }))?;
+                    lines.push(&ArchiveRecord::Extension(ExtensionState { name, state }))?;
                 }
                 Err(error) => {
                     let problem = format!("failed to read the state: {error}");

@@ -21,7 +21,7 @@ use goondan_durable::disk::Disk;
 use goondan_protocol::conversation::MissingTarget;
 use serde::Deserialize;
 
-use super::answer::Answer;
+use super::answer::AnswerRef;
 use super::base::{BASE_NEXT, Base};
 use super::base_checksums::{self, SUMS_NEXT};
 use super::checksum_diff::LineSum;
@@ -42,7 +42,7 @@ pub(super) fn delta_of(events: &[RawEvent]) -> Vec<u8> {
 }
 
 /// A message of the base: its id, its line with newline, and its original checksum.
-struct Held {
+struct BaseMessage {
     id: String,
     line: Box<[u8]>,
     sum: LineSum,
@@ -54,7 +54,7 @@ struct IdOnly<'a> {
     id: Cow<'a, str>,
 }
 
-impl Held {
+impl BaseMessage {
     /// Wraps a line of the base. A damaged line gets no id, so that no event can target it; it
     /// stays in place for manual repair.
     fn of_base(line: &[u8], sum: LineSum) -> Self {
@@ -77,14 +77,14 @@ pub(super) fn prepare(
     disk: &dyn Disk,
     base: &mut Base,
     events: Vec<RawEvent>,
-    answers: &[Answer],
+    answers: &[AnswerRef],
 ) -> Result<(FoldMode, Vec<MissingTarget>), StoreError> {
     let survey = base.survey()?;
     let mut sums = survey.lines.into_iter();
-    let mut messages: Vec<Held> = Vec::new();
+    let mut messages: Vec<BaseMessage> = Vec::new();
     base.journal().scan(|_, line| {
         if let Some(sum) = sums.next() {
-            messages.push(Held::of_base(line, sum));
+            messages.push(BaseMessage::of_base(line, sum));
         }
     })?;
     let mut missing = Vec::new();
@@ -107,10 +107,14 @@ pub(super) fn prepare(
 /// Applies an event to raw lines by the rule of
 /// [`goondan_protocol::conversation::Conversation::apply`]. A missing target changes nothing and is
 /// returned.
-fn apply(messages: &mut Vec<Held>, event: RawEvent) -> Result<Option<MissingTarget>, StoreError> {
-    let position = |messages: &[Held], target: &str| messages.iter().position(|m| m.id == target);
+fn apply(
+    messages: &mut Vec<BaseMessage>,
+    event: RawEvent,
+) -> Result<Option<MissingTarget>, StoreError> {
+    let position =
+        |messages: &[BaseMessage], target: &str| messages.iter().position(|m| m.id == target);
     match event {
-        RawEvent::Append { message } => messages.push(Held::new(message.get())?),
+        RawEvent::Append { message } => messages.push(BaseMessage::new(message.get())?),
         RawEvent::Replace { target_id, message } => {
             let at = position(messages, target_id.as_str());
             let Some(place) = at.and_then(|at| messages.get_mut(at)) else {
@@ -120,7 +124,7 @@ fn apply(messages: &mut Vec<Held>, event: RawEvent) -> Result<Option<MissingTarg
                     target_id,
                 }));
             };
-            *place = Held::new(message.get())?;
+            *place = BaseMessage::new(message.get())?;
         }
         RawEvent::Remove { target_id } => {
             let Some(at) = position(messages, target_id.as_str()) else {

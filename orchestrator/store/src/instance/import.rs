@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::{Disk, DiskFile, EntryKind, read_full};
 use goondan_durable::journal::Journal;
 use goondan_durable::limits::READ_CHUNK_BYTES;
-use goondan_durable::manifest::Running;
+use goondan_durable::manifest::RunningChecksum;
 use goondan_durable::{IoContext as _, files};
-use goondan_protocol::control::Imported;
+use goondan_protocol::control::ImportResult;
 use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey, MessageId};
 use goondan_protocol::limits::{MAX_EXTENSION_STATE_BYTES, MAX_MESSAGE_BYTES};
 use goondan_protocol::message::Message;
@@ -19,7 +19,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::archive::{ExtensionState, FORMAT, Head, Record, Sum};
+use super::archive::{ArchiveHead, ArchiveRecord, ExtensionState, FORMAT, Sum};
 use super::base::BASE;
 use super::base_checksums::{self, Coverage, SUMS};
 use super::checksum_diff::LineSum;
@@ -44,14 +44,14 @@ pub fn import(
     archive: &Path,
     at: Timestamp,
     staging_name: &str,
-) -> Result<Imported, StoreError> {
+) -> Result<ImportResult, StoreError> {
     let dir = instances.join(instance_dir_name(key));
     if disk.stat(&dir).during("inspect", &dir)?.is_some() {
         let owner = Metadata::read(disk, &dir)?.agent_name;
         let key = key.clone();
         return Err(StoreError::KeyTaken { key, owner });
     }
-    let mut lines = Lines::open(disk, archive)?;
+    let mut lines = ImportLines::open(disk, archive)?;
     let head = lines.head()?;
     let staging = instances.join(staging_name);
     let mut metadata = Metadata::new(agent.clone(), key.clone(), head.created_at);
@@ -63,7 +63,7 @@ pub fn import(
             Ok(sum)
         });
     match made {
-        Ok(sum) => Ok(Imported {
+        Ok(sum) => Ok(ImportResult {
             messages: sum.messages,
             extensions: sum.extensions,
         }),
@@ -76,18 +76,18 @@ pub fn import(
 }
 
 /// Copies the lines after the first into a staged instance. Durable when it returns.
-fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, StoreError> {
+fn fill(disk: &dyn Disk, staging: &Path, lines: &mut ImportLines) -> Result<Sum, StoreError> {
     let messages = staging.join(MESSAGES);
-    let mut base = NewBase::open(disk, &messages)?;
+    let mut base = BaseWriter::open(disk, &messages)?;
     let mut ids: HashSet<[u8; 16]> = HashSet::new();
     let mut last_extension: Option<ExtensionName> = None;
     loop {
         let before = lines.sum;
         let line = lines.next()?;
-        let record: Record<'_> =
+        let record: ArchiveRecord<'_> =
             serde_json::from_slice(&line).map_err(|error| lines.bad(error.to_string()))?;
         match record {
-            Record::Message(message) => {
+            ArchiveRecord::Message(message) => {
                 if last_extension.is_some() {
                     return Err(lines.bad("message after an extension state"));
                 }
@@ -99,7 +99,7 @@ fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, Store
                 lines.at_most("messages", lines.sum.messages, ARCHIVE_MESSAGES_MAX)?;
                 base.push(message.get())?;
             }
-            Record::Extension(ExtensionState { name, state }) => {
+            ArchiveRecord::Extension(ExtensionState { name, state }) => {
                 if last_extension.as_ref() >= Some(&name) {
                     return Err(lines.bad("extensions are not sorted by name"));
                 }
@@ -115,7 +115,7 @@ fn fill(disk: &dyn Disk, staging: &Path, lines: &mut Lines) -> Result<Sum, Store
                 files::write_synced(disk, &path, &content)?;
                 last_extension = Some(name);
             }
-            Record::End(_) => {
+            ArchiveRecord::End(_) => {
                 if line != before.end()? {
                     let problem = "totals do not match: a part is missing or damaged";
                     return Err(lines.bad(problem));
@@ -142,22 +142,22 @@ fn short_hash(id: &MessageId) -> [u8; 16] {
 }
 
 /// Streaming writer of a new instance's messages and checksums.
-struct NewBase {
+struct BaseWriter {
     lines: Journal,
     sums: Journal,
     coverage: Coverage,
-    running: Running,
+    running: RunningChecksum,
     pending: Vec<u8>,
     pending_sums: Vec<LineSum>,
 }
 
-impl NewBase {
+impl BaseWriter {
     fn open(disk: &dyn Disk, messages: &Path) -> Result<Self, StoreError> {
         Ok(Self {
             lines: Journal::open(disk, &messages.join(BASE))?,
             sums: Journal::open(disk, &messages.join(SUMS))?,
             coverage: Coverage::default(),
-            running: Running::default(),
+            running: RunningChecksum::default(),
             pending: Vec::new(),
             pending_sums: Vec::new(),
         })
@@ -195,7 +195,7 @@ impl NewBase {
 }
 
 /// The lines of an archive, one at a time.
-struct Lines {
+struct ImportLines {
     path: PathBuf,
     file: Box<dyn DiskFile>,
     offset: u64,
@@ -207,7 +207,7 @@ struct Lines {
     sum: Sum,
 }
 
-impl Lines {
+impl ImportLines {
     fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
         let kind = disk.stat(path).during("inspect", path)?;
         if kind.is_some_and(|stat| stat.kind != EntryKind::File) {
@@ -280,9 +280,9 @@ impl Lines {
         }
     }
 
-    fn head(&mut self) -> Result<Head, StoreError> {
+    fn head(&mut self) -> Result<ArchiveHead, StoreError> {
         let line = self.next()?;
-        let head: Head = serde_json::from_slice(&line)
+        let head: ArchiveHead = serde_json::from_slice(&line)
             .map_err(|error| self.bad(format!("not a conversation archive: {error}")))?;
         if head.format != FORMAT {
             let problem = format!("expected format `{FORMAT}`, found `{}`", head.format);

@@ -21,7 +21,7 @@ use std::path::Path;
 use goondan_durable::checksum::{Seal, seal_of};
 use goondan_durable::disk::Disk;
 use goondan_durable::journal::Journal;
-use goondan_durable::manifest::{Claim, Standing};
+use goondan_durable::manifest::{Claim, ClaimMatch};
 use goondan_durable::sealed::{self, SealedLog, Span};
 use goondan_durable::{FileError, Finding, FindingKind, Severity};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
@@ -29,7 +29,7 @@ use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey, TurnId};
 use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;
 
-use super::answer::Answer;
+use super::answer::AnswerRef;
 use super::turn::TurnEvent;
 use crate::error::StoreError;
 use crate::limits::{INBOX_COMPACT_BYTES, INBOX_REMEMBERED_EVENTS};
@@ -39,7 +39,7 @@ mod records;
 
 pub(super) use records::Table;
 
-use records::{Known, Pending, Record};
+use records::{EventDedupEntry, QueueRecord, UnfinishedEvent};
 
 /// Error code in a dropped event's outcome.
 const DROPPED: &str = "E_EVENT_DROPPED";
@@ -72,7 +72,7 @@ pub struct ParkedEvent {
 
 /// A question to another instance with an answer that will arrive as an event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Awaited {
+pub struct PendingReplyRecord {
     /// The question's event id in the other instance.
     pub question: EventId,
     /// The other instance.
@@ -144,7 +144,10 @@ impl Inbox {
 
     /// Returns parked events, oldest first.
     pub(super) fn parked(&self) -> impl Iterator<Item = ParkedEvent> {
-        self.table.pending.values().filter_map(Pending::to_parked)
+        self.table
+            .pending
+            .values()
+            .filter_map(UnfinishedEvent::to_parked)
     }
 
     /// Returns the number of crashed turns of waiting events, if not zero.
@@ -162,7 +165,7 @@ impl Inbox {
     }
 
     /// Returns questions with pending answers.
-    pub(super) fn awaiting(&self) -> impl Iterator<Item = &Awaited> {
+    pub(super) fn awaiting(&self) -> impl Iterator<Item = &PendingReplyRecord> {
         self.table.awaiting.values()
     }
 
@@ -170,7 +173,7 @@ impl Inbox {
     /// pending. Durable only after [`Self::sync`].
     pub(super) fn await_reply(
         &mut self,
-        awaited: &Awaited,
+        awaited: &PendingReplyRecord,
         at: Timestamp,
     ) -> Result<bool, StoreError> {
         let id = &awaited.reply.id;
@@ -179,7 +182,7 @@ impl Inbox {
         }
         if !self.table.awaiting.contains_key(id) {
             let (event_id, target) = (awaited.question.clone(), awaited.target.clone());
-            self.append(&Record::Awaiting {
+            self.append(&QueueRecord::Awaiting {
                 seq: self.table.last_seq,
                 event_id,
                 target,
@@ -197,13 +200,13 @@ impl Inbox {
             return Ok(());
         }
         let (seq, event_id) = (self.table.last_seq, question.clone());
-        self.append(&Record::Forgone { seq, event_id, at })
+        self.append(&QueueRecord::Forgone { seq, event_id, at })
     }
 
-    fn pending_of(&self, event_id: &EventId) -> Option<(u64, &Pending)> {
+    fn pending_of(&self, event_id: &EventId) -> Option<(u64, &UnfinishedEvent)> {
         match self.table.known.get(event_id) {
-            Some(Known::Pending { seq }) => Some((*seq, self.table.pending.get(seq)?)),
-            Some(Known::Over { .. }) | None => None,
+            Some(EventDedupEntry::Pending { seq }) => Some((*seq, self.table.pending.get(seq)?)),
+            Some(EventDedupEntry::Over { .. }) | None => None,
         }
     }
 
@@ -244,24 +247,24 @@ impl Inbox {
     }
 
     /// Returns the finished events, by sequence number.
-    pub(super) fn answers(&mut self) -> Result<Vec<Answer>, StoreError> {
+    pub(super) fn answers(&mut self) -> Result<Vec<AnswerRef>, StoreError> {
         let known = self.table.known.values();
         let spans: Vec<Span> = known
             .filter_map(|known| match known {
-                Known::Over { span, .. } => Some(*span),
-                Known::Pending { .. } => None,
+                EventDedupEntry::Over { span, .. } => Some(*span),
+                EventDedupEntry::Pending { .. } => None,
             })
             .collect();
         let mut answers = Vec::new();
         for span in spans {
-            if let Ok(Record::Done {
+            if let Ok(QueueRecord::Done {
                 seq,
                 event_id,
                 turn_id,
                 ..
             }) = serde_json::from_slice(&self.log.record(span)?)
             {
-                answers.push(Answer {
+                answers.push(AnswerRef {
                     event_id,
                     inbox_seq: seq,
                     turn_id,
@@ -276,26 +279,30 @@ impl Inbox {
     /// Returns the event with the next turn, and its sequence number.
     pub(super) fn next_waiting(&self) -> Option<(u64, &EventId)> {
         let mut pending = self.table.in_order();
-        let is_next = |entry: &Pending| entry.parked.is_none() && entry.paused.is_none();
+        let is_next = |entry: &UnfinishedEvent| entry.parked.is_none() && entry.paused.is_none();
         pending.find_map(|(seq, entry)| is_next(entry).then_some((seq, &entry.event.id)))
     }
 
     /// True if the event is known to be finished.
     pub(super) fn is_over(&self, event_id: &EventId, seq: u64) -> bool {
-        matches!(self.table.known.get(event_id), Some(Known::Over { seq: over, .. }) if *over == seq)
+        matches!(self.table.known.get(event_id), Some(EventDedupEntry::Over { seq: over, .. }) if *over == seq)
     }
 
     /// Returns the state of an event id.
     pub(super) fn state_of(&mut self, event_id: &EventId) -> Result<EventState, StoreError> {
         match self.table.known.get(event_id) {
             None => Ok(EventState::Unknown),
-            Some(Known::Pending { seq }) => {
-                let parked = self.table.pending.get(seq).and_then(Pending::to_parked);
+            Some(EventDedupEntry::Pending { seq }) => {
+                let parked = self
+                    .table
+                    .pending
+                    .get(seq)
+                    .and_then(UnfinishedEvent::to_parked);
                 Ok(parked.map_or(EventState::Waiting, |parked| {
                     EventState::Parked(Box::new(parked))
                 }))
             }
-            Some(Known::Over { span, .. }) => {
+            Some(EventDedupEntry::Over { span, .. }) => {
                 let span = *span;
                 Ok(EventState::Done(self.outcome_at(span)?))
             }
@@ -313,8 +320,8 @@ impl Inbox {
             return Err(damaged("its checksum does not fit; the answer is lost"));
         }
         match serde_json::from_slice(&bytes) {
-            Ok(Record::Done { outcome, .. }) => Ok(outcome),
-            Ok(Record::Dropped { .. }) => Ok(TurnOutcome::Failed {
+            Ok(QueueRecord::Done { outcome, .. }) => Ok(outcome),
+            Ok(QueueRecord::Dropped { .. }) => Ok(TurnOutcome::Failed {
                 code: DROPPED.to_owned(),
                 message: "the event was parked and then dropped by a user".to_owned(),
             }),
@@ -327,7 +334,7 @@ impl Inbox {
         Ok(self.log.write_out()?)
     }
 
-    fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+    fn append(&mut self, record: &QueueRecord) -> Result<(), StoreError> {
         let span = self.log.append(record)?;
         let bytes = serde_json::to_vec(record).map_err(|error| FileError::Unwritable {
             problem: error.to_string(),
@@ -341,9 +348,9 @@ impl Inbox {
         let seq = self.table.last_seq + 1;
         let event_id = event.id.clone();
         let event = Box::new(event);
-        let record = Record::Accepted { seq, event };
+        let record = QueueRecord::Accepted { seq, event };
         self.log.append(&record)?;
-        if let Record::Accepted { event, .. } = record {
+        if let QueueRecord::Accepted { event, .. } = record {
             self.table.add(seq, event_id, *event);
         }
         Ok(())
@@ -363,7 +370,7 @@ impl Inbox {
         if !waits && !self.table.should_know(&event_id, seq) {
             return Ok(());
         }
-        self.append(&Record::Done {
+        self.append(&QueueRecord::Done {
             seq,
             event_id,
             turn_id: turn_id.clone(),
@@ -385,7 +392,7 @@ impl Inbox {
             return Ok(entry.attempts);
         }
         let event_id = event_id.clone();
-        self.append(&Record::Attempted {
+        self.append(&QueueRecord::Attempted {
             seq,
             event_id,
             attempts,
@@ -406,7 +413,7 @@ impl Inbox {
             return Ok(());
         }
         let (event_id, reason) = (event_id.clone(), reason.to_owned());
-        self.append(&Record::Parked {
+        self.append(&QueueRecord::Parked {
             seq,
             event_id,
             reason,
@@ -421,7 +428,7 @@ impl Inbox {
             return Ok(());
         }
         let event_id = event_id.clone();
-        self.append(&Record::Retried { seq, event_id, at })
+        self.append(&QueueRecord::Retried { seq, event_id, at })
     }
 
     /// Ends a parked event without an answer, unless it is finished. Durable only after
@@ -431,14 +438,17 @@ impl Inbox {
         event_id: &EventId,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        if matches!(self.table.known.get(event_id), Some(Known::Over { .. })) {
+        if matches!(
+            self.table.known.get(event_id),
+            Some(EventDedupEntry::Over { .. })
+        ) {
             return Ok(());
         }
         let seq = self
             .seq_of_parked(event_id)
             .ok_or_else(|| wrong(event_id))?;
         let event_id = event_id.clone();
-        self.append(&Record::Dropped { seq, event_id, at })
+        self.append(&QueueRecord::Dropped { seq, event_id, at })
     }
 
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
@@ -461,7 +471,7 @@ impl Inbox {
     }
 
     /// Compares the file with its claim.
-    pub(super) fn standing(&mut self, claim: Claim) -> Result<Standing, StoreError> {
+    pub(super) fn standing(&mut self, claim: Claim) -> Result<ClaimMatch, StoreError> {
         Ok(self.log.standing(claim)?)
     }
 
@@ -471,8 +481,8 @@ impl Inbox {
         let known = self.table.known.values();
         let mut over: Vec<(u64, Span)> = known
             .filter_map(|known| match known {
-                Known::Over { span, seq } => Some((*seq, *span)),
-                Known::Pending { .. } => None,
+                EventDedupEntry::Over { span, seq } => Some((*seq, *span)),
+                EventDedupEntry::Pending { .. } => None,
             })
             .collect();
         over.sort_unstable_by_key(|(seq, _)| *seq);
@@ -503,7 +513,7 @@ impl Inbox {
     }
 }
 
-fn raw_record(record: &Record) -> Result<Box<RawValue>, FileError> {
+fn raw_record(record: &QueueRecord) -> Result<Box<RawValue>, FileError> {
     serde_json::value::to_raw_value(record).map_err(|error| FileError::Unwritable {
         problem: error.to_string(),
     })
@@ -517,7 +527,7 @@ fn wrong(event_id: &EventId) -> StoreError {
 /// Checks the records of an inbox file and returns their table. Changes nothing.
 pub(super) fn check(
     journal: &mut Journal,
-    reading: &sealed::Reading,
+    reading: &sealed::SealedRead,
     findings: &mut Vec<Finding>,
 ) -> Result<Table, StoreError> {
     let mut table = Table::default();

@@ -28,7 +28,7 @@ pub struct LlmMessage {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Record<'a> {
+struct LlmRecord<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     recorded_at: Timestamp,
@@ -51,7 +51,7 @@ impl InstanceStore {
     pub fn log_llm(&mut self, message: &LlmMessage) -> Result<(), StoreError> {
         let raw = super::records::one_line(&message.message)
             .map_err(|problem| StoreError::InvalidEvent { problem })?;
-        let line = json_line(&Record {
+        let line = json_line(&LlmRecord {
             kind: "llm.message",
             recorded_at: message.at,
             instance_id: &self.metadata.instance_key,

@@ -15,7 +15,7 @@ use goondan_durable::limits::READ_CHUNK_BYTES;
 
 /// A page of a conversation.
 #[derive(Debug, Clone, Default)]
-pub struct Page {
+pub struct ConversationSlice {
     /// Confirmed messages, raw.
     pub messages: Records,
     /// Offset of each message in the base.
@@ -44,7 +44,7 @@ impl InstanceStore {
     ///
     /// [`StoreError::HistoryChanged`] if no record begins at `offset`; [`StoreError::File`], also
     /// if the open turn's journal is unreadable.
-    pub fn page(&mut self, offset: u64) -> Result<Page, StoreError> {
+    pub fn page(&mut self, offset: u64) -> Result<ConversationSlice, StoreError> {
         if let Some(first) = offset
             .checked_sub(self.base.len())
             .filter(|first| *first > 0)
@@ -62,12 +62,16 @@ impl InstanceStore {
     /// # Errors
     ///
     /// As [`Self::page`].
-    pub fn page_before(&mut self, before: Option<u64>, limit: u64) -> Result<Page, StoreError> {
+    pub fn page_before(
+        &mut self,
+        before: Option<u64>,
+        limit: u64,
+    ) -> Result<ConversationSlice, StoreError> {
         let end = before.unwrap_or(self.base.len());
         self.check_line_start(end)?;
         let start = self.start_of_lines(end, limit, HISTORY_PAGE_BYTES as u64)?;
         let mut page = match usize::try_from(end - start).unwrap_or(usize::MAX) {
-            0 => Page {
+            0 => ConversationSlice {
                 next: before,
                 ..self.page_of_events(0)?
             },
@@ -110,7 +114,11 @@ impl InstanceStore {
     }
 
     /// Reads messages from a line's start on: at most `bytes_max` bytes, or one longer message.
-    fn page_of_messages(&mut self, offset: u64, bytes_max: usize) -> Result<Page, StoreError> {
+    fn page_of_messages(
+        &mut self,
+        offset: u64,
+        bytes_max: usize,
+    ) -> Result<ConversationSlice, StoreError> {
         let mut damage = self.base.seek(offset)?;
         let mut text = vec![b'\n'];
         self.base.read_into(&mut text, offset, bytes_max)?;
@@ -141,9 +149,9 @@ impl InstanceStore {
         }
         damage.extend(self.base.end_page(offset, end));
         let mut page = match Some(end).filter(|end| *end < self.base.len()) {
-            Some(next) => Page {
+            Some(next) => ConversationSlice {
                 next: Some(next),
-                ..Page::default()
+                ..ConversationSlice::default()
             },
             None => self.page_of_events(0)?,
         };
@@ -195,12 +203,12 @@ impl InstanceStore {
     }
 
     /// Reads the events of the open turn from this index on.
-    fn page_of_events(&mut self, first: u64) -> Result<Page, StoreError> {
+    fn page_of_events(&mut self, first: u64) -> Result<ConversationSlice, StoreError> {
         let (events, next) = self.turn.events_from(first, HISTORY_PAGE_BYTES as u64)?;
-        Ok(Page {
+        Ok(ConversationSlice {
             events: fold::raw_events(&events)?,
             next: next.map(|next| self.base.len() + next),
-            ..Page::default()
+            ..ConversationSlice::default()
         })
     }
 

@@ -5,7 +5,7 @@ use goondan_protocol::ids::EventId;
 use goondan_protocol::time::Timestamp;
 
 use super::InstanceStore;
-use super::inbox::Awaited;
+use super::inbox::PendingReplyRecord;
 use super::turn::{CommitRecord, TurnEvent};
 use crate::error::StoreError;
 
@@ -16,7 +16,11 @@ impl InstanceStore {
     /// # Errors
     ///
     /// [`StoreError::File`].
-    pub fn await_reply(&mut self, awaited: &Awaited, at: Timestamp) -> Result<bool, StoreError> {
+    pub fn await_reply(
+        &mut self,
+        awaited: &PendingReplyRecord,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
         self.inbox.await_reply(awaited, at)
     }
 

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 
 /// A change to a waiting event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Arrangement {
+pub enum QueueOp {
     /// Hold its turn until it is resumed.
     Pause,
     /// Let its turn begin when it is due.
@@ -22,7 +22,7 @@ pub enum Arrangement {
 
 /// The waiting events after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arranged {
+pub struct QueueOrder {
     /// Events in the order of their turns; the open turn's event is the first.
     pub order: Vec<EventId>,
     /// Paused events.
@@ -39,9 +39,9 @@ impl InstanceStore {
     pub fn arrange(
         &mut self,
         event_id: &EventId,
-        arrangement: &Arrangement,
+        arrangement: &QueueOp,
         at: Timestamp,
-    ) -> Result<Arranged, StoreError> {
+    ) -> Result<QueueOrder, StoreError> {
         if let Some(open) = &self.turn.open
             && self.open_event() == Some(event_id)
         {
@@ -51,9 +51,9 @@ impl InstanceStore {
             });
         }
         match arrangement {
-            Arrangement::Pause => self.inbox.pause(event_id, at)?,
-            Arrangement::Resume => self.inbox.resume(event_id, at)?,
-            Arrangement::Move(place) => {
+            QueueOp::Pause => self.inbox.pause(event_id, at)?,
+            QueueOp::Resume => self.inbox.resume(event_id, at)?,
+            QueueOp::Move(place) => {
                 let before = self.before(event_id, place);
                 self.inbox.move_before(event_id, before.as_ref(), at)?;
             }
@@ -64,7 +64,7 @@ impl InstanceStore {
         let (mut order, others): (Vec<EventId>, Vec<EventId>) =
             ids.partition(|id| Some(id) == open);
         order.extend(others);
-        Ok(Arranged {
+        Ok(QueueOrder {
             order,
             paused: self.inbox.paused(),
         })

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 /// Any line of the file; the set of fields depends on the type.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Line<'a> {
+pub(super) struct RawTurnLine<'a> {
     #[serde(rename = "type")]
     pub kind: &'a str,
     pub turn_id: Option<TurnId>,
@@ -56,7 +56,7 @@ pub(super) struct EventLine<'a> {
 }
 
 impl RawEvent {
-    pub(super) fn of_line(line: &Line<'_>) -> Result<Self, String> {
+    pub(super) fn of_line(line: &RawTurnLine<'_>) -> Result<Self, String> {
         let message = || match line.message {
             Some(message) => one_line(message),
             None => Err(format!("`{}` has no `message`", line.kind)),
@@ -116,7 +116,7 @@ impl RawEvent {
                 max: MAX_MESSAGE_BYTES,
             });
         }
-        let line: Line<'_> =
+        let line: RawTurnLine<'_> =
             serde_json::from_str(raw.get()).map_err(|error| invalid(error.to_string()))?;
         let event = Self::of_line(&line).map_err(invalid)?;
         if let Self::Append { message } | Self::Replace { message, .. } = &event {

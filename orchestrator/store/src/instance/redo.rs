@@ -13,8 +13,8 @@ use goondan_durable::checksum::crc32;
 use goondan_durable::{Finding, FindingKind, Severity, files};
 use goondan_protocol::event::TurnOutcome;
 
-use super::answer::Answer;
-use super::turn::{Ended, FoldMode};
+use super::answer::AnswerRef;
+use super::turn::{EndedTurn, FoldMode};
 use super::{EVENTS, InstanceStore, MESSAGES, fold};
 use crate::error::StoreError;
 
@@ -31,7 +31,7 @@ pub(super) fn outcome_lost() -> TurnOutcome {
 
 /// Planned content of the base.
 #[derive(Default)]
-struct Plan {
+struct RedoPlan {
     /// Truncation lengths of the base and its checksums, in bytes; `None` if no commit has them.
     from: Option<(u64, Option<u64>)>,
     /// Lines to append after truncation.
@@ -58,7 +58,7 @@ impl InstanceStore {
                 ended.push(turn);
             }
         }
-        let rewrite = ended.iter().rposition(Ended::is_rewrite);
+        let rewrite = ended.iter().rposition(EndedTurn::is_rewrite);
         if let Some(turn) = rewrite.and_then(|at| ended.get(at)) {
             self.reinstall(turn)?;
         }
@@ -72,7 +72,7 @@ impl InstanceStore {
 
     /// Installs the base prepared for a turn, unless its event is done. An event is done only after
     /// its base is installed, so a prepared base that exists then belongs to another turn.
-    fn reinstall(&mut self, turn: &Ended) -> Result<(), StoreError> {
+    fn reinstall(&mut self, turn: &EndedTurn) -> Result<(), StoreError> {
         let event = turn.event.as_ref();
         let is_over =
             event.is_some_and(|event| self.inbox.is_over(&event.event_id, event.inbox_seq));
@@ -86,9 +86,9 @@ impl InstanceStore {
         Ok(())
     }
 
-    fn redo_deltas(&mut self, ended: &[Ended]) -> Result<(), StoreError> {
-        let mut plan = Plan::default();
-        let answers: Vec<Answer> = ended.iter().flat_map(Answer::of_ended).collect();
+    fn redo_deltas(&mut self, ended: &[EndedTurn]) -> Result<(), StoreError> {
+        let mut plan = RedoPlan::default();
+        let answers: Vec<AnswerRef> = ended.iter().flat_map(AnswerRef::of_ended).collect();
         for turn in ended {
             let delta = self.delta_again(turn)?;
             match turn.commit.as_ref().map(|commit| &commit.fold) {
@@ -138,7 +138,7 @@ impl InstanceStore {
 
     /// True if the base holds the whole plan intact, followed by turns that the journal lacks. The
     /// journal is then an older copy, and no redo is needed.
-    fn is_ahead_of(&mut self, from: u64, plan: &Plan) -> Result<bool, StoreError> {
+    fn is_ahead_of(&mut self, from: u64, plan: &RedoPlan) -> Result<bool, StoreError> {
         let len = self.base.len();
         if len <= plan.end || !plan.loose.is_empty() || self.base.covered() != Some(len) {
             return Ok(false);
@@ -150,7 +150,7 @@ impl InstanceStore {
     /// Extends the plan to byte `base_bytes`, where the next turn begins.
     fn place(
         &mut self,
-        plan: &mut Plan,
+        plan: &mut RedoPlan,
         base_bytes: u64,
         sums_bytes: Option<u64>,
     ) -> Result<(), StoreError> {
@@ -176,7 +176,7 @@ impl InstanceStore {
 
     /// Returns the messages of a turn as lines. If the journal was damaged after the commit, uses
     /// the base's current content.
-    fn delta_again(&mut self, turn: &Ended) -> Result<Vec<u8>, StoreError> {
+    fn delta_again(&mut self, turn: &EndedTurn) -> Result<Vec<u8>, StoreError> {
         let delta = fold::delta_of(&self.turn.events_of(turn)?);
         let Some(FoldMode::Delta {
             base_bytes,
@@ -203,7 +203,7 @@ impl InstanceStore {
     }
 
     /// Redoes the steps after a fold.
-    fn conclude_again(&mut self, turn: &Ended) -> Result<(), StoreError> {
+    fn conclude_again(&mut self, turn: &EndedTurn) -> Result<(), StoreError> {
         let event = turn.event.as_ref();
         if event.is_some_and(|event| self.inbox.is_over(&event.event_id, event.inbox_seq)) {
             // Extension states may already belong to a later turn with an unreadable commit.

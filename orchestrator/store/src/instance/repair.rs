@@ -92,7 +92,7 @@ fn names(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 /// Identity of an instance according to its logs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Owner {
+struct InstanceOwner {
     agent_name: AgentName,
 }
 
@@ -105,7 +105,7 @@ fn remake_metadata(
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let messages = dir.join(MESSAGES);
     let owner_of = |line: &[u8]| {
-        let owner = serde_json::from_slice::<Owner>(line).ok();
+        let owner = serde_json::from_slice::<InstanceOwner>(line).ok();
         owner.map(|owner| owner.agent_name)
     };
     let mut owner = None;

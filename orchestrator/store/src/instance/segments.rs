@@ -294,7 +294,7 @@ impl SegmentedLog {
 
 /// Reader of a log that may be written concurrently.
 #[derive(Debug)]
-pub(super) struct Reading<'d> {
+pub(super) struct SegmentReader<'d> {
     disk: &'d dyn Disk,
     dir: PathBuf,
     log: &'static str,
@@ -304,14 +304,14 @@ pub(super) struct Reading<'d> {
 
 /// A part of a log: a segment, or the current file.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum SegmentPart {
     /// A segment's content; `None` if it is damaged.
     Whole(Option<Vec<u8>>),
     /// The current file.
     Current(Journal),
 }
 
-impl Part {
+impl SegmentPart {
     /// Its length in bytes.
     pub(super) fn len(&self) -> u64 {
         match self {
@@ -336,16 +336,16 @@ impl Part {
 
 /// A part with its position in the log.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct PositionedPart {
     /// The part.
-    pub(super) part: Part,
+    pub(super) part: SegmentPart,
     /// Log offset of its first byte.
     pub(super) start: u64,
     /// Log offset of the next part; `None` for the last.
     pub(super) next: Option<u64>,
 }
 
-impl<'d> Reading<'d> {
+impl<'d> SegmentReader<'d> {
     /// Opens the log `log` in `dir`.
     ///
     /// # Errors
@@ -393,7 +393,7 @@ impl<'d> Reading<'d> {
     ///
     /// [`StoreError::HistoryChanged`] if the offset was dropped;
     /// [`FileError::Io`].
-    pub(super) fn part_at(mut self, at: u64) -> Result<Option<Placed>, StoreError> {
+    pub(super) fn part_at(mut self, at: u64) -> Result<Option<PositionedPart>, StoreError> {
         if at < self.first() {
             return Err(StoreError::HistoryChanged);
         }
@@ -413,8 +413,8 @@ impl<'d> Reading<'d> {
             };
             let is_last = index + 1 == self.segments.len();
             let has_more = !is_last || self.current.as_ref().is_some_and(|it| it.len() > 0);
-            return Ok(Some(Placed {
-                part: Part::Whole(content),
+            return Ok(Some(PositionedPart {
+                part: SegmentPart::Whole(content),
                 start: segment.start,
                 next: has_more.then_some(end),
             }));
@@ -423,8 +423,8 @@ impl<'d> Reading<'d> {
             Some(last) => last.end(self.disk, &self.dir, self.log)?,
             None => 0,
         };
-        Ok(self.current.take().map(|journal| Placed {
-            part: Part::Current(journal),
+        Ok(self.current.take().map(|journal| PositionedPart {
+            part: SegmentPart::Current(journal),
             start,
             next: None,
         }))

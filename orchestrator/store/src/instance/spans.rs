@@ -16,7 +16,7 @@ use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceId;
 
-use super::segments::Reading;
+use super::segments::SegmentReader;
 use super::{MESSAGES, OBSERVED};
 use crate::error::StoreError;
 use crate::file_names::instance_dir_name;
@@ -24,7 +24,7 @@ use crate::limits::{TRACE_FILE_BYTES, TRACE_INSTANCES_MAX};
 
 /// Selection of a part of a trace.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wanted<'a> {
+pub struct TraceQuery<'a> {
     /// The trace, by its own id or by the id of a turn or an event; `None` selects the trace of the
     /// newest turn.
     pub of: Option<&'a str>,
@@ -36,7 +36,7 @@ pub struct Wanted<'a> {
 
 /// A page of a trace.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Traced {
+pub struct TraceSlice {
     /// The trace.
     pub trace_id: TraceId,
     /// Its events, oldest first.
@@ -60,8 +60,8 @@ pub fn read_trace(
     disk: &dyn Disk,
     instances: &Path,
     latest: &[InstanceKey],
-    wanted: Wanted<'_>,
-) -> Result<Option<Traced>, StoreError> {
+    wanted: TraceQuery<'_>,
+) -> Result<Option<TraceSlice>, StoreError> {
     let looked_at = latest.get(..TRACE_INSTANCES_MAX).unwrap_or(latest);
     let mut is_partial = looked_at.len() < latest.len();
     let trace_id = match wanted.of {
@@ -75,7 +75,7 @@ pub fn read_trace(
         return Ok(None);
     };
     let name = trace_id.to_string();
-    let mut page = Gathered::new(wanted);
+    let mut page = EarliestEvents::new(wanted);
     for key in looked_at {
         let mut at_same_time = HashMap::<Timestamp, usize>::new();
         is_partial |= look(disk, instances, key, &name, |event, bytes| {
@@ -94,7 +94,7 @@ pub fn read_trace(
     let (events, next) = page.end();
     // A page after the last is empty, although the trace exists.
     let is_known = !events.is_empty() || wanted.after.is_some();
-    Ok(is_known.then_some(Traced {
+    Ok(is_known.then_some(TraceSlice {
         trace_id,
         events,
         is_partial,
@@ -103,15 +103,15 @@ pub fn read_trace(
 }
 
 /// The earliest events after a cursor, up to one more than a page.
-struct Gathered<'a> {
+struct EarliestEvents<'a> {
     after: Option<&'a TraceCursor>,
     limit: usize,
     /// Events with the size of their records in bytes.
     events: BTreeMap<TraceCursor, (RuntimeEvent, usize)>,
 }
 
-impl<'a> Gathered<'a> {
-    fn new(wanted: Wanted<'a>) -> Self {
+impl<'a> EarliestEvents<'a> {
+    fn new(wanted: TraceQuery<'a>) -> Self {
         let limit = wanted.limit.unwrap_or(MAX_TRACE_PAGE);
         Self {
             after: wanted.after,
@@ -209,7 +209,8 @@ fn look(
     if disk.stat(&messages).during("inspect", &messages)?.is_none() {
         return Ok(false);
     }
-    let (bytes, is_partial) = Reading::open(disk, &messages, OBSERVED)?.tail(TRACE_FILE_BYTES)?;
+    let (bytes, is_partial) =
+        SegmentReader::open(disk, &messages, OBSERVED)?.tail(TRACE_FILE_BYTES)?;
     // The first line of a tail may be cut, and then is not a valid event.
     for line in bytes.split(|byte| *byte == b'\n') {
         let is_named = std::str::from_utf8(line).is_ok_and(|line| line.contains(text));
@@ -254,7 +255,7 @@ mod tests {
         (disk, keys.collect())
     }
 
-    fn turns(found: Option<&Traced>) -> Vec<&str> {
+    fn turns(found: Option<&TraceSlice>) -> Vec<&str> {
         let events = found.map(|found| found.events.as_slice());
         let events = events.unwrap_or_default().iter();
         events.map(|event| event.turn_id.as_str()).collect()
@@ -266,9 +267,9 @@ mod tests {
         let second = [line(1, "t3", 7), line(3, "t4", 8)].concat();
         let (disk, keys) = disk_with(&[("a", first), ("b", second)]);
         let find = |of| {
-            let wanted = Wanted {
+            let wanted = TraceQuery {
                 of,
-                ..Wanted::default()
+                ..TraceQuery::default()
             };
             read_trace(&disk, Path::new("/i"), &keys, wanted).unwrap()
         };
@@ -290,9 +291,9 @@ mod tests {
         let text = [line(1, "t1", 1), filler.repeat(times), line(1, "t2", 2)].concat();
         let (disk, keys) = disk_with(&[("a", text)]);
         let trace = format!("{:032x}", 1);
-        let wanted = Wanted {
+        let wanted = TraceQuery {
             of: Some(&trace),
-            ..Wanted::default()
+            ..TraceQuery::default()
         };
         let found = read_trace(&disk, Path::new("/i"), &keys, wanted).unwrap();
         assert_eq!(turns(found.as_ref()), ["t2"]);
@@ -317,7 +318,7 @@ mod tests {
                 if is_first {
                     keys.reverse();
                 }
-                let wanted = Wanted {
+                let wanted = TraceQuery {
                     of: Some(&trace),
                     after: after.as_ref(),
                     limit,
@@ -342,14 +343,14 @@ mod tests {
     fn obs_1_a_page_of_a_trace_ends_behind_so_many_bytes() {
         let (disk, keys) = disk_with(&[("a", line(1, "t", 1).repeat(3))]);
         let trace = format!("{:032x}", 1);
-        let wanted = Wanted {
+        let wanted = TraceQuery {
             of: Some(&trace),
-            ..Wanted::default()
+            ..TraceQuery::default()
         };
         let found = read_trace(&disk, Path::new("/i"), &keys, wanted).unwrap();
         let found = found.unwrap();
         assert_eq!((found.events.len(), found.next), (3, None));
-        let mut page = Gathered::new(wanted);
+        let mut page = EarliestEvents::new(wanted);
         for (index, event) in found.events.into_iter().enumerate() {
             let place = TraceCursor {
                 timestamp: event.timestamp,

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 
 /// The latest confirmed messages of a conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Recent {
+pub struct ConversationTail {
     /// The messages, oldest first.
     pub messages: Vec<Message>,
     /// Number of unreadable lines, which are skipped.
@@ -28,10 +28,14 @@ pub struct Recent {
 /// # Errors
 ///
 /// [`StoreError::File`].
-pub fn read_tail(disk: &dyn Disk, dir: &Path, bytes_max: usize) -> Result<Recent, StoreError> {
+pub fn read_tail(
+    disk: &dyn Disk,
+    dir: &Path,
+    bytes_max: usize,
+) -> Result<ConversationTail, StoreError> {
     let path = dir.join(MESSAGES).join(BASE);
     if disk.stat(&path).during("inspect", &path)?.is_none() {
-        return Ok(Recent::default());
+        return Ok(ConversationTail::default());
     }
     let mut file = disk.open_read(&path).during("open", &path)?;
     let len = file.len().during("inspect", &path)?;
@@ -47,9 +51,9 @@ pub fn read_tail(disk: &dyn Disk, dir: &Path, bytes_max: usize) -> Result<Recent
         _ => 0,
     };
     let end = text.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
-    let mut recent = Recent {
+    let mut recent = ConversationTail {
         is_partial,
-        ..Recent::default()
+        ..ConversationTail::default()
     };
     for line in text
         .get(first..end)

@@ -69,7 +69,7 @@ pub(super) fn fresh() -> SimulatedDisk {
 
 /// One operation, made durable before the next.
 #[derive(Debug, Clone)]
-enum Step {
+enum StoreStep {
     Create,
     Accept(&'static str),
     Begin(&'static str, &'static str),
@@ -78,11 +78,11 @@ enum Step {
     Metadata,
 }
 
-fn step(turn: &'static str, seq: u64, event: MessageEvent) -> Step {
-    Step::Append(turn, seq, Box::new(event))
+fn step(turn: &'static str, seq: u64, event: MessageEvent) -> StoreStep {
+    StoreStep::Append(turn, seq, Box::new(event))
 }
 
-fn append(turn: &'static str, seq: u64, id: &str) -> Step {
+fn append(turn: &'static str, seq: u64, id: &str) -> StoreStep {
     step(
         turn,
         seq,
@@ -92,7 +92,7 @@ fn append(turn: &'static str, seq: u64, id: &str) -> Step {
     )
 }
 
-fn replace(turn: &'static str, seq: u64, target: &str, id: &str) -> Step {
+fn replace(turn: &'static str, seq: u64, target: &str, id: &str) -> StoreStep {
     let target_id = target.parse().unwrap();
     step(
         turn,
@@ -104,7 +104,7 @@ fn replace(turn: &'static str, seq: u64, target: &str, id: &str) -> Step {
     )
 }
 
-fn remove(turn: &'static str, seq: u64, target: &str) -> Step {
+fn remove(turn: &'static str, seq: u64, target: &str) -> StoreStep {
     step(
         turn,
         seq,
@@ -115,40 +115,40 @@ fn remove(turn: &'static str, seq: u64, target: &str) -> Step {
 }
 
 /// A run with every kind of change: delta folds, rewrites, a truncation, an attempt begun twice.
-fn life() -> Vec<Step> {
+fn life() -> Vec<StoreStep> {
     vec![
-        Step::Create,
-        Step::Accept("e1"),
-        Step::Accept("e2"),
-        Step::Begin("t1", "e1"),
+        StoreStep::Create,
+        StoreStep::Accept("e1"),
+        StoreStep::Accept("e2"),
+        StoreStep::Begin("t1", "e1"),
         append("t1", 1, "m1"),
         append("t1", 2, "m2"),
-        Step::Complete("t1", 2),
-        Step::Begin("t2", "e2"),
+        StoreStep::Complete("t1", 2),
+        StoreStep::Begin("t2", "e2"),
         append("t2", 1, "m3"),
         replace("t2", 2, "m1", "m1b"),
         remove("t2", 3, "not-there"),
-        Step::Begin("ignored", "e2"),
+        StoreStep::Begin("ignored", "e2"),
         append("t2", 4, "m4"),
-        Step::Metadata,
-        Step::Complete("t2", 4),
-        Step::Accept("e3"),
-        Step::Begin("t3", "e3"),
-        Step::Complete("t3", 0),
-        Step::Accept("e4"),
-        Step::Begin("t4", "e4"),
-        Step::Append("t4", 1, Box::new(MessageEvent::Truncate)),
+        StoreStep::Metadata,
+        StoreStep::Complete("t2", 4),
+        StoreStep::Accept("e3"),
+        StoreStep::Begin("t3", "e3"),
+        StoreStep::Complete("t3", 0),
+        StoreStep::Accept("e4"),
+        StoreStep::Begin("t4", "e4"),
+        StoreStep::Append("t4", 1, Box::new(MessageEvent::Truncate)),
         append("t4", 2, "m5"),
-        Step::Complete("t4", 2),
-        Step::Accept("e5"),
-        Step::Begin("t5", "e5"),
+        StoreStep::Complete("t4", 2),
+        StoreStep::Accept("e5"),
+        StoreStep::Begin("t5", "e5"),
         append("t5", 1, "m6"),
     ]
 }
 
 /// Observable state of an instance.
 #[derive(Debug, Clone, PartialEq, Default)]
-struct Seen {
+struct InstanceView {
     exists: bool,
     base: Vec<Message>,
     pending: Vec<MessageEvent>,
@@ -159,9 +159,9 @@ struct Seen {
 fn perform(
     disk: &SimulatedDisk,
     store: &mut Option<InstanceStore>,
-    step: &Step,
+    step: &StoreStep,
 ) -> Result<(), StoreError> {
-    if let Step::Create = step {
+    if let StoreStep::Create = step {
         let disk = Arc::new(disk.clone());
         let made =
             InstanceStore::create(disk, Path::new(INSTANCES), &key(), &agent(), at(0), ".new")?;
@@ -170,26 +170,28 @@ fn perform(
     }
     let store = store.as_mut().unwrap();
     match step {
-        Step::Create => {}
-        Step::Accept(id) => drop(store.accept(event(id))?),
-        Step::Begin(id, event) => {
+        StoreStep::Create => {}
+        StoreStep::Accept(id) => drop(store.accept(event(id))?),
+        StoreStep::Begin(id, event) => {
             drop(store.begin_turn(turn(id), &event.parse().unwrap(), at(2))?);
         }
-        Step::Append(id, seq, event) => {
+        StoreStep::Append(id, seq, event) => {
             let raw = serde_json::value::to_raw_value(event).unwrap();
             store.append_event(&turn(id), *seq, &raw)?;
         }
-        Step::Complete(id, last) => store.complete_turn(&turn(id), *last, completed(id), at(3))?,
-        Step::Metadata => store.flush_metadata()?,
+        StoreStep::Complete(id, last) => {
+            store.complete_turn(&turn(id), *last, completed(id), at(3))?
+        }
+        StoreStep::Metadata => store.flush_metadata()?,
     }
     store.sync()?;
     store.finish_turn()
 }
 
-fn look(disk: &SimulatedDisk) -> Result<Seen, StoreError> {
+fn look(disk: &SimulatedDisk) -> Result<InstanceView, StoreError> {
     sweep(disk, Path::new(INSTANCES))?;
     if disk.stat(&dir()).during("inspect", &dir())?.is_none() {
-        return Ok(Seen::default());
+        return Ok(InstanceView::default());
     }
     let mut store = InstanceStore::open(Arc::new(disk.clone()), &dir())?;
     let page = store.page(0)?;
@@ -204,7 +206,7 @@ fn look(disk: &SimulatedDisk) -> Result<Seen, StoreError> {
             done.push(id.to_owned());
         }
     }
-    Ok(Seen {
+    Ok(InstanceView {
         exists: true,
         base: page
             .messages
@@ -300,7 +302,7 @@ fn msg_7_the_cost_of_a_delta_fold_does_not_grow_with_the_history() {
     let cost = |history: usize| {
         let disk = fresh();
         let mut store = None;
-        perform(&disk, &mut store, &Step::Create).unwrap();
+        perform(&disk, &mut store, &StoreStep::Create).unwrap();
         let line = serde_json::to_string(&message("old")).unwrap() + "\n";
         drop(store.take());
         disk.plant(
@@ -311,10 +313,10 @@ fn msg_7_the_cost_of_a_delta_fold_does_not_grow_with_the_history() {
         let mut store = Some(InstanceStore::open(Arc::new(disk.clone()), &dir()).unwrap());
         let before = (disk.bytes_written(), disk.calls());
         for step in [
-            Step::Accept("e1"),
-            Step::Begin("t1", "e1"),
+            StoreStep::Accept("e1"),
+            StoreStep::Begin("t1", "e1"),
             append("t1", 1, "m"),
-            Step::Complete("t1", 1),
+            StoreStep::Complete("t1", 1),
         ] {
             perform(&disk, &mut store, &step).unwrap();
         }
@@ -456,7 +458,7 @@ fn pages_from_the_end_on_hold_the_same_messages() {
 fn obs_1_one_message_is_read_by_the_place_that_its_page_tells() {
     let disk = fresh();
     let mut store = None;
-    perform(&disk, &mut store, &Step::Create).unwrap();
+    perform(&disk, &mut store, &StoreStep::Create).unwrap();
     drop(store);
     let line = |id: &str| serde_json::to_string(&message(id)).unwrap();
     let text: String = ["a", "b", "c"].map(|id| line(id) + "\n").concat();
@@ -478,7 +480,7 @@ fn obs_1_one_message_is_read_by_the_place_that_its_page_tells() {
         remove("t1", 5, "c"),
     ];
     for step in steps {
-        let Step::Append(id, seq, event) = step else {
+        let StoreStep::Append(id, seq, event) = step else {
             unreachable!("no other results")
         };
         let raw = RawValue::from_string(serde_json::to_string(&event).unwrap());
@@ -589,7 +591,7 @@ fn a_long_history_comes_in_pages_that_fit() {
 fn the_inbox_forgets_old_answers_but_never_what_waits() {
     let disk = fresh();
     let mut store = None;
-    perform(&disk, &mut store, &Step::Create).unwrap();
+    perform(&disk, &mut store, &StoreStep::Create).unwrap();
     let mut store = store.unwrap();
     store.accept(event("first-waiting")).unwrap();
     let big = "r".repeat(4_000);
@@ -627,7 +629,7 @@ fn the_inbox_forgets_old_answers_but_never_what_waits() {
 fn msg_11_zeros_in_a_compacted_inbox_take_nothing_behind_them() {
     let disk = fresh();
     let mut store = None;
-    perform(&disk, &mut store, &Step::Create).unwrap();
+    perform(&disk, &mut store, &StoreStep::Create).unwrap();
     let mut store = store.unwrap();
     for id in ["done", "waiting"] {
         let input = Some("x".repeat(700_000));
@@ -662,7 +664,7 @@ fn msg_11_zeros_in_a_compacted_inbox_take_nothing_behind_them() {
 fn ext_3_setting_an_equal_value_writes_nothing() {
     let disk = fresh();
     let mut store = None;
-    perform(&disk, &mut store, &Step::Create).unwrap();
+    perform(&disk, &mut store, &StoreStep::Create).unwrap();
     let store = store.unwrap();
     let name = ExtensionName::new("@scope/Counter").unwrap();
     assert_eq!(store.extension_state(&name).unwrap(), None);

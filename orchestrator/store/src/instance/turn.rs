@@ -24,15 +24,15 @@ use serde_json::value::RawValue;
 
 use super::approvals::{Approval, ApprovalMark, Approvals};
 use super::manifest_claims::TurnClaim;
-use super::records::{Line, RawEvent};
+use super::records::{RawEvent, RawTurnLine};
 use crate::error::StoreError;
 use crate::limits::{JOURNAL_FOLDED_BYTES, JOURNAL_FOLDED_TURNS};
 
 mod journal_reader;
 
-pub(super) use journal_reader::{Ended, Journaled, check};
+pub(super) use journal_reader::{EndedTurn, JournalTurns, check};
 
-use journal_reader::{Read, passed_over};
+use journal_reader::{TurnFileContent, passed_over};
 
 /// The turn in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +141,7 @@ enum Mark<'a> {
 /// An approval record with its turn.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Noted<'a> {
+struct TurnApproval<'a> {
     turn_id: &'a TurnId,
     #[serde(flatten)]
     mark: &'a ApprovalMark,
@@ -152,7 +152,7 @@ struct Noted<'a> {
 pub(super) struct TurnLog {
     log: SealedLog,
     /// Turns that had ended when the file was opened.
-    ended: Vec<Ended>,
+    ended: Vec<EndedTurn>,
     /// Number of folded turns in the file.
     folded: usize,
     /// Positions of the open turn's message events, in order.
@@ -177,7 +177,7 @@ impl TurnLog {
     ) -> Result<Self, StoreError> {
         let (mut log, reading) = SealedLog::open(disk, path)?;
         findings.extend(reading.findings);
-        let mut read = Read::default();
+        let mut read = TurnFileContent::default();
         for span in reading.records {
             let bytes = log.record(span)?;
             if let Err(problem) = read.take_bytes(&bytes, span) {
@@ -185,7 +185,7 @@ impl TurnLog {
                 findings.push(passed_over(path, span, &problem));
             }
         }
-        let Read {
+        let TurnFileContent {
             ended,
             events,
             open,
@@ -206,7 +206,7 @@ impl TurnLog {
     }
 
     /// Takes the turns that had ended when the file was opened. They count as folded from now on.
-    pub(super) fn take_ended(&mut self) -> Vec<Ended> {
+    pub(super) fn take_ended(&mut self) -> Vec<EndedTurn> {
         let ended = std::mem::take(&mut self.ended);
         self.folded += ended.len();
         ended
@@ -230,12 +230,12 @@ impl TurnLog {
     }
 
     /// Ends the open turn without a readable commit.
-    pub(super) fn end_open(&mut self) -> Option<Ended> {
+    pub(super) fn end_open(&mut self) -> Option<EndedTurn> {
         let open = self.open.take()?;
         let events = std::mem::take(&mut self.events);
         self.folded += 1;
         self.forget_turn();
-        Some(Ended {
+        Some(EndedTurn {
             turn_id: open.turn_id,
             event: open.event,
             events,
@@ -319,7 +319,7 @@ impl TurnLog {
         self.open_turn(turn_id)?;
         let wrong = |problem| StoreError::WrongApproval { problem };
         self.approvals.check(&mark).map_err(wrong)?;
-        self.log.append(&Noted {
+        self.log.append(&TurnApproval {
             turn_id,
             mark: &mark,
         })?;
@@ -385,7 +385,7 @@ impl TurnLog {
     }
 
     /// Returns the message events of an ended turn, in order.
-    pub(super) fn events_of(&mut self, ended: &Ended) -> Result<Vec<RawEvent>, StoreError> {
+    pub(super) fn events_of(&mut self, ended: &EndedTurn) -> Result<Vec<RawEvent>, StoreError> {
         let spans = ended.events.iter();
         let events: Result<_, _> = spans.map(|span| event_at(&mut self.log, *span)).collect();
         Ok(events?)
@@ -405,7 +405,7 @@ impl TurnLog {
                 let events: HashSet<u64> = self.events.iter().map(|span| span.offset).collect();
                 // An event of another implementation does not name its turn.
                 let is_of_turn = |span: Span, record: &[u8]| {
-                    let line: Result<Line<'_>, _> = serde_json::from_slice(record);
+                    let line: Result<RawTurnLine<'_>, _> = serde_json::from_slice(record);
                     events.contains(&span.offset)
                         || line.is_ok_and(|line| line.turn_id.as_ref() == Some(&turn_id))
                 };
@@ -496,7 +496,7 @@ impl TurnLog {
 
 fn event_at(log: &mut SealedLog, span: Span) -> Result<RawEvent, FileError> {
     let bytes = log.record(span)?;
-    let event = serde_json::from_slice::<Line<'_>>(&bytes)
+    let event = serde_json::from_slice::<RawTurnLine<'_>>(&bytes)
         .map_err(|error| error.to_string())
         .and_then(|line| RawEvent::of_line(&line));
     event.map_err(|problem| FileError::Damaged {

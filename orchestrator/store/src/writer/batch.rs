@@ -3,21 +3,21 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Instant;
 
-use goondan_durable::batch::{BatchWorker, Done};
+use goondan_durable::batch::{BatchWorker, Completions};
 
-use super::{Completion, Job, Worker};
+use super::{StoreCompletion, StoreJob, Worker};
 
 impl BatchWorker for Worker {
-    type Job = Job;
-    type Completion = Completion;
+    type Job = StoreJob;
+    type Completion = StoreCompletion;
 
-    fn route(job: &Job) -> u64 {
+    fn route(job: &StoreJob) -> u64 {
         let mut hasher = DefaultHasher::new();
         job.op.subject().hash(&mut hasher);
         hasher.finish()
     }
 
-    fn work(&mut self, batch: &mut Vec<Job>) -> Vec<Done<Completion>> {
+    fn work(&mut self, batch: &mut Vec<StoreJob>) -> Vec<Completions<StoreCompletion>> {
         self.begin(batch)
     }
 

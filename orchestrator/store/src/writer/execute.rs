@@ -3,31 +3,31 @@
 use std::collections::BTreeSet;
 
 use goondan_durable::register::Register;
-use goondan_durable::{IoContext as _, Severity, Verified};
-use goondan_protocol::control::{ExportPart, Imported, RewindRecord};
+use goondan_durable::{IoContext as _, Severity, VerificationResult};
+use goondan_protocol::control::{ExportPart, ImportResult, RewindRecord};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
 use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
 
 use super::Worker;
 use super::operation::{
-    AbandonRewind, Accept, Accepted, AppendEvent, Appended, ArrangeEvent, Audit, AwaitReply,
-    BeginRewind, BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export,
-    FinishRewind, ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent,
+    AbandonRewind, Accept, AcceptResult, AppendEvent, AppendResult, ArrangeEvent, Audit,
+    AwaitReply, BeginRewind, BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent,
+    Export, FinishRewind, ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent,
     NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform, PinConversation, ReadMessage,
-    ReadPage, ReadPageBefore, ReadSources, RecordUsage, Removed, ReplyAwaited, RetryEvent,
+    ReadPage, ReadPageBefore, ReadSources, RecordUsage, RemoveResult, ReplyAwaited, RetryEvent,
     VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
-    self, Arranged, Brought, Cancelled, EventState, InstanceState, InstanceStore, Metadata,
-    OpenTurn, Page, Pins,
+    self, CancelScope, CommitExtras, ConversationSlice, EventState, InstanceState, InstanceStore,
+    Metadata, OpenTurn, Pins, QueueOrder,
 };
-use crate::own_files::{self, OwnFiles};
+use crate::own_files::{self, FolderManifest};
 use crate::verify::{self, Group};
 
 impl Perform<Accept> for Worker {
-    fn perform(&mut self, accept: Accept) -> Result<Accepted, StoreError> {
+    fn perform(&mut self, accept: Accept) -> Result<AcceptResult, StoreError> {
         let (instance, agent) = (&accept.instance, &accept.agent);
         let created = match self.held(instance) {
             Ok(_) => false,
@@ -51,7 +51,7 @@ impl Perform<Accept> for Worker {
             Some(known) if known != EventState::Unknown => known,
             Some(_) | None => held.store.accept(*accept.event)?,
         };
-        Ok(Accepted { before, created })
+        Ok(AcceptResult { before, created })
     }
 }
 
@@ -100,7 +100,7 @@ impl Perform<BeginTurn> for Worker {
 }
 
 impl Perform<AppendEvent> for Worker {
-    fn perform(&mut self, append: AppendEvent) -> Result<Appended, StoreError> {
+    fn perform(&mut self, append: AppendEvent) -> Result<AppendResult, StoreError> {
         let AppendEvent {
             instance,
             turn_id,
@@ -109,7 +109,7 @@ impl Perform<AppendEvent> for Worker {
         } = append;
         let store = &mut self.held(&instance)?.store;
         store.append_event(&turn_id, seq, &event)?;
-        Ok(Appended { turn_id, seq })
+        Ok(AppendResult { turn_id, seq })
     }
 }
 
@@ -123,7 +123,7 @@ impl Perform<NoteApproval> for Worker {
 impl Perform<CompleteTurn> for Worker {
     fn perform(&mut self, complete: CompleteTurn) -> Result<(), StoreError> {
         let store = &mut self.held(&complete.instance)?.store;
-        let brought = Brought {
+        let brought = CommitExtras {
             also: complete.also,
             states: complete.states,
         };
@@ -133,7 +133,7 @@ impl Perform<CompleteTurn> for Worker {
 }
 
 impl Perform<CancelEvent> for Worker {
-    fn perform(&mut self, cancel: CancelEvent) -> Result<Cancelled, StoreError> {
+    fn perform(&mut self, cancel: CancelEvent) -> Result<CancelScope, StoreError> {
         let store = &mut self.held(&cancel.instance)?.store;
         store.cancel(&cancel.event_id, cancel.outcome, &cancel.reason, cancel.at)
     }
@@ -195,14 +195,14 @@ impl Perform<DropEvent> for Worker {
 }
 
 impl Perform<ArrangeEvent> for Worker {
-    fn perform(&mut self, arrange: ArrangeEvent) -> Result<Arranged, StoreError> {
+    fn perform(&mut self, arrange: ArrangeEvent) -> Result<QueueOrder, StoreError> {
         let store = &mut self.held(&arrange.instance)?.store;
         store.arrange(&arrange.event_id, &arrange.arrangement, arrange.at)
     }
 }
 
 impl Perform<ReadPage> for Worker {
-    fn perform(&mut self, read: ReadPage) -> Result<Box<Page>, StoreError> {
+    fn perform(&mut self, read: ReadPage) -> Result<Box<ConversationSlice>, StoreError> {
         let store = &mut self.held(&read.instance)?.store;
         let mut page = store.page(read.offset)?;
         let (states, damage) = store.restore_states(&read.states_of)?;
@@ -252,7 +252,7 @@ impl Perform<Inspect> for Worker {
 }
 
 impl Perform<VerifyInstance> for Worker {
-    fn perform(&mut self, verify: VerifyInstance) -> Result<Box<Verified>, StoreError> {
+    fn perform(&mut self, verify: VerifyInstance) -> Result<Box<VerificationResult>, StoreError> {
         let at = &verify.instance;
         let dir = self.dir_of(at);
         if self.disk.stat(&dir).during("inspect", &dir)?.is_none() {
@@ -275,7 +275,10 @@ impl Perform<VerifyInstance> for Worker {
 }
 
 impl Perform<VerifyWorkspaceFiles> for Worker {
-    fn perform(&mut self, verify: VerifyWorkspaceFiles) -> Result<Box<Verified>, StoreError> {
+    fn perform(
+        &mut self,
+        verify: VerifyWorkspaceFiles,
+    ) -> Result<Box<VerificationResult>, StoreError> {
         let (disk, layout, id) = (self.disk.as_ref(), &self.layout, &verify.workspace_id);
         let mut found = verify::workspace_files(disk, layout, id)?;
         if verify.repair {
@@ -294,11 +297,11 @@ impl Perform<VerifyWorkspaceFiles> for Worker {
 }
 
 impl Perform<VerifyRootFiles> for Worker {
-    fn perform(&mut self, verify: VerifyRootFiles) -> Result<Box<Verified>, StoreError> {
+    fn perform(&mut self, verify: VerifyRootFiles) -> Result<Box<VerificationResult>, StoreError> {
         let (disk, layout) = (self.disk.as_ref(), &self.layout);
         let mut found = verify::root_files(disk, layout)?;
         if verify.repair {
-            OwnFiles::open(disk, &layout.system())?.acknowledge(disk)?;
+            FolderManifest::open(disk, &layout.system())?.acknowledge(disk)?;
             own_files::mark_acknowledged(&mut found);
         }
         Ok(Box::new(found))
@@ -314,7 +317,7 @@ impl Perform<Export> for Worker {
 }
 
 impl Perform<Import> for Worker {
-    fn perform(&mut self, import: Import) -> Result<Imported, StoreError> {
+    fn perform(&mut self, import: Import) -> Result<ImportResult, StoreError> {
         let key = &import.instance.instance_key;
         let instances = self.layout.instances(&import.instance.workspace_id);
         let staging = format!(".new-{}", uuid::Uuid::now_v7());
@@ -381,7 +384,7 @@ impl Perform<Close> for Worker {
 }
 
 impl Perform<Delete> for Worker {
-    fn perform(&mut self, delete: Delete) -> Result<Removed, StoreError> {
+    fn perform(&mut self, delete: Delete) -> Result<RemoveResult, StoreError> {
         let instance = &delete.instance;
         self.open.remove(instance);
         self.unfolded.remove(instance);
@@ -391,7 +394,7 @@ impl Perform<Delete> for Worker {
         let trash = format!(".removed-{}", uuid::Uuid::now_v7());
         let existed = instance::delete(self.disk.as_ref(), &dir, &trash)?;
         self.index.remove(instance);
-        Ok(Removed { existed })
+        Ok(RemoveResult { existed })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use goondan_protocol::ids::InstanceRef;
 
-use super::{Held, Worker};
+use super::{OpenInstance, Worker};
 use crate::error::StoreError;
 use crate::instance::InstanceStore;
 use crate::limits::{
@@ -14,14 +14,14 @@ use crate::limits::{
 
 /// A failed fold with its next retry.
 #[derive(Clone, Copy)]
-pub(super) struct Unfolded {
+pub(super) struct FailedFold {
     pub(super) due: Instant,
     delay: Duration,
     /// True if the instance stays open after the fold.
     pub(super) is_kept: bool,
 }
 
-impl Unfolded {
+impl FailedFold {
     /// Schedules a retry after `delay`.
     fn after(delay: Duration, is_kept: bool) -> Self {
         let due = Instant::now() + delay;
@@ -70,7 +70,7 @@ impl Worker {
     /// Syncs the bases of quiet conversations and clears their journals.
     pub(super) fn clear_quiet(&mut self, all: bool) {
         let now = Instant::now();
-        let is_due = |held: &Held| held.clear_due.is_some_and(|due| all || due <= now);
+        let is_due = |held: &OpenInstance| held.clear_due.is_some_and(|due| all || due <= now);
         let due = self.open.iter().filter(|(_, held)| is_due(held));
         let due: Vec<InstanceRef> = due.map(|(instance, _)| instance.clone()).collect();
         for instance in due {
@@ -90,7 +90,7 @@ impl Worker {
         held.clear_due = None;
         if let Err(error) = how(&mut held.store) {
             let first = Duration::from_millis(FOLD_RETRY_MIN_MS);
-            let unfolded = Unfolded::after(first, held.is_kept);
+            let unfolded = FailedFold::after(first, held.is_kept);
             self.open.remove(instance);
             self.postpone(instance.clone(), unfolded, &error);
         }
@@ -100,7 +100,7 @@ impl Worker {
     pub fn retry_folds(&mut self, all: bool) {
         let now = Instant::now();
         let waiting = self.unfolded.iter();
-        let due: Vec<(InstanceRef, Unfolded)> = waiting
+        let due: Vec<(InstanceRef, FailedFold)> = waiting
             .filter(|(_, unfolded)| all || unfolded.due <= now)
             .map(|(instance, unfolded)| (instance.clone(), *unfolded))
             .collect();
@@ -115,7 +115,7 @@ impl Worker {
         }
     }
 
-    fn postpone(&mut self, instance: InstanceRef, unfolded: Unfolded, error: &StoreError) {
+    fn postpone(&mut self, instance: InstanceRef, unfolded: FailedFold, error: &StoreError) {
         tracing::error!(
             workspace_id = %instance.workspace_id,
             instance_key = %instance.instance_key,

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use goondan_durable::Verified;
+use goondan_durable::VerificationResult;
 use goondan_protocol::JsonObject;
-use goondan_protocol::control::{ExportPart, ExportPosition, Imported, RewindRecord};
+use goondan_protocol::control::{ExportPart, ExportPosition, ImportResult, RewindRecord};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{
     AgentName, ConnectionName, EventId, ExtensionName, ExtensionStates, InstanceRef, MessageId,
@@ -24,14 +24,14 @@ use serde_json::value::RawValue;
 use super::Worker;
 use crate::error::StoreError;
 use crate::instance::{
-    ApprovalMark, Arranged, Arrangement, Awaited, Cancelled, EventState, InstanceState, LlmMessage,
-    Metadata, OpenTurn, Page, ParkedEvent, Pins, RewindNote,
+    ApprovalMark, CancelScope, ConversationSlice, EventState, InstanceState, LlmMessage, Metadata,
+    OpenTurn, ParkedEvent, PendingReplyRecord, Pins, QueueOp, QueueOrder, RewindNote,
 };
-use crate::ledger::Entry;
+use crate::ledger::LedgerEntry;
 
 /// An operation and the token it is reported under.
 #[derive(Debug)]
-pub struct Job {
+pub struct StoreJob {
     /// Returned with the report.
     pub token: u64,
     /// The operation.
@@ -40,7 +40,7 @@ pub struct Job {
 
 /// Result of a job.
 #[derive(Debug)]
-pub struct Completion {
+pub struct StoreCompletion {
     /// The job's token.
     pub token: u64,
     /// The result.
@@ -64,7 +64,7 @@ pub(super) trait Perform<O: Operation> {
 
 /// Data that must be durable before an operation is reported, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Promise {
+pub(super) enum Durability {
     /// No data.
     Nothing,
     /// The inbox. Clearing the last turn's journal is not included, because a journal that
@@ -114,9 +114,9 @@ macro_rules! operations {
 
         impl Op {
             /// Returns the durability that the report promises.
-            pub(super) fn promise(&self) -> Promise {
+            pub(super) fn promise(&self) -> Durability {
                 match self {
-                    $(Self::$name(_) => Promise::$promise,)*
+                    $(Self::$name(_) => Durability::$promise,)*
                 }
             }
 
@@ -193,14 +193,14 @@ macro_rules! operations {
 // Beginning a turn promises nothing: the begin record becomes durable with the turn's first event,
 // and a turn lost before that never began.
 operations! {
-    Accept of instance promises Inbox -> Accepted;
+    Accept of instance promises Inbox -> AcceptResult;
     ReadSources of instance promises Everything -> BTreeSet<ConnectionName>;
     Open of instance promises Everything -> Box<InstanceState>;
     BeginTurn of instance promises Nothing -> OpenTurn;
-    AppendEvent of instance promises Everything -> Appended;
+    AppendEvent of instance promises Everything -> AppendResult;
     NoteApproval of instance promises Everything -> ();
     CompleteTurn of instance promises Everything -> ();
-    CancelEvent of instance promises Everything -> Cancelled;
+    CancelEvent of instance promises Everything -> CancelScope;
     AwaitReply of instance promises Everything -> ReplyAwaited;
     ForgoReply of instance promises Everything -> ();
     Observe of instance promises Nothing -> ();
@@ -209,23 +209,23 @@ operations! {
     ParkEvent of instance promises Everything -> ();
     RetryEvent of instance promises Everything -> ();
     DropEvent of instance promises Everything -> ();
-    ArrangeEvent of instance promises Everything -> Arranged;
-    ReadPage of instance promises Everything -> Box<Page>;
+    ArrangeEvent of instance promises Everything -> QueueOrder;
+    ReadPage of instance promises Everything -> Box<ConversationSlice>;
     ReadPageBefore of instance promises Everything -> LatestPage;
     ReadMessage of instance promises Everything -> Box<Message>;
     LookUpEvent of instance promises Everything -> EventState;
     Inspect of instance promises Everything -> Box<Inspection>;
-    VerifyInstance of instance promises Everything -> Box<Verified>;
-    VerifyWorkspaceFiles of workspace promises Everything -> Box<Verified>;
-    VerifyRootFiles of root promises Everything -> Box<Verified>;
+    VerifyInstance of instance promises Everything -> Box<VerificationResult>;
+    VerifyWorkspaceFiles of workspace promises Everything -> Box<VerificationResult>;
+    VerifyRootFiles of root promises Everything -> Box<VerificationResult>;
     Export of instance promises Everything -> Box<ExportPart>;
-    Import of instance promises Everything -> Imported;
+    Import of instance promises Everything -> ImportResult;
     PinConversation of instance promises Everything -> Pins;
     BeginRewind of instance promises Everything -> ();
     FinishRewind of instance promises Everything -> Option<RewindRecord>;
     AbandonRewind of instance promises Everything -> ();
     Close of instance promises Everything -> ();
-    Delete of instance promises Everything -> Removed;
+    Delete of instance promises Everything -> RemoveResult;
     Audit of workspace promises Everything -> ();
     RecordUsage of workspace promises Everything -> ();
 }
@@ -246,7 +246,7 @@ pub struct Accept {
 
 /// The event is durable, newly accepted or known from before.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptResult {
     /// State of the event before.
     pub before: EventState,
     /// True if the instance was created for it.
@@ -299,7 +299,7 @@ pub struct AppendEvent {
 
 /// The message event is durable.
 #[derive(Debug)]
-pub struct Appended {
+pub struct AppendResult {
     /// The turn.
     pub turn_id: TurnId,
     /// The event's number.
@@ -358,7 +358,7 @@ pub struct AwaitReply {
     /// The instance of the asking agent.
     pub instance: InstanceRef,
     /// The question.
-    pub awaited: Box<Awaited>,
+    pub awaited: Box<PendingReplyRecord>,
     /// The time.
     pub at: Timestamp,
 }
@@ -446,7 +446,7 @@ pub struct ArrangeEvent {
     /// The event.
     pub event_id: EventId,
     /// The change.
-    pub arrangement: Arrangement,
+    pub arrangement: QueueOp,
     /// The time.
     pub at: Timestamp,
 }
@@ -488,7 +488,7 @@ pub struct ReadPageBefore {
 #[derive(Debug)]
 pub struct LatestPage {
     /// The page.
-    pub page: Box<Page>,
+    pub page: Box<ConversationSlice>,
     /// Number of confirmed messages.
     pub total: u64,
 }
@@ -642,7 +642,7 @@ pub struct Delete {
 
 /// The instance does not exist any longer.
 #[derive(Debug)]
-pub struct Removed {
+pub struct RemoveResult {
     /// True if it existed.
     pub existed: bool,
 }
@@ -662,5 +662,5 @@ pub struct RecordUsage {
     /// The workspace.
     pub workspace_id: WorkspaceId,
     /// The usage.
-    pub entry: Box<Entry>,
+    pub entry: Box<LedgerEntry>,
 }

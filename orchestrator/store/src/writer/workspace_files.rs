@@ -10,8 +10,8 @@ use goondan_protocol::ids::WorkspaceId;
 
 use super::outcome::again;
 use crate::error::StoreError;
-use crate::ledger::{self, Entry, LEDGER_FILE, Ledger};
-use crate::own_files::OwnFiles;
+use crate::ledger::{self, LEDGER_FILE, Ledger, LedgerEntry};
+use crate::own_files::FolderManifest;
 use crate::root::{AUDIT_FILE, Layout};
 use crate::workspace;
 
@@ -20,7 +20,7 @@ pub(super) struct WorkspaceFiles {
     open: HashMap<WorkspaceId, Ledger>,
     /// Workspaces with ledger entries in the current batch, and the first error of each.
     staged: HashMap<WorkspaceId, Option<StoreError>>,
-    known: HashMap<WorkspaceId, OwnFiles>,
+    known: HashMap<WorkspaceId, FolderManifest>,
 }
 
 impl WorkspaceFiles {
@@ -30,7 +30,7 @@ impl WorkspaceFiles {
         disk: &dyn Disk,
         layout: &Layout,
         id: &WorkspaceId,
-        entry: &Entry,
+        entry: &LedgerEntry,
     ) -> Result<(), StoreError> {
         let appended = self.held(disk, layout, id).and_then(|l| l.append(entry));
         let failure = self.staged.entry(id.clone()).or_default();
@@ -152,11 +152,11 @@ impl WorkspaceFiles {
         disk: &dyn Disk,
         layout: &Layout,
         id: &WorkspaceId,
-    ) -> Result<&mut OwnFiles, StoreError> {
+    ) -> Result<&mut FolderManifest, StoreError> {
         use std::collections::hash_map::Entry::{Occupied, Vacant};
         match self.known.entry(id.clone()) {
             Occupied(known) => Ok(known.into_mut()),
-            Vacant(free) => Ok(free.insert(OwnFiles::open(disk, &layout.workspace(id))?)),
+            Vacant(free) => Ok(free.insert(FolderManifest::open(disk, &layout.workspace(id))?)),
         }
     }
 
@@ -166,7 +166,7 @@ impl WorkspaceFiles {
         disk: &dyn Disk,
         layout: &Layout,
         id: &WorkspaceId,
-        how: impl FnOnce(&mut OwnFiles) -> Result<(), FileError>,
+        how: impl FnOnce(&mut FolderManifest) -> Result<(), FileError>,
     ) {
         let noted = self.known(disk, layout, id);
         if let Err(error) = noted.and_then(|own| Ok(how(own)?)) {
@@ -202,16 +202,16 @@ mod tests {
     const ENTRIES: u64 = 16;
 
     /// An entry of about 5 kB, so that a few entries trigger a manifest update.
-    fn entry(number: u64) -> Entry {
+    fn entry(number: u64) -> LedgerEntry {
         let asked_by = (0..100).map(|n| format!("{n:0>40}").parse().unwrap());
-        Entry {
+        LedgerEntry {
             id: Uuid::from_u128(number.into()),
             at: Timestamp::from_unix_millis(1_767_225_600_000),
             agent_name: "clerk".parse().unwrap(),
             instance_key: "main".parse().unwrap(),
             asked_by: asked_by.collect(),
             asked_by_agents: Vec::new(),
-            purpose: ledger::Purpose::Step {
+            purpose: ledger::ReplyPurpose::Step {
                 turn_id: "t".parse().unwrap(),
                 step_id: "t.1".parse().unwrap(),
                 task: None,

@@ -9,24 +9,24 @@ use goondan_durable::disk::{Crash, Disk, SimulatedDisk};
 use goondan_store::instance::{self, EventState, InstanceStore};
 use goondan_store::verify;
 
-use crate::damage::{BASE, EVENTS, INBOX, Rig, SUMS, batches, busy_rig, rig};
+use crate::damage::{BASE, DamageHarness, EVENTS, INBOX, SUMS, batches, busy_rig, rig};
 use crate::mixes;
-use crate::model::{Batch, Seen};
-use crate::world::{Pace, at, fresh, perform};
+use crate::model::{Batch, ModelView};
+use crate::world::{BatchPace, at, fresh, perform};
 
 /// Returns every distinct content of a file during a conversation.
-pub(crate) fn copies_of(batches: &[Batch], pace: Pace, file: &str) -> BTreeSet<Vec<u8>> {
+pub(crate) fn copies_of(batches: &[Batch], pace: BatchPace, file: &str) -> BTreeSet<Vec<u8>> {
     let mut copies = BTreeSet::new();
     for until in 1..=batches.len() {
         let (disk, workspace_id) = fresh();
         perform(&disk, &workspace_id, &batches[..until], pace);
-        let rig = Rig {
+        let rig = DamageHarness {
             disk: disk.after_crash(Crash::KeepUnsynced),
             messages: crate::world::layout()
                 .instances(&workspace_id)
                 .join("a/messages"),
             events: Vec::new(),
-            whole: Seen::default(),
+            whole: ModelView::default(),
         };
         copies.insert(rig.read(&rig.disk, file));
     }
@@ -35,7 +35,11 @@ pub(crate) fn copies_of(batches: &[Batch], pace: Pace, file: &str) -> BTreeSet<V
 
 /// Opens the conversation and repeats every event, like a sender without an answer. No answered
 /// event may wait.
-fn assert_answered_stay_answered(rig: &Rig, disk: &SimulatedDisk, case: &str) -> Seen {
+fn assert_answered_stay_answered(
+    rig: &DamageHarness,
+    disk: &SimulatedDisk,
+    case: &str,
+) -> ModelView {
     let verified = verify::instance(disk, rig.dir()).unwrap();
     let (found, findings) = rig.open(disk);
     // An open turn with a lost event is folded with its current records.
@@ -105,7 +109,7 @@ fn msg_13_an_inbox_that_is_gone_halved_or_without_a_line_runs_no_answered_event_
 #[test]
 fn msg_13_an_older_copy_of_the_inbox_runs_no_answered_event_again() {
     let rig = rig();
-    for copy in copies_of(&batches(), Pace::Quiet, INBOX) {
+    for copy in copies_of(&batches(), BatchPace::Quiet, INBOX) {
         let case = format!("a copy of {} bytes", copy.len());
         assert_answered_stay_answered(&rig, &rig.with(INBOX, &copy), &case);
     }
@@ -113,7 +117,7 @@ fn msg_13_an_older_copy_of_the_inbox_runs_no_answered_event_again() {
 
 #[test]
 fn msg_13_an_older_copy_of_the_journal_runs_no_turn_again() {
-    for pace in [Pace::Quiet, Pace::Busy] {
+    for pace in [BatchPace::Quiet, BatchPace::Busy] {
         let rig = rig();
         for copy in copies_of(&batches(), pace, EVENTS) {
             for inbox in copies_of(&batches(), pace, INBOX) {
@@ -131,7 +135,7 @@ fn msg_13_an_older_copy_of_the_journal_runs_no_turn_again() {
 fn msg_13_answers_stay_named_when_the_conversation_is_written_anew() {
     let (disk, workspace_id) = fresh();
     let batches = mixes::rewritten();
-    perform(&disk, &workspace_id, &batches, Pace::Quiet);
+    perform(&disk, &workspace_id, &batches, BatchPace::Quiet);
     let disk = disk.after_crash(Crash::KeepUnsynced);
     let dir = crate::world::layout().instances(&workspace_id).join("a");
     let inbox = dir.join("messages").join(INBOX);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use goondan_durable::FileError;
 use goondan_durable::disk::{Crash, Disk, SimulatedDisk, read_all};
-use goondan_protocol::control::{ExportPart, Imported};
+use goondan_protocol::control::{ExportPart, ImportResult};
 use goondan_protocol::ids::{AgentName, ExtensionName, InstanceKey};
 use goondan_protocol::time::Timestamp;
 use goondan_store::StoreError;
@@ -71,13 +71,13 @@ fn export(store: &mut InstanceStore, skip: bool) -> Result<(String, ExportPart),
     }
 }
 
-fn import_as(disk: &SimulatedDisk, name: &str) -> Result<Imported, StoreError> {
+fn import_as(disk: &SimulatedDisk, name: &str) -> Result<ImportResult, StoreError> {
     let to = (&key(name), &agent());
     let archive = Path::new(ARCHIVE);
     import(disk, Path::new("/to"), to, archive, at(20), ".new")
 }
 
-fn imported(disk: &SimulatedDisk, archive: &[u8]) -> Result<Imported, StoreError> {
+fn imported(disk: &SimulatedDisk, archive: &[u8]) -> Result<ImportResult, StoreError> {
     disk.plant(Path::new(ARCHIVE), archive).unwrap();
     import_as(disk, "copy")
 }

@@ -13,13 +13,13 @@ use goondan_store::limits::JOURNAL_FOLDED_TURNS;
 
 use crate::mixes::{self, knob};
 use crate::model::{Batch, World, allowed_after};
-use crate::world::{PACES, Pace, crashes, events_of, fresh, look, perform};
+use crate::world::{BatchPace, PACES, crashes, events_of, fresh, look, perform};
 
 /// A run of batches that is stopped at each call.
 struct Run<'a> {
     name: String,
     batches: &'a [Batch],
-    pace: Pace,
+    pace: BatchPace,
     events: Vec<String>,
     /// Cache of the allowed worlds by number of acknowledged batches, because consecutive calls
     /// share it.
@@ -27,7 +27,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(name: impl Into<String>, batches: &'a [Batch], pace: Pace) -> Self {
+    fn new(name: impl Into<String>, batches: &'a [Batch], pace: BatchPace) -> Self {
         let (name, events) = (format!("{}, {pace:?}", name.into()), events_of(batches));
         Self {
             name,
@@ -189,7 +189,7 @@ fn msg_8_a_crash_at_every_call_of_a_group_commit() {
 #[test]
 fn msg_6_a_crash_at_every_call_of_a_long_journal() {
     let batches = mixes::many_turns(JOURNAL_FOLDED_TURNS + 3);
-    let run = Run::new("many turns", &batches, Pace::Busy);
+    let run = Run::new("many turns", &batches, BatchPace::Busy);
     let calls = run.exhaust(&[Crash::LoseUnsynced, Crash::Subset(5)], false);
     assert!(calls > 100, "only {calls} calls were tried");
 }
@@ -210,7 +210,7 @@ fn msg_8_seeded_long_mixes_of_two_instances() {
 #[test]
 fn msg_11_an_append_torn_at_every_byte() {
     let batches = mixes::grouped();
-    let run = Run::new("torn", &batches, Pace::Busy);
+    let run = Run::new("torn", &batches, BatchPace::Busy);
     let mut lengths = std::collections::BTreeSet::new();
     let mut last: Option<(Rc<[World]>, SimulatedDisk, WorkspaceId)> = None;
     for call in 1.. {

@@ -15,8 +15,8 @@ use goondan_store::instance::{self, InstanceStore};
 use goondan_store::verify;
 
 use crate::mixes;
-use crate::model::{Batch, Change, Seen, Step};
-use crate::world::{Pace, at, events_of, fresh, layout, look_at, perform};
+use crate::model::{Batch, Change, ModelStep, ModelView};
+use crate::world::{BatchPace, at, events_of, fresh, layout, look_at, perform};
 
 pub(crate) const INBOX: &str = "inbox.jsonl";
 pub(crate) const EVENTS: &str = "events.jsonl";
@@ -25,41 +25,44 @@ pub(crate) const MANIFEST: &str = "manifest.jsonl";
 pub(crate) const SUMS: &str = "base.sums.jsonl";
 
 /// An instance with a history, waiting events, and an open turn.
-pub(crate) struct Rig {
+pub(crate) struct DamageHarness {
     pub disk: SimulatedDisk,
     pub messages: PathBuf,
     pub events: Vec<String>,
-    pub whole: Seen,
+    pub whole: ModelView,
 }
 
 pub(crate) fn batches() -> Vec<Batch> {
     mixes::with_open_turn()
 }
 
-pub(crate) fn rig() -> Rig {
-    rig_of(&batches(), Pace::Quiet)
+pub(crate) fn rig() -> DamageHarness {
+    rig_of(&batches(), BatchPace::Quiet)
 }
 
 /// The same instance after a crash: the journal still holds all turns, committed except for the
 /// open one.
-pub(crate) fn busy_rig() -> Rig {
+pub(crate) fn busy_rig() -> DamageHarness {
     let mut batches = batches();
-    assert!(matches!(batches.pop().as_deref(), Some([Step::Close(_)])));
-    rig_of(&batches, Pace::Busy)
+    assert!(matches!(
+        batches.pop().as_deref(),
+        Some([ModelStep::Close(_)])
+    ));
+    rig_of(&batches, BatchPace::Busy)
 }
 
-pub(crate) fn rig_of(batches: &[Batch], pace: Pace) -> Rig {
+pub(crate) fn rig_of(batches: &[Batch], pace: BatchPace) -> DamageHarness {
     let (disk, workspace_id) = fresh();
     let (_, error) = perform(&disk, &workspace_id, batches, pace);
     assert!(error.is_none(), "{error:?}");
     let disk = disk.after_crash(Crash::KeepUnsynced);
     let dir = dir(&workspace_id);
     let events = events_of(batches);
-    let mut rig = Rig {
+    let mut rig = DamageHarness {
         disk,
         messages: dir.join("messages"),
         events,
-        whole: Seen::default(),
+        whole: ModelView::default(),
     };
     // Opening may change the files.
     let (whole, findings) = rig.open(&rig.disk.after_crash(Crash::KeepUnsynced));
@@ -73,7 +76,7 @@ fn dir(workspace_id: &WorkspaceId) -> PathBuf {
     layout().instances(workspace_id).join("a")
 }
 
-impl Rig {
+impl DamageHarness {
     pub(crate) fn dir(&self) -> &Path {
         self.messages.parent().unwrap()
     }
@@ -99,7 +102,7 @@ impl Rig {
         disk
     }
 
-    pub(crate) fn open(&self, disk: &SimulatedDisk) -> (Seen, Vec<Finding>) {
+    pub(crate) fn open(&self, disk: &SimulatedDisk) -> (ModelView, Vec<Finding>) {
         let mut store = InstanceStore::open(Arc::new(disk.clone()), self.dir()).unwrap();
         let mut findings = Vec::new();
         let mut readable = self.events.clone();
@@ -145,7 +148,7 @@ fn is_part_of<T: PartialEq>(part: &[T], whole: &[T]) -> bool {
 
 /// Returns the conversation including the open turn. A turn with a lost event is folded, so
 /// messages of both count equally.
-fn conversation(seen: &Seen) -> Vec<String> {
+fn conversation(seen: &ModelView) -> Vec<String> {
     let pending = seen.pending.iter().map(|change| match change {
         Change::Append(id) => id.clone(),
         other => panic!("{other:?}"),
@@ -155,7 +158,7 @@ fn conversation(seen: &Seen) -> Vec<String> {
 }
 
 /// Returns the number of lost messages; the others must exist once, in order.
-fn lost(found: &Seen, whole: &Seen, case: &str) -> usize {
+fn lost(found: &ModelView, whole: &ModelView, case: &str) -> usize {
     let (found, whole) = (conversation(found), conversation(whole));
     assert!(is_part_of(&found, &whole), "{case}: {found:?}");
     whole.len() - found.len()
@@ -322,7 +325,7 @@ fn msg_11_a_hole_in_a_journal_of_several_turns() {
             );
             assert_eq!(found.ended, rig.whole.ended, "{case}");
             assert_eq!(found.extension, rig.whole.extension, "{case}");
-            let open = |seen: &Seen| seen.open.as_ref().map(|open| open.0.clone());
+            let open = |seen: &ModelView| seen.open.as_ref().map(|open| open.0.clone());
             assert_eq!(open(&found), open(&rig.whole), "{case}");
         }
     }
@@ -338,7 +341,7 @@ fn msg_11_a_journal_is_damaged_after_a_crash_in_a_rewrite() {
     for call in 1.. {
         let (disk, workspace_id) = fresh();
         disk.crash_at(disk.calls() + call);
-        perform(&disk, &workspace_id, &batches, Pace::Busy);
+        perform(&disk, &workspace_id, &batches, BatchPace::Busy);
         let is_over = !disk.is_down();
         let messages = dir(&workspace_id).join("messages");
         let disk = disk.after_crash(Crash::KeepUnsynced);
@@ -384,20 +387,23 @@ fn msg_11_a_journal_is_damaged_after_a_crash_in_a_rewrite() {
 #[test]
 fn msg_3_events_of_another_implementation_behind_turns_that_are_over() {
     let mut batches = batches();
-    assert!(matches!(batches.pop().as_deref(), Some([Step::Close(_)])));
-    let is_fourth = |step: &Step| matches!(step, Step::Begin(_, turn, _) if turn == "t4");
+    assert!(matches!(
+        batches.pop().as_deref(),
+        Some([ModelStep::Close(_)])
+    ));
+    let is_fourth = |step: &ModelStep| matches!(step, ModelStep::Begin(_, turn, _) if turn == "t4");
     let fourth = batches.iter().position(|batch| batch.iter().any(is_fourth));
     let foreign = Change::Append("foreign".into());
     let line = format!("{}\n", foreign.to_json());
     for until in [fourth.unwrap(), batches.len()] {
         let rig = {
             let (disk, workspace_id) = fresh();
-            perform(&disk, &workspace_id, &batches[..until], Pace::Busy);
-            Rig {
+            perform(&disk, &workspace_id, &batches[..until], BatchPace::Busy);
+            DamageHarness {
                 disk: disk.after_crash(Crash::KeepUnsynced),
                 messages: dir(&workspace_id).join("messages"),
                 events: events_of(&batches),
-                whole: Seen::default(),
+                whole: ModelView::default(),
             }
         };
         let content = [rig.read(&rig.disk, EVENTS).as_slice(), line.as_bytes()].concat();
@@ -489,7 +495,8 @@ fn msg_11_lines_that_are_swapped_repeated_or_gone() {
                 let case = format!("{name}, lines {at} and {at2} swapped");
                 let (found, findings) = rig.open(&rig.with(name, &swapped.concat()));
                 if name == BASE {
-                    let set = |seen: &Seen| seen.messages.iter().cloned().collect::<BTreeSet<_>>();
+                    let set =
+                        |seen: &ModelView| seen.messages.iter().cloned().collect::<BTreeSet<_>>();
                     assert_eq!(set(&found), set(&rig.whole), "{case}");
                     assert_eq!(found.messages.len(), rig.whole.messages.len(), "{case}");
                 } else {
@@ -630,7 +637,7 @@ fn repair_makes_lost_metadata_again_and_sets_states_aside() {
     assert_eq!(unreadable, [metadata, notes]);
     let text = serde_json::to_string(&verified).unwrap();
     assert_eq!(
-        serde_json::from_str::<goondan_durable::Verified>(&text).unwrap(),
+        serde_json::from_str::<goondan_durable::VerificationResult>(&text).unwrap(),
         verified
     );
     let shared: Arc<dyn Disk> = Arc::new(rig.disk.clone());

@@ -8,13 +8,13 @@ use goondan_durable::FindingKind;
 use goondan_durable::disk::{Disk, RealDisk, append_all, read_all};
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{ExtensionName, InstanceKey};
-use goondan_store::configuration::{self, KeptConfiguration};
+use goondan_store::configuration::{self, StoredConfiguration};
 use goondan_store::instance::{ApprovalMark, EventState, InstanceStore, LlmMessage, Metadata};
-use goondan_store::ledger::{self, Entry};
+use goondan_store::ledger::{self, LedgerEntry};
 use goondan_store::root::{Layout, LogConfig, SystemConfig, SystemRoot};
 use goondan_store::workspace::WorkspaceRecord;
 use goondan_store::writer::operation::RecordUsage;
-use goondan_store::writer::{Job, Op, Worker};
+use goondan_store::writer::{Op, StoreJob, Worker};
 use goondan_store::{file_names, limits, verify, workspace};
 use serde_json::Value;
 
@@ -110,13 +110,13 @@ fn the_names_are_the_ones_the_store_gives() {
         .unwrap()
     {
         let package = (!row[1].is_empty()).then_some(row[1]);
-        let id = naming::workspace_id(Path::new(row[0]), package).unwrap();
+        let id = file_names::workspace_id(Path::new(row[0]), package).unwrap();
         assert_eq!(id.as_str(), row[2]);
     }
     for row in table("| key | directory |").get(1..).unwrap() {
         let key = InstanceKey::new(row[0]).unwrap();
-        assert_eq!(naming::instance_dir_name(&key), row[1]);
-        assert_eq!(naming::instance_key_of(row[1]), Some(key));
+        assert_eq!(file_names::instance_dir_name(&key), row[1]);
+        assert_eq!(file_names::instance_key_of(row[1]), Some(key));
     }
 }
 
@@ -128,7 +128,7 @@ fn the_kept_configuration_is_what_the_page_shows() {
     for dir in [layout.workspaces(), layout.workspace(&id)] {
         RealDisk.create_dir(&dir).unwrap();
     }
-    let shown: KeptConfiguration = serde_json::from_str(example("configuration.json")).unwrap();
+    let shown: StoredConfiguration = serde_json::from_str(example("configuration.json")).unwrap();
     configuration::keep(&RealDisk, &layout, &id, &shown).unwrap();
     let written = std::fs::read_to_string(layout.configuration(&id)).unwrap();
     assert_eq!(written, example("configuration.json"));
@@ -170,7 +170,7 @@ fn the_ledger_is_what_the_page_shows() {
     RealDisk.create_dir(&layout.workspaces()).unwrap();
     let record = workspace::open(&RealDisk, &layout, Path::new("/srv/bot"), None).unwrap();
     let id = record.workspace_id;
-    let entry: Entry = serde_json::from_str(example("usage.jsonl")).unwrap();
+    let entry: LedgerEntry = serde_json::from_str(example("usage.jsonl")).unwrap();
     let mut worker = Worker::new(disk(), layout.clone());
     let op = || {
         Op::from(RecordUsage {
@@ -179,7 +179,10 @@ fn the_ledger_is_what_the_page_shows() {
         })
     };
     for _ in 0..2 {
-        let mut batch = vec![Job { token: 0, op: op() }, Job { token: 1, op: op() }];
+        let mut batch = vec![
+            StoreJob { token: 0, op: op() },
+            StoreJob { token: 1, op: op() },
+        ];
         for done in worker.work(&mut batch) {
             assert!(done.report.error().is_none(), "{done:?}");
         }
@@ -276,7 +279,7 @@ fn the_store_writes_the_examples_byte_for_byte() {
 
     let dir = temp
         .path()
-        .join(naming::instance_dir_name(&shown.instance_key));
+        .join(file_names::instance_dir_name(&shown.instance_key));
     for file in MESSAGE_FILES
         .into_iter()
         .chain(["metadata.json", "extensions/notes.json"])

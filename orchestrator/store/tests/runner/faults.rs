@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use goondan_durable::FileError;
-use goondan_durable::disk::{Crash, Disk, Fault, read_all};
+use goondan_durable::disk::{CallFault, Crash, Disk, read_all};
 use goondan_store::StoreError;
 use goondan_store::writer::Worker;
 
 use crate::mixes;
-use crate::model::{Batch, Step, World, allowed_after};
+use crate::model::{Batch, ModelStep, World, allowed_after};
 use crate::world::{
-    PACES, Pace, events_of, fresh, layout, look, perform, perform_again, perform_with,
+    BatchPace, PACES, events_of, fresh, layout, look, perform, perform_again, perform_with,
 };
 
 const EIO: i32 = 5;
@@ -20,29 +20,29 @@ const ENOSPC: i32 = 28;
 const EMFILE: i32 = 24;
 const EROFS: i32 = 30;
 
-const FAULTS: [Fault; 7] = [
-    Fault::Errno(EIO),
-    Fault::Errno(ENOSPC),
-    Fault::Errno(EMFILE),
-    Fault::Errno(EROFS),
-    Fault::ShortWrite(3),
-    Fault::ShortWrite(0),
-    Fault::Errno(EINTR),
+const FAULTS: [CallFault; 7] = [
+    CallFault::Errno(EIO),
+    CallFault::Errno(ENOSPC),
+    CallFault::Errno(EMFILE),
+    CallFault::Errno(EROFS),
+    CallFault::ShortWrite(3),
+    CallFault::ShortWrite(0),
+    CallFault::Errno(EINTR),
 ];
 
 /// True if the fault must be invisible: a short write is continued.
-fn is_harmless(fault: Fault) -> bool {
-    fault == Fault::ShortWrite(3)
+fn is_harmless(fault: CallFault) -> bool {
+    fault == CallFault::ShortWrite(3)
 }
 
 /// Fails every call of `batches` in turn.
-fn exhaust(name: &str, batches: &[Batch], fault: Fault, for_ever: bool) {
+fn exhaust(name: &str, batches: &[Batch], fault: CallFault, for_ever: bool) {
     for pace in PACES {
         exhaust_at(pace, name, batches, fault, for_ever);
     }
 }
 
-fn exhaust_at(pace: Pace, name: &str, batches: &[Batch], fault: Fault, for_ever: bool) {
+fn exhaust_at(pace: BatchPace, name: &str, batches: &[Batch], fault: CallFault, for_ever: bool) {
     let events = events_of(batches);
     for call in 1.. {
         let (disk, workspace_id) = fresh();
@@ -59,8 +59,8 @@ fn exhaust_at(pace: Pace, name: &str, batches: &[Batch], fault: Fault, for_ever:
                 panic!("{case}: {error:?}");
             };
             let is_said = match fault {
-                Fault::Errno(code) => source.raw_os_error() == Some(code),
-                Fault::ShortWrite(_) => source.kind() == std::io::ErrorKind::WriteZero,
+                CallFault::Errno(code) => source.raw_os_error() == Some(code),
+                CallFault::ShortWrite(_) => source.kind() == std::io::ErrorKind::WriteZero,
             };
             assert!(
                 is_said && !error.to_string().is_empty(),
@@ -103,7 +103,7 @@ fn msg_10_an_error_at_every_call_and_ever_after() {
         // A permanently interrupted append would be retried forever; no kernel does that.
         for fault in FAULTS
             .into_iter()
-            .filter(|fault| *fault != Fault::Errno(EINTR))
+            .filter(|fault| *fault != CallFault::Errno(EINTR))
         {
             exhaust(name, &batches, fault, true);
         }
@@ -117,7 +117,7 @@ fn msg_10_the_same_writer_recovers() {
     for call in 1.. {
         let (disk, workspace_id) = fresh();
         let failing = disk.calls() + call;
-        disk.fail_at(failing, Fault::Errno(ENOSPC), false);
+        disk.fail_at(failing, CallFault::Errno(ENOSPC), false);
         let found = perform_again(&disk, &workspace_id, &batches);
         let mut world = World::default();
         for batch in &batches {
@@ -139,23 +139,23 @@ fn msg_10_a_fold_that_failed_is_tried_again_by_itself() {
         if !name.starts_with("fold by") {
             continue;
         }
-        while !matches!(batches.last().unwrap()[..], [Step::Complete(..)]) {
+        while !matches!(batches.last().unwrap()[..], [ModelStep::Complete(..)]) {
             batches.pop();
         }
         let mut failed = 0;
         for call in 1.. {
             let (disk, workspace_id) = fresh();
             let mut worker = Worker::new(Arc::new(disk.clone()), layout());
-            let (_, error) = perform_with(&mut worker, &workspace_id, &batches, Pace::Quiet);
+            let (_, error) = perform_with(&mut worker, &workspace_id, &batches, BatchPace::Quiet);
             assert!(error.is_none(), "{name}: {error:?}");
             let settling = disk.calls() + call;
-            disk.fail_at(settling, Fault::Errno(ENOSPC), true);
+            disk.fail_at(settling, CallFault::Errno(ENOSPC), true);
             worker.settle();
             worker.tidy(true);
             if disk.calls() < settling {
                 break;
             }
-            disk.fail_at(u64::MAX, Fault::Errno(ENOSPC), false);
+            disk.fail_at(u64::MAX, CallFault::Errno(ENOSPC), false);
             worker.tidy(true);
             let messages = layout().instances(&workspace_id).join("a/messages");
             let mut journal = disk.open_read(&messages.join("events.jsonl")).unwrap();

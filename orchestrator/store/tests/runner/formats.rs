@@ -13,7 +13,7 @@ use goondan_store::root::Layout;
 use goondan_store::{configuration, connection, ledger, verify, workspace};
 use serde_json::{Value, json};
 
-use crate::model::{Change, Seen};
+use crate::model::{Change, ModelView};
 use crate::world::look_at;
 
 fn read(path: &Path) -> Vec<u8> {
@@ -89,7 +89,8 @@ fn inst_6_format_2_opens_as_it_was_written() {
     let mut events = 0;
     loop {
         let key = "a".parse().unwrap();
-        let page = instance::event_log(&RealDisk, &layout.instances(&id), &key, offset).unwrap();
+        let page =
+            instance::read_event_log(&RealDisk, &layout.instances(&id), &key, offset).unwrap();
         assert_eq!(page.unreadable, 0);
         events += page.events.len();
         match page.next {
@@ -118,7 +119,7 @@ fn count_files(dir: &Path) -> u64 {
 }
 
 /// Opens the fixtures' conversation: it is unchanged, and so is its base.
-fn assert_conversation(dir: &Path, messages: &[&str]) -> Seen {
+fn assert_conversation(dir: &Path, messages: &[&str]) -> ModelView {
     let base = read(&dir.join("messages/base.jsonl"));
     let events: Vec<String> = (1..=5).map(|n| format!("e{n}")).collect();
     let mut findings = Vec::new();

@@ -9,12 +9,12 @@ use goondan_store::instance::{self, InstanceStore};
 use goondan_store::{StoreError, verify};
 
 use crate::answers::copies_of;
-use crate::damage::{BASE, EVENTS, INBOX, MANIFEST, Rig, SUMS, batches, rig};
-use crate::world::{Pace, at};
+use crate::damage::{BASE, DamageHarness, EVENTS, INBOX, MANIFEST, SUMS, batches, rig};
+use crate::world::{BatchPace, at};
 
 const FILES: [&str; 4] = [INBOX, EVENTS, BASE, SUMS];
 
-fn errors(rig: &Rig, disk: &SimulatedDisk) -> Vec<Finding> {
+fn errors(rig: &DamageHarness, disk: &SimulatedDisk) -> Vec<Finding> {
     let mut findings = verify::instance(disk, rig.dir()).unwrap().findings;
     findings.retain(|finding| finding.severity == Severity::Error);
     findings
@@ -22,7 +22,7 @@ fn errors(rig: &Rig, disk: &SimulatedDisk) -> Vec<Finding> {
 
 /// Opens a conversation with possible losses. A loss is reported until it is acknowledged. Returns
 /// true if there was one.
-fn assert_told(rig: &Rig, disk: &SimulatedDisk, case: &str) -> bool {
+fn assert_told(rig: &DamageHarness, disk: &SimulatedDisk, case: &str) -> bool {
     let before = errors(rig, disk);
     let (found, findings) = rig.open(disk);
     if found == rig.whole {
@@ -89,7 +89,7 @@ fn msg_11_a_file_that_is_gone_is_told_until_it_is_acknowledged() {
 fn msg_11_an_older_copy_of_any_file_is_told_until_it_is_acknowledged() {
     let rig = rig();
     for name in FILES {
-        let copies = copies_of(&batches(), Pace::Quiet, name);
+        let copies = copies_of(&batches(), BatchPace::Quiet, name);
         assert!(copies.len() > 2, "{name}");
         for copy in copies {
             let case = format!("a copy of {name} of {} bytes", copy.len());
@@ -102,8 +102,8 @@ fn msg_11_an_older_copy_of_any_file_is_told_until_it_is_acknowledged() {
 #[test]
 fn msg_11_base_and_checksums_of_the_same_earlier_time_are_told() {
     let rig = rig();
-    let bases = copies_of(&batches(), Pace::Quiet, BASE);
-    let sums = copies_of(&batches(), Pace::Quiet, SUMS);
+    let bases = copies_of(&batches(), BatchPace::Quiet, BASE);
+    let sums = copies_of(&batches(), BatchPace::Quiet, SUMS);
     assert_eq!(bases.len(), sums.len());
     // Both grow with each turn, so sorting by length pairs them.
     let by_len = |copies: std::collections::BTreeSet<Vec<u8>>| {
@@ -128,20 +128,23 @@ fn msg_11_files_of_another_conversation_are_told() {
         .into_iter()
         .map(|batch| {
             let renamed = batch.into_iter().map(|step| match step {
-                crate::model::Step::Append(at, turn, seq, crate::model::Change::Append(id)) => {
-                    crate::model::Step::Append(
-                        at,
-                        turn,
-                        seq,
-                        crate::model::Change::Append(format!("x{id}")),
-                    )
-                }
+                crate::model::ModelStep::Append(
+                    at,
+                    turn,
+                    seq,
+                    crate::model::Change::Append(id),
+                ) => crate::model::ModelStep::Append(
+                    at,
+                    turn,
+                    seq,
+                    crate::model::Change::Append(format!("x{id}")),
+                ),
                 step => step,
             });
             renamed.collect()
         })
         .collect();
-    let other = crate::damage::rig_of(&other, Pace::Quiet);
+    let other = crate::damage::rig_of(&other, BatchPace::Quiet);
     for names in [
         &[BASE, SUMS][..],
         &[BASE][..],
@@ -188,7 +191,7 @@ fn msg_11_a_foreign_line_is_told_until_it_is_acknowledged() {
 #[test]
 fn msg_11_an_older_manifest_says_nothing_against_its_files() {
     let rig = rig();
-    let copies = copies_of(&batches(), Pace::Quiet, MANIFEST);
+    let copies = copies_of(&batches(), BatchPace::Quiet, MANIFEST);
     assert!(copies.len() > 5);
     for copy in copies {
         let disk = rig.with(MANIFEST, &copy);

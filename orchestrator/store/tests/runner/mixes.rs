@@ -1,6 +1,6 @@
 //! Workloads: small mixes for exhaustive runs, seeded ones for long runs.
 
-use crate::model::{Arranged, Batch, Change, INSTANCES, Step};
+use crate::model::{Batch, Change, INSTANCES, ModelQueueOp, ModelStep};
 
 /// Instructions to repeat a failure; its message has the failing mix or seed.
 pub(crate) const REPEAT: &str = "to repeat a seed: GOONDAN_STORE_SEED=<seed> GOONDAN_STORE_SEEDS=1 \
@@ -14,31 +14,31 @@ pub(crate) fn knob(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-fn accept(at: &'static str, event: &str) -> Step {
-    Step::Accept(at, event.into())
+fn accept(at: &'static str, event: &str) -> ModelStep {
+    ModelStep::Accept(at, event.into())
 }
 
-fn begin(at: &'static str, turn: &str, event: &str) -> Step {
-    Step::Begin(at, turn.into(), event.into())
+fn begin(at: &'static str, turn: &str, event: &str) -> ModelStep {
+    ModelStep::Begin(at, turn.into(), event.into())
 }
 
-fn append(at: &'static str, turn: &str, seq: u64, id: &str) -> Step {
-    Step::Append(at, turn.into(), seq, Change::Append(id.into()))
+fn append(at: &'static str, turn: &str, seq: u64, id: &str) -> ModelStep {
+    ModelStep::Append(at, turn.into(), seq, Change::Append(id.into()))
 }
 
-fn change(at: &'static str, turn: &str, seq: u64, change: Change) -> Step {
-    Step::Append(at, turn.into(), seq, change)
+fn change(at: &'static str, turn: &str, seq: u64, change: Change) -> ModelStep {
+    ModelStep::Append(at, turn.into(), seq, change)
 }
 
-fn complete(at: &'static str, turn: &str, last: u64) -> Step {
-    Step::Complete(at, turn.into(), last)
+fn complete(at: &'static str, turn: &str, last: u64) -> ModelStep {
+    ModelStep::Complete(at, turn.into(), last)
 }
 
-fn arrange(at: &'static str, event: &str, arranged: Arranged) -> Step {
-    Step::Arrange(at, event.into(), arranged)
+fn arrange(at: &'static str, event: &str, arranged: ModelQueueOp) -> ModelStep {
+    ModelStep::Arrange(at, event.into(), arranged)
 }
 
-fn one_by_one(steps: Vec<Step>) -> Vec<Batch> {
+fn one_by_one(steps: Vec<ModelStep>) -> Vec<Batch> {
     steps.into_iter().map(|step| vec![step]).collect()
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
             complete("a", "t1", 2),
         ]
     };
-    let with_first = |more: Vec<Step>| one_by_one([first_turn(), more].concat());
+    let with_first = |more: Vec<ModelStep>| one_by_one([first_turn(), more].concat());
     vec![
         (
             "fold by delta",
@@ -90,21 +90,21 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
                 accept("a", "e2"),
                 begin("a", "t1", "e1"),
                 append("a", "t1", 1, "m1"),
-                Step::Attempts("a", "e1".into(), 1),
-                Step::Attempts("a", "e1".into(), 1),
-                Step::Attempts("a", "e1".into(), 3),
-                Step::Park("a", "e1".into()),
-                Step::Park("a", "e1".into()),
+                ModelStep::Attempts("a", "e1".into(), 1),
+                ModelStep::Attempts("a", "e1".into(), 1),
+                ModelStep::Attempts("a", "e1".into(), 3),
+                ModelStep::Park("a", "e1".into()),
+                ModelStep::Park("a", "e1".into()),
                 begin("a", "t2", "e2"),
                 append("a", "t2", 1, "m2"),
                 complete("a", "t2", 1),
-                Step::Retry("a", "e1".into()),
-                Step::Retry("a", "e1".into()),
+                ModelStep::Retry("a", "e1".into()),
+                ModelStep::Retry("a", "e1".into()),
                 begin("a", "t3", "e1"),
                 append("a", "t3", 1, "m3"),
-                Step::Park("a", "e1".into()),
-                Step::Drop("a", "e1".into()),
-                Step::Drop("a", "e1".into()),
+                ModelStep::Park("a", "e1".into()),
+                ModelStep::Drop("a", "e1".into()),
+                ModelStep::Drop("a", "e1".into()),
                 accept("a", "e1"),
             ]),
         ),
@@ -114,23 +114,23 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
                 accept("a", "e1"),
                 accept("a", "e2"),
                 accept("a", "e3"),
-                arrange("a", "e2", Arranged::Pause),
-                arrange("a", "e2", Arranged::Pause),
-                arrange("a", "e3", Arranged::First),
+                arrange("a", "e2", ModelQueueOp::Pause),
+                arrange("a", "e2", ModelQueueOp::Pause),
+                arrange("a", "e3", ModelQueueOp::First),
                 begin("a", "t1", "e3"),
                 append("a", "t1", 1, "m1"),
                 accept("a", "e4"),
-                arrange("a", "e4", Arranged::First),
-                arrange("a", "e1", Arranged::Last),
+                arrange("a", "e4", ModelQueueOp::First),
+                arrange("a", "e1", ModelQueueOp::Last),
                 complete("a", "t1", 1),
-                arrange("a", "e1", Arranged::Before("e2".into())),
-                arrange("a", "e1", Arranged::Before("e2".into())),
-                Step::Close("a"),
-                arrange("a", "e2", Arranged::Resume),
-                arrange("a", "e2", Arranged::Resume),
-                Step::Park("a", "e1".into()),
-                arrange("a", "e2", Arranged::First),
-                Step::Retry("a", "e1".into()),
+                arrange("a", "e1", ModelQueueOp::Before("e2".into())),
+                arrange("a", "e1", ModelQueueOp::Before("e2".into())),
+                ModelStep::Close("a"),
+                arrange("a", "e2", ModelQueueOp::Resume),
+                arrange("a", "e2", ModelQueueOp::Resume),
+                ModelStep::Park("a", "e1".into()),
+                arrange("a", "e2", ModelQueueOp::First),
+                ModelStep::Retry("a", "e1".into()),
             ]),
         ),
         (
@@ -139,37 +139,37 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
                 accept("a", "e1"),
                 begin("a", "t1", "e1"),
                 append("a", "t1", 1, "m1"),
-                Step::Await("a", "q1".into(), "e3".into()),
-                Step::Await("a", "q1".into(), "e3".into()),
-                Step::Await("a", "q2".into(), "e4".into()),
-                Step::Await("a", "q3".into(), "e5".into()),
-                Step::Forgo("a", "q2".into()),
-                Step::Forgo("a", "q2".into()),
+                ModelStep::Await("a", "q1".into(), "e3".into()),
+                ModelStep::Await("a", "q1".into(), "e3".into()),
+                ModelStep::Await("a", "q2".into(), "e4".into()),
+                ModelStep::Await("a", "q3".into(), "e5".into()),
+                ModelStep::Forgo("a", "q2".into()),
+                ModelStep::Forgo("a", "q2".into()),
                 accept("a", "e2"),
                 accept("a", "e3"),
-                Step::Await("a", "q1".into(), "e3".into()),
+                ModelStep::Await("a", "q1".into(), "e3".into()),
                 append("a", "t1", 2, "m2"),
                 accept("a", "e5"),
-                Step::CompleteWith("a", "t1".into(), 2, vec!["e3".into(), "e5".into()]),
-                Step::Await("a", "q3".into(), "e5".into()),
+                ModelStep::CompleteWith("a", "t1".into(), 2, vec!["e3".into(), "e5".into()]),
+                ModelStep::Await("a", "q3".into(), "e5".into()),
                 accept("a", "e3"),
                 begin("a", "t2", "e2"),
                 change("a", "t2", 1, Change::Truncate),
-                Step::Await("a", "q4".into(), "e6".into()),
+                ModelStep::Await("a", "q4".into(), "e6".into()),
                 accept("a", "e6"),
-                Step::CompleteWith("a", "t2".into(), 1, vec!["e6".into()]),
+                ModelStep::CompleteWith("a", "t2".into(), 1, vec!["e6".into()]),
             ]),
         ),
         (
             "extensions, metadata, logs, audit",
             with_first(vec![
-                Step::Observe("a"),
+                ModelStep::Observe("a"),
                 accept("a", "e2"),
                 begin("a", "t2", "e2"),
                 complete("a", "t2", 0),
-                Step::Audit(1),
-                Step::Close("a"),
-                Step::Audit(2),
+                ModelStep::Audit(1),
+                ModelStep::Close("a"),
+                ModelStep::Audit(2),
                 accept("a", "e3"),
                 begin("a", "t3", "e3"),
                 append("a", "t3", 1, "m3"),
@@ -178,19 +178,19 @@ pub(crate) fn small() -> Vec<(&'static str, Vec<Batch>)> {
                 begin("a", "t4", "e4"),
                 append("a", "t4", 1, "m4"),
                 complete("a", "t4", 1),
-                Step::Close("a"),
+                ModelStep::Close("a"),
             ]),
         ),
         (
             "delete and make again",
             with_first(vec![
                 accept("b", "e2"),
-                Step::Delete("a"),
-                Step::Delete("a"),
+                ModelStep::Delete("a"),
+                ModelStep::Delete("a"),
                 accept("a", "e3"),
                 begin("a", "t3", "e3"),
                 append("a", "t3", 1, "m5"),
-                Step::Delete("b"),
+                ModelStep::Delete("b"),
                 complete("a", "t3", 1),
             ]),
         ),
@@ -219,8 +219,11 @@ pub(crate) fn with_open_turn() -> Vec<Batch> {
         vec![begin("a", "t4", "e4")],
         vec![append("a", "t4", 1, "t4:u"), append("a", "t4", 2, "t4:a")],
         vec![append("a", "t4", 3, "t4:b")],
-        vec![Step::Attempts("a", "e4".into(), 1), Step::Observe("a")],
-        vec![Step::Close("a")],
+        vec![
+            ModelStep::Attempts("a", "e4".into(), 1),
+            ModelStep::Observe("a"),
+        ],
+        vec![ModelStep::Close("a")],
     ]);
     batches
 }
@@ -306,7 +309,7 @@ pub(crate) fn grouped() -> Vec<Batch> {
 
 /// A random valid history of two instances.
 pub(crate) fn seeded(seed: u64, batches: usize) -> Vec<Batch> {
-    let mut maker = Maker {
+    let mut maker = MixGenerator {
         random: fastrand::Rng::with_seed(seed),
         next_event: 1,
         next_turn: 1,
@@ -340,7 +343,7 @@ impl Plan {
     }
 }
 
-struct Maker {
+struct MixGenerator {
     random: fastrand::Rng,
     next_event: u32,
     next_turn: u32,
@@ -348,7 +351,7 @@ struct Maker {
     instances: [Plan; 2],
 }
 
-impl Maker {
+impl MixGenerator {
     fn batch(&mut self) -> Batch {
         let mut batch = Vec::new();
         for (at, key) in INSTANCES.into_iter().enumerate() {
@@ -356,12 +359,12 @@ impl Maker {
                 self.steps(at, &mut batch);
             }
             // The end of a turn and its successors may be in one batch.
-            while self.random.u8(..) < 100 && !batch.contains(&Step::Delete(key)) {
+            while self.random.u8(..) < 100 && !batch.contains(&ModelStep::Delete(key)) {
                 self.steps(at, &mut batch);
             }
         }
         if batch.is_empty() || self.random.u8(..) < 12 {
-            batch.push(Step::Audit(self.next_event));
+            batch.push(ModelStep::Audit(self.next_event));
         }
         batch
     }
@@ -372,7 +375,7 @@ impl Maker {
     }
 
     /// A user reorders or pauses an event whose turn has not begun.
-    fn arrange(&mut self, at: usize) -> Option<Step> {
+    fn arrange(&mut self, at: usize) -> Option<ModelStep> {
         let plan = &mut self.instances[at];
         let open = plan.turn.as_ref().map(|(_, event, _)| event);
         let waiting: Vec<&String> = plan.waiting.iter().filter(|id| Some(*id) != open).collect();
@@ -380,17 +383,17 @@ impl Maker {
         let arranged = match self.random.u8(0..5) {
             0 => {
                 plan.paused.push(event.clone());
-                Arranged::Pause
+                ModelQueueOp::Pause
             }
             1 => {
                 plan.paused.retain(|id| *id != event);
-                Arranged::Resume
+                ModelQueueOp::Resume
             }
-            2 => Arranged::First,
-            3 => Arranged::Last,
-            _ => Arranged::Before((*self.random.choice(&waiting)?).clone()),
+            2 => ModelQueueOp::First,
+            3 => ModelQueueOp::Last,
+            _ => ModelQueueOp::Before((*self.random.choice(&waiting)?).clone()),
         };
-        Some(Step::Arrange(INSTANCES[at], event, arranged))
+        Some(ModelStep::Arrange(INSTANCES[at], event, arranged))
     }
 
     /// Concurrent steps of an agent and its clients.
@@ -401,18 +404,18 @@ impl Maker {
         if !plan.exists || dice < 60 {
             plan.exists = true;
             plan.waiting.push(event.clone());
-            batch.push(Step::Accept(key, event));
+            batch.push(ModelStep::Accept(key, event));
             return;
         }
         if dice < 64 {
             *plan = Plan::default();
-            batch.push(Step::Delete(key));
+            batch.push(ModelStep::Delete(key));
             return;
         }
         match dice {
-            64..84 => batch.push(Step::Observe(key)),
-            84..88 => batch.push(Step::Verify(key)),
-            88..90 => batch.push(Step::Close(key)),
+            64..84 => batch.push(ModelStep::Observe(key)),
+            84..88 => batch.push(ModelStep::Verify(key)),
+            88..90 => batch.push(ModelStep::Close(key)),
             90..108 => {
                 let step = self.arrange(at);
                 batch.extend(step);
@@ -426,15 +429,15 @@ impl Maker {
                 plan.parked.retain(|id| *id != event);
                 if dice % 2 == 0 {
                     plan.waiting.insert(0, event.clone());
-                    batch.push(Step::Retry(key, event));
+                    batch.push(ModelStep::Retry(key, event));
                 } else {
-                    batch.push(Step::Drop(key, event));
+                    batch.push(ModelStep::Drop(key, event));
                 }
             } else if let Some(event) = plan.next() {
                 self.next_turn += 1;
                 let turn = format!("t{}", self.next_turn);
                 plan.turn = Some((turn.clone(), event.clone(), 0));
-                batch.push(Step::Begin(key, turn, event));
+                batch.push(ModelStep::Begin(key, turn, event));
             }
             return;
         };
@@ -442,8 +445,8 @@ impl Maker {
             plan.waiting.retain(|id| *id != event);
             plan.parked.push(event.clone());
             plan.added.clear();
-            batch.push(Step::Attempts(key, event.clone(), 3));
-            batch.push(Step::Park(key, event));
+            batch.push(ModelStep::Attempts(key, event.clone(), 3));
+            batch.push(ModelStep::Park(key, event));
             return;
         }
         for _ in 0..self.random.u8(0..4) {
@@ -460,7 +463,7 @@ impl Maker {
                     Change::Append(id)
                 }
             };
-            batch.push(Step::Append(key, turn.clone(), seq, change));
+            batch.push(ModelStep::Append(key, turn.clone(), seq, change));
         }
         if self.random.u8(..) < 40 {
             self.next_event += 1;
@@ -468,16 +471,16 @@ impl Maker {
                 format!("q{}", self.next_event),
                 format!("e{}", self.next_event),
             );
-            batch.push(Step::Await(key, question.clone(), reply.clone()));
+            batch.push(ModelStep::Await(key, question.clone(), reply.clone()));
             match self.random.u8(0..4) {
-                0 => batch.push(Step::Forgo(key, question)),
+                0 => batch.push(ModelStep::Forgo(key, question)),
                 1 => {}
                 _ => plan.answers.push(reply),
             }
         } else if let Some(reply) = plan.answers.pop() {
             plan.waiting.push(reply.clone());
             plan.taken_in.push(reply.clone());
-            batch.push(Step::Accept(key, reply));
+            batch.push(ModelStep::Accept(key, reply));
         } else if self.random.bool() {
             plan.waiting.retain(|id| *id != event);
             plan.messages.append(&mut plan.added);
@@ -485,13 +488,13 @@ impl Maker {
             let waits = |id: &String| plan.waiting.contains(id);
             let also: Vec<String> = also.into_iter().filter(waits).collect();
             plan.waiting.retain(|id| !also.contains(id));
-            batch.push(Step::CompleteWith(key, turn, seq, also));
+            batch.push(ModelStep::CompleteWith(key, turn, seq, also));
             return;
         }
         if self.random.bool() {
             plan.waiting.retain(|id| *id != event);
             plan.messages.append(&mut plan.added);
-            batch.push(Step::Complete(key, turn, seq));
+            batch.push(ModelStep::Complete(key, turn, seq));
         } else {
             plan.turn = Some((turn, event, seq));
         }

@@ -10,7 +10,7 @@ pub(crate) const INSTANCES: [&str; 2] = ["a", "b"];
 
 /// One operation on one instance.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum ModelStep {
     Accept(&'static str, String),
     Begin(&'static str, String, String),
     Append(&'static str, String, u64, Change),
@@ -24,7 +24,7 @@ pub(crate) enum Step {
     Park(&'static str, String),
     Retry(&'static str, String),
     Drop(&'static str, String),
-    Arrange(&'static str, String, Arranged),
+    Arrange(&'static str, String, ModelQueueOp),
     Observe(&'static str),
     Verify(&'static str),
     Close(&'static str),
@@ -34,7 +34,7 @@ pub(crate) enum Step {
 
 /// A user's change to a waiting event.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Arranged {
+pub(crate) enum ModelQueueOp {
     Pause,
     Resume,
     First,
@@ -52,9 +52,9 @@ pub(crate) enum Change {
 }
 
 /// Steps submitted together to a writer.
-pub(crate) type Batch = Vec<Step>;
+pub(crate) type Batch = Vec<ModelStep>;
 
-impl Step {
+impl ModelStep {
     pub(crate) fn instance(&self) -> Option<&'static str> {
         match self {
             Self::Accept(at, ..)
@@ -98,7 +98,7 @@ impl Step {
 
 /// Observable state of an instance.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ModelView {
     pub messages: Vec<(String, String)>,
     pub pending: Vec<Change>,
     pub open: Option<(String, String)>,
@@ -119,7 +119,7 @@ pub(crate) struct Seen {
 /// Observable state of everything: existing instances and the audit log.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct World {
-    pub instances: BTreeMap<&'static str, Seen>,
+    pub instances: BTreeMap<&'static str, ModelView>,
     pub audit: Vec<u32>,
 }
 
@@ -129,11 +129,11 @@ fn text_of(id: &str) -> String {
 
 impl World {
     /// Applies a step to the model.
-    pub(crate) fn apply(&mut self, step: &Step) {
+    pub(crate) fn apply(&mut self, step: &ModelStep) {
         match step {
-            Step::Audit(n) => self.audit.push(*n),
-            Step::Delete(at) => drop(self.instances.remove(at)),
-            Step::Accept(at, event) => {
+            ModelStep::Audit(n) => self.audit.push(*n),
+            ModelStep::Delete(at) => drop(self.instances.remove(at)),
+            ModelStep::Accept(at, event) => {
                 let seen = self.instances.entry(at).or_default();
                 let is_known = seen.ended.contains_key(event)
                     || seen.waiting.contains(event)
@@ -161,10 +161,10 @@ impl World {
     }
 
     /// Applies the guaranteed part of acknowledged steps. Returns the rest.
-    fn apply_promised(&mut self, steps: &[Step]) -> Batch {
+    fn apply_promised(&mut self, steps: &[ModelStep]) -> Batch {
         let mut rest = Batch::new();
         for (place, step) in steps.iter().enumerate() {
-            let same = |later: &&Step| later.instance() == step.instance();
+            let same = |later: &&ModelStep| later.instance() == step.instance();
             let mut later = steps.iter().skip(place).filter(same);
             if later.any(|later| later.promises(step)) {
                 self.apply(step);
@@ -177,12 +177,12 @@ impl World {
 
     /// Returns the possible worlds after a crash in `batch`: for each file of each instance, any
     /// prefix of its steps.
-    pub(crate) fn may_become(&self, batch: &[Step]) -> Vec<Self> {
+    pub(crate) fn may_become(&self, batch: &[ModelStep]) -> Vec<Self> {
         let mut worlds = vec![self.clone()];
-        let mut keys: Vec<Option<&str>> = batch.iter().map(Step::instance).collect();
+        let mut keys: Vec<Option<&str>> = batch.iter().map(ModelStep::instance).collect();
         keys.dedup();
         for key in keys {
-            let steps: Vec<&Step> = batch.iter().filter(|s| s.instance() == key).collect();
+            let steps: Vec<&ModelStep> = batch.iter().filter(|s| s.instance() == key).collect();
             let mut next: Vec<Self> = Vec::new();
             for counts in counts_of(&steps) {
                 for world in &worlds {
@@ -221,7 +221,7 @@ pub(crate) fn allowed_after(batches: &[Batch], acknowledged: usize) -> Vec<World
 }
 
 /// Returns all combinations of prefix lengths for the files.
-fn counts_of(steps: &[&Step]) -> Vec<[usize; 2]> {
+fn counts_of(steps: &[&ModelStep]) -> Vec<[usize; 2]> {
     let most = |file| steps.iter().filter(|step| step.file() == file).count();
     let mut all = Vec::new();
     for a in 0..=most(0) {
@@ -232,18 +232,20 @@ fn counts_of(steps: &[&Step]) -> Vec<[usize; 2]> {
     all
 }
 
-impl Seen {
-    fn apply(&mut self, step: &Step) {
+impl ModelView {
+    fn apply(&mut self, step: &ModelStep) {
         match step {
-            Step::Begin(_, turn, event) => {
+            ModelStep::Begin(_, turn, event) => {
                 if self.open.is_none() {
                     self.open = Some((turn.clone(), event.clone()));
                 }
             }
-            Step::Append(_, _, _, change) => self.pending.push(change.clone()),
-            Step::Complete(_, turn, last_seq) => self.complete(turn, *last_seq, &[]),
-            Step::CompleteWith(_, turn, last_seq, also) => self.complete(turn, *last_seq, also),
-            Step::Await(_, question, reply) => {
+            ModelStep::Append(_, _, _, change) => self.pending.push(change.clone()),
+            ModelStep::Complete(_, turn, last_seq) => self.complete(turn, *last_seq, &[]),
+            ModelStep::CompleteWith(_, turn, last_seq, also) => {
+                self.complete(turn, *last_seq, also)
+            }
+            ModelStep::Await(_, question, reply) => {
                 let is_there = self.ended.contains_key(reply)
                     || self.waiting.contains(reply)
                     || self.parked.contains(reply);
@@ -253,12 +255,12 @@ impl Seen {
                     self.awaiting.sort();
                 }
             }
-            Step::Forgo(_, question) => self.awaiting.retain(|(held, _)| held != question),
-            Step::Attempts(_, event, n) => {
+            ModelStep::Forgo(_, question) => self.awaiting.retain(|(held, _)| held != question),
+            ModelStep::Attempts(_, event, n) => {
                 let known = self.attempts.entry(event.clone()).or_default();
                 *known = (*known).max(*n);
             }
-            Step::Park(_, event) => {
+            ModelStep::Park(_, event) => {
                 if let Some(place) = self.waiting.iter().position(|id| id == event) {
                     self.waiting.remove(place);
                     self.parked.push(event.clone());
@@ -269,7 +271,7 @@ impl Seen {
                     self.pending.clear();
                 }
             }
-            Step::Retry(_, event) => {
+            ModelStep::Retry(_, event) => {
                 if let Some(place) = self.parked.iter().position(|id| id == event) {
                     self.parked.remove(place);
                     self.waiting.push(event.clone());
@@ -277,18 +279,18 @@ impl Seen {
                     self.attempts.remove(event);
                 }
             }
-            Step::Drop(_, event) => {
+            ModelStep::Drop(_, event) => {
                 if self.parked.contains(event) {
                     self.end(event, "E_EVENT_DROPPED");
                 }
             }
-            Step::Arrange(_, event, arranged) => self.arrange(event, arranged),
-            Step::Accept(..)
-            | Step::Observe(_)
-            | Step::Verify(_)
-            | Step::Close(_)
-            | Step::Delete(_)
-            | Step::Audit(_) => {}
+            ModelStep::Arrange(_, event, arranged) => self.arrange(event, arranged),
+            ModelStep::Accept(..)
+            | ModelStep::Observe(_)
+            | ModelStep::Verify(_)
+            | ModelStep::Close(_)
+            | ModelStep::Delete(_)
+            | ModelStep::Audit(_) => {}
         }
     }
 
@@ -298,19 +300,19 @@ impl Seen {
         self.waiting.sort_by_key(place);
     }
 
-    fn arrange(&mut self, event: &str, arranged: &Arranged) {
+    fn arrange(&mut self, event: &str, arranged: &ModelQueueOp) {
         let before = match arranged {
-            Arranged::Pause => {
+            ModelQueueOp::Pause => {
                 self.paused.insert(event.to_owned());
                 return;
             }
-            Arranged::Resume => {
+            ModelQueueOp::Resume => {
                 self.paused.remove(event);
                 return;
             }
-            Arranged::Before(other) => Some(other.clone()),
-            Arranged::Last => None,
-            Arranged::First => {
+            ModelQueueOp::Before(other) => Some(other.clone()),
+            ModelQueueOp::Last => None,
+            ModelQueueOp::First => {
                 let open = self.open.as_ref().map(|(_, event)| event);
                 let mut others = self.waiting.iter();
                 others.find(|id| *id != event && Some(*id) != open).cloned()

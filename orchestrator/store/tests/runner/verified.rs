@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use goondan_durable::disk::{Disk, Fault, SimulatedDisk, read_all};
+use goondan_durable::disk::{CallFault, Disk, SimulatedDisk, read_all};
 use goondan_durable::sealed::SealedLog;
 use goondan_durable::{FileError, FindingKind, Severity};
 use goondan_store::{StoreError, verify};
 use serde_json::json;
 
-use crate::damage::{Rig, rig};
+use crate::damage::{DamageHarness, rig};
 use crate::world::layout;
 
 /// Errors that say nothing about a file: too many open descriptors in the process or system, out of
@@ -16,7 +16,7 @@ use crate::world::layout;
 const SHORTAGES: [i32; 3] = [24, 23, 12];
 
 /// The workspace of a rig with all optional files.
-fn workspace(rig: &Rig) -> &Path {
+fn workspace(rig: &DamageHarness) -> &Path {
     let workspace = rig.dir().parent().and_then(Path::parent).unwrap();
     let connectors = workspace.join("connectors");
     rig.disk.create_dir(&connectors).unwrap();
@@ -87,7 +87,7 @@ fn msg_11_a_shortage_while_verifying_is_never_called_damage() {
     for shortage in SHORTAGES {
         for call in 1.. {
             let failing = rig.disk.calls() + call;
-            rig.disk.fail_at(failing, Fault::Errno(shortage), false);
+            rig.disk.fail_at(failing, CallFault::Errno(shortage), false);
             let verified = verify::root(&rig.disk, &layout());
             let is_past_the_end = rig.disk.calls() < failing;
             match verified {

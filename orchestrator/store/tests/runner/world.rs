@@ -11,17 +11,17 @@ use goondan_protocol::ids::{ExtensionStates, InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use goondan_store::StoreError;
 use goondan_store::file_names::instance_dir_name;
-use goondan_store::instance::{Arrangement, Awaited, EventState, InstanceStore};
+use goondan_store::instance::{EventState, InstanceStore, PendingReplyRecord, QueueOp};
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 use goondan_store::writer::operation::{
     Accept, AppendEvent, ArrangeEvent, Audit, AwaitReply, BeginTurn, Close, CompleteTurn, Delete,
     DropEvent, ForgoReply, NoteAttempt, Observe, ParkEvent, RetryEvent, VerifyInstance,
 };
-use goondan_store::writer::{Job, Op, Report, Worker};
+use goondan_store::writer::{Op, Report, StoreJob, Worker};
 use serde_json::{Value, json};
 
-use crate::model::{Arranged, Batch, Change, INSTANCES, Seen, Step, World};
+use crate::model::{Batch, Change, INSTANCES, ModelQueueOp, ModelStep, ModelView, World};
 
 const PROJECT: &str = "/p";
 
@@ -65,20 +65,20 @@ fn event(id: &str) -> AgentEvent {
     }
 }
 
-fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
+fn op(workspace_id: &WorkspaceId, step: &ModelStep) -> Op {
     let instance = InstanceRef {
         workspace_id: workspace_id.clone(),
         instance_key: step.instance().unwrap_or("none").parse().unwrap(),
     };
     let at = at();
     match step {
-        Step::Accept(_, id) => Op::from(Accept {
+        ModelStep::Accept(_, id) => Op::from(Accept {
             instance,
             agent: "agent".parse().unwrap(),
             event: Box::new(event(id)),
             former_id: None,
         }),
-        Step::Begin(_, turn, event) => Op::from(BeginTurn {
+        ModelStep::Begin(_, turn, event) => Op::from(BeginTurn {
             observation: goondan_protocol::observe::ObservationBounds::default(),
             config_digest: None,
             instance,
@@ -86,13 +86,13 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             event_id: event.parse().unwrap(),
             at,
         }),
-        Step::Append(_, turn, seq, change) => Op::from(AppendEvent {
+        ModelStep::Append(_, turn, seq, change) => Op::from(AppendEvent {
             instance,
             turn_id: turn.parse().unwrap(),
             seq: *seq,
             event: serde_json::value::to_raw_value(&change.to_json()).unwrap(),
         }),
-        Step::Complete(_, turn, last_seq) => Op::from(CompleteTurn {
+        ModelStep::Complete(_, turn, last_seq) => Op::from(CompleteTurn {
             instance,
             turn_id: turn.parse().unwrap(),
             last_seq: *last_seq,
@@ -103,7 +103,7 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             },
             at,
         }),
-        Step::CompleteWith(_, turn, last_seq, also) => Op::from(CompleteTurn {
+        ModelStep::CompleteWith(_, turn, last_seq, also) => Op::from(CompleteTurn {
             instance,
             turn_id: turn.parse().unwrap(),
             last_seq: *last_seq,
@@ -114,68 +114,68 @@ fn op(workspace_id: &WorkspaceId, step: &Step) -> Op {
             },
             at,
         }),
-        Step::Await(_, question, reply) => Op::from(AwaitReply {
+        ModelStep::Await(_, question, reply) => Op::from(AwaitReply {
             instance,
-            awaited: Box::new(Awaited {
+            awaited: Box::new(PendingReplyRecord {
                 question: question.parse().unwrap(),
                 target: "helper".parse().unwrap(),
                 reply: event(reply),
             }),
             at,
         }),
-        Step::Forgo(_, question) => Op::from(ForgoReply {
+        ModelStep::Forgo(_, question) => Op::from(ForgoReply {
             instance,
             question: question.parse().unwrap(),
             at,
         }),
-        Step::Attempts(_, event, attempts) => Op::from(NoteAttempt {
+        ModelStep::Attempts(_, event, attempts) => Op::from(NoteAttempt {
             instance,
             event_id: event.parse().unwrap(),
             attempts: *attempts,
             at,
         }),
-        Step::Park(_, event) => Op::from(ParkEvent {
+        ModelStep::Park(_, event) => Op::from(ParkEvent {
             instance,
             event_id: event.parse().unwrap(),
             reason: "it crashed".into(),
             at,
         }),
-        Step::Retry(_, event) => Op::from(RetryEvent {
+        ModelStep::Retry(_, event) => Op::from(RetryEvent {
             instance,
             event_id: event.parse().unwrap(),
             at,
         }),
-        Step::Drop(_, event) => Op::from(DropEvent {
+        ModelStep::Drop(_, event) => Op::from(DropEvent {
             instance,
             event_id: event.parse().unwrap(),
             at,
         }),
-        Step::Arrange(_, event, arranged) => Op::from(ArrangeEvent {
+        ModelStep::Arrange(_, event, arranged) => Op::from(ArrangeEvent {
             instance,
             event_id: event.parse().unwrap(),
             arrangement: match arranged {
-                Arranged::Pause => Arrangement::Pause,
-                Arranged::Resume => Arrangement::Resume,
-                Arranged::First => Arrangement::Move(EventPlace::First),
-                Arranged::Last => Arrangement::Move(EventPlace::Last),
-                Arranged::Before(other) => {
-                    Arrangement::Move(EventPlace::Before(other.parse().unwrap()))
+                ModelQueueOp::Pause => QueueOp::Pause,
+                ModelQueueOp::Resume => QueueOp::Resume,
+                ModelQueueOp::First => QueueOp::Move(EventPlace::First),
+                ModelQueueOp::Last => QueueOp::Move(EventPlace::Last),
+                ModelQueueOp::Before(other) => {
+                    QueueOp::Move(EventPlace::Before(other.parse().unwrap()))
                 }
             },
             at,
         }),
-        Step::Observe(_) => Op::from(Observe {
+        ModelStep::Observe(_) => Op::from(Observe {
             instance,
             line: b"{\"type\":\"turn.started\"}\n".to_vec(),
         }),
-        Step::Verify(_) => Op::from(VerifyInstance {
+        ModelStep::Verify(_) => Op::from(VerifyInstance {
             instance,
             repair: true,
             at,
         }),
-        Step::Close(_) => Op::from(Close { instance }),
-        Step::Delete(_) => Op::from(Delete { instance }),
-        Step::Audit(n) => Op::from(Audit {
+        ModelStep::Close(_) => Op::from(Close { instance }),
+        ModelStep::Delete(_) => Op::from(Delete { instance }),
+        ModelStep::Audit(n) => Op::from(Audit {
             workspace_id: workspace_id.clone(),
             record: goondan_protocol::JsonObject::from_iter([("n".to_owned(), json!(n))]),
         }),
@@ -189,21 +189,21 @@ fn remembered(last_seq: u64) -> ExtensionStates {
 
 /// Idle time between batches for deferred work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum BatchPace {
     /// After every second batch: bases are synced and journals cleared.
     Quiet,
     /// Never: turns accumulate in the journal.
     Busy,
 }
 
-pub(crate) const PACES: [Pace; 2] = [Pace::Quiet, Pace::Busy];
+pub(crate) const PACES: [BatchPace; 2] = [BatchPace::Quiet, BatchPace::Busy];
 
 /// Runs batches until one fails; returns the number of acknowledged batches and the failure.
 pub(crate) fn perform(
     disk: &SimulatedDisk,
     workspace_id: &WorkspaceId,
     batches: &[Batch],
-    pace: Pace,
+    pace: BatchPace,
 ) -> (usize, Option<StoreError>) {
     let mut worker = Worker::new(Arc::new(disk.clone()), layout());
     perform_with(&mut worker, workspace_id, batches, pace)
@@ -214,12 +214,12 @@ pub(crate) fn perform_with(
     worker: &mut Worker,
     workspace_id: &WorkspaceId,
     batches: &[Batch],
-    pace: Pace,
+    pace: BatchPace,
 ) -> (usize, Option<StoreError>) {
     for (done, batch) in batches.iter().enumerate() {
-        let mut jobs: Vec<Job> = (0..)
+        let mut jobs: Vec<StoreJob> = (0..)
             .zip(batch)
-            .map(|(token, step)| Job {
+            .map(|(token, step)| StoreJob {
                 token,
                 op: op(workspace_id, step),
             })
@@ -234,7 +234,7 @@ pub(crate) fn perform_with(
                 return (done, Some(error));
             }
         }
-        if pace == Pace::Quiet && done % 2 == 1 {
+        if pace == BatchPace::Quiet && done % 2 == 1 {
             worker.tidy(true);
         }
     }
@@ -251,7 +251,7 @@ pub(crate) fn perform_again(
     for step in batches.iter().flatten() {
         let mut results = (0..2).map(|token| {
             let op = op(workspace_id, step);
-            let mut reports = worker.work(&mut vec![Job { token, op }]);
+            let mut reports = worker.work(&mut vec![StoreJob { token, op }]);
             reports.remove(0).report.into_done()
         });
         let is_done = results.any(|result| match result {
@@ -301,7 +301,7 @@ pub(crate) fn look(
         let mut store = InstanceStore::open(Arc::new(disk.clone()), &dir)?;
         let seen = look_at(&mut store, events, &mut findings)?;
         // An instance created for an event that was never acknowledged is empty.
-        if seen != Seen::default() {
+        if seen != ModelView::default() {
             world.instances.insert(key, seen);
         }
     }
@@ -335,8 +335,8 @@ pub(crate) fn look_at(
     store: &mut InstanceStore,
     events: &[String],
     findings: &mut Findings,
-) -> Result<Seen, StoreError> {
-    let mut seen = Seen::default();
+) -> Result<ModelView, StoreError> {
+    let mut seen = ModelView::default();
     let state = store.state();
     findings.extend(state.findings);
     let mut offset = Some(0);
@@ -397,7 +397,7 @@ pub(crate) fn events_of(batches: &[Batch]) -> Vec<String> {
         .iter()
         .flatten()
         .filter_map(|step| match step {
-            Step::Accept(_, event) => Some(event.clone()),
+            ModelStep::Accept(_, event) => Some(event.clone()),
             _ => None,
         })
         .collect();

@@ -1,13 +1,13 @@
 //! Asks to people and their answers: each is accepted once, by its id (`PROTO-2`, `PROTO-3`).
 
 use goondan_cli_agents::blocks::{DependencyRequest, UserQuestion};
-use goondan_cli_agents::reply::Decision;
+use goondan_cli_agents::reply::PermissionDecision;
 use goondan_protocol::time::Timestamp;
 
-use super::{Effect, Refused, Task, check_text, open_ask, plus, refusal_of};
-use crate::fact::{Answer, Fact, Origin, Provision};
+use super::{InputRefusal, Task, TaskEffect, check_text, open_ask, plus, refusal_of};
+use crate::fact::{InputOutcome, Origin, Provision, TaskEvent};
 use crate::limits::{ASKS_MAX, OPEN_ASKS_MAX, OPTIONAL_WAIT_MS};
-use crate::state::{Asked, GIVE_UP};
+use crate::state::{GIVE_UP, PersonInputKind};
 
 impl Task {
     /// Next id, or the reason why nothing more can be asked. goondan's own questions are not
@@ -41,7 +41,7 @@ impl Task {
                 let until = wait_ms.map(|wait| plus(now, wait));
                 self.record(
                     now,
-                    Fact::QuestionAsked {
+                    TaskEvent::QuestionAsked {
                         id,
                         origin,
                         question,
@@ -61,12 +61,14 @@ impl Task {
     /// tool and by a block may word only the question the same.
     pub(super) fn question_asked(&mut self, question: UserQuestion, now: Timestamp) {
         let is_open = self.state.open_asks().any(|(_, ask)| match &ask.what {
-            Asked::Question(Origin::Agent, asked, None) => asked.question == question.question,
+            PersonInputKind::Question(Origin::Agent, asked, None) => {
+                asked.question == question.question
+            }
             _ => false,
         });
         let wait = (!question.required).then_some(OPTIONAL_WAIT_MS);
         if !is_open && self.ask(Origin::Agent, question, wait, now) {
-            self.effect(Effect::MakeCheckpoint {
+            self.effect(TaskEffect::MakeCheckpoint {
                 kind: "user_question",
             });
             self.let_exit(now);
@@ -76,7 +78,7 @@ impl Task {
     /// Adds a dependency of the agent, unless the same one is already open.
     pub(super) fn dependency_requested(&mut self, request: DependencyRequest, now: Timestamp) {
         let is_open = self.state.open_asks().any(|(_, ask)| {
-            matches!(&ask.what, Asked::Dependency(asked, None) if asked.name == request.name)
+            matches!(&ask.what, PersonInputKind::Dependency(asked, None) if asked.name == request.name)
         });
         if is_open {
             return;
@@ -84,8 +86,8 @@ impl Task {
         match self.next_ask('d', false) {
             Ok(id) => {
                 let until = (!request.required).then(|| plus(now, OPTIONAL_WAIT_MS));
-                self.record(now, Fact::DependencyRequested { id, request, until });
-                self.effect(Effect::MakeCheckpoint {
+                self.record(now, TaskEvent::DependencyRequested { id, request, until });
+                self.effect(TaskEffect::MakeCheckpoint {
                     kind: "dependency_request",
                 });
                 self.let_exit(now);
@@ -100,7 +102,7 @@ impl Task {
         let asked = |name: &String| {
             let asks = self.state.asks.values().rev();
             asks.filter_map(|ask| match &ask.what {
-                Asked::Dependency(request, Some(Provision::Secret(_))) => Some(request),
+                PersonInputKind::Dependency(request, Some(Provision::Secret(_))) => Some(request),
                 _ => None,
             })
             .find(|request| request.name == *name)
@@ -114,13 +116,13 @@ impl Task {
                 ..request
             };
             let until = None;
-            self.record(now, Fact::DependencyRequested { id, request, until });
+            self.record(now, TaskEvent::DependencyRequested { id, request, until });
         }
     }
 
     pub(super) fn refuse(&mut self, protocol: &str, problem: String, now: Timestamp) {
         let protocol = protocol.to_owned();
-        self.record(now, Fact::ProtocolRefused { protocol, problem });
+        self.record(now, TaskEvent::ProtocolRefused { protocol, problem });
     }
 
     pub(super) fn provide(
@@ -128,29 +130,34 @@ impl Task {
         id: &str,
         provision: Provision,
         now: Timestamp,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), InputRefusal> {
         self.live()?;
-        let Asked::Dependency(request, _) = open_ask(&self.state, id)? else {
-            return Err(Refused::WrongKind(id.to_owned()));
+        let PersonInputKind::Dependency(request, _) = open_ask(&self.state, id)? else {
+            return Err(InputRefusal::WrongKind(id.to_owned()));
         };
         match &provision {
             // Environment variables may be secret, so their values are never written to the
             // history.
             Provision::Ready(_) if request.kind.is_environment() => {
-                return Err(Refused::WrongKind(id.to_owned()));
+                return Err(InputRefusal::WrongKind(id.to_owned()));
             }
             Provision::Ready(text) | Provision::Secret(text) => check_text(text)?,
-            Provision::TimedOut(_) => return Err(Refused::WrongKind(id.to_owned())),
+            Provision::TimedOut(_) => return Err(InputRefusal::WrongKind(id.to_owned())),
         }
         let id = id.to_owned();
-        self.record(now, Fact::DependencyProvided { id, provision });
+        self.record(now, TaskEvent::DependencyProvided { id, provision });
         Ok(())
     }
 
-    pub(super) fn answer(&mut self, id: &str, text: &str, now: Timestamp) -> Result<(), Refused> {
+    pub(super) fn answer(
+        &mut self,
+        id: &str,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<(), InputRefusal> {
         self.live()?;
-        let Asked::Question(origin, question, _) = open_ask(&self.state, id)? else {
-            return Err(Refused::WrongKind(id.to_owned()));
+        let PersonInputKind::Question(origin, question, _) = open_ask(&self.state, id)? else {
+            return Err(InputRefusal::WrongKind(id.to_owned()));
         };
         check_text(text)?;
         let text = text.trim().to_owned();
@@ -161,16 +168,16 @@ impl Task {
             Origin::Agent | Origin::Supervisor => false,
         };
         if !is_free && !question.options.is_empty() && !question.options.contains(&text) {
-            return Err(Refused::NoOption {
+            return Err(InputRefusal::NoOption {
                 answer: text,
                 options: question.options.join(", "),
             });
         }
         let origin = origin.clone();
-        let answer = Answer::Person(text.clone());
+        let answer = InputOutcome::Person(text.clone());
         self.record(
             now,
-            Fact::QuestionAnswered {
+            TaskEvent::QuestionAnswered {
                 id: id.to_owned(),
                 answer,
             },
@@ -180,7 +187,7 @@ impl Task {
             Origin::Permission { .. } => self.program_answered(origin, &text, now),
             Origin::Supervisor if text == GIVE_UP => {
                 let reason = "given up by a person".to_owned();
-                self.record(now, Fact::TaskFailed { reason });
+                self.record(now, TaskEvent::TaskFailed { reason });
             }
             Origin::Supervisor => {}
         }
@@ -191,12 +198,12 @@ impl Task {
         &mut self,
         run: u64,
         request: String,
-        decision: Decision,
+        decision: PermissionDecision,
         now: Timestamp,
     ) {
         if self.is_current(run) {
             self.watch.active_at = Some(now);
-            self.effect(Effect::AnswerPermission {
+            self.effect(TaskEffect::AnswerPermission {
                 run,
                 request,
                 decision,
@@ -206,34 +213,35 @@ impl Task {
 
     pub(super) fn waits_for_permission(&self, run: u64) -> bool {
         self.state.open_asks().any(|(_, ask)| {
-            matches!(&ask.what, Asked::Question(Origin::Permission { run: of, .. }, ..) if *of == run)
+            matches!(&ask.what, PersonInputKind::Question(Origin::Permission { run: of, .. }, ..) if *of == run)
         })
     }
 
     /// Withdraws a request for a permission, by its id.
     pub(super) fn withdraw_permission(&mut self, of: u64, id: Option<&str>, now: Timestamp) {
         let open = self.state.open_asks().filter(|(_, ask)| match &ask.what {
-            Asked::Question(Origin::Permission { run, request, .. }, ..) => {
+            PersonInputKind::Question(Origin::Permission { run, request, .. }, ..) => {
                 *run == of && id.is_none_or(|id| id == request)
             }
             _ => false,
         });
         let ids: Vec<String> = open.map(|(id, _)| id.to_owned()).collect();
         for id in ids {
-            let answer = Answer::Withdrawn;
-            self.record(now, Fact::QuestionAnswered { id, answer });
+            let answer = InputOutcome::Withdrawn;
+            self.record(now, TaskEvent::QuestionAnswered { id, answer });
         }
     }
 
     /// Withdraws goondan's own questions, because a person's action has answered them.
     pub(super) fn withdraw_own_questions(&mut self, now: Timestamp) {
         let open = self.state.open_asks();
-        let own =
-            open.filter(|(_, ask)| matches!(&ask.what, Asked::Question(Origin::Supervisor, ..)));
+        let own = open.filter(|(_, ask)| {
+            matches!(&ask.what, PersonInputKind::Question(Origin::Supervisor, ..))
+        });
         let ids: Vec<String> = own.map(|(id, _)| id.to_owned()).collect();
         for id in ids {
-            let answer = Answer::Withdrawn;
-            self.record(now, Fact::QuestionAnswered { id, answer });
+            let answer = InputOutcome::Withdrawn;
+            self.record(now, TaskEvent::QuestionAnswered { id, answer });
         }
     }
 
@@ -249,21 +257,21 @@ impl Task {
         }
         let late = self.state.open_asks();
         let late = late.filter(|(_, ask)| ask.until.is_some_and(|until| now >= until));
-        let late: Vec<(String, Asked)> = late
+        let late: Vec<(String, PersonInputKind)> = late
             .map(|(id, ask)| (id.to_owned(), ask.what.clone()))
             .collect();
         for (id, what) in late {
             match what {
-                Asked::Dependency(request, _) => {
+                PersonInputKind::Dependency(request, _) => {
                     let provision = Provision::TimedOut(request.default);
-                    self.record(now, Fact::DependencyProvided { id, provision });
+                    self.record(now, TaskEvent::DependencyProvided { id, provision });
                 }
-                Asked::Question(origin, question, _) => {
-                    let answer = Answer::TimedOut(question.default);
-                    self.record(now, Fact::QuestionAnswered { id, answer });
+                PersonInputKind::Question(origin, question, _) => {
+                    let answer = InputOutcome::TimedOut(question.default);
+                    self.record(now, TaskEvent::QuestionAnswered { id, answer });
                     if let Origin::Permission { run, request, .. } = origin {
                         let why = "not answered in time".to_owned();
-                        self.answer_permission(run, request, Decision::Refuse(why), now);
+                        self.answer_permission(run, request, PermissionDecision::Refuse(why), now);
                     }
                 }
             }

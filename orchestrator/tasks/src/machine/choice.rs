@@ -1,11 +1,11 @@
 //! Choice of the agent for the next run of a task with several (`AGENT-8`).
 
-use goondan_cli_agents::{Event, ToolKind};
+use goondan_cli_agents::{CliEvent, ToolKind};
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::time::Timestamp;
 
 use super::Task;
-use crate::fact::Fact;
+use crate::fact::TaskEvent;
 use crate::limits::{CHANGED_FILE_CHARS_MAX, CHANGED_FILES_MAX};
 use crate::state::AgentUsage;
 
@@ -27,14 +27,14 @@ impl Task {
         let mut open = limits.iter().filter(|(_, limit)| limit.is_none());
         if let Some((to, _)) = open.next() {
             let (from, to) = (state.agent.clone(), (*to).clone());
-            self.record(now, Fact::AgentChanged { from, to, until });
+            self.record(now, TaskEvent::AgentChanged { from, to, until });
             return true;
         }
         let resets = limits.iter().filter_map(|(_, limit)| *limit);
         let at = resets.min().unwrap_or(until);
         if state.not_before != Some(at) {
             let is_limited = true;
-            self.record(now, Fact::RetryPlanned { at, is_limited });
+            self.record(now, TaskEvent::RetryPlanned { at, is_limited });
         }
         false
     }
@@ -56,13 +56,13 @@ impl Task {
     }
 
     /// Records the files that the agent changes, for the agent that continues its work.
-    pub(super) fn note_files(&mut self, event: &Event) {
+    pub(super) fn note_files(&mut self, event: &CliEvent) {
         if self.state.task.fallbacks.is_empty() {
             return;
         }
         let files = match event {
-            Event::FileChanged(file) => std::slice::from_ref(file),
-            Event::Tool(tool) if tool.detail.kind == ToolKind::FileChange => {
+            CliEvent::FileChanged(file) => std::slice::from_ref(file),
+            CliEvent::Tool(tool) if tool.detail.kind == ToolKind::FileChange => {
                 tool.detail.files.as_slice()
             }
             _ => return,

@@ -1,11 +1,11 @@
 //! Inputs and outputs of the state machine.
 
-use goondan_cli_agents::Event;
-use goondan_cli_agents::reply::Decision;
+use goondan_cli_agents::CliEvent;
+use goondan_cli_agents::reply::PermissionDecision;
 use goondan_protocol::control::{TaskDrill, TaskProposal};
 use goondan_protocol::task::TaskRunKind;
 
-use crate::fact::{Budget, Entry, Notification, Provision};
+use crate::fact::{Budget, HistoryEntry, Notification, Provision};
 use crate::limits::{DESCRIPTION_BYTES_MAX, PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
 use crate::state::Status;
 
@@ -44,7 +44,7 @@ pub enum Delivery {
 
 /// Input of the state machine.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
+pub enum TaskInput {
     /// The task is on this node of a shared workspace.
     OnNode(String),
     /// A person starts it.
@@ -170,7 +170,7 @@ pub enum Input {
         /// The run.
         run: u64,
         /// Event.
-        event: Event,
+        event: CliEvent,
     },
     /// Tail of a run's output that is not the agent's.
     Printed {
@@ -219,7 +219,7 @@ pub enum Input {
 
 /// Effect to execute after the facts are durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum TaskEffect {
     /// Start the agent's program.
     StartRun {
         /// The run.
@@ -261,7 +261,7 @@ pub enum Effect {
         /// The id of the request.
         request: String,
         /// The answer.
-        decision: Decision,
+        decision: PermissionDecision,
     },
     /// Deliver a notification through a connection as soon as possible.
     Notify {
@@ -297,7 +297,7 @@ pub enum Effect {
 /// Reason why a person's input was refused. Nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "documented by the error messages")]
-pub enum Refused {
+pub enum InputRefusal {
     #[error("it is {0}, which is final")]
     Final(Status),
     #[error("it is {0}, which does not allow that")]
@@ -347,7 +347,7 @@ pub enum Refused {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
     /// New facts. They must be durable before any effect is executed.
-    pub facts: Vec<Entry>,
+    pub facts: Vec<HistoryEntry>,
     /// Effects to execute then, in this order.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<TaskEffect>,
 }

@@ -5,8 +5,8 @@
 
 use goondan_protocol::time::Timestamp;
 
-use super::{Refused, Task, check_text};
-use crate::fact::Fact;
+use super::{InputRefusal, Task, check_text};
+use crate::fact::TaskEvent;
 use crate::state::Status;
 
 impl Task {
@@ -16,21 +16,21 @@ impl Task {
         id: Option<String>,
         text: String,
         now: Timestamp,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), InputRefusal> {
         if id.as_ref().is_some_and(|id| self.state.is_message(id)) {
             return Ok(());
         }
         check_text(&text)?;
         match self.state.status() {
-            Status::Cancelled => return Err(Refused::Final(Status::Cancelled)),
+            Status::Cancelled => return Err(InputRefusal::Final(Status::Cancelled)),
             // Its sandbox is based on the files before the delivery.
             Status::Completed if self.state.proposal().is_some_and(|it| it.is_delivered) => {
-                return Err(Refused::Delivered);
+                return Err(InputRefusal::Delivered);
             }
             _ => {}
         }
         self.withdraw_own_questions(now);
-        self.record(now, Fact::MessageSent { id, text });
+        self.record(now, TaskEvent::MessageSent { id, text });
         Ok(())
     }
 
@@ -44,7 +44,7 @@ impl Task {
             && is_free
             && state.has_message()
         {
-            self.record(now, Fact::ReviewWithdrawn { phase });
+            self.record(now, TaskEvent::ReviewWithdrawn { phase });
         }
     }
 }

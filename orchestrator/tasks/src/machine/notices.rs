@@ -5,41 +5,41 @@ use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::{Notice, Notify, NotifyOn};
 use goondan_protocol::time::Timestamp;
 
-use super::{Effect, Task};
-use crate::fact::{Fact, Notification, PauseReason};
+use super::{Task, TaskEffect};
+use crate::fact::{Notification, PauseReason, TaskEvent};
 use crate::limits::{NOTICE_CHARS_MAX, NOTIFICATIONS_OPEN_MAX};
-use crate::state::{Stage, State};
+use crate::state::{NotificationStage, State};
 
 /// Maximum files of a proposal listed in a notification.
 const FILES_TOLD: usize = 10;
 
 /// Occasion for a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occasion {
+pub struct NotificationTrigger {
     on: NotifyOn,
     need: String,
     command: String,
 }
 
-impl Occasion {
+impl NotificationTrigger {
     /// Returns the occasion for a notification that a fact is, if any; `state` includes the fact.
     #[must_use]
-    pub fn of(state: &State, fact: &Fact, workspace: &WorkspaceId) -> Option<Self> {
+    pub fn of(state: &State, fact: &TaskEvent, workspace: &WorkspaceId) -> Option<Self> {
         let task = &state.task.task_id;
         let typed = |command: String| format!("gdn {command} --workspace {workspace}");
         let (on, need, command) = match fact {
-            Fact::QuestionAsked { id, .. } | Fact::DependencyRequested { id, .. } => {
+            TaskEvent::QuestionAsked { id, .. } | TaskEvent::DependencyRequested { id, .. } => {
                 let ask = state.ask(id)?;
                 (occasion_of(&ask), need_of(&ask), ask.command(task, true))
             }
-            Fact::ReviewRequested { phase } => {
+            TaskEvent::ReviewRequested { phase } => {
                 let of = state.task.total_phases;
                 let mut need = format!("Phase {phase} of {of} is complete and waits for a review.");
                 need.push_str(&proposed(state));
                 let command = format!("task approve {task} --phase {phase}");
                 (NotifyOn::Review, need, command)
             }
-            Fact::TaskPaused { reason, .. } if *reason == PauseReason::Budget => {
+            TaskEvent::TaskPaused { reason, .. } if *reason == PauseReason::Budget => {
                 let percent = state.tokens.percent_of(&state.task.budget);
                 let need = format!(
                     "{percent} % of the budget are used, and the next run might exceed it. Raise \
@@ -47,25 +47,25 @@ impl Occasion {
                 );
                 (NotifyOn::Budget, need, format!("task show {task}"))
             }
-            Fact::TaskPaused { why: Some(why), .. } => {
+            TaskEvent::TaskPaused { why: Some(why), .. } => {
                 let need = format!("{why}. It resumes automatically when the budget allows it.");
                 (NotifyOn::Budget, need, format!("task show {task}"))
             }
-            Fact::TaskPaused { reason, .. } if *reason == PauseReason::Quota => {
+            TaskEvent::TaskPaused { reason, .. } if *reason == PauseReason::Quota => {
                 let need =
                     "The work area exceeds its disk limit. Remove files, then resume the task.";
                 let command = format!("task show {task}");
                 (NotifyOn::Budget, need.to_owned(), command)
             }
-            Fact::TaskCompleted {} => {
+            TaskEvent::TaskCompleted {} => {
                 let need = "The task is completed.".to_owned();
                 (NotifyOn::Completed, need, format!("task show {task}"))
             }
-            Fact::TaskFailed { reason } => {
+            TaskEvent::TaskFailed { reason } => {
                 let need = format!("The task failed: {reason}");
                 (NotifyOn::Failed, need, format!("task show {task}"))
             }
-            Fact::TaskCancelled {} => {
+            TaskEvent::TaskCancelled {} => {
                 let need = "The task was canceled.".to_owned();
                 (NotifyOn::Cancelled, need, format!("task show {task}"))
             }
@@ -165,7 +165,7 @@ impl Task {
         for notification in notifications {
             let id = self.state.next_notification();
             let open = self.state.open_notifications().count();
-            let requested = Fact::NotificationRequested {
+            let requested = TaskEvent::NotificationRequested {
                 id: id.clone(),
                 notification,
             };
@@ -173,17 +173,17 @@ impl Task {
             if open >= NOTIFICATIONS_OPEN_MAX {
                 let why =
                     format!("{NOTIFICATIONS_OPEN_MAX} other notifications are already being sent");
-                self.record(now, Fact::NotificationFailed { id, why });
+                self.record(now, TaskEvent::NotificationFailed { id, why });
             } else {
-                self.effect(Effect::Notify { id });
+                self.effect(TaskEffect::Notify { id });
             }
         }
     }
 
     pub(super) fn notification_begun(&mut self, id: String, now: Timestamp) {
-        if self.state.stage_of(&id) == Some(&Stage::Requested) {
-            self.record(now, Fact::NotificationBegun { id: id.clone() });
-            self.effect(Effect::SendNotification { id });
+        if self.state.stage_of(&id) == Some(&NotificationStage::Requested) {
+            self.record(now, TaskEvent::NotificationBegun { id: id.clone() });
+            self.effect(TaskEffect::SendNotification { id });
         }
     }
 
@@ -193,10 +193,14 @@ impl Task {
         result: Result<(), String>,
         now: Timestamp,
     ) {
-        if self.state.stage_of(&id).is_some_and(Stage::is_open) {
+        if self
+            .state
+            .stage_of(&id)
+            .is_some_and(NotificationStage::is_open)
+        {
             let fact = match result {
-                Ok(()) => Fact::Notified { id },
-                Err(why) => Fact::NotificationFailed {
+                Ok(()) => TaskEvent::Notified { id },
+                Err(why) => TaskEvent::NotificationFailed {
                     id,
                     why: shortened(why),
                 },
@@ -213,7 +217,7 @@ mod tests {
 
     use super::*;
     use crate::fact::{Budget, NewTask, Origin, Runtime};
-    use crate::machine::{Input, Output};
+    use crate::machine::{Output, TaskInput};
 
     const NOW: i64 = 1_000;
 
@@ -251,16 +255,16 @@ mod tests {
     }
 
     /// Returns the notification text for a fact.
-    fn told(task: &mut Task, fact: &Fact, on: &[NotifyOn]) -> Option<String> {
+    fn told(task: &mut Task, fact: &TaskEvent, on: &[NotifyOn]) -> Option<String> {
         task.record(at(), fact.clone());
         let workspace = "w".parse().unwrap();
-        let occasion = Occasion::of(task.state(), fact, &workspace)?;
+        let occasion = NotificationTrigger::of(task.state(), fact, &workspace)?;
         let told = occasion.told_by(&notify(on), task.state(), &workspace)?;
         Some(told.args["text"].as_str().unwrap().to_owned())
     }
 
-    fn asked(id: &str, origin: Origin, question: &str, options: &[&str]) -> Fact {
-        Fact::QuestionAsked {
+    fn asked(id: &str, origin: Origin, question: &str, options: &[&str]) -> TaskEvent {
+        TaskEvent::QuestionAsked {
             id: id.to_owned(),
             origin,
             question: UserQuestion {
@@ -291,14 +295,14 @@ mod tests {
         let permission = asked("q-0002", permission, "May it?", &["allow", "refuse"]);
         let said = told(&mut task, &permission, &waits).unwrap();
         assert!(said.ends_with("|gdn task answer shop --id q-0002 allow --workspace w"));
-        let review = Fact::ReviewRequested { phase: 1 };
+        let review = TaskEvent::ReviewRequested { phase: 1 };
         let said = told(&mut task, &review, &waits).unwrap();
         assert!(
             said.ends_with("|gdn task approve shop --phase 1 --workspace w"),
             "{said}"
         );
         assert_eq!(told(&mut task, &review, &[NotifyOn::Question]), None);
-        let paused = Fact::TaskPaused {
+        let paused = TaskEvent::TaskPaused {
             reason: PauseReason::Person,
             why: None,
         };
@@ -310,7 +314,7 @@ mod tests {
             "{}",
             said.len()
         );
-        let failed = Fact::TaskFailed {
+        let failed = TaskEvent::TaskFailed {
             reason: "no disk".to_owned(),
         };
         assert_eq!(told(&mut task, &failed, &waits), None);
@@ -321,7 +325,7 @@ mod tests {
         );
     }
 
-    fn feed(task: &mut Task, input: Input) -> Output {
+    fn feed(task: &mut Task, input: TaskInput) -> Output {
         task.handle(input, at()).unwrap()
     }
 
@@ -336,19 +340,19 @@ mod tests {
                 action: "send".to_owned(),
                 args: json!({}),
             };
-            feed(&mut task, Input::Notify(vec![wanted]))
+            feed(&mut task, TaskInput::Notify(vec![wanted]))
         };
         let id = "n-0001".to_owned();
-        assert_eq!(told().effects, [Effect::Notify { id: id.clone() }]);
+        assert_eq!(told().effects, [TaskEffect::Notify { id: id.clone() }]);
         for _ in 1..NOTIFICATIONS_OPEN_MAX {
             assert_eq!(told().effects.len(), 1);
         }
         assert_eq!(told().effects, [], "one too many has failed at once");
-        let begin = || Input::NotificationBegun { id: id.clone() };
-        let send = Effect::SendNotification { id: id.clone() };
+        let begin = || TaskInput::NotificationBegun { id: id.clone() };
+        let send = TaskEffect::SendNotification { id: id.clone() };
         assert_eq!(feed(&mut task, begin()).effects, [send]);
         assert_eq!(feed(&mut task, begin()), Output::default());
-        let ended = |result| Input::NotificationEnded {
+        let ended = |result| TaskInput::NotificationEnded {
             id: id.clone(),
             result,
         };
@@ -359,11 +363,11 @@ mod tests {
         );
         assert_eq!(
             task.state().notification("n-0001").unwrap().stage,
-            Stage::Sent
+            NotificationStage::Sent
         );
         for number in 2..=NOTIFICATIONS_OPEN_MAX {
             let (id, result) = (format!("n-{number:04}"), Ok(()));
-            feed(&mut task, Input::NotificationEnded { id, result });
+            feed(&mut task, TaskInput::NotificationEnded { id, result });
         }
         assert_eq!(task.state().open_notifications().count(), 0);
         let kept = task.state().told_notifications();

@@ -5,21 +5,21 @@ use std::collections::VecDeque;
 use goondan_cli_agents::blocks::{
     AgentError, Block, ErrorKind, Priority, Progress, QuestionCategory, UserQuestion,
 };
-use goondan_cli_agents::reply::Decision;
+use goondan_cli_agents::reply::PermissionDecision;
 use goondan_cli_agents::usage::{Counter, SessionUsage, UsageReport};
-use goondan_cli_agents::{AskedChoice, Consent, Event, PermissionRequest, Reset};
+use goondan_cli_agents::{ChoicePrompt, CliEvent, Consent, PermissionRequest, Reset};
 use goondan_protocol::time::Timestamp;
 
 use super::watch::ProgramAsk;
-use super::{ALLOW, ALLOW_FOR_TASK, APPROVE, Effect, REFUSE, Task, plus, refusal_of};
-use crate::fact::{Fact, Origin, PauseReason};
+use super::{ALLOW, ALLOW_FOR_TASK, APPROVE, REFUSE, Task, TaskEffect, plus, refusal_of};
+use crate::fact::{Origin, PauseReason, TaskEvent};
 use crate::limits::{
     EXIT_GRACE_MS, OPEN_ASKS_MAX, PERMISSION_WAIT_MS, RATE_LIMIT_DEFAULT_MS, RATE_LIMIT_JITTER_MS,
     RATE_LIMIT_MAX_MS, RATE_LIMIT_MIN_MS, RUN_FACTS_MAX, TEXT_CHARS_MAX, TOOL_EXIT_GRACE_MS,
 };
 
 impl Task {
-    pub(super) fn told(&mut self, run: u64, event: Event, now: Timestamp) {
+    pub(super) fn told(&mut self, run: u64, event: CliEvent, now: Timestamp) {
         if !self.run_kind().is_agent() {
             // Output of tests is not output of the agent.
             self.watch.active_at = Some(now);
@@ -37,37 +37,37 @@ impl Task {
         }
     }
 
-    fn told_within_bounds(&mut self, run: u64, event: Event, now: Timestamp) {
+    fn told_within_bounds(&mut self, run: u64, event: CliEvent, now: Timestamp) {
         // Long: one arm for each event.
         self.watch.active_at = Some(now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
         let is_sign = !matches!(
             event,
-            Event::Noise(_)
-                | Event::Skipped(_)
-                | Event::RateLimit(_)
-                | Event::Error(_)
-                | Event::Permanent(_)
-                | Event::Retrying(_)
-                | Event::Stderr(_)
-                | Event::SessionRefused(_)
+            CliEvent::Noise(_)
+                | CliEvent::Skipped(_)
+                | CliEvent::RateLimit(_)
+                | CliEvent::Error(_)
+                | CliEvent::Permanent(_)
+                | CliEvent::Retrying(_)
+                | CliEvent::Stderr(_)
+                | CliEvent::SessionRefused(_)
         );
         if !is_taken && is_sign {
-            self.record(now, Fact::PromptTaken { run });
+            self.record(now, TaskEvent::PromptTaken { run });
         }
         self.note_files(&event);
         match event {
             // The next run cannot use it.
-            Event::PassingSession { .. } => {}
-            Event::Session { id, model } => self.session_opened(run, id, model, now),
-            Event::SessionRefused(problem) => self.session_refused(run, problem, now),
-            Event::Usage(report) => self.usage_told(run, report, now),
-            Event::RateLimit(reset) => {
+            CliEvent::PassingSession { .. } => {}
+            CliEvent::Session { id, model } => self.session_opened(run, id, model, now),
+            CliEvent::SessionRefused(problem) => self.session_refused(run, problem, now),
+            CliEvent::Usage(report) => self.usage_told(run, report, now),
+            CliEvent::RateLimit(reset) => {
                 let until = self.rate_limited_until(reset, now);
                 self.watch.rate_limit = Some(until);
                 self.let_exit(now);
             }
-            Event::Result(result) => {
+            CliEvent::Result(result) => {
                 self.proposing.hear(&result.text);
                 // The first reported outcome counts.
                 let told = match self.watch.tools.all_failed() {
@@ -79,45 +79,45 @@ impl Task {
                 self.watch.exit_grace_ms = EXIT_GRACE_MS;
                 self.let_exit(now);
             }
-            Event::PermissionWithdrawn { id } => self.withdraw_permission(run, Some(&id), now),
-            Event::Permanent(why) => {
+            CliEvent::PermissionWithdrawn { id } => self.withdraw_permission(run, Some(&id), now),
+            CliEvent::Permanent(why) => {
                 self.watch.blocked.get_or_insert(shortened(why));
                 self.end_run(run);
             }
-            Event::Stderr(lines) => self.watch.stderr = shortened(lines),
-            Event::Text(text) => self.watch.last_words.said(&text),
+            CliEvent::Stderr(lines) => self.watch.stderr = shortened(lines),
+            CliEvent::Text(text) => self.watch.last_words.said(&text),
             // goondan's own tools do no work, so their success does not count.
-            Event::Tool(tool) if self.watch.tools.is_own(&tool) => {}
-            Event::Tool(tool) => {
+            CliEvent::Tool(tool) if self.watch.tools.is_own(&tool) => {}
+            CliEvent::Tool(tool) => {
                 self.watch.last_words.tool();
                 self.watch.tools.count(&tool);
             }
             // Only shown and logged; no decision depends on these.
-            Event::Retrying(_)
-            | Event::Error(_)
-            | Event::Unsupported { .. }
-            | Event::TextEnd
-            | Event::Thinking(_)
-            | Event::FileChanged(_)
-            | Event::Noise(_)
-            | Event::Skipped(_) => {}
+            CliEvent::Retrying(_)
+            | CliEvent::Error(_)
+            | CliEvent::Unsupported { .. }
+            | CliEvent::TextEnd
+            | CliEvent::Thinking(_)
+            | CliEvent::FileChanged(_)
+            | CliEvent::Noise(_)
+            | CliEvent::Skipped(_) => {}
             // A finished task makes no requests and cannot be completed.
             _ if self.state.ended.is_some() => {}
-            Event::Block(block) => self.block(block, now),
-            Event::ToolMessage(block) => {
+            CliEvent::Block(block) => self.block(block, now),
+            CliEvent::ToolMessage(block) => {
                 // The program continues, because its model reads the tool's result.
                 self.watch.exit_grace_ms = TOOL_EXIT_GRACE_MS;
                 self.block(block, now);
             }
-            Event::Refused(refusal) => {
+            CliEvent::Refused(refusal) => {
                 self.refuse(&refusal.protocol, refusal.problem, now);
             }
-            Event::Progress(progress) => self.progress(progress, now),
-            Event::Plan(steps) if steps != self.state.plan => {
-                self.record(now, Fact::PlanTold { steps });
+            CliEvent::Progress(progress) => self.progress(progress, now),
+            CliEvent::Plan(steps) if steps != self.state.plan => {
+                self.record(now, TaskEvent::PlanTold { steps });
             }
-            Event::Plan(_) => {}
-            Event::Permission(request) => self.permission_asked(run, request, now),
+            CliEvent::Plan(_) => {}
+            CliEvent::Permission(request) => self.permission_asked(run, request, now),
         }
     }
 
@@ -128,7 +128,7 @@ impl Task {
             let session = shortened(id);
             self.record(
                 now,
-                Fact::SessionOpened {
+                TaskEvent::SessionOpened {
                     run,
                     session,
                     model,
@@ -147,7 +147,7 @@ impl Task {
             .is_some_and(|run| run.session.is_some());
         if is_resumed && !self.state.is_session_lost {
             let problem = shortened(problem);
-            self.record(now, Fact::SessionLost { run, problem });
+            self.record(now, TaskEvent::SessionLost { run, problem });
             self.end_run(run);
         }
     }
@@ -180,7 +180,7 @@ impl Task {
                     self.refuse("CUSTOM_TASK_COMPLETE", problem, now);
                 } else if !self.state.is_work_completed {
                     let documents = done.documents;
-                    self.record(now, Fact::WorkCompleted { documents });
+                    self.record(now, TaskEvent::WorkCompleted { documents });
                     self.find_documents();
                     self.let_exit(now);
                 }
@@ -188,8 +188,8 @@ impl Task {
             Block::Error(error) => self.error_reported(error, now),
             Block::Handoff(handoff) => {
                 let text = handoff.text;
-                self.record(now, Fact::WorkHandedOff { text: text.clone() });
-                self.effect(Effect::CheckHandoff { text });
+                self.record(now, TaskEvent::WorkHandedOff { text: text.clone() });
+                self.effect(TaskEffect::CheckHandoff { text });
             }
         }
     }
@@ -217,11 +217,11 @@ impl Task {
 
     /// Records that a phase is complete. Its review is requested now, or once its work is proposed.
     pub(super) fn complete_phase(&mut self, phase: u32, documents: Vec<String>, now: Timestamp) {
-        self.record(now, Fact::PhaseCompleted { phase, documents });
+        self.record(now, TaskEvent::PhaseCompleted { phase, documents });
         if self.state.proposing.phase().is_none() {
-            self.record(now, Fact::ReviewRequested { phase });
+            self.record(now, TaskEvent::ReviewRequested { phase });
         }
-        self.effect(Effect::MakeCheckpoint {
+        self.effect(TaskEffect::MakeCheckpoint {
             kind: "phase_completion",
         });
     }
@@ -229,10 +229,10 @@ impl Task {
     fn error_reported(&mut self, error: AgentError, now: Timestamp) {
         let is_fatal = error.kind == ErrorKind::Fatal;
         let reason = error.message.clone();
-        self.record(now, Fact::ErrorReported { error });
-        self.effect(Effect::MakeCheckpoint { kind: "error" });
+        self.record(now, TaskEvent::ErrorReported { error });
+        self.effect(TaskEffect::MakeCheckpoint { kind: "error" });
         if is_fatal {
-            self.record(now, Fact::TaskFailed { reason });
+            self.record(now, TaskEvent::TaskFailed { reason });
             if let Some(run) = self.run_number() {
                 self.end_run(run);
             }
@@ -245,13 +245,13 @@ impl Task {
             Progress::Phase { .. } => {}
             Progress::Step { title, .. } if self.state.step.as_ref() != Some(&title) => {
                 let step = shortened(title);
-                self.record(now, Fact::StepStarted { step });
+                self.record(now, TaskEvent::StepStarted { step });
             }
             Progress::Percent(percent) if percent != self.state.progress => {
-                self.record(now, Fact::ProgressMade { percent });
+                self.record(now, TaskEvent::ProgressMade { percent });
             }
             Progress::Document(file) if !self.state.documents.contains(&file) => {
-                self.record(now, Fact::DocumentCreated { file });
+                self.record(now, TaskEvent::DocumentCreated { file });
             }
             Progress::Step { .. } | Progress::Percent(_) | Progress::Document(_) => {}
         }
@@ -261,7 +261,7 @@ impl Task {
     fn permission_asked(&mut self, run: u64, asked: PermissionRequest, now: Timestamp) {
         let request = asked.id.clone();
         if matches!(asked.consent, Consent::Tool) && self.state.allowed.contains(&asked.kind) {
-            return self.answer_permission(run, request, Decision::AllowForTask, now);
+            return self.answer_permission(run, request, PermissionDecision::AllowForTask, now);
         }
         let origin = Origin::Permission {
             run,
@@ -291,7 +291,7 @@ impl Task {
         if !self.ask(origin, question, wait, now) {
             // This will never be shown to a person: the agent must not wait for it.
             let why = "the limit of requests is reached".to_owned();
-            self.answer_permission(run, request, Decision::Refuse(why), now);
+            self.answer_permission(run, request, PermissionDecision::Refuse(why), now);
         }
     }
 
@@ -304,11 +304,11 @@ impl Task {
         let refusal = refusal_of(text);
         let decision = match self.watch.program_asks.get_mut(&request) {
             None | Some(ProgramAsk::Plan) => match (text, refusal) {
-                (ALLOW_FOR_TASK, _) => Decision::AllowForTask,
-                (ALLOW | APPROVE, _) => Decision::Allow,
-                (_, Some("")) => Decision::Refuse("denied by a person".to_owned()),
-                (_, Some(why)) => Decision::Refuse(why.to_owned()),
-                (text, None) => Decision::Refuse(text.to_owned()),
+                (ALLOW_FOR_TASK, _) => PermissionDecision::AllowForTask,
+                (ALLOW | APPROVE, _) => PermissionDecision::Allow,
+                (_, Some("")) => PermissionDecision::Refuse("denied by a person".to_owned()),
+                (_, Some(why)) => PermissionDecision::Refuse(why.to_owned()),
+                (text, None) => PermissionDecision::Refuse(text.to_owned()),
             },
             Some(ProgramAsk::Choices { choices, answers }) => {
                 if let Some(asked) = choices.pop_front() {
@@ -319,9 +319,9 @@ impl Task {
                     if self.ask(origin, question, None, now) {
                         return;
                     }
-                    Decision::Refuse("the limit of requests is reached".to_owned())
+                    PermissionDecision::Refuse("the limit of requests is reached".to_owned())
                 } else {
-                    Decision::Answers(std::mem::take(answers))
+                    PermissionDecision::Answers(std::mem::take(answers))
                 }
             }
         };
@@ -354,7 +354,7 @@ impl Task {
         }
         self.record(
             now,
-            Fact::UsageRecorded {
+            TaskEvent::UsageRecorded {
                 counter,
                 usage,
                 cost,
@@ -365,12 +365,12 @@ impl Task {
         let budget = self.state.task.budget;
         let percent = self.state.tokens.percent_of(&budget);
         if self.state.tokens.is_near(&budget) && !self.state.budget_warned {
-            self.record(now, Fact::BudgetWarned { percent });
+            self.record(now, TaskEvent::BudgetWarned { percent });
         }
         let is_live = self.state.ended.is_none() && self.state.is_paused.is_none();
         if is_live && self.state.tokens.would_pass(&budget) {
             let reason = PauseReason::Budget;
-            self.record(now, Fact::TaskPaused { reason, why: None });
+            self.record(now, TaskEvent::TaskPaused { reason, why: None });
             self.end_run(run);
         }
     }
@@ -430,7 +430,7 @@ fn plan_question(plan: &str) -> UserQuestion {
     }
 }
 
-fn choice_question(asked: &AskedChoice) -> UserQuestion {
+fn choice_question(asked: &ChoicePrompt) -> UserQuestion {
     let mut question = asked.question.clone();
     for (label, about) in &asked.options {
         if !about.is_empty() {

@@ -6,8 +6,8 @@ use goondan_protocol::control::{TaskProposal, TaskVerdict};
 use goondan_protocol::task::TaskRunKind;
 use goondan_protocol::time::Timestamp;
 
-use super::{Delivery, Effect, Refused, Task, Watch, plus};
-use crate::fact::{Fact, Origin, Outcome};
+use super::{Delivery, InputRefusal, RunWatch, Task, TaskEffect, plus};
+use crate::fact::{Origin, RunOutcome, TaskEvent};
 use crate::limits::{CHECK_OUTPUT_CHARS_ASKED, CHECK_OUTPUT_CHARS_MAX, RETRIES_MAX, RETRY_MS};
 use crate::state::{GIVE_UP, Status};
 
@@ -16,14 +16,14 @@ const WORDS_CHARS_MAX: usize = 4_000;
 
 /// Transient information about the next proposal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Making {
+pub(super) struct ProposalProgress {
     /// True while the proposal is being created.
     is_under_way: bool,
     /// Last message of its agent.
     words: Option<String>,
 }
 
-impl Making {
+impl ProposalProgress {
     /// Keeps the agent's last message, which describes the work if the agent writes no summary.
     pub(super) fn hear(&mut self, words: &str) {
         let words = words.trim();
@@ -84,7 +84,7 @@ impl Task {
         let test_log = verdict.map(test_log_of);
         self.proposing.is_under_way = true;
         let words = self.proposing.words.take();
-        self.effect(Effect::MakeProposal {
+        self.effect(TaskEffect::MakeProposal {
             phase,
             words,
             test_log,
@@ -129,14 +129,14 @@ impl Task {
         }
         let run = state.runs + 1;
         let environment = state.environment().into_iter().collect();
-        self.watch = Watch {
+        self.watch = RunWatch {
             active_at: Some(now),
-            ..Watch::default()
+            ..RunWatch::default()
         };
         let (session, carried) = (None, 0);
         self.record(
             now,
-            Fact::RunRequested {
+            TaskEvent::RunRequested {
                 run,
                 session,
                 carried,
@@ -144,7 +144,7 @@ impl Task {
                 agent: None,
             },
         );
-        self.effect(Effect::StartRun {
+        self.effect(TaskEffect::StartRun {
             run,
             session: None,
             prompt: String::new(),
@@ -154,38 +154,38 @@ impl Task {
     }
 
     /// A run of one of its commands ended.
-    pub(super) fn check_ended(&mut self, run: u64, outcome: Outcome, now: Timestamp) {
+    pub(super) fn check_ended(&mut self, run: u64, outcome: RunOutcome, now: Timestamp) {
         let printed = std::mem::take(&mut self.watch.printed);
-        let is_lost = matches!(outcome, Outcome::Unknown | Outcome::NotStarted(_));
+        let is_lost = matches!(outcome, RunOutcome::Unknown | RunOutcome::NotStarted(_));
         let lost = self.state.proposing.lost();
         let outcome = match (self.run_kind(), outcome) {
-            (TaskRunKind::Setup, Outcome::Failed(why)) => {
+            (TaskRunKind::Setup, RunOutcome::Failed(why)) => {
                 let end = end_of(&printed, CHECK_OUTPUT_CHARS_ASKED);
-                Outcome::Failed(format!("{why}; end of its output:\n{end}"))
+                RunOutcome::Failed(format!("{why}; end of its output:\n{end}"))
             }
             (TaskRunKind::Verify, outcome) => {
                 let why = match &outcome {
-                    Outcome::Done => Some(String::new()),
-                    Outcome::Failed(why) => Some(why.clone()),
-                    Outcome::NotStarted(why) if lost >= RETRIES_MAX => Some(why.clone()),
-                    Outcome::Unknown if lost >= RETRIES_MAX => {
+                    RunOutcome::Done => Some(String::new()),
+                    RunOutcome::Failed(why) => Some(why.clone()),
+                    RunOutcome::NotStarted(why) if lost >= RETRIES_MAX => Some(why.clone()),
+                    RunOutcome::Unknown if lost >= RETRIES_MAX => {
                         Some("its outcome is unknown".to_owned())
                     }
                     _ => None,
                 };
                 if let Some(why) = why {
                     let verdict = TaskVerdict {
-                        passed: outcome == Outcome::Done,
+                        passed: outcome == RunOutcome::Done,
                         why,
                         output: end_of(&printed, CHECK_OUTPUT_CHARS_MAX),
                     };
-                    self.record(now, Fact::WorkVerified { run, verdict });
+                    self.record(now, TaskEvent::WorkVerified { run, verdict });
                 }
                 outcome
             }
             (_, outcome) => outcome,
         };
-        let ended = Fact::RunEnded {
+        let ended = TaskEvent::RunEnded {
             run,
             outcome,
             last_words: String::new(),
@@ -193,12 +193,12 @@ impl Task {
             files: Vec::new(),
         };
         self.record(now, ended);
-        self.watch = Watch::default();
+        self.watch = RunWatch::default();
         // The first lost attempt is repeated immediately.
         if is_lost && self.state.ended.is_none() && lost > 0 {
             let at = plus(now, RETRY_MS.saturating_mul(i64::from(lost)));
             let is_limited = false;
-            self.record(now, Fact::RetryPlanned { at, is_limited });
+            self.record(now, TaskEvent::RetryPlanned { at, is_limited });
         }
     }
 
@@ -218,13 +218,13 @@ impl Task {
         };
         self.record(
             now,
-            Fact::ProposalMade {
+            TaskEvent::ProposalMade {
                 phase,
                 proposal,
                 problem,
             },
         );
-        self.record(now, Fact::ReviewRequested { phase });
+        self.record(now, TaskEvent::ReviewRequested { phase });
     }
 
     /// Allows the approval of the last phase only after its proposal was delivered.
@@ -233,20 +233,20 @@ impl Task {
         phase: u32,
         delivery: Delivery,
         now: Timestamp,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), InputRefusal> {
         let is_last = phase >= self.state.task.total_phases;
         let wanted = self.state.to_deliver(phase).map(|it| it.digest.clone());
         match (wanted, delivery) {
             (_, Delivery::Left) => Ok(()),
             (None, _) if is_last && self.state.proposing.has_failed() => {
-                Err(Refused::NoProposal(phase))
+                Err(InputRefusal::NoProposal(phase))
             }
             (None, _) => Ok(()),
             (Some(wanted), Delivery::Delivered { digest, branch }) if wanted == digest => {
-                self.record(now, Fact::ProposalDelivered { digest, branch });
+                self.record(now, TaskEvent::ProposalDelivered { digest, branch });
                 Ok(())
             }
-            (Some(_), _) => Err(Refused::NotDelivered(phase)),
+            (Some(_), _) => Err(InputRefusal::NotDelivered(phase)),
         }
     }
 }

@@ -3,11 +3,11 @@ use goondan_cli_agents::blocks::{
     AgentError, Block, DependencyKind, DependencyRequest, ErrorKind, PhaseComplete,
 };
 use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{PermissionRequest, RefusedBlock, Reset};
+use goondan_cli_agents::{InvalidBlock, PermissionRequest, Reset};
 use goondan_protocol::usage::{MicroUsd, Usage};
 
-use goondan_cli_agents::Event;
-use goondan_cli_agents::reply::Decision;
+use goondan_cli_agents::CliEvent;
+use goondan_cli_agents::reply::PermissionDecision;
 
 use super::*;
 use crate::fact::{Budget, Provision};
@@ -24,7 +24,7 @@ mod nodes;
 mod proposals;
 
 /// Test driver for a task: feeds each input with an explicit time.
-struct Driven {
+struct TaskDriver {
     task: Task,
     now: i64,
 }
@@ -47,7 +47,7 @@ fn new_task(phases: u32) -> NewTask {
     }
 }
 
-impl Driven {
+impl TaskDriver {
     fn idle(phases: u32) -> Self {
         let (task, _) = Task::create(new_task(phases), Timestamp::from_unix_millis(0)).unwrap();
         Self { task, now: 0 }
@@ -55,16 +55,16 @@ impl Driven {
 
     fn running(phases: u32) -> Self {
         let mut driven = Self::idle(phases);
-        let effects = driven.does(Input::Start);
+        let effects = driven.does(TaskInput::Start);
         assert!(matches!(
             &effects[..],
-            [Effect::StartRun {
+            [TaskEffect::StartRun {
                 run: 1,
                 session: None,
                 ..
             }]
         ));
-        driven.tells(Event::Session {
+        driven.tells(CliEvent::Session {
             id: "s".to_owned(),
             model: None,
         });
@@ -77,7 +77,7 @@ impl Driven {
         self.task.set_agents([(name, agent)].into());
     }
 
-    fn tries(&mut self, input: Input) -> Result<Vec<Effect>, Refused> {
+    fn tries(&mut self, input: TaskInput) -> Result<Vec<TaskEffect>, InputRefusal> {
         let before = self.task.clone();
         let done = self
             .task
@@ -88,7 +88,7 @@ impl Driven {
         done.map(|output| output.effects)
     }
 
-    fn does(&mut self, input: Input) -> Vec<Effect> {
+    fn does(&mut self, input: TaskInput) -> Vec<TaskEffect> {
         self.tries(input).unwrap()
     }
 
@@ -96,24 +96,24 @@ impl Driven {
         self.task.state().run.as_ref().unwrap().number
     }
 
-    fn tells(&mut self, event: Event) -> Vec<Effect> {
+    fn tells(&mut self, event: CliEvent) -> Vec<TaskEffect> {
         let run = self.run();
-        self.does(Input::Told { run, event })
+        self.does(TaskInput::Told { run, event })
     }
 
-    fn ends_well(&mut self) -> Vec<Effect> {
+    fn ends_well(&mut self) -> Vec<TaskEffect> {
         self.tells(result(true));
         self.exits(Some(0))
     }
 
-    fn exits(&mut self, code: Option<i32>) -> Vec<Effect> {
+    fn exits(&mut self, code: Option<i32>) -> Vec<TaskEffect> {
         let run = self.run();
-        self.does(Input::Exited { run, code })
+        self.does(TaskInput::Exited { run, code })
     }
 
-    fn waits(&mut self, millis: i64) -> Vec<Effect> {
+    fn waits(&mut self, millis: i64) -> Vec<TaskEffect> {
         self.now += millis;
-        self.does(Input::Tick)
+        self.does(TaskInput::Tick)
     }
 
     fn status(&self) -> Status {
@@ -121,16 +121,16 @@ impl Driven {
     }
 }
 
-fn result(is_ok: bool) -> Event {
-    Event::Result(RunResult {
+fn result(is_ok: bool) -> CliEvent {
+    CliEvent::Result(RunResult {
         is_ok,
         text: "words".to_owned(),
         denied: Vec::new(),
     })
 }
 
-fn question(text: &str, required: bool) -> Event {
-    Event::Block(Block::UserQuestion(UserQuestion {
+fn question(text: &str, required: bool) -> CliEvent {
+    CliEvent::Block(Block::UserQuestion(UserQuestion {
         category: QuestionCategory::Choice,
         question: text.to_owned(),
         options: vec!["a".to_owned(), "b".to_owned()],
@@ -139,8 +139,8 @@ fn question(text: &str, required: bool) -> Event {
     }))
 }
 
-fn dependency(name: &str) -> Event {
-    Event::Block(Block::DependencyRequest(DependencyRequest {
+fn dependency(name: &str) -> CliEvent {
+    CliEvent::Block(Block::DependencyRequest(DependencyRequest {
         kind: DependencyKind::ApiKey,
         name: name.to_owned(),
         description: String::new(),
@@ -149,25 +149,25 @@ fn dependency(name: &str) -> Event {
     }))
 }
 
-fn complete(phase: u32) -> Event {
+fn complete(phase: u32) -> CliEvent {
     let documents = vec!["docs/a.md".to_owned()];
-    Event::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
+    CliEvent::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
 }
 
-fn answer(id: &str, text: &str) -> Input {
-    Input::Answer {
+fn answer(id: &str, text: &str) -> TaskInput {
+    TaskInput::Answer {
         id: id.to_owned(),
         text: text.to_owned(),
     }
 }
 
-fn approve(phase: u32) -> Input {
+fn approve(phase: u32) -> TaskInput {
     let delivery = Delivery::None;
-    Input::Approve { phase, delivery }
+    TaskInput::Approve { phase, delivery }
 }
 
-fn started(effects: &[Effect]) -> &str {
-    let [Effect::StartRun { prompt, .. }] = effects else {
+fn started(effects: &[TaskEffect]) -> &str {
+    let [TaskEffect::StartRun { prompt, .. }] = effects else {
         panic!("no run was started: {effects:?}");
     };
     prompt
@@ -175,7 +175,7 @@ fn started(effects: &[Effect]) -> &str {
 
 #[test]
 fn task_7_a_task_goes_through_its_phases() {
-    let mut task = Driven::running(2);
+    let mut task = TaskDriver::running(2);
     task.tells(complete(1));
     assert_eq!(task.status(), Status::WaitingReview);
     assert!(
@@ -183,8 +183,8 @@ fn task_7_a_task_goes_through_its_phases() {
         "nothing runs before the review"
     );
     let wrong = task.tries(approve(2));
-    assert_eq!(wrong, Err(Refused::NotUnderReview(2)));
-    let rework = Input::Rework {
+    assert_eq!(wrong, Err(InputRefusal::NotUnderReview(2)));
+    let rework = TaskInput::Rework {
         phase: 1,
         text: "Shorter.".to_owned(),
     };
@@ -199,14 +199,14 @@ fn task_7_a_task_goes_through_its_phases() {
     task.does(approve(2));
     assert_eq!(task.status(), Status::Completed);
     assert_eq!(
-        task.tries(Input::Cancel),
-        Err(Refused::Final(Status::Completed))
+        task.tries(TaskInput::Cancel),
+        Err(InputRefusal::Final(Status::Completed))
     );
 }
 
 #[test]
 fn task_7_an_answer_is_taken_once_and_told_once() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     task.tells(question("Which?", true));
     task.tells(question("Which?", true));
     task.tells(dependency("API_KEY"));
@@ -219,30 +219,33 @@ fn task_7_an_answer_is_taken_once_and_told_once() {
     task.ends_well();
     assert!(matches!(
         task.tries(answer("q-0001", "c")),
-        Err(Refused::NoOption { .. })
+        Err(InputRefusal::NoOption { .. })
     ));
     assert!(matches!(
         task.tries(answer("d-0002", "a")),
-        Err(Refused::WrongKind(_))
+        Err(InputRefusal::WrongKind(_))
     ));
     assert!(matches!(
         task.tries(answer("q-9", "a")),
-        Err(Refused::Unknown(_))
+        Err(InputRefusal::Unknown(_))
     ));
     task.does(answer("q-0001", "a"));
     assert!(matches!(
         task.tries(answer("q-0001", "b")),
-        Err(Refused::Closed(_))
+        Err(InputRefusal::Closed(_))
     ));
-    let provide = |provision| Input::Provide {
+    let provide = |provision| TaskInput::Provide {
         id: "d-0002".to_owned(),
         provision,
     };
     let written = provide(Provision::Ready("sk-secret".to_owned()));
-    assert!(matches!(task.tries(written), Err(Refused::WrongKind(_))));
+    assert!(matches!(
+        task.tries(written),
+        Err(InputRefusal::WrongKind(_))
+    ));
     let effects = task.does(provide(Provision::Secret("vault:1".to_owned())));
     let [
-        Effect::StartRun {
+        TaskEffect::StartRun {
             prompt,
             environment,
             session,
@@ -258,20 +261,20 @@ fn task_7_an_answer_is_taken_once_and_told_once() {
     // The run dies before it shows progress: its successor receives the note again, and later runs
     // do not.
     let run = task.run();
-    task.does(Input::NotSpawned {
+    task.does(TaskInput::NotSpawned {
         run,
         error: "no memory".to_owned(),
     });
     let effects = task.waits(RETRY_MS);
     assert!(started(&effects).contains("Answer q-0001"));
-    task.tells(Event::Text("I go on".to_owned()));
+    task.tells(CliEvent::Text("I go on".to_owned()));
     let effects = task.exits(None);
     assert!(!started(&effects).contains("Answer q-0001"));
 }
 
 #[test]
 fn task_7_pause_and_cancel_work_from_every_live_state() {
-    type Arrive = fn(&mut Driven);
+    type Arrive = fn(&mut TaskDriver);
     let arrive: [(Status, Arrive); 4] = [
         (Status::Running, |_| {}),
         (Status::WaitingQuestion, |task| {
@@ -284,25 +287,28 @@ fn task_7_pause_and_cancel_work_from_every_live_state() {
     ];
     for (status, arrive) in arrive {
         for ended in [false, true] {
-            let mut task = Driven::running(1);
+            let mut task = TaskDriver::running(1);
             arrive(&mut task);
             if ended && status != Status::Running {
                 task.ends_well();
             }
             assert_eq!(task.status(), status);
-            let effects = task.does(Input::Pause);
-            let pauses = effects.contains(&Effect::PauseRun { run: 1 });
+            let effects = task.does(TaskInput::Pause);
+            let pauses = effects.contains(&TaskEffect::PauseRun { run: 1 });
             assert_eq!(pauses, task.task.state().run.is_some());
             assert_eq!(task.status(), Status::Paused);
-            let mut cancelled = Driven {
+            let mut cancelled = TaskDriver {
                 task: task.task.clone(),
                 now: task.now,
             };
-            let effects = task.does(Input::Resume);
-            assert_eq!(effects.contains(&Effect::ContinueRun { run: 1 }), pauses);
+            let effects = task.does(TaskInput::Resume);
+            assert_eq!(
+                effects.contains(&TaskEffect::ContinueRun { run: 1 }),
+                pauses
+            );
             assert_eq!(task.status(), status);
-            let effects = cancelled.does(Input::Cancel);
-            assert_eq!(effects.contains(&Effect::EndRun { run: 1 }), pauses);
+            let effects = cancelled.does(TaskInput::Cancel);
+            assert_eq!(effects.contains(&TaskEffect::EndRun { run: 1 }), pauses);
             assert_eq!(cancelled.status(), Status::Cancelled);
             let shown = cancelled.task.state();
             let shown = shown.detail(&"w".parse().unwrap(), "/w".as_ref(), Vec::new());
@@ -316,35 +322,38 @@ fn task_7_pause_and_cancel_work_from_every_live_state() {
             );
         }
     }
-    let mut idle = Driven::idle(1);
+    let mut idle = TaskDriver::idle(1);
     assert_eq!(
-        idle.tries(Input::Pause),
-        Err(Refused::WrongStatus(Status::Idle))
+        idle.tries(TaskInput::Pause),
+        Err(InputRefusal::WrongStatus(Status::Idle))
     );
-    idle.does(Input::Cancel);
+    idle.does(TaskInput::Cancel);
     assert_eq!(
-        idle.tries(Input::Start),
-        Err(Refused::Final(Status::Cancelled))
+        idle.tries(TaskInput::Start),
+        Err(InputRefusal::Final(Status::Cancelled))
     );
 }
 
 #[test]
 fn task_8_what_is_paused_for_long_is_resumed_by_its_session() {
-    let mut task = Driven::running(1);
-    task.does(Input::Pause);
+    let mut task = TaskDriver::running(1);
+    task.does(TaskInput::Pause);
     assert!(
         task.waits(LONG_PAUSE_MS).is_empty(),
         "a pause does not count as a stall"
     );
-    let effects = task.does(Input::Resume);
+    let effects = task.does(TaskInput::Resume);
     assert_eq!(
         effects,
-        [Effect::ContinueRun { run: 1 }, Effect::EndRun { run: 1 }]
+        [
+            TaskEffect::ContinueRun { run: 1 },
+            TaskEffect::EndRun { run: 1 }
+        ]
     );
     let effects = task.exits(None);
     assert!(matches!(
         &effects[..],
-        [Effect::StartRun {
+        [TaskEffect::StartRun {
             session: Some(_),
             ..
         }]
@@ -353,22 +362,22 @@ fn task_8_what_is_paused_for_long_is_resumed_by_its_session() {
 
 #[test]
 fn ckpt_6_after_a_restore_a_new_session_begins_that_is_told_where_it_stands() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     task.tells(question("Which?", true));
     task.ends_well();
     task.does(answer("q-0001", "a"));
     // The session has received it.
-    task.tells(Event::Text("I go on".to_owned()));
-    task.does(Input::Pause);
+    task.tells(CliEvent::Text("I go on".to_owned()));
+    task.does(TaskInput::Pause);
     task.exits(None);
-    task.does(Input::Restored {
+    task.does(TaskInput::Restored {
         id: "checkpoint_001".to_owned(),
         pre_restore: Some("checkpoint_002".to_owned()),
     });
-    let effects = task.does(Input::Resume);
+    let effects = task.does(TaskInput::Resume);
     let prompt = started(&effects);
     assert!(
-        matches!(&effects[..], [Effect::StartRun { session: None, .. }]),
+        matches!(&effects[..], [TaskEffect::StartRun { session: None, .. }]),
         "its session refers to removed content: {effects:?}"
     );
     for told in [
@@ -383,14 +392,14 @@ fn ckpt_6_after_a_restore_a_new_session_begins_that_is_told_where_it_stands() {
 
 #[test]
 fn task_8_done_is_a_result_and_then_the_exit() {
-    let mut task = Driven::running(0);
+    let mut task = TaskDriver::running(0);
     task.tells(result(true));
     assert!(task.waits(EXIT_GRACE_MS - 1).is_empty());
-    assert_eq!(task.waits(1), [Effect::EndRun { run: 1 }]);
+    assert_eq!(task.waits(1), [TaskEffect::EndRun { run: 1 }]);
     task.exits(None);
     assert_eq!(task.status(), Status::Completed, "it counts as done");
     // No result: its session is resumed once, then a person is asked.
-    let mut task = Driven::running(0);
+    let mut task = TaskDriver::running(0);
     let effects = task.exits(Some(0));
     assert!(started(&effects).contains("without a result"));
     task.exits(Some(0));
@@ -405,10 +414,10 @@ fn task_8_done_is_a_result_and_then_the_exit() {
 
 #[test]
 fn task_8_a_stall_is_no_sign_of_life_at_all() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     for _ in 0..5 {
         assert!(task.waits(STALL_MS - 1).is_empty());
-        task.does(Input::Alive { run: 1 });
+        task.does(TaskInput::Alive { run: 1 });
     }
     let request = PermissionRequest {
         id: "p".to_owned(),
@@ -417,17 +426,17 @@ fn task_8_a_stall_is_no_sign_of_life_at_all() {
         options: Vec::new(),
         ..PermissionRequest::default()
     };
-    task.tells(Event::Permission(request));
+    task.tells(CliEvent::Permission(request));
     assert_eq!(task.status(), Status::WaitingQuestion);
     let refused = task.waits(PERMISSION_WAIT_MS);
     assert!(matches!(
         &refused[..],
-        [Effect::AnswerPermission {
-            decision: Decision::Refuse(_),
+        [TaskEffect::AnswerPermission {
+            decision: PermissionDecision::Refuse(_),
             ..
         }]
     ));
-    assert_eq!(task.waits(STALL_MS), [Effect::EndRun { run: 1 }]);
+    assert_eq!(task.waits(STALL_MS), [TaskEffect::EndRun { run: 1 }]);
     assert!(task.waits(STALL_MS).is_empty(), "once");
     let effects = task.exits(None);
     assert!(started(&effects).contains("without a result"));
@@ -435,9 +444,9 @@ fn task_8_a_stall_is_no_sign_of_life_at_all() {
 
 #[test]
 fn proto_3_a_permission_is_answered_to_the_run_that_waits_for_it() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     let ask = |id: &str| {
-        Event::Permission(PermissionRequest {
+        CliEvent::Permission(PermissionRequest {
             id: id.to_owned(),
             tool: "Bash".to_owned(),
             input: serde_json::Value::Null,
@@ -447,11 +456,11 @@ fn proto_3_a_permission_is_answered_to_the_run_that_waits_for_it() {
     };
     task.tells(ask("p1"));
     let effects = task.does(answer("q-0001", "allow"));
-    let decision = Decision::Allow;
+    let decision = PermissionDecision::Allow;
     let request = "p1".to_owned();
     assert_eq!(
         effects,
-        [Effect::AnswerPermission {
+        [TaskEffect::AnswerPermission {
             run: 1,
             request,
             decision
@@ -461,15 +470,15 @@ fn proto_3_a_permission_is_answered_to_the_run_that_waits_for_it() {
     task.exits(None);
     assert!(matches!(
         task.tries(answer("q-0002", "allow")),
-        Err(Refused::Closed(_))
+        Err(InputRefusal::Closed(_))
     ));
 }
 
 #[test]
 fn proto_3_a_permission_that_nobody_can_be_asked_for_is_refused() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     let ask = |number: usize| {
-        Event::Permission(PermissionRequest {
+        CliEvent::Permission(PermissionRequest {
             id: format!("p{number}"),
             tool: "Bash".to_owned(),
             input: serde_json::Value::Null,
@@ -482,7 +491,7 @@ fn proto_3_a_permission_that_nobody_can_be_asked_for_is_refused() {
     }
     let effects = task.tells(ask(OPEN_ASKS_MAX));
     let [
-        Effect::AnswerPermission {
+        TaskEffect::AnswerPermission {
             request, decision, ..
         },
     ] = &effects[..]
@@ -490,14 +499,17 @@ fn proto_3_a_permission_that_nobody_can_be_asked_for_is_refused() {
         panic!("{effects:?}");
     };
     assert_eq!(*request, format!("p{OPEN_ASKS_MAX}"));
-    assert!(matches!(decision, Decision::Refuse(_)), "{decision:?}");
+    assert!(
+        matches!(decision, PermissionDecision::Refuse(_)),
+        "{decision:?}"
+    );
 }
 
 #[test]
 fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_asked() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     let error = |recovery: Option<&str>| {
-        Event::Block(Block::Error(AgentError {
+        CliEvent::Block(Block::Error(AgentError {
             kind: ErrorKind::Recoverable,
             message: "no disk".to_owned(),
             recovery: recovery.map(str::to_owned),
@@ -507,7 +519,7 @@ fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_aske
     let effects = task.ends_well();
     let told = "Your error \"no disk\": recover from it: Use the other one.\n";
     assert!(started(&effects).contains(told), "{effects:?}");
-    task.tells(Event::Text("I do".to_owned()));
+    task.tells(CliEvent::Text("I do".to_owned()));
     for wait in [RETRY_MS, RETRY_MS * 4] {
         task.tells(error(None));
         assert!(task.ends_well().is_empty());
@@ -523,7 +535,7 @@ fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_aske
     task.tells(error(Some("Use the other one.")));
     task.tells(complete(1));
     task.ends_well();
-    let rework = Input::Rework {
+    let rework = TaskInput::Rework {
         phase: 1,
         text: "Shorter.".to_owned(),
     };
@@ -534,12 +546,12 @@ fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_aske
 #[test]
 fn proto_5_refused_blocks_wait_longer_and_then_a_person_is_asked() {
     let refused = || {
-        Event::Refused(RefusedBlock {
+        CliEvent::Refused(InvalidBlock {
             protocol: "ERROR".to_owned(),
             problem: "`type` is missing".to_owned(),
         })
     };
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     task.tells(refused());
     let effects = task.ends_well();
     assert!(started(&effects).contains("`type` is missing"));
@@ -563,41 +575,43 @@ fn proto_5_refused_blocks_wait_longer_and_then_a_person_is_asked() {
 #[test]
 fn task_8_lost_sessions_and_rate_limits_have_an_end() {
     // Each second run loses the session that the previous run started.
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     for number in 1..=RETRIES_MAX + 1 {
         let problem = "unreadable".to_owned();
         let protocol = "PHASE_COMPLETE".to_owned();
-        task.tells(Event::Refused(RefusedBlock { protocol, problem }));
+        task.tells(CliEvent::Refused(InvalidBlock { protocol, problem }));
         task.ends_well();
         task.waits(RETRY_MS * 64);
         if number > RETRIES_MAX / 2 + 1 {
             break;
         }
-        task.tells(Event::SessionRefused("not found".to_owned()));
+        task.tells(CliEvent::SessionRefused("not found".to_owned()));
         task.exits(None);
         task.waits(RETRY_MS * 64);
         if task.status() == Status::WaitingQuestion {
             break;
         }
         let id = format!("s{number}");
-        task.tells(Event::Session { id, model: None });
+        task.tells(CliEvent::Session { id, model: None });
     }
     assert_eq!(task.status(), Status::WaitingQuestion);
 
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     for _ in 0..RATE_LIMITED_RUNS_MAX {
-        task.tells(Event::RateLimit(Reset::At(Timestamp::from_unix_millis(0))));
+        task.tells(CliEvent::RateLimit(Reset::At(Timestamp::from_unix_millis(
+            0,
+        ))));
         task.exits(Some(1));
         started(&task.waits(RATE_LIMIT_JITTER_MS * 2));
     }
-    task.tells(Event::RateLimit(Reset::Unknown));
+    task.tells(CliEvent::RateLimit(Reset::Unknown));
     task.exits(Some(1));
     assert_eq!(task.status(), Status::WaitingQuestion);
 }
 
 #[test]
 fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_task_stands() {
-    let mut task = Driven::running(2);
+    let mut task = TaskDriver::running(2);
     task.tells(question("Which?", true));
     task.ends_well();
     let effects = task.does(answer("q-0001", "a"));
@@ -610,12 +624,12 @@ fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_ta
     let effects = task.does(approve(1));
     assert!(started(&effects).contains("Phase 1 is approved."));
     let run = task.run();
-    let refused = || Event::SessionRefused("not found".to_owned());
-    assert_eq!(task.tells(refused()), [Effect::EndRun { run }]);
+    let refused = || CliEvent::SessionRefused("not found".to_owned());
+    assert_eq!(task.tells(refused()), [TaskEffect::EndRun { run }]);
     assert_eq!(task.tells(refused()), [], "once");
     let effects = task.exits(None);
     let [
-        Effect::StartRun {
+        TaskEffect::StartRun {
             session: None,
             prompt,
             ..
@@ -636,7 +650,7 @@ fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_ta
         assert!(prompt.contains(said), "{said}: {prompt}");
     }
     assert_eq!(task.tells(refused()), [], "it has none to be refused");
-    task.tells(Event::Session {
+    task.tells(CliEvent::Session {
         id: "s2".to_owned(),
         model: None,
     });
@@ -645,7 +659,7 @@ fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_ta
 
 #[test]
 fn proto_2_proto_3_what_is_optional_is_waited_for_so_long() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     task.tells(question("Colour?", false));
     task.ends_well();
     assert!(task.waits(OPTIONAL_WAIT_MS - 1).is_empty());
@@ -655,19 +669,19 @@ fn proto_2_proto_3_what_is_optional_is_waited_for_so_long() {
 
 #[test]
 fn task_7_a_rate_limit_is_a_timer_with_the_same_session() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     let reset = Reset::At(Timestamp::from_unix_millis(3_600_000));
-    task.tells(Event::RateLimit(reset));
+    task.tells(CliEvent::RateLimit(reset));
     task.tells(result(false));
     let effects = task.exits(Some(1));
-    assert_eq!(effects, [Effect::MakeCheckpoint { kind: "rate_limit" }]);
+    assert_eq!(effects, [TaskEffect::MakeCheckpoint { kind: "rate_limit" }]);
     assert_eq!(task.status(), Status::Running);
     assert!(task.task.state().is_rate_limited);
     assert!(task.waits(3_600_000 - 1).is_empty());
     let effects = task.waits(RATE_LIMIT_JITTER_MS + 1);
     assert!(matches!(
         &effects[..],
-        [Effect::StartRun {
+        [TaskEffect::StartRun {
             session: Some(_),
             ..
         }]
@@ -675,7 +689,7 @@ fn task_7_a_rate_limit_is_a_timer_with_the_same_session() {
     // A reset time in the far future or past is clamped.
     for lie in [i64::MAX, i64::MIN] {
         let reset = Reset::At(Timestamp::from_unix_millis(lie));
-        task.tells(Event::RateLimit(reset));
+        task.tells(CliEvent::RateLimit(reset));
         task.exits(Some(1));
         assert!(task.waits(0).is_empty());
         let effects = task.waits(crate::limits::RATE_LIMIT_MAX_MS + RATE_LIMIT_JITTER_MS);
@@ -685,29 +699,29 @@ fn task_7_a_rate_limit_is_a_timer_with_the_same_session() {
 
 #[test]
 fn task_6_a_budget_warns_and_stops_before_it_is_passed() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     let most = |tokens| {
-        Input::SetBudget(Budget {
+        TaskInput::SetBudget(Budget {
             tokens: Some(tokens),
             micro_usd: None,
             disk_bytes: None,
         })
     };
     task.does(most(1000));
-    let taken = |task: &mut Driven, tokens| {
+    let taken = |task: &mut TaskDriver, tokens| {
         let usage = Usage {
             input_tokens: tokens,
             ..Usage::default()
         };
         let (counter, cost) = (Counter::Run, Some(MicroUsd(5)));
-        task.tells(Event::Usage(UsageReport {
+        task.tells(CliEvent::Usage(UsageReport {
             counter,
             usage,
             cost,
             session: None,
         }))
     };
-    let has_warned = |task: &Driven| task.task.state().budget_warned;
+    let has_warned = |task: &TaskDriver| task.task.state().budget_warned;
     assert!(taken(&mut task, 80).is_empty() && !has_warned(&task));
     for tokens in (160..=880).step_by(80) {
         assert!(
@@ -718,36 +732,39 @@ fn task_6_a_budget_warns_and_stops_before_it_is_passed() {
     }
     assert!(taken(&mut task, 910).is_empty() && has_warned(&task));
     // The next call may be as large as the largest so far: 80, which exceeds the rest.
-    assert_eq!(taken(&mut task, 940), [Effect::EndRun { run: 1 }]);
+    assert_eq!(taken(&mut task, 940), [TaskEffect::EndRun { run: 1 }]);
     assert_eq!(task.status(), Status::Paused);
     assert_eq!(task.task.state().tokens.total().usage.input_tokens, 940);
     task.exits(None);
     assert!(matches!(
-        task.tries(Input::Resume),
-        Err(Refused::OverBudget { percent: 94 })
+        task.tries(TaskInput::Resume),
+        Err(InputRefusal::OverBudget { percent: 94 })
     ));
     task.does(most(5000));
-    let effects = task.does(Input::Resume);
+    let effects = task.does(TaskInput::Resume);
     started(&effects);
 }
 
 #[test]
 fn task_9_a_run_over_its_quota_is_held_and_goes_on_when_there_is_room() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     let takes = |bytes| {
         let quota_bytes = 100;
-        Input::Measured(DiskUse { bytes, quota_bytes })
+        TaskInput::Measured(DiskUse { bytes, quota_bytes })
     };
     assert!(task.does(takes(100)).is_empty());
-    assert_eq!(task.does(takes(101)), [Effect::PauseRun { run: 1 }]);
+    assert_eq!(task.does(takes(101)), [TaskEffect::PauseRun { run: 1 }]);
     assert_eq!(task.status(), Status::Paused);
     let state = task.task.state();
     assert!(state.needs_person() && state.waits_for().as_deref() == Some("quota"));
     assert!(task.does(takes(102)).is_empty(), "it is held already");
-    let refused = task.tries(Input::Resume);
-    assert!(matches!(refused, Err(Refused::OverQuota(disk)) if disk.bytes == 102));
+    let refused = task.tries(TaskInput::Resume);
+    assert!(matches!(refused, Err(InputRefusal::OverQuota(disk)) if disk.bytes == 102));
     task.does(takes(99));
-    assert_eq!(task.does(Input::Resume), [Effect::ContinueRun { run: 1 }]);
+    assert_eq!(
+        task.does(TaskInput::Resume),
+        [TaskEffect::ContinueRun { run: 1 }]
+    );
     // The next run does not start in a work area over its quota, and a finished task is not paused.
     task.does(takes(1));
     task.tells(question("Which?", true));
@@ -756,18 +773,18 @@ fn task_9_a_run_over_its_quota_is_held_and_goes_on_when_there_is_room() {
     assert_eq!(task.status(), Status::WaitingQuestion);
     let id = "q-0001".to_owned();
     let text = "a".to_owned();
-    assert!(task.does(Input::Answer { id, text }).is_empty());
+    assert!(task.does(TaskInput::Answer { id, text }).is_empty());
     assert_eq!(task.status(), Status::Paused);
-    task.does(Input::Cancel);
+    task.does(TaskInput::Cancel);
     assert!(task.does(takes(300)).is_empty());
     assert_eq!(task.status(), Status::Cancelled);
 }
 
 #[test]
 fn proto_5_errors_and_lies() {
-    let mut task = Driven::running(2);
+    let mut task = TaskDriver::running(2);
     task.tells(complete(2));
-    let lie = Event::Block(Block::CustomTaskComplete(
+    let lie = CliEvent::Block(Block::CustomTaskComplete(
         goondan_cli_agents::blocks::CustomTaskComplete {
             documents: Vec::new(),
         },
@@ -778,7 +795,7 @@ fn proto_5_errors_and_lies() {
     assert!(started(&effects).contains("PHASE_COMPLETE was refused"));
     let error = |kind| {
         let (message, recovery) = ("lost".to_owned(), None);
-        Event::Block(Block::Error(AgentError {
+        CliEvent::Block(Block::Error(AgentError {
             kind,
             message,
             recovery,
@@ -790,8 +807,8 @@ fn proto_5_errors_and_lies() {
     assert_eq!(
         effects,
         [
-            Effect::MakeCheckpoint { kind: "error" },
-            Effect::EndRun { run: 2 }
+            TaskEffect::MakeCheckpoint { kind: "error" },
+            TaskEffect::EndRun { run: 2 }
         ]
     );
     assert_eq!(task.status(), Status::Failed);
@@ -799,7 +816,7 @@ fn proto_5_errors_and_lies() {
     task.tells(question("late?", true));
     assert_eq!(task.task.state().open_asks().count(), 0);
     // The number of questions is limited.
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     for number in 0..100 {
         task.tells(question(&number.to_string(), true));
     }
@@ -808,9 +825,9 @@ fn proto_5_errors_and_lies() {
 
 #[test]
 fn a_run_that_floods_is_ended_and_has_failed() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     let progress =
-        |percent| Event::Progress(goondan_cli_agents::blocks::Progress::Percent(percent));
+        |percent| CliEvent::Progress(goondan_cli_agents::blocks::Progress::Percent(percent));
     let mut ended = 0;
     for number in 0..crate::limits::RUN_FACTS_MAX * 2 {
         let effects = task.tells(progress(if number % 2 == 0 { 1 } else { 2 }));
@@ -824,17 +841,17 @@ fn a_run_that_floods_is_ended_and_has_failed() {
 #[test]
 fn task_8_a_program_that_says_nothing_is_not_started_for_ever() {
     for phases in [0, 1] {
-        let mut task = Driven::idle(phases);
+        let mut task = TaskDriver::idle(phases);
         task.task.state.task.tells_result = false;
-        task.does(Input::Start);
+        task.does(TaskInput::Start);
         assert!(task.exits(Some(0)).is_empty());
         let expected = [Status::Completed, Status::WaitingQuestion];
         assert_eq!(task.status(), expected[usize::try_from(phases).unwrap()]);
     }
     // A person resumes it, and is asked again.
-    let mut task = Driven::idle(1);
+    let mut task = TaskDriver::idle(1);
     task.task.state.task.tells_result = false;
-    task.does(Input::Start);
+    task.does(TaskInput::Start);
     for number in 1..4 {
         task.exits(Some(0));
         let effects = task.does(answer(&format!("q-{number:04}"), "go on"));
@@ -868,6 +885,6 @@ fn task_7_a_task_that_is_too_large_or_says_nothing_is_refused() {
         |task| task.total_phases = PHASES_MAX + 1,
     ];
     for change in changes {
-        assert_eq!(made(change), Err(Refused::BadTask));
+        assert_eq!(made(change), Err(InputRefusal::BadTask));
     }
 }

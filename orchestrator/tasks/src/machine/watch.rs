@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_cli_agents::tools::is_own_tool;
-use goondan_cli_agents::{AskedChoice, ToolActivity, ToolState};
+use goondan_cli_agents::{ChoicePrompt, ToolActivity, ToolState};
 use goondan_protocol::time::Timestamp;
 
 use crate::limits::{EXIT_GRACE_MS, LAST_WORDS_CHARS_MAX};
@@ -16,7 +16,7 @@ const OWN_CALLS_MAX: usize = 64;
 
 /// Information about the current run, which is discarded when the run ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Watch {
+pub(super) struct RunWatch {
     pub(super) active_at: Option<Timestamp>,
     pub(super) result: Option<Result<(), String>>,
     /// Time when it is ended if it has not exited.
@@ -39,7 +39,7 @@ pub(super) struct Watch {
     pub(super) tools: Tools,
     /// True if it completed a phase, or asked for something.
     pub(super) is_answered: bool,
-    pub(super) last_words: LastWords,
+    pub(super) last_words: FinalText,
     /// The last lines of its standard error.
     pub(super) stderr: String,
     /// Files that it changed, for a task with several agents.
@@ -49,7 +49,7 @@ pub(super) struct Watch {
     pub(super) program_asks: BTreeMap<String, ProgramAsk>,
 }
 
-impl Default for Watch {
+impl Default for RunWatch {
     fn default() -> Self {
         Self {
             active_at: None,
@@ -66,7 +66,7 @@ impl Default for Watch {
             paused_at: None,
             tools: Tools::default(),
             is_answered: false,
-            last_words: LastWords::default(),
+            last_words: FinalText::default(),
             stderr: String::new(),
             files: Vec::new(),
             program_asks: BTreeMap::new(),
@@ -79,7 +79,7 @@ impl Default for Watch {
 pub(super) enum ProgramAsk {
     /// Questions that are asked one at a time: the remaining ones, and the answers so far.
     Choices {
-        choices: VecDeque<AskedChoice>,
+        choices: VecDeque<ChoicePrompt>,
         answers: Vec<(String, String)>,
     },
     /// A plan that needs approval.
@@ -139,12 +139,12 @@ impl Tools {
 
 /// End of the agent's text since its last tool call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct LastWords {
+pub(super) struct FinalText {
     text: String,
     is_over: bool,
 }
 
-impl LastWords {
+impl FinalText {
     pub(super) fn said(&mut self, text: &str) {
         if std::mem::take(&mut self.is_over) {
             self.text.clear();

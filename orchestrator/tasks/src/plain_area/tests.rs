@@ -2,7 +2,7 @@ use goondan_cli_agents::blocks::{Block, DependencyKind};
 use goondan_durable::disk::SimulatedDisk;
 
 use super::*;
-use crate::state::{Asked, State};
+use crate::state::{PersonInputKind, State};
 use crate::work_area::WorkArea;
 
 const ROOT: &str = "/p";
@@ -74,8 +74,9 @@ fn task_2_the_plain_format_is_imported_with_all_it_says() {
         .collect();
     let (state, left_out) = imported(&disk);
     assert_eq!(left_out, [""; 0]);
-    let open: Vec<(&str, &Asked)> = state.open_asks().map(|(id, ask)| (id, &ask.what)).collect();
-    let [("d-0001", Asked::Dependency(request, None))] = &open[..] else {
+    let open: Vec<(&str, &PersonInputKind)> =
+        state.open_asks().map(|(id, ask)| (id, &ask.what)).collect();
+    let [("d-0001", PersonInputKind::Dependency(request, None))] = &open[..] else {
         panic!("{open:?}");
     };
     assert_eq!(request.name, "OPENAI_API_KEY");

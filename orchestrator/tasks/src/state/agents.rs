@@ -6,7 +6,7 @@ use goondan_protocol::control::TaskAgent;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::time::Timestamp;
 
-use super::{Note, State, Taken};
+use super::{Note, State, TokenSpend};
 use crate::limits::{CHANGED_FILES_MAX, USAGE_SLOT_MS, USAGE_SLOTS_MAX};
 
 /// Work of the agent that worked on a task before the current one.
@@ -34,7 +34,7 @@ pub struct UsageSlot {
     /// Time of its first amount.
     pub from: Timestamp,
     /// Amount used.
-    pub taken: Taken,
+    pub taken: TokenSpend,
 }
 
 impl AgentUsage {
@@ -62,7 +62,7 @@ impl AgentUsage {
         }
     }
 
-    fn charge(&mut self, at: Timestamp, taken: &Taken) {
+    fn charge(&mut self, at: Timestamp, taken: &TokenSpend) {
         let reset = self.limited_until;
         let last = self.slots.back_mut().filter(|slot| {
             let age = at
@@ -133,7 +133,7 @@ impl State {
         agents.collect()
     }
 
-    pub(super) fn charge(&mut self, at: Timestamp, taken: &Taken) {
+    pub(super) fn charge(&mut self, at: Timestamp, taken: &TokenSpend) {
         self.charged = Some((self.agent.clone(), self.model.clone()));
         let usage = self.agents.entry(self.agent.clone()).or_default();
         usage.charge(at, taken);

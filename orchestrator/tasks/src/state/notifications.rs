@@ -9,7 +9,7 @@ use crate::limits::NOTIFICATIONS_KEPT;
 
 /// Progress of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stage {
+pub enum NotificationStage {
     /// Not started.
     Requested,
     /// Delivery may have happened.
@@ -20,7 +20,7 @@ pub enum Stage {
     Failed(String),
 }
 
-impl Stage {
+impl NotificationStage {
     /// True until it was delivered or failed.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -30,11 +30,11 @@ impl Stage {
 
 /// A notification and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct NotificationState {
     /// The notification.
     pub what: Notification,
     /// Its progress.
-    pub stage: Stage,
+    pub stage: NotificationStage,
     at: Timestamp,
 }
 
@@ -42,7 +42,7 @@ pub struct Told {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Notifications {
     /// Notifications by number.
-    kept: std::collections::BTreeMap<u64, Told>,
+    kept: std::collections::BTreeMap<u64, NotificationState>,
     count: u64,
 }
 
@@ -51,22 +51,22 @@ fn id_of(number: u64) -> String {
 }
 
 impl Notifications {
-    fn find(&self, id: &str) -> Option<(u64, &Told)> {
+    fn find(&self, id: &str) -> Option<(u64, &NotificationState)> {
         let number = id.strip_prefix("n-")?.parse().ok()?;
         Some((number, self.kept.get(&number)?))
     }
 
     pub(super) fn add(&mut self, what: &Notification, at: Timestamp) {
         self.count += 1;
-        let told = Told {
+        let told = NotificationState {
             what: what.clone(),
-            stage: Stage::Requested,
+            stage: NotificationStage::Requested,
             at,
         };
         self.kept.insert(self.count, told);
     }
 
-    pub(super) fn set(&mut self, id: &str, stage: Stage) {
+    pub(super) fn set(&mut self, id: &str, stage: NotificationStage) {
         let Some(number) = self.find(id).map(|(number, _)| number) else {
             return;
         };
@@ -89,18 +89,18 @@ impl State {
     }
 
     /// Progress of a notification.
-    pub(crate) fn stage_of(&self, id: &str) -> Option<&Stage> {
+    pub(crate) fn stage_of(&self, id: &str) -> Option<&NotificationStage> {
         self.notification(id).map(|told| &told.stage)
     }
 
     /// A notification, by its id.
     #[must_use]
-    pub fn notification(&self, id: &str) -> Option<&Told> {
+    pub fn notification(&self, id: &str) -> Option<&NotificationState> {
         self.notifications.find(id).map(|(_, told)| told)
     }
 
     /// Open notifications, by their ids.
-    pub fn open_notifications(&self) -> impl Iterator<Item = (String, &Told)> {
+    pub fn open_notifications(&self) -> impl Iterator<Item = (String, &NotificationState)> {
         let kept = self.notifications.kept.iter();
         let open = kept.filter(|(_, told)| told.stage.is_open());
         open.map(|(number, told)| (id_of(*number), told))
@@ -111,9 +111,13 @@ impl State {
         let kept = self.notifications.kept.iter();
         let shown = kept.map(|(number, told)| {
             let (state, why) = match &told.stage {
-                Stage::Requested | Stage::Begun => (TaskNotificationState::Waiting, None),
-                Stage::Sent => (TaskNotificationState::Sent, None),
-                Stage::Failed(why) => (TaskNotificationState::Failed, Some(why.clone())),
+                NotificationStage::Requested | NotificationStage::Begun => {
+                    (TaskNotificationState::Waiting, None)
+                }
+                NotificationStage::Sent => (TaskNotificationState::Sent, None),
+                NotificationStage::Failed(why) => {
+                    (TaskNotificationState::Failed, Some(why.clone()))
+                }
             };
             TaskNotification {
                 id: id_of(*number),

@@ -3,12 +3,12 @@
 use goondan_protocol::control::{TaskProposal, TaskVerdict};
 use goondan_protocol::task::{TaskRunKind, TaskSource};
 
-use crate::fact::Outcome;
+use crate::fact::RunOutcome;
 use crate::limits::RETRIES_MAX;
 
 /// The proposal of a task, from the end of a phase to its delivery.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Proposing {
+pub(crate) struct ProposalProcess {
     /// Completed phase whose proposal must be created; none while it is under review.
     phase: Option<u32>,
     /// The most recent proposal.
@@ -27,7 +27,7 @@ pub(crate) struct Proposing {
     lost: u32,
 }
 
-impl Proposing {
+impl ProposalProcess {
     /// Phase whose proposal is created once its run is over.
     pub(crate) fn phase(&self) -> Option<u32> {
         self.phase
@@ -82,22 +82,24 @@ impl Proposing {
     }
 
     /// A run of one of its commands ended.
-    pub(super) fn check_ended(&mut self, kind: TaskRunKind, outcome: &Outcome) {
+    pub(super) fn check_ended(&mut self, kind: TaskRunKind, outcome: &RunOutcome) {
         match outcome {
-            Outcome::Ended | Outcome::RateLimited(_) => return,
-            Outcome::Unknown | Outcome::NotStarted(_) => self.lost += 1,
-            Outcome::Done | Outcome::Failed(_) | Outcome::Blocked(_) => self.lost = 0,
+            RunOutcome::Ended | RunOutcome::RateLimited(_) => return,
+            RunOutcome::Unknown | RunOutcome::NotStarted(_) => self.lost += 1,
+            RunOutcome::Done | RunOutcome::Failed(_) | RunOutcome::Blocked(_) => self.lost = 0,
         }
         if kind != TaskRunKind::Setup {
             return;
         }
         match outcome {
-            Outcome::Done => self.is_set_up = true,
-            Outcome::Failed(why) | Outcome::Blocked(why) => self.setup_problem = Some(why.clone()),
-            Outcome::NotStarted(why) if self.lost > RETRIES_MAX => {
+            RunOutcome::Done => self.is_set_up = true,
+            RunOutcome::Failed(why) | RunOutcome::Blocked(why) => {
+                self.setup_problem = Some(why.clone())
+            }
+            RunOutcome::NotStarted(why) if self.lost > RETRIES_MAX => {
                 self.setup_problem = Some(why.clone());
             }
-            Outcome::Unknown if self.lost > RETRIES_MAX => {
+            RunOutcome::Unknown if self.lost > RETRIES_MAX => {
                 self.setup_problem = Some("its outcome is unknown".to_owned());
             }
             _ => {}

@@ -11,14 +11,14 @@ use crate::limits::{BUDGET_WARN_PERCENT, TOKEN_HISTORY_MAX};
 
 /// Tokens and money.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct TokenSpend {
     /// Tokens.
     pub usage: Usage,
     /// Cost, as far as it is known.
     pub cost: MicroUsd,
 }
 
-impl Taken {
+impl TokenSpend {
     /// Adds an amount.
     pub fn add(&mut self, other: &Self) {
         self.usage.add(&other.usage);
@@ -41,16 +41,16 @@ pub struct TokenEntry {
     /// When.
     pub at: Timestamp,
     /// Increase since the previous entry.
-    pub taken: Taken,
+    pub taken: TokenSpend,
 }
 
 /// Total usage of a task. Sums only grow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tokens {
-    by_counter: BTreeMap<String, Taken>,
+    by_counter: BTreeMap<String, TokenSpend>,
     sessions: BTreeMap<String, SessionFigure>,
-    pub(crate) total: Taken,
-    pub(crate) by_phase: BTreeMap<u32, Taken>,
+    pub(crate) total: TokenSpend,
+    pub(crate) by_phase: BTreeMap<u32, TokenSpend>,
     pub(crate) history: Vec<TokenEntry>,
     largest_tokens: u64,
     largest_cost: MicroUsd,
@@ -62,8 +62,8 @@ struct SessionFigure {
     /// Counter of the run that reported it last.
     counter: String,
     /// Total when that run started.
-    before: Taken,
-    now: Taken,
+    before: TokenSpend,
+    now: TokenSpend,
 }
 
 fn grown(now: &Usage, before: &Usage) -> Usage {
@@ -83,7 +83,7 @@ fn grown(now: &Usage, before: &Usage) -> Usage {
 impl Tokens {
     /// Total usage.
     #[must_use]
-    pub fn total(&self) -> Taken {
+    pub fn total(&self) -> TokenSpend {
         self.total
     }
 
@@ -106,9 +106,9 @@ impl Tokens {
         let before = match self.sessions.get(&session.id) {
             Some(known) if known.counter == counter => known.before,
             Some(known) => known.now,
-            None => Taken::default(),
+            None => TokenSpend::default(),
         };
-        let now = Taken {
+        let now = TokenSpend {
             usage: session.usage,
             cost: session.cost.unwrap_or_default(),
         };
@@ -147,7 +147,7 @@ impl Tokens {
             known.before = known.now;
             counter.clone_into(&mut known.counter);
         }
-        known.now = Taken {
+        known.now = TokenSpend {
             usage: session.usage,
             cost: session.cost.unwrap_or_default(),
         };
@@ -169,7 +169,7 @@ impl Tokens {
         cost: Option<MicroUsd>,
     ) {
         let known = self.by_counter.entry(counter.to_owned()).or_default();
-        let now = Taken {
+        let now = TokenSpend {
             usage: largest(&known.usage, usage),
             cost: known.cost.max(cost.unwrap_or_default()),
         };

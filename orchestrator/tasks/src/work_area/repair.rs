@@ -12,7 +12,7 @@ use goondan_protocol::time::Timestamp;
 use serde_json::value::RawValue;
 
 use super::{HISTORY, WorkArea, WorkAreaError};
-use crate::fact::{Entry, Fact, PauseReason};
+use crate::fact::{HistoryEntry, PauseReason, TaskEvent};
 
 /// Maximum size of a history that is read, in bytes.
 const HISTORY_BYTES_MAX: usize = 1 << 40;
@@ -23,7 +23,7 @@ const WHY_PAUSED: &str =
 
 /// Result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairResult {
     /// Path of the damaged history; none if it was missing.
     pub kept: Option<PathBuf>,
     /// Records that could not be recovered.
@@ -82,7 +82,7 @@ impl WorkArea {
         records: Records,
         register: &Register<'_>,
         now: Timestamp,
-    ) -> Result<Repaired, WorkAreaError> {
+    ) -> Result<RepairResult, WorkAreaError> {
         let lost = records.missing(register.records(HISTORY)?.unwrap_or_default());
         if !records.0.contains_key(&1) {
             return Err(WorkAreaError::NoTask(root.to_owned()));
@@ -101,15 +101,15 @@ impl WorkArea {
         if lost > 0 {
             let reason = PauseReason::Person;
             let why = Some(WHY_PAUSED.to_owned());
-            history.append(&Entry {
+            history.append(&HistoryEntry {
                 timestamp: now,
-                fact: Fact::TaskPaused { reason, why },
+                fact: TaskEvent::TaskPaused { reason, why },
             })?;
             history.sync()?;
         }
         register.acknowledge()?;
         register.note(&[HISTORY]);
-        Ok(Repaired { kept, lost })
+        Ok(RepairResult { kept, lost })
     }
 }
 

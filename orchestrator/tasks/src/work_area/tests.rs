@@ -1,16 +1,16 @@
 use goondan_cli_agents::blocks::{Block, Progress, UserQuestion};
 use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{Event, RunResult};
-use goondan_durable::disk::{Crash, Fault, NodeKind, SimulatedDisk};
+use goondan_cli_agents::{CliEvent, RunResult};
+use goondan_durable::disk::{CallFault, Crash, NodeKind, SimulatedDisk};
 use goondan_protocol::task::{PlanStep, PlanStepState};
 use goondan_protocol::usage::{MicroUsd, Usage};
 use goondan_trees::Excludes;
-use goondan_trees::freeze::{Options, Unwanted, freeze};
+use goondan_trees::freeze::{EntryPolicy, Options, freeze};
 use goondan_trees::limits::Limits;
 
 use super::*;
 use crate::fact::{Budget, Runtime, TaskId};
-use crate::machine::Input;
+use crate::machine::TaskInput;
 use crate::state::Status;
 
 const ROOT: &str = "/p/task_20240215_abc123";
@@ -65,8 +65,8 @@ impl CopyGuide for GuideFolder {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let options = Options {
             excludes: Excludes::new::<&str>(&[])?,
-            outside_links: Unwanted::LeaveOut,
-            special: Unwanted::LeaveOut,
+            outside_links: EntryPolicy::LeaveOut,
+            special: EntryPolicy::LeaveOut,
             limits: Limits::default(),
         };
         freeze(self.0.as_ref(), into, name, &options)?;
@@ -84,12 +84,12 @@ fn create(disk: &SimulatedDisk) -> Result<(WorkArea, Task), WorkAreaError> {
     WorkArea::create(disk, folder.as_ref(), root, new, Some(guide), at(0))
 }
 
-fn told(event: Event) -> Input {
-    Input::Told { run: 1, event }
+fn told(event: CliEvent) -> TaskInput {
+    TaskInput::Told { run: 1, event }
 }
 
 /// A life of a task up to its first question.
-fn life() -> Vec<Input> {
+fn life() -> Vec<TaskInput> {
     let usage = Usage {
         input_tokens: 1200,
         output_tokens: 600,
@@ -100,33 +100,33 @@ fn life() -> Vec<Input> {
     )
     .unwrap();
     vec![
-        Input::Start,
-        Input::Spawned {
+        TaskInput::Start,
+        TaskInput::Spawned {
             run: 1,
             pid: 12345,
             start_time: 99,
         },
-        told(Event::Session {
+        told(CliEvent::Session {
             id: "s-1".to_owned(),
             model: Some("claude-sonnet-4-5".to_owned()),
         }),
-        told(Event::Usage(UsageReport {
+        told(CliEvent::Usage(UsageReport {
             counter: Counter::Run,
             usage,
             cost: Some(MicroUsd(40_000)),
             session: None,
         })),
-        told(Event::Block(Block::UserQuestion(question))),
-        told(Event::Result(RunResult {
+        told(CliEvent::Block(Block::UserQuestion(question))),
+        told(CliEvent::Result(RunResult {
             is_ok: true,
             text: String::new(),
             denied: Vec::new(),
         })),
-        Input::Exited {
+        TaskInput::Exited {
             run: 1,
             code: Some(0),
         },
-        Input::Answer {
+        TaskInput::Answer {
             id: "q-0001".to_owned(),
             text: "For all.".to_owned(),
         },
@@ -233,8 +233,8 @@ fn task_4_the_plan_says_what_is_done_and_what_is_left() {
     let disk = empty();
     let (mut area, mut task) = create(&disk).unwrap();
     live(&disk, &mut area, &mut task).unwrap();
-    let mut tell = |event: Event| {
-        let event = Input::Told { run: 2, event };
+    let mut tell = |event: CliEvent| {
+        let event = TaskInput::Told { run: 2, event };
         let output = task.handle(event, after(20)).unwrap();
         area.write(&disk, task.state(), &output.facts).unwrap();
         let view: serde_json::Value =
@@ -242,7 +242,7 @@ fn task_4_the_plan_says_what_is_done_and_what_is_left() {
         (output.facts.len(), view)
     };
     let document = Progress::Document("docs/idea.md".to_owned());
-    let (_, view) = tell(Event::Progress(document));
+    let (_, view) = tell(CliEvent::Progress(document));
     assert_eq!(view["metadata"]["completedSteps"][0], "docs/idea.md");
     let step = |title: &str, state| PlanStep {
         title: title.to_owned(),
@@ -253,12 +253,12 @@ fn task_4_the_plan_says_what_is_done_and_what_is_left() {
         step("Write", PlanStepState::InProgress),
         step("Check", PlanStepState::Pending),
     ];
-    let (_, view) = tell(Event::Plan(plan.clone()));
+    let (_, view) = tell(CliEvent::Plan(plan.clone()));
     assert_eq!(view["currentStep"], "Write");
     let steps = &view["metadata"];
     assert_eq!(steps["completedSteps"], serde_json::json!(["Read"]));
     assert_eq!(steps["pendingSteps"], serde_json::json!(["Check"]));
-    let (facts, _) = tell(Event::Plan(plan));
+    let (facts, _) = tell(CliEvent::Plan(plan));
     assert_eq!(facts, 0, "known content is not written again");
 }
 
@@ -412,7 +412,7 @@ fn task_2_the_guide_is_copied_where_no_link_can_be_made() {
     for call in 1..200 {
         let disk = empty();
         let eperm = 1;
-        disk.fail_at(disk.calls() + call, Fault::Errno(eperm), false);
+        disk.fail_at(disk.calls() + call, CallFault::Errno(eperm), false);
         if create(&disk).is_err() {
             // A different call failed: the rest is created now, unless only a view was missing.
             let again = create(&disk);

@@ -9,7 +9,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::MicroUsd;
 use serde::Serialize;
 
-use crate::state::{State, Status, Taken};
+use crate::state::{State, Status, TokenSpend};
 
 /// Paths of the views, in the order of [`views_of`].
 pub(super) const NAMES: [&str; 3] = [
@@ -67,7 +67,7 @@ struct AgentMetadata<'s> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct TakenView {
+struct TokenCountsView {
     input: u64,
     output: u64,
     cost: f64,
@@ -78,8 +78,8 @@ struct TakenView {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TokensView {
-    total: TakenView,
-    by_phase: BTreeMap<u32, TakenView>,
+    total: TokenCountsView,
+    by_phase: BTreeMap<u32, TokenCountsView>,
     history: Vec<TokenEntryView>,
 }
 
@@ -87,12 +87,12 @@ struct TokensView {
 struct TokenEntryView {
     timestamp: Timestamp,
     #[serde(flatten)]
-    taken: TakenView,
+    taken: TokenCountsView,
 }
 
-fn taken_view(taken: &Taken) -> TakenView {
+fn taken_view(taken: &TokenSpend) -> TokenCountsView {
     let usage = &taken.usage;
-    TakenView {
+    TokenCountsView {
         input: usage.input_tokens,
         output: usage.output_tokens,
         cost: dollars(taken.cost),

@@ -16,7 +16,7 @@ use tar::EntryType;
 use super::{damaged, refused};
 use crate::error::{IoContext as _, TreeError};
 use crate::limits::{COPY_CHUNK_BYTES, EXTRACT_HEADER_BYTES_MAX};
-use crate::manifest::{Digest, Entry, Manifest};
+use crate::manifest::{Digest, Manifest, TreeEntry};
 use crate::path::{Names, RelativePath};
 
 /// Permission bits allowed in an archive. Set-user-id files are never listed.
@@ -40,11 +40,11 @@ pub fn extract_listed(
     wanted: &dyn Fn(&RelativePath) -> bool,
 ) -> Result<(), TreeError> {
     let allowance = Rc::new(Cell::new(EXTRACT_HEADER_BYTES_MAX));
-    let source = Bounded {
+    let source = AllowanceReader {
         inner: MultiGzDecoder::new(archive),
         allowance: Rc::clone(&allowance),
     };
-    let mut work = Work {
+    let mut work = ListedExtraction {
         listed,
         into,
         wanted,
@@ -71,12 +71,12 @@ pub fn extract_listed(
 }
 
 /// Limits the output to the current allowance.
-struct Bounded<R> {
+struct AllowanceReader<R> {
     inner: R,
     allowance: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for AllowanceReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buf)?;
         let left = self.allowance.get().checked_sub(read as u64);
@@ -101,7 +101,7 @@ fn end(mut rest: impl Read) -> Result<(), TreeError> {
     }
 }
 
-struct Work<'w> {
+struct ListedExtraction<'w> {
     listed: &'w Manifest,
     into: &'w dyn Folder,
     wanted: &'w dyn Fn(&RelativePath) -> bool,
@@ -110,7 +110,7 @@ struct Work<'w> {
     chunk: Vec<u8>,
 }
 
-impl Work<'_> {
+impl ListedExtraction<'_> {
     fn entry<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> Result<(), TreeError> {
         let kind = entry.header().entry_type();
         let mode = entry.header().mode().map_err(|error| damaged(&error))? & MODE_MASK;
@@ -128,13 +128,13 @@ impl Work<'_> {
             return Err(TreeError::Duplicate { path });
         }
         let is_as_listed = match (kind, expected) {
-            (EntryType::Directory, Entry::Directory { mode: told }) => *told == mode,
-            (EntryType::Symlink, Entry::Link { target }) => {
+            (EntryType::Directory, TreeEntry::Directory { mode: told }) => *told == mode,
+            (EntryType::Symlink, TreeEntry::Link { target }) => {
                 entry.link_name_bytes().as_deref() == Some(target.as_slice())
             }
             (
                 EntryType::Regular,
-                Entry::File {
+                TreeEntry::File {
                     mode: told, bytes, ..
                 },
             ) => *told == mode && *bytes == entry.size(),
@@ -150,14 +150,14 @@ impl Work<'_> {
             }
         }
         match expected {
-            Entry::Directory { .. } if is_wanted => self.directory(&path),
-            Entry::Link { target } if is_wanted => {
+            TreeEntry::Directory { .. } if is_wanted => self.directory(&path),
+            TreeEntry::Link { target } if is_wanted => {
                 let target = Path::new(OsStr::from_bytes(target));
                 let made = self.into.create_link(path.as_path(), target);
                 made.during("create", &path)
             }
-            Entry::File { sha256, .. } => self.file(&path, mode, *sha256, is_wanted, entry),
-            Entry::Directory { .. } | Entry::Link { .. } => Ok(()),
+            TreeEntry::File { sha256, .. } => self.file(&path, mode, *sha256, is_wanted, entry),
+            TreeEntry::Directory { .. } | TreeEntry::Link { .. } => Ok(()),
         }
     }
 
@@ -205,7 +205,7 @@ impl Work<'_> {
     /// Sets modes of directories after all their entries are written.
     fn set_modes(&self) -> Result<(), TreeError> {
         for path in self.made.iter().rev().filter(|path| (self.wanted)(path)) {
-            if let Some(Entry::Directory { mode }) = self.listed.get(path) {
+            if let Some(TreeEntry::Directory { mode }) = self.listed.get(path) {
                 let set = self.into.set_dir_mode(path.as_path(), *mode);
                 set.during("set the mode of", path)?;
             }

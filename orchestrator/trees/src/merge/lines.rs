@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::compare::{Replaced, lines, replaced};
+use crate::compare::{LineReplacement, lines, replaced};
 
 /// Merges two edits of a text. Applies edits that neither overlap nor touch; identical edits are
 /// applied once.
@@ -49,12 +49,12 @@ pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<Vec<u8>, 
 /// One side: its text, its edits, and the progress.
 struct Edits<'t> {
     text: Vec<&'t [u8]>,
-    edits: std::iter::Peekable<std::vec::IntoIter<Replaced>>,
+    edits: std::iter::Peekable<std::vec::IntoIter<LineReplacement>>,
     /// End of the last piece, in the base and in this side's text.
     base_end: usize,
     text_end: usize,
     /// The last consumed edit.
-    last: Option<Replaced>,
+    last: Option<LineReplacement>,
 }
 
 impl<'t> Edits<'t> {

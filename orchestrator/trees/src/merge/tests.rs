@@ -8,11 +8,11 @@ use fastrand::Rng;
 use goondan_durable::disk::{Folder, SimulatedDisk};
 
 use super::lines::merge as merge_lines;
-use super::{ConflictReason, Merge, Outcome, merge};
+use super::{ConflictReason, Merge, MergeOutcome, merge};
 use crate::apply::Tree;
 use crate::manifest::Manifest;
 use crate::path::RelativePath;
-use crate::random_trees::{Node, Nodes, mutated, nodes, read, write};
+use crate::random_trees::{RandomNode, RandomNodes, mutated, nodes, read, write};
 
 /// Number of merged texts and trees.
 const ROUNDS: u64 = 400;
@@ -20,13 +20,13 @@ const ROUNDS: u64 = 400;
 /// git checks one text out of this many.
 const GIT_EVERY: u64 = 4;
 
-struct Side {
+struct MergeSide {
     folder: Box<dyn Folder>,
     manifest: Manifest,
 }
 
-impl Side {
-    fn new(nodes: &Nodes) -> Self {
+impl MergeSide {
+    fn new(nodes: &RandomNodes) -> Self {
         let folder = SimulatedDisk::new().folder(Path::new("/"));
         let manifest = write(folder.as_ref(), nodes);
         Self { folder, manifest }
@@ -44,36 +44,44 @@ fn path(text: &str) -> RelativePath {
     RelativePath::new(text.as_bytes()).unwrap()
 }
 
-fn file(mode: u32, content: &str) -> Node {
-    Node::File {
+fn file(mode: u32, content: &str) -> RandomNode {
+    RandomNode::File {
         mode,
         content: content.as_bytes().to_vec(),
     }
 }
 
-fn tree(list: &[(&str, Node)]) -> Nodes {
+fn tree(list: &[(&str, RandomNode)]) -> RandomNodes {
     let nodes = list.iter();
     nodes
         .map(|(name, node)| (path(name), node.clone()))
         .collect()
 }
 
-fn merged(base: &Nodes, ours: &Nodes, theirs: &Nodes) -> Result<Nodes, Vec<(String, String)>> {
-    let (base, ours, theirs) = (Side::new(base), Side::new(ours), Side::new(theirs));
+fn merged(
+    base: &RandomNodes,
+    ours: &RandomNodes,
+    theirs: &RandomNodes,
+) -> Result<RandomNodes, Vec<(String, String)>> {
+    let (base, ours, theirs) = (
+        MergeSide::new(base),
+        MergeSide::new(ours),
+        MergeSide::new(theirs),
+    );
     match merge(base.tree(), ours.tree(), theirs.tree()).unwrap() {
-        Outcome::Conflicts(conflicts) => {
+        MergeOutcome::Conflicts(conflicts) => {
             assert!(!conflicts.is_empty());
             let told = conflicts.into_iter();
             Err(told
                 .map(|conflict| (conflict.path.to_string(), conflict.reason.to_string()))
                 .collect())
         }
-        Outcome::Merged(merge) => Ok(written(&merge, &ours, &theirs)),
+        MergeOutcome::Merged(merge) => Ok(written(&merge, &ours, &theirs)),
     }
 }
 
 /// Writes a merged tree and reads it back.
-fn written(merge: &Merge, ours: &Side, theirs: &Side) -> Nodes {
+fn written(merge: &Merge, ours: &MergeSide, theirs: &MergeSide) -> RandomNodes {
     let parent = SimulatedDisk::new().folder(Path::new("/"));
     merge
         .write(
@@ -90,14 +98,14 @@ fn written(merge: &Merge, ours: &Side, theirs: &Side) -> Nodes {
         manifest: &manifest,
         folder: folder.as_ref(),
     };
-    let leaf = |(path, entry): (&RelativePath, &crate::Entry)| {
+    let leaf = |(path, entry): (&RelativePath, &crate::TreeEntry)| {
         let leaf = tree.leaf(path).unwrap()?;
         let node = match entry {
-            crate::Entry::File { mode, .. } => Node::File {
+            crate::TreeEntry::File { mode, .. } => RandomNode::File {
                 mode: *mode,
                 content: leaf.content,
             },
-            _ => Node::Link(leaf.content),
+            _ => RandomNode::Link(leaf.content),
         };
         Some((path.clone(), node))
     };
@@ -281,13 +289,19 @@ fn prop_4_a_removed_directory_stays_for_what_the_other_side_put_in_it() {
     let base = tree(&[("d/old", file(0o644, "old"))]);
     let theirs = tree(&[("d/old", file(0o644, "old")), ("d/new", file(0o644, "new"))]);
     let expected = tree(&[("d/new", file(0o644, "new"))]);
-    assert_eq!(merged(&base, &Nodes::new(), &theirs).unwrap(), expected);
-    assert_eq!(merged(&base, &theirs, &Nodes::new()).unwrap(), expected);
+    assert_eq!(
+        merged(&base, &RandomNodes::new(), &theirs).unwrap(),
+        expected
+    );
+    assert_eq!(
+        merged(&base, &theirs, &RandomNodes::new()).unwrap(),
+        expected
+    );
 }
 
 #[test]
 fn prop_4_each_conflict_is_told_with_its_path_and_reason() {
-    let link = |to: &str| Node::Link(to.as_bytes().to_vec());
+    let link = |to: &str| RandomNode::Link(to.as_bytes().to_vec());
     let cases = [
         (
             Some(file(0o644, "1\n2\n")),
@@ -345,7 +359,7 @@ fn prop_4_each_conflict_is_told_with_its_path_and_reason() {
         ),
     ];
     for (base, ours, theirs, expected) in cases {
-        let of = |node: Option<Node>| -> Nodes {
+        let of = |node: Option<RandomNode>| -> RandomNodes {
             let untouched = (path("other"), file(0o644, "other"));
             let node = node.map(|node| (path("dir/it"), node));
             node.into_iter().chain([untouched]).collect()
@@ -359,7 +373,7 @@ fn prop_4_each_conflict_is_told_with_its_path_and_reason() {
 fn prop_4_what_no_tree_can_hold_is_a_conflict() {
     let told = |ours: &str, theirs: &str| {
         let side = |name: &str| tree(&[(name, file(0o644, name))]);
-        merged(&Nodes::new(), &side(ours), &side(theirs)).unwrap_err()
+        merged(&RandomNodes::new(), &side(ours), &side(theirs)).unwrap_err()
     };
     let case = ConflictReason::Twins { other: path("A") }.to_string();
     assert_eq!(told("A", "a"), [("a".to_owned(), case)]);
@@ -374,5 +388,8 @@ fn prop_4_what_no_tree_can_hold_is_a_conflict() {
     let ours = tree(&[("d/new", file(0o644, "new"))]);
     let kinds = ConflictReason::Kinds.to_string();
     let expected = [("d".to_owned(), kinds)];
-    assert_eq!(merged(&Nodes::new(), &ours, &theirs).unwrap_err(), expected);
+    assert_eq!(
+        merged(&RandomNodes::new(), &ours, &theirs).unwrap_err(),
+        expected
+    );
 }

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use goondan_durable::disk::{Folder, NodeKind};
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Specials, Stale, SwapError};
-use crate::changes::Change;
+use super::{Specials, StalePath, SwapError, SwapSite};
+use crate::changes::PathChange;
 use crate::error::{IoContext as _, TreeError};
-use crate::manifest::Entry;
+use crate::manifest::TreeEntry;
 use crate::path::{LocalPath, Names, RelativePath};
 use crate::read::standing;
 
@@ -20,9 +20,9 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// The plan, as stored in the journal.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Plan {
+pub(super) struct SwapPlan {
     staging: RelativePath,
-    changes: Vec<Change>,
+    changes: Vec<PathChange>,
     /// Directories to create, outermost first, with their modes.
     make: Vec<(RelativePath, u32)>,
     /// Directories to remove, innermost first, with their modes.
@@ -35,9 +35,9 @@ pub(super) struct Plan {
 /// Deserialized form of the plan, with paths of type `P`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PlanOf<P> {
+struct StoredPlan<P> {
     staging: RelativePath,
-    changes: Vec<ChangeOf<P>>,
+    changes: Vec<StoredChange<P>>,
     make: Vec<(P, u32)>,
     remove: Vec<(P, u32)>,
     #[serde(default = "Vec::new")]
@@ -46,15 +46,15 @@ struct PlanOf<P> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ChangeOf<P> {
+struct StoredChange<P> {
     path: P,
-    old: Option<Entry>,
-    new: Option<Entry>,
+    old: Option<TreeEntry>,
+    new: Option<TreeEntry>,
 }
 
-impl<P: Into<RelativePath>> From<PlanOf<P>> for Plan {
-    fn from(plan: PlanOf<P>) -> Self {
-        let change = |change: ChangeOf<P>| Change {
+impl<P: Into<RelativePath>> From<StoredPlan<P>> for SwapPlan {
+    fn from(plan: StoredPlan<P>) -> Self {
+        let change = |change: StoredChange<P>| PathChange {
             path: change.path.into(),
             old: change.old,
             new: change.new,
@@ -72,28 +72,28 @@ impl<P: Into<RelativePath>> From<PlanOf<P>> for Plan {
 
 /// Action on one file or link.
 #[derive(Debug)]
-pub(super) struct Action<'p> {
+pub(super) struct SwapAction<'p> {
     pub(super) path: &'p RelativePath,
     /// Its path in the staging directory: holds the new file before, and the old file after.
     pub(super) staged: PathBuf,
-    change: &'p Change,
+    change: &'p PathChange,
 }
 
-fn leaf(entry: Option<&Entry>) -> Option<&Entry> {
+fn leaf(entry: Option<&TreeEntry>) -> Option<&TreeEntry> {
     entry.filter(|entry| !entry.is_directory())
 }
 
-impl Action<'_> {
-    pub(super) fn before(&self) -> Option<&Entry> {
+impl SwapAction<'_> {
+    pub(super) fn before(&self) -> Option<&TreeEntry> {
         leaf(self.change.old.as_ref())
     }
 
-    pub(super) fn after(&self) -> Option<&Entry> {
+    pub(super) fn after(&self) -> Option<&TreeEntry> {
         leaf(self.change.new.as_ref())
     }
 }
 
-impl Entry {
+impl TreeEntry {
     pub(super) fn mode(&self) -> u32 {
         match self {
             Self::File { mode, .. } | Self::Directory { mode } => *mode,
@@ -102,7 +102,7 @@ impl Entry {
     }
 }
 
-impl Entry {
+impl TreeEntry {
     /// True if the content is the same. Permission bits of copies are goondan's own.
     pub(super) fn holds(&self, expected: &Self) -> bool {
         match (self, expected) {
@@ -119,19 +119,21 @@ impl Entry {
     }
 }
 
-impl Plan {
+impl SwapPlan {
     /// Parses a stored plan.
     pub(super) fn read(text: &[u8], names: Names) -> Result<Self, serde_json::Error> {
         match names {
-            Names::Portable => serde_json::from_slice::<PlanOf<RelativePath>>(text).map(Self::from),
-            Names::Local => serde_json::from_slice::<PlanOf<LocalPath>>(text).map(Self::from),
+            Names::Portable => {
+                serde_json::from_slice::<StoredPlan<RelativePath>>(text).map(Self::from)
+            }
+            Names::Local => serde_json::from_slice::<StoredPlan<LocalPath>>(text).map(Self::from),
         }
     }
 
     /// Compares the tree with the old state of the changes, and plans the directories.
     pub(super) fn make(
-        place: Place<'_>,
-        changes: &[Change],
+        place: SwapSite<'_>,
+        changes: &[PathChange],
         staging: RelativePath,
     ) -> Result<Self, SwapError> {
         let root = place.root;
@@ -156,7 +158,7 @@ impl Plan {
             let is_blocked = |parent: &RelativePath| {
                 known
                     .get(parent)
-                    .is_some_and(|change| !change.new.as_ref().is_some_and(Entry::is_directory))
+                    .is_some_and(|change| !change.new.as_ref().is_some_and(TreeEntry::is_directory))
             };
             if change.path.ancestors().iter().any(is_blocked) {
                 return Err(SwapError::Impossible {
@@ -185,15 +187,15 @@ impl Plan {
         &self.staging
     }
 
-    pub(super) fn changes(&self) -> &[Change] {
+    pub(super) fn changes(&self) -> &[PathChange] {
         &self.changes
     }
 
     /// Returns the actions on files and links.
-    pub(super) fn actions(&self) -> impl DoubleEndedIterator<Item = Action<'_>> {
+    pub(super) fn actions(&self) -> impl DoubleEndedIterator<Item = SwapAction<'_>> {
         let numbered = self.changes.iter().enumerate();
         let staging = self.staging.as_path();
-        let actions = numbered.map(move |(number, change)| Action {
+        let actions = numbered.map(move |(number, change)| SwapAction {
             path: &change.path,
             staged: staging.join(number.to_string()),
             change,
@@ -201,15 +203,15 @@ impl Plan {
         actions.filter(|action| action.before().is_some() || action.after().is_some())
     }
 
-    pub(super) fn removals(&self) -> impl Iterator<Item = Action<'_>> {
+    pub(super) fn removals(&self) -> impl Iterator<Item = SwapAction<'_>> {
         self.actions().filter(|action| action.after().is_none())
     }
 
-    pub(super) fn creations(&self) -> impl Iterator<Item = Action<'_>> {
+    pub(super) fn creations(&self) -> impl Iterator<Item = SwapAction<'_>> {
         self.actions().filter(|action| action.before().is_none())
     }
 
-    pub(super) fn replacements(&self) -> impl Iterator<Item = Action<'_>> {
+    pub(super) fn replacements(&self) -> impl Iterator<Item = SwapAction<'_>> {
         self.actions()
             .filter(|action| action.before().is_some() && action.after().is_some())
     }
@@ -293,8 +295,8 @@ fn is_special(root: &dyn Folder, path: &RelativePath) -> Result<bool, TreeError>
 /// replaced.
 fn specials_in_the_way(
     root: &dyn Folder,
-    changes: &[Change],
-    known: &BTreeMap<&RelativePath, &Change>,
+    changes: &[PathChange],
+    known: &BTreeMap<&RelativePath, &PathChange>,
 ) -> Result<BTreeSet<RelativePath>, TreeError> {
     let mut specials = BTreeSet::new();
     let mut checked = BTreeSet::new();
@@ -321,7 +323,7 @@ fn specials_in_the_way(
             .any(|change| leaf(change.new.as_ref()).is_some())
     };
     for (path, change) in known {
-        if change.old.as_ref().is_some_and(Entry::is_directory) && gives_place(path) {
+        if change.old.as_ref().is_some_and(TreeEntry::is_directory) && gives_place(path) {
             for name in root.names(path.as_path()).during("list", path)? {
                 let inner = path.join_allowed(name.as_bytes(), Names::Local)?;
                 if is_special(root, &inner)? {
@@ -334,20 +336,21 @@ fn specials_in_the_way(
 }
 
 /// Checks that every path has the old state of its change.
-fn check(root: &dyn Folder, changes: &[Change]) -> Result<(), SwapError> {
+fn check(root: &dyn Folder, changes: &[PathChange]) -> Result<(), SwapError> {
     let mut stale = Vec::new();
     for change in changes {
         // A special file blocks the new entry, and no change lists it as the old state.
         let found = standing(root, change.path.as_path()).during("inspect", &change.path)?;
         let found = found.entry();
-        let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+        let is_directory =
+            |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(TreeEntry::is_directory);
         // Modes of directories never block a change, and a wanted directory may exist already.
         let is_fine = found == change.old
             || (is_directory(&found)
                 && (is_directory(&change.old)
                     || (change.old.is_none() && is_directory(&change.new))));
         if !is_fine {
-            stale.push(Stale {
+            stale.push(StalePath {
                 path: change.path.clone(),
                 expected: change.old.clone(),
                 found,
@@ -367,22 +370,23 @@ fn check(root: &dyn Folder, changes: &[Change]) -> Result<(), SwapError> {
 /// a file replaces it.
 fn directories_to_remove(
     root: &dyn Folder,
-    changes: &[Change],
-    known: &BTreeMap<&RelativePath, &Change>,
+    changes: &[PathChange],
+    known: &BTreeMap<&RelativePath, &PathChange>,
     specials: &BTreeSet<RelativePath>,
 ) -> Result<Vec<(RelativePath, u32)>, SwapError> {
     let mut gone = specials.clone();
     let mut remove = Vec::new();
     for change in changes
         .iter()
-        .filter(|change| !matches!(change.new, Some(Entry::Directory { .. })))
+        .filter(|change| !matches!(change.new, Some(TreeEntry::Directory { .. })))
     {
         if leaf(change.old.as_ref()).is_some() {
             gone.insert(change.path.clone());
         }
     }
     for (path, change) in known.iter().rev() {
-        let is_directory = |entry: &Option<Entry>| entry.as_ref().is_some_and(Entry::is_directory);
+        let is_directory =
+            |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(TreeEntry::is_directory);
         if !is_directory(&change.old) || is_directory(&change.new) {
             continue;
         }
@@ -412,14 +416,14 @@ fn directories_to_remove(
 /// Returns the directories to create, outermost first.
 fn directories_to_make(
     root: &dyn Folder,
-    changes: &[Change],
-    known: &BTreeMap<&RelativePath, &Change>,
+    changes: &[PathChange],
+    known: &BTreeMap<&RelativePath, &PathChange>,
     specials: &BTreeSet<RelativePath>,
 ) -> Result<Vec<(RelativePath, u32)>, SwapError> {
     let mut wanted: BTreeMap<RelativePath, u32> = BTreeMap::new();
     for change in changes {
         match &change.new {
-            Some(Entry::Directory { mode }) => {
+            Some(TreeEntry::Directory { mode }) => {
                 wanted.insert(change.path.clone(), *mode);
             }
             None => continue,

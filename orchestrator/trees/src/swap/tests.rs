@@ -9,38 +9,38 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use goondan_durable::disk::{
-    Crash, Disk as _, DiskFile, Fault, Folder, NodeStat, SimulatedDisk, append_all,
+    CallFault, Crash, Disk as _, DiskFile, Folder, NodeStat, SimulatedDisk, append_all,
 };
 
-use super::{Place, Recovered, Specials, SwapError, plan, recover, revert, swap};
+use super::{Specials, SwapError, SwapRecovery, SwapSite, plan, recover, revert, swap};
 use crate::RealFolder;
 use crate::changes::changes;
-use crate::freeze::{Frozen, Options, Unwanted, scan};
+use crate::freeze::{EntryPolicy, Options, TreeSnapshot, scan};
 use crate::fresh::remove_all;
 use crate::manifest::Manifest;
 use crate::path::{Names, RelativePath};
-use crate::random_trees::{Node, Nodes, everything, mutated, nodes, read, write};
+use crate::random_trees::{RandomNode, RandomNodes, everything, mutated, nodes, read, write};
 
 fn path(text: &str) -> RelativePath {
     RelativePath::new(text.as_bytes()).unwrap()
 }
 
-fn file(content: &str) -> Node {
+fn file(content: &str) -> RandomNode {
     let content = content.as_bytes().to_vec();
-    Node::File {
+    RandomNode::File {
         mode: 0o644,
         content,
     }
 }
 
-fn tree(nodes: &[(&str, Node)]) -> Nodes {
+fn tree(nodes: &[(&str, RandomNode)]) -> RandomNodes {
     nodes
         .iter()
         .map(|(name, node)| (path(name), node.clone()))
         .collect()
 }
 
-fn before() -> Nodes {
+fn before() -> RandomNodes {
     tree(&[
         ("kept", file("kept")),
         ("edited", file("old text")),
@@ -48,14 +48,14 @@ fn before() -> Nodes {
         ("dir/gone-too", file("goes too")),
         ("becomes-dir", file("a file")),
         ("becomes-file/x", file("x")),
-        ("link", Node::Link(b"kept".to_vec())),
+        ("link", RandomNode::Link(b"kept".to_vec())),
         ("file-to-link", file("f")),
         ("dir-to-link/x", file("x")),
-        ("link-to-dir", Node::Link(b"dir".to_vec())),
+        ("link-to-dir", RandomNode::Link(b"dir".to_vec())),
     ])
 }
 
-fn after() -> Nodes {
+fn after() -> RandomNodes {
     tree(&[
         ("kept", file("kept")),
         ("edited", file("new text")),
@@ -63,9 +63,9 @@ fn after() -> Nodes {
         ("becomes-dir/y", file("y")),
         ("becomes-file", file("now a file")),
         ("deep/er/file", file("deep")),
-        ("link", Node::Link(b"edited".to_vec())),
-        ("file-to-link", Node::Link(b"added".to_vec())),
-        ("dir-to-link", Node::Link(b"deep".to_vec())),
+        ("link", RandomNode::Link(b"edited".to_vec())),
+        ("file-to-link", RandomNode::Link(b"added".to_vec())),
+        ("dir-to-link", RandomNode::Link(b"deep".to_vec())),
         ("link-to-dir/gone-too", file("not in dir")),
     ])
 }
@@ -82,7 +82,7 @@ struct World {
 const STAGING: &str = ".goondan-swap";
 
 impl World {
-    fn new(before: &Nodes, after: &Nodes) -> Self {
+    fn new(before: &RandomNodes, after: &RandomNodes) -> Self {
         let disk = SimulatedDisk::new();
         for name in ["/root", "/new", "/journal", "/back"] {
             disk.create_dir(Path::new(name)).unwrap();
@@ -109,10 +109,10 @@ impl World {
         self.disk.folder(Path::new("/root"))
     }
 
-    fn swap_in(&self, root: &dyn Folder) -> Result<Vec<super::Kept>, SwapError> {
+    fn swap_in(&self, root: &dyn Folder) -> Result<Vec<super::DisplacedFile>, SwapError> {
         let journal = self.disk.folder(Path::new("/journal"));
         let new = self.disk.folder(Path::new("/new"));
-        let place = Place {
+        let place = SwapSite {
             journal: journal.as_ref(),
             root,
             names: Names::Portable,
@@ -121,17 +121,17 @@ impl World {
         swap(place, new.as_ref(), &changes(&self.old, &self.new), STAGING)
     }
 
-    fn swap(&self) -> Result<Vec<super::Kept>, SwapError> {
+    fn swap(&self) -> Result<Vec<super::DisplacedFile>, SwapError> {
         self.swap_in(self.root().as_ref())
     }
 
-    fn revert(&self) -> Result<Vec<super::Kept>, SwapError> {
+    fn revert(&self) -> Result<Vec<super::DisplacedFile>, SwapError> {
         let done = self.disk.folder(Path::new("/journal"));
         let journal = self.disk.folder(Path::new("/back"));
         let root = self.root();
         revert(
             done.as_ref(),
-            Place {
+            SwapSite {
                 journal: journal.as_ref(),
                 root: root.as_ref(),
                 names: Names::Portable,
@@ -142,10 +142,10 @@ impl World {
     }
 }
 
-fn recovered(disk: &SimulatedDisk, journal: &str) -> Recovered {
+fn recovered(disk: &SimulatedDisk, journal: &str) -> SwapRecovery {
     let journal = disk.folder(Path::new(journal));
     let root = disk.folder(Path::new("/root"));
-    recover(Place {
+    recover(SwapSite {
         journal: journal.as_ref(),
         root: root.as_ref(),
         names: Names::Portable,
@@ -159,9 +159,9 @@ fn found(disk: &SimulatedDisk) -> Manifest {
 }
 
 /// Lists a tree, with its pipes as excluded.
-fn all(root: &dyn Folder) -> Frozen {
+fn all(root: &dyn Folder) -> TreeSnapshot {
     let options = Options {
-        special: Unwanted::LeaveOut,
+        special: EntryPolicy::LeaveOut,
         ..everything()
     };
     scan(root, &options).unwrap()
@@ -196,7 +196,7 @@ fn crash_everywhere(
             disk.crash_at(1 + call * 7 % 40);
             let place = disk.folder(Path::new(journal));
             let root = disk.folder(Path::new("/root"));
-            drop(recover(Place {
+            drop(recover(SwapSite {
                 journal: place.as_ref(),
                 root: root.as_ref(),
                 names: Names::Portable,
@@ -206,17 +206,17 @@ fn crash_everywhere(
             let came = recovered(&disk, journal);
             let tree = found(&disk);
             let expected: &[String] = match came {
-                Recovered::New { .. } => &[],
-                Recovered::Old { .. } | Recovered::Nothing => &pipes_before,
+                SwapRecovery::New { .. } => &[],
+                SwapRecovery::Old { .. } | SwapRecovery::Nothing => &pipes_before,
             };
             assert_eq!(pipes(&disk), expected, "call {call}, {crash:?}");
             match came {
-                Recovered::New { kept } => {
+                SwapRecovery::New { kept } => {
                     assert!(kept.is_empty());
                     assert_eq!(&tree, other, "call {call}, {crash:?}");
                     outcomes[1] += 1;
                 }
-                Recovered::Old { left, kept } => {
+                SwapRecovery::Old { left, kept } => {
                     assert!(
                         left.is_empty() && kept.is_empty(),
                         "call {call}, {crash:?}: {left:?} {kept:?}"
@@ -224,10 +224,10 @@ fn crash_everywhere(
                     assert_eq!(&tree, one, "call {call}, {crash:?}");
                     outcomes[0] += 1;
                 }
-                Recovered::Nothing => assert_eq!(&tree, one, "call {call}, {crash:?}"),
+                SwapRecovery::Nothing => assert_eq!(&tree, one, "call {call}, {crash:?}"),
             }
             let again = recovered(&disk, journal);
-            assert!(!matches!(again, Recovered::Old { .. }), "{again:?}");
+            assert!(!matches!(again, SwapRecovery::Old { .. }), "{again:?}");
         }
         if is_whole {
             let disk = world.disk.after_crash(Crash::ProcessOnly);
@@ -299,7 +299,7 @@ fn prop_3_random_trees_are_swapped_and_reverted_and_stopped_anywhere() {
         let disk = world.disk.after_crash(Crash::Subset(seed));
         let came = recovered(&disk, "/journal");
         let tree = found(&disk);
-        let expected = if matches!(came, Recovered::New { .. }) {
+        let expected = if matches!(came, SwapRecovery::New { .. }) {
             &world.new
         } else {
             &world.old
@@ -316,15 +316,15 @@ fn prop_3_an_error_at_any_call_is_taken_back_or_recovered() {
         let start = world.disk.calls();
         world
             .disk
-            .fail_at(start + call, Fault::Errno(nix_eio()), false);
+            .fail_at(start + call, CallFault::Errno(nix_eio()), false);
         let outcome = world.swap();
         let is_over = world.disk.calls() < start + call;
-        world.disk.fail_at(0, Fault::ShortWrite(1), false);
+        world.disk.fail_at(0, CallFault::ShortWrite(1), false);
         match outcome {
             Ok(_) => assert_eq!(found(&world.disk), world.new, "call {call}"),
             Err(SwapError::Unfinished(_)) => {
                 let expected = match recovered(&world.disk, "/journal") {
-                    Recovered::New { .. } => &world.new,
+                    SwapRecovery::New { .. } => &world.new,
                     _ => &world.old,
                 };
                 assert_eq!(&found(&world.disk), expected, "call {call}");
@@ -347,7 +347,7 @@ fn nix_eio() -> i32 {
 
 /// A folder in which a user edits a file before the call with this number.
 #[derive(Debug)]
-struct Meddled<'w> {
+struct MidSwapEditFolder<'w> {
     inner: Box<dyn Folder>,
     calls: AtomicU64,
     at: u64,
@@ -358,12 +358,12 @@ struct Meddled<'w> {
 #[derive(Debug)]
 struct Edit {
     path: &'static str,
-    how: How,
+    how: EditMethod,
     is_made: AtomicBool,
 }
 
 impl Edit {
-    fn new(path: &'static str, how: How) -> Self {
+    fn new(path: &'static str, how: EditMethod) -> Self {
         Self {
             path,
             how,
@@ -373,7 +373,7 @@ impl Edit {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+enum EditMethod {
     /// As most editors do: a new file replaces the old one.
     Replace,
     /// The same file gets new content.
@@ -399,11 +399,11 @@ impl Edit {
             }
         };
         match self.how {
-            How::Replace => {
+            EditMethod::Replace => {
                 drop(folder.remove(path));
                 save(path);
             }
-            How::Write => match folder.read(path) {
+            EditMethod::Write => match folder.read(path) {
                 Ok(mut file) => {
                     file.set_len(0).unwrap();
                     append_all(file.as_mut(), WORDS).unwrap();
@@ -415,7 +415,7 @@ impl Edit {
     }
 }
 
-impl Meddled<'_> {
+impl MidSwapEditFolder<'_> {
     fn step(&self) -> &dyn Folder {
         if self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
             self.edit.make(self.person.as_ref());
@@ -424,7 +424,7 @@ impl Meddled<'_> {
     }
 }
 
-impl Folder for Meddled<'_> {
+impl Folder for MidSwapEditFolder<'_> {
     fn look(&self, path: &Path) -> io::Result<Option<NodeStat>> {
         self.step().look(path)
     }
@@ -472,7 +472,7 @@ impl Folder for Meddled<'_> {
 /// Returns the paths below the root with the user's content.
 fn places(root: &dyn Folder) -> Vec<PathBuf> {
     let words = crate::Digest::of(WORDS);
-    let is_words = |entry: &crate::Entry| matches!(entry, crate::Entry::File { sha256, .. } if *sha256 == words);
+    let is_words = |entry: &crate::TreeEntry| matches!(entry, crate::TreeEntry::File { sha256, .. } if *sha256 == words);
     let manifest = read(root);
     let found = manifest.entries().filter(|(_, entry)| is_words(entry));
     found.map(|(path, _)| path.as_path().to_owned()).collect()
@@ -493,11 +493,11 @@ fn prop_4_what_a_person_writes_during_a_swap_is_never_lost() {
     ];
     let (mut refused, mut done) = (0, 0);
     for edit_path in paths {
-        for how in [How::Replace, How::Write] {
+        for how in [EditMethod::Replace, EditMethod::Write] {
             for at in 1.. {
                 let world = World::new(&before(), &after());
                 let edit = Edit::new(edit_path, how);
-                let root = Meddled {
+                let root = MidSwapEditFolder {
                     inner: world.root(),
                     calls: AtomicU64::new(0),
                     at,
@@ -560,7 +560,7 @@ fn prop_4_another_thread_edits_while_real_files_are_swapped() {
         let old_tree = write(root.as_ref(), &before());
         let new_tree = write(new.as_ref(), &after());
         let person = top.below(Path::new("root")).unwrap();
-        let edit = Edit::new("edited", How::Replace);
+        let edit = Edit::new("edited", EditMethod::Replace);
         let barrier = std::sync::Barrier::new(2);
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -571,7 +571,7 @@ fn prop_4_another_thread_edits_while_real_files_are_swapped() {
                 edit.make(person.as_ref());
             });
             barrier.wait();
-            let place = Place {
+            let place = SwapSite {
                 journal: journal.as_ref(),
                 root: root.as_ref(),
                 names: Names::Portable,
@@ -587,7 +587,7 @@ fn prop_4_another_thread_edits_while_real_files_are_swapped() {
 
 /// Possible kinds of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SwapPathKind {
     Nothing,
     File,
     Directory,
@@ -599,19 +599,19 @@ enum Kind {
     DirectoryWithPipe,
 }
 
-const KINDS: [Kind; 9] = [
-    Kind::Nothing,
-    Kind::File,
-    Kind::Directory,
-    Kind::Link,
-    Kind::LinkToDirectory,
-    Kind::LinkToNothing,
-    Kind::Pipe,
-    Kind::Socket,
-    Kind::DirectoryWithPipe,
+const KINDS: [SwapPathKind; 9] = [
+    SwapPathKind::Nothing,
+    SwapPathKind::File,
+    SwapPathKind::Directory,
+    SwapPathKind::Link,
+    SwapPathKind::LinkToDirectory,
+    SwapPathKind::LinkToNothing,
+    SwapPathKind::Pipe,
+    SwapPathKind::Socket,
+    SwapPathKind::DirectoryWithPipe,
 ];
 
-impl Kind {
+impl SwapPathKind {
     /// Creates a tree with this kind at `it` in a new directory; returns the part that a tree can
     /// hold.
     fn make(self, root: &Path) -> (RealFolder, Manifest) {
@@ -672,7 +672,7 @@ fn ckpt_4_every_kind_of_file_takes_the_place_of_every_other() {
                 }
                 let journal = RealFolder::open(&at("journal")).unwrap();
                 let back = RealFolder::open(&at("back")).unwrap();
-                let place = |journal| Place {
+                let place = |journal| SwapSite {
                     journal,
                     root: &root,
                     names: Names::Portable,
@@ -690,7 +690,7 @@ fn ckpt_4_every_kind_of_file_takes_the_place_of_every_other() {
                 }
                 assert!(matches!(&swapped, Ok(kept) if kept.is_empty()), "{case}");
                 // A directory with unrelated entries stays.
-                let stays = old == Kind::DirectoryWithPipe && !old.blocks(new);
+                let stays = old == SwapPathKind::DirectoryWithPipe && !old.blocks(new);
                 if !stays {
                     assert_eq!(all(&root).manifest, after, "{case}");
                 }
@@ -705,7 +705,7 @@ fn ckpt_4_every_kind_of_file_takes_the_place_of_every_other() {
 #[test]
 fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     let world = World::new(&before(), &after());
-    Edit::new("edited", How::Write).make(world.root().as_ref());
+    Edit::new("edited", EditMethod::Write).make(world.root().as_ref());
     let start = found(&world.disk);
     let Err(SwapError::Stale { stale, .. }) = world.swap() else {
         panic!("a stale base was taken");
@@ -714,7 +714,7 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     assert_eq!(stale[0].path, path("edited"));
     assert_ne!(stale[0].expected, stale[0].found);
     assert_eq!(found(&world.disk), start);
-    assert_eq!(recovered(&world.disk, "/journal"), Recovered::Nothing);
+    assert_eq!(recovered(&world.disk, "/journal"), SwapRecovery::Nothing);
 
     let world = World::new(&before(), &after());
     let mut twice = changes(&world.old, &world.new);
@@ -724,7 +724,7 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
         world.disk.folder(Path::new("/new")),
         world.root(),
     );
-    let place = Place {
+    let place = SwapSite {
         journal: journal.as_ref(),
         root: root.as_ref(),
         names: Names::Portable,
@@ -733,7 +733,7 @@ fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
     let refused = swap(place, new.as_ref(), &twice, STAGING).unwrap_err();
     assert!(matches!(refused, SwapError::Impossible { .. }), "{refused}");
     // New files that differ from the changes.
-    Edit::new("added", How::Write).make(new.as_ref());
+    Edit::new("added", EditMethod::Write).make(new.as_ref());
     let refused = swap(
         place,
         new.as_ref(),
@@ -756,7 +756,7 @@ fn prop_4_git_is_changed_only_where_local_names_are_allowed() {
     let folder = disk.folder(Path::new("/new"));
     folder.create_dir(Path::new(".git"), 0o755).unwrap();
     folder.create(path.as_path(), 0o644).unwrap();
-    let change = crate::Change {
+    let change = crate::PathChange {
         path: path.clone(),
         old: None,
         new: crate::observe(folder.as_ref(), path.as_path()).unwrap(),
@@ -765,7 +765,7 @@ fn prop_4_git_is_changed_only_where_local_names_are_allowed() {
         disk.folder(Path::new("/journal")),
         disk.folder(Path::new("/root")),
     );
-    let place = |names| Place {
+    let place = |names| SwapSite {
         journal: journal.as_ref(),
         root: root.as_ref(),
         names,
@@ -782,6 +782,6 @@ fn prop_4_git_is_changed_only_where_local_names_are_allowed() {
     assert!(recover(place(Names::Portable)).is_err());
     assert_eq!(
         recover(place(Names::Local)).unwrap(),
-        Recovered::New { kept: Vec::new() }
+        SwapRecovery::New { kept: Vec::new() }
     );
 }

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use goondan_durable::disk::{Folder, NodeKind};
 
-use super::plan::{Action, Plan};
-use super::{Kept, kept};
+use super::plan::{SwapAction, SwapPlan};
+use super::{DisplacedFile, kept};
 use crate::error::{IoContext as _, TreeError};
 use crate::path::RelativePath;
-use crate::read::{Standing, standing};
+use crate::read::{PathOccupancy, standing};
 
 /// Restores the old tree. Returns the paths that a user changed in the meantime, which stay
 /// unchanged. All new files must have been staged.
-pub(super) fn undo(root: &dyn Folder, plan: &Plan) -> Result<Vec<RelativePath>, TreeError> {
+pub(super) fn undo(root: &dyn Folder, plan: &SwapPlan) -> Result<Vec<RelativePath>, TreeError> {
     let mut left = Vec::new();
     let mut note = |is_back: bool, path: &RelativePath| {
         if !is_back {
@@ -72,15 +72,15 @@ fn is_one_of(error: &io::Error, kinds: &[io::ErrorKind]) -> bool {
     kinds.contains(&error.kind())
 }
 
-fn found(root: &dyn Folder, path: &Path) -> Result<Standing, TreeError> {
+fn found(root: &dyn Folder, path: &Path) -> Result<PathOccupancy, TreeError> {
     standing(root, path).during("inspect", path.display())
 }
 
 /// True if the path has its old content again, or was never changed.
-fn exchange_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
+fn exchange_back(root: &dyn Folder, action: &SwapAction<'_>) -> Result<bool, TreeError> {
     let path = action.path.as_path();
     let aside = found(root, &action.staged)?;
-    if aside == Standing::Free || aside.is(action.after()) {
+    if aside == PathOccupancy::Free || aside.is(action.after()) {
         return Ok(true);
     }
     if !found(root, path)?.is(action.after()) {
@@ -102,7 +102,7 @@ fn exchange_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeErr
 }
 
 /// True if the new file is removed again.
-fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> {
+fn move_back(root: &dyn Folder, action: &SwapAction<'_>) -> Result<bool, TreeError> {
     let path = action.path.as_path();
     if root
         .look(&action.staged)
@@ -112,7 +112,7 @@ fn move_back(root: &dyn Folder, action: &Action<'_>) -> Result<bool, TreeError> 
         return Ok(true);
     }
     let there = found(root, path)?;
-    if there == Standing::Free {
+    if there == PathOccupancy::Free {
         return Ok(true);
     }
     if !there.is(action.after()) {
@@ -160,9 +160,9 @@ fn put_back(root: &dyn Folder, path: &RelativePath, aside: &Path) -> Result<bool
 /// Removes the staging directory, except for user files, which are reported.
 pub(super) fn clear(
     root: &dyn Folder,
-    plan: &Plan,
+    plan: &SwapPlan,
     is_committed: bool,
-) -> Result<Vec<Kept>, TreeError> {
+) -> Result<Vec<DisplacedFile>, TreeError> {
     let staging = plan.staging().as_path();
     let mut all_kept = Vec::new();
     let stat = root.look(staging).during("inspect", plan.staging())?;
@@ -173,12 +173,12 @@ pub(super) fn clear(
     }
     for action in plan.actions() {
         let aside = found(root, &action.staged)?;
-        if aside == Standing::Free {
+        if aside == PathOccupancy::Free {
             continue;
         }
         // The old file is also in the journal, and the new one in its source; a pipe has no
         // content.
-        let is_known = aside == Standing::Special
+        let is_known = aside == PathOccupancy::Special
             || aside.is(action.before())
             || (!is_committed && aside.is(action.after()));
         if is_known {

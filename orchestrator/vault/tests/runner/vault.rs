@@ -6,8 +6,8 @@ use std::path::Path;
 
 use goondan_protocol::secret::{SecretProblem, SecretStore as _};
 use goondan_vault::{
-    Given, Identities, IdentityError, IdentityOrigin, ProjectIdentity, Reader, RealFiles, Vault,
-    VaultError,
+    ExternalIdentities, Identities, IdentityError, IdentityOrigin, ProjectIdentity, RealFiles,
+    SecretReader, Vault, VaultError,
 };
 use secrecy::ExposeSecret as _;
 
@@ -35,7 +35,7 @@ fn text_of(identities: &Identities) -> String {
 fn a_credential_comes_before_the_file_and_a_bad_one_is_not_passed_over() {
     let root = tempfile::tempdir().unwrap();
     let credentials = root.path().join("credentials");
-    let given = Given {
+    let given = ExternalIdentities {
         credentials: Some(credentials.clone()),
         variable: false,
     };
@@ -70,7 +70,7 @@ fn a_credential_comes_before_the_file_and_a_bad_one_is_not_passed_over() {
 #[test]
 fn sec_4_an_identity_that_others_can_read_or_that_is_a_link_is_refused() {
     let root = tempfile::tempdir().unwrap();
-    let vault = Vault::new(root.path(), Given::default());
+    let vault = Vault::new(root.path(), ExternalIdentities::default());
     let path = vault.identity_file();
     put(&path, &text_of(&Identities::generate()), 0o640);
     let error = vault.identities(&RealFiles).unwrap_err();
@@ -106,9 +106,9 @@ fn what_is_no_identity_is_told_by_its_line_and_never_quoted() {
 #[test]
 fn values_are_looked_up_and_what_is_missing_is_told_with_what_there_is() {
     let root = tempfile::tempdir().unwrap();
-    let vault = Vault::new(root.path(), Given::default());
+    let vault = Vault::new(root.path(), ExternalIdentities::default());
     let project = ProjectIdentity::new(Path::new("/project"), None);
-    let find = |name: &str, key: &str| Reader::new(&vault, &project).find(name, key);
+    let find = |name: &str, key: &str| SecretReader::new(&vault, &project).find(name, key);
     let none = SecretProblem::NoSecret { names: Vec::new() };
     assert_eq!(find("github", "token"), Err(none));
     assert!(!vault.system_dir().exists(), "reading made something");

@@ -4,17 +4,17 @@ use super::echo::Echo;
 use super::fences::Fences;
 use super::fields::item_of;
 use super::read::{Tag, begins_documents, completion_of, document_of, progress_of};
-use super::{Block, CustomTaskComplete, PhaseComplete, Problem, Progress, Refusal};
+use super::{Block, BlockRefusal, CustomTaskComplete, PhaseComplete, Problem, Progress};
 use crate::limits::{BLOCK_BYTES_MAX, DOCUMENTS_MAX, TEXT_LINE_BYTES_MAX};
-use crate::lines::{Line, Lines, text_of};
+use crate::lines::{OutputLine, OutputLineSplitter, text_of};
 
 /// Item found in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum ScanItem {
     /// A protocol block.
     Block(Block),
     /// An invalid block.
-    Refused(Refusal),
+    Refused(BlockRefusal),
     /// A progress line.
     Progress(Progress),
 }
@@ -23,7 +23,7 @@ pub enum Found {
 /// one block and the prompt.
 #[derive(Debug)]
 pub struct Scanner {
-    lines: Lines,
+    lines: OutputLineSplitter,
     blocks: BlockFinder,
 }
 
@@ -32,25 +32,25 @@ impl Scanner {
     #[must_use]
     pub fn new(prompt: &str) -> Self {
         Self {
-            lines: Lines::new(TEXT_LINE_BYTES_MAX),
+            lines: OutputLineSplitter::new(TEXT_LINE_BYTES_MAX),
             blocks: BlockFinder {
                 echo: Echo::new(prompt),
                 fences: Fences::default(),
-                open: Open::Nothing,
+                open: PartialItem::Nothing,
                 found: Vec::new(),
             },
         }
     }
 
     /// Processes the next chunk of the text.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<Found> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<ScanItem> {
         let Self { lines, blocks } = self;
         lines.push(bytes, |line| blocks.raw_line(&line));
         std::mem::take(&mut blocks.found)
     }
 
     /// Ends the text: open items are closed, and later input is a new text.
-    pub fn end(&mut self) -> Vec<Found> {
+    pub fn end(&mut self) -> Vec<ScanItem> {
         let Self { lines, blocks } = self;
         lines.end(|line| blocks.raw_line(&line));
         blocks.end();
@@ -62,25 +62,25 @@ impl Scanner {
 struct BlockFinder {
     echo: Echo,
     fences: Fences,
-    open: Open,
-    found: Vec<Found>,
+    open: PartialItem,
+    found: Vec<ScanItem>,
 }
 
 /// Item that is being read.
 #[derive(Debug)]
-enum Open {
+enum PartialItem {
     Nothing,
     Block {
         tag: Tag,
         text: String,
         is_too_long: bool,
     },
-    Completion(Completion),
+    Completion(PartialCompletion),
 }
 
 /// A completion that may be followed by its document list.
 #[derive(Debug)]
-struct Completion {
+struct PartialCompletion {
     phase: Option<u32>,
     documents: Vec<String>,
     /// The first problem in the list.
@@ -89,12 +89,12 @@ struct Completion {
 }
 
 impl BlockFinder {
-    fn raw_line(&mut self, line: &Line<'_>) {
+    fn raw_line(&mut self, line: &OutputLine<'_>) {
         let text = match line {
-            Line::Whole(line) => text_of(line),
+            OutputLine::Whole(line) => text_of(line),
             // No tag is that long, so the beginning of the line suffices.
-            Line::Cut(line, _) => {
-                if let Open::Block { is_too_long, .. } = &mut self.open {
+            OutputLine::Cut(line, _) => {
+                if let PartialItem::Block { is_too_long, .. } = &mut self.open {
                     *is_too_long = true;
                 }
                 text_of(line)
@@ -107,7 +107,7 @@ impl BlockFinder {
 
     fn line(&mut self, line: &str) {
         if self.fences.line(line) {
-            if let Open::Completion(_) = self.open {
+            if let PartialItem::Completion(_) = self.open {
                 self.close();
             }
             self.hold(line);
@@ -117,7 +117,7 @@ impl BlockFinder {
             self.close();
             let text = String::new();
             let is_too_long = false;
-            self.open = Open::Block {
+            self.open = PartialItem::Block {
                 tag,
                 text,
                 is_too_long,
@@ -125,40 +125,42 @@ impl BlockFinder {
             return;
         }
         match &mut self.open {
-            Open::Block { tag, .. } if Tag::closed_by(line) == Some(*tag) => self.finish_block(),
+            PartialItem::Block { tag, .. } if Tag::closed_by(line) == Some(*tag) => {
+                self.finish_block()
+            }
             // A completion is never part of a block that was left open.
-            Open::Block { .. } if completion_of(line).is_some() => {
+            PartialItem::Block { .. } if completion_of(line).is_some() => {
                 self.close();
                 self.plain_line(line);
             }
-            Open::Block { .. } => self.hold(line),
-            Open::Completion(completion) => {
+            PartialItem::Block { .. } => self.hold(line),
+            PartialItem::Completion(completion) => {
                 if !completion.takes(line) {
                     self.close();
                     self.plain_line(line);
                 }
             }
-            Open::Nothing => self.plain_line(line),
+            PartialItem::Nothing => self.plain_line(line),
         }
     }
 
     /// Processes a line outside of blocks.
     fn plain_line(&mut self, line: &str) {
         if let Some(phase) = completion_of(line) {
-            self.open = Open::Completion(Completion {
+            self.open = PartialItem::Completion(PartialCompletion {
                 phase,
                 documents: Vec::new(),
                 problem: None,
                 is_listing: false,
             });
         } else if let Some(progress) = progress_of(line) {
-            self.found.push(Found::Progress(progress));
+            self.found.push(ScanItem::Progress(progress));
         }
     }
 
     /// Adds a line to the open block, if any.
     fn hold(&mut self, line: &str) {
-        if let Open::Block {
+        if let PartialItem::Block {
             tag,
             text,
             is_too_long,
@@ -180,8 +182,8 @@ impl BlockFinder {
 
     /// Handles the closing tag.
     fn finish_block(&mut self) {
-        let open = std::mem::replace(&mut self.open, Open::Nothing);
-        let Open::Block {
+        let open = std::mem::replace(&mut self.open, PartialItem::Nothing);
+        let PartialItem::Block {
             tag,
             text,
             is_too_long,
@@ -196,16 +198,16 @@ impl BlockFinder {
         };
         let protocol = tag.name();
         self.found.push(match read {
-            Ok(block) => Found::Block(block),
-            Err(problem) => Found::Refused(Refusal { protocol, problem }),
+            Ok(block) => ScanItem::Block(block),
+            Err(problem) => ScanItem::Refused(BlockRefusal { protocol, problem }),
         });
     }
 
     /// Closes the open item, whether it is complete or not.
     fn close(&mut self) {
-        match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Nothing => {}
-            Open::Block {
+        match std::mem::replace(&mut self.open, PartialItem::Nothing) {
+            PartialItem::Nothing => {}
+            PartialItem::Block {
                 tag, is_too_long, ..
             } => {
                 let protocol = tag.name();
@@ -215,9 +217,9 @@ impl BlockFinder {
                     Problem::Unterminated
                 };
                 self.found
-                    .push(Found::Refused(Refusal { protocol, problem }));
+                    .push(ScanItem::Refused(BlockRefusal { protocol, problem }));
             }
-            Open::Completion(completion) => completion.finish(&mut self.found),
+            PartialItem::Completion(completion) => completion.finish(&mut self.found),
         }
     }
 
@@ -230,7 +232,7 @@ impl BlockFinder {
     }
 }
 
-impl Completion {
+impl PartialCompletion {
     /// Returns true if a line belongs to the completion.
     fn takes(&mut self, line: &str) -> bool {
         if line.trim().is_empty() {
@@ -257,7 +259,7 @@ impl Completion {
     }
 
     /// An invalid list does not invalidate the completion: the work is done.
-    fn finish(self, found: &mut Vec<Found>) {
+    fn finish(self, found: &mut Vec<ScanItem>) {
         let documents = self.documents;
         let (protocol, block) = match self.phase {
             Some(phase) => {
@@ -270,8 +272,8 @@ impl Completion {
             }
         };
         if let Some(problem) = self.problem {
-            found.push(Found::Refused(Refusal { protocol, problem }));
+            found.push(ScanItem::Refused(BlockRefusal { protocol, problem }));
         }
-        found.push(Found::Block(block));
+        found.push(ScanItem::Block(block));
     }
 }

@@ -14,7 +14,7 @@ use super::acp_usage::PromptUsage;
 use super::limit_text::reset_of;
 use super::{Sink, text};
 use crate::event::{
-    Consent, Event, PermissionOption, PermissionRequest, RunResult, ToolActivity, ToolDetail,
+    CliEvent, Consent, PermissionOption, PermissionRequest, RunResult, ToolActivity, ToolDetail,
 };
 use crate::failure::is_permanent;
 use crate::limits::TEXT_LINE_BYTES_MAX;
@@ -99,7 +99,7 @@ impl Acp {
                 self.other_than_text(sink);
                 let asked = read::<RequestPermissionRequest>(message.get("params"));
                 sink.push(match asked {
-                    Some(asked) => Event::Permission(permission(id, asked)),
+                    Some(asked) => CliEvent::Permission(permission(id, asked)),
                     None => not_offered(id, method),
                 });
                 true
@@ -135,9 +135,9 @@ impl Acp {
                 if let Some(made) = read::<NewSessionResponse>(result) {
                     let id = made.session_id.to_string();
                     sink.push(if self.loads_sessions {
-                        Event::Session { id, model: None }
+                        CliEvent::Session { id, model: None }
                     } else {
-                        Event::PassingSession { id }
+                        CliEvent::PassingSession { id }
                     });
                 }
             }
@@ -165,7 +165,7 @@ impl Acp {
             _ => Some("it stopped for an unknown reason"),
         };
         let words = std::mem::take(&mut self.last_words);
-        sink.push(Event::Result(RunResult {
+        sink.push(CliEvent::Result(RunResult {
             is_ok: problem.is_none(),
             text: problem.map_or(words, str::to_owned),
             denied: Vec::new(),
@@ -187,18 +187,18 @@ impl Acp {
         );
         let is_permanent = setting.is_some() || is_permanent(words);
         if id == Some(ACP_SESSION) && self.is_resumed && reset.is_none() && !is_permanent {
-            return sink.push(Event::SessionRefused(words.to_owned()));
+            return sink.push(CliEvent::SessionRefused(words.to_owned()));
         }
         sink.push(match reset {
-            Some(reset) => Event::RateLimit(reset),
-            None if is_permanent => Event::Permanent(words.to_owned()),
-            None => Event::Error(words.to_owned()),
+            Some(reset) => CliEvent::RateLimit(reset),
+            None if is_permanent => CliEvent::Permanent(words.to_owned()),
+            None => CliEvent::Error(words.to_owned()),
         });
         if matches!(
             id,
             Some(ACP_INITIALIZE | ACP_SESSION | ACP_MODE | ACP_MODEL | ACP_PROMPT)
         ) {
-            sink.push(Event::Result(RunResult {
+            sink.push(CliEvent::Result(RunResult {
                 is_ok: false,
                 text: words.to_owned(),
                 denied: Vec::new(),
@@ -234,7 +234,7 @@ impl Acp {
             }
             SessionUpdate::ToolCall(call) => {
                 self.begin_text(None, sink);
-                sink.push(Event::Tool(ToolActivity {
+                sink.push(CliEvent::Tool(ToolActivity {
                     id: call.tool_call_id.to_string(),
                     name: call.name.unwrap_or(call.title),
                     state: ToolState::Started,
@@ -253,7 +253,7 @@ impl Acp {
                             let name = call.fields.title.unwrap_or_default();
                             let state = ToolState::Started;
                             let detail = ToolDetail::default();
-                            sink.push(Event::Tool(ToolActivity {
+                            sink.push(CliEvent::Tool(ToolActivity {
                                 id,
                                 name,
                                 state,
@@ -263,7 +263,7 @@ impl Acp {
                         return;
                     }
                 };
-                sink.push(Event::Tool(ToolActivity {
+                sink.push(CliEvent::Tool(ToolActivity {
                     id: call.tool_call_id.to_string(),
                     name: call.fields.title.unwrap_or_default(),
                     state,
@@ -279,7 +279,7 @@ impl Acp {
                         _ => PlanStepState::Pending,
                     },
                 });
-                sink.push(Event::Plan(PlanStep::bounded(steps)));
+                sink.push(CliEvent::Plan(PlanStep::bounded(steps)));
             }
             SessionUpdate::UsageUpdate(usage) => {
                 // The figure is the context size, not usage: only the cost counts.
@@ -287,7 +287,7 @@ impl Acp {
                 let Some(cost) = cost.and_then(|cost| dollars(cost.amount)) else {
                     return;
                 };
-                sink.push(Event::Usage(UsageReport {
+                sink.push(CliEvent::Usage(UsageReport {
                     // No other message reports the id of a loaded session.
                     counter: Counter::Session(told.session_id.to_string()),
                     usage: goondan_protocol::usage::Usage::default(),
@@ -329,8 +329,8 @@ fn error_words(error: &Value) -> String {
     }
 }
 
-fn not_offered(id: &Value, method: &str) -> Event {
-    Event::Unsupported {
+fn not_offered(id: &Value, method: &str) -> CliEvent {
+    CliEvent::Unsupported {
         method: method.to_owned(),
         reply: acp_not_offered(&id.to_string(), method),
     }

@@ -11,7 +11,7 @@ use goondan_protocol::usage::Usage;
 use serde_json::Value;
 
 use super::Sink;
-use crate::event::Event;
+use crate::event::CliEvent;
 use crate::usage::{Counter, UsageReport, count, largest};
 
 /// Usage of a prompt.
@@ -48,7 +48,7 @@ impl PromptUsage {
     pub(super) fn report(&self, sink: &mut Sink<'_>) {
         let usage = largest(&self.calls, &self.whole);
         if usage != Usage::default() {
-            sink.push(Event::Usage(UsageReport {
+            sink.push(CliEvent::Usage(UsageReport {
                 counter: Counter::Run,
                 usage,
                 cost: None,

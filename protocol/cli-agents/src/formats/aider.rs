@@ -4,7 +4,7 @@ use goondan_protocol::usage::{MicroUsd, Usage};
 
 use super::Sink;
 use super::limit_text::reset_of;
-use crate::event::Event;
+use crate::event::CliEvent;
 use crate::failure::is_permanent;
 use crate::tool::changed_file;
 use crate::usage::{Counter, UsageReport, dollars};
@@ -22,12 +22,12 @@ impl Aider {
         if let Some(told) = line.strip_prefix("Tokens: ") {
             self.took(told, sink);
         } else if let Some(path) = line.strip_prefix("Applied edit to ") {
-            sink.push(Event::FileChanged(changed_file(path, String::new())));
+            sink.push(CliEvent::FileChanged(changed_file(path, String::new())));
         } else if line.starts_with("litellm.") {
             sink.push(match reset_of(line) {
-                Some(reset) => Event::RateLimit(reset),
-                None if is_permanent(line) => Event::Permanent(line.to_owned()),
-                None => Event::Error(line.to_owned()),
+                Some(reset) => CliEvent::RateLimit(reset),
+                None if is_permanent(line) => CliEvent::Permanent(line.to_owned()),
+                None => CliEvent::Error(line.to_owned()),
             });
         }
     }
@@ -57,7 +57,7 @@ impl Aider {
             .and_then(|cost| cost.split(' ').next());
         let cost = dollar.and_then(|cost| cost.parse().ok()).and_then(dollars);
         self.cost = self.cost.plus(cost.unwrap_or_default());
-        sink.push(Event::Usage(UsageReport {
+        sink.push(CliEvent::Usage(UsageReport {
             counter: Counter::Run,
             usage: self.usage,
             cost: (self.cost.0 > 0).then_some(self.cost),

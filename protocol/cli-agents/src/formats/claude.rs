@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::limit_text::{reset_of, time_of};
 use super::{Sink, text};
-use crate::event::{Event, Reset, RunResult, ToolActivity, ToolDetail};
+use crate::event::{CliEvent, Reset, RunResult, ToolActivity, ToolDetail};
 use crate::failure::{is_permanent, is_session_lost};
 use crate::permission::of_tool;
 use crate::tool::text_of_content;
@@ -72,7 +72,7 @@ impl Claude {
             "control_request" => control_request(message, sink),
             "control_cancel_request" => {
                 let id = text(message, "request_id").to_owned();
-                sink.push(Event::PermissionWithdrawn { id });
+                sink.push(CliEvent::PermissionWithdrawn { id });
             }
             // Kinds without information about the work; each version adds more.
             "" => return false,
@@ -88,7 +88,7 @@ impl Claude {
                 let model = text(message, "model");
                 if id != self.session {
                     id.clone_into(&mut self.session);
-                    sink.push(Event::Session {
+                    sink.push(CliEvent::Session {
                         id: id.to_owned(),
                         model: (!model.is_empty()).then(|| model.to_owned()),
                     });
@@ -103,11 +103,11 @@ impl Claude {
                     let why = format!(
                         "the provider answered {status} ({error}): check the key or the login"
                     );
-                    sink.push(Event::Permanent(why));
+                    sink.push(CliEvent::Permanent(why));
                     return;
                 }
                 let why = format!("the provider answered {status}; attempt {attempt} of {most}");
-                sink.push(Event::Retrying(why));
+                sink.push(CliEvent::Retrying(why));
             }
             _ => {}
         }
@@ -141,7 +141,7 @@ impl Claude {
                 "tool_use" | "server_tool_use" => {
                     let name = text(block, "name");
                     let input = block.get("input").unwrap_or(&Value::Null);
-                    sink.push(Event::Tool(ToolActivity {
+                    sink.push(CliEvent::Tool(ToolActivity {
                         id: text(block, "id").to_owned(),
                         name: name.to_owned(),
                         state: ToolState::Started,
@@ -193,7 +193,7 @@ impl Claude {
         let errors = errors.into_iter().flatten().filter_map(Value::as_str);
         let errors: Vec<&str> = errors.collect();
         if let Some(lost) = errors.iter().find(|error| is_session_lost(error)) {
-            sink.push(Event::SessionRefused((*lost).to_owned()));
+            sink.push(CliEvent::SessionRefused((*lost).to_owned()));
             return;
         }
         if let Some(usage) = message.get("usage") {
@@ -231,7 +231,7 @@ impl Claude {
         } else {
             words
         };
-        sink.push(Event::Result(RunResult {
+        sink.push(CliEvent::Result(RunResult {
             is_ok,
             text: words.to_owned(),
             denied: denied.map(str::to_owned).collect(),
@@ -252,7 +252,7 @@ impl Claude {
             self.window_ends = resets;
         }
         if is_refused {
-            sink.push(Event::RateLimit(resets.unwrap_or(Reset::Unknown)));
+            sink.push(CliEvent::RateLimit(resets.unwrap_or(Reset::Unknown)));
         }
     }
 
@@ -260,10 +260,10 @@ impl Claude {
     fn provider_error(&mut self, words: &str, is_limit: bool, sink: &mut Sink<'_>) {
         let reset = reset_of(words).or(is_limit.then_some(Reset::Unknown));
         sink.push(match (reset, self.window_ends) {
-            (Some(Reset::Unknown), Some(known)) => Event::RateLimit(known),
-            (Some(reset), _) => Event::RateLimit(reset),
-            (None, _) if is_permanent(words) => Event::Permanent(words.to_owned()),
-            (None, _) => Event::Error(words.to_owned()),
+            (Some(Reset::Unknown), Some(known)) => CliEvent::RateLimit(known),
+            (Some(reset), _) => CliEvent::RateLimit(reset),
+            (None, _) if is_permanent(words) => CliEvent::Permanent(words.to_owned()),
+            (None, _) => CliEvent::Error(words.to_owned()),
         });
     }
 
@@ -272,7 +272,7 @@ impl Claude {
         if self.reported.as_ref() != Some(&told) {
             self.reported = Some(told.clone());
             let (usage, session) = told;
-            sink.push(Event::Usage(UsageReport {
+            sink.push(CliEvent::Usage(UsageReport {
                 counter: Counter::Run,
                 usage,
                 cost: None,
@@ -293,7 +293,7 @@ fn tool_results(line: &Value, sink: &mut Sink<'_>) {
     for block in content.into_iter().flatten() {
         if text(block, "type") == "tool_result" {
             let is_error = block.get("is_error").and_then(Value::as_bool) == Some(true);
-            sink.push(Event::Tool(ToolActivity {
+            sink.push(CliEvent::Tool(ToolActivity {
                 id: text(block, "tool_use_id").to_owned(),
                 name: String::new(),
                 state: if is_error {
@@ -316,6 +316,6 @@ fn control_request(message: &Value, sink: &mut Sink<'_>) {
     if text(request, "subtype") == "can_use_tool" {
         let input = request.get("input").unwrap_or(&Value::Null);
         let (id, tool) = (text(message, "request_id"), text(request, "tool_name"));
-        sink.push(Event::Permission(of_tool(id, tool, input)));
+        sink.push(CliEvent::Permission(of_tool(id, tool, input)));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::limit_text::reset_of;
 use super::{Sink, text};
-use crate::event::{Event, RunResult, ToolActivity, ToolDetail};
+use crate::event::{CliEvent, RunResult, ToolActivity, ToolDetail};
 use crate::failure::{is_permanent, is_refused_host};
 use crate::tool::text_of_content;
 use crate::usage::{Counter, UsageReport, count, largest};
@@ -29,7 +29,7 @@ impl Codex {
             "thread.started" => {
                 text(event, "thread_id").clone_into(&mut self.thread);
                 let id = self.thread.clone();
-                sink.push(Event::Session { id, model: None });
+                sink.push(CliEvent::Session { id, model: None });
             }
             "item.started" | "item.updated" | "item.completed"
                 if text(item, "type") == "todo_list" =>
@@ -40,7 +40,7 @@ impl Codex {
             "item.completed" => self.item_completed(item, sink),
             "turn.completed" => {
                 self.usage(event, sink);
-                sink.push(Event::Result(RunResult {
+                sink.push(CliEvent::Result(RunResult {
                     is_ok: true,
                     text: std::mem::take(&mut self.last_words),
                     denied: Vec::new(),
@@ -51,7 +51,7 @@ impl Codex {
                 let words = event.pointer("/error/message").and_then(Value::as_str);
                 let words = words.unwrap_or("the turn failed");
                 self.error(words, sink);
-                sink.push(Event::Result(RunResult {
+                sink.push(CliEvent::Result(RunResult {
                     is_ok: false,
                     text: words.to_owned(),
                     denied: Vec::new(),
@@ -109,7 +109,7 @@ impl Codex {
             thread => Counter::Session(thread.to_owned()),
         };
         let (usage, cost) = (self.usage, None);
-        sink.push(Event::Usage(UsageReport {
+        sink.push(CliEvent::Usage(UsageReport {
             counter,
             usage,
             cost,
@@ -124,17 +124,17 @@ impl Codex {
         }
         words.clone_into(&mut self.last_error);
         sink.push(if let Some(reset) = reset_of(words) {
-            Event::RateLimit(reset)
+            CliEvent::RateLimit(reset)
         } else if is_refused_host(words) {
-            Event::Permanent(format!(
+            CliEvent::Permanent(format!(
                 "the sandbox refused a host; list it under `sandbox.network.allow`: {words}"
             ))
         } else if is_permanent(words) {
-            Event::Permanent(words.to_owned())
+            CliEvent::Permanent(words.to_owned())
         } else if words.starts_with("Reconnecting...") {
-            Event::Retrying(words.to_owned())
+            CliEvent::Retrying(words.to_owned())
         } else {
-            Event::Error(words.to_owned())
+            CliEvent::Error(words.to_owned())
         });
     }
 }
@@ -149,7 +149,7 @@ fn tool(item: &Value, state: ToolState, sink: &mut Sink<'_>) {
     };
     let detail = detail(&name, item);
     let id = text(item, "id").to_owned();
-    sink.push(Event::Tool(ToolActivity {
+    sink.push(CliEvent::Tool(ToolActivity {
         id,
         name,
         state,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::limit_text::reset_of;
 use super::{Sink, text};
-use crate::event::{Event, RunResult, ToolActivity, ToolDetail};
+use crate::event::{CliEvent, RunResult, ToolActivity, ToolDetail};
 use crate::failure::is_permanent;
 use crate::limits::TEXT_LINE_BYTES_MAX;
 use crate::usage::{Counter, UsageReport, count};
@@ -24,7 +24,7 @@ impl Gemini {
         match text(event, "type") {
             "init" => {
                 let model = text(event, "model");
-                sink.push(Event::Session {
+                sink.push(CliEvent::Session {
                     id: text(event, "session_id").to_owned(),
                     model: (!model.is_empty()).then(|| model.to_owned()),
                 });
@@ -81,7 +81,7 @@ impl Gemini {
                 reasoning_tokens: thoughts,
                 ..usage
             };
-            sink.push(Event::Usage(UsageReport {
+            sink.push(CliEvent::Usage(UsageReport {
                 counter: Counter::Run,
                 usage,
                 cost: None,
@@ -94,7 +94,7 @@ impl Gemini {
         if !is_ok {
             error(&words, sink);
         }
-        sink.push(Event::Result(RunResult {
+        sink.push(CliEvent::Result(RunResult {
             is_ok,
             text: words,
             denied: Vec::new(),
@@ -104,9 +104,9 @@ impl Gemini {
 
 fn error(words: &str, sink: &mut Sink<'_>) {
     sink.push(match reset_of(words) {
-        Some(reset) => Event::RateLimit(reset),
-        None if is_permanent(words) => Event::Permanent(words.to_owned()),
-        None => Event::Error(words.to_owned()),
+        Some(reset) => CliEvent::RateLimit(reset),
+        None if is_permanent(words) => CliEvent::Permanent(words.to_owned()),
+        None => CliEvent::Error(words.to_owned()),
     });
 }
 
@@ -118,7 +118,7 @@ fn tool(event: &Value, state: ToolState, sink: &mut Sink<'_>) {
         Some(input) => ToolDetail::of_input(name, input),
         None => ToolDetail::named(name),
     };
-    sink.push(Event::Tool(ToolActivity {
+    sink.push(CliEvent::Tool(ToolActivity {
         id: text(event, "tool_id").to_owned(),
         name: name.to_owned(),
         state,

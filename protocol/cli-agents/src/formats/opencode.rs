@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::limit_text::reset_of;
 use super::{Sink, text};
-use crate::event::{Event, Reset, RunResult, ToolActivity, ToolDetail};
+use crate::event::{CliEvent, Reset, RunResult, ToolActivity, ToolDetail};
 use crate::failure::is_permanent;
 use crate::limits::USAGE_MESSAGES_MAX;
 use crate::usage::{Counter, UsageReport, count, dollars};
@@ -32,7 +32,7 @@ impl Opencode {
         if !session.is_empty() && session != self.session {
             session.clone_into(&mut self.session);
             let id = session.to_owned();
-            sink.push(Event::Session { id, model: None });
+            sink.push(CliEvent::Session { id, model: None });
         }
         let part = event.get("part").unwrap_or(&Value::Null);
         match text(event, "type") {
@@ -55,14 +55,14 @@ impl Opencode {
                 let is_limit = status == Some(429);
                 sink.push(
                     match reset_of(&words).or(is_limit.then_some(Reset::Unknown)) {
-                        Some(reset) => Event::RateLimit(reset),
+                        Some(reset) => CliEvent::RateLimit(reset),
                         None if matches!(status, Some(401 | 403)) || is_permanent(&words) => {
-                            Event::Permanent(words.clone())
+                            CliEvent::Permanent(words.clone())
                         }
-                        None => Event::Error(words.clone()),
+                        None => CliEvent::Error(words.clone()),
                     },
                 );
-                sink.push(Event::Result(RunResult {
+                sink.push(CliEvent::Result(RunResult {
                     is_ok: false,
                     text: words,
                     denied: Vec::new(),
@@ -90,7 +90,7 @@ impl Opencode {
             });
             let cost = part.get("cost").and_then(Value::as_f64);
             self.cost = self.cost.plus(cost.and_then(dollars).unwrap_or_default());
-            sink.push(Event::Usage(UsageReport {
+            sink.push(CliEvent::Usage(UsageReport {
                 counter: Counter::Run,
                 usage: self.usage,
                 cost: (self.cost.0 > 0).then_some(self.cost),
@@ -99,7 +99,7 @@ impl Opencode {
         }
         // The last step is the one without a tool call.
         if text(part, "reason") == "stop" {
-            sink.push(Event::Result(RunResult {
+            sink.push(CliEvent::Result(RunResult {
                 is_ok: true,
                 text: std::mem::take(&mut self.last_words),
                 denied: Vec::new(),
@@ -132,7 +132,7 @@ fn tool(part: &Value, sink: &mut Sink<'_>) {
         error
     };
     let detail = ToolDetail::of_input(name, input);
-    sink.push(Event::Tool(ToolActivity {
+    sink.push(CliEvent::Tool(ToolActivity {
         id: text(part, "callID").to_owned(),
         name: name.to_owned(),
         state,

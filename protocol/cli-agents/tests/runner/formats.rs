@@ -7,36 +7,36 @@ use goondan_cli_agents::blocks::{
     Problem, Progress, QuestionCategory,
 };
 use goondan_cli_agents::usage::{Counter, SessionUsage, UsageReport};
-use goondan_cli_agents::{Event, Format, Parser, Reset, Setup, ToolState};
+use goondan_cli_agents::{CliEvent, Format, Parser, Reset, Setup, ToolState};
 use goondan_protocol::task::{PLAN_STEP_CHARS_MAX, PLAN_STEPS_MAX, PlanStepState};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
 
 use crate::{read, transcript};
 
-fn events(name: &str, format: Format) -> Vec<Event> {
+fn events(name: &str, format: Format) -> Vec<CliEvent> {
     read(format, &[&transcript(name)])
 }
 
-fn blocks(events: &[Event]) -> Vec<&Block> {
+fn blocks(events: &[CliEvent]) -> Vec<&Block> {
     let blocks = events.iter().filter_map(|event| match event {
-        Event::Block(block) => Some(block),
+        CliEvent::Block(block) => Some(block),
         _ => None,
     });
     blocks.collect()
 }
 
-fn last_usage(events: &[Event]) -> &UsageReport {
+fn last_usage(events: &[CliEvent]) -> &UsageReport {
     let mut reports = events.iter().rev().filter_map(|event| match event {
-        Event::Usage(report) => Some(report),
+        CliEvent::Usage(report) => Some(report),
         _ => None,
     });
     reports.next().unwrap()
 }
 
-fn resets(events: &[Event]) -> Vec<Reset> {
+fn resets(events: &[CliEvent]) -> Vec<Reset> {
     let resets = events.iter().filter_map(|event| match event {
-        Event::RateLimit(reset) => Some(*reset),
+        CliEvent::RateLimit(reset) => Some(*reset),
         _ => None,
     });
     resets.collect()
@@ -63,19 +63,19 @@ fn proto_1_of_claude_only_the_assistants_own_text_counts() {
     assert!(
         !events
             .iter()
-            .any(|event| matches!(event, Event::Refused(_) | Event::Error(_)))
+            .any(|event| matches!(event, CliEvent::Refused(_) | CliEvent::Error(_)))
     );
     assert!(resets(&events).is_empty(), "the window is open");
-    assert!(matches!(&events[0], Event::Noise(line) if line == "[warn] telemetry is off"));
-    let Event::Permission(asked) = events
+    assert!(matches!(&events[0], CliEvent::Noise(line) if line == "[warn] telemetry is off"));
+    let CliEvent::Permission(asked) = events
         .iter()
-        .find(|event| matches!(event, Event::Permission(_)))
+        .find(|event| matches!(event, CliEvent::Permission(_)))
         .unwrap()
     else {
         unreachable!();
     };
     assert_eq!((asked.id.as_str(), asked.tool.as_str()), ("perm-1", "Bash"));
-    let Some(Event::Result(result)) = events.last() else {
+    let Some(CliEvent::Result(result)) = events.last() else {
         panic!("no result at the end");
     };
     assert!(result.is_ok);
@@ -111,7 +111,11 @@ fn task_6_usage_of_claude_is_what_the_provider_says() {
     let (cut, _) = text.split_once("{\"type\":\"result\"").unwrap();
     let events = read(Format::ClaudeStreamJson, &[cut.as_bytes()]);
     assert_eq!(last_usage(&events).usage, all);
-    assert!(!events.iter().any(|event| matches!(event, Event::Result(_))));
+    assert!(
+        !events
+            .iter()
+            .any(|event| matches!(event, CliEvent::Result(_)))
+    );
 }
 
 #[test]
@@ -121,10 +125,12 @@ fn a_rate_limit_of_claude_has_its_time() {
     assert_eq!(resets(&events), [at, at, at]);
     assert!(blocks(&events).is_empty());
     assert!(
-        !events.iter().any(|event| matches!(event, Event::Text(_))),
+        !events
+            .iter()
+            .any(|event| matches!(event, CliEvent::Text(_))),
         "the model said nothing"
     );
-    assert!(matches!(events.last(), Some(Event::Result(result)) if !result.is_ok));
+    assert!(matches!(events.last(), Some(CliEvent::Result(result)) if !result.is_ok));
 }
 
 #[test]
@@ -149,7 +155,7 @@ fn proto_2_of_codex_only_messages_count_and_usage_is_of_the_thread() {
     );
     assert_eq!(usage.usage.output_tokens, 122);
     let tools = events.iter().filter_map(|event| match event {
-        Event::Tool(tool) => Some((tool.id.as_str(), tool.state)),
+        CliEvent::Tool(tool) => Some((tool.id.as_str(), tool.state)),
         _ => None,
     });
     let expected = [
@@ -161,16 +167,16 @@ fn proto_2_of_codex_only_messages_count_and_usage_is_of_the_thread() {
     assert!(
         events
             .iter()
-            .any(|event| matches!(event, Event::Retrying(_)))
+            .any(|event| matches!(event, CliEvent::Retrying(_)))
     );
-    assert!(matches!(events.last(), Some(Event::Result(result)) if result.is_ok));
+    assert!(matches!(events.last(), Some(CliEvent::Result(result)) if result.is_ok));
 }
 
 #[test]
 fn a_rate_limit_of_codex_is_told_once() {
     let events = events("codex_limit.jsonl", Format::CodexJson);
     assert_eq!(resets(&events), [Reset::After(Duration::from_secs(5400))]);
-    assert!(matches!(events.last(), Some(Event::Result(result)) if !result.is_ok));
+    assert!(matches!(events.last(), Some(CliEvent::Result(result)) if !result.is_ok));
 }
 
 #[test]
@@ -183,19 +189,19 @@ fn proto_3_of_acp_only_what_the_agent_says_counts() {
     assert_eq!(last_usage(&events).cost, Some(MicroUsd(45_000)));
     let counter = Counter::Session("sess_abc".to_owned());
     assert_eq!(last_usage(&events).counter, counter);
-    let Event::Permission(asked) = events
+    let CliEvent::Permission(asked) = events
         .iter()
-        .find(|event| matches!(event, Event::Permission(_)))
+        .find(|event| matches!(event, CliEvent::Permission(_)))
         .unwrap()
     else {
         unreachable!();
     };
     assert_eq!((asked.id.as_str(), asked.options.len()), ("\"p-1\"", 2));
     assert!(events.iter().any(
-        |event| matches!(event, Event::Unsupported { method, reply } if method == "fs/read_text_file" && reply.contains("\"id\":5"))
+        |event| matches!(event, CliEvent::Unsupported { method, reply } if method == "fs/read_text_file" && reply.contains("\"id\":5"))
     ));
     assert!(
-        matches!(events.last(), Some(Event::Result(result)) if result.is_ok && result.text == "All is well.")
+        matches!(events.last(), Some(CliEvent::Result(result)) if result.is_ok && result.text == "All is well.")
     );
 }
 
@@ -216,7 +222,7 @@ fn what_acp_plays_back_of_an_earlier_session_happened_before() {
     assert!(
         !events
             .iter()
-            .any(|event| matches!(event, Event::Text(_) | Event::Usage(_)))
+            .any(|event| matches!(event, CliEvent::Text(_) | CliEvent::Usage(_)))
     );
     parser.prompted();
     let events = parser.push((rest.join("\n") + "\n").as_bytes());
@@ -224,7 +230,7 @@ fn what_acp_plays_back_of_an_earlier_session_happened_before() {
     assert!(
         events
             .iter()
-            .any(|event| matches!(event, Event::Text(text) if text == "All is well."))
+            .any(|event| matches!(event, CliEvent::Text(text) if text == "All is well."))
     );
     // The following output belongs to the same session, and is counted with it.
     let usage = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"sess_abc","update":{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.05,"currency":"USD"}}}}"#;
@@ -259,7 +265,7 @@ fn proto_5_text_of_any_program_is_read_by_its_lines() {
     ];
     assert_eq!(blocks(&events), expected.iter().collect::<Vec<_>>());
     let progress = events.iter().filter_map(|event| match event {
-        Event::Progress(progress) => Some(progress.clone()),
+        CliEvent::Progress(progress) => Some(progress.clone()),
         _ => None,
     });
     let expected = [
@@ -273,7 +279,7 @@ fn proto_5_text_of_any_program_is_read_by_its_lines() {
     ];
     assert_eq!(progress.collect::<Vec<_>>(), expected);
     let refused = events.iter().filter_map(|event| match event {
-        Event::Refused(refusal) => Some((refusal.protocol.as_str(), refusal.problem.clone())),
+        CliEvent::Refused(refusal) => Some((refusal.protocol.as_str(), refusal.problem.clone())),
         _ => None,
     });
     let refused: Vec<_> = refused.collect();
@@ -306,9 +312,9 @@ fn proto_1_a_block_is_one_line_of_the_protocols_file() {
     );
 }
 
-fn plans(events: &[Event]) -> Vec<Vec<(&str, PlanStepState)>> {
+fn plans(events: &[CliEvent]) -> Vec<Vec<(&str, PlanStepState)>> {
     let plans = events.iter().filter_map(|event| match event {
-        Event::Plan(steps) => Some(steps),
+        CliEvent::Plan(steps) => Some(steps),
         _ => None,
     });
     plans

@@ -1,15 +1,15 @@
 //! Output that floods, contains falsehoods, or never ends.
 
-use goondan_cli_agents::blocks::{Block, Found, Problem, Refusal, Scanner};
+use goondan_cli_agents::blocks::{Block, BlockRefusal, Problem, ScanItem, Scanner};
 use goondan_cli_agents::limits::{
     BLOCK_BYTES_MAX, DOCUMENTS_MAX, FIELD_CHARS_MAX, JSON_LINE_BYTES_MAX, OPTIONS_MAX,
     TEXT_LINE_BYTES_MAX,
 };
-use goondan_cli_agents::{Event, Format};
+use goondan_cli_agents::{CliEvent, Format};
 
 use crate::read;
 
-fn found(text: &str) -> Vec<Found> {
+fn found(text: &str) -> Vec<ScanItem> {
     let mut scanner = Scanner::new("");
     let mut found = scanner.push(text.as_bytes());
     found.extend(scanner.end());
@@ -20,14 +20,14 @@ fn question(text: &str) -> String {
     format!("[USER_QUESTION]\nquestion: {text}\n[/USER_QUESTION]\n")
 }
 
-fn refused(problem: Problem) -> Found {
+fn refused(problem: Problem) -> ScanItem {
     let protocol = "USER_QUESTION";
-    Found::Refused(Refusal { protocol, problem })
+    ScanItem::Refused(BlockRefusal { protocol, problem })
 }
 
 #[test]
 fn proto_1_a_field_has_ten_thousand_characters_and_not_one_more() {
-    let [Found::Block(Block::UserQuestion(asked))] =
+    let [ScanItem::Block(Block::UserQuestion(asked))] =
         &found(&question(&"데".repeat(FIELD_CHARS_MAX)))[..]
     else {
         panic!("not one question");
@@ -51,18 +51,21 @@ fn proto_1_a_block_has_a_hundred_kibibytes_and_not_one_more() {
     assert_eq!(fits.len(), BLOCK_BYTES_MAX);
     assert!(matches!(
         found(&fits)[..],
-        [Found::Block(Block::Handoff(_))]
+        [ScanItem::Block(Block::Handoff(_))]
     ));
     let over = found(&block(BLOCK_BYTES_MAX - bare + 1));
     let protocol = "HANDOFF";
     let problem = Problem::TooLong;
-    assert_eq!(over, [Found::Refused(Refusal { protocol, problem })]);
+    assert_eq!(
+        over,
+        [ScanItem::Refused(BlockRefusal { protocol, problem })]
+    );
     let one_line = found(&format!(
         "[HANDOFF]\n{}\n[/HANDOFF]\n",
         "z".repeat(TEXT_LINE_BYTES_MAX + 1)
     ));
     assert!(
-        matches!(&one_line[..], [Found::Refused(refusal)] if refusal.problem == Problem::TooLong)
+        matches!(&one_line[..], [ScanItem::Refused(refusal)] if refusal.problem == Problem::TooLong)
     );
 }
 
@@ -82,7 +85,7 @@ fn proto_1_an_unclosed_block_swallows_no_other() {
         [refused(Problem::Unterminated), refused(Problem::TooLong)]
     );
     assert!(
-        matches!(&found[2..], [Found::Block(Block::UserQuestion(asked))] if asked.question == "asked")
+        matches!(&found[2..], [ScanItem::Block(Block::UserQuestion(asked))] if asked.question == "asked")
     );
     assert_eq!(
         self::found("[USER_QUESTION]\nquestion: x\n"),
@@ -91,7 +94,7 @@ fn proto_1_an_unclosed_block_swallows_no_other() {
     // A closing tag of another kind, or inside a fence, closes nothing.
     let text =
         "[USER_QUESTION]\nquestion: a\n[/ERROR]\n```\n[/USER_QUESTION]\n```\n[/USER_QUESTION]\n";
-    let [Found::Block(Block::UserQuestion(asked))] = &self::found(text)[..] else {
+    let [ScanItem::Block(Block::UserQuestion(asked))] = &self::found(text)[..] else {
         panic!("not one question");
     };
     assert_eq!(asked.question, "a\n[/ERROR]\n```\n[/USER_QUESTION]\n```");
@@ -102,7 +105,7 @@ fn proto_1_fences_within_fences_hold_what_they_hold() {
     let inner = format!("```\n{}```\n", question("inner"));
     let nested = format!("`````md\n{inner}````\n{inner}`````\n{}", question("own"));
     assert!(
-        matches!(&found(&nested)[..], [Found::Block(Block::UserQuestion(asked))] if asked.question == "own")
+        matches!(&found(&nested)[..], [ScanItem::Block(Block::UserQuestion(asked))] if asked.question == "own")
     );
     // An unclosed fence ends with its text, not with the session.
     let mut scanner = Scanner::new("");
@@ -125,7 +128,11 @@ fn proto_3_proto_4_lists_are_bounded() {
     let found = found(&format!(
         "=== PHASE 1 COMPLETE ===\nDocuments created:\n{documents}"
     ));
-    let [Found::Refused(_), Found::Block(Block::PhaseComplete(done))] = &found[..] else {
+    let [
+        ScanItem::Refused(_),
+        ScanItem::Block(Block::PhaseComplete(done)),
+    ] = &found[..]
+    else {
         panic!("{found:?}");
     };
     assert_eq!(done.documents.len(), DOCUMENTS_MAX);
@@ -138,15 +145,15 @@ fn lines_that_never_end_are_skipped_and_said() {
     let events = read(Format::CodexJson, &[text.as_bytes()]);
     let bytes = flood.len() as u64;
     assert!(
-        matches!(&events[..], [Event::Skipped(skipped), Event::Session { .. }] if *skipped == bytes)
+        matches!(&events[..], [CliEvent::Skipped(skipped), CliEvent::Session { .. }] if *skipped == bytes)
     );
     let events = read(Format::Plain, &[&vec![b'y'; TEXT_LINE_BYTES_MAX + 3]]);
     assert!(
-        matches!(&events[..], [Event::Text(_), Event::Skipped(3)]),
+        matches!(&events[..], [CliEvent::Text(_), CliEvent::Skipped(3)]),
         "{}",
         events.len()
     );
     let deep = "[".repeat(100_000);
     let events = read(Format::Acp, &[format!("{{\"id\":{deep}\n").as_bytes()]);
-    assert!(matches!(&events[..], [Event::Noise(_)]));
+    assert!(matches!(&events[..], [CliEvent::Noise(_)]));
 }

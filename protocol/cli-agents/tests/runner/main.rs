@@ -9,7 +9,7 @@ mod recorded;
 mod replays;
 mod stream;
 
-use goondan_cli_agents::{Event, Format, Parser, Setup};
+use goondan_cli_agents::{CliEvent, Format, Parser, Setup};
 
 /// The transcripts with their formats.
 const TRANSCRIPTS: [(&str, Format); 6] = [
@@ -33,13 +33,13 @@ fn setup() -> Setup {
     }
 }
 
-fn read(format: Format, pieces: &[&[u8]]) -> Vec<Event> {
+fn read(format: Format, pieces: &[&[u8]]) -> Vec<CliEvent> {
     read_as(format, &setup(), pieces)
 }
 
-fn read_as(format: Format, setup: &Setup, pieces: &[&[u8]]) -> Vec<Event> {
+fn read_as(format: Format, setup: &Setup, pieces: &[&[u8]]) -> Vec<CliEvent> {
     let mut parser = Parser::new(format, setup);
-    let mut events: Vec<Event> = pieces.iter().flat_map(|piece| parser.push(piece)).collect();
+    let mut events: Vec<CliEvent> = pieces.iter().flat_map(|piece| parser.push(piece)).collect();
     events.extend(parser.end());
     events
 }

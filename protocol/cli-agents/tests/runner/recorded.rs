@@ -7,7 +7,7 @@
 
 use goondan_cli_agents::blocks::Block;
 use goondan_cli_agents::usage::{Counter, UsageReport};
-use goondan_cli_agents::{Event, Format, Parser, Setup, ToolState};
+use goondan_cli_agents::{CliEvent, Format, Parser, Setup, ToolState};
 use goondan_protocol::usage::{MicroUsd, Usage};
 
 fn recorded(name: &str) -> String {
@@ -15,21 +15,21 @@ fn recorded(name: &str) -> String {
     std::fs::read_to_string(path.join(name)).unwrap()
 }
 
-fn events(name: &str, format: Format) -> Vec<Event> {
+fn events(name: &str, format: Format) -> Vec<CliEvent> {
     crate::read_as(format, &Setup::default(), &[recorded(name).as_bytes()])
 }
 
-fn last_usage(events: &[Event]) -> Option<&UsageReport> {
+fn last_usage(events: &[CliEvent]) -> Option<&UsageReport> {
     let mut reports = events.iter().rev().filter_map(|event| match event {
-        Event::Usage(report) => Some(report),
+        CliEvent::Usage(report) => Some(report),
         _ => None,
     });
     reports.next()
 }
 
-fn permanent(events: &[Event]) -> Vec<&str> {
+fn permanent(events: &[CliEvent]) -> Vec<&str> {
     let found = events.iter().filter_map(|event| match event {
-        Event::Permanent(why) => Some(why.as_str()),
+        CliEvent::Permanent(why) => Some(why.as_str()),
         _ => None,
     });
     found.collect()
@@ -94,7 +94,7 @@ fn agent_4_tokens_of_each_program_are_what_the_provider_counted() {
     for (name, format, expected) in runs {
         let events = events(name, format);
         let reports = events.iter().rev().filter_map(|event| match event {
-            Event::Usage(report) if report.counter == Counter::Run => Some(report.usage),
+            CliEvent::Usage(report) if report.counter == Counter::Run => Some(report.usage),
             _ => None,
         });
         assert_eq!(reports.take(1).collect::<Vec<_>>(), [expected], "{name}");
@@ -145,7 +145,7 @@ fn agent_3_a_lost_session_is_told_from_a_failure() {
     let told = recorded("claude-2.1.332.session-lost.jsonl");
     let lost = told.lines().last().unwrap();
     let events = crate::read_as(Format::ClaudeStreamJson, &setup, &[lost.as_bytes()]);
-    let [Event::SessionRefused(why)] = &events[..] else {
+    let [CliEvent::SessionRefused(why)] = &events[..] else {
         panic!("{events:?}");
     };
     assert!(
@@ -156,7 +156,7 @@ fn agent_3_a_lost_session_is_told_from_a_failure() {
     let stderr = recorded("codex-0.171.0.session-lost.stderr.txt");
     let mut events = parser.push_stderr(stderr.as_bytes());
     events.extend(parser.end());
-    let [Event::SessionRefused(why), Event::Stderr(tail)] = &events[..] else {
+    let [CliEvent::SessionRefused(why), CliEvent::Stderr(tail)] = &events[..] else {
         panic!("{events:?}");
     };
     assert!(why.contains("no rollout found"), "{why}");
@@ -191,9 +191,9 @@ fn agent_3_what_acp_plays_back_after_its_answer_never_counts() {
     }
     let blocks = events
         .iter()
-        .filter(|event| matches!(event, Event::Block(_)));
+        .filter(|event| matches!(event, CliEvent::Block(_)));
     assert_eq!(blocks.count(), 1, "{events:?}");
-    let is_complete = |event: &Event| matches!(event, Event::Block(Block::PhaseComplete(done)) if done.phase == 1);
+    let is_complete = |event: &CliEvent| matches!(event, CliEvent::Block(Block::PhaseComplete(done)) if done.phase == 1);
     assert!(events.iter().any(is_complete));
 }
 
@@ -215,7 +215,9 @@ fn agent_3_words_of_the_user_end_a_text_of_the_agent() {
     ];
     let events = crate::read(Format::Acp, &[told.concat().as_bytes()]);
     assert!(
-        !events.iter().any(|event| matches!(event, Event::Block(_))),
+        !events
+            .iter()
+            .any(|event| matches!(event, CliEvent::Block(_))),
         "{events:?}"
     );
 }
@@ -245,7 +247,7 @@ fn proto_1_of_acp_a_text_ends_where_a_tool_is_reported() {
     assert!(
         events
             .iter()
-            .any(|event| matches!(event, Event::Block(Block::Error(_)))),
+            .any(|event| matches!(event, CliEvent::Block(Block::Error(_)))),
         "{events:?}"
     );
 }
@@ -313,7 +315,7 @@ fn agent_6_failures_that_no_retry_mends_are_permanent() {
         assert!(
             events
                 .iter()
-                .any(|event| matches!(event, Event::RateLimit(_))),
+                .any(|event| matches!(event, CliEvent::RateLimit(_))),
             "{name}"
         );
     }
@@ -323,7 +325,7 @@ fn agent_6_failures_that_no_retry_mends_are_permanent() {
 fn agent_6_a_refused_session_has_the_reason_of_the_program() {
     let told = recorded("opencode-1.18.33.acp-failed-in-sandbox.jsonl");
     let events = crate::read(Format::Acp, &[told.as_bytes()]);
-    let is_reason = |event: &Event| matches!(event, Event::Result(result) if !result.is_ok && result.text == "Internal error: OpenCode service failure: directory");
+    let is_reason = |event: &CliEvent| matches!(event, CliEvent::Result(result) if !result.is_ok && result.text == "Internal error: OpenCode service failure: directory");
     assert!(events.iter().any(is_reason), "{events:?}");
 }
 
@@ -339,17 +341,16 @@ fn task_8_tools_and_texts_of_stream_json_programs_are_read() {
     ] {
         let events = events(name, format);
         assert!(
-            matches!(&events[0], Event::Session { id, .. } if !id.is_empty()),
+            matches!(&events[0], CliEvent::Session { id, .. } if !id.is_empty()),
             "{name}"
         );
         let ended = events.iter().filter(
-            |event| matches!(event, Event::Tool(tool) if tool.state == ToolState::Completed),
+            |event| matches!(event, CliEvent::Tool(tool) if tool.state == ToolState::Completed),
         );
         assert_eq!(ended.count(), tools, "{name}");
-        let is_end =
-            |event: &Event| matches!(event, Event::Text(text) if text.starts_with("Finished."));
+        let is_end = |event: &CliEvent| matches!(event, CliEvent::Text(text) if text.starts_with("Finished."));
         assert!(events.iter().any(is_end), "{name}");
-        let is_result = |event: &Event| matches!(event, Event::Result(result) if result.is_ok && result.text.starts_with("Finished."));
+        let is_result = |event: &CliEvent| matches!(event, CliEvent::Result(result) if result.is_ok && result.text.starts_with("Finished."));
         assert!(events.iter().any(is_result), "{name}: {events:?}");
     }
 }

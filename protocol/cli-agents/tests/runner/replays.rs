@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use goondan_cli_agents::{Event, Format, Parser, Setup, ToolState};
+use goondan_cli_agents::{CliEvent, Format, Parser, Setup, ToolState};
 
 /// Number of events of the kinds that a task acts on.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -17,17 +17,17 @@ struct Counts {
     failures: usize,
 }
 
-fn counts(events: &[Event]) -> Counts {
+fn counts(events: &[CliEvent]) -> Counts {
     let mut counts = Counts::default();
     for event in events {
         let count = match event {
-            Event::Session { .. } | Event::PassingSession { .. } => &mut counts.sessions,
-            Event::Block(_) => &mut counts.blocks,
-            Event::Tool(tool) if tool.state == ToolState::Completed => &mut counts.tools,
-            Event::Tool(tool) if tool.state == ToolState::Failed => &mut counts.failed_tools,
-            Event::Permission(_) => &mut counts.permissions,
-            Event::Result(result) if result.is_ok => &mut counts.results,
-            Event::Result(_) | Event::Permanent(_) | Event::SessionRefused(_) => {
+            CliEvent::Session { .. } | CliEvent::PassingSession { .. } => &mut counts.sessions,
+            CliEvent::Block(_) => &mut counts.blocks,
+            CliEvent::Tool(tool) if tool.state == ToolState::Completed => &mut counts.tools,
+            CliEvent::Tool(tool) if tool.state == ToolState::Failed => &mut counts.failed_tools,
+            CliEvent::Permission(_) => &mut counts.permissions,
+            CliEvent::Result(result) if result.is_ok => &mut counts.results,
+            CliEvent::Result(_) | CliEvent::Permanent(_) | CliEvent::SessionRefused(_) => {
                 &mut counts.failures
             }
             _ => continue,

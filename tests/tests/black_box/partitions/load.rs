@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use goondan_tests::home::Ran;
-use goondan_tests::node::Node;
+use goondan_tests::home::CommandOutput;
+use goondan_tests::node::ClusterNode;
 use goondan_tests::wait::{PATIENCE, wait_for, within};
 
 /// Client timeout, because a daemon may be stopped.
@@ -79,7 +79,7 @@ impl Event {
 
 /// An event that a node has acknowledged.
 #[derive(Debug, Clone)]
-pub(super) struct Acknowledged {
+pub(super) struct AcknowledgedEvent {
     pub(super) event: Event,
     /// Index of the node.
     pub(super) by: usize,
@@ -93,7 +93,7 @@ struct State {
     under_way: usize,
     /// Last refusal of each pending event, and its node.
     refusals: BTreeMap<u64, (usize, String)>,
-    acknowledged: Vec<Acknowledged>,
+    acknowledged: Vec<AcknowledgedEvent>,
     /// Nodes that claimed ownership, by epoch.
     owners: BTreeMap<u64, BTreeSet<usize>>,
     /// Unexpected answers.
@@ -102,27 +102,27 @@ struct State {
 }
 
 /// State shared by the senders, and its change notification.
-type Shared = Arc<(Mutex<State>, Condvar)>;
+type SharedState = Arc<(Mutex<State>, Condvar)>;
 
 /// All senders.
 #[derive(Debug)]
 pub(super) struct Load {
-    state: Shared,
+    state: SharedState,
     senders: Vec<JoinHandle<()>>,
 }
 
 /// Result of the load.
 #[derive(Debug)]
 pub(super) struct Sent {
-    pub(super) acknowledged: Vec<Acknowledged>,
+    pub(super) acknowledged: Vec<AcknowledgedEvent>,
     pub(super) owners: BTreeMap<u64, BTreeSet<usize>>,
     pub(super) wrong: Vec<String>,
 }
 
 impl Load {
     /// Starts senders at each node.
-    pub(super) fn on(nodes: &[Arc<Node>]) -> Self {
-        let state = Shared::default();
+    pub(super) fn on(nodes: &[Arc<ClusterNode>]) -> Self {
+        let state = SharedState::default();
         let places = nodes.iter().enumerate().cycle();
         let senders = places.take(nodes.len() * SENDERS).map(|(at, node)| {
             let sender = Sender {
@@ -140,10 +140,14 @@ impl Load {
     }
 
     /// Waits for the first event acknowledged after a moment, by a node other than this one.
-    pub(super) fn acknowledged_after(&self, moment: Instant, but: Option<usize>) -> Acknowledged {
+    pub(super) fn acknowledged_after(
+        &self,
+        moment: Instant,
+        but: Option<usize>,
+    ) -> AcknowledgedEvent {
         wait_for("an event is acknowledged", || {
             let state = self.state.0.lock().unwrap();
-            let fits = |it: &&Acknowledged| it.at > moment && Some(it.by) != but;
+            let fits = |it: &&AcknowledgedEvent| it.at > moment && Some(it.by) != but;
             // Searched from the end, because there are many.
             let late = state.acknowledged.iter().rev();
             let late = late.take_while(|it| it.at > moment);
@@ -188,8 +192,8 @@ impl Load {
 /// A client of one node.
 struct Sender {
     at: usize,
-    node: Arc<Node>,
-    state: Shared,
+    node: Arc<ClusterNode>,
+    state: SharedState,
     is_refused: bool,
 }
 
@@ -235,7 +239,7 @@ impl Sender {
         event
     }
 
-    fn sends(&self, event: &Event) -> Option<Ran> {
+    fn sends(&self, event: &Event) -> Option<CommandOutput> {
         if let Some(task) = event.task() {
             let args = ["task", "new", "A task", "--id", &task, "--agent", "worker"];
             let made = self.gdn(&[&args[..], &["--description", "Wait."]].concat())?;
@@ -268,7 +272,7 @@ impl Sender {
     }
 
     /// Result of `gdn`; none after a timeout.
-    fn gdn(&self, args: &[&str]) -> Option<Ran> {
+    fn gdn(&self, args: &[&str]) -> Option<CommandOutput> {
         let args = [&["--project", &self.node.project], args].concat();
         let mut running = self.node.home.start_gdn(&args);
         within(CLIENT_DEADLINE, || running.has_ended().then_some(()))?;
@@ -277,17 +281,17 @@ impl Sender {
 }
 
 impl State {
-    fn take(&mut self, by: usize, event: Event, ran: &Ran) {
+    fn take(&mut self, by: usize, event: Event, ran: &CommandOutput) {
         let said = ran.stdout.trim_end();
         if event.is_waited_for() && said != event.answer() {
             self.wrong.push(format!("{}: {said}", event.id()));
         }
         let at = Instant::now();
         self.refusals.remove(&event.number);
-        self.acknowledged.push(Acknowledged { event, by, at });
+        self.acknowledged.push(AcknowledgedEvent { event, by, at });
     }
 
-    fn refuse(&mut self, by: usize, event: Event, ran: Option<Ran>) {
+    fn refuse(&mut self, by: usize, event: Event, ran: Option<CommandOutput>) {
         let said = ran.map_or_else(|| "no answer".to_owned(), |ran| ran.stderr);
         self.refusals.insert(event.number, (by, said));
         self.waiting.push_front(event);

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan_tests::node::Node;
-use goondan_tests::postgres::Server;
-use goondan_tests::service::Service;
+use goondan_tests::node::ClusterNode;
+use goondan_tests::postgres::PostgresServer;
+use goondan_tests::service::ServiceManager;
 use goondan_tests::wait::{PATIENCE, wait_until, within};
 use serde_json::Value;
 
-use super::load::{Acknowledged, Event, Sent};
+use super::load::{AcknowledgedEvent, Event, Sent};
 
 /// Exit code of a daemon whose workspace another node owns.
 const DEPOSED: i32 = 7;
@@ -25,9 +25,9 @@ const SEALS: &str = "
 type Histories = BTreeMap<String, Vec<Value>>;
 
 /// Returns the conversations once each event in them is answered, or after a timeout.
-pub(super) fn histories(sent: &Sent, node: &Node) -> Histories {
+pub(super) fn histories(sent: &Sent, node: &ClusterNode) -> Histories {
     let mut answers: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for Acknowledged { event, .. } in &sent.acknowledged {
+    for AcknowledgedEvent { event, .. } in &sent.acknowledged {
         answers.entry(event.key()).or_default().push(event.answer());
     }
     let of_key = |(key, answers): (String, Vec<String>)| {
@@ -75,7 +75,7 @@ pub(super) fn each_is_answered_once(sent: &Sent, histories: &Histories, tally: &
 
 /// Checks that each acknowledged task exists, even after a partial creation, once its files are
 /// written.
-pub(super) fn each_task_is_there(sent: &Sent, node: &Node) -> usize {
+pub(super) fn each_task_is_there(sent: &Sent, node: &ClusterNode) -> usize {
     let tasks = sent.acknowledged.iter().filter_map(|it| it.event.task());
     let shown = tasks.inspect(|task| {
         wait_until(&format!("task {task} is there"), || {
@@ -106,8 +106,8 @@ fn no_tool_ran_in_silence(event: &Event, history: &[Value], tally: &str) {
 pub(super) fn each_epoch_has_one_owner(
     sent: &Sent,
     names: &[&str],
-    services: &[Service],
-    server: &Server,
+    services: &[ServiceManager],
+    server: &PostgresServer,
 ) -> usize {
     let listed = server.sql(SEALS);
     let seals: Vec<Vec<&str>> = listed
@@ -144,8 +144,8 @@ pub(super) fn each_epoch_has_one_owner(
 
 /// A daemon exited only on request, by a kill, because another one owned its workspace, or because
 /// its disk was full.
-pub(super) fn no_daemon_failed(services: &[Service]) {
-    for life in services.iter().flat_map(Service::lives) {
+pub(super) fn no_daemon_failed(services: &[ServiceManager]) {
+    for life in services.iter().flat_map(ServiceManager::lives) {
         let is_full = life.told.contains("No space left on device");
         assert!(
             matches!(life.code, None | Some(0 | DEPOSED)) || is_full,

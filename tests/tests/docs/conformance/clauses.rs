@@ -2,7 +2,7 @@
 
 /// Result of a clause.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Met {
+pub(super) enum ClauseStatus {
     Yes,
     Partly,
     NotYet,
@@ -17,7 +17,7 @@ pub(super) struct Row {
     pub(super) level: &'static str,
     /// The clause in our words; empty for the contract of 0.0.3.
     pub(super) text: &'static str,
-    pub(super) met: Met,
+    pub(super) met: ClauseStatus,
     /// The two to four tests that prove it best, by the end of their full name.
     pub(super) tests: &'static [&'static str],
     /// The missing part, or a restriction.
@@ -39,7 +39,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-1",
                 level: "MUST",
                 text: "Project Root and System Root are separate; neither may contain the other.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_1_the_two_roots_may_not_contain_each_other",
                     "root_1_neither_root_contains_the_other",
@@ -50,7 +50,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-2",
                 level: "MUST NOT",
                 text: "Nothing at run time writes into the Project Root.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time",
                     "sec_3_nothing_leads_out_of_the_level_full",
@@ -61,7 +61,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-3",
                 level: "MUST",
                 text: "`gdn init` makes a project that runs; never overwrites without `--force`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_3_the_default_project_runs_a_tool_and_remembers",
                     "a_new_project_is_valid_and_runs_at_once",
@@ -72,7 +72,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-4",
                 level: "MUST",
                 text: "`goondan.yaml` defines every resource, in one file or several.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "the_example_loads_as_the_page_says",
                     "a_project_may_be_split_over_files_without_becoming_another",
@@ -83,7 +83,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-5",
                 level: "MUST",
                 text: "Entry files are inside the Project Root; `..`, absolute paths and links that lead out are refused.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_5_what_leads_out_of_the_project_is_refused_at_load",
                     "root_5_a_tools_module_lies_in_the_project",
@@ -94,7 +94,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-6",
                 level: "MAY",
                 text: "The Project Root may hold version-control data, which is never touched.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time",
                     "version_control_is_neither_read_nor_touched",
@@ -105,7 +105,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-7",
                 level: "SHOULD/MAY",
                 text: "System Root: option, then `GOONDAN_STATE_ROOT`, then `~/.goondan`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_7_the_option_wins_over_the_environment_and_that_over_the_home",
                     "the_tour_can_be_taken",
@@ -116,7 +116,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-8",
                 level: "MUST",
                 text: "The System Root has its parts, created on first use with mode 0700.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time",
                     "root_8_what_is_missing_is_made_and_private",
@@ -127,7 +127,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-9",
                 level: "MUST",
                 text: "Workspace ids are deterministic, readable and unique.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_9_the_example_of_the_clause",
                     "root_9_what_loses_something_ends_in_a_hash",
@@ -138,7 +138,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-10",
                 level: "MUST",
                 text: "`workspace.json` ties the folder to one project and package.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_10_a_workspace_whose_record_is_cut_short_is_told_and_put_back",
                     "root_10_a_folder_stands_for_one_project_only",
@@ -149,7 +149,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "ROOT-11",
                 level: "MUST",
                 text: "One orchestrator owns one System Root; a second exits and names the owner.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "root_11_a_second_daemon_ends_and_names_the_owner",
                     "root_11_a_removed_pid_file_gives_no_second_owner",
@@ -165,7 +165,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "INST-1",
                 level: "MUST",
                 text: "Instance directory names are reversible, safe and free of collisions.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "inst_1_wild_keys_are_separate_conversations_and_leave_their_surroundings_alone",
                     "inst_1_names_are_reversible",
@@ -176,7 +176,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "INST-2",
                 level: "MUST",
                 text: "`metadata.json`: status, agent, key, times in ISO 8601, UTC, milliseconds.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "inst_2_metadata_is_written_when_the_instance_is_closed",
                     "the_store_writes_the_examples_byte_for_byte",
@@ -187,7 +187,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "INST-3",
                 level: "MUST",
                 text: "One instance, one agent; other agents than the entry agent get `<agent>:<key>`; a taken key is refused.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "inst_3_agents_keep_their_own_conversations",
                     "inst_3_a_key_of_another_agent_is_refused",
@@ -198,7 +198,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "INST-4",
                 level: "MUST",
                 text: "Listing skips damaged instances and warns once.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "inst_4_what_is_no_instance_is_left_out_and_reported",
                     "inst_4_what_cannot_be_used_is_said_once_whoever_looks",
@@ -209,7 +209,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "INST-5",
                 level: "MUST",
                 text: "Deletion stops the process and removes exactly the instance; it can be repeated.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "inst_5_delete_never_follows_a_link_out_of_the_instance",
                     "inst_5_delete_is_whole_and_repeatable_and_stays_inside",
@@ -220,7 +220,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "INST-6",
                 level: "SHOULD",
                 text: "Lifecycle events in the log and in `audit.jsonl`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "inst_6_the_audit_log_tells_who_came_and_went_and_damage_in_it_is_passed_over",
                     "inst_6_format_2_opens_as_it_was_written",
@@ -231,7 +231,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "INST-7",
                 level: "SHOULD",
                 text: "Policies delete old and idle instances.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "inst_7_old_conversations_are_shown_and_then_deleted",
                     "inst_7_a_clock_that_jumps_and_is_set_right_deletes_nothing",
@@ -247,7 +247,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-1",
                 level: "MUST",
                 text: "`base.jsonl` and `events.jsonl`, kept apart.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "the_store_writes_the_examples_byte_for_byte",
                     "an_open_turn_is_found_again",
@@ -258,7 +258,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-2",
                 level: "MUST",
                 text: "The message record; unknown fields survive.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "the_seed_formats_are_read_and_written_back_byte_for_byte",
                     "unknown_fields_survive_a_round_trip",
@@ -269,7 +269,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-3",
                 level: "MUST",
                 text: "The four message events; `turnId` and a number in ours, optional in those of other writers.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_3_what_is_long_past_gives_way_to_a_summary_that_stays_over_restarts",
                     "msg_3_a_summary_takes_the_place_of_whole_exchanges_and_what_is_kept_stays",
@@ -280,7 +280,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-4",
                 level: "MUST",
                 text: "`NextMessages = BaseMessages + SUM(Events)`, in order; a missing target warns and does not fail.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_4_a_missing_target_does_not_fail_the_turn_and_is_said",
                     "msg_4_a_missing_target_in_a_foreign_turn_leaves_a_warning",
@@ -291,7 +291,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-5",
                 level: "MUST",
                 text: "Events are only appended, and acknowledged once durable.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_8_a_crash_at_every_call_of_a_fold_by_delta",
                     "nothing_is_touched_before_what_was_said_is_durable",
@@ -302,7 +302,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-6",
                 level: "MUST",
                 text: "At the end of a turn, base and events become the new base; events are cleared only after it is durable.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_6_a_crash_at_every_call_of_a_long_journal",
                     "a_committed_turn_is_finished_wherever_the_crash_came",
@@ -313,7 +313,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-7",
                 level: "SHOULD",
                 text: "An append costs what it adds; only other events cause a rewrite.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_7_the_cost_of_a_delta_fold_does_not_grow_with_the_history",
                     "a_prepared_base_counts_only_under_a_commit_record",
@@ -324,7 +324,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-8",
                 level: "MUST",
                 text: "After a stop at any instant the state is restored exactly.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_8_an_agent_killed_in_a_turn_loses_nothing_and_repeats_nothing",
                     "msg_8_a_crash_at_every_call_of_a_fold_by_delta",
@@ -335,7 +335,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-9",
                 level: "MUST NOT",
                 text: "Events of different turns are never mixed.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_9_events_of_another_turn_or_out_of_order_are_refused",
                     "msg_6_a_crash_at_every_call_of_a_long_journal",
@@ -346,7 +346,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-10",
                 level: "SHOULD",
                 text: "A fold that fails keeps the events, is reported, and is retried.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_room",
                     "msg_10_an_error_at_every_call_once",
@@ -357,7 +357,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-11",
                 level: "MUST",
                 text: "A torn last line is truncated and kept aside; other damage is reported and never dropped.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_11_a_torn_tail_is_cut_and_kept_aside",
                     "msg_11_a_log_cut_at_every_byte",
@@ -369,7 +369,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-12",
                 level: "MUST",
                 text: "`runtime-events.jsonl`, append-only, with trace and span ids; never an input of state.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_12_turns_are_told_with_their_outcomes_attempts_and_tools",
                     "msg_12_pages_hold_every_line_once",
@@ -380,7 +380,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "MSG-13",
                 level: "MUST",
                 text: "An accepted event is durable before its sender is acknowledged, is delivered, and its turn commits once.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "msg_13_an_event_sent_twice_is_one_turn_and_one_answer",
                     "msg_13_a_conversation_without_names_gets_them",
@@ -396,7 +396,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "EXT-1",
                 level: "MUST",
                 text: "`extensions/<name>.json`, per instance, names encoded.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ext_2_what_an_extension_remembers_outlives_its_process_and_goes_with_its_instance",
                     "the_store_writes_the_examples_byte_for_byte",
@@ -407,7 +407,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "EXT-2",
                 level: "MUST",
                 text: "Read and written only by `state.get()` and `state.set()`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ext_2_a_tool_is_offered_once_it_was_looked_for_and_stays_so_in_another_process",
                     "ext_2_a_crash_at_every_call_of_states_and_logs",
@@ -418,7 +418,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "EXT-3",
                 level: "SHOULD",
                 text: "Setting an equal value writes nothing.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ext_2_what_an_extension_remembers_outlives_its_process_and_goes_with_its_instance",
                     "ext_3_setting_an_equal_value_writes_nothing",
@@ -429,7 +429,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "EXT-4",
                 level: "MUST",
                 text: "Only JSON values; removed with the instance.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "a_module_that_fails_fails_its_turn_and_no_more",
                     "ext_4_what_is_too_large_to_remember_is_said_and_not_taken",
@@ -445,7 +445,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PKG-1",
                 level: "MUST",
                 text: "`gdn package install`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "pkg_1_a_package_is_stored_by_its_scope_and_version_and_an_agent_uses_its_tool",
                     "pkg_1_a_registry_that_signs_is_held_to_its_signatures",
@@ -456,7 +456,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PKG-2",
                 level: "MUST",
                 text: "Resources of an installed package can be referenced.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "pkg_2_a_folder_is_used_as_it_is",
                     "pkg_2_what_a_package_does_not_have_is_told",
@@ -467,7 +467,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PKG-3",
                 level: "MUST",
                 text: "Integrity, safe archives, semver ranges, lockfile.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "pkg_3_what_is_not_what_was_locked_changes_nothing_and_is_not_run",
                     "pkg_3_hostile_archives_change_nothing",
@@ -483,7 +483,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-1",
                 level: "MUST",
                 text: "Secret values are encrypted at rest.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text",
                     "sec_1_a_value_comes_from_the_secret_store",
@@ -494,7 +494,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-2",
                 level: "MUST",
                 text: "Secret values are masked everywhere.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_2_a_value_of_the_configuration_turns_up_in_no_log_and_no_runtime_event",
                     "sec_2_a_reply_goes_out_masked",
@@ -505,7 +505,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-3",
                 level: "MUST",
                 text: "The kernel keeps tools from the secret store, and from writing under `workspaces/` outside of their directory.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_3_nothing_leads_out_of_the_level_full",
                     "sec_3_nothing_leads_out_of_the_level_landlock",
@@ -517,7 +517,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-4",
                 level: "MUST",
                 text: "The control socket accepts the same user only; files are 0600/0700.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_4_another_user_is_turned_away_without_an_answer",
                     "sec_4_only_the_owner_may_look_in",
@@ -530,7 +530,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-5",
                 level: "SHOULD",
                 text: "Lifecycle events are in the audit log.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "inst_5_delete_ends_the_process_and_the_turn_and_tells_who_waits",
                     "sec_5_every_change_is_in_the_audit_log_and_no_value",
@@ -541,7 +541,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-6",
                 level: "MUST",
                 text: "A tool cannot act as an operator; a secret goes only to workspaces that a person allowed; daemon and connectors dump no core.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_6_a_question_is_answered_by_a_person_and_by_no_program_of_an_agent",
                     "sec_6_run_asks_a_person_and_takes_yes_and_no",
@@ -552,7 +552,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-7",
                 level: "MUST",
                 text: "A child's definition limits its requests; the daemon sets identity, trace and time in its reports.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_7_an_agent_calls_its_own_model_and_connections_only_and_nothing_unmetered",
                     "sec_7_a_directory_exchanged_meanwhile_leads_nowhere",
@@ -563,7 +563,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-8",
                 level: "MUST",
                 text: "Everything that a model, a sender or a provider can grow has a ceiling with a default.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_8_a_step_that_spawns_fifty_agents_gets_so_many_and_is_told_of_the_ceiling",
                     "sec_8_trees_grow_at_a_rate",
@@ -574,7 +574,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-9",
                 level: "MUST",
                 text: "Event ids and instance keys of one connection cannot collide with another's, unless an ingress rule says so.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_9_a_sender_takes_no_key_and_suppresses_no_event_of_another_connection_or_a_person",
                     "sec_9_a_schedule_says_its_conversation_in_the_configuration",
@@ -585,7 +585,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SEC-10",
                 level: "MUST",
                 text: "Everyday work succeeds at each level and escapes fail, by published lists that are tests; a denial names the setting that allows it.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_10_ordinary_work_is_done_at_the_level_full",
                     "sec_10_ordinary_work_is_done_at_the_level_landlock",
@@ -601,7 +601,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "LOG-1",
                 level: "SHOULD",
                 text: "Every process writes structured logs, one JSON object a line.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "a_trace_goes_on_from_the_caller_through_frame_answer_and_log",
                     "a_line_has_identity_trace_and_fields",
@@ -612,7 +612,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "LOG-2",
                 level: "MAY→MUST",
                 text: "The orchestrator collects its children's output into one stream.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "log_3_half_a_line_and_death_is_told_and_the_event_is_answered",
                     "in_the_foreground_the_log_is_on_stdout_and_nowhere_else",
@@ -623,7 +623,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "LOG-3",
                 level: "SHOULD→MUST",
                 text: "Identity and trace on every line; nothing lost silently; a slow reader blocks no process.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "log_3_no_program_loses_a_character_on_its_way_to_the_log",
                     "log_3_half_a_line_and_death_is_told_and_the_event_is_answered",
@@ -635,7 +635,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "LOG-4",
                 level: "MUST",
                 text: "No other log files are required; rotated ones are an option.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "log_4_in_the_background_the_log_is_in_files_that_are_rotated_and_bounded",
                     "log_4_files_and_their_number_are_bounded_and_lines_stay_whole",
@@ -651,7 +651,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-1",
                 level: "MUST",
                 text: "One process per instance and per connection; a crash affects no other.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sup_1_one_agent_killed_does_not_disturb_another",
                     "every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited",
@@ -662,7 +662,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-2",
                 level: "MUST",
                 text: "The seven states.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sup_2_a_slot_is_seen_in_each_of_the_seven_states",
                     "sup_4_a_crash_loop_backs_off_visibly_and_ends_with_a_completed_turn",
@@ -673,7 +673,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-3",
                 level: "MUST",
                 text: "Connectors always run, agents start on demand, the daemon keeps running without any.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sup_3_agents_start_on_demand_and_the_daemon_stays_without_any",
                     "sup_3_an_idle_agent_takes_no_more_than_three_descriptors",
@@ -684,7 +684,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-4",
                 level: "MUST",
                 text: "Restart; back-off after five crashes; a completed turn resets it; visible.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sup_4_a_crash_loop_backs_off_visibly_and_ends_with_a_completed_turn",
                     "sup_4_five_at_once_then_doubling_up_to_five_minutes",
@@ -695,7 +695,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-5",
                 level: "MUST",
                 text: "Desired and actual are compared regularly and on every change.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &["every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited"],
                 note: "every 250 ms instead of 5 s",
             },
@@ -703,7 +703,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-6",
                 level: "MUST",
                 text: "Graceful stop: `shutdown`, draining, `shutdown_ack`, exit; the group is killed after the grace period.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sup_6_every_call_of_a_turn_is_made_once_when_a_daemon_stops",
                     "a_shutdown_lets_the_turn_end_and_begins_no_other",
@@ -714,7 +714,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-7",
                 level: "MUST",
                 text: "No orphans, however the orchestrator ends.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sup_7_no_child_survives_a_killed_daemon_and_its_turn_finishes_in_the_next",
                     "when_the_orchestrator_vanishes_the_process_takes_its_tools_with_it",
@@ -725,7 +725,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-8",
                 level: "MUST",
                 text: "Edit and restart; watch mode; an invalid edit changes nothing that runs.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sup_8_restart_takes_the_new_configuration_after_the_turn_in_progress",
                     "sup_8_an_edit_is_found_when_the_system_lost_count",
@@ -736,7 +736,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SUP-9",
                 level: "MUST",
                 text: "A hung child is detected, logged and restarted.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sup_9_hung_children_are_found_killed_and_replaced",
                     "sup_9_silence_is_noticed_and_an_answer_is_enough",
@@ -752,7 +752,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "IPC-1",
                 level: "MUST",
                 text: "Length-prefixed frames over an inherited socket pair; bounded; version handshake.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "golden_bytes",
                     "an_oversized_frame_is_refused_by_its_header_alone",
@@ -764,7 +764,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "IPC-2",
                 level: "MUST",
                 text: "`event`, `shutdown`, `shutdown_ack` with addresses; order; trace context; request and response.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ipc_2_two_workers_are_asked_and_their_answers_come_back",
                     "ipc_2_answers_are_taken_in_once_whatever_crashes",
@@ -775,7 +775,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "IPC-3",
                 level: "MUST",
                 text: "Routing by agent and key; ingress rules in order; spawn on demand; circular requests refused.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ipc_3_a_circular_request_is_refused_at_once_and_named",
                     "ipc_3_random_requests_between_agents_never_wait_for_each_other",
@@ -786,7 +786,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "IPC-4",
                 level: "MUST",
                 text: "A hostile frame ends that child's connection and nothing else.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ipc_4_frames_that_are_none_end_that_process_and_nothing_else",
                     "damaged_messages_are_errors",
@@ -801,7 +801,7 @@ pub(super) const GROUPS: &[Group] = &[
             name: "CTL-1",
             level: "MUST",
             text: "`gdn` attaches over a local socket; human output, `--json`, stable exit codes.",
-            met: Met::Yes,
+            met: ClauseStatus::Yes,
             tests: &[
                 "ctl_1_a_client_of_another_version_is_refused_loudly",
                 "ctl_1_unknown_names_are_refused_with_those_there_are",
@@ -817,7 +817,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BUNDLE-1",
                 level: "MUST",
                 text: "`base.ref`, `head.ref`, `cursor.yaml`, replaced atomically.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_1_the_files_of_a_bundle_are_those_of_the_requirements",
                     "bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new",
@@ -828,7 +828,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BUNDLE-2",
                 level: "MUST",
                 text: "`changesets.jsonl` and `changeset-status.jsonl`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_1_the_files_of_a_bundle_are_those_of_the_requirements",
                     "bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_working_revision",
@@ -839,7 +839,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BUNDLE-3",
                 level: "MUST",
                 text: "A staging copy for each changeset.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_3_the_file_tools_reach_the_working_copy_and_nothing_beside_it",
                     "bundle_1_the_files_of_a_bundle_are_those_of_the_requirements",
@@ -850,7 +850,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BUNDLE-4",
                 level: "SHOULD",
                 text: "Snapshots of the effective configuration.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &["bundle_1_the_files_of_a_bundle_are_those_of_the_requirements"],
                 note: "",
             },
@@ -858,7 +858,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BUNDLE-5",
                 level: "MUST",
                 text: "The opaque revision store.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside",
                     "bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new",
@@ -869,7 +869,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BUNDLE-6",
                 level: "MUST",
                 text: "Only the SwarmBundleManager writes these files.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_7_tools_wait_for_a_person_and_what_is_never_an_agents_is_refused",
                     "only_the_orchestrator_uses_the_store",
@@ -880,7 +880,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BUNDLE-7",
                 level: "MUST",
                 text: "Commit: checks, revision, head; active at a safe point.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_back",
                     "bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_working_revision",
@@ -891,7 +891,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BUNDLE-8",
                 level: "MUST",
                 text: "Tools for agents, `gdn bundle` for people.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_back",
                     "bundle_7_a_person_reverts_and_pins_and_the_project_is_what_holds",
@@ -907,7 +907,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "LLM-1",
                 level: "MUST",
                 text: "`messages/llm.jsonl`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "llm_1_every_message_to_and_from_the_model_is_logged_with_its_turn",
                     "msg_12_what_is_beyond_the_bounds_is_dropped_oldest_first_and_counted",
@@ -918,7 +918,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "LLM-2",
                 level: "SHOULD",
                 text: "The events log is `runtime-events.jsonl`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &["log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply"],
                 note: "",
             },
@@ -931,7 +931,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SYS-1",
                 level: "MUST",
                 text: "System state outlives instances.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text",
                     "sys_1_values_are_kept_listed_without_them_and_removed",
@@ -942,7 +942,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SYS-2",
                 level: "MUST",
                 text: "OAuth grants, sessions, locks.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_nowhere_in_plain_text",
                     "sys_2_documents_lie_by_application_and_subject_and_share_no_file",
@@ -953,7 +953,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SYS-3",
                 level: "MUST/SHOULD",
                 text: "SOPS-compatible documents with age recipients.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sys_3_a_rotation_on_a_running_daemon_disturbs_nobody_and_survives_a_kill_of_it",
                     "sys_3_any_text_is_read_back",
@@ -964,7 +964,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SYS-4",
                 level: "MUST",
                 text: "Authorization Code with PKCE; single-flight refresh.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_nowhere_in_plain_text",
                     "sys_4_only_the_logins_own_state_ends_the_wait",
@@ -976,7 +976,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SYS-5",
                 level: "SHOULD",
                 text: "Clean-up of sessions.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_nowhere_in_plain_text",
                     "sys_5_logins_whose_time_is_over_leave_nothing",
@@ -987,7 +987,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "SYS-6",
                 level: "—",
                 text: "A database store.",
-                met: Met::OutOfScope,
+                met: ClauseStatus::OutOfScope,
                 tests: &[],
                 note: "",
             },
@@ -1000,7 +1000,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BOX-1",
                 level: "MUST",
                 text: "`prepare` copies chosen files into `input` and `work`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back",
                     "box_1_the_chosen_files_are_in_input_and_work_alike",
@@ -1011,7 +1011,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BOX-2",
                 level: "MUST",
                 text: "Only paths relative to the Project Root.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "box_2_what_leads_out_or_is_guarded_is_refused_unless_allowed",
                     "box_2_a_link_that_leads_out_is_refused",
@@ -1022,7 +1022,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BOX-3",
                 level: "MUST",
                 text: "One function chooses the working directory of each agent; enforced.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "box_3_tools_start_in_the_conversations_directory_unless_the_agent_works_in_the_project",
                     "box_3_a_worker_works_in_its_sandbox_and_writes_nowhere_else",
@@ -1033,7 +1033,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "BOX-4",
                 level: "SHOULD",
                 text: "`gitHead` and digests at prepare.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "box_4_the_git_head_is_read_without_git",
                     "box_4_a_sandbox_records_the_head_and_a_digest_of_each_file",
@@ -1049,7 +1049,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROP-1",
                 level: "MUST",
                 text: "`proposal.json`, `changes.patch`, `summary.md`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "prop_1_a_proposal_says_all_that_changed",
                     "prop_1_a_creation_that_is_stopped_at_any_call_made_a_whole_proposal_or_none",
@@ -1060,7 +1060,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROP-2",
                 level: "MUST",
                 text: "A binary-safe patch that applies with `git apply`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back",
                     "prop_2_patches_that_git_wrote_are_read",
@@ -1071,7 +1071,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROP-3",
                 level: "MUST",
                 text: "Apply: review, check, apply; nothing changes on failure.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "prop_3_a_daemon_killed_while_it_applies_leaves_all_old_or_all_new",
                     "prop_3_a_proposal_is_applied_and_taken_back",
@@ -1082,7 +1082,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROP-4",
                 level: "MUST",
                 text: "Checks before apply; a changed base is refused.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "prop_4_a_stale_proposal_is_merged_into_a_new_one_and_applied",
                     "prop_4_what_was_looked_at_is_what_is_applied",
@@ -1093,7 +1093,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROP-5",
                 level: "SHOULD",
                 text: "Events of a proposal's life.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "prop_5_a_page_that_shows_a_proposal_writes_nothing",
                     "prop_5_the_runs_log_has_every_event",
@@ -1104,7 +1104,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROP-6",
                 level: "MUST",
                 text: "HANDOFF messages.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "prop_6_two_workers_hand_in_and_a_person_applies_in_a_repository",
                     "prop_6_every_path_in_a_handoff_exists",
@@ -1115,7 +1115,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROP-7",
                 level: "MUST",
                 text: "Works without git.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "prop_7_nothing_needs_git",
                     "prop_3_a_proposal_is_applied_and_taken_back",
@@ -1126,7 +1126,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROP-8",
                 level: "MUST",
                 text: "A coordinating agent reads a proposal, and reviews, checks and applies it if a policy allows it; otherwise a person does.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "prop_8_a_coordinator_reads_its_workers_files_at_full",
                     "prop_8_a_coordinator_reads_its_workers_files_at_landlock",
@@ -1142,7 +1142,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-1",
                 level: "MUST",
                 text: "A complete work area for each task.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area",
                     "task_1_work_areas_lie_in_the_tasks_root",
@@ -1154,7 +1154,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-2",
                 level: "MUST",
                 text: "The layout of a work area.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_2_a_new_task_has_a_dated_id_and_all_its_logs",
                     "task_2_the_work_area_has_its_parts",
@@ -1165,7 +1165,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-3",
                 level: "MUST",
                 text: "`task.json`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints",
                     "task_3_task_4_task_6_the_files_are_what_the_clauses_have",
@@ -1176,7 +1176,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-4",
                 level: "MUST",
                 text: "`agent-state.json`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_3_task_4_task_6_the_files_are_what_the_clauses_have",
                     "task_4_a_plan_is_bounded",
@@ -1187,7 +1187,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-5",
                 level: "MUST",
                 text: "`history.jsonl`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_7_three_phases_a_question_a_dependency_and_reviews",
                     "task_5_the_history_has_every_event_in_order",
@@ -1198,7 +1198,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-6",
                 level: "MUST",
                 text: "`tokens.json` and budgets.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints",
                     "task_6_usage_of_claude_is_what_the_provider_says",
@@ -1209,7 +1209,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-7",
                 level: "MUST",
                 text: "States and transitions.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_7_three_phases_a_question_a_dependency_and_reviews",
                     "task_7_a_task_goes_through_its_phases",
@@ -1220,7 +1220,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-8",
                 level: "MUST",
                 text: "Pause, resume, cancel of the whole process group.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_8_a_paused_task_stands_still_and_a_cancelled_one_leaves_no_process",
                     "task_8_a_command_is_written_out",
@@ -1231,7 +1231,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-9",
                 level: "MUST",
                 text: "Disk quota and low space.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room",
                     "task_9_a_run_over_its_quota_is_held_and_goes_on_when_there_is_room",
@@ -1242,7 +1242,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "TASK-10",
                 level: "MUST",
                 text: "Clean-up with a verified backup.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_imported",
                     "task_10_a_person_removes_by_age_and_a_program_may_not",
@@ -1258,7 +1258,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROTO-1",
                 level: "MUST",
                 text: "Blocks are recognized at line starts, incrementally.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_7_three_phases_a_question_a_dependency_and_reviews",
                     "proto_1_a_cut_at_every_byte_changes_nothing",
@@ -1269,7 +1269,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROTO-2",
                 level: "MUST",
                 text: "`DEPENDENCY_REQUEST`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_7_three_phases_a_question_a_dependency_and_reviews",
                     "proto_2_a_run_of_codex_waits_for_its_key",
@@ -1280,7 +1280,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROTO-3",
                 level: "MUST",
                 text: "`USER_QUESTION`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_7_three_phases_a_question_a_dependency_and_reviews",
                     "proto_3_proto_4_lists_are_bounded",
@@ -1291,7 +1291,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROTO-4",
                 level: "MUST",
                 text: "`PHASE N COMPLETE`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "proto_4_missing_documents_are_flagged_at_the_review",
                     "proto_3_proto_4_lists_are_bounded",
@@ -1302,7 +1302,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROTO-5",
                 level: "MUST",
                 text: "`ERROR` and priorities.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_7_an_agent_that_is_killed_is_asked_about_or_goes_on_and_runs_once",
                     "proto_5_errors_and_lies",
@@ -1318,7 +1318,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CKPT-1",
                 level: "MUST",
                 text: "Checkpoints are created completely or not at all.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ckpt_1_ckpt_2_a_checkpoint_has_its_files_and_latest_names_it",
                     "ckpt_1_too_little_room_is_refused_before_anything_is_written",
@@ -1329,7 +1329,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CKPT-2",
                 level: "MUST",
                 text: "`metadata.json` of a checkpoint.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints",
                     "ckpt_2_what_is_asked_for_is_checked",
@@ -1340,7 +1340,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CKPT-3",
                 level: "MUST",
                 text: "The contents of a snapshot.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ckpt_3_any_tar_opens_a_snapshot",
                     "ckpt_3_what_no_snapshot_holds_is_never_written_by_a_restore",
@@ -1351,7 +1351,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CKPT-4",
                 level: "MUST",
                 text: "Restore brings back exactly that state.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ckpt_4_a_restore_takes_the_work_back_and_can_be_taken_back",
                     "ckpt_4_sizes_that_lie_change_nothing",
@@ -1362,7 +1362,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CKPT-5",
                 level: "SHOULD",
                 text: "Periodic checkpoints and retention.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints",
                     "ckpt_5_the_newest_and_those_with_names_are_never_removed",
@@ -1373,7 +1373,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CKPT-6",
                 level: "SHOULD",
                 text: "Joint checkpoints.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "ckpt_6_code_and_conversation_are_rewound_together_and_the_work_goes_on",
                     "ckpt_6_a_rewind_can_itself_be_taken_back",
@@ -1389,7 +1389,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-1",
                 level: "MUST",
                 text: "Presets for six programs and any of ACP, measured with the real programs.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "agent_1_a_preset_is_one_line_of_configuration",
                     "agent_1_the_inner_sandbox_of_codex_is_off_where_ours_holds",
@@ -1400,7 +1400,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-2",
                 level: "MUST",
                 text: "Every agent gets the protocol as a preamble and as tools; text blocks work.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "agent_2_the_first_prompt_explains_the_protocol",
                     "agent_2_a_program_calls_goondans_tools_at_each_level",
@@ -1412,7 +1412,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-3",
                 level: "MUST",
                 text: "A run without a session gets the whole task; a lost session is replaced once and reported; replays do not count.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "agent_3_a_run_without_a_session_gets_the_whole_task",
                     "agent_3_a_lost_session_is_told_from_a_failure",
@@ -1423,7 +1423,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-4",
                 level: "MUST",
                 text: "Tokens and cost equal those of the provider; budgets act on them.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "task_6_a_task_is_held_by_the_budget_of_its_workspace_and_goes_on_when_that_is_raised",
                     "agent_4_claude_counts_over_the_session_and_says_so",
@@ -1434,7 +1434,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-5",
                 level: "MUST",
                 text: "Permission requests show the act; a person allows once or for the task, or denies with a reason; questions reach a person.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "agent_5_a_request_shows_the_command_or_the_change",
                     "agent_5_questions_of_a_program_are_asked_one_by_one",
@@ -1445,7 +1445,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-6",
                 level: "MUST",
                 text: "`gdn task show` has reason, last words and stderr of a failure; permanent errors stop; restarts are limited.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "agent_6_a_failed_run_says_why_and_its_phase_can_be_approved_later",
                     "agent_6_an_exit_with_an_error_output_says_why",
@@ -1456,7 +1456,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-7",
                 level: "MUST",
                 text: "One live stream for all programs; a person can speak to a running or finished agent.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "agent_7_commands_and_changes_of_each_program_look_alike",
                     "agent_7_a_slow_watcher_is_told_what_it_missed",
@@ -1467,7 +1467,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "AGENT-8",
                 level: "SHOULD",
                 text: "Subscription limits: wait, or hand over to another program.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "agent_8_at_a_limit_another_program_continues_with_a_hand_over",
                     "agent_8_if_all_limits_are_reached_the_earliest_reset_counts",
@@ -1485,7 +1485,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "REPO-1",
                 level: "MUST",
                 text: "A task works on the project or a repository in a copy of its own; its git configuration is never executed.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "repo_1_a_task_of_a_repository_is_set_up_verified_and_delivered_as_a_branch",
                     "repo_1_a_run_begins_when_its_copy_of_the_project_is_there",
@@ -1496,7 +1496,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "REPO-2",
                 level: "MUST",
                 text: "`setup` and `verify` run in the sandbox; the result of `verify` is the `test.log`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "repo_1_a_task_of_a_repository_is_set_up_verified_and_delivered_as_a_branch",
                     "repo_2_setup_comes_first_and_its_failure_is_shown",
@@ -1507,7 +1507,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "REPO-3",
                 level: "MUST",
                 text: "The result of a task is a proposal: reviewed, reworked, delivered as files, a branch or a pull request.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "repo_3_a_task_changes_the_project_by_a_reviewed_proposal",
                     "repo_3_an_approval_waits_until_the_proposal_is_applied",
@@ -1522,7 +1522,7 @@ pub(super) const GROUPS: &[Group] = &[
             name: "QUEUE-1",
             level: "SHOULD",
             text: "Approved proposals land in order, rebased and verified on their base, or return to their agent.",
-            met: Met::NotYet,
+            met: ClauseStatus::NotYet,
             tests: &[],
             note: "a person merges a stale proposal (PROP-4)",
         }],
@@ -1534,7 +1534,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "NEED-1",
                 level: "MUST",
                 text: "One inbox over all workspaces in CLI, TUI, Studio and chats; decided exactly once, where it is shown.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "steer_3_of_a_button_and_a_client_that_answer_at_once_one_decides",
                     "task_7_an_answer_is_taken_once_and_told_once",
@@ -1545,7 +1545,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "NEED-2",
                 level: "MUST",
                 text: "Authorized people answer questions, reviews and approvals in Telegram, Slack and Discord.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "steer_3_a_button_of_telegram_approves_once_and_only_of_who_may",
                     "steer_3_buttons_of_slack_approve_and_deny_over_a_killed_daemon",
@@ -1561,7 +1561,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROV-1",
                 level: "MUST",
                 text: "Streams, errors, limits and schemas of real providers and servers are understood; nothing bad ends a conversation.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "prov_1_a_malformed_mcp_tool_is_left_out_and_named",
                     "prov_1_overflows_are_understood_in_all_wordings",
@@ -1572,7 +1572,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "PROV-2",
                 level: "MUST",
                 text: "Proxies and own certificate authorities work for everything that leaves the machine.",
-                met: Met::NotYet,
+                met: ClauseStatus::NotYet,
                 tests: &[],
                 note: "system authorities and `SSL_CERT_FILE`, no proxy",
             },
@@ -1585,7 +1585,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CONN-1",
                 level: "MUST",
                 text: "Connectors convert every payload of the services' examples to text, or skip it with a counted reason.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &["msg_13_no_update_is_lost_or_doubled_whatever_is_killed"],
                 note: "tests of the services' examples; a count of skipped payloads",
             },
@@ -1593,7 +1593,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CONN-2",
                 level: "MUST",
                 text: "A thread is one conversation; a chat is answered by default; files travel both ways.",
-                met: Met::Partly,
+                met: ClauseStatus::Partly,
                 tests: &[
                     "slack_is_answered_in_the_thread_and_patience_is_kept",
                     "telegram_is_answered_in_its_chat_and_patience_is_kept",
@@ -1604,7 +1604,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "CONN-3",
                 level: "MUST",
                 text: "Signatures, event ids and bodies of well-known services are presets.",
-                met: Met::NotYet,
+                met: ClauseStatus::NotYet,
                 tests: &[],
                 note: "the project configures HMAC-SHA256, event ids and keys",
             },
@@ -1617,7 +1617,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "STEER-1",
                 level: "MUST",
                 text: "A person can cancel a running turn; its tools end, the conversation stays, the history says so.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on",
                     "steer_1_a_crash_at_any_call_cancels_whole_or_not_at_all_and_again",
@@ -1628,7 +1628,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "STEER-2",
                 level: "MUST",
                 text: "Waiting events can be listed, dropped, reordered and held.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "steer_2_a_paused_event_waits_over_a_kill_while_others_have_their_turns",
                     "steer_2_an_event_that_waits_is_cancelled_without_a_turn",
@@ -1639,7 +1639,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "STEER-3",
                 level: "MUST",
                 text: "A tool call can need a person's approval, which waits durably and is answered once.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "steer_3_a_call_waits_for_a_person_is_shown_with_its_commands_and_runs_once_approved",
                     "steer_3_a_chat_asks_about_agents_that_there_are",
@@ -1650,7 +1650,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "STEER-4",
                 level: "MUST",
                 text: "`gdn chat` with a line editor, history, multi-line input, Markdown, and messages from other clients.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "steer_4_a_line_is_edited_recalled_continued_and_pasted_as_one_message",
                     "steer_4_a_panic_gives_the_terminal_back",
@@ -1661,7 +1661,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "STEER-5",
                 level: "SHOULD",
                 text: "Several models in order, with fallback by rule.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told",
                     "steer_5_where_none_can_answer_all_that_failed_is_told",
@@ -1677,7 +1677,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "OBS-1",
                 level: "MUST",
                 text: "A watch API: a snapshot and changes after a cursor, without gap or duplicate over restarts.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "obs_1_whoever_watches_is_told_each_thing_once_over_a_kill_of_the_daemon",
                     "obs_1_the_pages_of_tasks_miss_and_repeat_none",
@@ -1688,7 +1688,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "OBS-2",
                 level: "MUST",
                 text: "`gdn logs` over files and restarts, with filters.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs",
                     "obs_2_a_line_is_chosen_if_it_says_all_that_is_asked_for",
@@ -1699,7 +1699,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "OBS-3",
                 level: "MUST",
                 text: "Metrics in three ways from one snapshot; a dashboard and tested alert rules.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "obs_3_tokens_and_cost_equal_the_ledger_after_each_kill_of_the_daemon",
                     "obs_3_a_snapshot_is_written_as_otlp_has_it",
@@ -1710,7 +1710,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "OBS-4",
                 level: "MUST",
                 text: "`gdn top`.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "obs_4_top_shows_what_happens_over_a_kill_of_the_daemon_and_gives_the_terminal_back",
                     "obs_4_the_views_at_80_by_24",
@@ -1721,7 +1721,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "OBS-5",
                 level: "MUST",
                 text: "A web page, tested in a real browser.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "obs_5_every_page_is_used_by_keyboard_alone_in_light_and_dark_and_at_360_pixels",
                     "obs_5_our_own_page_is_heard",
@@ -1732,7 +1732,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "OBS-6",
                 level: "MUST",
                 text: "`gdn status` and exit codes report every problem.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "obs_6_a_connector_that_cannot_work_is_shown_as_such_and_disturbs_nobody",
                     "status_tells_of_the_daemon_and_of_problems",
@@ -1748,7 +1748,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "COMPAT-1",
                 level: "MUST",
                 text: "Bundles of the 0.0.3 format load unchanged.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "compat_1_a_bundle_is_migrated_once_a_person_has_seen_the_difference",
                     "compat_1_extensions_have_the_defaults_they_had",
@@ -1759,7 +1759,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "COMPAT-2",
                 level: "MUST",
                 text: "The tools of `@goondan/base` under their known names, arguments and JSON outputs.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "compat_2_texts_and_documents_have_their_results",
                     "compat_2_commands_and_files_have_their_results",
@@ -1770,7 +1770,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "COMPAT-3",
                 level: "MUST",
                 text: "Modules of tools, extensions and connectors run under their known contracts.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for",
                     "compat_3_the_published_types_fit_the_modules",
@@ -1781,7 +1781,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "COMPAT-4",
                 level: "SHOULD",
                 text: "Known commands and options, or an error that names ours.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &["compat_4_known_commands_and_options_do_what_they_did"],
                 note: "",
             },
@@ -1794,7 +1794,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "REL-1",
                 level: "MUST",
                 text: "`gdn doctor`, `gdn service`, `gdn upgrade` with rollback; a format version of the System Root.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "rel_1_what_has_to_be_mended_is_named_with_the_command_that_mends_it",
                     "rel_1_a_service_is_installed_runs_and_is_removed_and_the_state_stays",
@@ -1805,7 +1805,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "REL-2",
                 level: "SHOULD",
                 text: "Archives, packages, an image, man pages, SBOM, a reproducible build, license files, changelog, security policy.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "rel_2_packages_hold_what_they_should_and_are_the_same_each_time",
                     "rel_2_groff_takes_every_page_without_a_word",
@@ -1821,7 +1821,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "REP-1",
                 level: "SHOULD",
                 text: "A workspace survives the loss of its node.",
-                met: Met::Yes,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed",
                     "rep_1_nothing_that_was_answered_is_lost_or_doubled_whatever_fails",
@@ -1832,7 +1832,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "REP-2",
                 level: "SHOULD",
                 text: "Connectors and clients on other machines, authenticated on both sides.",
-                met: Met::NotYet,
+                met: ClauseStatus::NotYet,
                 tests: &[],
                 note: "only [connectors](connectors/relay.md)",
             },
@@ -1846,7 +1846,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "configuration: `@goondan/base` at ^0.0.3; `metadata.labels`, `metadata.annotations`; references as text, `{kind, name, package}`, `{ref}`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once"],
         note: "",
     },
@@ -1854,7 +1854,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "configuration: `selector` and `overrides`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once"],
         note: "two different overrides of one resource are refused",
     },
@@ -1862,7 +1862,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "configuration: Connections that no file defines; `verify.webhook.signingSecret`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_connections_have_the_names_they_had_and_those_nobody_wrote_are_shown"],
         note: "Slack needs `SLACK_SIGNING_SECRET`",
     },
@@ -1870,7 +1870,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "tool `bash`: `exec`, `script`; `file-system`: `read`, `write`, `list`, `mkdir`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_2_commands_and_files_have_their_results"],
         note: "",
     },
@@ -1878,7 +1878,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "tool `wait`: `seconds`; `json-query`: `query`, `pick`, `count`, `flatten`; `text-transform`: `replace`, `slice`, `split`, `join`, `trim`, `case`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_2_texts_and_documents_have_their_results"],
         note: "",
     },
@@ -1886,7 +1886,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "tool `agents`: `request`, `send`, `spawn`, `list`, `catalog`",
         level: "",
         text: "",
-        met: Met::Partly,
+        met: ClauseStatus::Partly,
         tests: &["compat_2_other_agents_are_reached_as_they_were"],
         note: "`cwd` of `spawn`, which is ignored",
     },
@@ -1894,7 +1894,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "tool `self-restart`: `request`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_2_other_agents_are_reached_as_they_were"],
         note: "",
     },
@@ -1902,7 +1902,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "tool `telegram`: `send`, `setChatAction`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_2_a_chat_is_written_to_by_a_connection_that_nobody_wrote"],
         note: "",
     },
@@ -1910,7 +1910,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "tool `telegram`: `edit`, `delete`, `react`, `downloadFile`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_2_telegram_edits_deletes_reacts_and_fetches_files_as_it_did"],
         note: "",
     },
@@ -1918,7 +1918,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "tool `slack`: `send`, `read`, `edit`, `delete`, `react`, `downloadFile`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_2_slack_does_what_it_did_by_a_connection_that_nobody_wrote"],
         note: "without `nextCursor`",
     },
@@ -1926,7 +1926,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "tool `http-fetch`: `get`, `post`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_2_requests_are_made_to_the_hosts_that_the_policy_allows"],
         note: "",
     },
@@ -1934,7 +1934,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "connector `cli`: `stdin_message`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_4_known_commands_and_options_do_what_they_did"],
         note: "",
     },
@@ -1942,7 +1942,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "connector `webhook`: `webhook_message`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_a_message_of_a_webhook_has_its_route"],
         note: "",
     },
@@ -1950,7 +1950,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "connector `telegram-polling`: `telegram_message`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_a_message_of_telegram_has_the_properties_it_had"],
         note: "",
     },
@@ -1958,7 +1958,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "connector `slack`: `app_mention`, `message_im`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_events_of_slack_have_the_properties_they_had"],
         note: "",
     },
@@ -1966,7 +1966,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "connector `discord`: `slash_command`, `component_interaction`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_events_of_discord_have_the_properties_they_had"],
         note: "",
     },
@@ -1974,7 +1974,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "connector `github`: `github_push`, `github_pull_request`, `github_issue`, `github_issue_comment`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_events_of_github_have_the_properties_they_had"],
         note: "",
     },
@@ -1982,7 +1982,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "extension `message-window`, `tool-search`, `required-tools-guard`, `inter-agent-response-format`, `message-integrity`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_extensions_have_the_defaults_they_had"],
         note: "`message-window` keeps at least 4 messages",
     },
@@ -1990,7 +1990,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "extension `message-compaction`",
         level: "",
         text: "",
-        met: Met::Partly,
+        met: ClauseStatus::Partly,
         tests: &["compat_1_extensions_have_the_defaults_they_had"],
         note: "the summary as it was: the model writes it",
     },
@@ -1998,7 +1998,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "extension `context-message`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once"],
         note: "every step includes the prompt anyway",
     },
@@ -2006,7 +2006,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "extension `logging`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_extensions_have_the_defaults_they_had"],
         note: "`level` is ignored",
     },
@@ -2014,7 +2014,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "module: tool",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &[
             "compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for",
         ],
@@ -2024,7 +2024,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "module: extension",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &[
             "compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for",
         ],
@@ -2034,7 +2034,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "module: connector",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &[
             "compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for",
         ],
@@ -2044,7 +2044,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "bundle: a coordinator with workers and two chats",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_a_coordinator_with_workers_and_two_chats_runs_as_it_is"],
         note: "",
     },
@@ -2052,7 +2052,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "bundle: an extension that manages workers",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_3_an_extension_that_looks_after_workers_runs_as_it_is"],
         note: "",
     },
@@ -2060,7 +2060,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "bundle: a connector of a project",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_3_a_connector_that_people_wrote_runs_as_it_is"],
         note: "",
     },
@@ -2068,7 +2068,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "bundle: labels, selectors, overrides",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_1_labels_and_selectors_with_overrides_mean_what_they_meant"],
         note: "",
     },
@@ -2076,7 +2076,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "commands: `run`, `restart`, `instance`, `logs`, `init`, `doctor`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_4_known_commands_and_options_do_what_they_did"],
         note: "",
     },
@@ -2084,7 +2084,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "commands: `package`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["pkg_1_a_package_is_stored_by_its_scope_and_version_and_an_agent_uses_its_tool"],
         note: "",
     },
@@ -2092,7 +2092,7 @@ pub(super) const OLDER: &[Row] = &[
         name: "commands: `studio`",
         level: "",
         text: "",
-        met: Met::Yes,
+        met: ClauseStatus::Yes,
         tests: &["compat_4_known_commands_and_options_do_what_they_did"],
         note: "[another page](cli.md#gdn-studio)",
     },

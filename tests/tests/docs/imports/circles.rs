@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the import cycles, each sorted.
 pub(super) fn circles<T: Ord + Clone>(imports: &BTreeMap<T, BTreeSet<T>>) -> Vec<Vec<T>> {
-    let mut walk = Walk {
+    let mut walk = CycleSearch {
         imports,
         numbers: BTreeMap::new(),
         lowest: BTreeMap::new(),
@@ -20,7 +20,7 @@ pub(super) fn circles<T: Ord + Clone>(imports: &BTreeMap<T, BTreeSet<T>>) -> Vec
     walk.found
 }
 
-struct Walk<'g, T> {
+struct CycleSearch<'g, T> {
     imports: &'g BTreeMap<T, BTreeSet<T>>,
     /// Order in which nodes were visited.
     numbers: BTreeMap<T, usize>,
@@ -31,7 +31,7 @@ struct Walk<'g, T> {
     found: Vec<Vec<T>>,
 }
 
-impl<T: Ord + Clone> Walk<'_, T> {
+impl<T: Ord + Clone> CycleSearch<'_, T> {
     fn visit(&mut self, node: &T) -> usize {
         let number = self.numbers.len();
         self.numbers.insert(node.clone(), number);

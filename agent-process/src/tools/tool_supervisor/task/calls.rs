@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
 use goondan_cli_agents::limits::MCP_LINE_BYTES_MAX;
-use goondan_cli_agents::lines::{Line, Lines};
+use goondan_cli_agents::lines::{OutputLine, OutputLineSplitter};
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
-use super::wire::Report;
+use super::wire::SupervisorReport;
 
 /// The argument that makes the binary a server of goondan's tools. The directory of the pipes
 /// follows.
@@ -44,7 +44,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// Calls of the program.
 pub(super) struct Calls {
     pipe: Option<CallPipe>,
-    lines: Lines,
+    lines: OutputLineSplitter,
     /// Calls that were read and not reported.
     unreported: VecDeque<String>,
     /// Pipes for the answers, by the number of the call.
@@ -98,7 +98,7 @@ impl Calls {
     fn of(pipe: Option<CallPipe>) -> Self {
         Self {
             pipe,
-            lines: Lines::new(MCP_LINE_BYTES_MAX),
+            lines: OutputLineSplitter::new(MCP_LINE_BYTES_MAX),
             unreported: VecDeque::new(),
             waiting: BTreeMap::new(),
             last: 0,
@@ -106,7 +106,7 @@ impl Calls {
     }
 
     /// Waits for the next call. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Report {
+    pub(super) async fn next(&mut self) -> SupervisorReport {
         loop {
             if self.waiting.len() >= CALLS_AT_ONCE_MAX {
                 // An answer makes room, after which this is called again.
@@ -128,7 +128,7 @@ impl Calls {
             let unreported = &mut self.unreported;
             self.lines.push(&bytes, |line| {
                 // Longer lines are no calls of the server.
-                if let Line::Whole(line) = line {
+                if let OutputLine::Whole(line) = line {
                     unreported.extend(String::from_utf8(line.to_vec()));
                 }
             });
@@ -136,7 +136,7 @@ impl Calls {
     }
 
     /// The report of a line; `None` if it is not a call of the server.
-    fn report(&mut self, line: &str) -> Option<Report> {
+    fn report(&mut self, line: &str) -> Option<SupervisorReport> {
         let (name, request) = line.split_once(' ')?;
         let is_name = |c: char| c.is_ascii_digit() || c == '-';
         if name.is_empty() || !name.chars().all(is_name) {
@@ -146,7 +146,7 @@ impl Calls {
         let answer = directory.join(format!("{ANSWER_PREFIX}{name}"));
         self.last += 1;
         self.waiting.insert(self.last, answer);
-        Some(Report::Call {
+        Some(SupervisorReport::Call {
             call: self.last,
             request: request.to_owned(),
         })

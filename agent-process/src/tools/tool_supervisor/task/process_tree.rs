@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep};
 
-use super::super::super::orphan_reaper::{Seen, all_beneath, look_beneath};
+use super::super::super::orphan_reaper::{ProcessSample, all_beneath, look_beneath};
 
 /// Time for processes to stop after `SIGTSTP`.
 const ASKED_TO_STOP: Duration = Duration::from_millis(200);
@@ -66,7 +66,7 @@ pub(super) async fn stop_tree() -> usize {
 }
 
 /// Stopped children of processes that wait in the kernel, possibly for them.
-fn holding_their_parents(seen: &[Seen]) -> Vec<Pid> {
+fn holding_their_parents(seen: &[ProcessSample]) -> Vec<Pid> {
     let waiting = seen.iter().filter(|process| process.is_in_kernel());
     let waiting: BTreeSet<Pid> = waiting.map(|process| process.pid).collect();
     let stopped = seen.iter().filter(|process| process.is_stopped());
@@ -93,8 +93,8 @@ pub(super) fn signal_tree(signal: Signal) {
 mod tests {
     use super::*;
 
-    fn seen(pid: i32, parent: i32, state: char) -> Seen {
-        Seen {
+    fn seen(pid: i32, parent: i32, state: char) -> ProcessSample {
+        ProcessSample {
             pid: Pid::from_raw(pid),
             parent: Pid::from_raw(parent),
             state,

@@ -59,7 +59,7 @@ pub(crate) enum Order {
 /// A message from the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
-pub(crate) enum Report {
+pub(crate) enum SupervisorReport {
     /// The program runs.
     Started {
         /// Its process id, as the supervisor sees it.

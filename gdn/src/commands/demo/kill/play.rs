@@ -21,16 +21,16 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 use tokio::time::sleep;
 
-use super::scene::Scene;
+use super::scene::KillDemoFiles;
 use super::senders::{self, Ledger};
 use crate::client::Client;
-use crate::commands::demo::verdict::{Said, Verdict, judge};
+use crate::commands::demo::verdict::{DemoMessage, DemoVerdict, judge};
 use crate::commands::transcript;
 use crate::context::Context;
-use crate::daemon::{self, Started};
+use crate::daemon::{self, StartedDaemon};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::progress::Waiting;
+use crate::output::progress::WaitIndicator;
 use crate::output::text;
 
 /// Pause between two kills, in milliseconds.
@@ -48,7 +48,7 @@ const GONE_POLL_MS: u64 = 2;
 /// Counts of killed processes.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Killed {
+pub(super) struct KillCounts {
     pub(super) daemons: usize,
     pub(super) agents: usize,
     pub(super) connectors: usize,
@@ -56,7 +56,7 @@ pub(super) struct Killed {
     pub(super) at_once: usize,
 }
 
-impl Killed {
+impl KillCounts {
     pub(super) fn all(&self) -> usize {
         self.daemons + self.agents + self.connectors
     }
@@ -64,16 +64,16 @@ impl Killed {
 
 /// Result of the run.
 #[derive(Debug)]
-pub(super) struct Came {
-    pub(super) killed: Killed,
-    pub(super) verdict: Verdict,
+pub(super) struct KillRunResult {
+    pub(super) killed: KillCounts,
+    pub(super) verdict: DemoVerdict,
     /// Parked events that had to be retried because their turns were killed too often.
     pub(super) retried: usize,
     /// Unreadable files.
     pub(super) damaged: Vec<String>,
 }
 
-impl Came {
+impl KillRunResult {
     pub(super) fn is_good(&self) -> bool {
         self.verdict.is_good() && self.damaged.is_empty()
     }
@@ -81,32 +81,32 @@ impl Came {
 
 /// Next process to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Victim {
+enum KillTarget {
     Daemon,
     One(ChildRole),
     All,
 }
 
 /// Relative frequency of each victim.
-const VICTIMS: [(Victim, u32); 4] = [
-    (Victim::Daemon, 3),
-    (Victim::One(ChildRole::Agent), 4),
-    (Victim::One(ChildRole::Connector), 2),
-    (Victim::All, 1),
+const VICTIMS: [(KillTarget, u32); 4] = [
+    (KillTarget::Daemon, 3),
+    (KillTarget::One(ChildRole::Agent), 4),
+    (KillTarget::One(ChildRole::Connector), 2),
+    (KillTarget::All, 1),
 ];
 
 /// Kills processes for the given time, waits until all events are answered, and judges the result.
 pub(super) async fn run(
     demo: &Context,
-    scene: &Scene,
+    scene: &KillDemoFiles,
     seed: u32,
     for_ms: u64,
-) -> Result<Came, Failure> {
+) -> Result<KillRunResult, Failure> {
     let interrupts = [
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     ];
-    let Started { mut client, .. } = daemon::start(&demo.state_root, false).await?;
+    let StartedDaemon { mut client, .. } = daemon::start(&demo.state_root, false).await?;
     let open = OpenWorkspace {
         project_root: scene.project.clone(),
         watch: None,
@@ -119,14 +119,14 @@ pub(super) async fn run(
     }
     let mut random = fastrand::Rng::with_seed(seed.into());
     let mut senders_random = random.fork();
-    let mut play = Play {
+    let mut play = KillDemoRun {
         state_root: &demo.state_root,
         workspace_id: info.workspace_id.clone(),
         client,
         random,
         interrupts,
-        waiting: Waiting::new(demo.output),
-        killed: Killed::default(),
+        waiting: WaitIndicator::new(demo.output),
+        killed: KillCounts::default(),
         retried: 0,
     };
     let ledger = Ledger::default();
@@ -137,10 +137,10 @@ pub(super) async fn run(
     sent?;
     play.wait_for_answers().await?;
     // The result is read by a daemon that was started after all kills.
-    play.strike(Victim::All).await?;
+    play.strike(KillTarget::All).await?;
     let damaged = play.damaged().await?;
     let conversations = play.conversations().await?;
-    Ok(Came {
+    Ok(KillRunResult {
         verdict: judge(&ledger.into_events(), &conversations),
         killed: play.killed,
         retried: play.retried,
@@ -148,19 +148,19 @@ pub(super) async fn run(
     })
 }
 
-struct Play<'a> {
+struct KillDemoRun<'a> {
     state_root: &'a Path,
     workspace_id: WorkspaceId,
     /// Connection to the running daemon.
     client: Client,
     random: fastrand::Rng,
     interrupts: [Heard; 2],
-    waiting: Waiting,
-    killed: Killed,
+    waiting: WaitIndicator,
+    killed: KillCounts,
     retried: usize,
 }
 
-impl Play<'_> {
+impl KillDemoRun<'_> {
     /// Kills processes for the given time, then stops the senders from starting new events.
     async fn kill_for(&mut self, for_ms: u64, ledger: &Ledger) -> Result<(), Failure> {
         let killed = self.kill_until(for_ms, ledger).await;
@@ -203,7 +203,7 @@ impl Play<'_> {
         }
     }
 
-    fn choose(&mut self) -> Victim {
+    fn choose(&mut self) -> KillTarget {
         let all = VICTIMS.iter().map(|(_, weight)| weight).sum();
         let mut drawn = self.random.u32(0..all);
         for (victim, weight) in VICTIMS {
@@ -212,11 +212,11 @@ impl Play<'_> {
                 None => return victim,
             }
         }
-        Victim::All
+        KillTarget::All
     }
 
     /// Kills the victim, and restarts the daemon if it was killed.
-    async fn strike(&mut self, victim: Victim) -> Result<(), Failure> {
+    async fn strike(&mut self, victim: KillTarget) -> Result<(), Failure> {
         let daemon = self.client.daemon().pid;
         let listed = ListProcesses {
             workspace_id: Some(self.workspace_id.clone()),
@@ -226,17 +226,17 @@ impl Play<'_> {
         let mut children = self.client.all(listed).await?;
         children.retain(|child| child.pid.is_some());
         match victim {
-            Victim::Daemon => children.clear(),
-            Victim::One(role) => {
+            KillTarget::Daemon => children.clear(),
+            KillTarget::One(role) => {
                 children.retain(|child| child.role == role);
                 // Picks one at random. The role was chosen before, even if no process of that role runs.
                 let chosen = self.random.usize(0..usize::MAX);
                 let count = children.len().max(1);
                 children = children.into_iter().skip(chosen % count).take(1).collect();
             }
-            Victim::All => self.killed.at_once += 1,
+            KillTarget::All => self.killed.at_once += 1,
         }
-        let ends_daemon = !matches!(victim, Victim::One(_));
+        let ends_daemon = !matches!(victim, KillTarget::One(_));
         // All are stopped first, so that none can react to the death of another.
         for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
             if ends_daemon && send(daemon, signal) && signal == Signal::SIGKILL {
@@ -320,7 +320,7 @@ impl Play<'_> {
     }
 
     /// Inputs and replies of every conversation, as the daemon reads them.
-    async fn conversations(&mut self) -> Result<BTreeMap<InstanceKey, Vec<Said>>, Failure> {
+    async fn conversations(&mut self) -> Result<BTreeMap<InstanceKey, Vec<DemoMessage>>, Failure> {
         let list = ListInstances {
             workspace_id: Some(self.workspace_id.clone()),
             ..ListInstances::default()
@@ -330,7 +330,7 @@ impl Play<'_> {
             let key = instance.instance_key;
             let read = transcript::read(&mut self.client, &self.workspace_id, &key, None).await?;
             let messages = read.messages.iter().chain(&read.pending);
-            conversations.insert(key, messages.filter_map(Said::of).collect());
+            conversations.insert(key, messages.filter_map(DemoMessage::of).collect());
         }
         Ok(conversations)
     }

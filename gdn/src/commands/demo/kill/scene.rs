@@ -29,12 +29,12 @@ const FILES: [(&str, &str); 2] = [
 
 /// The project and the port of its webhook.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct KillDemoFiles {
     pub(super) project: PathBuf,
     pub(super) port: u16,
 }
 
-impl Scene {
+impl KillDemoFiles {
     /// Writes the project to this directory, with programs confined at `level`.
     pub(super) fn lay_out(project: PathBuf, level: Level) -> Result<Self, Failure> {
         let made = Self::write(project, level);

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::scene::{HOOK, HOOK_PATH};
 use crate::client::Client;
-use crate::commands::demo::verdict::Event;
+use crate::commands::demo::verdict::DemoEvent;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -34,7 +34,7 @@ const ATTEMPT_MS: u64 = 10_000;
 /// Record of the sent events.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    events: RefCell<Vec<Event>>,
+    events: RefCell<Vec<DemoEvent>>,
     /// True once no new event may be started.
     is_over: Cell<bool>,
     given_up: Notify,
@@ -59,13 +59,13 @@ impl Ledger {
     }
 
     /// Returns all sent events.
-    pub(super) fn into_events(self) -> Vec<Event> {
+    pub(super) fn into_events(self) -> Vec<DemoEvent> {
         self.events.into_inner()
     }
 
     fn begin(&self, conversation: &InstanceKey, input: &str) -> usize {
         let mut events = self.events.borrow_mut();
-        events.push(Event {
+        events.push(DemoEvent {
             conversation: conversation.clone(),
             input: input.to_owned(),
             is_accepted: false,
@@ -82,7 +82,7 @@ impl Ledger {
 
 /// Transport for events.
 #[derive(Debug)]
-enum Door {
+enum EventTransport {
     Socket {
         state_root: PathBuf,
         workspace_id: WorkspaceId,
@@ -102,11 +102,11 @@ pub(super) async fn send_all(
 ) -> Result<(), Failure> {
     let mut senders = Vec::new();
     for number in 1..=CONVERSATIONS {
-        let socket = Door::Socket {
+        let socket = EventTransport::Socket {
             state_root: state_root.to_owned(),
             workspace_id: workspace_id.clone(),
         };
-        for (door, name) in [(socket, "socket"), (Door::Http { port }, "http")] {
+        for (door, name) in [(socket, "socket"), (EventTransport::Http { port }, "http")] {
             senders.push(send(
                 door,
                 format!("{name}-{number}"),
@@ -123,15 +123,15 @@ pub(super) async fn send_all(
 
 /// Sends events to the conversation with this name.
 async fn send(
-    door: Door,
+    door: EventTransport,
     name: String,
     ledger: &Ledger,
     mut random: fastrand::Rng,
 ) -> Result<(), Failure> {
     let conversation = match &door {
-        Door::Socket { .. } => name.clone(),
+        EventTransport::Socket { .. } => name.clone(),
         // The listener prefixes the key with the name of its connection.
-        Door::Http { .. } => format!("{HOOK}:{name}"),
+        EventTransport::Http { .. } => format!("{HOOK}:{name}"),
     };
     let conversation = InstanceKey::new(conversation).map_err(|error| fault(&error))?;
     let mut client = None;
@@ -144,8 +144,8 @@ async fn send(
         let event = ledger.begin(&conversation, &input);
         loop {
             let is_accepted = match &door {
-                Door::Http { port } => by_http(*port, &name, &event_id, &input).await,
-                Door::Socket {
+                EventTransport::Http { port } => by_http(*port, &name, &event_id, &input).await,
+                EventTransport::Socket {
                     state_root,
                     workspace_id,
                 } => {

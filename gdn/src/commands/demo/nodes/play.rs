@@ -15,17 +15,17 @@ use nix::unistd::Pid;
 use tokio::signal::unix::Signal as Heard;
 use tokio::time::sleep;
 
-use super::scene::{NODES, Scene};
+use super::scene::{NODES, NodesDemoFiles};
 use super::sender::{self, Ledger};
 use crate::client::Client;
 use crate::commands::demo::mark;
-use crate::commands::demo::verdict::{Said, Verdict, judge};
+use crate::commands::demo::verdict::{DemoMessage, DemoVerdict, judge};
 use crate::commands::transcript;
 use crate::context::Context;
-use crate::daemon::{self, Started};
+use crate::daemon::{self, StartedDaemon};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::progress::Waiting;
+use crate::output::progress::WaitIndicator;
 use crate::output::text;
 
 /// Polling interval, in milliseconds.
@@ -38,17 +38,17 @@ const PATIENCE_MS: u64 = 60_000;
 const EVENTS: usize = 5;
 
 /// Node that is killed and node that takes over.
-const KILLED: Which = Which::First;
-const SURVIVES: Which = Which::Second;
+const KILLED: NodeIndex = NodeIndex::First;
+const SURVIVES: NodeIndex = NodeIndex::Second;
 
 /// One of the two nodes.
 #[derive(Debug, Clone, Copy)]
-enum Which {
+enum NodeIndex {
     First,
     Second,
 }
 
-impl Which {
+impl NodeIndex {
     fn name(self) -> &'static str {
         let name: &&str = self.of(&NODES);
         name
@@ -68,8 +68,8 @@ impl Which {
 
 /// Result of the run.
 #[derive(Debug)]
-pub(super) struct Came {
-    pub(super) verdict: Verdict,
+pub(super) struct NodesRunResult {
+    pub(super) verdict: DemoVerdict,
     /// Time from the kill until the other node reported that it owns the workspace, in milliseconds.
     pub(super) take_over_ms: u64,
     /// Time from the kill to the first event accepted by the other node, in milliseconds.
@@ -83,11 +83,11 @@ pub(super) struct Came {
 /// Runs the demo with two daemons, which the caller must stop.
 pub(super) async fn run(
     nodes: &[Context; 2],
-    scene: &Scene,
+    scene: &NodesDemoFiles,
     interrupts: [Heard; 2],
-) -> Result<Came, Failure> {
+) -> Result<NodesRunResult, Failure> {
     let [killed, survives] = nodes;
-    let Started { mut client, .. } = daemon::start(&killed.state_root, false).await?;
+    let StartedDaemon { mut client, .. } = daemon::start(&killed.state_root, false).await?;
     let pid = client.daemon().pid;
     let other = daemon::start(&survives.state_root, false).await?.client;
     let open = OpenWorkspace {
@@ -100,7 +100,7 @@ pub(super) async fn run(
         let exit = Exit::InvalidConfiguration;
         return Err(Failure::new(exit, problem.message, problem.suggestion));
     }
-    let mut play = Play {
+    let mut play = NodesDemoRun {
         nodes,
         workspace_id: info.workspace_id.clone(),
         interrupts,
@@ -121,7 +121,7 @@ pub(super) async fn run(
     play.wait_for_answers().await?;
     let records = play.wait_until_followed(SURVIVES, KILLED).await?;
     let conversations = play.conversations().await?;
-    Ok(Came {
+    Ok(NodesRunResult {
         verdict: judge(&ledger.into_events(), &conversations),
         take_over_ms: taken.after_ms,
         accepted_again_ms: taken.accepted_ms,
@@ -131,26 +131,26 @@ pub(super) async fn run(
 }
 
 /// Measured takeover.
-struct Taken {
+struct TakeoverTiming {
     after_ms: u64,
     accepted_ms: u64,
     epoch: u64,
 }
 
-struct Play<'a> {
+struct NodesDemoRun<'a> {
     nodes: &'a [Context; 2],
     workspace_id: WorkspaceId,
     interrupts: [Heard; 2],
 }
 
-impl Play<'_> {
+impl NodesDemoRun<'_> {
     fn tell(&self, what: &str, text: &str) {
         let demo = SURVIVES.of(self.nodes);
         demo.output.note(format!("{} {text}", mark(demo, what)));
     }
 
     /// Kills the node that runs the workspace, then stops the sender from starting new events after it is back.
-    async fn kill_one(&mut self, pid: u32, ledger: &Ledger) -> Result<Taken, Failure> {
+    async fn kill_one(&mut self, pid: u32, ledger: &Ledger) -> Result<TakeoverTiming, Failure> {
         let taken = self.live_through_it(pid, ledger).await;
         match &taken {
             Ok(_) => ledger.end(),
@@ -159,7 +159,11 @@ impl Play<'_> {
         taken
     }
 
-    async fn live_through_it(&mut self, pid: u32, ledger: &Ledger) -> Result<Taken, Failure> {
+    async fn live_through_it(
+        &mut self,
+        pid: u32,
+        ledger: &Ledger,
+    ) -> Result<TakeoverTiming, Failure> {
         let begun = Instant::now();
         self.wait_until_followed(KILLED, SURVIVES).await?;
         self.wait_for_events(KILLED, begun, ledger).await?;
@@ -173,7 +177,7 @@ impl Play<'_> {
         // A pid is positive.
         let raw = i32::try_from(pid).unwrap_or(i32::MAX);
         kill(Pid::from_raw(raw), Signal::SIGKILL).map_err(std::io::Error::from)?;
-        let mut waiting = Waiting::new(SURVIVES.of(self.nodes).output);
+        let mut waiting = WaitIndicator::new(SURVIVES.of(self.nodes).output);
         let text = format!("{survives} takes over when it has not heard from {killed} for 5 s …");
         waiting.show(&text, true);
         let owned = self.wait("the other node takes over the workspace", async |play| {
@@ -199,7 +203,7 @@ impl Play<'_> {
         daemon::start(&KILLED.of(self.nodes).state_root, false).await?;
         self.wait_until_followed(SURVIVES, KILLED).await?;
         self.tell("back", &format!("{killed} is started again, and follows"));
-        Ok(Taken {
+        Ok(TakeoverTiming {
             after_ms,
             accepted_ms,
             epoch: owned.epoch,
@@ -209,7 +213,7 @@ impl Play<'_> {
     /// Waits until a node has accepted some events after `after`, and returns the time of the first.
     async fn wait_for_events(
         &mut self,
-        node: Which,
+        node: NodeIndex,
         after: Instant,
         ledger: &Ledger,
     ) -> Result<Instant, Failure> {
@@ -224,7 +228,11 @@ impl Play<'_> {
     }
 
     /// Waits until a node has applied everything the owner has written so far, and returns the number of records.
-    async fn wait_until_followed(&mut self, owner: Which, by: Which) -> Result<u64, Failure> {
+    async fn wait_until_followed(
+        &mut self,
+        owner: NodeIndex,
+        by: NodeIndex,
+    ) -> Result<u64, Failure> {
         let mut written = None;
         self.wait("the other node has followed the log", async |play| {
             let workspace = play.standing(owner).await?;
@@ -258,7 +266,7 @@ impl Play<'_> {
     }
 
     /// Inputs and replies of every conversation, as the surviving node reads them.
-    async fn conversations(&mut self) -> Result<BTreeMap<InstanceKey, Vec<Said>>, Failure> {
+    async fn conversations(&mut self) -> Result<BTreeMap<InstanceKey, Vec<DemoMessage>>, Failure> {
         let mut client = Client::connect(&SURVIVES.of(self.nodes).state_root).await?;
         let list = ListInstances {
             workspace_id: Some(self.workspace_id.clone()),
@@ -269,20 +277,20 @@ impl Play<'_> {
             let key = instance.instance_key;
             let read = transcript::read(&mut client, &self.workspace_id, &key, None).await?;
             let messages = read.messages.iter().chain(&read.pending);
-            conversations.insert(key, messages.filter_map(Said::of).collect());
+            conversations.insert(key, messages.filter_map(DemoMessage::of).collect());
         }
         Ok(conversations)
     }
 
     /// State of the workspace as reported by a node; none if the node does not list it.
-    async fn standing(&self, node: Which) -> Option<ReplicatedWorkspace> {
+    async fn standing(&self, node: NodeIndex) -> Option<ReplicatedWorkspace> {
         let mut client = self.client(node).await?;
         let page = client.query(ListNodes::default()).await.ok()?;
         let mut workspaces = page.workspaces.into_iter();
         workspaces.find(|it| it.workspace_id == self.workspace_id)
     }
 
-    async fn client(&self, node: Which) -> Option<Client> {
+    async fn client(&self, node: NodeIndex) -> Option<Client> {
         Client::connect(&node.of(self.nodes).state_root).await.ok()
     }
 

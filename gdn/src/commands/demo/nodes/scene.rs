@@ -29,13 +29,13 @@ const FILES: [(&str, &str); 2] = [
 
 /// Paths of the demo.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct NodesDemoFiles {
     pub(super) project: PathBuf,
     /// In the order of [`NODES`].
     pub(super) state_roots: [PathBuf; 2],
 }
 
-impl Scene {
+impl NodesDemoFiles {
     /// Writes the project and both state roots to this directory, with programs confined at `level` and the log at
     /// `url`.
     pub(super) fn lay_out(room: &Path, level: Level, url: &str) -> Result<Self, Failure> {

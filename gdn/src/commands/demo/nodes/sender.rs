@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::scene::NODES;
 use crate::client::Client;
-use crate::commands::demo::verdict::Event;
+use crate::commands::demo::verdict::DemoEvent;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ const ATTEMPT_MS: u64 = 5_000;
 /// Record of the sent events.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    events: RefCell<Vec<Event>>,
+    events: RefCell<Vec<DemoEvent>>,
     /// Time of each acknowledgment, with the node.
     accepted: RefCell<Vec<(Instant, usize)>>,
     /// True once no new event may be started.
@@ -58,7 +58,7 @@ impl Ledger {
     }
 
     /// Returns all sent events.
-    pub(super) fn into_events(self) -> Vec<Event> {
+    pub(super) fn into_events(self) -> Vec<DemoEvent> {
         self.events.into_inner()
     }
 }
@@ -96,7 +96,7 @@ async fn send(
             traceparent: None,
             wait: false,
         };
-        ledger.events.borrow_mut().push(Event {
+        ledger.events.borrow_mut().push(DemoEvent {
             conversation: conversation_key.clone(),
             input: event.input.clone(),
             is_accepted: false,

@@ -25,13 +25,13 @@ const INSTALL: &str = "install PostgreSQL 15 or newer, such as with `apt install
 
 /// A running server.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct DemoPostgres {
     programs: PathBuf,
     dir: PathBuf,
     user: Option<User>,
 }
 
-impl Server {
+impl DemoPostgres {
     /// Creates a database in a new directory and starts a server that no other user can reach.
     pub(super) fn start(dir: PathBuf) -> Result<Self, Failure> {
         let Some(programs) = programs() else {

@@ -7,7 +7,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
-use super::Ink;
+use super::RenderContext;
 use super::texts;
 use crate::commands::health;
 use crate::commands::ps::table::{detail, memory, state_words};
@@ -22,7 +22,7 @@ const NARROW_COLUMNS: u16 = 100;
 const NEEDS_LINES_MAX: u16 = 6;
 
 /// Overview: open decisions, working agents, and recent events.
-pub(super) fn overview(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
+pub(super) fn overview(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
     let needs = needs(app, ink);
     let lines = u16::try_from(needs.len()).unwrap_or(u16::MAX);
     let lines = lines.clamp(1, NEEDS_LINES_MAX).saturating_add(2);
@@ -45,7 +45,7 @@ pub(super) fn overview(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_
 }
 
 /// Items that need an action by the user.
-fn needs(app: &App, ink: Ink<'_>) -> Vec<Line<'static>> {
+fn needs(app: &App, ink: RenderContext<'_>) -> Vec<Line<'static>> {
     let Some(facts) = app.board.facts() else {
         return Vec::new();
     };
@@ -66,7 +66,7 @@ fn needs(app: &App, ink: Ink<'_>) -> Vec<Line<'static>> {
     problem.into_iter().chain(remarks).collect()
 }
 
-fn working(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
+fn working(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
     let columns = [
         Column::new("WORKS", Constraint::Fill(2)),
         Column::new("AGENT", Constraint::Fill(1)),
@@ -102,7 +102,7 @@ fn behind(info: &ProcessInfo) -> String {
 }
 
 /// All conversations, most recently updated first.
-pub(super) fn conversations(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
+pub(super) fn conversations(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
     let columns = [
         Column::new("CONVERSATION", Constraint::Fill(2)),
         Column::new("AGENT", Constraint::Fill(1)),
@@ -139,7 +139,7 @@ pub(super) fn conversations(frame: &mut Frame<'_>, area: Rect, app: &App, ink: I
     rows(frame, area, (app, ink), &columns, nothing, row);
 }
 
-pub(super) fn processes(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
+pub(super) fn processes(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
     let columns = [
         Column::new("KIND", Constraint::Length(9)),
         Column::new("NAME", Constraint::Fill(1)),
@@ -177,7 +177,7 @@ fn process_of<'a>(app: &'a App, row: &rows::Row) -> Option<&'a ProcessInfo> {
     app.board.facts()?.processes.get(row.process?)
 }
 
-fn cell(ink: Ink<'_>, look: anstyle::Style, said: &str) -> Cell<'static> {
+fn cell(ink: RenderContext<'_>, look: anstyle::Style, said: &str) -> Cell<'static> {
     Cell::from(ink.span(look, text::one_line(said)))
 }
 
@@ -211,7 +211,7 @@ impl Column {
 fn rows(
     frame: &mut Frame<'_>,
     area: Rect,
-    (app, ink): (&App, Ink<'_>),
+    (app, ink): (&App, RenderContext<'_>),
     columns: &[Column],
     nothing: &'static str,
     row: impl Fn(&rows::Row) -> Vec<Cell<'static>>,

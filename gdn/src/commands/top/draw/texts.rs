@@ -5,17 +5,17 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-use super::Ink;
+use super::RenderContext;
 use crate::commands::logs::render::render;
-use crate::commands::top::app::{App, Page};
-use crate::commands::top::board::Happened;
-use crate::commands::top::input::LogsOf;
+use crate::commands::top::app::{App, TextPage};
+use crate::commands::top::board::BoardEvent;
+use crate::commands::top::input::LogSource;
 use crate::commands::usage;
 use crate::output::style::{self, Palette};
 use crate::output::table::Canvas;
 use crate::output::text;
 
-pub(super) fn title(ink: Ink<'_>, said: &str) -> Line<'static> {
+pub(super) fn title(ink: RenderContext<'_>, said: &str) -> Line<'static> {
     Line::from(ink.span(style::FAINT, said.to_owned()))
 }
 
@@ -27,16 +27,22 @@ fn window<T>(lines: &[T], room: usize, up: usize) -> &[T] {
 }
 
 /// Past events, the latest last, scrolled `up` lines from the end.
-pub(super) fn happened(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>, up: usize) {
+pub(super) fn happened(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    app: &App,
+    ink: RenderContext<'_>,
+    up: usize,
+) {
     let wanted = app.wanted();
     let has = |text: &str| text.to_lowercase().contains(&wanted);
-    let meant: Vec<&Happened> = app
+    let meant: Vec<&BoardEvent> = app
         .board
         .happened()
         .iter()
         .filter(|one| wanted.is_empty() || has(&one.subject) || has(&one.what))
         .collect();
-    let line = |one: &&Happened| {
+    let line = |one: &&BoardEvent| {
         Line::from(vec![
             ink.span(style::FAINT, text::time_ms(one.at)),
             ink.span(style::TITLE, format!("  {}  ", one.subject)),
@@ -51,11 +57,11 @@ pub(super) fn happened(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_
     frame.render_widget(Paragraph::new(shown), area);
 }
 
-pub(super) fn events(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
+pub(super) fn events(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
     happened(frame, area, app, ink, app.up());
 }
 
-pub(super) fn budgets(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
+pub(super) fn budgets(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
     let Some(report) = app.board.usage() else {
         frame.render_widget(title(ink, "not known yet"), area);
         return;
@@ -74,14 +80,14 @@ pub(super) fn budgets(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>
     frame.render_widget(Paragraph::new(shown), area);
 }
 
-pub(super) fn logs(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
+pub(super) fn logs(frame: &mut Frame<'_>, area: Rect, app: &App, ink: RenderContext<'_>) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let of = match &app.logs_of {
-        LogsOf::Conversation(key) => format!(
+        LogSource::Conversation(key) => format!(
             "log of {}; Esc shows the project's",
             text::one_line(key.as_str())
         ),
-        LogsOf::Project => "log of the project".to_owned(),
+        LogSource::Project => "log of the project".to_owned(),
     };
     frame.render_widget(title(ink, &of), head);
     let wanted = app.wanted();
@@ -105,7 +111,7 @@ pub(super) fn logs(frame: &mut Frame<'_>, area: Rect, app: &App, ink: Ink<'_>) {
     frame.render_widget(Paragraph::new(shown.collect::<Vec<_>>()), body);
 }
 
-pub(super) fn page(frame: &mut Frame<'_>, area: Rect, page: &Page, ink: Ink<'_>) {
+pub(super) fn page(frame: &mut Frame<'_>, area: Rect, page: &TextPage, ink: RenderContext<'_>) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     frame.render_widget(title(ink, &text::one_line(&page.about.title())), head);
     let Some(lines) = &page.lines else {

@@ -2,7 +2,7 @@
 
 use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::InstanceRef;
-use goondan_store::instance::Awaited;
+use goondan_store::instance::PendingReplyRecord;
 
 use crate::ProcessId;
 
@@ -53,14 +53,14 @@ pub(super) enum Mode {
 
 /// A question whose answer will arrive as an event.
 #[derive(Debug)]
-pub(crate) struct Awaiting {
-    pub(super) awaited: Awaited,
-    pub(super) watch: Watch,
+pub(crate) struct PendingReply {
+    pub(super) awaited: PendingReplyRecord,
+    pub(super) watch: ReplyWatch,
 }
 
 /// Tracks if the answer's arrival will be noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Watch {
+pub(super) enum ReplyWatch {
     /// A waiter of the other instance or a pending store job reports it.
     Somebody,
     /// Unwatched: the question may not have been sent. If its turn is open, the turn asks again.

@@ -7,7 +7,7 @@ use goondan_protocol::ids::{ApprovalId, InstanceRef};
 use goondan_protocol::limits::MAX_APPROVAL_REASON_BYTES;
 use goondan_protocol::observe::RuntimeEventKind as Kind;
 use goondan_store::StoreError;
-use goondan_store::instance::{ApprovalMark, DecidedCall};
+use goondan_store::instance::{ApprovalMark, CallDecision};
 use goondan_store::writer::operation::NoteApproval;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ use crate::{Peer, ProcessId, RequestToken};
 
 /// Recipient of a decision's result.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Decider {
+pub(crate) enum DecisionRequester {
     /// A client.
     Client(RequestToken),
     /// A connection whose button was pressed.
@@ -32,7 +32,7 @@ pub(crate) enum Decider {
 
 /// An authorized decision on a pending approval.
 #[derive(Debug)]
-pub(in crate::fleet) struct Chosen {
+pub(in crate::fleet) struct AuthorizedDecision {
     pub(in crate::fleet) approval_id: ApprovalId,
     pub(in crate::fleet) decision: ApprovalDecision,
     pub(in crate::fleet) reason: Option<String>,
@@ -42,7 +42,7 @@ pub(in crate::fleet) struct Chosen {
 
 continuation! {
     /// Records a decision.
-    DecidingCall { decider: Decider, decided: DecidedCall }
+    DecidingCall { decider: DecisionRequester, decided: CallDecision }
         after NoteApproval => core.fleet.on_approval_decided
 }
 
@@ -62,7 +62,7 @@ fn decided_before(id: &ApprovalId, decision: Option<ApprovalDecision>) -> Contro
 }
 
 /// Description of a decision for display.
-fn in_words(decided: &DecidedCall) -> String {
+fn in_words(decided: &CallDecision) -> String {
     let how = decided.decision.as_str();
     let by = decided.by.as_deref().unwrap_or("a person");
     match &decided.reason {
@@ -111,13 +111,13 @@ impl Fleet {
             let decided = open.known.decided.as_ref();
             return Err(decided_before(&id, decided.map(|decided| decided.decision)));
         }
-        let chosen = Chosen {
+        let chosen = AuthorizedDecision {
             approval_id: id,
             decision,
             reason,
             by: None,
         };
-        self.note_decision(&at, chosen, Decider::Client(token), peer.pid);
+        self.note_decision(&at, chosen, DecisionRequester::Client(token), peer.pid);
         Ok(())
     }
 
@@ -125,12 +125,12 @@ impl Fleet {
     pub(in crate::fleet) fn note_decision(
         &mut self,
         at: &InstanceRef,
-        chosen: Chosen,
-        decider: Decider,
+        chosen: AuthorizedDecision,
+        decider: DecisionRequester,
         client_pid: Option<u32>,
     ) {
         let wall = self.now.wall;
-        let Chosen {
+        let AuthorizedDecision {
             approval_id: id,
             decision,
             reason,
@@ -151,7 +151,7 @@ impl Fleet {
             record.extend(by.as_ref().map(|it| ("by".to_owned(), json!(it))));
             record.extend(reason.as_ref().map(|it| ("reason".to_owned(), json!(it))));
         }
-        let decided = DecidedCall {
+        let decided = CallDecision {
             approval_id: id,
             decision,
             reason,
@@ -210,7 +210,7 @@ impl Fleet {
         self.observe_approval(&at, &id, Kind::ApprovalClosed, Some(&told));
         let decision = decided.decision;
         match decider {
-            Decider::Client(token) => {
+            DecisionRequester::Client(token) => {
                 let answer = ApprovalDecided {
                     approval_id: id.clone(),
                     decision,
@@ -219,7 +219,7 @@ impl Fleet {
                 };
                 self.respond(token, &answer);
             }
-            Decider::Button {
+            DecisionRequester::Button {
                 process,
                 request_id,
             } => {
@@ -231,11 +231,11 @@ impl Fleet {
     }
 
     /// Reports that a decision had no effect.
-    fn tell_undecided(&mut self, decider: Decider, error: ControlError, is_over: bool) {
+    fn tell_undecided(&mut self, decider: DecisionRequester, error: ControlError, is_over: bool) {
         let message = error.message.clone();
         match decider {
-            Decider::Client(token) => self.respond_error(token, error),
-            Decider::Button {
+            DecisionRequester::Client(token) => self.respond_error(token, error),
+            DecisionRequester::Button {
                 process,
                 request_id,
             } => {

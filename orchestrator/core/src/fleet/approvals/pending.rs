@@ -6,7 +6,7 @@ use goondan_protocol::ids::{AgentName, ApprovalId, InstanceKey, InstanceRef, Tur
 use goondan_protocol::limits::MAX_APPROVAL_BUTTON_BYTES;
 use goondan_protocol::observe::detail_of;
 use goondan_protocol::time::Timestamp;
-use goondan_store::instance::{Approval, AskedCall, InstanceState};
+use goondan_store::instance::{Approval, ApprovalRequest, InstanceState};
 
 use crate::fleet::agent_replies::pending_replies::Requester;
 
@@ -114,7 +114,7 @@ impl Approvals {
         all.find(|open| open.known.call.approval_id == *id)
     }
 
-    pub(super) fn of_call(&mut self, call: &AskedCall) -> Option<&mut OpenApproval> {
+    pub(super) fn of_call(&mut self, call: &ApprovalRequest) -> Option<&mut OpenApproval> {
         self.0.iter_mut().find(|open| {
             let known = &open.known.call;
             known.step_id == call.step_id && known.tool_call_id == call.tool_call_id

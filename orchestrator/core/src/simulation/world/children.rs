@@ -12,20 +12,20 @@ use goondan_protocol::usage::{USAGE, Usage};
 use goondan_protocol::version::Version;
 use serde_json::value::to_raw_value;
 
-use super::{Child, Happening, Role, World};
+use super::{Child, ProcessRole, ScheduledEvent, World};
 use crate::simulation::agent::Act;
-use crate::simulation::chat::Pressed;
+use crate::simulation::chat::PendingPresses;
 use crate::simulation::config::{OTHER_CONNECTION, REPLY_TOKENS_MAX};
 use crate::simulation::replies::Requests;
-use crate::{Input, ProcessId, Spawn};
+use crate::{CoreInput, ProcessId, Spawn};
 
 impl World {
-    pub(super) fn spawn(&mut self, spawn: &Spawn) -> Vec<Input> {
+    pub(super) fn spawn(&mut self, spawn: &Spawn) -> Vec<CoreInput> {
         let process = spawn.process;
         let (owner, role) = match spawn.role {
-            ChildRole::Agent => ("instanceKey", Role::Agent(Box::default())),
-            ChildRole::Connector => ("connection", Role::Connector),
-            ChildRole::Model => ("model", Role::Model),
+            ChildRole::Agent => ("instanceKey", ProcessRole::Agent(Box::default())),
+            ChildRole::Connector => ("connection", ProcessRole::Connector),
+            ChildRole::Model => ("model", ProcessRole::Model),
             ChildRole::Task => unreachable!("no task is made in this world"),
         };
         let name = match spawn.role {
@@ -38,13 +38,13 @@ impl World {
         if self.chance(self.plan.crash / 10) {
             self.oracle.end(&owner, process, false, self.mono_ms);
             let how = "it could not be started: no descriptors".to_owned();
-            return vec![Input::NoRoom { process, how }];
+            return vec![CoreInput::NoRoom { process, how }];
         }
         if self.chance(self.plan.crash / 10) {
             self.unstarted.insert(process, (owner, false));
             self.failed_starts += 1;
             let how = "it could not be started".to_owned();
-            return vec![Input::Exited { process, how }];
+            return vec![CoreInput::Exited { process, how }];
         }
         let child = Child {
             owner,
@@ -62,7 +62,7 @@ impl World {
             posts: HashMap::new(),
             replies: Requests::default(),
             questions: BTreeSet::new(),
-            pressed: Pressed::new(),
+            pressed: PendingPresses::new(),
         };
         self.children.insert(process, child);
         self.next_pid += 1;
@@ -75,7 +75,7 @@ impl World {
             pid: self.next_pid,
         };
         self.say(process, ToOrchestrator::Hello(hello), None);
-        vec![Input::Spawned {
+        vec![CoreInput::Spawned {
             process,
             pid: self.next_pid,
         }]
@@ -106,13 +106,13 @@ impl World {
         };
         let due_ms = child.last_said_ms.max(self.mono_ms + delay_ms);
         child.last_said_ms = due_ms;
-        let input = Input::Message {
+        let input = CoreInput::Message {
             process,
             message: Box::new(message),
             request_id,
             trace: None,
         };
-        self.at(due_ms, Happening::Input(input));
+        self.at(due_ms, ScheduledEvent::Input(input));
     }
 
     pub(super) fn deliver(
@@ -130,68 +130,70 @@ impl World {
             return;
         }
         let acts = match (&mut child.role, message) {
-            (Role::Agent(agent), ToChild::Agent(message)) => {
+            (ProcessRole::Agent(agent), ToChild::Agent(message)) => {
                 self.oracle.hear(&message);
                 agent.on_message(message, in_reply_to)
             }
-            (Role::Connector | Role::Model, ToChild::Connector(message)) => match message {
-                ToConnector::Call(call) => {
-                    let is_healing = self.is_healing;
-                    self.oracle.begin(&call);
-                    made(&mut self.rng, is_healing, &call)
-                }
-                ToConnector::Welcome(_) => {
-                    child.is_greeted = matches!(child.role, Role::Connector);
-                    let (ready, detail) = (true, "listening".to_owned());
-                    let is_showing = child.name.1 == OTHER_CONNECTION;
-                    let status = Act::Say(ToOrchestrator::Status(Status {
-                        ready,
-                        detail,
-                        token: None,
-                    }));
-                    let follow = ToOrchestrator::ApprovalsFollow(self.chat.follow());
-                    let follow = is_showing.then_some(Act::Say(follow));
-                    follow.into_iter().chain([status]).collect()
-                }
-                ToConnector::Ping(ping) => {
-                    let pong = Pong { nonce: ping.nonce };
-                    vec![Act::Say(ToOrchestrator::Pong(pong))]
-                }
-                ToConnector::EventRefused(_) => {
-                    let refused = in_reply_to.and_then(|request| child.posts.remove(&request));
-                    if let Some(event_id) = refused {
-                        self.post_again(&event_id);
+            (ProcessRole::Connector | ProcessRole::Model, ToChild::Connector(message)) => {
+                match message {
+                    ToConnector::Call(call) => {
+                        let is_healing = self.is_healing;
+                        self.oracle.begin(&call);
+                        made(&mut self.rng, is_healing, &call)
                     }
-                    Vec::new()
+                    ToConnector::Welcome(_) => {
+                        child.is_greeted = matches!(child.role, ProcessRole::Connector);
+                        let (ready, detail) = (true, "listening".to_owned());
+                        let is_showing = child.name.1 == OTHER_CONNECTION;
+                        let status = Act::Say(ToOrchestrator::Status(Status {
+                            ready,
+                            detail,
+                            token: None,
+                        }));
+                        let follow = ToOrchestrator::ApprovalsFollow(self.chat.follow());
+                        let follow = is_showing.then_some(Act::Say(follow));
+                        follow.into_iter().chain([status]).collect()
+                    }
+                    ToConnector::Ping(ping) => {
+                        let pong = Pong { nonce: ping.nonce };
+                        vec![Act::Say(ToOrchestrator::Pong(pong))]
+                    }
+                    ToConnector::EventRefused(_) => {
+                        let refused = in_reply_to.and_then(|request| child.posts.remove(&request));
+                        if let Some(event_id) = refused {
+                            self.post_again(&event_id);
+                        }
+                        Vec::new()
+                    }
+                    ToConnector::QuestionAnswered(_) | ToConnector::QuestionRefused(_) => {
+                        let request = in_reply_to.expect("it is a reply");
+                        let is_open = child.questions.remove(&request);
+                        assert!(
+                            is_open,
+                            "question {request} was answered twice, or never asked"
+                        );
+                        self.oracle.hear_of_question(&message);
+                        Vec::new()
+                    }
+                    ToConnector::Reply(reply) => {
+                        let request = in_reply_to.expect("it is a reply");
+                        self.hear_reply(process, request, &reply);
+                        Vec::new()
+                    }
+                    ToConnector::Shutdown(_) => vec![Act::Exit],
+                    message => {
+                        self.hear_of_buttons(&message);
+                        Vec::new()
+                    }
                 }
-                ToConnector::QuestionAnswered(_) | ToConnector::QuestionRefused(_) => {
-                    let request = in_reply_to.expect("it is a reply");
-                    let is_open = child.questions.remove(&request);
-                    assert!(
-                        is_open,
-                        "question {request} was answered twice, or never asked"
-                    );
-                    self.oracle.hear_of_question(&message);
-                    Vec::new()
-                }
-                ToConnector::Reply(reply) => {
-                    let request = in_reply_to.expect("it is a reply");
-                    self.hear_reply(process, request, &reply);
-                    Vec::new()
-                }
-                ToConnector::Shutdown(_) => vec![Act::Exit],
-                message => {
-                    self.hear_of_buttons(&message);
-                    Vec::new()
-                }
-            },
+            }
             (_, message) => panic!("`{}` is not for it", message.kind()),
         };
         for act in acts {
             // Actions take time but happen in order.
             let child = self.children.get_mut(&process).unwrap();
             let due_ms = child.last_said_ms.max(self.mono_ms);
-            self.at(due_ms, Happening::Act(process, act));
+            self.at(due_ms, ScheduledEvent::Act(process, act));
         }
     }
 
@@ -206,21 +208,21 @@ impl World {
         }
         if crashes {
             child.is_dying = true;
-            return self.soon(5, Happening::Die(process, "signal 11"));
+            return self.soon(5, ScheduledEvent::Die(process, "signal 11"));
         }
         if garbage {
             let problem = "not JSON".to_owned();
-            return self.input(Input::Broken { process, problem });
+            return self.input(CoreInput::Broken { process, problem });
         }
         match act {
             Act::Say(message) => self.say(process, message, None),
             Act::SayLater(after_ms, message) => {
                 let act = Act::Say(message);
-                self.at(self.mono_ms + after_ms, Happening::Act(process, act));
+                self.at(self.mono_ms + after_ms, ScheduledEvent::Act(process, act));
             }
             Act::AskPersonLater(after_ms, ask) => {
                 let act = Act::AskPerson(ask);
-                self.at(self.mono_ms + after_ms, Happening::Act(process, act));
+                self.at(self.mono_ms + after_ms, ScheduledEvent::Act(process, act));
             }
             Act::AskPerson(ask) => {
                 child.next_request += 1;
@@ -239,7 +241,7 @@ impl World {
             Act::Exit => {
                 child.is_dying = true;
                 let due_ms = child.last_said_ms;
-                self.at(due_ms, Happening::Die(process, "exit code 0"));
+                self.at(due_ms, ScheduledEvent::Die(process, "exit code 0"));
             }
         }
     }
@@ -259,7 +261,7 @@ impl World {
         self.crashed = (!child.was_asked).then_some(process);
         self.killed = (child.was_asked && !child.was_told).then_some(process);
         let how = how.to_owned();
-        self.input(Input::Exited { process, how });
+        self.input(CoreInput::Exited { process, how });
     }
 }
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use goondan_durable::disk::Crash;
 use goondan_protocol::ids::{InstanceKey, InstanceRef};
-use goondan_store::ledger::{self, Ledgered};
+use goondan_store::ledger::{self, LedgerContent};
 use goondan_store::workspace;
 use goondan_store::writer::operation::ReadPage;
-use goondan_store::writer::{Job, Report, Worker};
+use goondan_store::writer::{Report, StoreJob, Worker};
 use serde::Deserialize;
 
 use super::World;
 
 impl World {
     /// The ledger in the store.
-    pub(in crate::simulation) fn ledger(&self) -> Ledgered {
+    pub(in crate::simulation) fn ledger(&self) -> LedgerContent {
         let disk = self.disk.after_crash(Crash::ProcessOnly);
         let record = workspace::list(&disk, &self.layout).unwrap().0.remove(0);
         ledger::read(&disk, &self.layout, &record.workspace_id).unwrap()
@@ -24,7 +24,7 @@ impl World {
     /// The conversations in the store, read by a separate worker.
     pub(in crate::simulation) fn conversations(&self) -> BTreeMap<InstanceKey, Vec<String>> {
         #[derive(Deserialize)]
-        struct Identified {
+        struct MessageIdField {
             id: String,
         }
         // A fault that is still pending must not affect the reader.
@@ -50,7 +50,7 @@ impl World {
                     states_of: Vec::new(),
                 };
                 let op = read.into();
-                let completion = worker.work(&mut vec![Job { token: 0, op }]).remove(0);
+                let completion = worker.work(&mut vec![StoreJob { token: 0, op }]).remove(0);
                 let Report::ReadPage(Ok(page)) = completion.report else {
                     panic!("{completion:?}");
                 };
@@ -60,7 +60,7 @@ impl World {
                 );
                 assert!(page.damage.is_empty(), "{:?}", page.damage);
                 messages.extend(page.messages.iter().map(|raw| {
-                    let message: Identified = serde_json::from_slice(raw).unwrap();
+                    let message: MessageIdField = serde_json::from_slice(raw).unwrap();
                     message.id
                 }));
                 next = page.next;

@@ -3,7 +3,7 @@
 use goondan_protocol::ids::WorkspaceId;
 
 use super::World;
-use crate::Input;
+use crate::CoreInput;
 use crate::exchange::Peer;
 
 /// Number of steps between checks of the client's view.
@@ -15,13 +15,13 @@ impl World {
         if self.watcher.token().is_some() {
             if let Some(token) = self.watcher.goes_away() {
                 let tokens = vec![token];
-                self.input(Input::ClientGone { tokens });
+                self.input(CoreInput::ClientGone { tokens });
             }
             return;
         }
         let snapshots = self.watcher.snapshots;
         let (token, call) = self.watcher.comes(id);
-        self.input(Input::Request {
+        self.input(CoreInput::Request {
             token,
             peer: Peer::person(),
             call: Box::new(call),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::node::{DirChange, FileChange, Node, change_names};
+use super::node::{DirChange, FileChange, SimulatedNode, change_names};
 
 /// Set of unsynced changes that survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Crash {
 }
 
 /// Decides which unsynced changes survive.
-pub(super) struct Choice {
+pub(super) struct CrashChoice {
     pub(super) crash: Crash,
     pub(super) state: u64,
     /// Number of bytes appended before the oldest unsynced append.
@@ -30,7 +30,7 @@ pub(super) struct Choice {
     pub(super) pairs: BTreeMap<u64, bool>,
 }
 
-impl Choice {
+impl CrashChoice {
     pub(super) fn new(crash: Crash) -> Self {
         let seed = if let Crash::Subset(seed) = crash {
             seed
@@ -99,9 +99,9 @@ impl Choice {
     }
 }
 
-pub(super) fn settle(node: &mut Node, choice: &mut Choice) {
+pub(super) fn settle(node: &mut SimulatedNode, choice: &mut CrashChoice) {
     match node {
-        Node::File {
+        SimulatedNode::File {
             durable,
             current,
             changes,
@@ -132,7 +132,7 @@ pub(super) fn settle(node: &mut Node, choice: &mut Choice) {
             }
             current.clone_from(durable);
         }
-        Node::Dir {
+        SimulatedNode::Dir {
             durable,
             current,
             changes,
@@ -146,6 +146,6 @@ pub(super) fn settle(node: &mut Node, choice: &mut Choice) {
             current.clone_from(durable);
         }
         // Its content persists with its name.
-        Node::Link { .. } | Node::Pipe => {}
+        SimulatedNode::Link { .. } | SimulatedNode::Pipe => {}
     }
 }

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use super::SimulatedDisk;
 use super::machine::{errno, not_found};
-use super::node::{DirChange, Ino, Names, Node};
+use super::node::{DirChange, Ino, Names, SimulatedNode};
 use crate::disk::folder::{Folder, NodeKind, NodeStat};
 use crate::disk::{Disk as _, DiskFile};
 
@@ -39,7 +39,7 @@ impl SimulatedFolder {
         }
     }
 
-    fn add(&self, path: &Path, node: Node) -> io::Result<Ino> {
+    fn add(&self, path: &Path, node: SimulatedNode) -> io::Result<Ino> {
         let path = self.at(path)?;
         self.disk.call(|machine| {
             let (dir, name) = machine.place(&path)?;
@@ -68,12 +68,12 @@ impl Folder for SimulatedFolder {
                 Err(error) => return Err(error),
             };
             let (kind, mode, len) = match machine.nodes.get(&ino) {
-                Some(Node::File { current, mode, .. }) => {
+                Some(SimulatedNode::File { current, mode, .. }) => {
                     (NodeKind::File, *mode, current.len() as u64)
                 }
-                Some(Node::Dir { mode, .. }) => (NodeKind::Directory, *mode, 0),
-                Some(Node::Link { .. }) => (NodeKind::Link, 0o777, 0),
-                Some(Node::Pipe) => (NodeKind::Special, 0o600, 0),
+                Some(SimulatedNode::Dir { mode, .. }) => (NodeKind::Directory, *mode, 0),
+                Some(SimulatedNode::Link { .. }) => (NodeKind::Link, 0o777, 0),
+                Some(SimulatedNode::Pipe) => (NodeKind::Special, 0o600, 0),
                 None => return Ok(None),
             };
             let changed = i128::from(machine.version_of(ino));
@@ -109,24 +109,24 @@ impl Folder for SimulatedFolder {
         self.disk.call(|machine| {
             let ino = machine.find(&path)?;
             match machine.nodes.get(&ino) {
-                Some(Node::Link { target }) => Ok(target.clone()),
+                Some(SimulatedNode::Link { target }) => Ok(target.clone()),
                 _ => Err(errno(Errno::EINVAL)),
             }
         })
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn DiskFile>> {
-        let ino = self.add(path, Node::file(mode))?;
+        let ino = self.add(path, SimulatedNode::file(mode))?;
         Ok(self.disk.handle(ino))
     }
 
     fn create_link(&self, path: &Path, target: &Path) -> io::Result<()> {
         let target = target.as_os_str().to_owned();
-        self.add(path, Node::Link { target }).map(drop)
+        self.add(path, SimulatedNode::Link { target }).map(drop)
     }
 
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.add(path, Node::dir(mode)).map(drop)
+        self.add(path, SimulatedNode::dir(mode)).map(drop)
     }
 
     fn set_dir_mode(&self, path: &Path, new: u32) -> io::Result<()> {
@@ -134,7 +134,7 @@ impl Folder for SimulatedFolder {
         self.disk.call(|machine| {
             let ino = machine.find(&path)?;
             match machine.nodes.get_mut(&ino) {
-                Some(Node::Dir { mode, .. }) => *mode = new,
+                Some(SimulatedNode::Dir { mode, .. }) => *mode = new,
                 _ => return Err(errno(Errno::ENOTDIR)),
             }
             Ok(())

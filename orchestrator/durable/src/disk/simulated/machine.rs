@@ -5,13 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path};
 
-use super::node::{DirChange, FILE_MODE, FileChange, Ino, Names, Node, change_names};
+use super::node::{DirChange, FILE_MODE, FileChange, Ino, Names, SimulatedNode, change_names};
 
 pub(super) const ROOT: Ino = 0;
 
 /// Effect of a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum CallFault {
     /// This `errno`, without other effect. After a failed sync the durability of the changes is
     /// undefined.
     Errno(i32),
@@ -20,8 +20,8 @@ pub enum Fault {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Machine {
-    pub(super) nodes: BTreeMap<Ino, Node>,
+pub(super) struct SimulatedMachine {
+    pub(super) nodes: BTreeMap<Ino, SimulatedNode>,
     pub(super) next_ino: Ino,
     pub(super) next_pair: u64,
     /// Creation or last change of each file, by a clock that advances with every change.
@@ -30,7 +30,7 @@ pub(super) struct Machine {
     pub(super) calls: u64,
     pub(super) bytes_written: u64,
     pub(super) crash_at: Option<u64>,
-    pub(super) fault: Option<(u64, Fault, bool)>,
+    pub(super) fault: Option<(u64, CallFault, bool)>,
     pub(super) is_down: bool,
     /// Reported free bytes; not enforced.
     pub(super) free_bytes: Option<u64>,
@@ -47,15 +47,15 @@ pub(super) fn not_found() -> io::Error {
 
 /// Action for a counted call.
 #[derive(Clone, Copy)]
-pub(super) enum Turn {
+pub(super) enum CallTurn {
     Go,
     /// Execute it, then stop the machine.
     Last,
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// Counts a call, and fails it if a fault is due. `append_len` is the length of an append.
-    pub(super) fn count(&mut self, append_len: Option<&mut usize>) -> io::Result<Turn> {
+    pub(super) fn count(&mut self, append_len: Option<&mut usize>) -> io::Result<CallTurn> {
         if self.is_down {
             return Err(io::Error::other("the machine is down"));
         }
@@ -64,22 +64,22 @@ impl Machine {
             && (self.calls == at || (for_ever && self.calls > at))
         {
             match (fault, append_len) {
-                (Fault::Errno(code), _) => return Err(io::Error::from_raw_os_error(code)),
-                (Fault::ShortWrite(most), Some(len)) => *len = (*len).min(most),
-                (Fault::ShortWrite(_), None) => {}
+                (CallFault::Errno(code), _) => return Err(io::Error::from_raw_os_error(code)),
+                (CallFault::ShortWrite(most), Some(len)) => *len = (*len).min(most),
+                (CallFault::ShortWrite(_), None) => {}
             }
         }
         Ok(if self.crash_at == Some(self.calls) {
-            Turn::Last
+            CallTurn::Last
         } else {
-            Turn::Go
+            CallTurn::Go
         })
     }
 
-    pub(super) fn finish(&mut self, turn: Turn) -> io::Result<()> {
+    pub(super) fn finish(&mut self, turn: CallTurn) -> io::Result<()> {
         match turn {
-            Turn::Go => Ok(()),
-            Turn::Last => {
+            CallTurn::Go => Ok(()),
+            CallTurn::Last => {
                 self.is_down = true;
                 Err(io::Error::other("the machine stops"))
             }
@@ -88,7 +88,7 @@ impl Machine {
 
     pub(super) fn names(&self, ino: Ino) -> io::Result<&Names> {
         match self.nodes.get(&ino) {
-            Some(Node::Dir { current, .. }) => Ok(current),
+            Some(SimulatedNode::Dir { current, .. }) => Ok(current),
             _ => Err(errno(nix::errno::Errno::ENOTDIR)),
         }
     }
@@ -109,7 +109,7 @@ impl Machine {
     }
 
     pub(super) fn change_dir(&mut self, dir: Ino, change: DirChange) {
-        if let Some(Node::Dir {
+        if let Some(SimulatedNode::Dir {
             current, changes, ..
         }) = self.nodes.get_mut(&dir)
         {
@@ -153,10 +153,10 @@ impl Machine {
         if !make {
             return Err(not_found());
         }
-        Ok(self.add(dir, name, Node::file(FILE_MODE)))
+        Ok(self.add(dir, name, SimulatedNode::file(FILE_MODE)))
     }
 
-    pub(super) fn add(&mut self, dir: Ino, name: &OsStr, node: Node) -> Ino {
+    pub(super) fn add(&mut self, dir: Ino, name: &OsStr, node: SimulatedNode) -> Ino {
         let ino = self.next_ino;
         self.next_ino += 1;
         self.nodes.insert(ino, node);
@@ -167,7 +167,7 @@ impl Machine {
 
     pub(super) fn file(&mut self, ino: Ino) -> io::Result<(&mut Vec<u8>, &mut Vec<FileChange>)> {
         match self.nodes.get_mut(&ino) {
-            Some(Node::File {
+            Some(SimulatedNode::File {
                 current, changes, ..
             }) => Ok((current, changes)),
             _ => Err(errno(nix::errno::Errno::EISDIR)),
@@ -177,8 +177,8 @@ impl Machine {
     /// Returns the number of bytes appended before the oldest unsynced append.
     pub(super) fn oldest_unsynced(&self) -> u64 {
         let changes = self.nodes.values().filter_map(|node| match node {
-            Node::File { changes, .. } => changes.first(),
-            Node::Dir { .. } | Node::Link { .. } | Node::Pipe => None,
+            SimulatedNode::File { changes, .. } => changes.first(),
+            SimulatedNode::Dir { .. } | SimulatedNode::Link { .. } | SimulatedNode::Pipe => None,
         });
         let before = changes.map(|change| match change {
             FileChange::Append { before, .. } | FileChange::SetLen { before, .. } => *before,
@@ -207,7 +207,7 @@ impl Machine {
     /// Syncs the name changes of a directory, all or up to one half of a rename. This also syncs
     /// the other halves, with all changes before them.
     pub(super) fn sync_names(&mut self, dir: Ino, up_to: Option<u64>) {
-        let Some(Node::Dir {
+        let Some(SimulatedNode::Dir {
             durable, changes, ..
         }) = self.nodes.get_mut(&dir)
         else {

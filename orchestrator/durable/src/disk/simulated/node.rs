@@ -46,7 +46,7 @@ impl DirChange {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Node {
+pub(super) enum SimulatedNode {
     File {
         durable: Vec<u8>,
         current: Vec<u8>,
@@ -70,7 +70,7 @@ pub(super) enum Node {
 pub(super) const FILE_MODE: u32 = 0o600;
 pub(super) const DIRECTORY_MODE: u32 = 0o700;
 
-impl Node {
+impl SimulatedNode {
     pub(super) fn file(mode: u32) -> Self {
         Self::File {
             durable: Vec::new(),

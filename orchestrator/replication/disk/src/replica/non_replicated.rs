@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use goondan_durable::disk::{Disk, Entry, EntryKind};
+use goondan_durable::disk::{Disk, DiskEntry, EntryKind};
 
 use crate::scope::{are_replicated, is_mixed};
 
@@ -44,7 +44,7 @@ fn apart(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Entries of a directory; empty if the path is not a directory.
-fn entries(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Entry>> {
+fn entries(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<DiskEntry>> {
     match disk.stat(dir)? {
         Some(stat) if stat.kind == EntryKind::Directory => disk.list(dir),
         Some(_) | None => Ok(Vec::new()),

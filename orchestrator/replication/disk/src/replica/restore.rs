@@ -4,7 +4,7 @@ use std::io;
 
 use goondan_replication::record::RecordFault;
 use goondan_replication::record::parts::SnapshotPart;
-use goondan_replication::tree::DoesNotFit;
+use goondan_replication::tree::FileMismatch;
 
 use super::Replica;
 
@@ -31,7 +31,7 @@ pub enum RestoreError {
         /// Number of the part, from 0.
         number: u32,
         /// The mismatch.
-        misfit: DoesNotFit,
+        misfit: FileMismatch,
     },
     /// The files differ from the captured ones.
     #[error("the restored files do not match the snapshot's digest")]

@@ -5,29 +5,31 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use goondan_durable::disk::{Crash, Disk, DiskFile, Entry, SimulatedDisk, Stat};
+use goondan_durable::disk::{Crash, Disk, DiskEntry, DiskFile, SimulatedDisk, Stat};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replicated_disk::{Content, HandedOver, Recording, Refused, ReplicatedDisk, Waits};
+use goondan_replicated_disk::{
+    BatchContent, ConfirmPoint, LogBatch, OpLog, ReplicatedDisk, ReplicatedDiskError,
+};
 use goondan_replication::owner::BatchId;
 
 use crate::world::{WORKSPACES, bare, dir, replica, workspace};
 
 /// A disk whose batches must be acknowledged by the test.
-struct Node {
+struct AcknowledgingNode {
     disk: SimulatedDisk,
-    recording: Arc<Recording>,
+    recording: Arc<OpLog>,
     replicated: Arc<ReplicatedDisk>,
-    handed: Receiver<HandedOver>,
+    handed: Receiver<LogBatch>,
 }
 
-fn node(waits: Waits) -> Node {
+fn node(waits: ConfirmPoint) -> AcknowledgingNode {
     let disk = bare();
     let (sender, handed) = channel();
     let outlet = move |batch| sender.send(batch).unwrap();
-    let recording = Arc::new(Recording::new(WORKSPACES.into(), Box::new(outlet)));
+    let recording = Arc::new(OpLog::new(WORKSPACES.into(), Box::new(outlet)));
     let inner: Arc<dyn Disk> = Arc::new(disk.clone());
     let replicated = Arc::new(ReplicatedDisk::new(inner, Arc::clone(&recording), waits));
-    Node {
+    AcknowledgingNode {
         disk,
         recording,
         replicated,
@@ -35,8 +37,8 @@ fn node(waits: Waits) -> Node {
     }
 }
 
-impl Node {
-    fn owning(waits: Waits) -> Self {
+impl AcknowledgingNode {
+    fn owning(waits: ConfirmPoint) -> Self {
         let node = node(waits);
         node.recording.own(&workspace());
         node.replicated.create_dir(&dir()).unwrap();
@@ -64,15 +66,18 @@ fn confirm(disk: &ReplicatedDisk) -> io::Result<()> {
     disk.confirm(&dir().join("tasks/t"))
 }
 
-const WAITS: [(Waits, Act); 3] = [
-    (Waits::AtEachSync, sync_a_file),
-    (Waits::AtEachSync, sync_a_directory),
-    (Waits::AtConfirm, confirm),
+const WAITS: [(ConfirmPoint, Act); 3] = [
+    (ConfirmPoint::AtEachSync, sync_a_file),
+    (ConfirmPoint::AtEachSync, sync_a_directory),
+    (ConfirmPoint::AtConfirm, confirm),
 ];
 
 /// Starts a wait, runs `end` once the batch was handed over, and returns the result of the wait.
-fn ended_by(waits: (Waits, Act), end: impl FnOnce(&Node, BatchId)) -> io::Result<()> {
-    let node = Node::owning(waits.0);
+fn ended_by(
+    waits: (ConfirmPoint, Act),
+    end: impl FnOnce(&AcknowledgingNode, BatchId),
+) -> io::Result<()> {
+    let node = AcknowledgingNode::owning(waits.0);
     let disk = Arc::clone(&node.replicated);
     let waiting = std::thread::spawn(move || waits.1(&disk));
     let handed = node.handed.recv().unwrap();
@@ -84,7 +89,7 @@ fn ended_by(waits: (Waits, Act), end: impl FnOnce(&Node, BatchId)) -> io::Result
 fn rep_1_a_wait_ends_when_the_log_has_it_and_not_before() {
     for waits in WAITS {
         let said = Arc::new(Mutex::new(Vec::new()));
-        let node = Node::owning(waits.0);
+        let node = AcknowledgingNode::owning(waits.0);
         let (disk, saying) = (Arc::clone(&node.replicated), Arc::clone(&said));
         let waiting = std::thread::spawn(move || {
             waits.1(&disk).unwrap();
@@ -106,8 +111,8 @@ fn rep_1_a_wait_ends_when_the_log_has_it_and_not_before() {
 
 #[test]
 fn rep_1_a_change_that_no_sync_follows_is_handed_over() {
-    for waits in [Waits::AtEachSync, Waits::AtConfirm] {
-        let node = Node::owning(waits);
+    for waits in [ConfirmPoint::AtEachSync, ConfirmPoint::AtConfirm] {
+        let node = AcknowledgingNode::owning(waits);
         let mut file = node.replicated.create(&dir().join("a")).unwrap();
         file.append(b"1").unwrap();
         drop(file);
@@ -124,7 +129,7 @@ fn rep_1_a_change_that_no_sync_follows_is_handed_over() {
 
 #[test]
 fn what_was_not_synced_is_handed_over_and_nobody_waits_for_it() {
-    let node = Node::owning(Waits::AtConfirm);
+    let node = AcknowledgingNode::owning(ConfirmPoint::AtConfirm);
     let disk = &node.replicated;
     let mut file = disk.create(&dir().join("a")).unwrap();
     file.append(b"1").unwrap();
@@ -135,7 +140,7 @@ fn what_was_not_synced_is_handed_over_and_nobody_waits_for_it() {
     file.sync().unwrap();
     let hurried = node.handed.recv().unwrap();
     assert!(hurried.is_awaited);
-    assert_eq!(hurried.content, Content::Operations(Vec::new()));
+    assert_eq!(hurried.content, BatchContent::Operations(Vec::new()));
     let (disk, said) = (Arc::clone(disk), Arc::new(Mutex::new(Vec::new())));
     let saying = Arc::clone(&said);
     let waiting = std::thread::spawn(move || {
@@ -162,7 +167,7 @@ fn a_wait_ends_with_the_ownership_and_says_why() {
         let error = disowned.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert!(error.to_string().contains("node b has it"), "{error}");
-        assert!(Refused::is_in(&error));
+        assert!(ReplicatedDiskError::is_in(&error));
     }
 }
 
@@ -171,7 +176,7 @@ fn a_wait_ends_when_the_workspace_comes_back_and_is_no_success() {
     // With a later confirmation the workspace may have been taken again before the caller asks.
     let at_once = WAITS
         .into_iter()
-        .filter(|(waits, _)| *waits == Waits::AtEachSync);
+        .filter(|(waits, _)| *waits == ConfirmPoint::AtEachSync);
     for waits in at_once {
         let given_up = ended_by(waits, |node, batch| {
             node.recording
@@ -194,7 +199,7 @@ fn a_wait_ends_with_the_daemon_and_so_does_each_one_after() {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
         assert!(error.to_string().contains("it stops"), "{error}");
     }
-    let node = node(Waits::AtEachSync);
+    let node = node(ConfirmPoint::AtEachSync);
     node.recording.end("it stops".to_owned());
     node.recording.own(&workspace());
     node.replicated.create_dir(&dir()).unwrap();
@@ -204,7 +209,7 @@ fn a_wait_ends_with_the_daemon_and_so_does_each_one_after() {
 
 #[test]
 fn syncs_wait_for_nothing_where_confirming_does() {
-    let node = Node::owning(Waits::AtConfirm);
+    let node = AcknowledgingNode::owning(ConfirmPoint::AtConfirm);
     sync_a_file(&node.replicated).unwrap();
     sync_a_directory(&node.replicated).unwrap();
     let batches: Vec<u64> = node
@@ -238,7 +243,7 @@ const CHANGES: [(&str, Act); 9] = [
 #[test]
 fn rep_1_what_is_not_this_nodes_is_not_changed() {
     for is_given_up in [false, true] {
-        let node = node(Waits::AtEachSync);
+        let node = node(ConfirmPoint::AtEachSync);
         let inner: &dyn Disk = &node.disk;
         inner.create_dir(&dir()).unwrap();
         inner.create_dir(&dir().join("d")).unwrap();
@@ -256,7 +261,7 @@ fn rep_1_what_is_not_this_nodes_is_not_changed() {
                 io::ErrorKind::PermissionDenied,
                 "{name}: {error}"
             );
-            assert!(Refused::is_in(&error), "{name}");
+            assert!(ReplicatedDiskError::is_in(&error), "{name}");
             assert_eq!(replica(&node.disk).digest().unwrap(), before, "{name}");
         }
         // Reads are allowed and do not wait.
@@ -283,7 +288,7 @@ fn rep_1_what_is_not_this_nodes_is_not_changed() {
 
 #[test]
 fn what_was_opened_before_it_was_given_up_changes_nothing_ever_after() {
-    let node = Node::owning(Waits::AtConfirm);
+    let node = AcknowledgingNode::owning(ConfirmPoint::AtConfirm);
     let mut file = node.replicated.create(&dir().join("a")).unwrap();
     node.recording
         .disown(&workspace(), "node b has it".to_owned());
@@ -306,14 +311,14 @@ fn what_was_opened_before_it_was_given_up_changes_nothing_ever_after() {
         .unwrap();
     node.replicated.sync_dir(&dir()).unwrap();
     // Earlier operations were dropped.
-    let handed: Vec<HandedOver> = node.handed.try_iter().collect();
+    let handed: Vec<LogBatch> = node.handed.try_iter().collect();
     assert_eq!(handed.len(), 1);
-    assert!(matches!(&handed[0].content, Content::Operations(made) if made.len() == 1));
+    assert!(matches!(&handed[0].content, BatchContent::Operations(made) if made.len() == 1));
 }
 
 /// A disk on which appends to one file wait until they are let go.
 #[derive(Debug)]
-struct Slow {
+struct GatedDisk {
     disk: SimulatedDisk,
     began: Sender<()>,
     go_on: Arc<Mutex<Receiver<()>>>,
@@ -326,7 +331,7 @@ struct SlowFile {
     go_on: Arc<Mutex<Receiver<()>>>,
 }
 
-impl Disk for Slow {
+impl Disk for GatedDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.disk.open(path)
     }
@@ -351,7 +356,7 @@ impl Disk for Slow {
         self.disk.stat(path)
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+    fn list(&self, path: &Path) -> io::Result<Vec<DiskEntry>> {
         self.disk.list(path)
     }
 
@@ -412,17 +417,21 @@ impl DiskFile for SlowFile {
 
 /// A node with a slow disk: the node, a signal when a slow call begins, and a sender to let it
 /// continue.
-fn slow_node() -> (Node, Receiver<()>, Sender<()>) {
-    let mut node = node(Waits::AtConfirm);
+fn slow_node() -> (AcknowledgingNode, Receiver<()>, Sender<()>) {
+    let mut node = node(ConfirmPoint::AtConfirm);
     let (began, begins) = channel();
     let (goes_on, go_on) = channel();
-    let slow: Arc<dyn Disk> = Arc::new(Slow {
+    let slow: Arc<dyn Disk> = Arc::new(GatedDisk {
         disk: node.disk.clone(),
         began,
         go_on: Arc::new(Mutex::new(go_on)),
     });
     let recording = Arc::clone(&node.recording);
-    node.replicated = Arc::new(ReplicatedDisk::new(slow, recording, Waits::AtConfirm));
+    node.replicated = Arc::new(ReplicatedDisk::new(
+        slow,
+        recording,
+        ConfirmPoint::AtConfirm,
+    ));
     node.recording.own(&workspace());
     node.replicated.create_dir(&dir()).unwrap();
     (node, begins, goes_on)

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use goondan_durable::disk::{Crash, RealDisk, SimulatedDisk};
-use goondan_replicated_disk::{Replica, Waits};
+use goondan_replicated_disk::{ConfirmPoint, Replica};
 use goondan_replication::operation::FileOperation;
 
 use crate::workload::{Faults, run, seeds};
@@ -138,7 +138,7 @@ fn replay(operations: &[FileOperation], seed: u64, notes: Notes) -> Result<(), S
 }
 
 fn workload(seed: u64) -> Vec<FileOperation> {
-    let owner = Owner::new(Waits::AtEachSync);
+    let owner = Owner::new(ConfirmPoint::AtEachSync);
     run(&owner, seed, 150, Faults::None);
     owner.operations()
 }

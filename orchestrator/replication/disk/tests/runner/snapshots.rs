@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_durable::disk::{Disk, DiskFile, Fault, SimulatedDisk, append_all};
-use goondan_replicated_disk::{Capture, CaptureError, Content, RestoreError, Waits};
+use goondan_durable::disk::{CallFault, Disk, DiskFile, SimulatedDisk, append_all};
+use goondan_replicated_disk::{BatchContent, Capture, CaptureError, ConfirmPoint, RestoreError};
 use goondan_replication::names::Hash;
 use goondan_replication::record::SnapshotReference;
 
@@ -46,7 +46,7 @@ fn restored(parts: &[Vec<u8>]) -> Result<SimulatedDisk, RestoreError> {
 fn rep_1_a_snapshot_has_the_files_of_its_moment_whatever_happens_to_them_later() {
     let mut cut = 0;
     for seed in seeds(300) {
-        let owner = Owner::new(Waits::AtConfirm);
+        let owner = Owner::new(ConfirmPoint::AtConfirm);
         run(&owner, seed, 60, Faults::None);
         let capture = capture(&owner).unwrap();
         let captured = lengths(&owner);
@@ -89,7 +89,7 @@ fn rep_1_what_is_cut_while_it_is_copied_is_in_the_snapshot() {
     // The files take four parts, and `b` is in three of them.
     for part in 1..4 {
         for name in ["a", "b", "c", "d"] {
-            let owner = Owner::new(Waits::AtConfirm);
+            let owner = Owner::new(ConfirmPoint::AtConfirm);
             let sizes = [("a", 3), ("b", 9), ("c", 2)];
             let mut files: Vec<_> = sizes
                 .into_iter()
@@ -125,7 +125,7 @@ fn rep_1_what_is_cut_while_it_is_copied_is_in_the_snapshot() {
 
 #[test]
 fn rep_1_a_capture_of_which_too_much_was_cut_is_void() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     let names: Vec<String> = (0..17).map(|number| format!("f{number}")).collect();
     let files = names.iter().map(|name| write(&owner, name, 4));
     let mut files: Vec<_> = files.collect();
@@ -155,13 +155,13 @@ fn rep_1_a_capture_of_which_too_much_was_cut_is_void() {
 fn rep_1_a_capture_that_fails_changes_nothing() {
     for seed in seeds(60) {
         for call in 1.. {
-            let owner = Owner::new(Waits::AtConfirm);
+            let owner = Owner::new(ConfirmPoint::AtConfirm);
             run(&owner, seed, 30, Faults::None);
             let at = owner.disk.calls() + call;
-            owner.disk.fail_at(at, Fault::Errno(28), false);
+            owner.disk.fail_at(at, CallFault::Errno(28), false);
             let taken = capture(&owner).map(drop);
             let has_failed = owner.disk.calls() >= at;
-            owner.disk.fail_at(0, Fault::Errno(28), false);
+            owner.disk.fail_at(0, CallFault::Errno(28), false);
             owner.is_replayed(&format!("seed {seed}, call {call}"));
             if !has_failed {
                 taken.unwrap();
@@ -173,7 +173,7 @@ fn rep_1_a_capture_that_fails_changes_nothing() {
 
 #[test]
 fn rep_1_what_is_no_snapshot_is_refused() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     for name in ["a", "b"] {
         // More than one part.
         write(&owner, name, 5);
@@ -198,11 +198,11 @@ fn rep_1_what_is_no_snapshot_is_refused() {
 
 #[test]
 fn a_workspace_of_another_node_is_not_captured() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     owner.recording.disown(&workspace(), "b has it".to_owned());
     let refused = capture(&owner).unwrap_err();
     assert!(refused.to_string().contains("b has it"), "{refused}");
     let handed = owner.contents();
-    let is_snapshot = |content: &Content| matches!(content, Content::Snapshot(_));
+    let is_snapshot = |content: &BatchContent| matches!(content, BatchContent::Snapshot(_));
     assert!(!handed.iter().any(is_snapshot));
 }

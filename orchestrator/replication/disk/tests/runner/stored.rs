@@ -11,14 +11,14 @@ use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::observe::ObservationBounds;
 use goondan_protocol::time::Timestamp;
-use goondan_replicated_disk::Waits;
+use goondan_replicated_disk::ConfirmPoint;
 use goondan_store::instance::InstanceStore;
 use goondan_store::root::Layout;
 use goondan_store::workspace;
 use goondan_store::writer::operation::{
     Accept, AppendEvent, BeginTurn, Close, CompleteTurn, Delete, Observe,
 };
-use goondan_store::writer::{Job, Op, Worker};
+use goondan_store::writer::{Op, StoreJob, Worker};
 use serde_json::json;
 
 use crate::aside::files;
@@ -131,7 +131,7 @@ fn live(owner: &Owner) {
             }));
         }
         for op in ops {
-            let reports = worker.work(&mut vec![Job { token: 0, op }]);
+            let reports = worker.work(&mut vec![StoreJob { token: 0, op }]);
             for report in reports {
                 report.report.into_done().unwrap();
             }
@@ -171,7 +171,7 @@ fn take_over(disk: &SimulatedDisk, context: &str) -> usize {
 
 #[test]
 fn rep_1_the_files_of_a_store_are_those_of_its_standby_byte_for_byte() {
-    for waits in [Waits::AtEachSync, Waits::AtConfirm] {
+    for waits in [ConfirmPoint::AtEachSync, ConfirmPoint::AtConfirm] {
         let owner = Owner::new(waits);
         live(&owner);
         owner.is_replayed("a store");
@@ -193,7 +193,7 @@ fn rep_1_the_files_of_a_store_are_those_of_its_standby_byte_for_byte() {
 
 #[test]
 fn rep_1_a_store_recovers_what_any_prefix_of_the_log_makes() {
-    let owner = Owner::new(Waits::AtEachSync);
+    let owner = Owner::new(ConfirmPoint::AtEachSync);
     live(&owner);
     let standby = bare();
     let mut made = replica(&standby);

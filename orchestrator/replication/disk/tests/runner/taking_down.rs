@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_durable::disk::{Disk, Fault, append_all};
-use goondan_replicated_disk::Waits;
+use goondan_durable::disk::{CallFault, Disk, append_all};
+use goondan_replicated_disk::ConfirmPoint;
 use goondan_replicated_disk::limits::TAKEN_BYTES_MAX;
 use goondan_replication::operation::FileOperation;
 
@@ -14,7 +14,7 @@ use crate::world::{Owner, bare, content, dir, memory, relative, replica};
 #[test]
 fn rep_1_whatever_is_done_the_log_makes_the_same_files() {
     for seed in seeds(300) {
-        let owner = Owner::new(Waits::AtEachSync);
+        let owner = Owner::new(ConfirmPoint::AtEachSync);
         run(&owner, seed, 60, Faults::None);
         owner.is_replayed(&format!("seed {seed}"));
     }
@@ -23,7 +23,7 @@ fn rep_1_whatever_is_done_the_log_makes_the_same_files() {
 #[test]
 fn rep_1_whatever_fails_the_log_makes_the_files_that_are_there() {
     for seed in seeds(600) {
-        let owner = Owner::new(Waits::AtConfirm);
+        let owner = Owner::new(ConfirmPoint::AtConfirm);
         run(&owner, seed, 80, Faults::Some);
         owner.is_replayed(&format!("seed {seed}"));
     }
@@ -31,11 +31,11 @@ fn rep_1_whatever_fails_the_log_makes_the_files_that_are_there() {
 
 #[test]
 fn a_short_append_is_taken_down_as_far_as_it_went() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     let mut file = owner.replicated.create(&dir().join("a")).unwrap();
     owner
         .disk
-        .fail_at(owner.disk.calls() + 2, Fault::ShortWrite(2), false);
+        .fail_at(owner.disk.calls() + 2, CallFault::ShortWrite(2), false);
     assert_eq!(file.append(b"abc").unwrap(), 2);
     file.append(b"d").unwrap();
     let created = FileOperation::Create {
@@ -51,24 +51,24 @@ fn a_short_append_is_taken_down_as_far_as_it_went() {
 
 #[test]
 fn a_change_that_failed_on_a_disk_that_cannot_be_asked_keeps_the_next_one_waiting() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     let path = dir().join("a");
     let mut file = owner.replicated.create(&path).unwrap();
     file.append(b"ab").unwrap();
     let next = owner.disk.calls() + 1;
-    owner.disk.fail_at(next, Fault::Errno(5), true);
+    owner.disk.fail_at(next, CallFault::Errno(5), true);
     assert!(owner.replicated.remove_file(&path).is_err());
     let refused = owner.replicated.create_dir(&dir().join("d")).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(5));
     assert!(!owner.recording.is_quiet(&crate::world::workspace()));
-    owner.disk.fail_at(0, Fault::Errno(5), false);
+    owner.disk.fail_at(0, CallFault::Errno(5), false);
     owner.replicated.create_dir(&dir().join("d")).unwrap();
     owner.is_replayed("after the disk answers again");
 }
 
 #[test]
 fn an_open_file_follows_its_name_and_one_without_a_name_is_nobodys() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     let disk = &owner.replicated;
     disk.create_dir(&dir().join("new")).unwrap();
     let mut moved = disk.create(&dir().join("new/a")).unwrap();
@@ -85,7 +85,7 @@ fn an_open_file_follows_its_name_and_one_without_a_name_is_nobodys() {
 
 #[test]
 fn what_leaves_is_removed_and_a_workspace_stays_where_it_is() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     let disk = &owner.replicated;
     for path in ["instances", "instances/i", "instances/i/old", "tasks"] {
         disk.create_dir(&dir().join(path)).unwrap();
@@ -115,7 +115,7 @@ fn what_leaves_is_removed_and_a_workspace_stays_where_it_is() {
 
 #[test]
 fn what_comes_from_where_nothing_is_replicated_is_taken_down_whole() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     let disk = &owner.replicated;
     for path in ["tasks", "tasks/.import-1", "tasks/.import-1/.metadata"] {
         disk.create_dir(&dir().join(path)).unwrap();
@@ -148,14 +148,14 @@ fn what_comes_from_where_nothing_is_replicated_is_taken_down_whole() {
     owner.is_replayed("it went");
     owner
         .disk
-        .fail_at(owner.disk.calls() + 2, Fault::Errno(5), false);
+        .fail_at(owner.disk.calls() + 2, CallFault::Errno(5), false);
     assert!(disk.rename(&out, &task).is_err());
     owner.is_replayed("it failed");
 }
 
 #[test]
 fn what_is_much_is_handed_over_without_a_sync() {
-    let owner = Owner::new(Waits::AtConfirm);
+    let owner = Owner::new(ConfirmPoint::AtConfirm);
     let mut file = owner.replicated.create(&dir().join("a")).unwrap();
     let piece = vec![7; 1024 * 1024];
     // Overhead besides the bytes counts as well.
@@ -171,7 +171,7 @@ fn what_is_much_is_handed_over_without_a_sync() {
 
 #[test]
 fn changes_of_many_threads_are_taken_down_in_the_order_in_which_they_were_made() {
-    let owner = Owner::new(Waits::AtEachSync);
+    let owner = Owner::new(ConfirmPoint::AtEachSync);
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
             let disk = Arc::clone(&owner.replicated);
@@ -197,7 +197,7 @@ fn changes_of_many_threads_are_taken_down_in_the_order_in_which_they_were_made()
 
 #[test]
 fn what_a_replica_has_synced_survives_whatever_is_lost() {
-    let owner = Owner::new(Waits::AtEachSync);
+    let owner = Owner::new(ConfirmPoint::AtEachSync);
     run(&owner, 7, 200, Faults::None);
     let operations = owner.operations();
     let standby = bare();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_durable::disk::{Disk, DiskFile, EntryKind, Fault, SimulatedDisk};
+use goondan_durable::disk::{CallFault, Disk, DiskFile, EntryKind, SimulatedDisk};
 
 use crate::world::{Owner, dir};
 
@@ -47,9 +47,9 @@ pub(crate) fn run(owner: &Owner, seed: u64, steps: usize, faults: Faults) {
     for _ in 0..steps {
         if faults == Faults::Some && chance.u8(..8) == 0 {
             let fault = match chance.u8(..3) {
-                0 => Fault::Errno(5),
-                1 => Fault::Errno(28),
-                _ => Fault::ShortWrite(chance.usize(1..4)),
+                0 => CallFault::Errno(5),
+                1 => CallFault::Errno(28),
+                _ => CallFault::ShortWrite(chance.usize(1..4)),
             };
             let at = owner.disk.calls() + chance.u64(1..6);
             owner.disk.fail_at(at, fault, false);
@@ -63,7 +63,7 @@ pub(crate) fn run(owner: &Owner, seed: u64, steps: usize, faults: Faults) {
         .ok();
     }
     // Cancels a pending fault.
-    owner.disk.fail_at(0, Fault::Errno(5), false);
+    owner.disk.fail_at(0, CallFault::Errno(5), false);
 }
 
 fn any(chance: &mut fastrand::Rng, names: &[&str]) -> PathBuf {

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use goondan_durable::disk::{Disk, SimulatedDisk, read_all};
 use goondan_protocol::ids::WorkspaceId;
-use goondan_replicated_disk::{Content, HandedOver, Recording, Replica, ReplicatedDisk, Waits};
+use goondan_replicated_disk::{
+    BatchContent, ConfirmPoint, LogBatch, OpLog, Replica, ReplicatedDisk,
+};
 use goondan_replication::operation::{FileOperation, RelativePath};
 use goondan_replication::tree::MemoryTree;
 
@@ -39,24 +41,24 @@ pub(crate) fn bare() -> SimulatedDisk {
 /// The owner's side. Submitted batches are in the log immediately.
 pub(crate) struct Owner {
     pub(crate) disk: SimulatedDisk,
-    pub(crate) recording: Arc<Recording>,
+    pub(crate) recording: Arc<OpLog>,
     pub(crate) replicated: Arc<ReplicatedDisk>,
-    batches: Arc<Mutex<Vec<HandedOver>>>,
+    batches: Arc<Mutex<Vec<LogBatch>>>,
 }
 
 impl Owner {
-    pub(crate) fn new(waits: Waits) -> Self {
+    pub(crate) fn new(waits: ConfirmPoint) -> Self {
         let disk = bare();
         let batches = Arc::new(Mutex::new(Vec::new()));
-        let itself: Arc<OnceLock<Weak<Recording>>> = Arc::default();
+        let itself: Arc<OnceLock<Weak<OpLog>>> = Arc::default();
         let (log, answering) = (Arc::clone(&batches), Arc::clone(&itself));
-        let outlet = move |handed: HandedOver| {
+        let outlet = move |handed: LogBatch| {
             let (workspace, batch) = (handed.workspace.clone(), handed.batch);
             log.lock().unwrap().push(handed);
             let recording = answering.get().and_then(Weak::upgrade);
             recording.unwrap().acknowledge(&workspace, batch);
         };
-        let recording = Arc::new(Recording::new(WORKSPACES.into(), Box::new(outlet)));
+        let recording = Arc::new(OpLog::new(WORKSPACES.into(), Box::new(outlet)));
         itself.set(Arc::downgrade(&recording)).unwrap();
         recording.own(&workspace());
         let inner: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -83,7 +85,7 @@ impl Owner {
             .collect()
     }
 
-    pub(crate) fn contents(&self) -> Vec<Content> {
+    pub(crate) fn contents(&self) -> Vec<BatchContent> {
         let batches = self.batches.lock().unwrap();
         batches.iter().map(|it| it.content.clone()).collect()
     }
@@ -91,7 +93,7 @@ impl Owner {
     /// Operations submitted before the snapshot.
     pub(crate) fn operations_before_snapshot(&self) -> Vec<FileOperation> {
         let contents = self.contents();
-        let is_snapshot = |content: &Content| matches!(content, Content::Snapshot(_));
+        let is_snapshot = |content: &BatchContent| matches!(content, BatchContent::Snapshot(_));
         let at = contents.iter().position(is_snapshot).unwrap();
         contents[..at].iter().flat_map(operations_of).collect()
     }
@@ -117,10 +119,10 @@ impl Owner {
     }
 }
 
-fn operations_of(content: &Content) -> Vec<FileOperation> {
+fn operations_of(content: &BatchContent) -> Vec<FileOperation> {
     match content {
-        Content::Operations(operations) => operations.clone(),
-        Content::Snapshot(_) => Vec::new(),
+        BatchContent::Operations(operations) => operations.clone(),
+        BatchContent::Snapshot(_) => Vec::new(),
     }
 }
 

@@ -3,12 +3,12 @@
 use super::*;
 
 impl World {
-    pub(super) fn arrive(&mut self, n: usize, life: Life, arrival: Arrival) {
-        if self.nodes[n].life != life || matches!(self.nodes[n].role, Role::Down) {
+    pub(super) fn arrive(&mut self, n: usize, life: Incarnation, arrival: Arrival) {
+        if self.nodes[n].life != life || matches!(self.nodes[n].role, SimulatedRole::Down) {
             return;
         }
         if matches!(arrival, Arrival::Tick) {
-            self.after(TICK_MS, What::Arrives(n, life, Arrival::Tick));
+            self.after(TICK_MS, SimulatedEvent::Arrives(n, life, Arrival::Tick));
         }
         if self.nodes[n].paused_until_ms > self.now_ms {
             if !matches!(arrival, Arrival::Tick) {
@@ -31,35 +31,35 @@ impl World {
             Arrival::Put(attempt, answer) => self.put_answered(n, attempt, answer),
             Arrival::Looked(attempt, answer) => {
                 let answer = self.overlooked(answer);
-                self.owner_input(n, owner::Input::Looked(attempt, answer));
+                self.owner_input(n, owner::OwnerInput::Looked(attempt, answer));
             }
             Arrival::Sealed(attempt, answer) => {
-                self.standby_input(n, standby::Input::Sealed(attempt, answer));
+                self.standby_input(n, standby::StandbyInput::Sealed(attempt, answer));
             }
             Arrival::Read(attempt, answer) => {
-                self.standby_input(n, standby::Input::Read(attempt, answer));
+                self.standby_input(n, standby::StandbyInput::Read(attempt, answer));
             }
             Arrival::Heard(acknowledged) => {
-                self.standby_input(n, standby::Input::Heard { acknowledged });
+                self.standby_input(n, standby::StandbyInput::Heard { acknowledged });
             }
             Arrival::Synced(id) => {
                 if self.plan.bug == Bug::AcknowledgesBeforeAppend {
-                    self.owner_effect(n, owner::Effect::Acknowledge(id));
+                    self.owner_effect(n, owner::OwnerEffect::Acknowledge(id));
                 }
-                self.owner_input(n, owner::Input::Synced(id));
+                self.owner_input(n, owner::OwnerInput::Synced(id));
             }
             Arrival::Event(event) => self.accept(n, event),
-            Arrival::ToolEnded(event) => self.write_line(n, event, Said::Ended),
+            Arrival::ToolEnded(event) => self.write_line(n, event, EventStep::Ended),
             Arrival::SnapshotKept(at, digest) => {
-                self.owner_input(n, owner::Input::SnapshotKept { at, digest });
+                self.owner_input(n, owner::OwnerInput::SnapshotKept { at, digest });
             }
             Arrival::Applied(outcome) => {
-                if let Role::Standby(machine) = &self.nodes[n].role
+                if let SimulatedRole::Standby(machine) = &self.nodes[n].role
                     && machine.has_read_on()
                 {
                     self.seen.note("read on");
                 }
-                self.standby_input(n, standby::Input::Applied(outcome));
+                self.standby_input(n, standby::StandbyInput::Applied(outcome));
             }
             Arrival::Tick => self.tick(n),
         }
@@ -79,7 +79,7 @@ impl World {
             }
             (_, answer) => answer,
         };
-        self.owner_input(n, owner::Input::Put(attempt, answer));
+        self.owner_input(n, owner::OwnerInput::Put(attempt, answer));
     }
 
     pub(super) fn overlooked(&self, answer: ReadAnswer) -> ReadAnswer {
@@ -94,8 +94,8 @@ impl World {
 
     pub(super) fn tick(&mut self, n: usize) {
         let now_ms = self.now_ms;
-        self.owner_input(n, owner::Input::Tick);
-        self.standby_input(n, standby::Input::Tick);
+        self.owner_input(n, owner::OwnerInput::Tick);
+        self.standby_input(n, standby::StandbyInput::Tick);
         let is_cut = self.nodes[n].cut_off_until_ms > now_ms;
         let Some(owner) = self.nodes[n]
             .owner()
@@ -106,12 +106,15 @@ impl World {
         owner.heartbeat_due_ms = now_ms + HEARTBEAT_MS;
         let position = owner.machine.position();
         if self.rng.u8(0..4) == 0 {
-            self.write(n, Purpose::Chore);
+            self.write(n, BatchPurpose::Chore);
         }
         for other in (0..NODES).filter(|other| *other != n && !is_cut) {
             if self.nodes[other].cut_off_until_ms <= now_ms {
                 let life = self.nodes[other].life;
-                self.after(1, What::Arrives(other, life, Arrival::Heard(position)));
+                self.after(
+                    1,
+                    SimulatedEvent::Arrives(other, life, Arrival::Heard(position)),
+                );
             }
         }
     }

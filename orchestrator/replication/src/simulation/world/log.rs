@@ -3,13 +3,13 @@
 use super::*;
 
 impl World {
-    pub(super) fn send(&mut self, n: usize, question: Question) {
+    pub(super) fn send(&mut self, n: usize, question: PendingLogRequest) {
         let is_cut = self.nodes[n].cut_off_until_ms > self.now_ms;
         if is_cut || (!self.is_healed && self.rng.u8(0..40) == 0) {
             return self.trace(|| format!("lost: {question:?}"));
         }
         // No caller waits for a trim, so it may arrive at any time.
-        let late_in = if matches!(question, Question::Trim(..)) {
+        let late_in = if matches!(question, PendingLogRequest::Trim(..)) {
             3
         } else {
             60
@@ -24,17 +24,23 @@ impl World {
             self.seen.note("late packet");
         }
         let life = self.nodes[n].life;
-        self.after(ms, What::Asks(n, life, question));
+        self.after(ms, SimulatedEvent::Asks(n, life, question));
     }
 
-    pub(super) fn ask(&mut self, n: usize, life: Life, question: Question) {
+    pub(super) fn ask(&mut self, n: usize, life: Incarnation, question: PendingLogRequest) {
         let is_down = self.log_down_until_ms > self.now_ms;
         let answer = match question {
-            Question::Put(attempt, put) => Arrival::Put(attempt, self.put(&put, is_down)),
-            Question::Seal(attempt, put) => Arrival::Sealed(attempt, self.put(&put, is_down)),
-            Question::Look(attempt, from) => Arrival::Looked(attempt, self.read(from, is_down)),
-            Question::Read(attempt, from) => Arrival::Read(attempt, self.read(from, is_down)),
-            Question::Trim(before, hash) => return self.trim(before, hash, is_down),
+            PendingLogRequest::Put(attempt, put) => Arrival::Put(attempt, self.put(&put, is_down)),
+            PendingLogRequest::Seal(attempt, put) => {
+                Arrival::Sealed(attempt, self.put(&put, is_down))
+            }
+            PendingLogRequest::Look(attempt, from) => {
+                Arrival::Looked(attempt, self.read(from, is_down))
+            }
+            PendingLogRequest::Read(attempt, from) => {
+                Arrival::Read(attempt, self.read(from, is_down))
+            }
+            PendingLogRequest::Trim(before, hash) => return self.trim(before, hash, is_down),
         };
         if self.nodes[n].cut_off_until_ms > self.now_ms {
             return;
@@ -54,7 +60,7 @@ impl World {
             (_, answer) => answer,
         };
         let ms = self.rng.u64(1..20);
-        self.after(ms, What::Arrives(n, life, answer));
+        self.after(ms, SimulatedEvent::Arrives(n, life, answer));
     }
 
     /// The requester does not wait for the answer.
@@ -75,7 +81,7 @@ impl World {
         }
     }
 
-    pub(super) fn put(&mut self, put: &Put, is_down: bool) -> PutAnswer {
+    pub(super) fn put(&mut self, put: &PutRequest, is_down: bool) -> PutAnswer {
         if is_down {
             return PutAnswer::Unavailable;
         }

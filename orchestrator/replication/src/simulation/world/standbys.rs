@@ -3,11 +3,11 @@
 use super::*;
 
 impl World {
-    pub(super) fn standby_input(&mut self, n: usize, input: standby::Input) {
+    pub(super) fn standby_input(&mut self, n: usize, input: standby::StandbyInput) {
         let now_ms = self.now_ms;
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
-            let Role::Standby(machine) = &mut self.nodes[n].role else {
+            let SimulatedRole::Standby(machine) = &mut self.nodes[n].role else {
                 return;
             };
             let effects = machine.handle(now_ms, input);
@@ -26,10 +26,10 @@ impl World {
     pub(super) fn note(&mut self, n: usize) {
         let is_noted = self.rng.bool();
         let node = &mut self.nodes[n];
-        let Role::Standby(machine) = &node.role else {
+        let SimulatedRole::Standby(machine) = &node.role else {
             return;
         };
-        if node.disk.files == Files::PerhapsAhead {
+        if node.disk.files == FilesState::PerhapsAhead {
             return;
         }
         node.disk.tree = node.tree.clone();
@@ -42,11 +42,13 @@ impl World {
     pub(super) fn standby_effect(
         &mut self,
         n: usize,
-        effect: standby::Effect,
-    ) -> Option<standby::Input> {
+        effect: standby::StandbyEffect,
+    ) -> Option<standby::StandbyInput> {
         match effect {
-            standby::Effect::Read(attempt, from) => self.send(n, Question::Read(attempt, from)),
-            standby::Effect::Apply(changes) => {
+            standby::StandbyEffect::Read(attempt, from) => {
+                self.send(n, PendingLogRequest::Read(attempt, from))
+            }
+            standby::StandbyEffect::Apply(changes) => {
                 // Before the changes are applied, the files match the note.
                 self.note(n);
                 let node = &mut self.nodes[n];
@@ -57,38 +59,41 @@ impl World {
                 let outcome = each.try_for_each(|record| record.make_in(&mut node.tree));
                 // Records read meanwhile may arrive first.
                 let (life, ms) = (node.life, self.rng.u64(1..30));
-                self.after(ms, What::Arrives(n, life, Arrival::Applied(outcome)));
+                self.after(
+                    ms,
+                    SimulatedEvent::Arrives(n, life, Arrival::Applied(outcome)),
+                );
             }
-            standby::Effect::Digest => {
-                return Some(standby::Input::Digested(self.nodes[n].tree.digest()));
+            standby::StandbyEffect::Digest => {
+                return Some(standby::StandbyInput::Digested(self.nodes[n].tree.digest()));
             }
-            standby::Effect::Verify => {
+            standby::StandbyEffect::Verify => {
                 let node = &self.nodes[n];
-                return Some(standby::Input::Verified(node.tree == node.should_be));
+                return Some(standby::StandbyInput::Verified(node.tree == node.should_be));
             }
-            standby::Effect::Seal(attempt, put) => {
+            standby::StandbyEffect::Seal(attempt, put) => {
                 if self.plan.bug == Bug::TakesOverWithoutSeal {
-                    let Role::Standby(machine) = &self.nodes[n].role else {
+                    let SimulatedRole::Standby(machine) = &self.nodes[n].role else {
                         unreachable!()
                     };
                     let mut chain = machine.chain().clone();
                     chain.follow_bytes(put.record.bytes().to_vec()).unwrap();
                     self.own(n, chain, put);
                 } else {
-                    self.send(n, Question::Seal(attempt, put));
+                    self.send(n, PendingLogRequest::Seal(attempt, put));
                 }
             }
-            standby::Effect::Restore(reference) => {
+            standby::StandbyEffect::Restore(reference) => {
                 self.seen.note("made anew");
                 let restored = reference.map(|it| self.snapshots[it.as_str()].0.clone());
                 let node = &mut self.nodes[n];
                 node.tree = restored.unwrap_or_default();
                 node.should_be = node.tree.clone();
-                node.disk.files = Files::AsNoted;
+                node.disk.files = FilesState::AsNoted;
                 // From here on the log matches the disk; it is noted before the next change.
                 node.disk.tree = node.tree.clone();
-                let noted = standby::Input::Restored(true);
-                let Role::Standby(machine) = &mut node.role else {
+                let noted = standby::StandbyInput::Restored(true);
+                let SimulatedRole::Standby(machine) = &mut node.role else {
                     unreachable!()
                 };
                 let effects = machine.handle(self.now_ms, noted);
@@ -98,31 +103,31 @@ impl World {
                     self.standby_effect(n, effect);
                 }
             }
-            standby::Effect::Own { chain, seal } => self.own(n, *chain, seal),
-            standby::Effect::Say(trouble) => self.said(n, &trouble),
+            standby::StandbyEffect::Own { chain, seal } => self.own(n, *chain, seal),
+            standby::StandbyEffect::Say(trouble) => self.said(n, &trouble),
         }
         None
     }
 
-    pub(super) fn said(&mut self, n: usize, trouble: &Trouble) {
+    pub(super) fn said(&mut self, n: usize, trouble: &StandbyTrouble) {
         self.trace(|| format!("n{n} says: {trouble}"));
         match trouble {
-            Trouble::Differs { .. }
-            | Trouble::Misfit { .. }
-            | Trouble::Altered { .. }
-            | Trouble::TooFarBehind { .. } => {}
-            Trouble::NoSnapshot { .. } => panic!("{trouble}"),
-            Trouble::DiffersAgain { .. }
-            | Trouble::TailLost { .. }
-            | Trouble::Replaced { .. }
-            | Trouble::Strange(_) => {
+            StandbyTrouble::Differs { .. }
+            | StandbyTrouble::Misfit { .. }
+            | StandbyTrouble::Altered { .. }
+            | StandbyTrouble::TooFarBehind { .. } => {}
+            StandbyTrouble::NoSnapshot { .. } => panic!("{trouble}"),
+            StandbyTrouble::DiffersAgain { .. }
+            | StandbyTrouble::TailLost { .. }
+            | StandbyTrouble::Replaced { .. }
+            | StandbyTrouble::Strange(_) => {
                 self.seen.note("said");
                 self.has_said.push(trouble.to_string());
             }
         }
     }
 
-    pub(super) fn own(&mut self, n: usize, chain: Chain, seal: Put) {
+    pub(super) fn own(&mut self, n: usize, chain: Chain, seal: PutRequest) {
         self.seen.note("taken over");
         let life = self.nodes[n].life;
         self.owners
@@ -131,10 +136,10 @@ impl World {
             .insert((n, life.0));
         let events = application::read(&self.nodes[n].tree);
         let node = &mut self.nodes[n];
-        node.disk.files = Files::PerhapsAhead;
+        node.disk.files = FilesState::PerhapsAhead;
         node.disk.chain = chain.clone();
-        node.role = Role::Owner(Box::new(Ownership {
-            machine: Owner::new(chain, seal, self.now_ms),
+        node.role = SimulatedRole::Owner(Box::new(Ownership {
+            machine: WorkspaceOwner::new(chain, seal, self.now_ms),
             batches: HashMap::new(),
             events: events
                 .iter()
@@ -149,14 +154,14 @@ impl World {
         // Work in progress at the seal has an unknown outcome.
         for (event, said) in events {
             match said.last().unwrap() {
-                Said::Started if self.plan.bug == Bug::ForgetsWhatWasUnderWay => {
-                    self.write_line(n, event, Said::Started);
+                EventStep::Started if self.plan.bug == Bug::ForgetsWhatWasUnderWay => {
+                    self.write_line(n, event, EventStep::Started);
                 }
-                Said::Started => self.write_line(n, event, Said::Unknown),
-                last @ (Said::Accepted | Said::Ended | Said::Unknown) => {
+                EventStep::Started => self.write_line(n, event, EventStep::Unknown),
+                last @ (EventStep::Accepted | EventStep::Ended | EventStep::Unknown) => {
                     self.go_on(n, event, *last);
                 }
-                Said::Answered => {}
+                EventStep::Answered => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::time::Timestamp;
 
-use super::{Inbox, Record, wrong};
+use super::{Inbox, QueueRecord, wrong};
 use crate::error::StoreError;
 
 impl Inbox {
@@ -33,7 +33,7 @@ impl Inbox {
             return Ok(());
         }
         let event_id = event_id.clone();
-        self.append(&Record::Paused { seq, event_id, at })
+        self.append(&QueueRecord::Paused { seq, event_id, at })
     }
 
     /// Resumes a paused event, unless it is not paused. Durable only after [`Self::sync`].
@@ -47,7 +47,7 @@ impl Inbox {
             return Ok(());
         }
         let event_id = event_id.clone();
-        self.append(&Record::Resumed { seq, event_id, at })
+        self.append(&QueueRecord::Resumed { seq, event_id, at })
     }
 
     /// Moves an event before another, or to the end, unless it is there. Durable only after
@@ -66,7 +66,7 @@ impl Inbox {
             return Ok(());
         }
         let (event_id, before) = (event_id.clone(), before.cloned());
-        self.append(&Record::Moved {
+        self.append(&QueueRecord::Moved {
             seq,
             event_id,
             before,

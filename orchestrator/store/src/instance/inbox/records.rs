@@ -9,7 +9,7 @@ use goondan_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Awaited, ParkedEvent};
+use super::{ParkedEvent, PendingReplyRecord};
 use crate::limits::INBOX_REMEMBERED_EVENTS;
 
 /// One line of the file.
@@ -19,7 +19,7 @@ use crate::limits::INBOX_REMEMBERED_EVENTS;
     rename_all = "lowercase",
     rename_all_fields = "camelCase"
 )]
-pub(super) enum Record {
+pub(super) enum QueueRecord {
     Accepted {
         seq: u64,
         event: Box<AgentEvent>,
@@ -90,7 +90,7 @@ pub(super) enum Record {
 /// Fields of a line that a scan needs; the rest is read on demand.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head<'a> {
+struct QueueRecordHead<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     seq: u64,
@@ -108,7 +108,7 @@ struct Head<'a> {
 
 /// An unfinished event.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct UnfinishedEvent {
     pub event: AgentEvent,
     pub attempts: u32,
     pub parked: Option<(String, Timestamp)>,
@@ -117,7 +117,7 @@ pub(super) struct Pending {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Known {
+pub(super) enum EventDedupEntry {
     Pending {
         seq: u64,
     },
@@ -132,20 +132,20 @@ pub(super) enum Known {
 #[derive(Debug, Default)]
 pub(in super::super) struct Table {
     pub last_seq: u64,
-    pub(super) pending: BTreeMap<u64, Pending>,
+    pub(super) pending: BTreeMap<u64, UnfinishedEvent>,
     /// Sequence numbers of the pending events, in the order of their turns.
     order: VecDeque<u64>,
-    pub(super) known: HashMap<EventId, Known>,
+    pub(super) known: HashMap<EventId, EventDedupEntry>,
     /// Questions with pending answers, by the ids of the answer events.
-    pub awaiting: BTreeMap<EventId, Awaited>,
+    pub awaiting: BTreeMap<EventId, PendingReplyRecord>,
     /// Connections of the events, without events of agents.
     pub sources: BTreeSet<ConnectionName>,
 }
 
-impl Awaited {
+impl PendingReplyRecord {
     /// Returns the record of this question.
-    pub(super) fn to_record(&self, seq: u64) -> Record {
-        Record::Awaiting {
+    pub(super) fn to_record(&self, seq: u64) -> QueueRecord {
+        QueueRecord::Awaiting {
             seq,
             event_id: self.question.clone(),
             target: self.target.clone(),
@@ -155,7 +155,7 @@ impl Awaited {
     }
 }
 
-impl Pending {
+impl UnfinishedEvent {
     pub(super) fn to_parked(&self) -> Option<ParkedEvent> {
         let (reason, at) = self.parked.clone()?;
         Some(ParkedEvent {
@@ -167,14 +167,14 @@ impl Pending {
     }
 
     /// Returns the records that recreate this event.
-    pub(super) fn to_records(&self, seq: u64) -> Vec<Record> {
+    pub(super) fn to_records(&self, seq: u64) -> Vec<QueueRecord> {
         let event_id = self.event.id.clone();
-        let mut records = vec![Record::Accepted {
+        let mut records = vec![QueueRecord::Accepted {
             seq,
             event: Box::new(self.event.clone()),
         }];
         if self.attempts > 0 {
-            records.push(Record::Attempted {
+            records.push(QueueRecord::Attempted {
                 seq,
                 event_id: event_id.clone(),
                 attempts: self.attempts,
@@ -182,7 +182,7 @@ impl Pending {
             });
         }
         if let Some((reason, at)) = self.parked.clone() {
-            records.push(Record::Parked {
+            records.push(QueueRecord::Parked {
                 seq,
                 event_id: event_id.clone(),
                 reason,
@@ -190,7 +190,7 @@ impl Pending {
             });
         }
         if let Some(at) = self.paused {
-            records.push(Record::Paused { seq, event_id, at });
+            records.push(QueueRecord::Paused { seq, event_id, at });
         }
         records
     }
@@ -200,23 +200,23 @@ impl Table {
     /// Returns the sequence number of an unfinished event.
     pub(in super::super) fn seq_of_pending(&self, event_id: &EventId) -> Option<u64> {
         match self.known.get(event_id) {
-            Some(Known::Pending { seq }) => Some(*seq),
-            Some(Known::Over { .. }) | None => None,
+            Some(EventDedupEntry::Pending { seq }) => Some(*seq),
+            Some(EventDedupEntry::Over { .. }) | None => None,
         }
     }
 
     /// Returns the unfinished events, in the order of their turns.
-    pub(super) fn in_order(&self) -> impl Iterator<Item = (u64, &Pending)> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (u64, &UnfinishedEvent)> {
         let found = self.order.iter().map(|seq| (*seq, self.pending.get(seq)));
         found.filter_map(|(seq, entry)| Some((seq, entry?)))
     }
 
     /// Returns the records that restore the order of the unfinished events when written after them.
-    pub(super) fn order_records(&self) -> Vec<Record> {
+    pub(super) fn order_records(&self) -> Vec<QueueRecord> {
         if self.order.iter().is_sorted() {
             return Vec::new();
         }
-        let moved = self.in_order().map(|(seq, entry)| Record::Moved {
+        let moved = self.in_order().map(|(seq, entry)| QueueRecord::Moved {
             seq,
             event_id: entry.event.id.clone(),
             before: None,
@@ -247,7 +247,7 @@ impl Table {
 
     /// True if an event is finished.
     pub(in super::super) fn is_over(&self, event_id: &EventId) -> bool {
-        matches!(self.known.get(event_id), Some(Known::Over { .. }))
+        matches!(self.known.get(event_id), Some(EventDedupEntry::Over { .. }))
     }
 
     /// True if an event is parked.
@@ -269,8 +269,8 @@ impl Table {
             return false;
         }
         let over = self.known.values().filter_map(|known| match known {
-            Known::Over { seq, .. } => Some(*seq),
-            Known::Pending { .. } => None,
+            EventDedupEntry::Over { seq, .. } => Some(*seq),
+            EventDedupEntry::Pending { .. } => None,
         });
         let (count, oldest) = over.fold((0, u64::MAX), |(count, oldest), seq| {
             (count + 1, oldest.min(seq))
@@ -286,8 +286,9 @@ impl Table {
         {
             self.sources.insert(name.clone());
         }
-        self.known.insert(event_id, Known::Pending { seq });
-        let entry = Pending {
+        self.known
+            .insert(event_id, EventDedupEntry::Pending { seq });
+        let entry = UnfinishedEvent {
             event,
             attempts: 0,
             parked: None,
@@ -303,12 +304,14 @@ impl Table {
         if let Some(place) = self.order.iter().position(|own| *own == seq) {
             self.order.remove(place);
         }
-        self.known.insert(event_id, Known::Over { span, seq });
+        self.known
+            .insert(event_id, EventDedupEntry::Over { span, seq });
     }
 
     /// Applies one record, or returns the reason why it is invalid.
     pub(super) fn take(&mut self, span: Span, line: &[u8]) -> Result<(), String> {
-        let head: Head<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let head: QueueRecordHead<'_> =
+            serde_json::from_slice(line).map_err(|error| error.to_string())?;
         let seq = head.seq;
         match (head.kind, head.event, head.event_id) {
             ("accepted", Some(event), _) => {
@@ -326,7 +329,7 @@ impl Table {
                 };
                 let reply: AgentEvent =
                     serde_json::from_str(reply.get()).map_err(|error| error.to_string())?;
-                let awaited = Awaited {
+                let awaited = PendingReplyRecord {
                     question,
                     target,
                     reply,
@@ -362,7 +365,7 @@ impl Table {
     /// Accepts the end of a waiting event from a damaged record that names the event twice, because
     /// running its turn again would be worse.
     pub(super) fn take_broken_end(&mut self, span: Span, line: &[u8]) -> bool {
-        let Ok(head) = serde_json::from_slice::<Head<'_>>(line) else {
+        let Ok(head) = serde_json::from_slice::<QueueRecordHead<'_>>(line) else {
             return false;
         };
         let (Some(event_id), Some(entry)) = (head.event_id, self.pending.get(&head.seq)) else {

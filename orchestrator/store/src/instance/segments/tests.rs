@@ -52,10 +52,10 @@ fn append(
 
 /// Reads the whole log by parts, and returns its start and its text.
 fn read(disk: &SimulatedDisk) -> (u64, String) {
-    let first = Reading::open(disk, dir(), LOG).unwrap().first();
+    let first = SegmentReader::open(disk, dir(), LOG).unwrap().first();
     let (mut at, mut text) = (first, String::new());
     loop {
-        let reading = Reading::open(disk, dir(), LOG).unwrap();
+        let reading = SegmentReader::open(disk, dir(), LOG).unwrap();
         let Some(mut placed) = reading.part_at(at).unwrap() else {
             break;
         };
@@ -104,13 +104,13 @@ fn msg_12_full_files_become_compressed_segments_and_the_log_reads_as_one() {
     let mut log = open(&disk).unwrap();
     append(&mut log, 17..40, UNBOUNDED, on_day(0)).unwrap();
     assert_eq!(read(&disk), (0, text_of(0..40)));
-    let (tail, is_partial) = Reading::open(&disk, dir(), LOG)
+    let (tail, is_partial) = SegmentReader::open(&disk, dir(), LOG)
         .unwrap()
         .tail(20 * 9)
         .unwrap();
     assert_eq!(String::from_utf8(tail).unwrap(), text_of(31..40));
     assert!(is_partial);
-    let (tail, is_partial) = Reading::open(&disk, dir(), LOG)
+    let (tail, is_partial) = SegmentReader::open(&disk, dir(), LOG)
         .unwrap()
         .tail(9_999)
         .unwrap();
@@ -163,9 +163,9 @@ fn msg_12_what_is_beyond_the_bounds_is_dropped_oldest_first_and_counted() {
     let mut log = open(&disk).unwrap();
     append(&mut log, 35..36, few_bytes, on_day(4)).unwrap();
     assert_eq!(read(&disk), (30 * LINE_BYTES, text_of(30..36)));
-    let gone = Reading::open(&disk, dir(), LOG).unwrap().part_at(0);
+    let gone = SegmentReader::open(&disk, dir(), LOG).unwrap().part_at(0);
     assert!(matches!(gone, Err(StoreError::HistoryChanged)), "{gone:?}");
-    let (_, is_partial) = Reading::open(&disk, dir(), LOG)
+    let (_, is_partial) = SegmentReader::open(&disk, dir(), LOG)
         .unwrap()
         .tail(9_999)
         .unwrap();
@@ -188,11 +188,11 @@ fn msg_12_a_damaged_segment_is_found_and_passed_over() {
         .map(|found| (&found.path, found.kind))
         .collect();
     assert_eq!(damaged, [(&path, FindingKind::UnreadableFile)]);
-    let reading = Reading::open(&disk, dir(), LOG).unwrap();
+    let reading = SegmentReader::open(&disk, dir(), LOG).unwrap();
     let placed = reading.part_at(0).unwrap().unwrap();
-    assert!(matches!(placed.part, Part::Whole(None)));
+    assert!(matches!(placed.part, SegmentPart::Whole(None)));
     assert_eq!(placed.next, Some(100));
-    let (tail, is_partial) = Reading::open(&disk, dir(), LOG)
+    let (tail, is_partial) = SegmentReader::open(&disk, dir(), LOG)
         .unwrap()
         .tail(9_999)
         .unwrap();

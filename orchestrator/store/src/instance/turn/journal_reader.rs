@@ -12,7 +12,7 @@ use goondan_durable::{Finding, FindingKind, Severity};
 use goondan_protocol::ids::TurnId;
 
 use super::super::approvals::Approvals;
-use super::super::records::{Line, RawEvent};
+use super::super::records::{RawEvent, RawTurnLine};
 use super::{CommitRecord, FoldMode, OpenTurn, TurnEvent};
 use crate::error::StoreError;
 
@@ -21,7 +21,7 @@ const APPROVAL: &str = "approval_";
 
 /// An ended turn that is still in the file.
 #[derive(Debug)]
-pub(in super::super) struct Ended {
+pub(in super::super) struct EndedTurn {
     pub turn_id: TurnId,
     /// The event it answered; `None` for a turn of another implementation.
     pub event: Option<TurnEvent>,
@@ -31,7 +31,7 @@ pub(in super::super) struct Ended {
     pub commit: Option<CommitRecord>,
 }
 
-impl Ended {
+impl EndedTurn {
     /// True if a new base was prepared for it.
     pub(in super::super) fn is_rewrite(&self) -> bool {
         let fold = self.commit.as_ref().map(|commit| &commit.fold);
@@ -41,8 +41,8 @@ impl Ended {
 
 /// Result of reading the file.
 #[derive(Debug, Default)]
-pub(super) struct Read {
-    pub ended: Vec<Ended>,
+pub(super) struct TurnFileContent {
+    pub ended: Vec<EndedTurn>,
     /// Positions of the open turn's message events.
     pub events: Vec<Span>,
     pub open: Option<OpenTurn>,
@@ -53,7 +53,7 @@ pub(super) struct Read {
 
 /// Turns in a journal.
 #[derive(Debug, Default)]
-pub(in super::super) struct Journaled {
+pub(in super::super) struct JournalTurns {
     /// Ended turns.
     pub ended: HashSet<TurnId>,
     /// The open turn.
@@ -63,10 +63,10 @@ pub(in super::super) struct Journaled {
 /// Checks the records of a turn journal and returns its turns. Changes nothing.
 pub(in super::super) fn check(
     journal: &mut Journal,
-    reading: &sealed::Reading,
+    reading: &sealed::SealedRead,
     findings: &mut Vec<Finding>,
-) -> Result<Journaled, StoreError> {
-    let mut read = Read::default();
+) -> Result<JournalTurns, StoreError> {
+    let mut read = TurnFileContent::default();
     for span in &reading.records {
         let len = usize::try_from(span.len).unwrap_or(usize::MAX);
         let bytes = journal.read(span.offset, len)?;
@@ -75,7 +75,7 @@ pub(in super::super) fn check(
         }
     }
     let ended = read.ended.into_iter().map(|turn| turn.turn_id);
-    Ok(Journaled {
+    Ok(JournalTurns {
         ended: ended.collect(),
         open: read.open,
     })
@@ -87,14 +87,15 @@ pub(super) fn passed_over(path: &std::path::Path, span: Span, problem: &str) -> 
     finding.severity(Severity::Error)
 }
 
-impl Read {
+impl TurnFileContent {
     pub(super) fn take_bytes(&mut self, bytes: &[u8], span: Span) -> Result<(), String> {
-        let line: Line<'_> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let line: RawTurnLine<'_> =
+            serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         self.take(&line, bytes, span)
     }
 
     /// Applies one record, or returns the reason why it belongs to no turn.
-    fn take(&mut self, line: &Line<'_>, bytes: &[u8], span: Span) -> Result<(), String> {
+    fn take(&mut self, line: &RawTurnLine<'_>, bytes: &[u8], span: Span) -> Result<(), String> {
         if let Some(turn_id) = &line.turn_id {
             if self.ended.iter().any(|ended| ended.turn_id == *turn_id) {
                 return Err("record after its turn's commit".to_owned());
@@ -141,7 +142,7 @@ impl Read {
         let events = std::mem::take(&mut self.events);
         (self.open, self.has_others) = (None, false);
         self.approvals = Approvals::default();
-        self.ended.push(Ended {
+        self.ended.push(EndedTurn {
             turn_id,
             event,
             events,
@@ -149,7 +150,7 @@ impl Read {
         });
     }
 
-    fn take_begin(&mut self, line: &Line<'_>) -> Result<(), String> {
+    fn take_begin(&mut self, line: &RawTurnLine<'_>) -> Result<(), String> {
         let (Some(turn_id), Some(attempt), Some(event)) =
             (line.turn_id.clone(), line.attempt, line.event)
         else {
@@ -166,7 +167,7 @@ impl Read {
         Ok(())
     }
 
-    fn take_event(&mut self, line: &Line<'_>, span: Span) -> Result<(), String> {
+    fn take_event(&mut self, line: &RawTurnLine<'_>, span: Span) -> Result<(), String> {
         let event = RawEvent::of_line(line)?;
         let open = self.open.get_or_insert_with(|| lost_turn(line));
         let seq = line.seq.unwrap_or(open.last_seq + 1);
@@ -181,7 +182,7 @@ impl Read {
 }
 
 /// Creates a turn for records without `turn_begin`: written by another implementation, or damaged.
-fn lost_turn(line: &Line<'_>) -> OpenTurn {
+fn lost_turn(line: &RawTurnLine<'_>) -> OpenTurn {
     let turn_id = line.turn_id.clone().unwrap_or_else(OpenTurn::foreign_id);
     OpenTurn {
         turn_id,

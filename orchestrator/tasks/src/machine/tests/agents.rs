@@ -2,15 +2,15 @@
 
 use goondan_cli_agents::blocks::CustomTaskComplete;
 use goondan_cli_agents::usage::SessionUsage;
-use goondan_cli_agents::{AskedChoice, Consent, ToolActivity, ToolState};
+use goondan_cli_agents::{ChoicePrompt, Consent, ToolActivity, ToolState};
 
 use super::*;
-use crate::fact::Outcome;
+use crate::fact::RunOutcome;
 use crate::limits::TOOL_EXIT_GRACE_MS;
 use crate::state::Note;
 
-fn tool(name: &str, state: ToolState) -> Event {
-    Event::Tool(ToolActivity {
+fn tool(name: &str, state: ToolState) -> CliEvent {
+    CliEvent::Tool(ToolActivity {
         id: "t".to_owned(),
         name: name.to_owned(),
         state,
@@ -18,35 +18,35 @@ fn tool(name: &str, state: ToolState) -> Event {
     })
 }
 
-fn work_complete() -> Event {
-    Event::Block(Block::CustomTaskComplete(CustomTaskComplete {
+fn work_complete() -> CliEvent {
+    CliEvent::Block(Block::CustomTaskComplete(CustomTaskComplete {
         documents: Vec::new(),
     }))
 }
 
 #[test]
 fn agent_3_a_run_without_a_session_gets_the_whole_task() {
-    let mut task = Driven::idle(2);
+    let mut task = TaskDriver::idle(2);
     task.with_agent(AgentProfile {
         resumes: false,
         ..AgentProfile::default()
     });
-    started(&task.does(Input::Start));
+    started(&task.does(TaskInput::Start));
     // Its program reports a session, but cannot resume one.
     let id = "s".to_owned();
-    task.tells(Event::Session { id, model: None });
+    task.tells(CliEvent::Session { id, model: None });
     task.tells(question("Which?", true));
     task.tells(dependency("API_KEY"));
     task.ends_well();
     task.does(answer("q-0001", "a"));
-    let provide = Input::Provide {
+    let provide = TaskInput::Provide {
         id: "d-0002".to_owned(),
         provision: Provision::Secret("vault:1".to_owned()),
     };
     started(&task.does(provide));
     task.tells(complete(1));
     task.ends_well();
-    let rework = Input::Rework {
+    let rework = TaskInput::Rework {
         phase: 1,
         text: "Shorter.".to_owned(),
     };
@@ -54,13 +54,13 @@ fn agent_3_a_run_without_a_session_gets_the_whole_task() {
     task.tells(complete(1));
     task.ends_well();
     started(&task.does(approve(1)));
-    task.tells(Event::Text("I go on".to_owned()));
+    task.tells(CliEvent::Text("I go on".to_owned()));
     // The run's outcome is unknown, and there is no session to resume.
     task.exits(None);
     assert_eq!(task.status(), Status::WaitingQuestion);
     let effects = task.does(answer("q-0003", "go on"));
     let [
-        Effect::StartRun {
+        TaskEffect::StartRun {
             session: None,
             prompt,
             ..
@@ -85,12 +85,12 @@ fn agent_3_a_run_without_a_session_gets_the_whole_task() {
 
 #[test]
 fn agent_2_the_first_prompt_explains_the_protocol() {
-    let mut task = Driven::idle(3);
+    let mut task = TaskDriver::idle(3);
     task.with_agent(AgentProfile {
         preamble: Preamble::Usual,
         ..AgentProfile::default()
     });
-    let effects = task.does(Input::Start);
+    let effects = task.does(TaskInput::Start);
     let prompt = started(&effects);
     assert!(prompt.starts_with("Build a shop.\n"), "{prompt}");
     assert!(
@@ -99,7 +99,7 @@ fn agent_2_the_first_prompt_explains_the_protocol() {
     );
     assert!(prompt.ends_with("You are in phase 1 of 3.\n"), "{prompt}");
     let id = "s".to_owned();
-    task.tells(Event::Session { id, model: None });
+    task.tells(CliEvent::Session { id, model: None });
     task.tells(question("Which?", true));
     task.ends_well();
     let effects = task.does(answer("q-0001", "a"));
@@ -110,16 +110,16 @@ fn agent_2_the_first_prompt_explains_the_protocol() {
 }
 
 /// The same message by a tool.
-fn by_tool(event: Event) -> Event {
+fn by_tool(event: CliEvent) -> CliEvent {
     match event {
-        Event::Block(block) => Event::ToolMessage(block),
+        CliEvent::Block(block) => CliEvent::ToolMessage(block),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn agent_2_a_message_by_a_tool_and_a_block_counts_once() {
-    let refusals = |task: &Driven| {
+    let refusals = |task: &TaskDriver| {
         let notes = &task.task.state().notes;
         let refused = notes
             .iter()
@@ -128,17 +128,17 @@ fn agent_2_a_message_by_a_tool_and_a_block_counts_once() {
     };
     for (first, second) in [(true, false), (false, true)] {
         let way = |is_tool: bool, event| if is_tool { by_tool(event) } else { event };
-        let mut task = Driven::running(2);
+        let mut task = TaskDriver::running(2);
         task.tells(way(first, question("Which?", true)));
-        let Event::Block(Block::UserQuestion(mut again)) = question("Which?", true) else {
+        let CliEvent::Block(Block::UserQuestion(mut again)) = question("Which?", true) else {
             panic!("no question");
         };
         again.category = QuestionCategory::Clarification;
-        task.tells(way(second, Event::Block(Block::UserQuestion(again))));
+        task.tells(way(second, CliEvent::Block(Block::UserQuestion(again))));
         task.tells(way(first, dependency("KEY")));
         task.tells(way(second, dependency("KEY")));
         assert_eq!(task.task.state().open_asks().count(), 2);
-        let mut task = Driven::running(2);
+        let mut task = TaskDriver::running(2);
         task.tells(way(first, complete(1)));
         task.tells(way(second, complete(1)));
         task.tells(way(second, work_complete()));
@@ -157,21 +157,21 @@ fn agent_2_a_message_by_a_tool_and_a_block_counts_once() {
 
 #[test]
 fn agent_2_a_program_ends_its_turn_after_a_tool_call() {
-    let mut task = Driven::running(2);
+    let mut task = TaskDriver::running(2);
     task.tells(by_tool(question("Which?", true)));
     assert!(task.waits(TOOL_EXIT_GRACE_MS - 1).is_empty());
     task.tells(result(true));
-    assert_eq!(task.waits(1), [Effect::EndRun { run: 1 }]);
-    let mut task = Driven::running(2);
+    assert_eq!(task.waits(1), [TaskEffect::EndRun { run: 1 }]);
+    let mut task = TaskDriver::running(2);
     task.tells(by_tool(question("Which?", true)));
     task.tells(result(true));
     assert!(task.waits(EXIT_GRACE_MS - 1).is_empty());
-    assert_eq!(task.waits(1), [Effect::EndRun { run: 1 }]);
+    assert_eq!(task.waits(1), [TaskEffect::EndRun { run: 1 }]);
 }
 
 #[test]
 fn agent_6_a_call_of_goondans_own_tool_is_no_success() {
-    let mut task = Driven::running(0);
+    let mut task = TaskDriver::running(0);
     task.tells(tool("make", ToolState::Started));
     task.tells(tool("", ToolState::Failed));
     task.tells(tool("mcp__goondan__report_progress", ToolState::Started));
@@ -181,24 +181,24 @@ fn agent_6_a_call_of_goondans_own_tool_is_no_success() {
     assert!(effects.is_empty(), "it failed, and waits: {effects:?}");
     let ended = &task.task.state().last_run.as_ref().unwrap().outcome;
     assert!(
-        matches!(ended, Outcome::Failed(why) if why.contains("make")),
+        matches!(ended, RunOutcome::Failed(why) if why.contains("make")),
         "{ended:?}"
     );
 }
 
 #[test]
 fn agent_2_a_phase_whose_agent_ended_can_be_approved() {
-    let mut task = Driven::running(2);
-    assert_eq!(task.tries(approve(1)), Err(Refused::NotUnderReview(1)));
+    let mut task = TaskDriver::running(2);
+    assert_eq!(task.tries(approve(1)), Err(InputRefusal::NotUnderReview(1)));
     task.ends_well();
     assert_eq!(
         task.status(),
         Status::WaitingQuestion,
         "stopped without a word"
     );
-    assert_eq!(task.tries(approve(2)), Err(Refused::NotUnderReview(2)));
+    assert_eq!(task.tries(approve(2)), Err(InputRefusal::NotUnderReview(2)));
     let effects = task.does(approve(1));
-    let Some(Effect::StartRun { prompt, .. }) = effects.last() else {
+    let Some(TaskEffect::StartRun { prompt, .. }) = effects.last() else {
         panic!("{effects:?}");
     };
     assert!(
@@ -209,21 +209,21 @@ fn agent_2_a_phase_whose_agent_ended_can_be_approved() {
     // A phase that waits for an answer has not ended.
     task.tells(question("Which?", true));
     task.ends_well();
-    assert_eq!(task.tries(approve(2)), Err(Refused::NotUnderReview(2)));
+    assert_eq!(task.tries(approve(2)), Err(InputRefusal::NotUnderReview(2)));
 }
 
 #[test]
 fn agent_3_a_lost_session_is_replaced_once_and_the_next_run_is_no_retry() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     task.ends_well();
     task.does(answer("q-0001", "go on"));
     let run = task.run();
-    let lost = Event::SessionRefused("No conversation found".to_owned());
-    assert_eq!(task.tells(lost), [Effect::EndRun { run }]);
+    let lost = CliEvent::SessionRefused("No conversation found".to_owned());
+    assert_eq!(task.tells(lost), [TaskEffect::EndRun { run }]);
     // The program also exits with an error: that is the same failure.
     let effects = task.exits(Some(1));
     let [
-        Effect::StartRun {
+        TaskEffect::StartRun {
             session: None,
             prompt,
             ..
@@ -243,9 +243,9 @@ fn agent_4_of_a_cumulative_figure_the_difference_counts() {
         input_tokens: tokens,
         ..Usage::default()
     };
-    let mut task = Driven::running(1);
-    let tells = |task: &mut Driven, own, tokens, cost| {
-        task.tells(Event::Usage(UsageReport {
+    let mut task = TaskDriver::running(1);
+    let tells = |task: &mut TaskDriver, own, tokens, cost| {
+        task.tells(CliEvent::Usage(UsageReport {
             counter: Counter::Run,
             usage: usage(own),
             cost: None,
@@ -256,13 +256,13 @@ fn agent_4_of_a_cumulative_figure_the_difference_counts() {
             }),
         }));
     };
-    let next = |task: &mut Driven| {
+    let next = |task: &mut TaskDriver| {
         task.tells(question("Which?", true));
         task.ends_well();
         let id = format!("q-{:04}", task.task.state().asks.len());
         task.does(answer(&id, "a"));
     };
-    let total = |task: &Driven| {
+    let total = |task: &TaskDriver| {
         let total = task.task.state().tokens.total();
         (total.usage.input_tokens, total.cost.0)
     };
@@ -285,13 +285,13 @@ fn agent_4_of_a_cumulative_figure_the_difference_counts() {
 
 #[test]
 fn agent_6_a_permanent_failure_asks_a_person_at_once() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     let why = "the provider answered 401: check the key or the login";
     assert_eq!(
-        task.tells(Event::Permanent(why.to_owned())),
-        [Effect::EndRun { run: 1 }]
+        task.tells(CliEvent::Permanent(why.to_owned())),
+        [TaskEffect::EndRun { run: 1 }]
     );
-    task.tells(Event::Stderr("warning: old\nfatal: 401".to_owned()));
+    task.tells(CliEvent::Stderr("warning: old\nfatal: 401".to_owned()));
     assert_eq!(task.exits(None), []);
     assert_eq!(task.status(), Status::WaitingQuestion);
     let shown = task
@@ -317,18 +317,20 @@ fn agent_6_a_permanent_failure_asks_a_person_at_once() {
 
 #[test]
 fn agent_6_an_exit_with_an_error_output_says_why() {
-    let mut task = Driven::running(1);
-    task.tells(Event::Text("I begin".to_owned()));
-    task.tells(Event::Stderr("Error: the folder is not trusted".to_owned()));
+    let mut task = TaskDriver::running(1);
+    task.tells(CliEvent::Text("I begin".to_owned()));
+    task.tells(CliEvent::Stderr(
+        "Error: the folder is not trusted".to_owned(),
+    ));
     assert_eq!(task.exits(Some(41)), []);
     let last = task.task.state().last_run.clone().unwrap();
     let why = "it exited with 41: Error: the folder is not trusted";
-    assert_eq!(last.outcome, Outcome::Failed(why.to_owned()));
+    assert_eq!(last.outcome, RunOutcome::Failed(why.to_owned()));
     assert_eq!(last.last_words, "I begin");
     let effects = task.waits(RETRY_MS);
     assert!(started(&effects).contains(why));
     // An error output about an invalid key must not cause a retry.
-    task.tells(Event::Stderr(
+    task.tells(CliEvent::Stderr(
         "Error: Incorrect API key provided".to_owned(),
     ));
     task.exits(Some(1));
@@ -338,7 +340,7 @@ fn agent_6_an_exit_with_an_error_output_says_why() {
 #[test]
 fn agent_6_a_run_of_which_every_tool_call_failed_is_no_success() {
     let bwrap = "bash -lc make";
-    let mut task = Driven::running(0);
+    let mut task = TaskDriver::running(0);
     task.tells(tool(bwrap, ToolState::Started));
     task.tells(tool("", ToolState::Failed));
     task.ends_well();
@@ -362,7 +364,7 @@ fn agent_6_a_run_of_which_every_tool_call_failed_is_no_success() {
     task.tells(work_complete());
     task.ends_well();
     assert_eq!(task.status(), Status::Completed);
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     task.tells(tool(bwrap, ToolState::Failed));
     task.tells(complete(1));
     task.ends_well();
@@ -370,8 +372,8 @@ fn agent_6_a_run_of_which_every_tool_call_failed_is_no_success() {
     assert_eq!(task.task.state().failures, 0);
 }
 
-fn permission(id: &str, kind: &str, consent: Consent) -> Event {
-    Event::Permission(PermissionRequest {
+fn permission(id: &str, kind: &str, consent: Consent) -> CliEvent {
+    CliEvent::Permission(PermissionRequest {
         id: id.to_owned(),
         tool: "Write a.txt".to_owned(),
         kind: kind.to_owned(),
@@ -381,8 +383,8 @@ fn permission(id: &str, kind: &str, consent: Consent) -> Event {
     })
 }
 
-fn decision(effects: &[Effect]) -> &Decision {
-    let [Effect::AnswerPermission { decision, .. }] = effects else {
+fn decision(effects: &[TaskEffect]) -> &PermissionDecision {
+    let [TaskEffect::AnswerPermission { decision, .. }] = effects else {
         panic!("{effects:?}");
     };
     decision
@@ -390,7 +392,7 @@ fn decision(effects: &[Effect]) -> &Decision {
 
 #[test]
 fn agent_5_a_permission_is_given_once_for_the_task_or_refused_with_a_reason() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     task.tells(permission("p1", "edit", Consent::Tool));
     let shown = task
         .task
@@ -404,15 +406,15 @@ fn agent_5_a_permission_is_given_once_for_the_task_or_refused_with_a_reason() {
     let effects = task.does(answer("q-0001", "refuse: use b.txt"));
     assert_eq!(
         *decision(&effects),
-        Decision::Refuse("use b.txt".to_owned())
+        PermissionDecision::Refuse("use b.txt".to_owned())
     );
     task.tells(permission("p2", "edit", Consent::Tool));
     let effects = task.does(answer("q-0002", "allow for this task"));
-    assert_eq!(*decision(&effects), Decision::AllowForTask);
+    assert_eq!(*decision(&effects), PermissionDecision::AllowForTask);
     let effects = task.tells(permission("p3", "edit", Consent::Tool));
     assert_eq!(
         *decision(&effects),
-        Decision::AllowForTask,
+        PermissionDecision::AllowForTask,
         "nobody is asked again"
     );
     assert_eq!(
@@ -422,14 +424,14 @@ fn agent_5_a_permission_is_given_once_for_the_task_or_refused_with_a_reason() {
     );
     assert!(matches!(
         task.tries(answer("q-0003", "maybe")),
-        Err(Refused::NoOption { .. })
+        Err(InputRefusal::NoOption { .. })
     ));
 }
 
 #[test]
 fn agent_5_questions_of_a_program_are_asked_one_by_one() {
-    let mut task = Driven::running(1);
-    let choice = |question: &str| AskedChoice {
+    let mut task = TaskDriver::running(1);
+    let choice = |question: &str| ChoicePrompt {
         question: question.to_owned(),
         options: vec![("SQLite".to_owned(), "a file".to_owned())],
     };
@@ -459,7 +461,10 @@ fn agent_5_questions_of_a_program_are_asked_one_by_one() {
         ("Which backup?", "neither, use tape"),
     ];
     let answers = answers.map(|(question, answer)| (question.to_owned(), answer.to_owned()));
-    assert_eq!(*decision(&effects), Decision::Answers(answers.to_vec()));
+    assert_eq!(
+        *decision(&effects),
+        PermissionDecision::Answers(answers.to_vec())
+    );
     task.tells(permission(
         "p2",
         "ExitPlanMode",
@@ -468,7 +473,7 @@ fn agent_5_questions_of_a_program_are_asked_one_by_one() {
     let effects = task.does(answer("q-0003", "Write the tests first."));
     assert_eq!(
         *decision(&effects),
-        Decision::Refuse("Write the tests first.".to_owned())
+        PermissionDecision::Refuse("Write the tests first.".to_owned())
     );
     task.tells(permission(
         "p3",
@@ -476,5 +481,5 @@ fn agent_5_questions_of_a_program_are_asked_one_by_one() {
         Consent::Plan("1. Tests.".to_owned()),
     ));
     let effects = task.does(answer("q-0004", "approve"));
-    assert_eq!(*decision(&effects), Decision::Allow);
+    assert_eq!(*decision(&effects), PermissionDecision::Allow);
 }

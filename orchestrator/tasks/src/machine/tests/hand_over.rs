@@ -3,7 +3,7 @@
 use goondan_protocol::task::ChangedFile;
 
 use super::*;
-use crate::fact::{Entry, FallbackAgent};
+use crate::fact::{FallbackAgent, HistoryEntry};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -20,7 +20,7 @@ fn usual() -> BTreeMap<AgentName, AgentProfile> {
 }
 
 /// A started task of `coder`, which `codex` and `gemini` may continue.
-fn running(phases: u32, agents: BTreeMap<AgentName, AgentProfile>) -> Driven {
+fn running(phases: u32, agents: BTreeMap<AgentName, AgentProfile>) -> TaskDriver {
     let other = |agent: &str| FallbackAgent {
         agent: agent.parse().unwrap(),
         tells_result: true,
@@ -30,25 +30,25 @@ fn running(phases: u32, agents: BTreeMap<AgentName, AgentProfile>) -> Driven {
         ..new_task(phases)
     };
     let (task, _) = Task::create(new, Timestamp::from_unix_millis(0)).unwrap();
-    let mut driven = Driven { task, now: 0 };
+    let mut driven = TaskDriver { task, now: 0 };
     driven.task.set_agents(agents);
-    driven.does(Input::Start);
+    driven.does(TaskInput::Start);
     driven
 }
 
 /// Ends a run at a limit that is reset at this time. Returns the facts.
-fn reach_limit(task: &mut Driven, reset_at: i64) -> (Vec<Entry>, Vec<Effect>) {
+fn reach_limit(task: &mut TaskDriver, reset_at: i64) -> (Vec<HistoryEntry>, Vec<TaskEffect>) {
     let reset = Reset::At(Timestamp::from_unix_millis(reset_at));
-    task.tells(Event::RateLimit(reset));
+    task.tells(CliEvent::RateLimit(reset));
     let (run, now) = (task.run(), Timestamp::from_unix_millis(task.now));
-    let exited = Input::Exited { run, code: Some(1) };
+    let exited = TaskInput::Exited { run, code: Some(1) };
     let output = task.task.handle(exited, now).unwrap();
     (output.facts, output.effects)
 }
 
-fn changes(facts: &[Entry]) -> Vec<(&str, &str)> {
+fn changes(facts: &[HistoryEntry]) -> Vec<(&str, &str)> {
     let changes = facts.iter().filter_map(|entry| match &entry.fact {
-        Fact::AgentChanged { from, to, .. } => Some((from.as_str(), to.as_str())),
+        TaskEvent::AgentChanged { from, to, .. } => Some((from.as_str(), to.as_str())),
         _ => None,
     });
     changes.collect()
@@ -58,22 +58,22 @@ fn changes(facts: &[Entry]) -> Vec<(&str, &str)> {
 fn agent_8_at_a_limit_the_next_agent_gets_the_whole_task() {
     let mut task = running(2, usual());
     let id = "s".to_owned();
-    task.tells(Event::Session { id, model: None });
+    task.tells(CliEvent::Session { id, model: None });
     task.tells(question("Which?", true));
     task.ends_well();
     task.does(answer("q-0001", "a"));
     task.tells(complete(1));
     task.ends_well();
     started(&task.does(approve(1)));
-    task.tells(Event::FileChanged(ChangedFile {
+    task.tells(CliEvent::FileChanged(ChangedFile {
         path: "src/cart.rs".to_owned(),
         diff: String::new(),
     }));
     let words = "The cart is done.\n[ERROR]\nThe till is next.";
-    task.tells(Event::Text(words.to_owned()));
+    task.tells(CliEvent::Text(words.to_owned()));
     let (facts, effects) = reach_limit(&mut task, HOUR_MS);
     assert_eq!(changes(&facts), [("coder", "codex")]);
-    let Some(Effect::StartRun {
+    let Some(TaskEffect::StartRun {
         session: None,
         prompt,
         ..
@@ -103,7 +103,7 @@ fn agent_8_at_a_limit_the_next_agent_gets_the_whole_task() {
     // A lost first run of the new agent gets the same description.
     let requested = &facts.last().unwrap().fact;
     assert!(
-        matches!(requested, Fact::RunRequested { agent: Some(agent), .. } if agent.as_str() == "codex"),
+        matches!(requested, TaskEvent::RunRequested { agent: Some(agent), .. } if agent.as_str() == "codex"),
         "{requested:?}"
     );
     task.exits(None);
@@ -111,12 +111,12 @@ fn agent_8_at_a_limit_the_next_agent_gets_the_whole_task() {
     assert!(started(&effects).contains("Another agent, `coder`"));
     // It then keeps its own session.
     let id = "c".to_owned();
-    task.tells(Event::Session { id, model: None });
+    task.tells(CliEvent::Session { id, model: None });
     task.tells(question("And?", true));
     task.ends_well();
     let effects = task.does(answer("q-0003", "a"));
     let is_resumed =
-        matches!(&effects[..], [Effect::StartRun { session: Some(id), .. }] if id == "c");
+        matches!(&effects[..], [TaskEffect::StartRun { session: Some(id), .. }] if id == "c");
     assert!(is_resumed, "{effects:?}");
     assert!(!started(&effects).contains("Another agent"));
 }
@@ -125,20 +125,20 @@ fn agent_8_at_a_limit_the_next_agent_gets_the_whole_task() {
 fn agent_8_if_all_limits_are_reached_the_earliest_reset_counts() {
     let mut task = running(1, usual());
     let id = "s".to_owned();
-    task.tells(Event::Session { id, model: None });
+    task.tells(CliEvent::Session { id, model: None });
     assert_eq!(
         changes(&reach_limit(&mut task, 3 * HOUR_MS).0),
         [("coder", "codex")]
     );
     let id = "c".to_owned();
-    task.tells(Event::Session { id, model: None });
+    task.tells(CliEvent::Session { id, model: None });
     assert_eq!(
         changes(&reach_limit(&mut task, HOUR_MS).0),
         [("codex", "gemini")]
     );
     let (facts, effects) = reach_limit(&mut task, 2 * HOUR_MS);
     assert_eq!(changes(&facts), []);
-    assert_eq!(effects, [Effect::MakeCheckpoint { kind: "rate_limit" }]);
+    assert_eq!(effects, [TaskEffect::MakeCheckpoint { kind: "rate_limit" }]);
     assert_eq!(task.task.state().waits_for().as_deref(), Some("rate_limit"));
     assert_eq!(task.waits(HOUR_MS - 1), []);
     let due = task.task.next_tick(Timestamp::from_unix_millis(task.now));
@@ -146,7 +146,7 @@ fn agent_8_if_all_limits_are_reached_the_earliest_reset_counts() {
     assert!((HOUR_MS..=HOUR_MS + RATE_LIMIT_JITTER_MS).contains(&due));
     let effects = task.waits(RATE_LIMIT_JITTER_MS + 1);
     assert!(
-        matches!(&effects[..], [Effect::StartRun { session: None, .. }]),
+        matches!(&effects[..], [TaskEffect::StartRun { session: None, .. }]),
         "{effects:?}"
     );
     assert_eq!(task.task.state().agent().as_str(), "codex");
@@ -213,7 +213,7 @@ fn agent_8_histories_without_agents_are_read() {
             "run 1",
         ),
     ] {
-        let entry = Entry::from_record(line.as_bytes()).unwrap();
+        let entry = HistoryEntry::from_record(line.as_bytes()).unwrap();
         assert_eq!(crate::words::happening(&entry).detail, fact);
         assert_eq!(serde_json::to_string(&entry).unwrap(), line);
     }

@@ -5,16 +5,16 @@ use goondan_protocol::task::TaskSource;
 
 use super::*;
 
-fn say(text: &str) -> Input {
-    Input::Say {
+fn say(text: &str) -> TaskInput {
+    TaskInput::Say {
         id: None,
         text: text.to_owned(),
     }
 }
 
-fn resumed(effects: &[Effect]) -> &str {
+fn resumed(effects: &[TaskEffect]) -> &str {
     let [
-        Effect::StartRun {
+        TaskEffect::StartRun {
             session: Some(session),
             prompt,
             ..
@@ -29,7 +29,7 @@ fn resumed(effects: &[Effect]) -> &str {
 
 #[test]
 fn agent_7_a_message_waits_for_the_run_and_reaches_its_session_once() {
-    let mut task = Driven::running(2);
+    let mut task = TaskDriver::running(2);
     assert!(task.does(say("Use tabs.")).is_empty(), "the run goes on");
     let effects = task.ends_well();
     let prompt = resumed(&effects);
@@ -41,7 +41,7 @@ fn agent_7_a_message_waits_for_the_run_and_reaches_its_session_once() {
     task.exits(Some(1));
     let effects = task.waits(RETRY_MS);
     assert!(resumed(&effects).contains("Use tabs."));
-    task.tells(Event::Text("I do".to_owned()));
+    task.tells(CliEvent::Text("I do".to_owned()));
     task.ends_well();
     // Nothing is left to say, and the phase is not complete.
     assert_eq!(task.status(), Status::WaitingQuestion);
@@ -54,7 +54,7 @@ fn agent_7_a_message_waits_for_the_run_and_reaches_its_session_once() {
     );
     assert_eq!(task.task.state().open_asks().count(), 0);
     // Without the session, the agent is told everything again.
-    task.tells(Event::SessionRefused("not found".to_owned()));
+    task.tells(CliEvent::SessionRefused("not found".to_owned()));
     let effects = task.exits(Some(1));
     let prompt = started(&effects);
     let at = |text| prompt.find(text).unwrap_or_else(|| panic!("{prompt}"));
@@ -63,10 +63,10 @@ fn agent_7_a_message_waits_for_the_run_and_reaches_its_session_once() {
 
 #[test]
 fn agent_7_a_review_waits_until_the_agent_has_the_message() {
-    let mut task = Driven::running(1);
+    let mut task = TaskDriver::running(1);
     task.does(say("And the taxes?"));
     task.tells(complete(1));
-    assert_eq!(task.tries(approve(1)), Err(Refused::MessagePending(1)));
+    assert_eq!(task.tries(approve(1)), Err(InputRefusal::MessagePending(1)));
     let effects = task.ends_well();
     assert!(resumed(&effects).contains("And the taxes?"));
     assert_eq!(task.task.state().review(), None);
@@ -83,12 +83,12 @@ fn agent_7_a_review_waits_until_the_agent_has_the_message() {
 #[test]
 fn agent_7_a_task_that_ended_continues_with_a_message() {
     let done = || {
-        Event::Block(Block::CustomTaskComplete(CustomTaskComplete {
+        CliEvent::Block(Block::CustomTaskComplete(CustomTaskComplete {
             documents: Vec::new(),
         }))
     };
     for phases in [0, 1] {
-        let mut task = Driven::running(phases);
+        let mut task = TaskDriver::running(phases);
         // Completed only after the message, which came first.
         task.does(say("Quick!"));
         if phases == 0 {
@@ -107,12 +107,12 @@ fn agent_7_a_task_that_ended_continues_with_a_message() {
         let effects = task.does(say("Now in green."));
         assert!(resumed(&effects).contains("Now in green."));
         assert_eq!(task.status(), Status::Running);
-        task.tells(Event::Text("It is green".to_owned()));
+        task.tells(CliEvent::Text("It is green".to_owned()));
         task.ends_well();
         assert_eq!(task.status(), Status::Completed, "{phases}: it was, before");
         // It fails, and continues.
         task.does(say("Now in blue."));
-        task.tells(Event::Block(Block::Error(AgentError {
+        task.tells(CliEvent::Block(Block::Error(AgentError {
             kind: ErrorKind::Fatal,
             message: "no blue".to_owned(),
             recovery: None,
@@ -122,31 +122,31 @@ fn agent_7_a_task_that_ended_continues_with_a_message() {
         let effects = task.does(say("Green will do."));
         assert!(resumed(&effects).contains("Green will do."));
         assert_eq!(task.task.state().failure, None);
-        task.does(Input::Cancel);
+        task.does(TaskInput::Cancel);
         task.exits(None);
         let refused = task.tries(say("Hello?"));
-        assert_eq!(refused, Err(Refused::Final(Status::Cancelled)));
+        assert_eq!(refused, Err(InputRefusal::Final(Status::Cancelled)));
     }
 }
 
 #[test]
 fn agent_7_a_message_is_accepted_once_for_each_id() {
-    let say = |id: &str, text: &str| Input::Say {
+    let say = |id: &str, text: &str| TaskInput::Say {
         id: Some(id.to_owned()),
         text: text.to_owned(),
     };
-    let mut task = Driven::idle(1);
+    let mut task = TaskDriver::idle(1);
     task.does(say("m-1", "In tabs."));
     task.does(say("m-1", "In tabs."));
     assert_eq!(task.status(), Status::Idle);
-    let effects = task.does(Input::Start);
+    let effects = task.does(TaskInput::Start);
     let prompt = started(&effects);
     assert_eq!(prompt.matches("In tabs.").count(), 1, "{prompt}");
-    task.tells(Event::Text("I do".to_owned()));
-    task.does(Input::Cancel);
+    task.tells(CliEvent::Text("I do".to_owned()));
+    task.does(TaskInput::Cancel);
     task.does(say("m-1", "In tabs."));
     for text in ["", " \n", &"x".repeat(TEXT_CHARS_MAX + 1)] {
-        assert_eq!(task.tries(say("m-2", text)), Err(Refused::BadText));
+        assert_eq!(task.tries(say("m-2", text)), Err(InputRefusal::BadText));
     }
 }
 
@@ -155,7 +155,7 @@ fn agent_7_a_delivered_proposal_takes_no_message() {
     let mut new = new_task(1);
     new.source = TaskSource::Project;
     let (task, _) = Task::create(new, Timestamp::from_unix_millis(0)).unwrap();
-    let mut task = Driven { task, now: 0 };
+    let mut task = TaskDriver { task, now: 0 };
     let proposal = |digest: &str| goondan_protocol::control::TaskProposal {
         digest: digest.to_owned(),
         files: Vec::new(),
@@ -163,21 +163,21 @@ fn agent_7_a_delivered_proposal_takes_no_message() {
         is_delivered: false,
         branch: None,
     };
-    let propose = |task: &mut Driven, digest: &str| {
-        task.does(Input::ProposalMade {
+    let propose = |task: &mut TaskDriver, digest: &str| {
+        task.does(TaskInput::ProposalMade {
             phase: 1,
             result: Ok(Some(proposal(digest))),
         });
     };
-    task.does(Input::Start);
-    task.tells(Event::Session {
+    task.does(TaskInput::Start);
+    task.tells(CliEvent::Session {
         id: "s".to_owned(),
         model: None,
     });
     task.ends_well();
     propose(&mut task, "one");
     let (phase, delivery) = (1, Delivery::Left);
-    task.does(Input::Approve { phase, delivery });
+    task.does(TaskInput::Approve { phase, delivery });
     assert_eq!(task.status(), Status::Completed);
     // Its proposal was left alone, and is made again.
     assert!(resumed(&task.does(say("Now in green."))).contains("green"));
@@ -188,7 +188,7 @@ fn agent_7_a_delivered_proposal_takes_no_message() {
         digest: "two".to_owned(),
         branch: None,
     };
-    task.does(Input::Approve { phase, delivery });
+    task.does(TaskInput::Approve { phase, delivery });
     assert_eq!(task.status(), Status::Completed);
-    assert_eq!(task.tries(say("Hello?")), Err(Refused::Delivered));
+    assert_eq!(task.tries(say("Hello?")), Err(InputRefusal::Delivered));
 }

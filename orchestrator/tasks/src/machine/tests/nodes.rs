@@ -4,10 +4,10 @@ use super::*;
 
 #[test]
 fn rep_1_an_agent_is_told_that_its_task_goes_on_at_another_node() {
-    let mut driven = Driven::running(2);
+    let mut driven = TaskDriver::running(2);
     for (node, facts) in [("a", 1), ("a", 0), ("b", 1), ("b", 0)] {
         let at = Timestamp::from_unix_millis(driven.now);
-        let output = driven.task.handle(Input::OnNode(node.to_owned()), at);
+        let output = driven.task.handle(TaskInput::OnNode(node.to_owned()), at);
         assert_eq!(output.unwrap().facts.len(), facts, "{node}");
     }
     let effects = driven.exits(None);
@@ -17,11 +17,11 @@ fn rep_1_an_agent_is_told_that_its_task_goes_on_at_another_node() {
         "{prompt}"
     );
     // A move is no reason to start over.
-    let mut driven = Driven::running(0);
-    driven.does(Input::OnNode("a".to_owned()));
+    let mut driven = TaskDriver::running(0);
+    driven.does(TaskInput::OnNode("a".to_owned()));
     driven.tells(complete(0));
     driven.ends_well();
     let before = driven.status();
-    assert!(driven.does(Input::OnNode("b".to_owned())).is_empty());
+    assert!(driven.does(TaskInput::OnNode("b".to_owned())).is_empty());
     assert_eq!(driven.status(), before);
 }

@@ -5,38 +5,38 @@ use goondan_protocol::task::{TaskChecks, TaskRunKind, TaskSource};
 
 use super::*;
 
-fn with_checks(checks: TaskChecks) -> Driven {
+fn with_checks(checks: TaskChecks) -> TaskDriver {
     let new = NewTask {
         source: TaskSource::Project,
         checks,
         ..new_task(1)
     };
     let (task, _) = Task::create(new, Timestamp::from_unix_millis(0)).unwrap();
-    Driven { task, now: 0 }
+    TaskDriver { task, now: 0 }
 }
 
 /// Kind of the run that starts.
-fn begun(effects: &[Effect]) -> TaskRunKind {
-    let [.., Effect::StartRun { kind, .. }] = effects else {
+fn begun(effects: &[TaskEffect]) -> TaskRunKind {
+    let [.., TaskEffect::StartRun { kind, .. }] = effects else {
         panic!("no run was started: {effects:?}");
     };
     *kind
 }
 
-fn prints(task: &mut Driven, text: &str) {
+fn prints(task: &mut TaskDriver, text: &str) {
     let (run, text) = (task.run(), text.to_owned());
-    task.does(Input::Printed { run, text });
+    task.does(TaskInput::Printed { run, text });
 }
 
-fn with_source(phases: u32) -> Driven {
+fn with_source(phases: u32) -> TaskDriver {
     let new = NewTask {
         source: TaskSource::Project,
         ..new_task(phases)
     };
     let (task, _) = Task::create(new, Timestamp::from_unix_millis(0)).unwrap();
-    let mut driven = Driven { task, now: 0 };
-    driven.does(Input::Start);
-    driven.tells(Event::Session {
+    let mut driven = TaskDriver { task, now: 0 };
+    driven.does(TaskInput::Start);
+    driven.tells(CliEvent::Session {
         id: "s".to_owned(),
         model: None,
     });
@@ -56,21 +56,21 @@ fn proposal(digest: &str) -> TaskProposal {
     }
 }
 
-fn made(phase: u32, digest: &str) -> Input {
+fn made(phase: u32, digest: &str) -> TaskInput {
     let result = Ok(Some(proposal(digest)));
-    Input::ProposalMade { phase, result }
+    TaskInput::ProposalMade { phase, result }
 }
 
-fn delivered(phase: u32, digest: &str) -> Input {
+fn delivered(phase: u32, digest: &str) -> TaskInput {
     let delivery = Delivery::Delivered {
         digest: digest.to_owned(),
         branch: None,
     };
-    Input::Approve { phase, delivery }
+    TaskInput::Approve { phase, delivery }
 }
 
-fn is_proposed(effects: &[Effect]) -> bool {
-    matches!(effects, [.., Effect::MakeProposal { .. }])
+fn is_proposed(effects: &[TaskEffect]) -> bool {
+    matches!(effects, [.., TaskEffect::MakeProposal { .. }])
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn repo_3_what_is_complete_is_proposed_then_reviewed_then_delivered() {
     task.tells(complete(1));
     assert_eq!(task.status(), Status::Running, "its run may still write");
     let effects = task.ends_well();
-    let made_of = Effect::MakeProposal {
+    let made_of = TaskEffect::MakeProposal {
         phase: 1,
         words: Some("words".to_owned()),
         test_log: None,
@@ -94,7 +94,7 @@ fn repo_3_what_is_complete_is_proposed_then_reviewed_then_delivered() {
     task.tells(complete(2));
     assert!(is_proposed(&task.ends_well()));
     task.does(made(2, "d2"));
-    let effects = task.does(Input::Rework {
+    let effects = task.does(TaskInput::Rework {
         phase: 2,
         text: "Shorter.".to_owned(),
     });
@@ -102,9 +102,13 @@ fn repo_3_what_is_complete_is_proposed_then_reviewed_then_delivered() {
     task.tells(complete(2));
     assert!(is_proposed(&task.ends_well()));
     task.does(made(2, "d3"));
-    assert_eq!(task.tries(approve(2)), Err(Refused::NotDelivered(2)));
+    assert_eq!(task.tries(approve(2)), Err(InputRefusal::NotDelivered(2)));
     let other = task.tries(delivered(2, "d2"));
-    assert_eq!(other, Err(Refused::NotDelivered(2)), "that is another one");
+    assert_eq!(
+        other,
+        Err(InputRefusal::NotDelivered(2)),
+        "that is another one"
+    );
     task.does(delivered(2, "d3"));
     assert_eq!(task.status(), Status::Completed);
     assert!(task.task.state().proposal().unwrap().is_delivered);
@@ -117,12 +121,12 @@ fn repo_3_the_only_phase_is_complete_when_its_agent_is_done() {
     assert!(is_proposed(&effects));
     assert!(matches!(
         effects[0],
-        Effect::MakeCheckpoint {
+        TaskEffect::MakeCheckpoint {
             kind: "phase_completion"
         }
     ));
     let (phase, result) = (1, Ok(None));
-    task.does(Input::ProposalMade { phase, result });
+    task.does(TaskInput::ProposalMade { phase, result });
     let state = task.task.state();
     assert_eq!(
         state.proposing.problem(),
@@ -133,7 +137,7 @@ fn repo_3_the_only_phase_is_complete_when_its_agent_is_done() {
     // The end of the whole task also completes its last phase.
     let mut task = with_source(1);
     let documents = Vec::new();
-    task.tells(Event::Block(Block::CustomTaskComplete(
+    task.tells(CliEvent::Block(Block::CustomTaskComplete(
         goondan_cli_agents::blocks::CustomTaskComplete { documents },
     )));
     assert!(is_proposed(&task.ends_well()));
@@ -149,11 +153,11 @@ fn repo_3_a_proposal_that_cannot_be_made_is_not_approved_by_mistake() {
     let mut task = with_source(1);
     task.ends_well();
     let (phase, result) = (1, Err("the disk is full".to_owned()));
-    task.does(Input::ProposalMade { phase, result });
+    task.does(TaskInput::ProposalMade { phase, result });
     assert_eq!(task.status(), Status::WaitingReview);
-    assert_eq!(task.tries(approve(1)), Err(Refused::NoProposal(1)));
+    assert_eq!(task.tries(approve(1)), Err(InputRefusal::NoProposal(1)));
     let delivery = Delivery::Left;
-    task.does(Input::Approve { phase, delivery });
+    task.does(TaskInput::Approve { phase, delivery });
     assert_eq!(task.status(), Status::Completed);
 }
 
@@ -161,20 +165,20 @@ fn repo_3_a_proposal_that_cannot_be_made_is_not_approved_by_mistake() {
 fn repo_3_a_daemon_that_finds_no_proposal_has_it_made() {
     let mut task = with_source(1);
     assert!(is_proposed(&task.ends_well()));
-    let mut next = Driven {
+    let mut next = TaskDriver {
         task: Task::restored(task.task.state().clone()),
         now: task.now,
     };
-    assert!(is_proposed(&next.does(Input::Tick)));
-    next.does(Input::Pause);
+    assert!(is_proposed(&next.does(TaskInput::Tick)));
+    next.does(TaskInput::Pause);
     next.does(made(1, "d"));
     // A paused task is not proposed before it resumes, and a canceled one never.
     let mut paused = with_source(1);
     paused.tells(complete(1));
-    paused.does(Input::Pause);
+    paused.does(TaskInput::Pause);
     assert!(paused.ends_well().is_empty());
-    assert!(is_proposed(&paused.does(Input::Resume)));
-    paused.does(Input::Cancel);
+    assert!(is_proposed(&paused.does(TaskInput::Resume)));
+    paused.does(TaskInput::Cancel);
     paused.does(made(1, "d"));
     assert!(paused.task.state().proposal().is_none());
 }
@@ -183,13 +187,13 @@ fn repo_3_a_daemon_that_finds_no_proposal_has_it_made() {
 fn repo_3_files_that_are_taken_back_are_complete_no_more() {
     let mut task = with_source(1);
     task.tells(complete(1));
-    task.does(Input::Pause);
+    task.does(TaskInput::Pause);
     task.ends_well();
-    task.does(Input::Restored {
+    task.does(TaskInput::Restored {
         id: "checkpoint_001".to_owned(),
         pre_restore: None,
     });
-    assert!(started(&task.does(Input::Resume)).contains("checkpoint_001"));
+    assert!(started(&task.does(TaskInput::Resume)).contains("checkpoint_001"));
 }
 
 #[test]
@@ -198,27 +202,30 @@ fn repo_2_verify_proves_what_is_complete_before_it_is_proposed() {
         setup: false,
         verify: true,
     });
-    task.does(Input::Start);
+    task.does(TaskInput::Start);
     assert_eq!(begun(&task.ends_well()), TaskRunKind::Verify);
     // Output of tests is ignored.
     task.tells(question("Which?", true));
     assert_eq!(task.status(), Status::Running);
     // It is repeated after the daemon died.
     assert_eq!(begun(&task.exits(None)), TaskRunKind::Verify);
-    task.does(Input::Pause);
+    task.does(TaskInput::Pause);
     assert!(task.exits(None).is_empty());
-    assert!(task.does(Input::Resume).is_empty(), "the second one waits");
+    assert!(
+        task.does(TaskInput::Resume).is_empty(),
+        "the second one waits"
+    );
     assert_eq!(begun(&task.waits(RETRY_MS)), TaskRunKind::Verify);
     prints(&mut task, "1 test failed\n");
     let effects = task.exits(Some(1));
-    let [Effect::MakeProposal { test_log, .. }] = &effects[..] else {
+    let [TaskEffect::MakeProposal { test_log, .. }] = &effects[..] else {
         panic!("{effects:?}");
     };
     let log = "1 test failed\n[`verify` failed: it exited with 1]\n";
     assert_eq!(test_log.as_deref(), Some(log));
     task.does(made(1, "d"));
     // The agent is notified about the failure, and the work is verified again.
-    let effects = task.does(Input::Rework {
+    let effects = task.does(TaskInput::Rework {
         phase: 1,
         text: "Mend it.".to_owned(),
     });
@@ -238,11 +245,11 @@ fn repo_2_setup_comes_first_and_its_failure_is_shown() {
         setup: true,
         verify: false,
     });
-    assert_eq!(begun(&task.does(Input::Start)), TaskRunKind::Setup);
+    assert_eq!(begun(&task.does(TaskInput::Start)), TaskRunKind::Setup);
     prints(&mut task, "no such package\n");
     assert!(task.exits(Some(7)).is_empty());
     let (id, ask) = task.task.state().open_asks().next().unwrap();
-    let Asked::Question(_, question, None) = &ask.what else {
+    let PersonInputKind::Question(_, question, None) = &ask.what else {
         panic!("{ask:?}");
     };
     let says = ["it exited with 7", "no such package"];
@@ -257,6 +264,6 @@ fn repo_2_setup_comes_first_and_its_failure_is_shown() {
     assert!(is_proposed(&task.ends_well()));
     task.does(made(1, "d"));
     let text = "Better.".to_owned();
-    let effects = task.does(Input::Rework { phase: 1, text });
+    let effects = task.does(TaskInput::Rework { phase: 1, text });
     assert_eq!(begun(&effects), TaskRunKind::Agent);
 }
