@@ -27,7 +27,6 @@ pub(crate) struct AgentClient(mpsc::Sender<AgentRequest>);
 /// The process loop's end.
 pub(crate) struct AgentRequests {
     queue: mpsc::Receiver<AgentRequest>,
-    /// Waiters by request id.
     waiting: HashMap<u64, PendingAgentReply>,
 }
 
@@ -82,7 +81,6 @@ impl AgentRequests {
         Some((ask, trace))
     }
 
-    /// Passes on an answer.
     pub(crate) fn settle(&mut self, request_id: Option<u64>, answer: AgentAnswer) {
         if let Some(waiter) = request_id.and_then(|id| self.waiting.remove(&id)) {
             // The waiter may have been dropped.

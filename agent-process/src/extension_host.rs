@@ -64,13 +64,10 @@ const MESSAGES_AT_ONCE: usize = 500;
 /// An input of the engine, or a request of a module.
 #[derive(Debug)]
 pub(crate) enum HostEvent {
-    /// The modules are ready.
     Assembled(Vec<Middleware>),
     /// A middleware reported an event.
     MiddlewareActed {
-        /// The invocation.
         invocation: InvocationId,
-        /// The event.
         event: MiddlewareEvent,
         /// Id of the call whose result the middleware supplied.
         made_result_of: Option<String>,
@@ -90,11 +87,9 @@ pub(crate) struct MiddlewareRequest {
     pub(crate) step: Option<u32>,
     /// Position of the question in the step or the turn, identical after a crash.
     pub(crate) place: u32,
-    /// The question.
     pub(crate) asked: MiddlewareAgentRequest,
 }
 
-/// A turn that starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewTurn<'a> {
     pub(crate) turn_id: &'a TurnId,
@@ -114,10 +109,13 @@ struct ExtensionModule {
 /// Startup progress of a host, with its deadline.
 #[derive(Debug, Clone, Copy)]
 enum HostStartup {
-    /// The runtime is starting.
-    Runtime { deadline: Instant },
+    Runtime {
+        deadline: Instant,
+    },
     /// The modules are being loaded and register.
-    Modules { deadline: Instant },
+    Modules {
+        deadline: Instant,
+    },
 }
 
 impl HostStartup {
@@ -518,7 +516,6 @@ impl ExtensionHost {
     }
 }
 
-/// The readable messages.
 fn readable(conversation: &Conversation) -> Vec<Message> {
     let messages = conversation.messages().filter_map(Result::ok);
     messages.map(std::borrow::Cow::into_owned).collect()

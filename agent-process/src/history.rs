@@ -27,7 +27,6 @@ pub(crate) struct History {
 struct Piece {
     memory: MmapMut,
     used: usize,
-    /// Range of each message.
     places: Vec<Range<usize>>,
 }
 

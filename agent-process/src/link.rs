@@ -72,11 +72,8 @@ pub(crate) enum LinkError {
 /// One message of the orchestrator, with the trace it belongs to.
 #[derive(Debug)]
 pub(crate) struct InboundMessage {
-    /// The message.
     pub(crate) message: ToAgent,
-    /// The trace.
     pub(crate) trace: Option<TraceContext>,
-    /// The request it answers.
     pub(crate) in_reply_to: Option<u64>,
 }
 
@@ -91,10 +88,8 @@ pub(crate) struct OrchestratorLink {
     own: Address,
 }
 
-/// The assignment of the process.
 #[derive(Debug)]
 pub(crate) enum ProcessAssignment {
-    /// An agent instance.
     Agent(Box<AgentAssignment>),
     /// One run of the program that works for a task.
     Task(Box<TaskAssignment>),

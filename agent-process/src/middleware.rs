@@ -12,18 +12,15 @@ use crate::tool_call::ToolOutcome;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MiddlewareScope {
-    /// A whole turn.
     Turn,
     /// A step: the model's reply and the calls it leads to.
     Step,
-    /// One tool call.
     ToolCall,
 }
 
 /// A middleware registered by a module.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Middleware {
-    /// Its extension.
     pub extension: ExtensionName,
     /// The scope that it wraps.
     #[serde(rename = "type")]
@@ -43,9 +40,7 @@ pub struct InvocationId(pub u64);
 /// A request to enter a middleware.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Enter {
-    /// The invocation.
     pub invocation: InvocationId,
-    /// Its extension.
     pub extension: ExtensionName,
     /// Its index within the extension.
     pub number: u32,
@@ -58,14 +53,11 @@ pub struct Enter {
 /// The turn, step or call that a middleware wraps.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MiddlewareTarget {
-    /// The turn.
     Turn,
-    /// A step.
     Step {
         /// Its number, from 1.
         step: u32,
     },
-    /// A tool call.
     Call {
         /// The number of its step, from 1.
         step: u32,
@@ -74,32 +66,24 @@ pub enum MiddlewareTarget {
     },
 }
 
-/// An event of a middleware.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MiddlewareEvent {
     /// It called `next()`.
     Next {
-        /// Its notes so far.
         notes: Notes,
         /// The tools that it removes from the step's catalog.
         hidden: Vec<String>,
         /// The call's arguments, if it changed them.
         args: Option<Value>,
     },
-    /// It returned.
     Left {
-        /// Its notes so far.
         notes: Notes,
-        /// Its return value.
         returned: MiddlewareReturn,
     },
-    /// It threw an error.
     Threw {
-        /// Its notes so far.
         notes: Notes,
         /// Its own error code, if any.
         code: Option<String>,
-        /// The reason.
         message: String,
     },
 }
@@ -113,10 +97,8 @@ pub struct Notes {
     pub state: Option<Value>,
 }
 
-/// Return value of a middleware.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MiddlewareReturn {
-    /// For a turn: its outcome.
     Turn(TurnOutcome),
     /// For a step: the decision about another step, if it differs from the one that the middleware
     /// received.
@@ -131,27 +113,22 @@ pub enum MiddlewareReturn {
 /// Result of `next()`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextResult {
-    /// For a turn: its outcome.
     Turn(TurnOutcome),
-    /// For a step.
     Step {
         /// The calls of the model's reply.
         calls: Vec<ToolCall>,
-        /// Their results.
         results: Vec<ToolResult>,
         /// True if the model is asked again afterwards.
         goes_on: bool,
         /// The reason for its failure, if it failed.
         error: Option<String>,
     },
-    /// For a call: its result.
     Call(ToolOutcome),
 }
 
 /// Failure of the modules of extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionFault {
-    /// A stable code.
     pub code: String,
     /// The extension, the failure and the fix.
     pub message: String,

@@ -12,7 +12,6 @@ use crate::outgoing_calls::OutboundCalls;
 
 pub use request::{Model, ModelError, ModelLocation, ModelOutcome, ModelReply, ModelRequest};
 
-/// The model of an agent.
 pub(crate) fn of_definition(
     definition: &ModelDefinition,
     outgoing: &OutboundCalls,

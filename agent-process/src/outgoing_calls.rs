@@ -19,14 +19,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 /// accepts the same number.
 const OPEN_CALLS_MAX: usize = 128;
 
-/// An outgoing call.
 #[derive(Debug)]
 pub(crate) struct OutboundCall {
     /// The connection or model that performs it.
     pub(crate) target: CallTarget,
     /// The method, as the target names it.
     pub(crate) method: String,
-    /// The parameters.
     pub(crate) params: Box<RawValue>,
     /// Its time limit, in milliseconds.
     pub(crate) deadline_ms: u64,
@@ -36,14 +34,12 @@ pub(crate) struct OutboundCall {
     pub(crate) place: Option<CallPlace>,
     /// Record that will hold its result, if any.
     pub(crate) record: Option<CallRecord>,
-    /// Its trace context.
     pub(crate) trace: Option<TraceContext>,
 }
 
 /// A frame for the process loop to send.
 #[derive(Debug)]
 pub(crate) enum OutboundFrame {
-    /// A call.
     Call {
         call: Box<OutgoingCall>,
         trace: Option<TraceContext>,

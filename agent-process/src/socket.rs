@@ -14,7 +14,6 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use tokio::net::unix::pipe;
 
-/// Reading side of a socket.
 pub(crate) type ReadEnd = pipe::Receiver;
 
 /// Writing side of a socket. Dropping it signals end-of-stream to the peer.

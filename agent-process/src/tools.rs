@@ -105,53 +105,38 @@ pub enum ToolboxError {
         base_package::tool_names().collect::<Vec<_>>().join(", ")
     )]
     UnknownTool {
-        /// The tool's name.
         tool: ResourceName,
         /// The builtin it refers to.
         builtin: ResourceName,
-        /// In which package.
         package: String,
     },
     /// The tool's settings are invalid.
     #[error("tool `{tool}`: the settings do not fit `{builtin}`: {problems}")]
     Settings {
-        /// The tool's name.
         tool: ResourceName,
         /// The builtin it refers to.
         builtin: ResourceName,
-        /// Description of the problems.
         problems: String,
     },
     /// The definition lists an export that the tool does not have.
     #[error("tool `{tool}`: `{builtin}` has no export `{export}`; it has {}", known.join(", "))]
     UnknownExport {
-        /// The tool's name.
         tool: ResourceName,
         /// The builtin it refers to.
         builtin: ResourceName,
-        /// The export.
         export: String,
-        /// The exports that exist.
         known: Vec<String>,
     },
     /// Two tools have the same full name, or the name is not valid.
     #[error(
         "tool `{tool}`: `{name}` is already taken or not a valid tool name; choose another name"
     )]
-    BadName {
-        /// The tool's name.
-        tool: ResourceName,
-        /// The full name.
-        name: String,
-    },
+    BadName { tool: ResourceName, name: String },
     /// An approval rule contains an invalid pattern.
     #[error("tool `{tool}`: invalid regular expression in `approve` for `{argument}`: {source}")]
     BadRule {
-        /// The tool's name.
         tool: ResourceName,
-        /// The argument.
         argument: String,
-        /// The reason.
         #[source]
         source: regex_lite::Error,
     },
@@ -159,10 +144,7 @@ pub enum ToolboxError {
     #[error(
         "the extension `tool-search` needs the name `{tool}` for its own tool; rename the other tool"
     )]
-    NameOfSearch {
-        /// The full name.
-        tool: String,
-    },
+    NameOfSearch { tool: String },
     /// A directory of the assignment cannot be opened.
     #[error(transparent)]
     NoDirectory(#[from] NoDirectory),
@@ -494,7 +476,6 @@ fn with_found<'c>(
     Cow::Owned(all)
 }
 
-/// Adds the search tool.
 fn add_search(
     mut catalog: Vec<CatalogEntry>,
     found: RuntimeToolSources,

@@ -41,7 +41,6 @@ use crate::limits::{
 };
 use crate::listener::ButtonPress;
 
-/// One message in a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     /// Its subject, in our words.
@@ -121,7 +120,6 @@ struct Note {
     approval_id: ApprovalId,
     /// Location of the button's message.
     place: String,
-    /// Recipient of the notice.
     to: String,
     /// Message shown to the user who pressed the button.
     told: String,
@@ -180,7 +178,6 @@ impl PressSubmitter {
     }
 }
 
-/// Result of an action.
 enum ApprovalActionResult {
     Posted(ApprovalId, String),
     Edited(String),

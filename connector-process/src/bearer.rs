@@ -16,9 +16,7 @@ const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
 pub(crate) struct Challenge {
     /// URL of the metadata that names the authorization server.
     pub(crate) metadata: Option<String>,
-    /// Scopes to request.
     pub(crate) scopes: Vec<String>,
-    /// The token's error.
     error: Option<String>,
 }
 

@@ -22,7 +22,6 @@ impl Default for CallClock {
     }
 }
 
-/// Guard that pauses the clock.
 #[derive(Debug)]
 pub(crate) struct ClockPauseGuard(CallClock);
 

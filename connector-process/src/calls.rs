@@ -23,7 +23,6 @@ use crate::call_clock::{CallClock, DeadlineExceeded};
 /// Bytes of a frame reserved for the fields around a result.
 const ENVELOPE_BYTES: usize = 64 * 1024;
 
-/// Result of a call.
 pub(crate) type RawCallResult = Result<Box<RawValue>, CallError>;
 
 /// Performs calls: the outgoing side of a connector.
@@ -54,7 +53,6 @@ impl Pieces {
         &self.clock
     }
 
-    /// Trace context of the call.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.trace
     }
@@ -90,7 +88,6 @@ fn log_unwritable(error: &MessageError) {
     tracing::error!(error, "failed to serialize the result of a call");
 }
 
-/// In-flight calls.
 pub(crate) struct Calls {
     sender: FrameSender,
     handler: Option<Arc<dyn CallHandler>>,

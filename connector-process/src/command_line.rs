@@ -7,7 +7,6 @@ use goondan_confinement::{Sandbox, out_of_words};
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::version::GOONDAN_VERSION;
 
-/// The name of this binary.
 pub(crate) const BINARY_NAME: &str = "goondan-connector-process";
 
 /// The only supported descriptor of the socket to the orchestrator: stdin.
@@ -24,7 +23,6 @@ const RELAY_TO: &str = "relay-to";
 /// Action to perform.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProcessMode {
-    /// Run as a connector.
     Serve,
     /// Turn into this program, which ends together with its parent.
     Become(Option<Sandbox>, Vec<OsString>),

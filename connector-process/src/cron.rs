@@ -31,7 +31,6 @@ pub(crate) struct Cron {
     schedules: Vec<CronJob>,
 }
 
-/// One schedule and its text.
 #[derive(Debug)]
 struct CronJob {
     name: String,
@@ -95,13 +94,11 @@ impl CronJob {
     }
 }
 
-/// State of one run.
 struct CronRun<'a> {
     cron: &'a Cron,
     gateway: &'a Gateway,
     /// Ledgers as last stored; `None` until they could be read.
     ledgers: Option<Ledgers>,
-    /// Latest status report.
     said: Option<(bool, String)>,
 }
 

@@ -56,7 +56,6 @@ const EPHEMERAL: u64 = 1 << 6;
 /// Names of a command option that supplies the entire input.
 pub(crate) const INPUT_OPTIONS: [&str; 4] = ["input", "text", "message", "prompt"];
 
-/// One Discord application.
 pub(crate) struct Discord {
     http_endpoint: HttpEndpoint,
     key: VerifyingKey,
@@ -281,7 +280,6 @@ fn component(body: &Value) -> Result<String, MalformedRequest> {
     })
 }
 
-/// The fields of a form.
 fn form(body: &Value) -> Result<String, MalformedRequest> {
     let mut words = required(body, "/data/custom_id")?.to_owned();
     let rows = body.pointer("/data/components").and_then(Value::as_array);

@@ -249,7 +249,6 @@ impl ServiceApi for Fetcher {
     }
 }
 
-/// An in-flight request.
 struct FetchRequest {
     url: Url,
     headers: HeaderMap,
@@ -257,7 +256,6 @@ struct FetchRequest {
 }
 
 impl FetchRequest {
-    /// Follows a redirect.
     fn follow(&mut self, method: &mut Method, status: u16, next: Url) {
         let becomes_get = match status {
             303 => *method != Method::HEAD,

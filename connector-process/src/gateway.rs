@@ -32,7 +32,6 @@ pub(crate) type EventVerdict = Result<EventAccepted, EventRefused>;
 
 /// A connector's command to the session.
 pub(crate) enum SessionCommand {
-    /// Submit an event.
     Submit(Submission),
     /// Report the connector's status to people.
     Report(Status),
@@ -46,11 +45,9 @@ pub(crate) enum SessionCommand {
     Reply(ReplyRequest),
     /// Withdraw the reply requests whose requesters are gone.
     ForgetReplies,
-    /// Request the daemon's metrics.
     Metrics(oneshot::Sender<Box<MetricsSnapshot>>),
     /// Subscribe to the tool calls that wait for a person.
     Follow(ApprovalSubscription),
-    /// Submit a button press.
     Press(PressRequest),
     /// Read or replace the stored state of the connection.
     State(StateRequest),
@@ -77,7 +74,6 @@ impl std::fmt::Debug for SessionCommand {
 /// A notification about the tool calls that wait for a person.
 #[derive(Debug)]
 pub(crate) enum ApprovalNews {
-    /// This call waits.
     Show(Box<ApprovalShow>),
     /// This call no longer waits.
     Closed(ApprovalClosed),
@@ -88,32 +84,26 @@ pub(crate) enum ApprovalNews {
 pub(crate) struct ApprovalSubscription {
     /// Calls that it already shows.
     pub(crate) known: Vec<ApprovalId>,
-    /// Receiver of the notifications.
     pub(crate) news: mpsc::Sender<ApprovalNews>,
 }
 
-/// A button press.
 #[derive(Debug)]
 pub(crate) struct PressRequest {
     /// The button and the user.
     pub(crate) press: ApprovalPress,
-    /// Receiver of the result.
     pub(crate) answer: oneshot::Sender<ApprovalVerdict>,
 }
 
-/// A question to a person.
 #[derive(Debug)]
 pub(crate) struct PersonRequest {
     /// The question and its call.
     pub(crate) ask: Box<QuestionAsk>,
-    /// Receiver of the result.
     pub(crate) answer: oneshot::Sender<UserQuestionResult>,
 }
 
 /// Result of a question to a person.
 #[derive(Debug)]
 pub(crate) enum UserQuestionResult {
-    /// The answer.
     Answered(QuestionAnswered),
     /// The question will not be asked; the reason.
     Refused(String),
@@ -122,9 +112,7 @@ pub(crate) enum UserQuestionResult {
 /// A request for an agent's reply.
 #[derive(Debug)]
 pub(crate) struct ReplyRequest {
-    /// The event.
     pub(crate) asked: ReplyAwait,
-    /// Receiver of the reply.
     pub(crate) answer: oneshot::Sender<Reply>,
 }
 
@@ -144,7 +132,6 @@ impl Drop for ReplyCancelGuard<'_> {
 pub(crate) struct StateRequest {
     /// State to store; `None` reads the stored state.
     pub(crate) set: Option<Box<RawValue>>,
-    /// Receiver of the answer.
     pub(crate) answer: oneshot::Sender<StateAnswer>,
 }
 
@@ -154,7 +141,6 @@ pub(crate) type StateAnswer = Result<Option<Box<RawValue>>, String>;
 /// An in-flight event to the orchestrator.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    /// The event.
     pub(crate) event: Box<ConnectorEvent>,
     /// Trace context in which it was received.
     pub(crate) trace: TraceContext,

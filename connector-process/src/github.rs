@@ -32,7 +32,6 @@ const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-25
 const EVENT_HEADER: HeaderName = HeaderName::from_static("x-github-event");
 const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-github-delivery");
 
-/// One webhook of GitHub.
 pub(crate) struct GitHub {
     http_endpoint: HttpEndpoint,
     check: SignatureCheck,

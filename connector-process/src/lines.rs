@@ -7,7 +7,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 /// Minimum number of bytes per read.
 const READ_BYTES: usize = 8 * 1024;
 
-/// Reads lines.
 #[derive(Debug)]
 pub(crate) struct LineReader<R> {
     stream: R,

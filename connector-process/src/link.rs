@@ -22,9 +22,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-/// Frames from the orchestrator.
 pub(crate) type OrchestratorFrames = FramedRead<OwnedReadHalf, FrameCodec>;
-/// Frames to the orchestrator.
 pub(crate) type OrchestratorSink = FramedWrite<OwnedWriteHalf, FrameCodec>;
 
 /// Error that ends the communication with the orchestrator. This process cannot recover from any
@@ -34,7 +32,6 @@ pub(crate) enum LinkError {
     /// The inherited descriptor is not a socket.
     #[error("stdin is not one end of the orchestrator's socket pair")]
     NotASocket(#[source] std::io::Error),
-    /// The orchestrator is gone.
     #[error("the orchestrator closed the socket")]
     Closed,
     /// The received bytes are not a frame, or the socket failed.
@@ -52,7 +49,6 @@ pub(crate) enum LinkError {
     /// A message arrived at a point where it is invalid.
     #[error("the orchestrator sent `{kind}`, which no connector expects {when}")]
     OutOfTurn {
-        /// The message's type.
         kind: &'static str,
         /// The current activity of this process.
         when: &'static str,
@@ -68,23 +64,16 @@ pub(crate) enum LinkError {
     NotAConnector,
     /// The orchestrator sends pings but does not read the answers.
     #[error("the orchestrator does not read: {waiting} frames wait for it")]
-    NotRead {
-        /// Number of waiting frames.
-        waiting: usize,
-    },
+    NotRead { waiting: usize },
 }
 
-/// The role of this process.
 #[derive(Debug)]
 pub(crate) enum ConnectorRole {
-    /// The connector of a connection.
     Connection(ConnectorAssignment),
-    /// The connector of a model.
     Model(ModelAssignment),
 }
 
 impl ConnectorRole {
-    /// The process's own address.
     pub(crate) fn address(&self) -> Address {
         match self {
             Self::Connection(assignment) => Address::Connector {

@@ -47,7 +47,6 @@ use client::McpClientHandler;
 use questions::{OpenCalls, QuestionRelay};
 use session::{McpSession, ServerStartFailure};
 
-/// Address of a server.
 #[derive(Debug)]
 enum ServerAddress {
     /// A program, over its stdin and stdout.
@@ -55,7 +54,6 @@ enum ServerAddress {
         command: Vec<String>,
         env: BTreeMap<String, String>,
         project_root: PathBuf,
-        /// Its sandbox policy.
         sandbox: SandboxPolicy,
         /// Socket of the egress, if the program may only reach listed hosts.
         egress: Option<PathBuf>,
@@ -79,7 +77,6 @@ impl ServerAddress {
     }
 }
 
-/// The connector.
 pub(crate) struct Mcp {
     address: ServerAddress,
     start_timeout: Duration,

@@ -47,7 +47,6 @@ fn accepted(headers: &HeaderMap) -> PageFormat {
     }
 }
 
-/// One endpoint.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     http_endpoint: HttpEndpoint,

@@ -68,7 +68,6 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Client of one model.
 struct ModelCaller {
     model: Arc<HostedModel>,
     client: reqwest::Client,
@@ -84,7 +83,6 @@ impl ModelCaller {
     }
 }
 
-/// URL of the model's API.
 fn url_of(model: &HostedModel) -> Result<Url, String> {
     let mut url = Url::parse(model.address()).map_err(|error| error.to_string())?;
     let method = match model.provider {

@@ -35,7 +35,6 @@ mod wire;
 /// Path of traces, appended to the address of a collector.
 const TRACES_PATH: &str = "/v1/traces";
 
-/// Path of metrics.
 const METRICS_PATH: &str = "/v1/metrics";
 
 /// The collector's URL of one signal.

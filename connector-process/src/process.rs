@@ -171,7 +171,6 @@ fn relay(file: &Path) -> ExitCode {
     code
 }
 
-/// Error that ends the process.
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
     /// A basic system call failed.

@@ -35,7 +35,6 @@ use crate::limits::{
     PROGRAM_START_FAULTS_MAX,
 };
 
-/// A program of the project.
 #[derive(Debug)]
 pub(crate) struct Program(Launch);
 

@@ -73,11 +73,9 @@ struct AuthenticatedClient {
     wire: Wire,
 }
 
-/// The connected client.
 struct ClientSession {
     client: PinnedClient,
     cut: CancellationToken,
-    /// Contains one task.
     serving: JoinSet<()>,
 }
 
@@ -300,7 +298,6 @@ struct RelayState {
     calls: Arc<RelayedCalls>,
     gateway: Gateway,
     expected: ConnectorAssignment,
-    /// Address of the relay.
     place: String,
     /// Clients being notified that another client is connected.
     turned_away: TaskTracker,
@@ -399,7 +396,6 @@ impl RelayState {
 }
 
 impl ClientSession {
-    /// Ends the link.
     async fn end(mut self) {
         self.cut.cancel();
         // A task that panicked has ended too and was reported.

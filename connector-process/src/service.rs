@@ -20,7 +20,6 @@ use crate::payload::is_allowed;
 /// Longest text of a service that an error repeats, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
 
-/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct HttpAnswer {
     pub(crate) status: u16,

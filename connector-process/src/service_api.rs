@@ -18,7 +18,6 @@ pub(crate) trait ServiceApi: Send + Sync + 'static {
     /// Its actions, as sent by agents.
     type Action: DeserializeOwned + Send;
 
-    /// Its declaration.
     const SERVICE: &'static ServiceSpec;
 
     /// Performs the action of a call; `is_idempotent` is declared with the action.

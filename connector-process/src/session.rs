@@ -43,15 +43,11 @@ use crate::link::{ConnectorRole, LinkError, OrchestratorFrames, OrchestratorSink
 /// Action required by a frame from the orchestrator.
 #[derive(Debug)]
 enum FrameAction {
-    /// Perform this call.
     Call(Box<CallOrder>, Option<TraceContext>),
-    /// Cancel this call.
     Cancel(CallId),
     /// None: a reply was delivered, or its waiter is gone.
     Done,
-    /// Send this immediately.
     Answer(Vec<u8>),
-    /// Accept no new input.
     Quiesce,
     /// Stop, for this reason.
     Stop(String),
@@ -97,7 +93,6 @@ impl OrchestratorSession {
             .map_err(LinkError::CannotEncode)
     }
 
-    /// Handles one frame.
     fn hear(&mut self, frame: &[u8]) -> Result<FrameAction, LinkError> {
         // Long: one arm for each message.
         let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;

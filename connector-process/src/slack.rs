@@ -50,7 +50,6 @@ const RETRY_HEADER: HeaderName = HeaderName::from_static("x-slack-retry-num");
 /// Subtypes of messages that people write. All others report a change of a message.
 const WRITTEN: [&str; 3] = ["file_share", "me_message", "thread_broadcast"];
 
-/// One Slack app.
 pub(crate) struct Slack {
     http_endpoint: HttpEndpoint,
     check: SignatureCheck,

@@ -39,7 +39,6 @@ use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
 use crate::payload::written_to;
 use crate::service_api::outbox_of;
 
-/// One bot.
 pub(crate) struct Telegram {
     api: Api,
     token: String,
@@ -127,7 +126,6 @@ impl Telegram {
     }
 }
 
-/// State of one run.
 struct PollingRun<'a> {
     telegram: &'a Telegram,
     gateway: &'a Gateway,
@@ -138,7 +136,6 @@ struct PollingRun<'a> {
     /// The first unprocessed update; `None` for the first that Telegram has.
     offset: Option<i64>,
     failures: u32,
-    /// Latest status report.
     said: Option<(bool, String)>,
 }
 

@@ -19,7 +19,6 @@ use crate::listener::{
     RequestRejection,
 };
 
-/// One webhook.
 #[derive(Debug)]
 pub(crate) struct Webhook {
     settings: WebhookSettings,

@@ -124,7 +124,6 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Runs the command.
             pub(crate) async fn run(self, $context: &Context) -> Result<(), Failure> {
                 match self {
                     $(Self::$name($args) => $call,)*

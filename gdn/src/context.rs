@@ -21,7 +21,6 @@ const STATE_ROOT_VAR: &str = "GOONDAN_STATE_ROOT";
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) output: Output,
-    /// Absolute path.
     pub(crate) state_root: PathBuf,
     /// True if the user set it; false for the default.
     pub(crate) is_state_root_named: bool,
@@ -117,7 +116,6 @@ impl Context {
             .with_readable(goondan_confinement::readable)
     }
 
-    /// Connects to the daemon.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         Ok(Client::connect(&self.state_root).await?)
     }
@@ -140,7 +138,6 @@ impl Context {
         Ok((client, info))
     }
 
-    /// Finds the command's workspace.
     pub(crate) async fn find(&self, client: &mut Client) -> Result<WorkspaceInfo, Failure> {
         let wanted = self.wanted()?;
         self.look_up(client, &wanted).await

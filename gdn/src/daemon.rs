@@ -43,7 +43,6 @@ pub(crate) enum StartError {
     /// The file for its stderr cannot be created.
     #[error("cannot create a temporary file for the daemon's error output")]
     Stderr(#[source] std::io::Error),
-    /// The daemon exited immediately.
     #[error("the daemon could not start ({status}): {stderr}")]
     Ended { status: ExitStatus, stderr: String },
     /// The daemon runs but does not accept connections.
@@ -187,7 +186,6 @@ async fn wait_until_ready(
     }
 }
 
-/// Stderr of the daemon.
 fn words_of(stderr: &mut File) -> String {
     let mut words = Vec::new();
     let read = stderr

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 /// [`Exit::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// The command succeeded.
     Ok,
     /// A bug in goondan, or a machine error without a code of its own.
     Internal,
@@ -47,7 +46,6 @@ pub enum Exit {
     PersonNeeded,
     /// The new version was unhealthy, and the upgrade was rolled back.
     TakenBack,
-    /// The watched task failed.
     TaskFailed,
     /// The watched task was canceled.
     TaskCancelled,
@@ -82,7 +80,6 @@ impl Exit {
         Self::Interrupted,
     ];
 
-    /// Numeric exit code.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {

@@ -116,7 +116,6 @@ impl Failure {
         self
     }
 
-    /// Replaces the hint.
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: hint.into(),

@@ -96,7 +96,6 @@ impl fmt::Display for VersionName {
     }
 }
 
-/// A link to a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VersionLink {
     Current,
@@ -152,7 +151,6 @@ impl Installation {
         self.versions().join(version.to_string())
     }
 
-    /// Path of a version's program.
     pub(crate) fn program(&self, version: &VersionName, program: &str) -> PathBuf {
         self.dir_of(version).join(program)
     }

@@ -37,9 +37,7 @@ use table::Canvas;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
-    /// Colors of stdout.
     pub(crate) out: Palette,
-    /// Colors of stderr.
     pub(crate) err: Palette,
     out_is_terminal: bool,
     /// Width of the terminal at stdout, if it is one.

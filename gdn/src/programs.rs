@@ -7,7 +7,6 @@ use goondan_confinement::{Facts, probe_all};
 /// All required programs. They are compatible only within one build.
 pub(crate) const PROGRAMS: [&str; 4] = [GDN, ORCHESTRATOR, AGENT_PROCESS, CONNECTOR_PROCESS];
 
-/// Optional programs.
 pub(crate) const FURTHER_PROGRAMS: [&str; 2] = ["goondan-studio", REPLICA];
 
 pub(crate) const GDN: &str = "gdn";

@@ -3,7 +3,6 @@
 //! A format only gains fields; any other change gets a new version. `docs/cli.md` describes the formats, and a test
 //! checks that it describes all of them.
 
-/// Error on stderr.
 pub const ERROR: &str = "gdn.error/v1";
 /// `gdn init`.
 pub const INIT: &str = "gdn.init/v1";
@@ -249,7 +248,6 @@ pub const DEMO_KILL: &str = "gdn.demo.kill/v1";
 /// `gdn demo nodes`.
 pub const DEMO_NODES: &str = "gdn.demo.nodes/v1";
 
-/// All formats.
 pub const ALL: &[&str] = &[
     ERROR,
     INIT,

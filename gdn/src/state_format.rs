@@ -77,7 +77,6 @@ pub(crate) fn read(state_root: &Path) -> Result<Option<StateFormat>, FormatError
     Ok(Some(format))
 }
 
-/// Describes the format.
 pub(crate) fn told(format: Option<&StateFormat>) -> String {
     match format {
         Some(format) => format!("{}, written by goondan {}", format.wrote, format.goondan),

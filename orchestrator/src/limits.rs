@@ -166,7 +166,6 @@ pub(crate) const UNACKNOWLEDGED_TOLD_MS: u64 = 3_000;
 /// Interval of checks that logs confirm requests, in milliseconds.
 pub(crate) const UNACKNOWLEDGED_LOOK_MS: u64 = 500;
 
-/// Writer threads of the store.
 pub(crate) const WRITER_THREADS: usize = 4;
 
 const _: () = assert!(MAX_FRAME_BYTES <= CONTROL_FRAMES_BYTES_MAX);

@@ -57,21 +57,16 @@ impl AdmittedSeries {
     }
 }
 
-/// Metrics of the shell.
 #[derive(Debug)]
 pub(crate) struct ShellMetrics {
-    /// Time of the snapshot.
     pub(crate) at: Timestamp,
     /// Start time of the daemon.
     pub(crate) started_at: Timestamp,
-    /// Durations of syncs.
     pub(crate) syncs: Histogram,
-    /// Number of dropped log lines.
     pub(crate) dropped_log_lines: u64,
 }
 
 impl Metrics {
-    /// Adds a sample.
     pub(crate) fn count(&mut self, sample: Sample) {
         let Sample {
             metric,

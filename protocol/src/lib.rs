@@ -16,6 +16,8 @@
 //! bytes → [`frame`] (length prefix) → [`envelope`] (addressing, payload kept raw) → [`ipc`] and
 //! [`control`] (typed messages). In addition, [`records`] carries data that is only forwarded.
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 pub mod agents;
 pub mod approval;
 pub mod base_package;

@@ -41,7 +41,6 @@ const ASKER: &str = "#!/bin/sh\ncat > /dev/null\nprintf '[USER_QUESTION]\\nquest
 
 const WORKER: &str = "#!/bin/sh\ncat > /dev/null\nwhile :; do echo 'I work.'; sleep 1; done\n";
 
-/// Result of a measurement.
 type TasksBenchResult = Result<(), Box<dyn Error>>;
 
 fn knob(name: &str, default: usize) -> usize {
@@ -86,7 +85,6 @@ fn with_status(home: &Home, status: &str) -> usize {
     of_status.count()
 }
 
-/// Median duration of a command.
 fn median(home: &Home, args: &[&str], times: usize) -> Duration {
     let mut taken: Vec<Duration> = Vec::with_capacity(times);
     for _ in 0..times {

@@ -223,7 +223,6 @@ fn say(program: &Path, frames: &str, heard: &Path) -> ExitCode {
     wait_forever()
 }
 
-/// Waits to be killed.
 fn wait_forever() -> ! {
     loop {
         std::thread::park();

@@ -5,12 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::promql::{Element, Labels};
 
-/// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertRule {
-    /// Its name.
     pub name: String,
-    /// When it fires.
     pub expression: String,
     /// Time that the condition must hold without interruption before the alert fires.
     pub hold: Duration,

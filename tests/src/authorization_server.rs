@@ -13,7 +13,6 @@ use crate::provider::{Provider, ProviderResponse, ReceivedRequest, ResponseEnd};
 
 /// The application's id at the server.
 pub const CLIENT_ID: &str = "client-one";
-/// Its secret.
 pub const CLIENT_SECRET: &str = "client-secret-never-shown";
 
 /// Fault in the server's next response.
@@ -67,13 +66,11 @@ impl AuthorizationServer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its issuer.
     #[must_use]
     pub fn issuer(&self) -> String {
         self.http.endpoint()
     }
 
-    /// Current access token.
     #[must_use]
     pub fn access_token(&self) -> Option<String> {
         self.state().access.clone()
@@ -97,7 +94,6 @@ impl AuthorizationServer {
         self.state().secrets.clone()
     }
 
-    /// Sets the fault of the next response.
     pub fn next(&self, manner: ResponseFault) {
         self.state().manners.push(manner);
     }

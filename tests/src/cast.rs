@@ -38,7 +38,6 @@ struct CastFrame {
     lasts_ms: u64,
 }
 
-/// A recording.
 #[derive(Debug)]
 pub struct Cast {
     name: &'static str,
@@ -77,7 +76,6 @@ impl Cast {
         }
     }
 
-    /// The screen.
     #[must_use]
     pub fn screen(&self) -> &Screen {
         &self.screen

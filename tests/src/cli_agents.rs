@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use crate::Home;
 use crate::binaries::example;
 
-/// Name of the example.
 pub const EXAMPLE: &str = "goondan-fake-cli-agent";
 
 /// Its name in the project.
@@ -29,7 +28,6 @@ pub const KEY: &str = "SHOP_KEY";
 /// Question that it asks, and its possible answers.
 pub const QUESTION: &str = "Who reads it?";
 
-/// The answers to it.
 pub const READERS: [&str; 2] = ["engineers", "customers"];
 
 macro_rules! words {
@@ -41,16 +39,13 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Its name.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The one of this name.
             #[must_use]
             pub fn of(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|it| it.as_str() == name)
@@ -62,19 +57,16 @@ macro_rules! words {
 words! {
     /// Output format, as in `spec.runtime.format`.
     Format {
-        /// Text.
         Plain = "plain",
         /// Like `claude`.
         Claude = "claude-stream-json",
         /// Like `codex exec --json`.
         Codex = "codex-json",
-        /// The Agent Client Protocol.
         Acp = "acp",
     }
 }
 
 words! {
-    /// Behavior.
     Manner {
         /// It asks, works in two phases, is reviewed and completes.
         Honest = "honest",
@@ -121,7 +113,6 @@ impl Format {
     }
 }
 
-/// The name of the agent of a format and a manner.
 #[must_use]
 pub fn agent_name(format: Format, manner: Manner) -> String {
     format!("{}-{}", format.as_str(), manner.as_str())
@@ -170,13 +161,11 @@ pub fn home(manners: &[Manner]) -> Home {
     home
 }
 
-/// The work area of a task.
 #[must_use]
 pub fn work_area(home: &Home, task: &str) -> PathBuf {
     home.workspace_dir().join("tasks").join(task)
 }
 
-/// Diary of a task's agent.
 #[must_use]
 pub fn diary(area: &Path) -> Vec<String> {
     let text = fs::read_to_string(area.join(DIARY)).unwrap_or_default();

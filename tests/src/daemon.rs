@@ -107,7 +107,6 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Its log.
     #[must_use]
     pub fn log(&self) -> &Arc<Log> {
         &self.log

@@ -19,7 +19,6 @@ use crate::wait::{PATIENCE, wait_until, within};
 
 /// The daemon's binary.
 pub const ORCHESTRATOR: &str = "goondan-orchestrator";
-/// The binary of agents.
 pub const AGENT: &str = "goondan-agent-process";
 /// The binary of connectors.
 pub const CONNECTOR: &str = "goondan-connector-process";
@@ -68,13 +67,11 @@ impl Home {
         &self.path
     }
 
-    /// The Project Root.
     #[must_use]
     pub fn project(&self) -> PathBuf {
         self.path.join("project")
     }
 
-    /// The System Root.
     #[must_use]
     pub fn state_root(&self) -> PathBuf {
         self.path.join("state")
@@ -394,7 +391,6 @@ impl RunningProgram {
         stdin.write_all(b"\n").unwrap();
     }
 
-    /// Output so far.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout.text()
@@ -459,9 +455,7 @@ impl Drop for RunningProgram {
 pub struct CommandOutput {
     /// Its exit code; -1 if a signal ended it.
     pub code: i32,
-    /// Its output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
 }
 

@@ -7,10 +7,8 @@ use serde_json::Value;
 
 use crate::PATIENCE;
 
-/// A response.
 #[derive(Debug)]
 pub struct HttpResponse {
-    /// The status code.
     pub status: u16,
     /// Names in lower case, and values.
     pub headers: Vec<(String, String)>,
@@ -19,20 +17,17 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// Parses a response.
     #[must_use]
     pub fn read(answer: &[u8]) -> Self {
         let text = String::from_utf8_lossy(answer);
         parse(&text, true).unwrap_or_else(|| panic!("no response: {text:?}"))
     }
 
-    /// The body as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// A header's value.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(header, _)| header == name);

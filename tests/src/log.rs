@@ -25,7 +25,6 @@ struct State {
     lines: Vec<Value>,
     /// Lines of a flood are counted, not kept.
     flood_lines: usize,
-    /// Invalid lines.
     faults: Vec<String>,
     /// The last line, if it has no newline.
     cut: Option<String>,
@@ -88,7 +87,6 @@ impl Log {
         self.state.lock().unwrap().is_paused = true;
     }
 
-    /// Resumes reading.
     pub fn resume(&self) {
         self.state.lock().unwrap().is_paused = false;
         self.changed.notify_all();
@@ -115,7 +113,6 @@ impl Log {
         state.lines.iter().rev().find(|line| fits(line)).cloned()
     }
 
-    /// Number of flood lines.
     #[must_use]
     pub fn flood_lines(&self) -> usize {
         self.state.lock().unwrap().flood_lines
@@ -187,7 +184,6 @@ impl Log {
     }
 }
 
-/// A line's message.
 #[must_use]
 pub fn message(line: &Value) -> &str {
     line["message"].as_str().unwrap_or_default()

@@ -41,7 +41,6 @@ pub struct McpTestServer {
     people: usize,
     /// True if it asks a person when it receives a list request.
     asks_when_listed: bool,
-    /// Capabilities of the client.
     client: Value,
     /// The ids of calls that are never answered.
     hanging: HashSet<String>,
@@ -50,7 +49,6 @@ pub struct McpTestServer {
 }
 
 impl McpTestServer {
-    /// A server with this token.
     #[must_use]
     pub fn new(token: &str) -> Self {
         Self {
@@ -70,7 +68,6 @@ impl McpTestServer {
         std::mem::take(&mut self.told)
     }
 
-    /// Handles a message.
     pub fn take(&mut self, message: &Value) -> McpReaction {
         let (id, params) = (&message["id"], &message["params"]);
         if message["method"] == "notifications/cancelled" {
@@ -338,7 +335,6 @@ impl HttpServer {
         Self { http }
     }
 
-    /// Its URL.
     #[must_use]
     pub fn url(&self) -> String {
         self.http.endpoint()

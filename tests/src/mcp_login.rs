@@ -27,7 +27,6 @@ pub enum LoginServerFault {
     PlainPlace,
     /// The metadata request is redirected elsewhere.
     Redirect,
-    /// The metadata is huge.
     Huge,
     /// It names the metadata service of a cloud as its authorization server.
     CloudServer,
@@ -81,7 +80,6 @@ struct State {
     needed: Option<String>,
     /// Number of tokens rejected by the MCP server.
     declined: usize,
-    /// Number of registration requests.
     registrations: usize,
     lie: Option<LoginServerFault>,
 }
@@ -97,7 +95,6 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl McpWithLogin {
-    /// Starts both.
     #[must_use]
     pub fn start() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
@@ -165,7 +162,6 @@ impl McpWithLogin {
         lock(&self.state).declined
     }
 
-    /// Current access token.
     #[must_use]
     pub fn access_token(&self) -> Option<String> {
         lock(&self.state).access.clone()
@@ -215,7 +211,6 @@ impl McpWithLogin {
     }
 }
 
-/// Response of the MCP server.
 fn serve(
     state: &mut State,
     server: &mut McpTestServer,

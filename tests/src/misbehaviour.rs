@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Name of the example.
 pub const EXAMPLE: &str = "goondan-misbehaving-child";
 
 /// Prefix of every line of [`Misbehaviour::Flood`].
@@ -28,14 +27,12 @@ pub const HALF_LINE: &str = r#"{"level":"info","message":"half a li"#;
 
 macro_rules! misbehaviours {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// Kind of misbehavior.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Misbehaviour {
             $($(#[$doc])* $name,)*
         }
 
         impl Misbehaviour {
-            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// Its name in a file.
@@ -68,7 +65,6 @@ misbehaviours! {
     OtherRole = "other-role",
     /// Never greets.
     Silent = "silent",
-    /// Crashes immediately.
     Crash = "crash",
     /// Greets, then allocates [`HOARD_BYTES`] of memory, and crashes if that fails.
     Hoard = "hoard",

@@ -46,15 +46,12 @@ const SHELL_TOOLS: [&str; 7] = [
 /// Kind of a part of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Instructions of the program.
     System,
     /// Text of the user, which includes goondan's prompts.
     User,
-    /// Text of the model.
     Agent,
     /// Tool that the model called.
     Call,
-    /// Result of a tool.
     Result,
 }
 
@@ -91,7 +88,6 @@ impl Conversation {
         parts.filter_map(move |(kind, text)| (*kind == part).then_some(text.as_str()))
     }
 
-    /// All texts of the user.
     #[must_use]
     pub fn user_text(&self) -> String {
         self.of(Part::User).collect::<Vec<_>>().join("\n")
@@ -160,26 +156,20 @@ impl Conversation {
     }
 }
 
-/// Reply of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// Text that ends the turn.
     Say(String),
     /// Text and a tool call.
     Call {
-        /// The tool's name.
         tool: String,
-        /// Its arguments.
         args: Value,
     },
-    /// The key is wrong.
     Refuse,
 }
 
-/// Decision of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// The reply.
     pub reply: Reply,
     /// True if the reply waits until the test opens the scene.
     pub is_held: bool,
@@ -188,16 +178,13 @@ pub struct Decision {
 /// Answered request.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Conversation that it contained.
     pub conversation: Conversation,
-    /// The decision about it.
     pub decision: Decision,
 }
 
 /// Tokens of all calls of a scene, as the provider bills them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of calls.
     pub calls: u64,
     /// Tokens of prompts, cached ones included.
     pub input: u64,
@@ -218,7 +205,6 @@ fn lock(scenes: &Scenes) -> MutexGuard<'_, BTreeMap<String, Scene>> {
     scenes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A server of models.
 pub struct ModelServer {
     provider: Provider,
     scenes: Scenes,
@@ -256,7 +242,6 @@ impl ModelServer {
             .unwrap_or_default()
     }
 
-    /// Tokens of a scene.
     #[must_use]
     pub fn tally(&self, scene: &str) -> Tally {
         lock(&self.scenes)
@@ -494,7 +479,6 @@ fn messages_answer(
     ProviderResponse::stream(&anthropic(&events))
 }
 
-/// Text of a reply.
 fn words(reply: &Reply) -> &str {
     match reply {
         Reply::Say(text) => text,

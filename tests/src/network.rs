@@ -89,7 +89,6 @@ fn can_be_made() -> bool {
         || needs::note_left_out("this system lets nobody make machines of a network")
 }
 
-/// A machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkMachine {
     name: &'static str,
@@ -97,13 +96,11 @@ pub struct NetworkMachine {
 }
 
 impl NetworkMachine {
-    /// Its address for other machines.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
@@ -117,7 +114,6 @@ impl NetworkMachine {
     }
 }
 
-/// A network of machines.
 #[derive(Debug)]
 pub struct Network {
     machines: Vec<NetworkMachine>,
@@ -149,7 +145,6 @@ impl Network {
         }
     }
 
-    /// A machine by its name.
     #[must_use]
     pub fn machine(&self, name: &str) -> &NetworkMachine {
         let mut all = self.machines.iter();
@@ -161,7 +156,6 @@ impl Network {
         ip(&["link", "set", "dev", machine.name, "down"]);
     }
 
-    /// Plugs it in again.
     pub fn plug(&self, machine: &NetworkMachine) {
         ip(&["link", "set", "dev", machine.name, "up"]);
     }

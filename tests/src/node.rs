@@ -22,7 +22,6 @@ const SNAPSHOT_AFTER: u64 = 25;
 pub struct ClusterNode {
     /// Its state root; the first node's home also contains the project.
     pub home: Home,
-    /// Shared project.
     pub project: String,
 }
 

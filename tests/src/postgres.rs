@@ -52,7 +52,6 @@ pub fn programs() -> Option<PathBuf> {
     found
 }
 
-/// A server.
 #[derive(Debug)]
 pub struct PostgresServer {
     programs: PathBuf,
@@ -106,7 +105,6 @@ impl PostgresServer {
         self
     }
 
-    /// A running server.
     #[must_use]
     pub fn running(settings: &[&str]) -> Option<Self> {
         let server = Self::made(settings)?;
@@ -248,7 +246,6 @@ impl PostgresServer {
         }
     }
 
-    /// Crashes it.
     pub fn crash(&self) {
         if let Some(mut child) = self.child.borrow_mut().take() {
             kill(pid_of(&child), Signal::SIGQUIT).ok();
@@ -277,7 +274,6 @@ impl PostgresServer {
         self.dir.path().to_str().unwrap()
     }
 
-    /// Connection URL.
     #[must_use]
     pub fn url(&self) -> String {
         url_of(&[self])
@@ -324,7 +320,6 @@ impl Drop for PostgresServer {
     }
 }
 
-/// A paused standby.
 #[derive(Debug)]
 pub struct PausedStandby(Pid);
 

@@ -60,19 +60,16 @@ impl Pair {
         )
     }
 
-    /// The primary.
     #[must_use]
     pub fn primary(&self) -> &PostgresServer {
         &self.primary
     }
 
-    /// Machine of the primary.
     #[must_use]
     pub fn primary_machine(&self) -> &NetworkMachine {
         &self.machines[0]
     }
 
-    /// Machine of the standby.
     #[must_use]
     pub fn standby_machine(&self) -> &NetworkMachine {
         &self.machines[1]

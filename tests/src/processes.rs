@@ -13,10 +13,8 @@ pub use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-/// A process of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
     pub pid: u32,
     /// Its arguments, the program first.
     pub args: Vec<String>,

@@ -163,7 +163,6 @@ impl Commands {
         self
     }
 
-    /// More documents of the project.
     pub fn with(mut self, documents: &str) -> Self {
         write!(self.documents, "---\n{}\n", documents.trim()).unwrap();
         self

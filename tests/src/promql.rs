@@ -20,36 +20,26 @@ pub struct Scrapes(Vec<(Instant, Scrape)>);
 /// One series of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Element {
-    /// Its labels.
     pub labels: Labels,
-    /// Sample value.
     pub value: f64,
 }
 
-/// An expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
-    /// A number.
     Number(f64),
     /// Series of a name, with labels that are equal to something or are not.
     Series {
-        /// The name.
         name: String,
         /// Label matchers: name, true for equality, and the value.
         matchers: Vec<(String, bool, String)>,
-        /// Range.
         range: Option<Duration>,
     },
-    /// A function of arguments.
     Call(String, Vec<Expression>),
-    /// An aggregation by labels.
     Aggregate(String, Vec<String>, Box<Expression>),
-    /// Two operands.
     Binary(String, Box<Expression>, Box<Expression>),
 }
 
 impl Scrapes {
-    /// Adds a scrape.
     pub fn add(&mut self, scrape: Scrape) {
         self.0.push((Instant::now(), scrape));
     }

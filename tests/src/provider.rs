@@ -12,23 +12,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A received request.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
-    /// The method.
     pub method: String,
-    /// Path and query.
     pub path: String,
     /// Header lines, names in lower case.
     pub headers: Vec<(String, String)>,
     /// Body as JSON, or as text if it is not JSON.
     pub body: Value,
-    /// Number of earlier requests.
     pub number: usize,
 }
 
 impl ReceivedRequest {
-    /// A header's value.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
@@ -37,12 +32,9 @@ impl ReceivedRequest {
     }
 }
 
-/// End of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseEnd {
-    /// Complete.
     Whole,
-    /// The connection closes early.
     Closed,
     /// Nothing more is sent until the client closes.
     Silent,
@@ -77,16 +69,12 @@ impl Gate {
 /// Creates a part of a body by its number; none after the last.
 pub type BodyPartFn = fn(usize) -> Option<Vec<u8>>;
 
-/// Response to a request.
 #[derive(Debug, Clone)]
 pub struct ProviderResponse {
-    /// The status.
     pub status: u16,
-    /// Additional headers.
     pub headers: Vec<(&'static str, String)>,
     /// The body, in the parts it is sent in.
     pub chunks: Vec<Vec<u8>>,
-    /// How it ends.
     pub ending: ResponseEnd,
     /// Bytes sent repeatedly after the chunks until the client closes; none if empty.
     pub repeated: Vec<u8>,
@@ -99,7 +87,6 @@ pub struct ProviderResponse {
 }
 
 impl ProviderResponse {
-    /// A stream of these events.
     #[must_use]
     pub fn stream(events: &str) -> Self {
         Self {
@@ -135,7 +122,6 @@ impl ProviderResponse {
         }
     }
 
-    /// The same with a header.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
@@ -183,7 +169,6 @@ impl ProviderResponse {
         }
     }
 
-    /// Sets a different ending.
     #[must_use]
     pub fn ending(self, ending: ResponseEnd) -> Self {
         Self { ending, ..self }
@@ -246,7 +231,6 @@ impl Provider {
         format!("http://{}", self.address)
     }
 
-    /// Requests received so far.
     #[must_use]
     pub fn received(&self) -> Vec<ReceivedRequest> {
         let received = self.received.lock();

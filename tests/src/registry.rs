@@ -16,10 +16,8 @@ use sha2::{Digest as _, Sha512};
 
 use crate::provider::{Provider, ProviderResponse, ReceivedRequest, ResponseEnd};
 
-/// Fault of the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RegistryFault {
-    /// No fault.
     #[default]
     None,
     /// Half of a package's metadata is sent, then nothing more.
@@ -28,7 +26,6 @@ pub enum RegistryFault {
     StallsWithArchive,
     /// A package's metadata is truncated.
     CutsMetadata,
-    /// An archive is truncated.
     CutsArchive,
     /// An archive does not match its checksum.
     OtherArchive,
@@ -40,9 +37,7 @@ pub enum RegistryFault {
     OtherContent,
     /// It understates the packages' requirements.
     HidesRequirements,
-    /// It fails.
     Fails,
-    /// It rejects unauthenticated requests.
     Declines,
     /// A package's metadata is endless.
     Endless,
@@ -54,7 +49,6 @@ pub enum RegistryFault {
     LeadsHere,
     /// A package's metadata is nested too deeply.
     Nested,
-    /// It omits its signatures.
     HidesSignatures,
     /// It returns the signature of a different version.
     OtherSignature,
@@ -62,7 +56,6 @@ pub enum RegistryFault {
     OtherKey,
 }
 
-/// Signs as registries do.
 #[derive(Debug)]
 pub struct Signer {
     id: String,
@@ -148,7 +141,6 @@ impl Registry {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its address.
     #[must_use]
     pub fn url(&self) -> String {
         self.http.endpoint()
@@ -161,7 +153,6 @@ impl Registry {
         received.map(|it| it.path).collect()
     }
 
-    /// Requests received so far.
     #[must_use]
     pub fn received(&self) -> Vec<ReceivedRequest> {
         self.http.received()
@@ -188,7 +179,6 @@ impl Registry {
         self.shelf().put.clone()
     }
 
-    /// Sets a tag to a version.
     pub fn tag(&self, name: &str, tag: &str, version: &str) {
         let mut shelf = self.shelf();
         let tags = shelf

@@ -17,9 +17,7 @@ use crate::wait::wait_for;
 /// A certificate and its key, as PEM.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity {
-    /// The certificate.
     pub certificate: &'static str,
-    /// The key.
     pub key: &'static str,
 }
 
@@ -35,7 +33,6 @@ pub const FAR: Identity = Identity {
     key: include_str!("../../connector-process/tests/fixtures/far.key"),
 };
 
-/// A different identity.
 pub const STRANGER: Identity = Identity {
     certificate: include_str!("../../connector-process/tests/fixtures/localhost.pem"),
     key: include_str!("../../connector-process/tests/fixtures/localhost.key"),
@@ -92,7 +89,6 @@ impl NetworkLine {
         line
     }
 
-    /// Address of the entrance.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -182,7 +178,6 @@ impl FarSide {
         })
     }
 
-    /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         format!("{:?}", self.log.lock().unwrap())

@@ -6,14 +6,10 @@ use goondan_protocol::metrics::{Metric, MetricKind};
 
 use crate::home::Home;
 
-/// One line: a sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// Its full name.
     pub name: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Sample value.
     pub value: f64,
 }
 
@@ -26,7 +22,6 @@ impl Sample {
     }
 }
 
-/// All samples of one scrape.
 #[derive(Debug, Clone, Default)]
 pub struct Scrape {
     /// The samples, as they come.
@@ -70,7 +65,6 @@ impl Scrape {
         Self { samples }
     }
 
-    /// The samples of this name.
     pub fn named<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Sample> {
         self.samples
             .iter()

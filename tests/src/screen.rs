@@ -7,7 +7,6 @@ use crate::wait_until;
 
 /// Maximum lines of scrollback.
 const SCROLLED_LINES_MAX: &str = "100000";
-/// Prompt of the shell.
 const PROMPT: &str = "$";
 
 /// A screen on which a shell runs.
@@ -101,7 +100,6 @@ impl Screen {
         wait_until(&format!("{text:?} is gone from the screen"), is_gone);
     }
 
-    /// Types text literally.
     pub fn types(&self, text: &str) {
         ran(&mut self.tmux(&["send-keys", "-l", "--", text]));
     }
@@ -117,7 +115,6 @@ impl Screen {
         ran(&mut self.tmux(&["paste-buffer", "-p"]));
     }
 
-    /// Resizes the terminal.
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = [columns.to_string(), rows.to_string()];
         ran(&mut self.tmux(&["resize-window", "-x", &size[0], "-y", &size[1]]));

@@ -5,17 +5,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde_json::Value;
 
-/// A secret in all its forms.
 #[derive(Debug, Clone)]
 pub struct SecretForms {
-    /// The secret itself.
     pub secret: String,
     /// Each form, with its name.
     pub forms: Vec<(String, String)>,
 }
 
 impl SecretForms {
-    /// The forms of a secret.
     #[must_use]
     pub fn of(secret: &str) -> Self {
         let quoted = Value::from(secret).to_string();

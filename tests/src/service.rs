@@ -40,9 +40,7 @@ struct State {
 pub struct DaemonRun {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,
-    /// Its stderr.
     pub told: String,
-    /// Its log.
     pub log: Arc<Log>,
 }
 
@@ -94,7 +92,6 @@ impl ServiceManager {
         self.state.0.lock().unwrap().pid
     }
 
-    /// Its finished runs.
     #[must_use]
     pub fn lives(&self) -> Vec<DaemonRun> {
         self.state.0.lock().unwrap().lives.clone()

@@ -19,12 +19,10 @@ const FILE_PATH: &str = "photos/file_0.jpg";
 /// Wait of a request without updates.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Fault of a response.
 #[derive(Debug, Clone)]
 pub enum TelegramFault {
     /// This status, with this body.
     Answer(u16, Value),
-    /// The connection breaks.
     Break,
     /// No response is sent, although the request is executed.
     Hang,
@@ -35,7 +33,6 @@ pub enum TelegramFault {
 pub struct BotAction {
     /// The method of the Bot API.
     pub method: String,
-    /// Its parameters.
     pub params: Value,
     /// Id of the resulting message, if any.
     pub message_id: usize,
@@ -65,7 +62,6 @@ pub struct Telegram {
 }
 
 impl Telegram {
-    /// Starts it.
     #[must_use]
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

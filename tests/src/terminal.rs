@@ -84,7 +84,6 @@ impl Terminal {
         );
     }
 
-    /// Types a line.
     pub fn say(&mut self, line: &str) {
         writeln!(self.person, "{line}").unwrap();
     }

@@ -15,7 +15,6 @@ use crate::tool_call::ToolOutcome;
 use crate::tools::ToolFault;
 use crate::tools::registered::{HostedCall, RegisteredTool, RegisteredTools};
 
-/// Open calls.
 #[derive(Debug)]
 pub(super) struct HostedCalls {
     tools: Arc<RegisteredTools>,

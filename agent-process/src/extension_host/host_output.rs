@@ -185,7 +185,6 @@ impl ExtensionHost {
         self.host_events.push_back(acted(id, event));
     }
 
-    /// A middleware returned.
     fn hear_left(&mut self, id: InvocationId, notes: RawNotes, result: Option<MiddlewareResult>) {
         let Some(left) = self.invocations.remove(&id) else {
             return;

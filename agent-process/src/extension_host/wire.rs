@@ -29,10 +29,7 @@ use crate::tools::registered::RegisteredTool;
 )]
 pub(super) enum ExtensionHostRequest<'a> {
     /// Part of the conversation before the turn, oldest first.
-    Messages {
-        /// The messages.
-        messages: &'a [Message],
-    },
+    Messages { messages: &'a [Message] },
     /// Loads the modules and lets them register.
     Register {
         /// The extensions, in the agent's order.
@@ -46,25 +43,16 @@ pub(super) enum ExtensionHostRequest<'a> {
     },
     /// A turn begins. The results of the previous turn are part of the conversation.
     Turn {
-        /// The turn.
         turn_id: &'a TurnId,
-        /// Its trace.
         trace_id: TraceId,
-        /// The agent.
         agent_name: &'a AgentName,
-        /// The conversation.
         instance_key: &'a InstanceKey,
-        /// The event it answers.
         event: &'a AgentEvent,
-        /// States of the extensions.
         states: ExtensionStates,
     },
-    /// Enters a middleware.
     Enter {
-        /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
-        /// The middleware's extension.
         extension: &'a ExtensionName,
         /// Its number within the extension.
         number: u32,
@@ -76,64 +64,46 @@ pub(super) enum ExtensionHostRequest<'a> {
         /// Number of the step, from 1; `None` for a turn.
         #[serde(skip_serializing_if = "Option::is_none")]
         step: Option<u32>,
-        /// The step's tools.
         #[serde(skip_serializing_if = "Option::is_none")]
         catalog: Option<&'a [CatalogEntry]>,
         /// The tool that is called.
         #[serde(skip_serializing_if = "Option::is_none")]
         tool_name: Option<&'a str>,
-        /// The call.
         #[serde(skip_serializing_if = "Option::is_none")]
         tool_call_id: Option<&'a str>,
-        /// Its arguments.
         #[serde(skip_serializing_if = "Option::is_none")]
         args: Option<&'a Value>,
     },
     /// The result of a middleware's `next()`.
     Return {
-        /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
         /// Events of the turn that the host has not received yet.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         events: &'a [MessageEvent],
-        /// The result.
         #[serde(rename = "came")]
         result: NextResultLine<'a>,
     },
     /// A runtime event of the turn.
-    Event {
-        /// The event.
-        event: &'a RuntimeEvent,
-    },
+    Event { event: &'a RuntimeEvent },
     /// Calls a tool that a module has registered.
     Call {
         /// Identifies the call while the host lives.
         id: u64,
-        /// The tool.
         tool_name: &'a str,
         /// The call's id in the conversation.
         tool_call_id: &'a str,
         /// The step of the call; `None` outside of a turn.
         #[serde(skip_serializing_if = "Option::is_none")]
         step_id: Option<StepId>,
-        /// The arguments.
         args: &'a Value,
-        /// The work directory.
         work_dir: &'a Path,
     },
     /// Cancels a call that has no caller any longer.
-    Cancel {
-        /// The call.
-        id: u64,
-        /// The reason.
-        reason: &'a str,
-    },
+    Cancel { id: u64, reason: &'a str },
     /// The answer to a question to other agents.
     Answer {
-        /// The question.
         id: u64,
-        /// The answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
         /// The reason for a missing answer.
@@ -142,14 +112,11 @@ pub(super) enum ExtensionHostRequest<'a> {
     },
 }
 
-/// An extension to register.
 #[derive(Debug, Serialize)]
 pub(super) struct ExtensionRegistration<'a> {
     pub(super) name: &'a ExtensionName,
-    /// The module's absolute path.
     pub(super) module: &'a Path,
     pub(super) config: &'a JsonObject,
-    /// Its stored state.
     pub(super) state: Option<&'a Value>,
 }
 
@@ -157,14 +124,10 @@ pub(super) struct ExtensionRegistration<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HostAgentInfo<'a> {
-    /// Its name.
     pub(super) agent_name: &'a AgentName,
-    /// The project.
     pub(super) bundle_root: &'a Path,
-    /// Its system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) system: Option<&'a str>,
-    /// Its swarm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) swarm: Option<&'a SwarmView>,
 }
@@ -282,32 +245,20 @@ fn line_of_result(result: &ToolResult) -> ResultLine<'_> {
 pub(super) enum ExtensionHostReply {
     /// The runtime is up and starts to load the modules.
     Started,
-    /// All modules have registered.
     Registered {
-        /// Their middlewares.
         middlewares: Vec<Middleware>,
-        /// Their tools.
         #[serde(default)]
         tools: Vec<RegisteredTool>,
     },
     /// A module has registered a tool later.
-    Tools {
-        /// All registered tools.
-        tools: Vec<RegisteredTool>,
-    },
-    /// A tool has finished.
+    Tools { tools: Vec<RegisteredTool> },
     Result {
-        /// The call.
         id: u64,
-        /// The return value.
         #[serde(default)]
         output: Value,
     },
-    /// A tool has failed.
     Error {
-        /// The call.
         id: u64,
-        /// The thrown error.
         #[serde(flatten)]
         thrown: HandlerError,
     },
@@ -315,25 +266,20 @@ pub(super) enum ExtensionHostReply {
     AskOfCall {
         /// Identifies the question while the host lives.
         id: u64,
-        /// The call.
         call: u64,
         /// Position of the question among those of its call, from 1.
         place: u32,
-        /// The question.
         question: MiddlewareAgentRequest,
     },
     /// A module could not be loaded or registered.
     Unfit {
-        /// The extension.
         extension: ExtensionName,
         /// `E_EXT_LOAD` or `E_EXT_INIT`.
         code: String,
-        /// The reason.
         message: String,
     },
     /// A middleware called `next()`.
     Next {
-        /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
         #[serde(flatten)]
@@ -345,9 +291,7 @@ pub(super) enum ExtensionHostReply {
         #[serde(default)]
         args: Option<Value>,
     },
-    /// A middleware returned.
     Leave {
-        /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
         #[serde(flatten)]
@@ -356,9 +300,7 @@ pub(super) enum ExtensionHostReply {
         #[serde(default)]
         result: Option<MiddlewareResult>,
     },
-    /// A middleware failed.
     Throw {
-        /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
         #[serde(flatten)]
@@ -366,27 +308,21 @@ pub(super) enum ExtensionHostReply {
         /// Its own error code, if any.
         #[serde(default)]
         code: Option<String>,
-        /// The reason.
         message: String,
     },
     /// A middleware asks other agents.
     Ask {
         /// Identifies the question while the host lives.
         id: u64,
-        /// The invocation.
         #[serde(rename = "visit")]
         invocation: InvocationId,
         /// Position of the question among those of its invocation, from 1.
         place: u32,
-        /// The question.
         question: MiddlewareAgentRequest,
     },
-    /// A log line.
     Log {
-        /// Its level.
         #[serde(default)]
         level: LogLevel,
-        /// The text.
         message: String,
         /// The extension it comes from.
         #[serde(default)]
@@ -408,7 +344,6 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Return value of a middleware.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct MiddlewareResult {

@@ -22,9 +22,7 @@ pub(crate) struct TurnFacts {
 
 /// An extension's view of a turn, and its operations on it.
 pub(crate) struct ExtensionContext<'a> {
-    /// The turn.
     pub(crate) turn: &'a TurnFacts,
-    /// The time.
     pub(crate) now: Timestamp,
     /// The current messages, including those of the running turn.
     pub(crate) conversation: &'a Conversation,
@@ -71,7 +69,6 @@ impl ExtensionContext<'_> {
         .ok()
     }
 
-    /// Appends a message from the extension.
     pub(crate) fn append(&mut self, role: MessageRole, text: &str) -> Option<MessageId> {
         let id = self.next_id()?;
         let message = Message::extension(id.clone(), self.now, self.name.clone(), role, text);

@@ -68,21 +68,16 @@ pub(crate) trait Extension: Debug + Send {
     }
 }
 
-/// A summary that an extension requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SummaryRequest {
     /// Number of messages, counted from the oldest that can be summarized.
     pub(crate) count: usize,
-    /// The system prompt.
     pub(crate) system: String,
-    /// The text to summarize.
     pub(crate) text: String,
 }
 
-/// A summary or its failure.
 #[derive(Debug)]
 pub(crate) struct Summary<'a> {
-    /// Number of summarized messages.
     pub(crate) count: usize,
     /// The model's reply, which is part of the conversation until it is removed.
     pub(crate) reply_id: &'a MessageId,
@@ -95,20 +90,16 @@ pub(crate) struct Summary<'a> {
 /// Decision about a turn that is about to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TurnEndDecision {
-    /// The turn ends.
     Accept,
     /// The model is asked again.
     GoOn,
-    /// The turn fails.
     Refuse {
-        /// A stable code.
         code: &'static str,
         /// The reason, for people.
         message: String,
     },
 }
 
-/// An output of an extension.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ExtensionOutput {
     /// An event to record; it is already applied to the conversation.

@@ -18,9 +18,7 @@ const USUAL_PRIORITY: i64 = 0;
 /// One layer of the stack. `place` is the extension's index in the agent's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// A built-in extension.
     Builtin { place: usize },
-    /// A middleware of a module.
     Module { place: usize, number: u32 },
 }
 

@@ -68,7 +68,6 @@ impl Extensions {
         Ok(())
     }
 
-    /// States of the modules.
     pub(crate) fn states_of_modules(&self) -> ExtensionStates {
         let modules = self.loaded.iter().filter(|loaded| loaded.is_module);
         modules

@@ -11,10 +11,8 @@ use super::template::{BUILTIN_CAPTURES, Captures};
 /// Longest delay of a rule, in milliseconds: ten minutes. The configuration checks the same limit.
 pub(crate) const MAX_DELAY_MS: u64 = 600_000;
 
-/// A rule with compiled patterns.
 #[derive(Debug)]
 pub(crate) struct CompiledRule {
-    /// The rule as written.
     pub(crate) rule: ScriptRule,
     /// Matched against the latest user message.
     pub(crate) user: Option<Pattern>,
@@ -22,7 +20,6 @@ pub(crate) struct CompiledRule {
     pub(crate) result: Option<Pattern>,
     /// Matched against the system prompt.
     pub(crate) system: Option<Pattern>,
-    /// Matched against earlier messages.
     pub(crate) history: Option<Pattern>,
 }
 

@@ -7,7 +7,6 @@ use goondan_protocol::ids::{MessageId, StepId, TurnId};
 use goondan_protocol::message::{Message, ToolCall};
 use goondan_protocol::trace::TraceContext;
 
-/// A request to a model.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelRequest<'a> {
     /// The system prompt, if the agent has one.
@@ -16,7 +15,6 @@ pub struct ModelRequest<'a> {
     pub messages: &'a Conversation,
     /// The tools the model may call.
     pub catalog: &'a [CatalogEntry],
-    /// The turn.
     pub turn_id: &'a TurnId,
     /// Id of the step. Asking the same step twice is the same request.
     pub step_id: &'a StepId,
@@ -24,7 +22,6 @@ pub struct ModelRequest<'a> {
     pub seq: u64,
     /// Id of the message that will be the answer.
     pub message_id: &'a MessageId,
-    /// Trace context of the request.
     pub trace: Option<TraceContext>,
     /// Number of the step within its turn, from 1.
     pub step: u32,
@@ -33,7 +30,6 @@ pub struct ModelRequest<'a> {
 /// A model's answer: text, tool calls, or both. An answer without calls ends the turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelReply {
-    /// The text.
     pub text: String,
     /// The tool calls, with distinct ids.
     pub calls: Vec<ToolCall>,
@@ -83,7 +79,6 @@ pub trait Model: Send {
         request: ModelRequest<'_>,
     ) -> BoxFuture<'static, Result<ModelOutcome, ModelError>>;
 
-    /// Location of the model.
     fn place(&self) -> ModelLocation;
 }
 

@@ -37,7 +37,6 @@ pub struct ScriptedModel {
 pub struct ScriptedReply {
     /// The reply, or the failure that the rule requests.
     pub reply: Result<ModelReply, ModelError>,
-    /// Delay of the answer.
     pub delay: Duration,
 }
 

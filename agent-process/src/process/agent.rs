@@ -83,7 +83,6 @@ pub(super) struct Agent {
     pub(super) is_draining: bool,
 }
 
-/// The current time.
 pub(super) fn now() -> Timestamp {
     Timestamp::from_unix_millis(unix_millis_now())
 }

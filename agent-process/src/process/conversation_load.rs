@@ -13,7 +13,6 @@ use crate::history::History;
 use crate::link::{InboundMessage, LinkError, OrchestratorLink};
 use crate::turn::OpenTurn;
 
-/// A loaded conversation.
 #[derive(Default)]
 pub(super) struct LoadedConversation {
     pub(super) history: History,
@@ -25,7 +24,6 @@ pub(super) struct LoadedConversation {
     pub(super) next_request: u64,
 }
 
-/// Result of loading.
 pub(super) enum LoadOutcome {
     Loaded(Box<LoadedConversation>),
     Ended(ProcessExit),

@@ -12,7 +12,6 @@ use crate::turn::EngineFault;
 pub(crate) enum ProcessExit {
     /// The orchestrator requested the end.
     Shutdown,
-    /// The orchestrator is gone.
     Orphaned,
     /// The program of a task has ended, so no work is left.
     Finished,
@@ -28,7 +27,6 @@ pub(crate) enum ProcessError {
     #[cfg(target_os = "linux")]
     #[error("failed to confine the agent's process")]
     OwnSandbox(#[from] goondan_confinement::EnforceError),
-    /// The link failed.
     #[error("the link to the orchestrator failed")]
     Link(#[from] LinkError),
     /// The agent's tools cannot be set up.
@@ -40,7 +38,6 @@ pub(crate) enum ProcessError {
     /// A message arrived at a point where it is invalid.
     #[error("`{kind}` came while {doing}")]
     Unexpected {
-        /// The message's type.
         kind: &'static str,
         /// The current activity of the process.
         doing: &'static str,
@@ -53,7 +50,6 @@ pub(crate) enum ProcessError {
     BadRecord {
         /// Its position in the turn, from 1.
         place: usize,
-        /// The reason.
         #[source]
         source: serde_json::Error,
     },

@@ -30,7 +30,6 @@ pub(super) struct TurnPlayback {
     pub(super) requests: Vec<ReplayedRequest>,
     /// The recorded calls with their fates, by id.
     pub(super) calls: BTreeMap<ToolCallId, Call>,
-    /// End of the turn.
     pub(super) end: PlaybackEnd,
 }
 
@@ -53,7 +52,6 @@ pub(super) struct Call {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallDisposition {
-    /// It would run.
     Runs,
     /// It would wait for a person's approval.
     Asks,
@@ -66,8 +64,10 @@ pub(super) enum CallDisposition {
 pub(super) enum PlaybackEnd {
     /// It ended with the reply of this step.
     Replied(u32),
-    /// The turn failed.
-    Failed { step: u32, why: String },
+    Failed {
+        step: u32,
+        why: String,
+    },
     /// The model would be asked in this step, but the recording ends here.
     GoesOn(u32),
     /// Part of the recording is missing.

@@ -6,14 +6,11 @@ use goondan_protocol::message::{Message, MessageSource, ToolResult};
 /// Suffix of the id of a turn's first message.
 const FIRST: &str = ":u";
 
-/// A recorded turn.
 #[derive(Debug)]
 pub(super) struct RecordedTurn<'m> {
-    /// The turn.
     pub(super) id: TurnId,
     /// The conversation before it.
     pub(super) history: &'m [Message],
-    /// The message it answers.
     pub(super) first: &'m Message,
     /// The records after the first message.
     rest: &'m [Message],
@@ -64,7 +61,6 @@ impl<'m> RecordedTurn<'m> {
         is_end && self.reply(step.saturating_add(1)).is_none()
     }
 
-    /// Recorded result of a call.
     pub(super) fn result(&self, call: &ToolCallId) -> Option<ToolResult> {
         let mut results = self
             .rest

@@ -24,13 +24,10 @@ const PROBES_MAX: i64 = 100_000;
 /// Action on the program's standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StdinAction {
-    /// Write this text.
     Write(String),
-    /// Close the input.
     End,
 }
 
-/// Progress of the dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DialogueStage {
     /// Of `acp`: the connection is being opened.
@@ -52,7 +49,6 @@ enum DialogueStage {
     WithModel,
     /// The prompt is sent; answers may follow.
     Prompted,
-    /// The input is closed.
     Ended,
 }
 

@@ -14,7 +14,6 @@ const OWN_PREFIX: &str = "GOONDAN_";
 /// Why a run cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LaunchFailure {
-    /// The command is missing.
     #[error("the agent has no command; write one into `runtime.command`")]
     NoCommand,
     /// The session's id would be read as an option of the program.

@@ -38,7 +38,6 @@ impl Text {
         self.messages(&whole)
     }
 
-    /// Ends the output.
     pub(super) fn end(&mut self) -> Vec<ToOrchestrator> {
         let rest = std::mem::take(&mut self.cut);
         self.messages(&rest)

@@ -35,7 +35,6 @@ const GEMINI_DIRECTORY: &str = ".gemini";
 const GEMINI_SETTINGS_FILE: &str = "settings.json";
 const GEMINI_SETTINGS: &str = "{\"general\": {\"sessionRetention\": {\"enabled\": false}}}\n";
 
-/// The directories of a run.
 #[derive(Debug)]
 pub(super) struct RunDirectories<'a> {
     assignment: &'a TaskAssignment,
@@ -60,7 +59,6 @@ impl<'a> RunDirectories<'a> {
         }
     }
 
-    /// Working directory of the program.
     pub(super) fn work(&self) -> &Path {
         working_directory(ProcessPurpose::Task {
             work_area: &self.assignment.work_area,
@@ -119,7 +117,6 @@ impl<'a> RunDirectories<'a> {
         }
     }
 
-    /// Access rights of the program.
     pub(super) fn allowed(&self) -> ProgramRights {
         let assignment = self.assignment;
         let ground = ProgramContext {

@@ -222,5 +222,4 @@ impl Program {
     }
 }
 
-/// Exit status of a supervisor.
 pub(super) type SupervisorEnd = std::io::Result<ExitStatus>;

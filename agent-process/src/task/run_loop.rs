@@ -235,7 +235,6 @@ impl Outbox {
     }
 }
 
-/// Progress of a run.
 #[derive(Debug, Default)]
 struct State {
     /// True once the program was started.
@@ -277,7 +276,6 @@ struct TaskRunLoop {
     state: State,
 }
 
-/// Event of the run's loop.
 enum RunLoopEvent {
     Asked(Option<ToTask>),
     Sent,
@@ -288,7 +286,6 @@ enum RunLoopEvent {
     Ended(SupervisorEnd),
     /// The outputs of an exited program are drained.
     Drained,
-    /// A deadline has passed.
     OverTime,
     /// The program did not answer a probe in time.
     ProbeUnanswered,

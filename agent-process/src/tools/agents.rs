@@ -18,7 +18,6 @@ use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 use crate::tool_call::ToolOutcome;
 
-/// Exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     let agent = json!({"type": "string", "minLength": 1, "description": "The agent, as `catalog` names it"});
     let key = |what: &str| json!({"type": "string", "minLength": 1, "maxLength": MAX_INSTANCE_KEY_BYTES, "description": what});

@@ -25,7 +25,6 @@ const MAX_COMMAND_CHARS: usize = 30_000;
 /// Default time limit of a command, in milliseconds.
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![Export {
         name: "exec".into(),

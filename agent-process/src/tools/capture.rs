@@ -69,10 +69,11 @@ enum SpillFile {
     /// The output fits in memory so far.
     NotNeeded,
     /// The output is written to this file.
-    Open { file: File, room_bytes: u64 },
-    /// The file is full.
+    Open {
+        file: File,
+        room_bytes: u64,
+    },
     Full,
-    /// Writing the file failed.
     Failed(String),
 }
 

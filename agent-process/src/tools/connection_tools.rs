@@ -82,12 +82,10 @@ impl ConnectionRoute {
         Self::of(call, std::slice::from_ref(connection))
     }
 
-    /// Client for outgoing calls.
     pub(crate) fn outgoing(&self) -> &OutboundCalls {
         &self.site.outgoing
     }
 
-    /// Trace context of the call.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.site.trace
     }

@@ -11,7 +11,6 @@ use super::invocation::ToolInvocation;
 use super::places::ToolRoots;
 use crate::tool_call::ToolOutcome;
 
-/// One function of a tool.
 pub(crate) struct Export {
     /// The second half of its full name.
     pub(crate) name: Cow<'static, str>,

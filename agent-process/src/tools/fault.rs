@@ -6,7 +6,6 @@ use crate::tool_call::{CallRejection, ToolOutcome};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub(crate) struct ToolFault {
-    /// A stable code.
     pub(crate) code: &'static str,
     /// The failure, its location, and the alternative.
     pub(crate) message: String,

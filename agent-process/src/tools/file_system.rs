@@ -32,7 +32,6 @@ const MAX_SCANNED_ENTRIES: usize = 100_000;
 /// Mode of a new file, before the process's umask.
 const NEW_FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     let mut exports = own_exports();
     exports.extend(search::exports());

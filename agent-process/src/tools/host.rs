@@ -53,7 +53,6 @@ const ASKS_MAX: u32 = 100;
 /// Longest error code of a module, in bytes.
 const MAX_CODE_BYTES: usize = 64;
 
-/// One call of a module.
 #[derive(Debug)]
 pub(super) struct ModuleCall {
     pub(super) tool: Arc<str>,
@@ -136,7 +135,6 @@ impl Hosts {
     }
 }
 
-/// A call that is open.
 #[derive(Debug)]
 struct OpenCall {
     request: ModuleCallRequest,

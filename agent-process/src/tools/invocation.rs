@@ -17,7 +17,6 @@ use crate::tool_call::CallKey;
 pub(crate) struct ToolInvocation {
     /// Identifies the call; names the file its long output goes to.
     pub(crate) call_id: String,
-    /// The arguments.
     pub(crate) args: Value,
     /// The span for its log lines.
     pub(crate) span: tracing::Span,
@@ -28,15 +27,12 @@ pub(crate) struct ToolInvocation {
 /// Position of a call in a turn.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSite {
-    /// The turn.
     pub(crate) turn_id: TurnId,
     /// The call's place in it.
     pub(crate) key: CallKey,
-    /// Its span.
     pub(crate) trace: Option<TraceContext>,
     /// Client for questions to other agents.
     pub(crate) agent_client: AgentClient,
-    /// Client for outgoing calls.
     pub(crate) outgoing: OutboundCalls,
     /// Origin of the event that the turn answers.
     pub(crate) origin: Option<Arc<Origin>>,

@@ -28,7 +28,6 @@ const MAX_JSON_CHARS: usize = 1_048_576;
 /// Longest result, in bytes.
 const MAX_RESULT_BYTES: usize = 16 * 1024 * 1024;
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     let parameters = |language: &str, about: &str| {
         let mut parameters = json!({
@@ -90,7 +89,6 @@ fn with_deep_stack<T: Send>(
     })
 }
 
-/// Location of the document.
 #[derive(Deserialize)]
 struct DocumentSource {
     #[serde(default)]

@@ -47,7 +47,6 @@ pub(crate) struct McpServerHandle {
 #[derive(Debug, Default)]
 struct ToolListing {
     digest: String,
-    /// By full name.
     tools: BTreeMap<String, ListedTool>,
     /// In the order of the server.
     entries: Vec<CatalogEntry>,
@@ -79,7 +78,6 @@ impl McpServerHandle {
         rest.is_some_and(|rest| rest.starts_with("__"))
     }
 
-    /// Name of its connection.
     pub(crate) fn connection(&self) -> &str {
         self.connection.as_str()
     }
@@ -95,7 +93,6 @@ impl McpServerHandle {
         listed.is_some_and(|listed| listed.tools.contains_key(name))
     }
 
-    /// Catalog entries of its tools.
     pub(super) fn entries(&self) -> Vec<CatalogEntry> {
         self.listed()
             .map_or_else(Vec::new, |listed| listed.entries.clone())

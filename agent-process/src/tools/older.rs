@@ -112,7 +112,6 @@ fn outcome(result: Result<Value, ToolFault>) -> ToolOutcome {
     })
 }
 
-/// The current time.
 fn now() -> Timestamp {
     Timestamp::from_unix_millis(unix_millis_now())
 }

@@ -94,7 +94,6 @@ pub(crate) fn reap_all_but(own: Option<Pid>) {
     }
 }
 
-/// Descendants of this process.
 fn descendants() -> Vec<Pid> {
     all_beneath(Pid::this(), &[])
 }
@@ -123,7 +122,6 @@ pub(crate) fn all_beneath(ancestor: Pid, spared: &[Pid]) -> Vec<Pid> {
     found.into_iter().map(|seen| seen.pid).collect()
 }
 
-/// A snapshot of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessSample {
     pub(crate) pid: Pid,

@@ -50,21 +50,16 @@ const READ_BYTES: usize = 16 * 1024;
 pub(crate) struct Surroundings {
     /// Program that wraps each command ([`super::tool_supervisor`]).
     pub(crate) supervisor: PathBuf,
-    /// Start directory of commands.
     pub(crate) cwd: PathBuf,
     /// The directory tools may write to.
     pub(crate) work_dir: PathBuf,
-    /// The project.
     pub(crate) project_root: PathBuf,
-    /// The conversation.
     pub(crate) instance_key: InstanceKey,
-    /// The agent.
     pub(crate) agent_name: AgentName,
     /// The swarm, under the older contract.
     pub(crate) swarm: Option<SwarmView>,
     /// Task of the agent, if it works for one, with the secrets provided for it.
     pub(crate) task: Option<AssignedTask>,
-    /// Access that confinement permits.
     pub(crate) allowed: ProgramRights,
     /// Directory of the run's sandboxes, which a coordinator's programs may read once it exists.
     pub(crate) run: Option<PathBuf>,

@@ -38,7 +38,6 @@ pub(crate) struct ToolRoots {
     pub(crate) of_extensions: Option<Arc<Surroundings>>,
     /// The shells of `bash`.
     pub(crate) sessions: Sessions,
-    /// The processes of modules.
     pub(crate) hosts: Hosts,
     /// Runtimes for modules on this machine.
     pub(crate) runtimes: Runtimes,

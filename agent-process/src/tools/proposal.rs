@@ -21,7 +21,6 @@ use crate::tool_call::ToolOutcome;
 /// Next step of a proposal if its author gives none.
 const USUAL_NEXT: &str = "review and apply, or request changes";
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![
         Export {

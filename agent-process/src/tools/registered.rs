@@ -22,11 +22,9 @@ const MAX_REGISTERED_TOOLS: usize = 256;
 /// A tool registered by a module.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RegisteredTool {
-    /// The extension that registered it.
     pub(crate) extension: ExtensionName,
     /// Full name under which the model calls it.
     name: String,
-    /// Description for the model.
     #[serde(default)]
     description: String,
     /// JSON Schema of its arguments.

@@ -36,7 +36,6 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens a directory.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         Ok(Self {

@@ -12,7 +12,6 @@ use super::export::Export;
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     let paths = |what: &str| json!({"type": "array", "maxItems": 1000, "items": {"type": "string", "minLength": 1}, "description": what});
     vec![

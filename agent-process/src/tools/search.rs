@@ -44,7 +44,6 @@ const MAX_LINE_BYTES: usize = 500;
 const MAX_SEARCHED_ENTRIES: usize = 200_000;
 /// Deepest directory that is searched.
 const MAX_SEARCH_DEPTH: usize = 64;
-/// Longest search.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes at the start of a file that are checked to detect text.
 const PROBE_BYTES: usize = 8 * 1024;
@@ -53,7 +52,6 @@ const MAX_PATTERN_CHARS: usize = 1_000;
 /// Directories that are skipped unless the search starts in one.
 const PASSED_OVER: [&str; 3] = [".git", ".goondan", "node_modules"];
 
-/// The exports that search.
 pub(crate) fn exports() -> Vec<Export> {
     let path = |what: &str| {
         json!({
@@ -136,7 +134,6 @@ struct Bounds {
     begun: Instant,
     time: RunningTime,
     entries_left: usize,
-    /// Reason for ending early.
     ended: Option<String>,
 }
 

@@ -13,7 +13,6 @@ use super::export::Export;
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![export(
         "request",

@@ -49,7 +49,6 @@ struct ShellWorkers {
     tasks: JoinSet<()>,
 }
 
-/// A command for a session.
 #[derive(Debug)]
 struct ShellRequest {
     command: String,
@@ -143,13 +142,10 @@ impl Sessions {
 
 /// The end of a request's command.
 enum CommandEnd {
-    /// With an exit code.
     Code(String),
-    /// With the shell.
     ShellEnded,
 }
 
-/// One shell.
 struct ShellSession {
     name: String,
     supervisor: Child,

@@ -26,9 +26,7 @@ use super::worker_sandbox::WorkerSandbox;
 pub struct NoDirectory {
     /// `work directory` or `project root`.
     what: &'static str,
-    /// The directory.
     path: PathBuf,
-    /// The reason.
     #[source]
     source: std::io::Error,
 }
@@ -37,7 +35,6 @@ pub struct NoDirectory {
 /// system's own.
 const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
-/// Access of the agent's programs.
 fn allowed_to(assignment: &AgentAssignment) -> ProgramRights {
     let egress = assignment.egress_socket.as_deref();
     allowed_by(&assignment.agent.sandbox, egress, assignment)

@@ -15,7 +15,6 @@ use super::export::Export;
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     // Long: one entry for each export.
     let changeset = json!({"type": "string", "minLength": 1, "description": "The changeset; default: the one opened last"});

@@ -16,7 +16,6 @@ use super::export::Export;
 use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     let task = |what: &str| json!({"type": "string", "minLength": 1, "description": what});
     vec![

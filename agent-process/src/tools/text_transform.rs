@@ -36,7 +36,6 @@ fn flag(about: &str) -> Value {
     json!({"type": "boolean", "description": about})
 }
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![
         of_text(

@@ -24,7 +24,6 @@ const BEGINNING_WEIGHT: f64 = 0.5;
 /// Shortest matching prefix, in characters.
 const BEGINNING_CHARS_MIN: usize = 3;
 
-/// Search settings of an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct SearchSettings {
     /// The full name of the tool.
@@ -83,7 +82,6 @@ struct FindArgs {
     query: String,
 }
 
-/// Result of a search.
 #[derive(Debug, Serialize, Deserialize)]
 struct Findings {
     tools: Vec<ToolMatch>,
@@ -139,7 +137,6 @@ pub(crate) fn run(
     }
 }
 
-/// The names in the result of a search.
 pub(crate) fn names_found(result: &str) -> Vec<String> {
     let findings = serde_json::from_str::<Findings>(result);
     let tools = findings.map_or_else(|_| Vec::new(), |findings| findings.tools);
@@ -181,7 +178,6 @@ fn rarity(all: usize, having: usize) -> f64 {
     (1.0 + count(all) / count(having.max(1))).ln()
 }
 
-/// The words of one tool.
 struct ToolKeywords {
     name: BTreeSet<String>,
     about: BTreeSet<String>,
@@ -238,7 +234,6 @@ fn words(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Truncates a description.
 fn shown(description: &str) -> String {
     let mut shown: String = description.chars().take(SHOWN_CHARS_MAX).collect();
     if shown.len() < description.len() {

@@ -75,14 +75,11 @@ pub struct Supervision {
     supervised: SupervisedProgram,
 }
 
-/// The supervised program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SupervisedProgram {
-    /// A bash command.
     Command(OsString),
     /// A shell that runs command after command.
     Session,
-    /// The program of a task.
     Task,
     /// A program with its arguments; the limits apply to each of its processes.
     Program(ProcessLimits, Vec<OsString>),

@@ -11,7 +11,6 @@ use crate::tool_call::ToolOutcome;
 /// Longest wait of one call, in seconds.
 const MAX_SECONDS: u64 = 600;
 
-/// The exports of the tool.
 pub(crate) fn exports() -> Vec<Export> {
     vec![Export {
         name: "for".into(),

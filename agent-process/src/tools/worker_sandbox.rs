@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::sandbox::{SandboxPath, SandboxPolicy};
 
-/// The directories of a sandbox.
 #[derive(Debug)]
 pub(super) struct WorkerSandbox {
     work: PathBuf,

@@ -17,16 +17,13 @@ use crate::tool_call::{CallKey, ToolOutcome};
 pub enum TurnEngineInput {
     /// Every event of the turn up to and including `seq` is durable.
     Durable {
-        /// The turn.
         turn_id: TurnId,
         /// The number of the last durable event.
         seq: u64,
     },
-    /// The model answered.
     ModelReplied {
         /// The step it was asked for.
         step: u32,
-        /// The reply.
         reply: ModelReply,
     },
     /// The model answered, and its answer is already durable under the number that
@@ -41,7 +38,6 @@ pub enum TurnEngineInput {
     ModelFailed {
         /// The step it was asked for.
         step: u32,
-        /// The reason.
         error: ModelError,
     },
     /// The model wrote a summary, or failed to. A recorded summary is already durable.
@@ -49,11 +45,8 @@ pub enum TurnEngineInput {
         /// The summary or the error.
         came: Result<ModelOutcome, ModelError>,
     },
-    /// A tool ended.
     ToolFinished {
-        /// The call.
         key: CallKey,
-        /// The result.
         outcome: ToolOutcome,
     },
     /// A reply to a question of the agent arrived, for the next step.
@@ -63,24 +56,18 @@ pub enum TurnEngineInput {
     },
     /// The modules of extensions are ready; `middlewares` lists theirs.
     Assembled {
-        /// All middlewares.
         middlewares: Vec<Middleware>,
     },
     /// A middleware reported an event.
     MiddlewareActed {
-        /// The invocation.
         invocation: InvocationId,
-        /// The event.
         event: MiddlewareEvent,
     },
     /// The modules of extensions cannot be used, or can no longer be used in this turn.
     ExtensionsLost {
-        /// The reason.
         fault: ExtensionFault,
     },
-    /// The turn is committed.
     Committed {
-        /// The turn.
         turn_id: TurnId,
     },
 }
@@ -90,11 +77,9 @@ pub enum TurnEngineInput {
 pub enum TurnEngineEffect {
     /// Makes this message event durable.
     Append {
-        /// The turn.
         turn_id: TurnId,
         /// The event's number within the turn, from 1.
         seq: u64,
-        /// The event.
         event: Box<MessageEvent>,
     },
     /// Asks the model for a step, with the current conversation.
@@ -108,13 +93,10 @@ pub enum TurnEngineEffect {
     },
     /// Makes the modules of extensions ready for the turn.
     Assemble,
-    /// Enters a middleware.
     Enter(Box<Enter>),
     /// Returns the result of `next()` to a middleware.
     Return {
-        /// The invocation.
         invocation: InvocationId,
-        /// The result.
         result: NextResult,
     },
     /// Asks the model for a summary of the old part of the conversation.
@@ -125,36 +107,28 @@ pub enum TurnEngineEffect {
         seq: u64,
         /// The id of the message that is the answer.
         message_id: MessageId,
-        /// The system prompt.
         system: String,
-        /// The text to summarize.
         text: String,
     },
     /// Runs a tool. Its arguments match its schema.
     RunTool {
         /// The call's place in the turn.
         key: CallKey,
-        /// The call.
         call: ToolCall,
         /// True if an earlier process may have begun the call.
         may_have_begun: bool,
     },
-    /// Reports an observation.
     Observe(Observation),
     /// Writes a log line of an extension.
     Log {
-        /// The extension.
         extension: ExtensionName,
-        /// The line.
         line: String,
     },
     /// Commits the turn; it is over.
     Complete {
-        /// The turn.
         turn_id: TurnId,
         /// The number of its last event.
         last_seq: u64,
-        /// The outcome.
         outcome: TurnOutcome,
         /// Answers that the turn took in; their events are completed with the turn.
         answered: Vec<EventId>,
@@ -164,9 +138,7 @@ pub enum TurnEngineEffect {
 /// An event worth recording, before it is given a time and a span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
-    /// Kind of the event.
     pub kind: RuntimeEventKind,
-    /// Subject of the event.
     pub scope: Scope,
     /// Spending of the model's reply (at the end of a step) or of all replies of the turn (at its
     /// end).
@@ -182,15 +154,11 @@ pub struct Observation {
 /// Subject of an observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// The turn.
     Turn,
-    /// One of its steps.
     Step(StepId),
     /// One tool call of a step.
     Call {
-        /// The step.
         step_id: StepId,
-        /// The call.
         call_id: ToolCallId,
         /// The tool's full name, as the model wrote it.
         tool_name: String,

@@ -114,7 +114,6 @@ impl<R: ToolRules> Engine<R> {
         turn.is_some_and(|turn| turn.only_waits_for_people(count))
     }
 
-    /// The running turn.
     #[must_use]
     pub fn turn_id(&self) -> Option<&TurnId> {
         self.turn.as_ref().map(RunningTurn::id)

@@ -9,18 +9,12 @@ use super::limits::MAX_TURN_ID_BYTES;
 pub enum EngineFault {
     /// A turn was started while another runs.
     #[error("turn `{given}` was given while turn `{running}` runs; a turn is given only when idle")]
-    Busy {
-        /// The new turn.
-        given: TurnId,
-        /// The running one.
-        running: TurnId,
-    },
+    Busy { given: TurnId, running: TurnId },
     /// The conversation holds events of another open turn (`MSG-9`).
     #[error(
         "turn `{given}` was given, but the recorded events belong to the open turn `{recorded}`"
     )]
     ForeignEvents {
-        /// The new turn.
         given: TurnId,
         /// The turn of the recorded events.
         recorded: TurnId,
@@ -34,19 +28,13 @@ pub enum EngineFault {
     /// The orchestrator acknowledged an event that was never sent.
     #[error("event {seq} was acknowledged, but only {sent} events were sent")]
     DurableBeforeSent {
-        /// The event's number.
         seq: u64,
         /// The number of the last event that was sent.
         sent: u64,
     },
     /// The input does not fit the turn's current state.
     #[error("{input} came while {doing}")]
-    Unexpected {
-        /// The input.
-        input: String,
-        /// The turn's current activity.
-        doing: &'static str,
-    },
+    Unexpected { input: String, doing: &'static str },
     /// A message id is invalid.
     #[error("the id of a message is not valid")]
     Id(#[from] InvalidId),

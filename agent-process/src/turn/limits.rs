@@ -8,12 +8,9 @@ use crate::model::ModelLocation;
 /// [`goondan_protocol::limits::MAX_ID_BYTES`].
 pub const MAX_TURN_ID_BYTES: usize = 200;
 
-/// Limits of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnLimits {
-    /// Maximum number of steps.
     pub step_count_max: u32,
-    /// Limits of loop detection.
     pub loop_breaker: LoopBreaker,
     /// Location of the model: decides if appended events must be durable before the model is asked.
     pub model: ModelLocation,

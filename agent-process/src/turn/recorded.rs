@@ -47,7 +47,6 @@ impl OpenTurn {
         self.turn_id.as_ref()
     }
 
-    /// The events.
     pub(crate) fn events(&self) -> &[MessageEvent] {
         &self.events
     }
@@ -145,7 +144,6 @@ fn step_number(turn_id: &TurnId, step_id: &StepId) -> Option<u32> {
     (StepId::of_turn(turn_id, number) == *step_id).then_some(number)
 }
 
-/// Progress of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Progress {
     /// No event of the turn is recorded.
@@ -159,11 +157,8 @@ pub(crate) enum Progress {
 /// The last recorded reply of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RecordedReply {
-    /// The step.
     pub(crate) step: u32,
-    /// Text of the reply.
     pub(crate) text: String,
-    /// The tools it called.
     pub(crate) calls: Vec<ToolCall>,
     /// The calls whose results are recorded.
     pub(crate) answered: BTreeSet<ToolCallId>,

@@ -99,7 +99,6 @@ struct World {
     /// True if the model's replies are recorded before the engine receives them.
     has_recorder: bool,
     base: Vec<Message>,
-    /// Events on the disk.
     journal: Vec<MessageEvent>,
     /// Number of times that each step was answered and each call was begun or finished.
     begun_runs: BTreeMap<(u32, usize), usize>,

@@ -243,7 +243,6 @@ else:
     assert sock(lambda: s.socket(s.AF_INET)) == EPERM
 ";
 
-/// The levels this machine has.
 fn levels() -> impl Iterator<Item = Level> {
     [Level::Landlock, Level::Full]
         .into_iter()
@@ -477,7 +476,6 @@ enum KilledProcess {
     Agent,
     /// The process it has started.
     Supervisor,
-    /// The first process in the sandbox.
     First,
 }
 

@@ -171,11 +171,9 @@ pub(crate) fn kill(pid: i32) {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
 }
 
-/// Stored messages of one conversation.
 #[derive(Clone, Default)]
 pub(crate) struct StoredMessages {
     pub(crate) base: Vec<Message>,
-    /// The open turn's events.
     pub(crate) events: Vec<MessageEvent>,
 }
 

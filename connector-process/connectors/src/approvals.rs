@@ -16,7 +16,6 @@ const ASKING: [(&str, &str); 2] = [("telegram", "chat"), ("slack", "channel")];
 /// A connection's approval chat and the people who may decide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalChat {
-    /// The chat or channel.
     pub place: String,
     /// People who may decide, by the service's ids.
     users: Vec<String>,

@@ -11,7 +11,6 @@ use crate::description::{Connector, Setting, SettingType};
 use crate::hosts::AllowedHost;
 use crate::schedule;
 
-/// One step of the path to a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingPathStep {
     /// The setting of this name.
@@ -20,33 +19,22 @@ pub enum SettingPathStep {
     Item(usize),
 }
 
-/// Location of a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemLocation {
     /// This setting. Empty for the settings as a whole.
     Setting(Vec<SettingPathStep>),
     /// The secret of this name.
     Secret(String),
-    /// The secrets as a whole.
     Secrets,
 }
 
-/// Kind of a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemKind {
     /// The setting or secret does not exist.
-    Unknown {
-        /// The existing names.
-        known: Vec<&'static str>,
-    },
+    Unknown { known: Vec<&'static str> },
     /// A required setting or secret is missing.
-    Missing {
-        /// Its name.
-        name: &'static str,
-    },
-    /// The value is invalid.
+    Missing { name: &'static str },
     Wrong {
-        /// Description of valid values.
         expected: String,
         /// Description of the value, without secrets.
         found: String,
@@ -54,30 +42,18 @@ pub enum ProblemKind {
         words: &'static [&'static str],
     },
     /// Neither or both of two settings are set.
-    OneOf {
-        /// The two settings.
-        names: [&'static str; 2],
-    },
+    OneOf { names: [&'static str; 2] },
     /// Two items of a list have the same name.
-    Twice {
-        /// The name.
-        name: String,
-    },
+    Twice { name: String },
     /// The setting requires this secret.
-    NeedsSecret {
-        /// The secret's name.
-        secret: &'static str,
-    },
+    NeedsSecret { secret: &'static str },
     /// The secret is empty.
     Empty,
 }
 
-/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Its location.
     pub place: ProblemLocation,
-    /// Its kind.
     pub kind: ProblemKind,
 }
 

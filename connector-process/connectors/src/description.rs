@@ -2,12 +2,10 @@
 
 use goondan_protocol::field::Field;
 
-/// A built-in connector.
 #[derive(Debug)]
 pub struct Connector {
     /// Its name within `@goondan/base`.
     pub name: &'static str,
-    /// Its description for people.
     pub about: &'static str,
     /// Settings in a Connection's `config`.
     pub settings: &'static [Setting],
@@ -21,7 +19,6 @@ pub struct Connector {
     pub events: &'static [DescribedEvent],
 }
 
-/// One setting.
 pub type Setting = Field<SettingType>;
 
 /// Valid values of a setting.
@@ -40,13 +37,11 @@ pub enum SettingType {
     Number(u64, u64),
     /// The name of an HTTP header.
     HeaderName,
-    /// The path of a URL.
     UrlPath,
     /// An `http` or `https` URL.
     Url,
     /// This number of bytes in hexadecimal digits.
     Hex(usize),
-    /// An instance key.
     InstanceKey,
     /// A cron expression of five fields.
     Cron,
@@ -67,27 +62,22 @@ pub enum SettingType {
     Variables,
     /// Strings by HTTP header name.
     Headers,
-    /// Nested settings.
     Map(&'static [Setting]),
     /// A list of nested settings, each with a unique `name`.
     Named(&'static [Setting]),
 }
 
-/// One secret.
 #[derive(Debug)]
 pub struct Secret {
-    /// Its name.
     pub name: &'static str,
     /// True if the connector cannot work without it.
     pub is_required: bool,
-    /// Its description for people.
     pub about: &'static str,
 }
 
 /// An event that a connector produces.
 #[derive(Debug)]
 pub struct DescribedEvent {
-    /// Its name.
     pub name: &'static str,
     /// Its properties; `None` if senders choose the names.
     pub properties: Option<&'static [&'static str]>,

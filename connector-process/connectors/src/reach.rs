@@ -5,7 +5,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reachability of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressReachability {
     /// An address on the Internet.
@@ -21,7 +20,6 @@ pub enum AddressReachability {
 const METADATA_V4: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
 
-/// Classifies an address.
 #[must_use]
 pub fn reach_of(address: IpAddr) -> AddressReachability {
     match address {

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::description::{Connector, Secret, Setting, SettingType};
 
-/// The connector's name.
 const NAME: &str = "relay";
 
 /// The setting that names the built-in connector on the other machine.

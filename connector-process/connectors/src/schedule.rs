@@ -50,9 +50,7 @@ const _: () = assert!(REMEMBERED_MAX as u64 > CATCH_UP_MAX);
 /// Policy for missed occurrences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatchUp {
-    /// Skips all.
     None,
-    /// Submits the latest one.
     Latest,
     /// Submits all in order, at most this number of the latest ones.
     All(u64),
@@ -119,7 +117,6 @@ pub struct Ledger {
 /// The ledgers of a connection, by the names of its schedules.
 pub type Ledgers = BTreeMap<String, Ledger>;
 
-/// Actions for a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleDecision {
     /// Occurrences to submit, in order.

@@ -31,7 +31,6 @@ impl<'v> Values<'v> {
         (setting, self.given.and_then(|given| given.get(name)))
     }
 
-    /// A string.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&'v str> {
         let (setting, value) = self.find(name);
@@ -42,7 +41,6 @@ impl<'v> Values<'v> {
         value.and_then(Value::as_str).or_else(default)
     }
 
-    /// A whole number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         let (setting, value) = self.find(name);

@@ -13,10 +13,8 @@ use super::{Message, Note};
 use crate::gateway::ApprovalNews;
 use crate::limits::APPROVAL_NOTES_WAITING_MAX;
 
-/// One action at the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ApprovalAction {
-    /// Post this message.
     Post(ApprovalId, Message),
     /// Replace the message at this location.
     Edit(String, Message),
@@ -24,13 +22,11 @@ pub(super) enum ApprovalAction {
     Tell(String, String),
 }
 
-/// One call.
 #[derive(Debug)]
 struct PostedApproval {
     id: ApprovalId,
     /// The call to post; `None` once it is posted or no longer waits.
     show: Option<Box<ApprovalShow>>,
-    /// Location of its message.
     place: Option<String>,
     /// The start of its description.
     about: String,
@@ -38,7 +34,6 @@ struct PostedApproval {
     how: Option<String>,
 }
 
-/// Stored record of one message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ApprovalMessageRecord {
     id: ApprovalId,
@@ -56,7 +51,6 @@ pub(super) struct StoredApprovalMessages {
 #[derive(Debug, Default)]
 pub(super) struct ApprovalPoller {
     entries: VecDeque<PostedApproval>,
-    /// The call being posted.
     posting: Option<ApprovalId>,
     tells: VecDeque<(String, String)>,
 }
@@ -85,7 +79,6 @@ impl ApprovalPoller {
         posted.map(|it| it.id.clone()).collect()
     }
 
-    /// State to store.
     pub(super) fn kept(&self) -> StoredApprovalMessages {
         let kept = self.entries.iter().filter_map(|entry| {
             Some(ApprovalMessageRecord {

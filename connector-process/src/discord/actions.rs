@@ -31,7 +31,6 @@ pub(super) struct Api {
     interactions: Arc<Interactions>,
 }
 
-/// A request to the API.
 #[derive(Debug, PartialEq)]
 struct DiscordRequest {
     method: Method,

@@ -13,7 +13,6 @@ use crate::limits::{DISCORD_ANSWER_WINDOW_MS, DISCORD_INTERACTIONS_MAX};
 /// The right to answer one interaction.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct InteractionToken {
-    /// The application.
     pub(super) application: String,
     /// The token of the interaction. Never shown.
     pub(super) token: String,

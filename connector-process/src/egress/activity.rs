@@ -39,7 +39,6 @@ pub(super) struct ActivityStream<S> {
 }
 
 impl<S> ActivityStream<S> {
-    /// Wraps a stream.
     pub(super) fn new(stream: S) -> (Self, Activity) {
         let activity = Activity(Arc::new(Mutex::new(Instant::now())));
         let watched = Self {

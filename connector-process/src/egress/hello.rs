@@ -20,7 +20,6 @@ pub(super) const ACCESS_DENIED: [u8; 7] = [0x15, 3, 1, 0, 2, 2, 49];
 pub(super) enum PreambleVerdict {
     /// More bytes are needed.
     More,
-    /// The connection may continue.
     Good,
     /// The connection is denied, for this reason.
     Bad(String),

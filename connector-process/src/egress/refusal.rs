@@ -44,7 +44,6 @@ pub(super) enum EgressDenial {
     Unreachable { target: Target, why: String },
 }
 
-/// The party at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EgressFaultParty {
     /// The program: its request is invalid.

@@ -9,7 +9,6 @@ use goondan_protocol::egress::EgressCaller;
 
 use crate::limits::{EGRESS_REFUSALS_INTERVAL_MS, EGRESS_REFUSALS_TOLD};
 
-/// Refusals of one socket.
 #[derive(Debug)]
 pub(super) struct Refusals(Mutex<LineLimit>);
 

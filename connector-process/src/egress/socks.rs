@@ -22,7 +22,6 @@ const NO_PASSWORD: u8 = 0;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 
-/// Reply to a request.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 enum Reply {

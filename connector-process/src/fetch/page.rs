@@ -287,7 +287,6 @@ fn behind<'h>(name: &str, after: &'h str) -> &'h str {
     ""
 }
 
-/// The value of an attribute.
 fn attribute(attributes: &str, wanted: &str) -> Option<String> {
     let mut rest = attributes;
     loop {

@@ -12,7 +12,6 @@ use crate::payload::text;
 use crate::service::{FailureContext, HttpAnswer, check_place};
 use crate::service_api::ServiceApi;
 
-/// The API version used.
 const API_VERSION: &str = "2022-11-28";
 
 /// GitHub's REST API with one token.
@@ -24,7 +23,6 @@ pub(super) struct Api {
     repositories: Option<Vec<String>>,
 }
 
-/// A request to the API.
 #[derive(Debug, PartialEq)]
 struct GitHubRequest {
     method: Method,

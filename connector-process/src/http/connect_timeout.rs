@@ -10,7 +10,6 @@ use goondan_clock::timeout;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Any error of a connector.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Layer that adds the timeout to a connector.
@@ -29,7 +28,6 @@ impl<S> Layer<S> for ConnectTimeout {
     }
 }
 
-/// A connector with a timeout.
 #[derive(Debug, Clone)]
 pub(super) struct TimedConnector<S> {
     inner: S,

@@ -20,10 +20,7 @@ pub(crate) enum RequestRejection {
     NotFound,
     /// The method is not supported.
     #[error("only {allowed} is understood")]
-    WrongMethod {
-        /// The supported method.
-        allowed: &'static str,
-    },
+    WrongMethod { allowed: &'static str },
     /// The body exceeds the connector's limit.
     #[error("the body is larger than {max} bytes")]
     TooLarge {
@@ -60,7 +57,6 @@ pub(crate) enum RequestRejection {
     /// The process accepts no new work.
     #[error("the connector is stopping")]
     Stopping,
-    /// The orchestrator refused the event.
     #[error("{}", .0.message)]
     ByOrchestrator(EventRefused),
 }
@@ -113,14 +109,11 @@ impl RequestRejection {
 /// Answer to a request that is not an event: a challenge, a ping, an unwanted notification.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DirectResponse {
-    /// Its status code.
     pub(crate) status: StatusCode,
-    /// Its body.
     pub(crate) body: Value,
 }
 
 impl DirectResponse {
-    /// A success with this body.
     pub(crate) fn ok(body: Value) -> Self {
         Self {
             status: StatusCode::OK,

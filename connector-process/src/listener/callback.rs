@@ -17,7 +17,6 @@ use crate::limits::CALLBACK_QUERY_BYTES_MAX;
 /// The page shown in the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallbackPage {
-    /// The login continues.
     Taken,
     /// The login does not exist.
     NotTaken,

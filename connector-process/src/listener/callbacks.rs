@@ -65,7 +65,6 @@ struct StoredCallbacks {
 /// A slot for a pending reply.
 pub(crate) struct CallbackSlot(OwnedSemaphorePermit);
 
-/// A callback to store.
 struct CallbackSubmission {
     promised: PendingCallback,
     trace: TraceContext,

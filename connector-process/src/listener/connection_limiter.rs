@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 /// network.
 const IPV6_PEER_BITS: u32 = 64;
 
-/// Activity of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Activity {
     /// Its client has not sent a complete head.

@@ -17,34 +17,19 @@ pub(crate) enum MalformedRequest {
     EmptyInput,
     /// `inputField` names a field that is missing or not a string.
     #[error("the input must be a string in the field `{field}` of a JSON body")]
-    NoInput {
-        /// The field.
-        field: String,
-    },
+    NoInput { field: String },
     /// A field for a key or an id is neither a string nor a whole number.
     #[error("the field `{field}` must be a string or a whole number")]
-    NotAName {
-        /// The field.
-        field: String,
-    },
+    NotAName { field: String },
     /// A header occurs twice, or is not text.
     #[error("the header `{header}` must occur once and be valid UTF-8")]
-    BadHeader {
-        /// The header.
-        header: HeaderName,
-    },
+    BadHeader { header: HeaderName },
     /// A required header is missing.
     #[error("the header `{header}` is missing")]
-    NoHeader {
-        /// The header.
-        header: HeaderName,
-    },
+    NoHeader { header: HeaderName },
     /// A required field of the body is missing or has another type.
     #[error("the field `{field}` of the body is missing or has the wrong type")]
-    NoField {
-        /// The field.
-        field: &'static str,
-    },
+    NoField { field: &'static str },
     /// The instance key is invalid.
     #[error("the instance key is invalid")]
     BadKey(#[source] InvalidId),

@@ -193,7 +193,6 @@ impl Listener {
         Ok(RequestOutcome::Answered(DirectResponse::ok(Value::Null)))
     }
 
-    /// Creates the requested page.
     async fn page(
         &self,
         format: PageFormat,

@@ -20,10 +20,8 @@ const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 /// Content type of most answers.
 const JSON: &str = "application/json";
 
-/// Outcome of a request.
 #[derive(Debug)]
 pub(crate) enum RequestOutcome {
-    /// Its event is durable.
     Accepted(EventAccepted),
     /// Its event is durable, and its turn is over.
     Replied(EventAccepted, TurnOutcome),
@@ -31,7 +29,6 @@ pub(crate) enum RequestOutcome {
     Answered(DirectResponse),
     /// A user returned from an authorization server.
     CameBack(callback::CallbackPage),
-    /// It requested this page.
     Page(StaticPage),
     /// It should have produced an event but did not.
     Refused(RequestRejection),
@@ -69,7 +66,6 @@ pub(crate) fn to_response(
     response
 }
 
-/// A page for a browser.
 fn to_page(page: callback::CallbackPage) -> Response<Body> {
     let mut response = Response::new(Body::from(page.text()));
     *response.status_mut() = page.status();

@@ -22,7 +22,6 @@ use crate::limits::REPLY_TIMEOUT_MS;
 
 /// One service's HTTP protocol.
 pub(crate) trait InboundService: fmt::Debug + Send + Sync {
-    /// Its HTTP endpoint.
     fn http_endpoint(&self) -> &HttpEndpoint;
 
     /// The only supported method.
@@ -99,10 +98,8 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
     }
 }
 
-/// A parsed request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum InboundRequest {
-    /// An event.
     Event(Box<ConnectorEvent>),
     /// An event whose sender gets this answer once the event is durable.
     Asked(Box<ConnectorEvent>, DirectResponse),
@@ -117,7 +114,6 @@ pub(crate) enum InboundRequest {
 /// The format of a page that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageFormat {
-    /// The service's own.
     Usual,
     /// Plain text, for older clients.
     Plain,
@@ -128,33 +124,23 @@ pub(crate) enum PageFormat {
 pub(crate) struct ButtonPress {
     /// The button and the user.
     pub(crate) press: ApprovalPress,
-    /// The button's message.
     pub(crate) place: String,
-    /// Recipient of the result.
     pub(crate) to: String,
 }
 
-/// A page of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct StaticPage {
-    /// Its content type.
     pub(crate) content_type: &'static str,
-    /// Its text.
     pub(crate) text: Arc<str>,
 }
 
-/// One complete request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawRequest<'a> {
-    /// Its method.
     pub(crate) method: &'a str,
     /// Its path, without the query.
     pub(crate) path: &'a str,
-    /// Address of the client.
     pub(crate) remote: SocketAddr,
-    /// Its headers.
     pub(crate) headers: &'a HeaderMap,
-    /// Its body.
     pub(crate) body: &'a [u8],
     /// The time, in seconds since 1970-01-01T00:00:00Z.
     pub(crate) now_s: u64,

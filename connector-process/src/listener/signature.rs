@@ -10,7 +10,6 @@ use sha2::Sha256;
 /// Reason why a request is not authenticated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignatureError {
-    /// The header is missing.
     #[error("the request has no `{header}` header, and every request must be signed")]
     Missing {
         /// The header that holds signatures.
@@ -33,7 +32,6 @@ pub(crate) enum SignatureError {
     },
 }
 
-/// Checks signatures with one secret.
 #[derive(Clone)]
 pub(crate) struct SignatureCheck {
     header: HeaderName,

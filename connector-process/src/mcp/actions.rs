@@ -30,7 +30,6 @@ use crate::gateway::Gateway;
 use crate::limits::{MCP_PAGES_MAX, MCP_TOOLS_MAX, NOTE_BYTES_MAX};
 use crate::service;
 
-/// A running server.
 #[derive(Clone)]
 pub(super) struct RunningServer {
     pub(super) peer: Peer<RoleClient>,

@@ -35,7 +35,6 @@ pub(super) fn of_resource(result: &Value) -> McpResult {
     builder.into_result()
 }
 
-/// Converts a prompt.
 pub(super) fn of_prompt(result: &Value) -> McpResult {
     let mut builder = ResultBuilder::default();
     let text =

@@ -20,7 +20,6 @@ const LIST_RESOURCES: &str = "list_resources";
 const LIST_PROMPTS: &str = "list_prompts";
 const GET_PROMPT: &str = "get_prompt";
 
-/// One of our tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OwnTool {
     ListResources,
@@ -120,7 +119,6 @@ fn value_of(result: &impl Serialize) -> Result<Value, OwnToolFailure> {
 }
 
 impl OwnTool {
-    /// The tool of this name.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         match name {
             LIST_RESOURCES => Some(Self::ListResources),
@@ -131,7 +129,6 @@ impl OwnTool {
         }
     }
 
-    /// Runs the tool.
     pub(super) async fn run(
         self,
         peer: &Peer<RoleClient>,

@@ -86,9 +86,7 @@ impl Drop for PausedCall {
 /// The call that a question belongs to.
 #[derive(Debug, PartialEq, Eq)]
 enum CallMatch {
-    /// No call is open.
     NoCall,
-    /// This call.
     Call(CallId),
     /// Any of several calls; their number.
     Ambiguous(usize),
@@ -189,7 +187,6 @@ fn refused(message: String) -> ErrorData {
     ErrorData::invalid_request(message, None)
 }
 
-/// A server's question.
 #[derive(Debug)]
 pub(super) struct ServerQuestion {
     pub(super) message: String,

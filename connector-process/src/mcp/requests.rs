@@ -79,7 +79,6 @@ fn read_tools(found: &Value) -> Option<ToolPage> {
 
 /// A server's answer to a call.
 pub(super) enum CallAnswer {
-    /// The result.
     Result(Value),
     /// The server asks questions first.
     InputRequired(Box<InputRequiredResult>),

@@ -19,7 +19,6 @@ use crate::limits::{MCP_ROUND_PAUSE_MS, MCP_ROUNDS_MAX};
 pub(super) enum McpCallFailure {
     /// At the server or in transit.
     Service(ServiceError),
-    /// Between two rounds.
     Call(CallError),
 }
 

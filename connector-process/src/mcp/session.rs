@@ -36,7 +36,6 @@ const MESSAGE_BYTES_WAITING: usize = 64 * 1024;
 
 /// Reason why a server is not available.
 pub(super) struct ServerStartFailure {
-    /// A description.
     pub(super) reason: String,
     /// Verdict on the request's token, if it caused the failure.
     pub(super) token: Option<TokenVerdict>,

@@ -194,7 +194,6 @@ fn image(picture: &Picture) -> Value {
     json!({"type": "image", "source": source})
 }
 
-/// The reader of one reply.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicReader {
     /// The current block, if it is a thinking block or a call.

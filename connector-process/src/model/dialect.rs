@@ -8,11 +8,9 @@ use super::events::{NoEvent, SseEvent};
 /// State after an event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamProgress {
-    /// More events follow.
     More,
     /// The provider's protocol does not define the event; more events follow.
     Unknown,
-    /// The reply is complete.
     Done,
 }
 
@@ -75,7 +73,6 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
         && words.chars().all(is_word_char)
 }
 
-/// The JSON of an event.
 pub(super) fn json(event: &SseEvent) -> Result<Value, ReplyFault> {
     serde_json::from_str(&event.data).map_err(ReplyFault::NoJson)
 }

@@ -38,7 +38,6 @@ pub(super) enum PieceKind {
 /// Arguments of a call, as received.
 #[derive(Debug, Clone)]
 enum Arguments {
-    /// Fragments of JSON.
     Text(String),
     Json(Value),
 }
@@ -80,7 +79,6 @@ impl Draft {
         Ok(())
     }
 
-    /// Adds text.
     pub(super) fn say(&mut self, text: &str) -> Result<(), Excess> {
         if !text.is_empty() {
             self.grow(text.len())?;
@@ -90,7 +88,6 @@ impl Draft {
         Ok(())
     }
 
-    /// Adds thinking text.
     pub(super) fn think(&mut self, text: &str) -> Result<(), Excess> {
         if !text.is_empty() {
             self.grow(text.len())?;
@@ -163,7 +160,6 @@ impl Draft {
         }
     }
 
-    /// Number of the latest call.
     pub(super) fn latest_index(&self) -> Option<u64> {
         self.calls.last().map(|call| call.index)
     }
@@ -231,7 +227,6 @@ impl Draft {
         Ok(())
     }
 
-    /// Sets the finish reason.
     pub(super) fn stop(&mut self, reason: &str) {
         self.stop_reason = Some(shortened(reason));
     }
@@ -241,7 +236,6 @@ impl Draft {
         self.stop_reason.as_deref()
     }
 
-    /// Sets the usage.
     pub(super) fn take(&mut self, usage: Usage) {
         self.usage = Some(usage);
     }
@@ -330,7 +324,6 @@ pub(super) enum ReplyStorageError {
     /// The name or id of a call is invalid in a message.
     #[error("invalid name or id of a tool call")]
     Name(#[from] InvalidId),
-    /// Serialization failed.
     #[error("failed to serialize it")]
     Write(#[from] serde_json::Error),
 }

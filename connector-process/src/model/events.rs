@@ -5,7 +5,6 @@
 
 use crate::limits::REPLY_EVENT_BYTES_MAX;
 
-/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SseEvent {
     /// Its name; empty if it has none.

@@ -35,7 +35,6 @@ const LOST_CALL: &[&str] = &[
     "TOO_MANY_TOOL_CALLS",
 ];
 
-/// The body of a request.
 pub(super) fn request(model: &HostedModel, question: &ChatRequest) -> Value {
     let mut body = Map::new();
     if let Some(system) = &question.system {

@@ -12,7 +12,6 @@ use super::thoughts::Thoughts;
 /// Default media type of a Base64 image.
 const USUAL_MEDIA_TYPE: &str = "image/png";
 
-/// One message.
 #[derive(Debug)]
 pub(super) struct ChatMessage {
     pub(super) role: MessageRole,
@@ -23,7 +22,6 @@ pub(super) struct ChatMessage {
     pub(super) thoughts: Option<Thoughts>,
 }
 
-/// A part of a message.
 #[derive(Debug)]
 pub(super) enum MessagePart {
     Text(String),
@@ -38,7 +36,6 @@ pub(super) enum Picture {
 }
 
 impl ChatMessage {
-    /// Its entire text.
     pub(super) fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             MessagePart::Text(text) => Some(text.as_str()),

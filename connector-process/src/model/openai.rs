@@ -18,7 +18,6 @@ const DONE: &str = "[DONE]";
 /// Models that reject `max_tokens`, by name prefix.
 const COMPLETION_TOKENS: &[&str] = &["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
-/// The body of a request.
 pub(super) fn request(model: &HostedModel, question: &ChatRequest) -> Value {
     let params = &question.params;
     let mut fields = Map::new();
@@ -151,7 +150,6 @@ fn assistant(said: &ChatMessage, with_thoughts: bool) -> Value {
     message
 }
 
-/// The reader of one reply.
 #[derive(Debug, Default)]
 pub(super) struct OpenAiReader {
     calls: CallJoiner,

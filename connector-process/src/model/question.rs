@@ -10,7 +10,6 @@ use super::message::{ChatMessage, said_of};
 use super::normalize::{self, ToolNames};
 use super::tool_schema;
 
-/// A request to a model.
 #[derive(Debug)]
 pub(super) struct ChatRequest {
     /// The system prompt and the system messages before the first other message.
@@ -31,7 +30,6 @@ pub(super) struct OfferedTool {
 }
 
 impl ChatRequest {
-    /// Converts a completion.
     pub(super) fn of(model: &HostedModel, completion: CompletionRequest) -> Self {
         let params = completion.params.or(&model.params);
         let mut system: Vec<String> = completion.system.into_iter().collect();

@@ -38,11 +38,8 @@ const ENDED_WELL: &[&str] = &["stop", "end_turn", "stop_sequence", "STOP"];
 enum Form {
     /// Unknown: only white space so far.
     Unknown,
-    /// Server-sent events.
     Stream(Events),
-    /// One JSON text.
     Json(Vec<u8>),
-    /// Any other format.
     Other(Vec<u8>),
 }
 
@@ -73,7 +70,6 @@ impl StreamState {
     }
 }
 
-/// A reply in progress.
 pub(super) struct ReplyReader<'m> {
     model: &'m HostedModel,
     dialect: Box<dyn Dialect>,

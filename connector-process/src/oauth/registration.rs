@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::{reply, resource};
 use crate::service::HttpAnswer;
 
-/// The body of a registration request.
 pub(super) fn body(request: &RegisterRequest) -> Value {
     let kinds = match &request.redirect_uri {
         Some(_) => vec!["authorization_code", "refresh_token"],

@@ -12,10 +12,8 @@ use crate::limits::{OAUTH_SAID_CHARS_MAX, OAUTH_SCOPES_MAX};
 /// Path prefix of the metadata.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// Metadata of a resource server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ResourceMetadata {
-    /// Its own identifier.
     pub(super) resource: String,
     /// The authorization server to use: the first one that the resource server lists.
     pub(super) issuer: String,

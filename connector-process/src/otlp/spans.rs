@@ -18,7 +18,6 @@ use goondan_protocol::usage::Usage;
 use super::wire::{Attribute, OtlpSpanKind, Span};
 use crate::limits::EXPORT_OPEN_SPANS_MAX;
 
-/// State of an open span.
 #[derive(Debug)]
 struct OpenSpan {
     record: SpanRecord,
@@ -26,7 +25,6 @@ struct OpenSpan {
     answered_at: Option<Timestamp>,
 }
 
-/// Open spans.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     open: HashMap<SpanId, OpenSpan>,

@@ -5,10 +5,8 @@ use goondan_protocol::version::GOONDAN_VERSION;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OtlpSpanKind {
-    /// Internal work.
     Internal,
     /// A request to another service.
     Client,
@@ -23,7 +21,6 @@ impl OtlpSpanKind {
     }
 }
 
-/// The value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) enum Attribute {
     #[serde(rename = "stringValue")]
@@ -31,12 +28,10 @@ pub(super) enum Attribute {
     /// A whole number, as a string.
     #[serde(rename = "intValue")]
     Number(String),
-    /// A list of values.
     #[serde(rename = "arrayValue")]
     All(Values),
 }
 
-/// A list of values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Values {
     values: Vec<Attribute>,
@@ -63,7 +58,6 @@ impl From<u64> for Attribute {
     }
 }
 
-/// A span that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) trace_id: String,

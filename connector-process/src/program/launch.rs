@@ -16,7 +16,6 @@ pub(super) struct Launch {
     pub(super) project_root: PathBuf,
     /// Its path within the project.
     pub(super) entry: PathBuf,
-    /// Its sandbox policy.
     pub(super) sandbox: SandboxPolicy,
     /// Socket of the egress, if the program may only reach listed hosts.
     pub(super) egress: Option<PathBuf>,

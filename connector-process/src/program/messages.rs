@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 /// The protocol version, sent in the first line.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// A message of a program.
 #[derive(Debug, PartialEq)]
 pub(super) enum ProgramMessage {
-    /// An event.
     Event(Box<ConnectorEvent>, EventId, Option<TraceContext>),
     /// An invalid event; this is the answer.
     NoEvent(String),
-    /// A status report.
-    Status { ready: bool, detail: String },
+    Status {
+        ready: bool,
+        detail: String,
+    },
 }
 
 /// An event as encoded by a program.

@@ -26,7 +26,6 @@ use crate::limits::{
 };
 use crate::lines::{LineReader, ProgramLine, ProgramStream};
 
-/// End of a process.
 #[derive(Debug)]
 pub(super) enum ProgramEnd {
     /// It was stopped as requested.
@@ -45,7 +44,6 @@ pub(super) enum ProgramEnd {
     },
 }
 
-/// A running process.
 pub(super) struct ProgramProcess {
     child: Child,
     /// Kills the process group if the process is dropped while it runs.

@@ -21,12 +21,10 @@ use super::wire::Queue;
 use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::limits::RELAY_PIECES_WAITING_MAX;
 
-/// News of a call.
 #[derive(Debug)]
 pub(super) enum CallNews {
     /// A piece of its result.
     Piece(Box<RawValue>),
-    /// Its result.
     End(CallOutcome),
 }
 

@@ -54,7 +54,6 @@ struct Connector {
     crashes: u32,
 }
 
-/// State of the far side.
 struct RelayedSide<'s> {
     settings: &'s RelaySettings,
     link: Option<RelayLink>,
@@ -127,13 +126,10 @@ async fn of_link(link: Option<&mut RelayLink>) -> Result<Bytes, WireError> {
     }
 }
 
-/// An event of a connector.
 enum ConnectorOutput {
-    /// It sent this frame.
     Frame(Bytes),
     /// It is gone, or must be ended.
     Gone(WireError),
-    /// Its start is due.
     Due,
 }
 
@@ -181,7 +177,6 @@ impl RelayedSide<'_> {
         }
     }
 
-    /// Switches to a new link.
     async fn take(&mut self, link: RelayLink) {
         let is_another = |connector: &Connector| connector.expected != link.expected;
         if self.connector.as_ref().is_some_and(is_another) {

@@ -45,12 +45,10 @@ type PendingPeerReply = BoxFuture<'static, PeerReply>;
 /// An answered request of the other side.
 struct PeerReply {
     request: u64,
-    /// Size of its frame.
     bytes: usize,
     answer: ToConnector,
 }
 
-/// State of one link.
 struct ClientLink<'n> {
     near: &'n RelayContext<'n>,
     queue: Queue,

@@ -47,9 +47,7 @@ impl std::fmt::Display for Fingerprint {
 /// A client that may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PinnedClient {
-    /// Its display name.
     pub(super) name: String,
-    /// Its certificate.
     pub(super) fingerprint: Fingerprint,
 }
 

@@ -43,7 +43,6 @@ pub(super) enum WireError {
     /// A message is invalid at this point.
     #[error("the other side sent `{kind}`, which is not allowed {when}")]
     OutOfTurn {
-        /// The message's type.
         kind: String,
         /// The current activity of this side.
         when: &'static str,

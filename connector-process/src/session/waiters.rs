@@ -35,7 +35,6 @@ impl<T> Waiters<T> {
         gone.map(|(request_id, _)| request_id).collect()
     }
 
-    /// Number of waiters.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()

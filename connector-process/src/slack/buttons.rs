@@ -47,7 +47,6 @@ pub(super) fn to_pressed(payload: &Value) -> Option<ButtonPress> {
     })
 }
 
-/// The channel for approvals.
 pub(super) struct Channel {
     pub(super) api: Arc<Api>,
     pub(super) channel: String,

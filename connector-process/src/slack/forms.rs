@@ -69,7 +69,6 @@ fn command(form: &Value) -> Result<ConnectorEvent, MalformedRequest> {
     })
 }
 
-/// An interaction.
 struct SlackInteraction<'p> {
     name: &'static str,
     action: &'p str,

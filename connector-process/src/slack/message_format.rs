@@ -47,7 +47,6 @@ impl LastMessages {
         self.has_more |= surplus > 0;
     }
 
-    /// The answer for the agent.
     pub(super) fn into_answer(self) -> Value {
         json!({"messages": self.messages, "hasMore": self.has_more})
     }
@@ -77,7 +76,6 @@ fn time_of(ts: &str) -> Option<Timestamp> {
     Some(Timestamp::from_unix_millis(millis))
 }
 
-/// Unescapes a text of Slack.
 pub(super) fn unescaped(text: &str) -> String {
     text.replace("&lt;", "<")
         .replace("&gt;", ">")

@@ -12,28 +12,17 @@ use crate::limits::{SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS};
 pub(super) enum ApiError {
     /// The token is invalid or was revoked.
     #[error("Telegram rejects the bot's token ({status}); get a new one from @BotFather")]
-    BadToken {
-        /// The status code.
-        status: u16,
-    },
+    BadToken { status: u16 },
     /// Another client receives the bot's updates.
     #[error("another client polls this bot, or it has a webhook: {0}")]
     Conflict(String),
-    /// Too many requests.
     #[error("Telegram requests a pause of {retry_after_s} s")]
     TooMany {
         /// Time to wait, in seconds.
         retry_after_s: u64,
     },
-    /// Any other unsuccessful answer.
     #[error("Telegram answered {status}: {description}")]
-    Refused {
-        /// The status code.
-        status: u16,
-        /// Telegram's description.
-        description: String,
-    },
-    /// Telegram is unreachable.
+    Refused { status: u16, description: String },
     #[error("failed to connect to Telegram: {0}")]
     Unreachable(String),
     /// The connection broke or timed out after Telegram may have received the request.

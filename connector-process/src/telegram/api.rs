@@ -29,7 +29,6 @@ impl Api {
         }
     }
 
-    /// The request for a file.
     pub(super) fn file(&self, path: &str) -> reqwest::RequestBuilder {
         self.client.get(format!("{}/{path}", self.files))
     }

@@ -50,7 +50,6 @@ pub(super) fn to_pressed(update: &Value) -> Option<ButtonPress> {
     })
 }
 
-/// The chat for approvals.
 pub(super) struct Chat {
     pub(super) api: Api,
     pub(super) chat: String,

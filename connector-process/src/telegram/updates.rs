@@ -14,10 +14,8 @@ pub(super) const UPDATES: [&str; 4] = [
     "edited_channel_post",
 ];
 
-/// A mapped update.
 #[derive(Debug, PartialEq)]
 pub(super) enum Update {
-    /// An event.
     Event(Box<ConnectorEvent>),
     /// Ignored, for this reason.
     Ignored(&'static str),

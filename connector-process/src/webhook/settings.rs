@@ -42,10 +42,8 @@ impl std::fmt::Display for FieldPath {
     }
 }
 
-/// The settings of one webhook.
 #[derive(Debug, Clone)]
 pub(crate) struct WebhookSettings {
-    /// Its HTTP endpoint.
     pub(crate) http_endpoint: HttpEndpoint,
     /// Location of the input in a JSON body. `None` selects the rule of [`super::event_input`].
     pub(crate) input_field: Option<FieldPath>,

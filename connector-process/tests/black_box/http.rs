@@ -7,12 +7,10 @@ use serde_json::Value;
 
 use crate::PATIENCE;
 
-/// One connection.
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// One response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,

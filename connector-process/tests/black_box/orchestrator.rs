@@ -33,7 +33,6 @@ use crate::http::Client;
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-connector-process");
 
-/// An orchestrator with one child.
 pub(crate) struct Orchestrator {
     child: Child,
     socket: UnixStream,
@@ -48,7 +47,6 @@ pub(crate) struct PendingEvent {
     pub(crate) request: u64,
     /// The envelope it came in.
     pub(crate) envelope: Envelope,
-    /// The event.
     pub(crate) event: ConnectorEvent,
 }
 

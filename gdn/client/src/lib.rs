@@ -58,10 +58,7 @@ const CHANGE_TIMEOUT_MS: u64 = DEFAULT_GRACE_PERIOD_MS + 30_000;
 pub enum ConnectError {
     /// The socket has no listener.
     #[error("no daemon runs on {}", state_root.display())]
-    NotRunning {
-        /// The daemon's state root.
-        state_root: PathBuf,
-    },
+    NotRunning { state_root: PathBuf },
     /// A daemon owns the state root but does not listen on the socket.
     #[error(
         "the daemon{} on {} does not listen on its socket",
@@ -69,7 +66,6 @@ pub enum ConnectError {
         state_root.display()
     )]
     NotListening {
-        /// The daemon's state root.
         state_root: PathBuf,
         /// Its process id from its pid file, if known.
         pid: Option<u32>,
@@ -77,29 +73,22 @@ pub enum ConnectError {
     /// The socket's path is unusable.
     #[error("the socket path {} cannot be used", socket.display())]
     BadPath {
-        /// The daemon's socket.
         socket: PathBuf,
-        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// The socket exists but is unreachable.
     #[error("cannot reach the daemon at {}", socket.display())]
     Unreachable {
-        /// The daemon's socket.
         socket: PathBuf,
-        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// Another user's process listens on the socket.
     #[error("the process that listens on {} belongs to user id {theirs}, not to you ({ours})", socket.display())]
     ForeignPeer {
-        /// The daemon's socket.
         socket: PathBuf,
-        /// The other user's id.
         theirs: u32,
-        /// Our own user's id.
         ours: u32,
     },
     /// The daemon accepted the connection but does not answer.
@@ -122,10 +111,8 @@ pub enum ConnectError {
 /// Reason for a failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The daemon refused it.
     #[error("the daemon refused")]
     Refused(#[source] ControlError),
-    /// The connection ended first.
     #[error("the connection to the daemon was lost")]
     Lost {
         /// The error that ended it; `None` if the daemon closed it.
@@ -135,24 +122,19 @@ pub enum CallError {
     /// The daemon did not answer in time.
     #[error("the daemon did not answer `{method}` within {} s", limit.as_secs())]
     TimedOut {
-        /// The method.
         method: &'static str,
-        /// The time limit.
         limit: Duration,
     },
     /// The daemon's answer cannot be deserialized.
     #[error("the daemon's answer to `{method}` cannot be read")]
     Unreadable {
-        /// The method.
         method: &'static str,
-        /// The error.
         #[source]
         source: serde_json::Error,
     },
     /// The request does not fit a frame.
     #[error("the request `{method}` is too large")]
     TooLarge {
-        /// The method.
         method: &'static str,
         /// The error with its size.
         #[source]
@@ -233,7 +215,6 @@ impl Method for AskAny {
     type Output = Value;
 }
 
-/// The daemon that answered.
 #[derive(Debug)]
 pub enum DaemonConnection {
     /// A daemon of our version.
@@ -374,7 +355,6 @@ impl Client {
         Ok((client, why))
     }
 
-    /// The daemon's introduction.
     pub fn daemon(&self) -> &ConnectResult {
         &self.daemon
     }

@@ -17,7 +17,6 @@ use crate::{CallError, Client};
 /// All consequences of one event, across agents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
-    /// The trace.
     pub trace_id: TraceId,
     /// Its runtime events, oldest first.
     pub events: Vec<RuntimeEvent>,
@@ -27,7 +26,6 @@ pub struct Trace {
 
 /// A request for one page of a list.
 pub trait PagedMethod: Method + Clone {
-    /// Item of the list.
     type Item;
 
     /// Adds the items of a page to `listed` and advances the request to the next page. Returns true

@@ -64,7 +64,6 @@ pub(crate) struct InstanceImportArgs {
 /// Maximum length of an archive's first line, in bytes.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 
-/// Destination of an archive.
 enum Sink {
     Stdout(Output),
     /// Temporary file that is renamed once the archive is complete.

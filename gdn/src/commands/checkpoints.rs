@@ -6,7 +6,6 @@ use crate::output::style::{self, Palette};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 
-/// Table row of one checkpoint.
 pub(super) struct CheckpointRow<'a> {
     pub(super) id: &'a str,
     pub(super) why: String,

@@ -127,7 +127,6 @@ pub(crate) async fn run(args: DemoArgs, context: &Context) -> Result<(), Failure
     Ok(())
 }
 
-/// Results of the demo run.
 struct DemoResult {
     sent: SendResult,
     messages: usize,

@@ -16,11 +16,9 @@ pub(super) const RECONNECT_MS: u64 = 500;
 /// Message while no daemon runs the watched project.
 pub(super) const LOST: &str = "Connection lost; waiting for a daemon that runs the project.";
 
-/// Notification for a watcher.
 #[derive(Debug)]
 pub(super) enum WorkspaceNotification {
     Change(Box<WorkspaceChange>),
-    /// The project was stopped.
     Stopped,
     /// No daemon runs the project.
     Lost,

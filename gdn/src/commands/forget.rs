@@ -43,7 +43,6 @@ pub(crate) struct ForgetArgs {
 /// Maximum number of passes that look for conversations created during the deletion.
 const MAX_SWEEPS: usize = 3;
 
-/// Result of the command.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ForgetResult {

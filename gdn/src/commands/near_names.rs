@@ -79,7 +79,6 @@ fn value_of(word: &str) -> &str {
     }
 }
 
-/// Existing names of a kind.
 async fn known_names(
     kind: NameKind,
     given: &[String],

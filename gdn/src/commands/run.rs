@@ -413,7 +413,6 @@ impl RunSettings {
         self.watch.is_some() || self.env_files.is_some()
     }
 
-    /// Settings as daemon options.
     fn options(&self, is_strict: bool) -> Vec<OsString> {
         let mut options: Vec<OsString> = Vec::new();
         match self.watch {

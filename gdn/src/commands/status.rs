@@ -170,7 +170,6 @@ fn more_of(resource: Resource) -> &'static str {
     }
 }
 
-/// Table of workspaces.
 pub(super) fn workspaces(workspaces: &[WorkspaceInfo]) -> Table {
     let titles = [
         Column::new("WORKSPACE").cut(),

@@ -494,7 +494,6 @@ async fn new(args: TaskNewArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the description from stdin.
 fn read_description() -> Result<String, Failure> {
     let hint = "pass `--description TEXT`, or pass it on stdin: `gdn task new TITLE < brief.md`";
     let stdin = std::io::stdin();

@@ -67,7 +67,6 @@ pub(crate) async fn run(args: TraceArgs, context: &Context) -> Result<(), Failur
     Ok(())
 }
 
-/// Renders a trace as text.
 pub(super) fn as_text(trace: &Trace, canvas: Canvas) -> String {
     let spans = spans_of(&trace.events);
     format!("{}\n{}", summary(trace, &spans), waterfall(&spans, canvas))
@@ -109,10 +108,8 @@ struct Span {
     usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_micro_usd: Option<MicroUsd>,
-    /// Input or error.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
-    /// Depth in the tree.
     depth: usize,
 }
 

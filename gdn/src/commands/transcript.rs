@@ -209,7 +209,6 @@ pub(super) fn without_answer(turn: &UnansweredTurn, palette: Palette) -> String 
     out
 }
 
-/// Renders one message.
 pub(super) fn paragraph(message: &Message, note: &str, palette: Palette) -> String {
     let (name, look) = match message.data.role {
         MessageRole::System => ("system", style::FAINT),
@@ -254,7 +253,6 @@ fn is_failed_command(text: &str) -> bool {
     code.is_some_and(|code| code != "0")
 }
 
-/// Describes an image in text.
 fn in_words(image: &Image) -> String {
     match &image.media_type {
         Some(kind) if !image.image.starts_with("http") => {

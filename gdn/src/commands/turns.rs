@@ -19,11 +19,9 @@ use crate::output::style;
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 
-/// Outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum TurnRowOutcome {
-    /// Ended with a reply.
     Completed,
     /// Ended without a reply.
     Failed,
@@ -68,7 +66,6 @@ struct TurnRow {
     /// Reason for a failure or for parking.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Beginning of the input.
     #[serde(skip)]
     input: Option<String>,
 }
@@ -84,7 +81,6 @@ pub(super) struct UnansweredTurn {
     outcome: TurnRowOutcome,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Timestamp,
-    /// Beginning of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) input: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,13 +115,11 @@ impl UnansweredTurn {
     }
 }
 
-/// Turns of a conversation.
 #[derive(Debug, Serialize)]
 pub(super) struct Turns {
     turns: Vec<TurnRow>,
     /// Number of turns, including those omitted.
     total: usize,
-    /// Number of unreadable records.
     unreadable: u64,
 }
 

@@ -145,7 +145,6 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
     }
 }
 
-/// Selects the installation.
 fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
     if let Some(prefix) = &args.prefix {
         let prefix = std::path::absolute(prefix)?;

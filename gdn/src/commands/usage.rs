@@ -136,7 +136,6 @@ pub(crate) async fn run(args: &UsageArgs, context: &Context) -> Result<(), Failu
     Ok(())
 }
 
-/// Usage of each agent.
 pub(super) fn by_agent(report: &UsageReport) -> Table {
     table(report, UsageGrouping::Agent, false)
 }

@@ -115,7 +115,6 @@ fn validate(
     }
 }
 
-/// Result of the validation.
 struct ValidationResult<'f> {
     root: &'f Path,
     /// Present if there are no errors, even with warnings.

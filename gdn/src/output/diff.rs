@@ -39,7 +39,6 @@ pub(crate) fn unified(path: &str, before: &str, after: &str) -> String {
     out
 }
 
-/// Changes in one hunk.
 struct HunkPart {
     before: std::ops::Range<u32>,
     after: std::ops::Range<u32>,

@@ -37,9 +37,7 @@ pub(crate) fn render(markdown: &str, palette: Palette) -> String {
 /// Prefix of lines in a list or quotation.
 #[derive(Debug)]
 struct Prefix {
-    /// On the first line.
     first: Option<String>,
-    /// On the following lines.
     rest: String,
 }
 
@@ -58,7 +56,6 @@ struct Painter {
     looks: Vec<anstyle::Style>,
     /// Next number of each open list; none for lists without numbers.
     lists: Vec<Option<u64>>,
-    /// Code block being collected.
     code: Option<String>,
     table: Option<TableCells>,
     /// Target of the open link, and the start of its text.

@@ -27,7 +27,6 @@ impl PageWriter {
         }
     }
 
-    /// Text of the page.
     pub(crate) fn into_text(self) -> String {
         self.text
     }

@@ -24,7 +24,6 @@ const DEFAULT_COLUMNS: usize = 400;
 pub(crate) enum StreamMode {
     /// Not streamed; printed when complete.
     Off,
-    /// As text on stdout.
     Text,
     /// As text on stdout, after the agent's name.
     Named,
@@ -57,7 +56,6 @@ struct ReplyDisplay {
     is_mid_line: bool,
 }
 
-/// Shows one turn.
 #[derive(Debug)]
 pub(crate) struct TurnView {
     output: Output,
@@ -102,7 +100,6 @@ impl TurnView {
         view
     }
 
-    /// Shows an event.
     pub(crate) fn show(&self, event: &RuntimeEvent) {
         if event.kind == RuntimeEventKind::StepStarted {
             let mut shown = self.shown.borrow_mut();

@@ -2,21 +2,15 @@
 
 use anstyle::{AnsiColor, Style};
 
-/// Errors.
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// Hints.
 pub(crate) const HINT: Style = AnsiColor::Cyan.on_default().bold();
-/// Success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Warnings.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 /// Failures within data.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// Titles and names.
 pub(crate) const TITLE: Style = Style::new().bold();
 /// Less important text.
 pub(crate) const FAINT: Style = Style::new().dimmed();
-/// No style.
 pub(crate) const PLAIN: Style = Style::new();
 
 /// Highlights a word within a styled line. Without reverse video, because untrusted text could use it to hide.

@@ -214,7 +214,6 @@ pub(crate) fn bytes(size: u64) -> String {
     format!("{}.{} {unit}", tenths / 10, tenths % 10)
 }
 
-/// Text for an unknown cost.
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// Formats the cost of replies, and notes how many replies of unknown cost it does not include.

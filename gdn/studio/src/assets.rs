@@ -34,7 +34,6 @@ assets! {
 }
 
 impl Asset {
-    /// Its media type.
     pub(crate) fn kind(&self) -> &'static str {
         self.kind
     }
@@ -57,7 +56,6 @@ impl Asset {
     }
 }
 
-/// The file of a path.
 pub(crate) fn find(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }

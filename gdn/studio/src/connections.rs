@@ -20,7 +20,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::limits::{ACCEPT_RETRY_MS, CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS};
 
-/// Serves connections forever.
 pub(crate) async fn serve(listener: TcpListener, router: Router) -> Infallible {
     let tasks = TaskTracker::new();
     let seats = Seats::new(CONNECTIONS_MAX);
@@ -51,7 +50,6 @@ async fn connection(stream: TcpStream, router: Router) {
     drop(served.await);
 }
 
-/// Places of connections.
 #[derive(Debug)]
 struct Seats {
     max: usize,

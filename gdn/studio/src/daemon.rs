@@ -39,7 +39,6 @@ pub(crate) enum DaemonRequestError {
 pub(crate) struct PageError {
     /// The daemon's stable code, or one of Studio's own.
     pub(crate) code: String,
-    /// The failure.
     pub(crate) message: String,
     /// The next step for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,7 +234,6 @@ fn line(value: &Value) -> Bytes {
     Bytes::from(format!("{value}\n"))
 }
 
-/// The lines of a stream.
 #[derive(Debug)]
 pub(crate) struct StreamLines {
     lines: mpsc::Receiver<Bytes>,

@@ -3,7 +3,6 @@
 //! Stopping the daemon, opening and closing workspaces, secrets and packages are reserved for
 //! `gdn`.
 
-/// Effect of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Read-only.
@@ -86,7 +85,6 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
     ("task.restore", Access::Writes),
 ];
 
-/// Methods that stream events.
 pub(crate) const STREAMS: &[&str] = &[
     "workspace.watch",
     "process.watch",

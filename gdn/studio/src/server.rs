@@ -228,7 +228,6 @@ async fn handle(
     answer.unwrap_or_else(|RequestFailure(status, told)| json_of(status, &json!({ "error": told })))
 }
 
-/// Reads the body of a request.
 async fn read<T: DeserializeOwned>(body: Body) -> Result<T, RequestFailure> {
     let hint = "load the page again";
     let limit = Duration::from_millis(BODY_READ_TIMEOUT_MS);

@@ -68,7 +68,6 @@ impl Sessions {
         tokens.any(|kept| kept.digest == digest && now_ms < kept.until_ms)
     }
 
-    /// Revokes a token.
     pub(crate) fn end(&mut self, token: &str, now_ms: u64) {
         take(&mut self.tokens, token, now_ms);
     }

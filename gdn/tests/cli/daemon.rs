@@ -29,9 +29,7 @@ pub(crate) enum Act {
     Line(&'static str),
     /// Sends this `process.change`, under the request's id.
     Processes(Value),
-    /// Replies with a result.
     Answer(Value),
-    /// Replies with an error.
     Refuse(ControlError),
     /// Sends nothing and keeps the connection open.
     Silence,

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Value for placeholders.
 const FILLED_IN: &str = "x";
 
 /// Sources with user-facing text.

@@ -25,7 +25,6 @@ pub use replay::RehearsalConfigs;
 
 /// Loader of complete configurations.
 pub trait ConfigPreflight {
-    /// The loaded agent.
     type Loaded;
 
     /// Loads a configuration with its secrets.
@@ -74,32 +73,24 @@ pub struct BundleEvent {
     pub what: &'static str,
     /// The changeset that caused it, if any.
     pub changeset_id: Option<ChangesetId>,
-    /// The affected revision.
     pub revision: Option<RevisionId>,
-    /// Description.
     pub detail: String,
 }
 
-/// Dependencies of a bundle.
 #[derive(Debug)]
 pub struct Surroundings<'a, G> {
-    /// File access.
     pub files: &'a dyn FileAccess,
     /// The directory of the conversation.
     pub instance: &'a Path,
-    /// The conversation's agent.
     pub agent: &'a AgentName,
     /// Files of the running project; `None` if unknown.
     pub project: Option<Tree>,
     /// Allowed changes; `None` allows no change.
     pub policy: Option<ChangesetPolicy>,
-    /// The configuration loader.
     pub gate: &'a G,
-    /// The time.
     pub at: Timestamp,
 }
 
-/// The bundle of one conversation.
 #[derive(Debug)]
 pub struct Bundle<'a, G> {
     with: Surroundings<'a, G>,

@@ -17,19 +17,12 @@ pub enum BundleError {
     /// A part of a working copy cannot be removed.
     #[error("failed to remove `{}`", path.display())]
     NotRemoved {
-        /// The part.
         path: PathBuf,
-        /// The reason.
         source: Box<TreeError>,
     },
     /// A file of the bundle is invalid.
     #[error("`{}` is damaged: {problem}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        problem: String,
-    },
+    Damaged { path: PathBuf, problem: String },
     /// The conversation does not exist.
     #[error("the conversation does not exist")]
     NoInstance,
@@ -38,36 +31,22 @@ pub enum BundleError {
     NoBundle,
     /// The changeset does not exist.
     #[error("changeset `{id}` does not exist")]
-    NoChangeset {
-        /// Its id.
-        id: ChangesetId,
-    },
-    /// No changeset is open.
+    NoChangeset { id: ChangesetId },
     #[error("no changeset is open; call `open` first")]
     NoneOpen,
     /// The revision does not exist.
     #[error("revision `{id}` does not exist")]
-    NoRevision {
-        /// Its id.
-        id: RevisionId,
-    },
+    NoRevision { id: RevisionId },
     /// No changeset or revision has this name.
     #[error("changeset or revision `{subject}` does not exist")]
-    NoSubject {
-        /// The name.
-        subject: RehearsalSubject,
-    },
+    NoSubject { subject: RehearsalSubject },
     /// The changeset is in a state that does not allow the operation.
     #[error("changeset `{id}` is {state}; {needed}")]
     WrongState {
-        /// Its id.
         id: ChangesetId,
-        /// Its current state.
         state: &'static str,
-        /// The required state.
         needed: &'static str,
     },
-    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The workspace's configuration allows no changes by agents.

@@ -12,20 +12,16 @@ use serde_json::Value;
 
 use crate::tree::{Tree, changed_paths};
 
-/// Class of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// Prompt of the agent's own model.
     Prompts,
-    /// The agent's tools.
     Tools,
-    /// The agent's model.
     Models,
     /// Never allowed.
     Never,
 }
 
-/// One change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FieldChange {
     /// The field, such as `Agent/writer spec.prompt.system`, or a file.
@@ -283,7 +279,6 @@ fn class_of(
     }
 }
 
-/// Decides about changes.
 pub(crate) fn decide(changes: &[FieldChange], policy: &ChangesetPolicy) -> PolicyDecision {
     let rule_of = |class| match class {
         Class::Prompts => policy.prompts,

@@ -53,7 +53,6 @@ pub const MODULE_STAY_MS: u64 = 2_000;
 /// Shorter than the timeout of clients.
 pub const GATE_MS: u64 = 40_000;
 
-/// Most turns of a rehearsal.
 pub const REHEARSAL_TURNS_MAX: u32 = 100;
 
 /// Bytes read by a rehearsal from the end of a conversation.

@@ -31,11 +31,9 @@ pub(crate) const STATE_VERSION: u32 = 1;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct State {
     pub(crate) version: u32,
-    /// The last known project.
     pub(crate) base: RevisionId,
     /// The revision that becomes active with the next step.
     pub(crate) head: RevisionId,
-    /// The active revision.
     pub(crate) active: RevisionId,
     /// The last revision that passed probation.
     pub(crate) promoted: RevisionId,
@@ -75,7 +73,6 @@ pub(crate) struct UnloggedRecords {
 /// Result of the check of a changeset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChangesetVerdict {
-    /// Becomes the head.
     Accepted,
     /// Waits for approval, with the reason.
     Waits(String),
@@ -88,7 +85,6 @@ pub(crate) enum ChangesetVerdict {
 pub(crate) struct CheckedProposal {
     pub(crate) revision: Option<RevisionId>,
     pub(crate) summary: Vec<String>,
-    /// The changed files.
     pub(crate) paths: Vec<String>,
     pub(crate) verdict: ChangesetVerdict,
 }
@@ -96,7 +92,6 @@ pub(crate) struct CheckedProposal {
 /// Outcome of a turn or of an ended process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CanaryOutcome {
-    /// A turn was completed.
     Completed,
     /// A turn failed, or its process crashed, with the reason.
     Failed(String),
@@ -109,7 +104,6 @@ pub enum CanaryOutcome {
 pub(crate) enum RevisionChange {
     /// The active revision is unchanged.
     Stays,
-    /// Another revision became active.
     Activated,
 }
 
@@ -163,7 +157,6 @@ impl State {
         self.changesets.iter_mut().find(|it| it.changeset_id == *id)
     }
 
-    /// Returns the latest open changeset.
     pub(crate) fn last_open(&self) -> Option<&ChangesetId> {
         let mut newest = self.changesets.iter().rev();
         newest

@@ -95,7 +95,6 @@ impl WorkingCopies {
         self.put(id, &Self::of(id).join(DIFF), diff.as_bytes())
     }
 
-    /// Removes a changeset's directory.
     pub(crate) fn remove(&self, id: &ChangesetId) -> Result<(), BundleError> {
         self.remove_all(&Self::of(id))
     }

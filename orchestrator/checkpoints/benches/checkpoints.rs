@@ -24,9 +24,7 @@ use goondan_trees::RealFolder;
 
 /// Average file size, as in 500 MB of 30,000 files.
 const FILE_BYTES: usize = 17_000;
-/// Files per directory.
 const FILES_EACH: usize = 25;
-/// Number of measurements.
 const ROUNDS: usize = 15;
 
 fn main() {

@@ -43,7 +43,6 @@ struct Plain {
     #[serde(default)]
     tokens_used: u64,
     created_at: Timestamp,
-    /// Ours have one.
     #[serde(default)]
     manifest_digest: Option<Digest>,
 }
@@ -51,9 +50,7 @@ struct Plain {
 /// A checkpoint that stays as it is, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdoptionFailure {
-    /// Id of the checkpoint.
     pub id: CheckpointId,
-    /// The problem.
     pub problem: String,
 }
 

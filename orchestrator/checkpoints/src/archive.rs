@@ -27,7 +27,6 @@ const WHOLE_BYTES_MAX: u64 = 2 * GROUP_BYTES_MAX;
 /// Name of the archive in errors.
 const ARCHIVE: &str = crate::place::SNAPSHOT;
 
-/// Parameters of an archive.
 pub(crate) struct ArchiveParams<'w> {
     pub(crate) source: &'w dyn Folder,
     /// Index of the newest checkpoint, and its archive.
@@ -172,7 +171,6 @@ impl ArchiveWriter<'_, '_> {
         }
     }
 
-    /// Reads and compresses a group.
     fn read_group(&mut self, group: &[SurveyedPath]) -> Result<(), CheckpointError> {
         let mut tar = Vec::new();
         let mut entries: Entries<'_> = Vec::with_capacity(group.len());

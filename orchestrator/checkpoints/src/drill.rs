@@ -10,14 +10,10 @@ use crate::id::CheckpointId;
 use crate::place::{DRILL, SNAPSHOT, Stream, below, folder_of};
 use crate::store::{ReadableCheckpoint, Store};
 
-/// Result of a drill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrillResult {
-    /// The tested checkpoint.
     pub checkpoint_id: CheckpointId,
-    /// Time of the drill.
     pub at: Timestamp,
-    /// Number of compared entries.
     pub entries: usize,
     /// The reason that it cannot be restored, if so.
     pub problem: Option<String>,

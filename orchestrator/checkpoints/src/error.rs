@@ -12,43 +12,25 @@ use crate::id::{CheckpointId, IdError};
 /// [`CheckpointError::Unfinished`]; existing checkpoints are intact.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// No checkpoint exists.
     #[error("no checkpoint exists; create one first")]
     None,
-    /// The id is unknown.
     #[error("checkpoint `{id}` does not exist")]
-    Unknown {
-        /// The id.
-        id: CheckpointId,
-    },
+    Unknown { id: CheckpointId },
     /// The text is neither an id nor a name of a checkpoint.
     #[error("checkpoint `{name}` does not exist, neither as an id nor as a name")]
-    UnknownName {
-        /// The name.
-        name: String,
-    },
-    /// The checkpoint is damaged.
+    UnknownName { name: String },
     #[error("`{id}` is damaged: {problem}; use an earlier one")]
-    Damaged {
-        /// The checkpoint.
-        id: CheckpointId,
-        /// The damage.
-        problem: String,
-    },
-    /// Every checkpoint is damaged.
+    Damaged { id: CheckpointId, problem: String },
     #[error("none of the {count} checkpoints can be restored; the newest, `{id}`: {problem}")]
     AllDamaged {
-        /// Number of checkpoints.
         count: usize,
         /// The newest checkpoint.
         id: CheckpointId,
-        /// Its damage.
         problem: String,
     },
     /// The text is not a valid id.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// The request is invalid.
     #[error("{problem}")]
     Invalid {
         /// The problem and its fix.
@@ -56,10 +38,7 @@ pub enum CheckpointError {
     },
     /// The limit of checkpoints is reached.
     #[error("{limit} checkpoints exist already; remove some, or keep fewer")]
-    TooMany {
-        /// The limit.
-        limit: usize,
-    },
+    TooMany { limit: usize },
     /// The file system has too little free space (`TASK-9`). Nothing was written.
     #[error(
         "a checkpoint may need {needed_bytes} bytes, but only {free_bytes} are free and \
@@ -76,23 +55,17 @@ pub enum CheckpointError {
     /// The tree cannot be read, or the archive cannot be unpacked.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// The file system failed.
     #[error("failed to {operation} `{path}` of the work area")]
     Io {
         /// The operation, as a verb.
         operation: &'static str,
-        /// The path.
         path: String,
-        /// The file system's error.
         #[source]
         source: io::Error,
     },
     /// A record cannot be serialized, which is a bug in goondan.
     #[error("failed to create a record of a checkpoint: {problem}")]
-    Unwritable {
-        /// The problem.
-        problem: String,
-    },
+    Unwritable { problem: String },
     /// Files were written concurrently during the restore, which was rolled back.
     #[error("nothing was restored because a process writes in the work area; stop it first")]
     Busy(#[source] Box<SwapError>),

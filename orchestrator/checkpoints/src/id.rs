@@ -5,11 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Prefix of checkpoint ids.
 const PREFIX: &str = "checkpoint_";
-/// Minimum number of digits.
 const DIGITS: usize = 3;
-/// Maximum number of digits.
 const DIGITS_MAX: usize = 9;
 
 /// The text is not a valid checkpoint id.

@@ -26,18 +26,15 @@ pub(crate) struct Member {
     pub(crate) crc32: u32,
 }
 
-/// A file that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexedFile {
     pub(crate) stat: NodeStat,
     pub(crate) sha256: Digest,
 }
 
-/// The index of one checkpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Index {
     pub(crate) base: CheckpointId,
-    /// Size of its archive.
     pub(crate) archive_bytes: u64,
     /// Digest of the checkpoint's manifest without goondan's own files.
     pub(crate) content: Digest,

@@ -49,7 +49,6 @@ pub const FILE_READ_ATTEMPTS: usize = 3;
 
 const _: () = assert!(GROUP_BYTES_MIN + GROUP_BYTES_MORE < GROUP_BYTES_MAX);
 
-/// Limits of one checkpoint.
 pub(crate) fn tree_limits() -> Limits {
     Limits::new(CHECKPOINT_ENTRIES_MAX, CHECKPOINT_BYTES_MAX)
 }

@@ -9,7 +9,6 @@ use goondan_trees::{Excludes, RelativePath, remove_all};
 use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
 
-/// Everything of checkpoints.
 pub(crate) const CHECKPOINTS: &str = ".checkpoints";
 /// The files of a checkpoint.
 pub(crate) const SNAPSHOT: &str = "snapshot.tar.gz";
@@ -51,12 +50,10 @@ const LEFT_OUT: [&str; 6] = [
 /// The same of a copy of the project.
 const LEFT_OUT_OF_COPIES: [&str; 1] = ["/.goondan-restore*"];
 
-/// A path below [`CHECKPOINTS`].
 pub(crate) fn below(name: impl AsRef<Path>) -> PathBuf {
     Path::new(CHECKPOINTS).join(name)
 }
 
-/// The folder of a checkpoint.
 pub(crate) fn folder_of(id: CheckpointId) -> PathBuf {
     below(id.to_string())
 }

@@ -11,10 +11,8 @@ use crate::place::{CHECKPOINTS, REMOVING, below, folder_of};
 use crate::record::CheckpointEntry;
 use crate::store::Store;
 
-/// Retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Maximum number of checkpoints.
     pub count: usize,
     /// Maximum size of all checkpoints in bytes; `None` for no limit.
     pub bytes: Option<u64>,

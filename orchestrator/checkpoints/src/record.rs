@@ -30,11 +30,9 @@ pub enum Consistency {
 pub struct AgentState {
     /// Its status, such as `running`.
     pub status: String,
-    /// The step it was at.
     pub current_step: Option<String>,
 }
 
-/// Input for a new checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MakeCheckpoint<'m> {
     /// Why: `periodic`, `phase_completion`, `dependency_request`, `user_question`, `rate_limit`, `error`,
@@ -42,11 +40,8 @@ pub struct MakeCheckpoint<'m> {
     pub kind: &'m str,
     /// The phase of the task.
     pub phase: u32,
-    /// Progress in percent.
     pub progress: u8,
-    /// Activity of the agent.
     pub agent_state: AgentState,
-    /// Tokens used so far.
     pub tokens_used: u64,
     /// [`Consistency::Stopped`] if the agent is idle.
     pub consistency: Consistency,
@@ -224,7 +219,6 @@ pub(crate) struct LatestCheckpoint {
     pub(crate) kind: String,
 }
 
-/// A record as JSON.
 pub(crate) fn json(record: &impl Serialize) -> Result<Vec<u8>, CheckpointError> {
     let mut text = serde_json::to_vec(record).map_err(|error| CheckpointError::Unwritable {
         problem: error.to_string(),
@@ -236,7 +230,6 @@ pub(crate) fn json(record: &impl Serialize) -> Result<Vec<u8>, CheckpointError> 
 /// Result of making a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointReceipt {
-    /// Its id.
     pub checkpoint_id: CheckpointId,
     /// Bytes of its archive.
     pub snapshot_bytes: u64,
@@ -253,7 +246,6 @@ pub struct CheckpointReceipt {
 /// A checkpoint as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointEntry {
-    /// Its id.
     pub id: CheckpointId,
     /// Bytes of its folder's files.
     pub size: u64,
@@ -270,7 +262,6 @@ impl CheckpointEntry {
         self.about.as_ref().map_or("", |about| &about.kind)
     }
 
-    /// Name given by a user.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.about.as_ref()?.name.as_deref()
@@ -291,22 +282,16 @@ impl CheckpointEntry {
     }
 }
 
-/// Metadata of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointMetadata {
-    /// Reason for the checkpoint.
     pub kind: String,
     /// Name given by a user.
     pub name: Option<String>,
     /// The phase the task was in.
     pub phase: u32,
-    /// Progress in percent.
     pub progress: u8,
-    /// Creation time.
     pub created_at: Timestamp,
-    /// Consistency of the files.
     pub consistency: Consistency,
-    /// Activity of the agent.
     pub agent_state: AgentState,
     /// Tokens used until then.
     pub tokens_used: u64,
@@ -333,7 +318,6 @@ impl From<Summary> for CheckpointMetadata {
     }
 }
 
-/// Selects a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointSelector {
     /// The newest that is whole and was not made by a restore.
@@ -345,13 +329,11 @@ pub enum CheckpointSelector {
 /// Result of a restore or of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreResult {
-    /// The restored checkpoint.
     pub used: CheckpointId,
     /// Newer ones that are damaged, with what is wrong: a warning.
     pub fell_back_from: Vec<(CheckpointId, String)>,
     /// Restored paths that did not exist.
     pub added: Vec<RelativePath>,
-    /// Paths that were otherwise.
     pub changed: Vec<RelativePath>,
     /// Paths that were made later.
     pub removed: Vec<RelativePath>,

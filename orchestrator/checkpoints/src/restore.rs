@@ -475,7 +475,6 @@ fn open_up(
     Ok(())
 }
 
-/// Sets the modes of directories.
 fn set_modes(scope: Scope, root: &dyn Folder, manifest: &Manifest) -> Result<(), CheckpointError> {
     let entries = manifest.entries().rev();
     for (path, entry) in entries.filter(|(path, _)| !scope.is_own(path)) {

@@ -20,7 +20,6 @@ use crate::record::{
 use crate::restore::told;
 use crate::store::{ReadableCheckpoint, Store};
 
-/// The changes of a rewind.
 #[derive(Debug)]
 pub struct RewindPlan {
     /// Changes to the work directory.

@@ -78,7 +78,6 @@ impl Store {
         Ok((store, findings))
     }
 
-    /// Folder of the saved files.
     pub(crate) fn files(&self) -> &dyn Folder {
         self.copy.as_deref().unwrap_or(self.root.as_ref())
     }
@@ -377,7 +376,6 @@ impl Store {
     }
 }
 
-/// A summary that is of this checkpoint.
 fn own(summary: Summary, id: CheckpointId) -> Result<Summary, String> {
     if summary.id == id {
         Ok(summary)

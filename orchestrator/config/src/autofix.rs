@@ -19,15 +19,12 @@ use crate::tree::{self, YamlNode};
 pub struct FixedFile {
     /// The file, relative to the Project Root.
     pub path: PathBuf,
-    /// Its current text.
     pub before: String,
-    /// Its fixed text.
     pub after: String,
     /// The fixes, in order of their places.
     pub changes: Vec<AutofixChange>,
 }
 
-/// A fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutofixChange {
     /// The problem, with its place in the text in which it was found.

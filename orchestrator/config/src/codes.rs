@@ -29,7 +29,6 @@ codes! {
     UNKNOWN_FIELD = "E_CONFIG_UNKNOWN_FIELD";
     /// A required field is missing or has no value.
     MISSING_FIELD = "E_CONFIG_MISSING_FIELD";
-    /// A value has the wrong type.
     WRONG_TYPE = "E_CONFIG_WRONG_TYPE";
     /// A value has the right type but is not allowed.
     INVALID_VALUE = "E_CONFIG_INVALID_VALUE";

@@ -37,7 +37,6 @@ use resources::Resources;
 /// Content of the resource files, in reading order.
 pub(crate) type Trees = Vec<(FileId, Vec<YamlNode>)>;
 
-/// State of the conversion.
 struct CompatConversion<'r> {
     contract: BaseContract,
     resources: Resources,

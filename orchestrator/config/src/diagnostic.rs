@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use unicode_width::UnicodeWidthChar;
 
-/// Severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// The project cannot run.
     Error,
     /// The project runs, but probably not as intended.
     Warning,
@@ -31,7 +29,6 @@ impl Severity {
 /// A problem in a project's files, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Its severity.
     pub severity: Severity,
     /// Stable code, one of [`crate::codes`].
     pub code: &'static str,
@@ -47,7 +44,6 @@ pub struct Diagnostic {
     pub source_line: Option<String>,
     /// Length of the affected text from `column` on, in characters; at least 1.
     pub span_len: usize,
-    /// A suggested fix.
     pub suggestion: Option<String>,
     /// Replacement for the `span_len` characters at `column` that fixes the problem without a
     /// person's judgment; applied by [`crate::autofix()`].

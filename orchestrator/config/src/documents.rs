@@ -47,7 +47,6 @@ pub(crate) fn read_trees(
     trees
 }
 
-/// Reads one file.
 pub(crate) fn read_tree(
     files: &ProjectFiles,
     path: &Path,

@@ -18,7 +18,6 @@ use crate::report::{ProblemReport, SourceLocation};
 use crate::shape::{Field, FieldType, Shape};
 use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
-/// An effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// The resource: `Agent/helper`. Defaults of a Swarm belong to `Swarm` in a project without
@@ -26,16 +25,12 @@ pub struct Setting {
     pub resource: String,
     /// Its path within `spec`: `policy.maxStepsPerTurn`.
     pub path: String,
-    /// Its value.
     pub value: SettingValue,
-    /// Its origin.
     pub origin: Origin,
 }
 
-/// Value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingValue {
-    /// Plain data.
     Plain(Json),
     /// Not a single value, but described by this text: `every Agent of the project`.
     Meaning(&'static str),
@@ -43,7 +38,6 @@ pub enum SettingValue {
     Masked,
 }
 
-/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The default.
@@ -57,20 +51,13 @@ pub enum Origin {
         /// Counted from 1, in characters.
         column: usize,
     },
-    /// An environment variable.
     Environment {
-        /// The variable.
         variable: String,
         /// The environment file and line that sets it; `None` for the process's environment.
         file: Option<(PathBuf, usize)>,
     },
     /// An entry of the secret store.
-    Secret {
-        /// The secret's name.
-        name: String,
-        /// The entry's key.
-        key: String,
-    },
+    Secret { name: String, key: String },
 }
 
 /// See [`crate::effective()`].
@@ -286,7 +273,6 @@ fn entries_of(node: &YamlNode) -> &[MappingEntry] {
     }
 }
 
-/// Source of a value.
 #[derive(Clone, Copy)]
 enum ValueSource<'n> {
     Variable(&'n str),

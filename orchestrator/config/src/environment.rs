@@ -17,7 +17,6 @@ const FILES: [&str; 2] = [".env.local", ".env"];
 /// All variables that a project can use.
 pub(crate) struct Variables<'e> {
     process: &'e dyn Environment,
-    /// By descending precedence.
     files: Vec<EnvironmentFile>,
 }
 
@@ -34,7 +33,6 @@ pub(crate) struct ResolvedVariable {
     pub(crate) setter: VariableOrigin,
 }
 
-/// Origin of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VariableOrigin {
     Process,

@@ -38,7 +38,6 @@ impl Label {
         self.owner.split('`').nth(1)
     }
 
-    /// The name of the field.
     pub(crate) fn last(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or_default()
     }
@@ -154,7 +153,6 @@ impl<'n> Fields<'n> {
         self.ask(name).map(|(entry, _)| entry)
     }
 
-    /// A text field.
     pub(crate) fn text(
         &mut self,
         name: &'static str,
@@ -266,7 +264,6 @@ impl<'n> Fields<'n> {
         value
     }
 
-    /// Reads a boolean field.
     pub(crate) fn boolean(
         &mut self,
         name: &'static str,
@@ -587,7 +584,6 @@ fn wrong_type(node: &YamlNode, label: &Label, expected: &str) -> Problem {
     )
 }
 
-/// A word or a mapping.
 pub(crate) enum WordOr<'n> {
     Word(LocatedValue<&'n str>),
     Mapping(Fields<'n>),

@@ -110,7 +110,6 @@ pub(crate) fn is_yaml(path: &Path) -> bool {
 /// Locations of a project's resource files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// In [`RESOURCES_DIR`].
     #[default]
     Own,
     /// In [`RESOURCES_DIR`], and anywhere else under known names, as in goondan 0.0.3 (`COMPAT-1`).

@@ -67,7 +67,6 @@ pub(crate) struct Context<'a> {
     pub(crate) store: &'a dyn SecretStore,
     pub(crate) machine: &'a dyn HostMachine,
     pub(crate) secrets: Secrets,
-    /// The tokens that were asked for so far.
     pub(crate) asked_tokens: Vec<TokenRequest>,
     /// The resource that is being read, such as `Connection/hook`.
     pub(crate) resource: String,
@@ -220,7 +219,6 @@ static KINDS: [(ResourceKind, FieldType, DocumentReader); 9] = [
 /// A package that was found and read.
 #[derive(Debug)]
 pub(crate) struct ResolvedPackage {
-    /// Its canonical path.
     pub(crate) folder: PathBuf,
     /// Its requested permissions, all of which were granted.
     pub(crate) permissions: Permissions,
@@ -257,7 +255,6 @@ pub(crate) struct Resources {
     pub(crate) swarms: Vec<LocatedValue<swarm::SwarmSpec>>,
     pub(crate) connections: Vec<LocatedValue<connection::ConnectionSpec>>,
     pub(crate) oauth_apps: BTreeMap<String, OAuthApp>,
-    /// The tokens that are asked for.
     pub(crate) asked_tokens: Vec<TokenRequest>,
     /// Number of documents of each kind, including unreadable ones.
     pub(crate) counts: BTreeMap<ResourceKind, usize>,

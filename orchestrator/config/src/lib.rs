@@ -137,7 +137,6 @@ pub fn autofix(project_root: &Path, env: &dyn Environment) -> Result<Vec<FixedFi
     Loader::new(env).autofix(project_root)
 }
 
-/// Result of checking a project.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProjectCheck {
     /// The project, or everything that is wrong with it.
@@ -179,7 +178,6 @@ pub trait Environment {
     fn get(&self, name: &str) -> Option<String>;
 }
 
-/// The environment of this process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessEnvironment;
 
@@ -239,11 +237,8 @@ impl Default for TaskPolicy {
 /// `Swarm.spec.policy.changesets`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangesetPolicy {
-    /// Prompts and descriptions.
     pub prompts: ChangeRule,
-    /// Tools.
     pub tools: ChangeRule,
-    /// Models and their parameters.
     pub models: ChangeRule,
 }
 
@@ -260,7 +255,6 @@ impl Default for ChangesetPolicy {
 /// Approval that a change needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeRule {
-    /// Its agent alone.
     Automatic,
     /// A person must approve it.
     Approval,
@@ -269,7 +263,6 @@ pub enum ChangeRule {
 }
 
 impl ChangeRule {
-    /// The word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -280,12 +273,10 @@ impl ChangeRule {
     }
 }
 
-/// A Package document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
     /// Its name, such as `@goondan/sample-10`.
     pub name: String,
-    /// Its semantic version.
     pub version: Option<String>,
     /// The packages it requires, by name, without the one that is built in.
     pub requires: Requires,
@@ -300,7 +291,6 @@ pub struct Package {
 /// A Connection document with its connector resolved and environment values filled in.
 #[derive(Clone, PartialEq)]
 pub struct ConnectionDefinition {
-    /// Its name.
     pub name: ConnectionName,
     /// The connector's name: within `@goondan/base`, as `webhook`, or that of the project's Connector
     /// with an `entry`.
@@ -382,11 +372,9 @@ pub enum KeyRule {
         /// Put before the key.
         prefix: Option<String>,
     },
-    /// Always the same conversation.
     Fixed(InstanceKey),
     /// The value of one of the event's properties.
     Property {
-        /// The property's name.
         name: String,
         /// Put before the value.
         prefix: Option<String>,

@@ -42,7 +42,6 @@ pub(crate) struct ExternalSources<'e> {
     pub(crate) machine: &'e dyn HostMachine,
 }
 
-/// Reads a project from these files.
 pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> ParsedProject<'e> {
     let ExternalSources {
         env,

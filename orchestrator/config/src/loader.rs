@@ -17,13 +17,11 @@ use crate::secrets::Secrets;
 use crate::sources::Sources;
 use crate::{Environment, ProjectCheck, ProjectConfig};
 
-/// Loads projects.
 pub struct Loader<'e> {
     outside: ExternalSources<'e>,
     env_files: Vec<PathBuf>,
 }
 
-/// Result of loading a project.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadResult {
     /// The project, or all its errors.
@@ -32,7 +30,6 @@ pub struct LoadResult {
     pub warnings: Vec<Diagnostic>,
     /// The files it was read from.
     pub sources: Sources,
-    /// Its secret values.
     pub secrets: Secrets,
 }
 
@@ -62,7 +59,6 @@ impl<'e> Loader<'e> {
         }
     }
 
-    /// Sets the store for secrets.
     #[must_use]
     pub fn with_secrets(self, store: &'e dyn SecretStore) -> Self {
         let outside = ExternalSources {

@@ -24,9 +24,7 @@ use crate::{codes, misplaced};
 pub struct MigratedFile {
     /// The file, relative to the Project Root.
     pub path: PathBuf,
-    /// Its current text.
     pub before: String,
-    /// Its migrated text.
     pub after: String,
 }
 

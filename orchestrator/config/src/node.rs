@@ -10,14 +10,12 @@ use crate::place::SourceLocation;
 /// Field that refers to a secret.
 pub(crate) const REFERENCE: &str = "secretRef";
 
-/// A value and its place.
 #[derive(Debug, Clone)]
 pub(crate) struct YamlNode {
     pub(crate) value: YamlValue,
     pub(crate) place: SourceLocation,
 }
 
-/// A YAML value.
 #[derive(Debug, Clone)]
 pub(crate) enum YamlValue {
     Null,
@@ -29,7 +27,6 @@ pub(crate) enum YamlValue {
     Mapping(Vec<MappingEntry>),
 }
 
-/// One field of a mapping.
 #[derive(Debug, Clone)]
 pub(crate) struct MappingEntry {
     pub(crate) key: String,

@@ -65,14 +65,12 @@ pub(crate) fn add(resources: &mut Resources, cx: &mut Context<'_>) {
     }
 }
 
-/// Location of a package.
 struct PackageLocation {
     folder: PathBuf,
     /// Granted permissions; `None` for a local folder, whose own requests apply.
     granted: Option<Permissions>,
 }
 
-/// Locates a package.
 fn find(
     wanted: &PackageToLoad,
     lock: &mut Option<Option<Lock>>,

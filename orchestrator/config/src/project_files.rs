@@ -123,7 +123,6 @@ impl ProjectFiles {
         self.root.join(path)
     }
 
-    /// The Project Root.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

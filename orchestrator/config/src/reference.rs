@@ -351,7 +351,6 @@ pub(crate) struct Names {
     places: BTreeMap<(ResourceKind, String), SourceLocation>,
     /// Resources of the required packages, as far as they could be read.
     packages: BTreeMap<PackageName, Option<BTreeSet<(ResourceKind, String)>>>,
-    /// Resources that are referenced.
     used: RefCell<BTreeSet<(ResourceKind, String)>>,
 }
 
@@ -453,7 +452,6 @@ impl Names {
         None
     }
 
-    /// Warns of unused resources of these kinds.
     pub(crate) fn warn_unused(&self, kinds: &[ResourceKind], report: &mut ProblemReport) {
         let used = self.used.borrow();
         for (key, place) in &self.places {

@@ -12,7 +12,6 @@ pub(crate) use crate::place::{FileId, SourceLocation};
 use crate::shape::Shape;
 use crate::similar::NearestName;
 
-/// A problem.
 #[derive(Debug)]
 pub(crate) struct Problem {
     severity: Severity,
@@ -27,8 +26,10 @@ pub(crate) struct Problem {
 #[derive(Debug)]
 enum Fix {
     /// Replace `from` by `to`.
-    Replace { from: String, to: String },
-    /// Quote the text.
+    Replace {
+        from: String,
+        to: String,
+    },
     Quote,
 }
 
@@ -90,7 +91,6 @@ impl Problem {
         }
     }
 
-    /// Adds a suggestion.
     pub(crate) fn help(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
@@ -170,7 +170,6 @@ impl ProblemReport {
         }
     }
 
-    /// All kinds of resources.
     pub(crate) fn kinds(&self) -> Vec<ResourceKind> {
         self.vocabulary.map(|it| (it.kinds)()).unwrap_or_default()
     }

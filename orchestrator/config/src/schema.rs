@@ -18,7 +18,6 @@ use crate::reference::REFERENCE;
 use crate::shape::value::{TAKEN, VALUE};
 use crate::shape::{Case, Field, FieldConstraint, FieldType, Shape, ShapeChoice};
 
-/// Dialect of the schemas.
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 
 /// Name of the separate schema for scripts of the scripted model.
@@ -133,7 +132,6 @@ fn with_default<C>(schema: &mut Json, field: &field::Field<C>) -> Option<&'stati
     None
 }
 
-/// Names of the required fields.
 fn required<C>(fields: &'static [field::Field<C>]) -> Vec<&'static str> {
     let required = fields.iter().filter(|field| field.is_required);
     required.map(|field| field.name).collect()

@@ -14,7 +14,6 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Each value once.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.values.iter().map(String::as_str)
     }

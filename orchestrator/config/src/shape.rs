@@ -42,7 +42,6 @@ impl Shape {
         }
     }
 
-    /// Adds rules.
     pub(crate) const fn with(self, rules: &'static [FieldConstraint]) -> Self {
         Self { rules, ..self }
     }
@@ -60,7 +59,6 @@ impl Shape {
     }
 }
 
-/// One field of a shape.
 pub(crate) type Field = field::Field<FieldType>;
 
 /// Constraint on several fields of a shape.
@@ -78,7 +76,6 @@ pub(crate) enum FieldType {
     Text,
     /// A path within the Project Root.
     Path,
-    /// One of these words.
     Word(&'static [&'static str]),
     /// An integer in this inclusive range.
     Number(u64, u64),
@@ -88,18 +85,15 @@ pub(crate) enum FieldType {
     Mapping(&'static Shape),
     /// One of these words, or a mapping of this shape.
     WordOr(&'static [&'static str], &'static Shape),
-    /// One of several shapes.
     Choice(&'static ShapeChoice),
     List(&'static FieldType),
     /// A mapping with custom names.
     Entries(&'static FieldType),
-    /// Any YAML value.
     Anything,
     /// A mapping of arbitrary values, which may be taken from elsewhere (`valueFrom`).
     Settings,
     /// A mapping of variables: texts, or values taken from elsewhere (`valueFrom`).
     Variables,
-    /// A reference to a resource.
     Reference(ResourceKind),
     /// A reference in a list, optionally as a mapping of this shape with the reference in the field
     /// `ref`.
@@ -117,19 +111,16 @@ pub(crate) struct ShapeChoice {
     pub(crate) otherwise: &'static Shape,
 }
 
-/// Condition of a case.
 #[derive(Debug)]
 pub(crate) enum Case {
     /// The field has one of these values.
     Is(&'static [&'static str]),
-    /// The field is present.
     IsThere,
     /// The field is a mapping that contains this field with one of these values.
     Holds(&'static str, &'static [&'static str]),
 }
 
 impl ShapeChoice {
-    /// The shape of a mapping with these entries.
     pub(crate) fn of(&self, entries: &[MappingEntry]) -> &'static Shape {
         let value = entries
             .iter()

@@ -87,7 +87,6 @@ fn told(name: &str, description: &str, folder: &Path) -> String {
     )
 }
 
-/// The front matter.
 fn front_matter(text: &str) -> Option<&str> {
     let text = text.strip_prefix(FENCE)?;
     let text = text.strip_prefix('\r').unwrap_or(text).strip_prefix('\n')?;

@@ -17,7 +17,6 @@ use crate::file_list::{
 use crate::kept::ProjectSnapshot;
 use crate::limits::MAX_COMPARED_BYTES;
 
-/// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
     Absent,
@@ -55,7 +54,6 @@ impl FileState {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     root: PathBuf,
-    /// Absolute paths.
     files: BTreeMap<PathBuf, FileState>,
     /// The listed resource files, if they were listed; `None` inside if listing failed.
     listing: Option<(Layout, Option<Vec<PathBuf>>)>,

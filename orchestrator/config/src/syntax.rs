@@ -19,7 +19,6 @@ pub(crate) fn with_yaml_line_ends(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The problem and a suggestion.
 pub(crate) struct ProblemText {
     pub(crate) message: String,
     pub(crate) help: Option<String>,

@@ -87,24 +87,25 @@ type LaneKey = (WorkspaceId, Credential);
 
 #[derive(Debug)]
 enum CallState {
-    /// Queued in its lane.
     Waiting,
-    /// Sent to a connector.
-    Running { process: ProcessId },
+    Running {
+        process: ProcessId,
+    },
     /// Its result is being recorded.
-    Recording { message: Box<RawValue> },
+    Recording {
+        message: Box<RawValue>,
+    },
     /// Its result could not be recorded; the next request for the step retries the write.
-    Unrecorded { message: Box<RawValue> },
+    Unrecorded {
+        message: Box<RawValue>,
+    },
 }
 
-/// Purpose of a call.
 #[derive(Debug)]
 enum Origin {
     /// A turn of an agent. The agent's process waits, unless it crashed.
     Agent,
-    /// The notification of a task.
     Task(NotificationRef),
-    /// A token.
     OAuth(Ticket),
 }
 
@@ -131,7 +132,6 @@ struct OpenCall {
     not_before_ms: u64,
     /// The rejection of the token last used. The call waits for another token.
     declined: Option<TokenRejection>,
-    /// Number of attempts so far.
     attempts: u32,
     /// Start of the latest attempt.
     begun_ms: u64,
@@ -147,7 +147,6 @@ struct OpenCall {
 }
 
 impl OpenCall {
-    /// The queue position key.
     fn who(&self) -> QueueKey<'_> {
         QueueKey {
             agent: &self.agent,
@@ -180,11 +179,9 @@ pub(super) struct Calls {
     done_for_tasks: Vec<TaskCallResult>,
     /// Workspaces whose ledgers have new entries.
     charged: BTreeSet<WorkspaceId>,
-    /// Finished calls for tokens.
     done_for_oauth: Vec<OAuthCallResult>,
     /// Token verdicts that have not been processed.
     verdicts: Vec<TokenReport>,
-    /// Spending of each workspace.
     accounts: BTreeMap<WorkspaceId, Accounts>,
 }
 

@@ -37,25 +37,20 @@ use crate::instance_list::ListPurpose;
 /// An operation requested by the core. The shell executes it and makes no decisions.
 #[derive(Debug)]
 pub enum CoreEffect {
-    /// Start a process.
     Spawn(Spawn),
     /// Send a message to a process.
     Send {
-        /// The process.
         process: ProcessId,
         /// Request id and trace that go with it.
         head: EnvelopeHeader,
-        /// The message.
         message: Box<ToChild>,
     },
     /// Kill a process and its process group.
     Kill {
-        /// The process.
         process: ProcessId,
     },
     /// Assign a process's log lines to a trace.
     SetTrace {
-        /// The process.
         process: ProcessId,
         /// The trace; `None` restores the process's own trace.
         trace: Option<TraceContext>,
@@ -64,16 +59,13 @@ pub enum CoreEffect {
     Store(StoreJob),
     /// Read a workspace from disk.
     LoadWorkspace {
-        /// Purpose of the read.
         purpose: LoadPurpose,
         /// The workspace, if its id is known.
         workspace_id: Option<WorkspaceId>,
-        /// Its Project Root.
         project_root: PathBuf,
     },
     /// Save the files of the running configuration as a fallback.
     KeepConfiguration {
-        /// The workspace.
         workspace_id: WorkspaceId,
         /// The digest of the configuration.
         digest: String,
@@ -84,88 +76,65 @@ pub enum CoreEffect {
     },
     /// Start or stop watching a workspace's files for changes.
     Watch {
-        /// The workspace.
         workspace_id: WorkspaceId,
         /// The files to watch; `None` stops watching.
         sources: Option<Arc<Sources>>,
     },
-    /// Write a workspace's record.
     WriteWorkspace(Box<WorkspaceRecord>),
     /// Hand a workspace over to another node. None of its processes runs on this node. The result
     /// is sent to the client if `token` is set, otherwise as
     /// [`Input::WorkspaceWritten`](crate::Input::WorkspaceWritten).
     HandOver {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The target node.
         to: String,
         /// The client's request, if any.
         token: Option<RequestToken>,
     },
     /// Read or replace a connection's persistent state.
     ConnectionState {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The connection.
         connection: ConnectionName,
-        /// The operation.
         work: StateWork,
     },
     /// List instances of workspaces and respond with a page.
     ListInstances {
-        /// The client's request.
         token: RequestToken,
-        /// The requested page.
         list: ListInstances,
-        /// The workspaces to list.
         workspaces: Vec<WorkspaceId>,
         /// Instances with a turn in progress, which their files may not show yet.
         processing: HashSet<InstanceRef>,
     },
     /// List the instances of a workspace for the core.
     ListMetadata {
-        /// Purpose of the list.
         purpose: ListPurpose,
-        /// The workspace.
         workspace_id: WorkspaceId,
     },
     /// Read data for a client and respond with it.
     Read {
-        /// The client's request.
         token: RequestToken,
-        /// The data to read.
         read: ReadRequest,
     },
     /// Read or change the secret store.
     Secrets {
-        /// The client's request.
         token: RequestToken,
-        /// Timestamp for the records.
         at: Timestamp,
-        /// The operation.
         work: SecretWork,
     },
     /// Unpack a package into the store and respond with the result.
     StorePackage {
-        /// The client's request.
         token: RequestToken,
-        /// The package.
         request: StorePackage,
     },
     /// Remove unused packages from the store and respond with the removed ones.
     PrunePackages {
-        /// The client's request.
         token: RequestToken,
-        /// The packages to keep.
         request: PrunePackages,
     },
     /// Operate on sandboxes and proposals. At most one such operation per workspace is in progress.
     Proposals {
-        /// Timestamp for the records.
         at: Timestamp,
         /// The Project Root of the workspace.
         project_root: PathBuf,
-        /// The operation.
         work: ProposalWork,
     },
     /// Operate on the bundle of a conversation. At most one such operation per conversation is in
@@ -177,45 +146,33 @@ pub enum CoreEffect {
     OAuth(OAuthWork),
     /// Operate on the joint checkpoints of conversations, in order.
     Joint(Box<JointWork>),
-    /// Respond to a request.
     Respond {
-        /// The client's request.
         token: RequestToken,
-        /// The response.
         result: Result<Value, ControlError>,
     },
     /// Report an event of a turn to a client that waits for it.
     Progress {
-        /// The client's request.
         token: RequestToken,
         /// A `RuntimeEvent`.
         event: Box<RawValue>,
     },
     /// Report a partial call result of a turn to a client that waits for it.
     Piece {
-        /// The client's request.
         token: RequestToken,
         /// Position of the call in the turn.
         place: Box<CallPlace>,
-        /// The partial result.
         piece: Box<RawValue>,
     },
     /// Notify a client that watches a workspace.
     Tell {
-        /// The client's watch request.
         token: RequestToken,
-        /// The notification.
         told: Box<WatchNotification>,
     },
     /// Write a line to the log.
     Log(LogEvent),
-    /// Record a metric sample.
     Count(Sample),
-    /// Report the metrics.
     TellMetrics {
-        /// The recipient.
         reader: MetricsReader,
-        /// Current samples of the core.
         samples: Vec<Sample>,
     },
     /// Exit the daemon; everything else has ended.
@@ -226,15 +183,9 @@ pub enum CoreEffect {
 #[derive(Debug)]
 pub enum ReadRequest {
     /// A page of audit logs.
-    Audit {
-        /// The logs to read.
-        logs: Logs,
-        /// The requested page.
-        page: ReadAudit,
-    },
+    Audit { logs: Logs, page: ReadAudit },
     /// Usage of model replies in workspaces.
     Usage {
-        /// The workspaces.
         workspaces: Vec<WorkspaceId>,
         /// The requested page and grouping.
         page: ReadUsage,
@@ -245,7 +196,6 @@ pub enum ReadRequest {
     },
     /// A page of the events of an instance's turns.
     Turns {
-        /// The conversation.
         instance: InstanceRef,
         /// Byte offset in its log to start from.
         offset: u64,
@@ -263,7 +213,6 @@ pub enum ReadRequest {
 pub struct Spawn {
     /// Id of the process in the shell.
     pub process: ProcessId,
-    /// The program to start.
     pub role: ChildRole,
     /// Fields added to each of its log lines: `workspaceId`, and either `agentName` and
     /// `instanceKey` or `connection`.
@@ -279,22 +228,17 @@ pub struct Spawn {
 /// Severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Informational.
     Info,
     /// A problem that may need attention.
     Warn,
-    /// An error.
     Error,
 }
 
-/// A log line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEvent {
-    /// Severity.
     pub severity: Severity,
     /// The message, constant for each kind of event.
     pub message: &'static str,
-    /// Structured fields.
     pub fields: JsonObject,
     /// The instance, until the name of its agent is resolved.
     pub(super) instance: Option<InstanceRef>,
@@ -315,7 +259,6 @@ impl LogEvent {
         Self::new(Severity::Info, message)
     }
 
-    /// Creates a warning.
     pub fn warn(message: &'static str) -> Self {
         Self::new(Severity::Warn, message)
     }
@@ -331,20 +274,17 @@ impl LogEvent {
         self
     }
 
-    /// Adds fields.
     pub fn all(mut self, fields: JsonObject) -> Self {
         self.fields.extend(fields);
         self
     }
 
-    /// Sets the conversation.
     pub fn of(mut self, instance: &InstanceRef) -> Self {
         self.instance = Some(instance.clone());
         self.with("workspaceId", instance.workspace_id.as_str())
             .with("instanceKey", instance.instance_key.as_str())
     }
 
-    /// Sets the trace.
     pub fn in_trace(self, trace: Option<TraceContext>) -> Self {
         match trace {
             Some(trace) => self

@@ -43,18 +43,13 @@ pub struct ClockTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u64);
 
-/// Receiver of metrics.
 #[derive(Debug, Clone)]
 pub enum MetricsReader {
-    /// A client: gets all metrics.
     Client(RequestToken),
     /// A connection: of its own workspace and the daemon.
     Connection {
-        /// Its process.
         process: ProcessId,
-        /// Head of the response.
         head: EnvelopeHeader,
-        /// Its workspace.
         workspace_id: WorkspaceId,
     },
 }
@@ -68,13 +63,11 @@ pub struct RequestToken(pub u64);
 pub struct Peer {
     /// Its process, as it was when it connected.
     pub pid: Option<u32>,
-    /// Standing of the client.
     pub standing: ClientOrigin,
 }
 
 #[cfg(test)]
 impl Peer {
-    /// A client of a person.
     pub(crate) fn person() -> Self {
         Self {
             pid: None,
@@ -97,35 +90,27 @@ pub enum ClientOrigin {
 /// Something to be done about what a connection remembers.
 #[derive(Debug, Clone)]
 pub enum StateWork {
-    /// Read it.
     Get,
-    /// Store this value.
     Set(Box<RawValue>),
 }
 
 /// Result of an operation on a connection's state.
 #[derive(Debug, Clone)]
 pub enum StateResult {
-    /// The stored value.
     Found(Option<Box<RawValue>>),
-    /// The value was stored.
     Kept,
 }
 
 /// Operation on the secret store.
 #[derive(Debug)]
 pub enum SecretWork {
-    /// List the secrets.
     List,
-    /// Keep a value.
     Set(SetSecret),
     /// Remove a secret, or one entry.
     Remove(RemoveSecret),
     /// Let a workspace use a secret.
     Allow(AllowSecret),
-    /// Let it no longer.
     Deny(DenySecret),
-    /// Re-encrypt everything.
     Rotate,
     /// Check that each document opens and is what it should be.
     Verify {
@@ -137,9 +122,7 @@ pub enum SecretWork {
 /// Result of an operation on the secret store.
 #[derive(Debug)]
 pub enum SecretsResult {
-    /// The secrets.
     Listed(SecretList),
-    /// The durable change.
     Changed(SecretChanged),
     /// The new consent, durable.
     Allowed(SecretConsentChanged),
@@ -147,7 +130,6 @@ pub enum SecretsResult {
     Denied(SecretConsentChanged),
     /// Result of the re-encryption.
     Rotated(SecretsRotated),
-    /// The findings.
     Verified(Box<VerificationResult>),
 }
 
@@ -173,7 +155,6 @@ macro_rules! proposal_work {
 /// Check the sandboxes of a workspace, its tasks, and all checkpoints.
 #[derive(Debug)]
 pub struct VerifySandboxes {
-    /// The workspace.
     pub workspace_id: WorkspaceId,
     /// True to move damaged files aside, with the data that replaces them in checkpoints.
     pub repair: bool,
@@ -182,9 +163,7 @@ pub struct VerifySandboxes {
 /// Prepare the sandbox of a task, unless there is one that was made for it.
 #[derive(Debug)]
 pub struct PrepareForTask {
-    /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The sandbox to prepare.
     pub prepare: PrepareSandbox,
     /// When the task was made: a sandbox from before belongs to an earlier task.
     pub made_at: Timestamp,
@@ -193,9 +172,7 @@ pub struct PrepareForTask {
 /// Create a proposal from the changes of a task's agent.
 #[derive(Debug)]
 pub struct ProposeForTask {
-    /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The proposal to create.
     pub create: CreateProposal,
     /// The agent's last words: the summary, if it wrote none.
     pub words: Option<String>,
@@ -212,17 +189,12 @@ proposal_work! {
     Deliver(ApplyProposal),
     /// Make it a branch of the project's repository, unless that was done; the answer is the branch.
     DeliverBranch(ApplyProposal),
-    /// List the sandboxes.
     ListSandboxes(ListSandboxes),
-    /// Tell of one.
     ShowSandbox(ShowSandbox),
-    /// Remove one.
     Remove(RemoveSandbox),
     /// Create a proposal from a worker's changes.
     Create(CreateProposal),
-    /// List the proposals.
     List(ListProposals),
-    /// Tell of one.
     Show(ShowProposal),
     /// Read a part of its patch.
     Diff(DiffProposal),
@@ -230,11 +202,8 @@ proposal_work! {
     Check(CheckProposal),
     /// Look, and record what was found.
     Review(ReviewProposal),
-    /// Apply it.
     Apply(ApplyProposal),
-    /// Turn it down.
     Reject(RejectProposal),
-    /// Take it back.
     Revert(RevertProposal),
     /// Merge it into a new proposal on top of the project's current files.
     Merge(MergeProposal),
@@ -255,9 +224,7 @@ pub struct ProposalsResult {
 /// Usage and limit of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLevel {
-    /// Amount in use.
     pub used: u64,
-    /// Maximum amount.
     pub limit: u64,
 }
 
@@ -284,7 +251,6 @@ pub enum BundleAction {
     Note(ConfigOutcome),
     /// Do what its agent asks.
     Ask {
-        /// The request.
         ask: BundleAsk,
         /// The id of the tool call.
         call: ChangesetId,
@@ -296,7 +262,6 @@ pub enum BundleAction {
 /// Outcome of a turn or a process, as far as its configuration may be the cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigOutcome {
-    /// A turn was completed.
     Completed,
     /// A turn failed, or its process crashed: why.
     Failed(String),
@@ -307,17 +272,13 @@ pub enum ConfigOutcome {
 /// A client's request about a bundle.
 #[derive(Debug)]
 pub enum BundleCall {
-    /// Return its status.
     Show,
     /// Return the outcome of each changeset.
     Log,
-    /// One changeset.
     Changeset(ChangesetId),
     /// Play so many of the latest turns with one, or with a revision.
     Rehearse(RehearsalSubject, u32),
-    /// Approve one.
     Approve(ChangesetId, String),
-    /// Turn one down.
     Reject(ChangesetId, String),
     /// Go back to a revision.
     Revert(Option<RevisionId>, String),
@@ -328,7 +289,6 @@ pub enum BundleCall {
 /// Work on the bundle of a conversation. Of one conversation one piece is under way at a time.
 #[derive(Debug)]
 pub struct BundleWork {
-    /// The conversation.
     pub instance: InstanceRef,
     /// Its agent, if that is known.
     pub agent: Option<AgentName>,
@@ -342,16 +302,13 @@ pub struct BundleWork {
     pub sources: Option<Arc<Sources>>,
     /// Rules for changes by agents; `None` if they are not allowed.
     pub policy: Option<ChangesetPolicy>,
-    /// Time for records.
     pub at: Timestamp,
-    /// The operation.
     pub action: BundleAction,
 }
 
 /// Result of an operation on a bundle.
 #[derive(Debug)]
 pub struct BundleResult {
-    /// The conversation.
     pub instance: InstanceRef,
     /// The answer for the caller; for an agent a
     /// [`BundleTold`](goondan_protocol::bundle::BundleTold).
@@ -361,7 +318,6 @@ pub struct BundleResult {
     pub definition: Option<Box<AgentDefinition>>,
     /// Current status of the bundle, if known.
     pub standing: Option<BundleStanding>,
-    /// Durable events.
     pub happened: Vec<BundleChange>,
 }
 
@@ -381,12 +337,10 @@ pub struct BundleStanding {
 /// Something that happened to a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleChange {
-    /// In one word.
     pub what: &'static str,
     /// The changeset, if one led to it.
     pub changeset_id: Option<ChangesetId>,
     /// The revision it is about.
     pub revision: Option<RevisionId>,
-    /// In words.
     pub detail: String,
 }

@@ -89,7 +89,6 @@ pub(crate) mod waiters;
 pub(crate) mod watchers;
 pub(crate) mod workspaces;
 
-/// Owner of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ProcessOwner {
     Agent(InstanceRef),
@@ -118,7 +117,6 @@ impl ProcessOwner {
     }
 }
 
-/// One registered workspace.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) record: WorkspaceRecord,
@@ -131,7 +129,6 @@ pub(crate) struct Workspace {
     pub(crate) problem: Option<WorkspaceProblem>,
     /// Start of the period without confirmations by its log.
     pub(crate) unacknowledged: Option<ReplicationStall>,
-    /// Mode of watching its files.
     pub(crate) watching: FileWatchMode,
     /// Sources of the last read configuration.
     pub(crate) sources: Arc<Sources>,
@@ -235,7 +232,6 @@ pub(crate) struct WorkspaceShutdown {
     is_writing: bool,
 }
 
-/// State of the daemon's shutdown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DaemonShutdown {
     grace_period_ms: Option<u64>,
@@ -263,7 +259,6 @@ pub(crate) struct Fleet {
     room: CapacityState,
     bundles: bundles::BundleQueues,
     stopping: Option<DaemonShutdown>,
-    /// Counter of freezes.
     holds: u64,
     /// Frozen conversations that may have a next step.
     holds_due: BTreeSet<InstanceRef>,
@@ -400,7 +395,6 @@ impl Fleet {
         }
     }
 
-    /// The workspaces that are registered.
     pub(crate) fn workspaces(&self) -> &BTreeMap<WorkspaceId, Workspace> {
         &self.workspaces
     }

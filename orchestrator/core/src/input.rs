@@ -31,9 +31,7 @@ pub enum CoreInput {
     Request {
         /// The request that waits for it.
         token: RequestToken,
-        /// The client.
         peer: Peer,
-        /// The request.
         call: Box<Call>,
     },
     /// A client has disconnected; its requests need no answers.
@@ -45,34 +43,25 @@ pub enum CoreInput {
     Loaded(Box<WorkspaceLoadResult>),
     /// The instances of a workspace, or why they could not be listed.
     Listed {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// Purpose of the list.
         purpose: ListPurpose,
-        /// The list.
         result: Result<InstanceListing, ControlError>,
     },
     /// A workspace's record was written, or could not be.
     WorkspaceWritten {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The result.
         result: Result<(), ControlError>,
     },
     /// A workspace that this node cannot load must be run by another node.
     HandOn {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The node.
         to: String,
     },
     /// Workspaces without acknowledgments, because their logs do not confirm records.
     Unacknowledged(BTreeMap<WorkspaceId, ReplicationStall>),
     /// The state of a connection was read or stored, or the operation failed.
     ConnectionState {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The connection.
         connection: ConnectionName,
         /// The result, or the reason of the failure.
         result: Result<StateResult, String>,
@@ -81,17 +70,14 @@ pub enum CoreInput {
     Secrets {
         /// The request that waits for it.
         token: RequestToken,
-        /// The result.
         result: Result<SecretsResult, ControlError>,
     },
     /// Something was done about sandboxes and proposals, or could not be.
     Proposals {
-        /// The workspace.
         workspace_id: WorkspaceId,
         /// True if a caller requested it; false for operations that were finished at the daemon's
         /// start.
         is_asked: bool,
-        /// The result.
         done: ProposalsResult,
     },
     /// Something was done about the bundle of a conversation, or could not be.
@@ -102,18 +88,13 @@ pub enum CoreInput {
     OAuth(OAuthResult),
     /// Something was done about the joint checkpoints of a conversation, or could not be.
     Joint(Box<JointResult>),
-    /// A process was started.
     Spawned {
-        /// The process.
         process: ProcessId,
-        /// Its process id.
         pid: u32,
     },
     /// A process sent a message.
     Message {
-        /// The process.
         process: ProcessId,
-        /// The message.
         message: Box<ToOrchestrator>,
         /// The request, if it wants an answer.
         request_id: Option<u64>,
@@ -122,43 +103,31 @@ pub enum CoreInput {
     },
     /// A process sent an invalid message, or does not read its messages.
     Broken {
-        /// The process.
         process: ProcessId,
-        /// The problem.
         problem: String,
     },
     /// A process has exited, or failed to start.
     Exited {
-        /// The process.
         process: ProcessId,
-        /// Description of its exit.
         how: String,
     },
     /// A process could not be started for lack of descriptors, processes or memory.
     NoRoom {
-        /// The process.
         process: ProcessId,
-        /// The exhausted resource.
         how: String,
     },
-    /// Available resources for processes.
     Supply(ResourceUsage),
-    /// The store reports.
     Stored(StoreCompletion),
-    /// Time passed.
     Tick,
     /// Read the configuration of every workspace again.
     Reload,
     /// Files of a watched project changed.
     FilesChanged {
-        /// The workspace.
         workspace_id: WorkspaceId,
     },
     /// Changes of a project's files are noticed in this way from now on.
     Watching {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The mode.
         how: FileWatchMode,
     },
     /// A signal requests that the daemon stops.
@@ -175,22 +144,18 @@ pub enum CoreInput {
 pub enum LoadPurpose {
     /// It was registered when the daemon started.
     Start,
-    /// A client opens it.
     Open {
         /// The request that waits for it.
         token: RequestToken,
-        /// The settings.
         settings: WorkspaceSettings,
     },
     /// A client or a signal has its configuration read again.
     Reload(Option<RequestToken>),
-    /// Its files changed.
     Watch,
     /// A client restarts processes, with the current configuration.
     Restart {
         /// The request that waits for it.
         token: RequestToken,
-        /// The processes to restart.
         request: goondan_protocol::control::Restart,
     },
 }
@@ -237,13 +202,11 @@ pub struct WorkspaceSettings {
 /// A workspace, read from disk.
 #[derive(Debug)]
 pub struct WorkspaceLoadResult {
-    /// Purpose of the read.
     pub purpose: LoadPurpose,
     /// The workspace, if its id is known.
     pub workspace_id: Option<WorkspaceId>,
     /// Sources of its configuration, valid or not.
     pub sources: Arc<Sources>,
-    /// The result.
     pub result: Result<LoadedWorkspace, ControlError>,
 }
 
@@ -259,7 +222,6 @@ pub struct Fallback {
 /// A workspace as found on disk.
 #[derive(Debug)]
 pub struct LoadedWorkspace {
-    /// Its record.
     pub record: WorkspaceRecord,
     /// The configuration, or what is wrong with it.
     pub bundle: Result<ProjectConfig, ControlError>,
@@ -271,7 +233,6 @@ pub struct LoadedWorkspace {
     pub accounts: Accounts,
     /// Tool calls with an unknown outcome, from its audit log.
     pub unknown_calls: UnknownCalls,
-    /// Instances with pending work.
     pub with_work: Vec<PendingInstance>,
     /// Number of parked events of each instance.
     pub parked: BTreeMap<InstanceKey, u64>,

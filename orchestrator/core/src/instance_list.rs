@@ -9,45 +9,31 @@ use goondan_store::workspace::UnusableEntry;
 use crate::exchange::RequestToken;
 use crate::fleet::agent_replies::pending_replies::Requester;
 
-/// Purpose of a list of instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListPurpose {
-    /// Retention by policy.
     Policy,
-    /// A user lists events.
     Events {
-        /// The client's request.
         token: RequestToken,
-        /// The request parameters.
         request: ListEvents,
     },
-    /// An agent lists instances.
     Agents {
-        /// The requesting agent.
         requester: Requester,
         /// The instances it may see.
         scope: ListScope,
     },
-    /// A user verifies files.
     Verify {
-        /// The client's request.
         token: RequestToken,
-        /// The request parameters.
         request: VerifyInstances,
     },
     /// A user lists unused conversations.
     Prune {
-        /// The client's request.
         token: RequestToken,
-        /// The request parameters.
         request: PruneInstances,
     },
 }
 
-/// The instances of a workspace.
 #[derive(Debug, Default)]
 pub struct InstanceListing {
-    /// Metadata from the store.
     pub found: Vec<Metadata>,
     /// Instances with unreadable metadata, by directory name.
     pub unreadable: Vec<InstanceKey>,

@@ -35,7 +35,6 @@ type PendingJobs<O> = BTreeMap<u64, Box<dyn Continuation<O>>>;
 
 /// An operation type that the core submits.
 pub(crate) trait JobOperation: Operation + Sized {
-    /// Its pending jobs.
     fn pending(jobs: &mut Jobs) -> &mut PendingJobs<Self>;
 }
 
@@ -190,7 +189,6 @@ macro_rules! continuation {
         $($doc)*
         #[derive(Debug)]
         pub(crate) struct $name {
-            /// The instance it concerns.
             pub(crate) instance: InstanceRef,
             $(pub(crate) $field: $type,)*
         }

@@ -88,9 +88,7 @@ use tasks::Tasks;
 pub struct Facts {
     /// Paths below the System Root.
     pub layout: Layout,
-    /// Its process id.
     pub pid: u32,
-    /// Start time.
     pub started_at: Timestamp,
     /// Directory of log files; `None` if the log goes only to stdout.
     pub log_dir: Option<std::path::PathBuf>,

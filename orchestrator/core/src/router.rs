@@ -16,27 +16,14 @@ const CRON: &str = "cron";
 /// Reason an event cannot be routed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RoutingError {
-    /// No ingress rule matches.
     #[error("no ingress rule of connection `{connection}` matches event `{event}`")]
-    NoRule {
-        /// The connection.
-        connection: String,
-        /// The event's name.
-        event: String,
-    },
+    NoRule { connection: String, event: String },
     /// The rule reads the key from a property that is missing or not a plain value.
     #[error("the event lacks the property `{property}` for the conversation's key")]
-    NoKey {
-        /// The property.
-        property: String,
-    },
+    NoKey { property: String },
     /// The key is empty or too long.
     #[error("the conversation's key is not valid: {problem}")]
-    BadKey {
-        /// The reason.
-        problem: String,
-    },
-    /// No agent answers messages.
+    BadKey { problem: String },
     #[error(
         "the project's agents are programs that work on tasks, so no agent answers messages; \
          create a task with `gdn task new`"
@@ -44,10 +31,7 @@ pub(crate) enum RoutingError {
     NoEntryAgent,
     /// The agent does not exist.
     #[error("agent `{agent}` does not exist")]
-    NoAgent {
-        /// Its name.
-        agent: AgentName,
-    },
+    NoAgent { agent: AgentName },
 }
 
 /// Destination of an event.

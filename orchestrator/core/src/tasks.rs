@@ -85,7 +85,6 @@ pub(crate) struct Tasks {
     sandbox_works: Vec<(proposals::SandboxStep, ProposalWork)>,
     /// Work areas that are being measured, and the actions that wait for the result.
     looks: BTreeMap<TaskRef, Vec<disk::MeasurementFollowUp>>,
-    /// Removals of many tasks.
     removals: retention::Removals,
     /// No drill is begun by policy before, on the clock of `Now::mono_ms`.
     drill_at_ms: u64,
@@ -96,13 +95,11 @@ pub(crate) struct Tasks {
     accounting: budgets::PendingBudgetWork,
     /// Conversations that go with their tasks.
     gone_conversations: Vec<InstanceRef>,
-    /// Agents that wait for tasks.
     waiters: Vec<by_agents::TaskWaiter>,
     /// Requests of clients that are there and waited, or wait, for more of a log.
     readers: HashSet<RequestToken>,
 }
 
-/// The tasks of one workspace.
 #[derive(Debug, Default)]
 struct WorkspaceTasks {
     /// True if the tasks are loaded.
@@ -118,7 +115,6 @@ struct WorkspaceTasks {
     seen: retention::RetentionState,
 }
 
-/// Error for an unknown task.
 fn not_found(at: &TaskRef) -> ControlError {
     let (id, task) = (&at.workspace_id, &at.task_id);
     let text = format!("task `{task}` does not exist in workspace `{id}`");
@@ -126,7 +122,6 @@ fn not_found(at: &TaskRef) -> ControlError {
         .suggest("list all tasks: `gdn task list --all`")
 }
 
-/// Error for an input that the task refuses.
 fn refused(at: &TaskRef, refused: &InputRefusal) -> ControlError {
     let text = format!("task `{}`: {refused}", at.task_id);
     let code = match refused {

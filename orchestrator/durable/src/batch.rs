@@ -18,7 +18,6 @@ use std::time::Instant;
 ///   order, the completions of a route are in the order of its jobs.
 /// * One worker executes all jobs of a [route](Self::route), in the order of their submission.
 pub trait BatchWorker: Send + 'static {
-    /// A unit of work.
     type Job: Send + 'static;
     /// Result of a job.
     type Completion: Send + 'static;
@@ -45,14 +44,12 @@ pub trait BatchWorker: Send + 'static {
 
 /// Completions of a part of a batch.
 pub enum Completions<C> {
-    /// Completions that are ready.
     Now(Vec<C>),
     /// Closure that waits and then returns the completions.
     Later(Box<dyn FnOnce() -> Vec<C> + Send>),
 }
 
 impl<C> Completions<C> {
-    /// Waits for the completions.
     #[must_use]
     pub fn wait(self) -> Vec<C> {
         match self {

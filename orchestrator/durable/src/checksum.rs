@@ -16,7 +16,6 @@ use crate::error::FileError;
 
 /// Text before the checksum of a record.
 const MARK: &[u8] = b",\"crc32\":\"";
-/// Hex digits of a checksum.
 const DIGITS: usize = 8;
 /// Text after the checksum.
 const END: &[u8] = b"\"}";
@@ -40,7 +39,6 @@ pub struct RecordPosition {
 /// State of a line's seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seal {
-    /// The checksum is valid.
     Whole(RecordPosition),
     /// No checksum: another implementation wrote the line.
     Absent,

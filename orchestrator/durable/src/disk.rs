@@ -24,34 +24,27 @@ pub use folder::{Folder, NodeKind, NodeStat};
 pub use real::RealDisk;
 pub use simulated::{CallFault, Crash, SimulatedDisk};
 
-/// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
     /// Any other type, mostly a symbolic link. Never followed.
     Other,
 }
 
-/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskEntry {
     /// Its name within the directory.
     pub name: OsString,
-    /// Its type.
     pub kind: EntryKind,
 }
 
 /// Metadata of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Its type.
     pub kind: EntryKind,
     /// A file's length in bytes.
     pub len: u64,
-    /// Its inode number.
     pub inode: u64,
 }
 

@@ -6,33 +6,25 @@ use std::path::{Path, PathBuf};
 /// Reason why an operation on a file failed. Nothing was acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// An I/O error.
     #[error("failed to {operation} `{}`", path.display())]
     Io {
         /// The operation, as a verb.
         operation: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The I/O error.
         #[source]
         source: io::Error,
     },
     /// A file violates its format.
     #[error("`{}` is damaged at line {line}: {problem}", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// The violation.
         problem: String,
     },
     /// A record cannot be written as JSON, or has no valid file name, which is a bug in goondan.
     #[error("failed to serialize a record: {problem}")]
-    Unwritable {
-        /// The reason.
-        problem: String,
-    },
+    Unwritable { problem: String },
 }
 
 impl FileError {

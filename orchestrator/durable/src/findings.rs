@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -12,7 +11,6 @@ pub enum Severity {
     Info,
     /// Unexpected, but no acknowledged data is known to be lost.
     Warning,
-    /// Written data is unreadable.
     Error,
 }
 
@@ -24,11 +22,9 @@ pub enum FindingKind {
     TornTail,
     /// A record's bytes differ from the written ones.
     DamagedRecord,
-    /// Written records are missing.
     MissingRecords,
     /// A record is out of place.
     MisplacedRecord,
-    /// A duplicate record.
     RepeatedRecord,
     /// A record that this store did not write, or of an unknown kind.
     UnknownRecord,
@@ -63,11 +59,8 @@ pub struct ByteRange {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The file.
     pub path: PathBuf,
-    /// Its kind.
     pub kind: FindingKind,
-    /// Its severity.
     pub severity: Severity,
     /// The line it begins in, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,9 +68,7 @@ pub struct Finding {
     /// The affected bytes. An empty range marks the position of missing data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<ByteRange>,
-    /// Description of the problem.
     pub problem: String,
-    /// Advice for the user.
     pub advice: String,
     /// Copy of the bytes, if one was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,14 +106,12 @@ impl Finding {
         self
     }
 
-    /// Sets the severity.
     #[must_use]
     pub fn severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
     }
 
-    /// Sets the advice.
     #[must_use]
     pub fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
@@ -156,11 +145,9 @@ fn defaults_of(kind: FindingKind) -> (Severity, &'static str) {
     }
 }
 
-/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerificationResult {
-    /// Number of files read.
     pub files: u64,
     /// Number of bytes read.
     pub bytes: u64,

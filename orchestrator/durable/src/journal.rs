@@ -14,7 +14,6 @@ use crate::limits::{JOURNAL_PENDING_BYTES, READ_CHUNK_BYTES};
 pub struct Journal {
     path: PathBuf,
     file: Box<dyn DiskFile>,
-    /// Length of the file.
     written: u64,
     /// Appended bytes that are not written yet.
     pending: Vec<u8>,
@@ -28,7 +27,6 @@ pub struct TornTail {
     pub offset: u64,
     /// Number of removed bytes.
     pub bytes: u64,
-    /// File with a copy.
     pub kept_in: PathBuf,
 }
 
@@ -69,7 +67,6 @@ impl Journal {
         })
     }
 
-    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

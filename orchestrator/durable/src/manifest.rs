@@ -31,7 +31,6 @@ use crate::limits::{MANIFEST_COMPACT_BYTES, MANIFEST_FINDINGS_MAX, READ_CHUNK_BY
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
-    /// Number of lines.
     pub records: u64,
     /// Number of bytes.
     pub bytes: u64,
@@ -52,7 +51,6 @@ pub trait State: Clone + Default + PartialEq + Serialize + DeserializeOwned {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FolderClaims {
-    /// Claims by file name.
     pub files: BTreeMap<String, Claim>,
 }
 
@@ -79,14 +77,11 @@ enum ManifestRecord<S> {
 pub enum ClaimMatch {
     /// The file begins with the claimed content.
     Whole,
-    /// The file is shorter.
     Short {
-        /// Number of its lines.
         records: u64,
         /// Number of its bytes.
         bytes: u64,
     },
-    /// The content differs.
     Replaced,
 }
 
@@ -215,10 +210,8 @@ fn stands(found: Claim, claim: Claim) -> ClaimMatch {
     }
 }
 
-/// Content of a manifest.
 #[derive(Debug, Clone, Default)]
 pub struct ManifestContent<S> {
-    /// The recorded state.
     pub state: S,
     /// Losses that are not acknowledged.
     pub unacknowledged: Vec<Finding>,
@@ -298,7 +291,6 @@ impl<S: State> Manifest<S> {
         Ok(manifest)
     }
 
-    /// Returns the recorded state.
     #[must_use]
     pub fn state(&self) -> &S {
         &self.content.state

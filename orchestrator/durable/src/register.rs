@@ -91,9 +91,7 @@ fn hold(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
 #[derive(Debug, Clone)]
 pub struct Register<'d> {
     disk: &'d dyn Disk,
-    /// The folder.
     subject: PathBuf,
-    /// Directory of its manifests.
     dir: PathBuf,
     name: &'static str,
 }
@@ -127,7 +125,6 @@ impl<'d> Register<'d> {
         self
     }
 
-    /// The folder.
     #[must_use]
     pub fn subject(&self) -> &Path {
         &self.subject

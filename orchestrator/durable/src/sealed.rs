@@ -429,7 +429,6 @@ impl SealedLog {
         self.is_damaged
     }
 
-    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.journal.path()

@@ -11,7 +11,6 @@ use goondan_protocol::time::Timestamp;
 
 use crate::key::{DocumentKey, GrantKey};
 
-/// Version of the documents.
 const VERSION: &str = "1";
 
 /// Fields of one document. Never displayed.
@@ -23,7 +22,6 @@ pub struct Fields(BTreeMap<String, SecretValue>);
 pub struct Documents {
     /// Grants, logins and locks, in any order.
     pub found: Vec<Fields>,
-    /// Descriptions of unreadable documents.
     pub problems: Vec<String>,
 }
 
@@ -34,7 +32,6 @@ impl Fields {
         Self(fields)
     }
 
-    /// Returns each field with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -126,7 +123,6 @@ impl Fields {
     }
 }
 
-/// A parsed document.
 #[derive(Debug)]
 pub(crate) enum ParsedDocument {
     Grant(GrantKey, Grant),
@@ -153,7 +149,6 @@ impl ParsedDocument {
 /// Server of a grant and the client registered there, if the configuration does not define them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GrantServer {
-    /// The server's issuer identifier.
     pub(crate) issuer: String,
     /// The resource identifier for which the tokens were requested.
     pub(crate) resource: Option<String>,
@@ -290,7 +285,6 @@ impl Lock {
     }
 }
 
-/// A login in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoginSession {
     pub(crate) id: LoginId,
@@ -319,7 +313,6 @@ pub(crate) enum ConsentMethod {
         /// True if the server must send its issuer.
         says_issuer: bool,
     },
-    /// On another device.
     Device {
         device_code: SecretValue,
         interval_ms: i64,

@@ -6,7 +6,6 @@ use goondan_protocol::ids::{LoginId, WorkspaceId};
 use goondan_protocol::oauth::{OAuthApp, OAuthNeed};
 use sha2::{Digest as _, Sha256};
 
-/// Suffix of document files.
 const DOCUMENT_SUFFIX: &str = ".sops.yaml";
 
 /// Owner of tokens: one application of one workspace, for one subject.
@@ -57,19 +56,15 @@ pub(crate) fn fingerprint(app: &OAuthApp) -> String {
     digest(&parts)
 }
 
-/// Identifies a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DocumentKey {
-    /// A grant.
     Grant(GrantKey),
     /// The mark of a refresh in progress.
     Lock(GrantKey),
-    /// A login.
     Session(GrantKey, LoginId),
 }
 
 impl DocumentKey {
-    /// Returns its owner.
     #[must_use]
     pub fn key(&self) -> &GrantKey {
         match self {

@@ -51,30 +51,22 @@ pub struct Ticket(pub u64);
 /// A request to an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerRequest {
-    /// Request the server's metadata.
     Metadata(MetadataRequest),
-    /// Request tokens.
     Token(FormRequest),
-    /// Revoke a token.
     Revoke(FormRequest),
     /// Begin a login on another device.
     Device(FormRequest),
-    /// Register a client.
     Register(RegisterRequest),
 }
 
 /// Result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerResponse {
-    /// The server's metadata.
     Metadata(Reply<Metadata>),
-    /// Issued tokens.
     Token(Reply<Token>),
-    /// The token was revoked.
     Revoked(Reply<()>),
     /// Reply to a login on another device.
     Device(Reply<DeviceCode>),
-    /// A client was registered.
     Registered(Reply<OAuthClient>),
     /// The request was not sent, with the reason.
     NotMade(String),
@@ -82,12 +74,9 @@ pub enum ServerResponse {
     Unknown(String),
 }
 
-/// Answer to a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GrantAnswer {
-    /// A login began.
     Begun(LoginBegun),
-    /// State of a grant.
     Grant(GrantInfo),
     /// Tokens were revoked, or deleted locally.
     Revoked(GrantRevoked),
@@ -98,7 +87,6 @@ pub enum GrantAnswer {
 pub enum OAuthEvent {
     /// A user logged in (`auth.granted`).
     Granted,
-    /// The token was renewed.
     Renewed,
     /// A user must log in again, with the reason.
     NeedsAuth(String),
@@ -114,32 +102,21 @@ pub enum OAuthEvent {
     Unreadable(String),
 }
 
-/// Operation on documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DocumentWork {
     /// Read the documents of an application.
     Read {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The application.
         app: ResourceName,
     },
     /// Write an encrypted document durably, replacing an existing one.
     Write {
-        /// Ticket of the result.
         ticket: Ticket,
-        /// The document.
         place: DocumentKey,
-        /// Its content.
         fields: Fields,
     },
     /// Remove a document durably, if it exists.
-    Remove {
-        /// Ticket of the result.
-        ticket: Ticket,
-        /// The document.
-        place: DocumentKey,
-    },
+    Remove { ticket: Ticket, place: DocumentKey },
 }
 
 /// Effect for the caller to execute.
@@ -149,32 +126,23 @@ pub enum OAuthEffect {
     Documents(DocumentWork),
     /// A request to a server.
     Ask {
-        /// Ticket of the result.
         ticket: Ticket,
         /// The workspace whose process sends the request.
         workspace_id: WorkspaceId,
-        /// The request.
         request: ServerRequest,
     },
     /// Replaces the token of its users, or withdraws it.
     Token {
-        /// The owner.
         key: GrantKey,
-        /// The token.
         token: Option<SecretValue>,
     },
     /// An answer to a waiting caller.
     Answer {
-        /// The caller.
         waiter: WaiterId,
-        /// The answer.
         result: Result<GrantAnswer, ControlError>,
     },
-    /// An event to report.
     Happened {
-        /// The affected grant.
         key: GrantKey,
-        /// The event.
         what: OAuthEvent,
     },
 }
@@ -209,20 +177,15 @@ struct App {
     is_read: bool,
     /// Requests that wait for its documents.
     unread: Vec<Call>,
-    /// Metadata of its servers.
     servers: BTreeMap<ServerKey, AuthServer>,
 }
 
-/// State of one grant.
 #[derive(Debug, Default)]
 struct GrantEntry {
     /// True if the project requires the token.
     is_needed: bool,
-    /// The durable grant.
     grant: Option<Grant>,
-    /// The latest generation assigned.
     issued: u64,
-    /// Phase of its renewal.
     phase: Phase,
     /// Callers that wait for the renewal.
     waiters: Vec<WaiterId>,
@@ -234,11 +197,9 @@ struct GrantEntry {
     handed: Option<u64>,
     /// Generation of the token that a server rejected.
     declined: Option<u64>,
-    /// The latest problem.
     problem: Option<String>,
 }
 
-/// Purpose of a ticket.
 #[derive(Debug)]
 enum TicketPurpose {
     Nothing,

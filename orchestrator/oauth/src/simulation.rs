@@ -21,7 +21,6 @@ use crate::{
 
 const LIFE_S: u64 = 1_000;
 
-/// An authorization server.
 #[derive(Default)]
 struct SimulatedAuthServer {
     next: u64,
@@ -91,7 +90,6 @@ impl SimulatedAuthServer {
     }
 }
 
-/// Fault injected at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StepFault {
     CrashBefore,
@@ -111,7 +109,6 @@ struct World {
     steps: usize,
     answers: Vec<(WaiterId, Result<GrantAnswer, ErrorCode>)>,
     token: Option<String>,
-    /// The latest consent URL.
     asked: String,
     /// True if a significant server response was lost.
     is_reply_lost: bool,

@@ -30,7 +30,6 @@ pub struct Lock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LockedPackage {
-    /// The version.
     #[serde(with = "version_text")]
     pub version: Version,
     /// Its origin: an address, `file:` and a path, or `git+` with the commit.
@@ -38,9 +37,7 @@ pub struct LockedPackage {
     /// SHA-512 of its archive; `None` if it came from a repository, which has no archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrity: Option<Integrity>,
-    /// Digest of its content.
     pub tree: TreeDigest,
-    /// Its own requirements.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requires: Requires,
     /// Permissions granted by a user.
@@ -129,7 +126,6 @@ impl Lock {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// Returns a locked package.
     #[must_use]
     pub fn get(&self, name: &PackageName) -> Option<&LockedPackage> {
         self.packages.get(name)
@@ -178,7 +174,6 @@ impl Lock {
     }
 }
 
-/// Number of commit digits shown.
 const COMMIT_DIGITS_SHOWN: usize = 10;
 
 impl LockedPackage {

@@ -22,7 +22,6 @@ pub struct PackageName(String);
 pub struct InvalidName(String);
 
 impl PackageName {
-    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

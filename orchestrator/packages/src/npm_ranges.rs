@@ -39,7 +39,6 @@ fn alternative(text: &str) -> Option<String> {
     Some(known.collect::<Option<Vec<_>>>()?.join(" "))
 }
 
-/// One comparison.
 fn comparison(word: &str) -> Option<String> {
     let version = word.trim_start_matches(OPERATORS);
     let operator = word.get(..word.len() - version.len()).unwrap_or_default();

@@ -16,13 +16,11 @@ use crate::requirement::{Requirement, Requires};
 pub struct Packument {
     /// Version tags, such as `latest`.
     pub tags: BTreeMap<String, Version>,
-    /// Usable versions.
     pub offers: BTreeMap<Version, OfferedVersion>,
     /// Unusable versions and the reasons.
     pub passed_over: BTreeMap<Version, String>,
 }
 
-/// A version in a registry.
 #[derive(Debug, Clone)]
 pub struct OfferedVersion {
     /// Its requirements, without built-in and bundled packages.
@@ -44,7 +42,6 @@ pub struct OfferedVersion {
 /// A registry's signature, not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RegistrySignature {
-    /// Id of the key.
     #[serde(rename = "keyid")]
     pub key_id: String,
     /// Signature in base64.

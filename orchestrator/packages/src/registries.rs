@@ -85,7 +85,6 @@ pub struct Registries {
     by_scope: BTreeMap<String, RegistryUrl>,
 }
 
-/// An invalid or duplicate scope.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidScope {
     /// The text is not a scope.
@@ -126,7 +125,6 @@ impl Registries {
         own.or(self.general.as_ref())
     }
 
-    /// Returns all registries.
     pub fn all(&self) -> impl Iterator<Item = &RegistryUrl> {
         self.general.iter().chain(self.by_scope.values())
     }

@@ -81,7 +81,6 @@ impl Requirement {
         }
     }
 
-    /// Returns the URL of an archive.
     #[must_use]
     pub fn archive_url(&self) -> Option<&str> {
         match &self.source {
@@ -90,7 +89,6 @@ impl Requirement {
         }
     }
 
-    /// Returns the repository.
     #[must_use]
     pub fn git(&self) -> Option<&GitSource> {
         match &self.source {
@@ -99,7 +97,6 @@ impl Requirement {
         }
     }
 
-    /// Returns the original text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text

@@ -20,15 +20,12 @@ use crate::versions::Versions;
 /// An available version of a package.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// The version.
     pub version: Version,
-    /// Its requirements.
     pub requires: Requires,
 }
 
 /// Source of available versions.
 pub trait PackageSource {
-    /// Error of the source.
     type Error: Error + 'static;
 
     /// Returns the versions of a package, unordered; empty if the package does not exist.
@@ -48,13 +45,10 @@ pub enum ResolveError<E: Error + 'static> {
     /// The available versions are unknown.
     #[error("failed to determine the versions of `{name}`")]
     Supply {
-        /// The package.
         name: PackageName,
-        /// The reason.
         #[source]
         source: E,
     },
-    /// A limit is exceeded.
     #[error(
         "more than {PACKAGES_MAX} packages are required, or one has more than {VERSIONS_MAX} versions"
     )]
@@ -64,7 +58,6 @@ pub enum ResolveError<E: Error + 'static> {
 /// Requirements that cannot be satisfied together, as chains from the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// One requirement per line.
     pub lines: Vec<String>,
 }
 

@@ -24,12 +24,9 @@ const PREFIX: &str = "sha256-";
 /// Reason why a tree has no digest.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// An I/O error.
     #[error("cannot read {}", path.display())]
     Io {
-        /// The path.
         path: PathBuf,
-        /// The I/O error.
         #[source]
         source: io::Error,
     },
@@ -47,7 +44,6 @@ pub enum TreeError {
 pub struct InvalidDigest(String);
 
 impl TreeDigest {
-    /// Returns the hex digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         hex::encode(self.0)

@@ -18,54 +18,28 @@ use crate::limits::REFUSALS_TOLD_MAX;
 pub enum ProposalError {
     /// There is no such sandbox.
     #[error("sandbox of `{}` in run `{}` does not exist", at.agent_id, at.run_id)]
-    NoSandbox {
-        /// The sandbox.
-        at: SandboxRef,
-    },
-    /// There is one already.
+    NoSandbox { at: SandboxRef },
     #[error("`{}` already has a sandbox in run `{}`", at.agent_id, at.run_id)]
-    Taken {
-        /// The sandbox.
-        at: SandboxRef,
-    },
-    /// There is no proposal.
+    Taken { at: SandboxRef },
     #[error("`{}` has submitted no proposal in run `{}`", at.agent_id, at.run_id)]
-    NoProposal {
-        /// The worker's sandbox.
-        at: SandboxRef,
-    },
+    NoProposal { at: SandboxRef },
     /// The proposal's state does not allow the operation.
     #[error("the proposal of `{}` is {}: {problem}", at.agent_id, state.as_str())]
     Standing {
-        /// The worker's sandbox.
         at: SandboxRef,
-        /// Current state of the proposal.
         state: ProposalState,
         /// The reason, and the alternatives.
         problem: &'static str,
     },
     /// There are no changes to propose.
     #[error("`{}` has changed nothing", at.agent_id)]
-    Unchanged {
-        /// The worker's sandbox.
-        at: SandboxRef,
-        /// The worker's directory.
-        work: PathBuf,
-    },
-    /// The request is invalid.
+    Unchanged { at: SandboxRef, work: PathBuf },
     #[error("{problem}")]
-    Invalid {
-        /// The problem.
-        problem: String,
-        /// Suggested fix.
-        hint: String,
-    },
+    Invalid { problem: String, hint: String },
     /// A proposal was not created or not applied; the refusals contain the reasons.
     #[error("{}", told(what, refusals, kept))]
     Refused {
-        /// The refused operation.
         what: &'static str,
-        /// The reasons.
         refusals: Vec<ProposalRefusal>,
         /// Files that a user wrote during the operation and that were moved to another path.
         kept: Vec<DisplacedUserFile>,
@@ -83,7 +57,6 @@ pub enum ProposalError {
     Io {
         /// The failed operation, as a verb.
         operation: &'static str,
-        /// On what.
         path: PathBuf,
         /// Error of the file system.
         #[source]
@@ -91,12 +64,7 @@ pub enum ProposalError {
     },
     /// A record of goondan's own cannot be understood.
     #[error("`{}` is damaged: {problem}", path.display())]
-    Damaged {
-        /// Path of the record.
-        path: PathBuf,
-        /// In which way.
-        problem: String,
-    },
+    Damaged { path: PathBuf, problem: String },
     /// The disk failed in the middle, and again while taking it back.
     #[error(
         "the project's files are only partly changed; the next request, or the next start of the \

@@ -39,14 +39,12 @@ use crate::place::{
 use crate::record::{RECORD_VERSION, written};
 use crate::sandboxes::{OpenSandbox, Sandboxes};
 
-/// Record of a packed proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PackedProposal {
     version: String,
     #[serde(rename = "sandbox")]
     at: SandboxRef,
-    /// Digest of the proposal.
     digest: String,
     /// All packed files, links and directories.
     packed: Manifest,
@@ -316,7 +314,6 @@ impl Write for Archive {
     }
 }
 
-/// An archive being read.
 struct ArchiveReader {
     file: Box<dyn DiskFile>,
     offset: u64,

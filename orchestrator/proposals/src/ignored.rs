@@ -15,7 +15,6 @@ use crate::limits::{IGNORE_FILE_BYTES_MAX, IGNORE_LINES_MAX};
 
 const IGNORE_FILE: &str = ".gitignore";
 
-/// The lines of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct IgnoreFile {
@@ -80,7 +79,6 @@ pub(crate) fn read(
     Ok(files)
 }
 
-/// Lines with a pattern.
 fn read_lines(project: &dyn Folder, path: &Path) -> Result<Vec<String>, ProposalError> {
     let mut file = project.read(path).during("open", path)?;
     let mut text = vec![0; IGNORE_FILE_BYTES_MAX];

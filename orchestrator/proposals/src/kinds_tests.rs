@@ -22,7 +22,6 @@ use crate::{NoGit, ProposalError, RealFiles, Sandboxes};
 
 const ALL_PAIRS: Duration = Duration::from_mins(10);
 
-/// A change of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PathMutation {
     File,
@@ -37,7 +36,6 @@ enum PathMutation {
     Nothing,
 }
 
-/// A path and its change.
 type Edit = (&'static str, PathMutation);
 
 const BY_WORKER: [Edit; 18] = [

@@ -42,7 +42,6 @@ enum MergeResult {
     Conflicts(Vec<ProposalRefusal>),
 }
 
-/// The proposal to merge.
 struct MergeSource<'s> {
     open: &'s OpenSandbox,
     kept: &'s StoredProposal,

@@ -11,7 +11,6 @@ pub(crate) use goondan_trees::swap::PLAN;
 pub(crate) const EVENTS: &str = "events.jsonl";
 /// Record of the sandbox: the files that the worker was given.
 pub(crate) const SANDBOX: &str = "sandbox.json";
-/// The baseline.
 pub(crate) const INPUT: &str = "input";
 /// The worker's home.
 pub(crate) const WORK: &str = "work";
@@ -19,13 +18,10 @@ pub(crate) const WORK: &str = "work";
 pub(crate) const PROPOSAL: &str = "proposal";
 /// Proposals as they were made.
 pub(crate) const KEPT: &str = "kept";
-/// The record of a proposal.
 pub(crate) const RECORD: &str = "proposal.json";
-/// Its patch.
 pub(crate) const PATCH: &str = "changes.patch";
 /// Summary of the changes and the reasons for them.
 pub(crate) const SUMMARY: &str = "summary.md";
-/// Output of the tests.
 pub(crate) const TEST_LOG: &str = "test.log";
 /// Other data about a proposal: its resulting files and the paths left out.
 pub(crate) const DETAILS: &str = "details.json";
@@ -48,7 +44,6 @@ pub(crate) const REMOVING: &str = ".removing-";
 /// The directory in the Project Root that is there for the time of a swap.
 pub(crate) const STAGING: &str = ".goondan-swap";
 
-/// The folder of a run.
 pub(crate) fn run_dir(sandboxes: &Path, run: &RunId) -> PathBuf {
     sandboxes.join(names::encode_directory(run.as_str()))
 }
@@ -58,7 +53,6 @@ pub(crate) fn sandbox_name(at: &SandboxRef) -> String {
     names::encode_directory(at.agent_id.as_str())
 }
 
-/// The folder of a sandbox.
 pub(crate) fn sandbox_dir(sandboxes: &Path, at: &SandboxRef) -> PathBuf {
     run_dir(sandboxes, &at.run_id).join(sandbox_name(at))
 }

@@ -45,7 +45,6 @@ pub(crate) struct SandboxRecord {
 pub(crate) enum MayCreate {
     /// In the whole Project Root.
     Anywhere,
-    /// Below these directories.
     Below(Vec<RelativePath>),
 }
 

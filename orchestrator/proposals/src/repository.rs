@@ -17,7 +17,6 @@ use crate::record::read_file;
 use crate::review::unsound;
 use crate::sandboxes::Sandboxes;
 
-/// A repository to be made.
 #[derive(Debug)]
 pub struct NewRepository<'p> {
     /// The project, which is the root of a repository.
@@ -39,13 +38,10 @@ pub struct NewBranch<'p> {
     pub project: &'p Path,
     /// The commit that the proposal's files were copied at.
     pub base: &'p str,
-    /// The patch.
     pub patch: PathBuf,
     /// A directory for files that are of no use afterwards.
     pub scratch: PathBuf,
-    /// Commit message.
     pub message: String,
-    /// Its name.
     pub branch: String,
     /// Author of the commit, with address.
     pub author: &'p str,

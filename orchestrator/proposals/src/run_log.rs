@@ -52,9 +52,7 @@ pub(crate) fn append(disk: &dyn Disk, path: &Path, event: &RunEvent) -> Result<(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProposalStatus {
     pub(crate) state: ProposalState,
-    /// Digest of the proposal.
     pub(crate) digest: String,
-    /// Its events.
     pub(crate) history: Vec<RunEvent>,
 }
 

@@ -160,7 +160,6 @@ impl<'f> Sandboxes<'f> {
         Ok(open)
     }
 
-    /// Opens a sandbox as it is.
     pub(crate) fn look(&self, at: &SandboxRef) -> Result<OpenSandbox, ProposalError> {
         let path = sandbox_dir(&self.dir, at);
         let none = || ProposalError::NoSandbox { at: at.clone() };

@@ -29,7 +29,6 @@ use replica::Replica;
 
 /// Size of a record in bytes.
 const BYTES: usize = 1_024;
-/// Duration of each measurement.
 const LONG: Duration = Duration::from_secs(2);
 /// Number of rounds. The two variants alternate, and the median of the ratios counts.
 const ROUNDS: usize = 7;

@@ -41,7 +41,6 @@ pub(crate) fn unconfirmed(trouble: String) -> ServerCheck {
     }
 }
 
-/// Findings for a host.
 pub(crate) fn findings(host: &str, rows: &[Row]) -> Vec<ServerCheck> {
     let mut findings = vec![finding("connection", host, ServerCheckVerdict::Good, "")];
     let settings = rows.iter().filter_map(|row| setting(row).ok());

@@ -5,7 +5,6 @@ use std::ffi::{OsStr, OsString};
 use goondan_protocol::ipc::IPC_FD_VAR;
 use goondan_protocol::version::GOONDAN_VERSION;
 
-/// The name of this binary.
 pub(crate) const BINARY_NAME: &str = "goondan-replica";
 
 /// The only allowed descriptor of the daemon's socket: stdin.
@@ -14,7 +13,6 @@ const IPC_FD: &str = "0";
 /// Action to take.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplicaMode {
-    /// Serve the daemon.
     Serve,
     /// Print this text and exit successfully.
     Tell(String),

@@ -20,7 +20,6 @@ use crate::limits::CONNECT_DEADLINE_MS;
 use crate::schema;
 use crate::settings::{HostSettings, PostgresSettings};
 
-/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionUse {
     /// Puts records: each commit waits for the disk and for synchronous standbys.
@@ -31,7 +30,6 @@ pub(crate) enum ConnectionUse {
 }
 
 impl ConnectionUse {
-    /// Name for the log.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Puts => "puts",
@@ -172,7 +170,6 @@ impl Connection {
         }
     }
 
-    /// The host.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }

@@ -10,29 +10,22 @@ pub(crate) enum ConnectFault {
     /// The host rejects the connection or is a standby.
     #[error("{host} refuses the connection")]
     Refused {
-        /// The host.
         host: String,
-        /// The cause.
         #[source]
         source: tokio_postgres::Error,
     },
     /// The host did not respond in time.
     #[error("{host} did not complete a connection within {CONNECT_DEADLINE_MS} ms")]
-    Late {
-        /// The host.
-        host: String,
-    },
+    Late { host: String },
     /// The session cannot be configured as required.
     #[error("the server refuses the session settings that records need")]
     Session {
-        /// The cause.
         #[source]
         source: tokio_postgres::Error,
     },
     /// The tables cannot be created or read.
     #[error("failed to create or read the tables of the log in this database")]
     Schema {
-        /// The cause.
         #[source]
         source: tokio_postgres::Error,
     },
@@ -41,16 +34,9 @@ pub(crate) enum ConnectFault {
         "the tables have version {found}, but this program supports {ours}: use the same version \
          of goondan on all nodes"
     )]
-    Format {
-        /// Version of the tables.
-        found: i32,
-        /// Version of this program.
-        ours: i32,
-    },
-    /// The connection was lost.
+    Format { found: i32, ours: i32 },
     #[error("the connection was lost")]
     Lost,
-    /// A statement timed out.
     #[error(
         "a commit was not confirmed within {ANSWER_DEADLINE_MS} ms: the server does not answer, or waits for a \
          synchronous standby that does not"

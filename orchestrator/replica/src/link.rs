@@ -17,9 +17,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-/// Frames from the daemon.
 pub(crate) type DaemonFrames = FramedRead<OwnedReadHalf, FrameCodec>;
-/// Frames to the daemon.
 pub(crate) type DaemonSink = FramedWrite<OwnedWriteHalf, FrameCodec>;
 
 /// Fatal error of the connection to the daemon.

@@ -103,7 +103,6 @@ fn serve() -> ExitCode {
     code
 }
 
-/// Error that ends the process.
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
     /// A system call that should always succeed failed.
@@ -112,7 +111,6 @@ enum ProcessError {
     /// The connection to the daemon failed.
     #[error("failed to communicate with the orchestrator")]
     Link(#[source] LinkError),
-    /// The URL is invalid.
     #[error("invalid URL of the log's server")]
     Settings(#[source] SettingsFault),
 }

@@ -175,7 +175,6 @@ impl Reads {
         read.map_or(LogAnswer::Unavailable, LogAnswer::Heads)
     }
 
-    /// Lists the workspaces that have a log.
     pub(crate) async fn list(&self, after: Option<&WorkspaceId>) -> LogAnswer {
         // No name is empty, so every name sorts after "".
         let after = after.map_or("", WorkspaceId::as_str);
@@ -197,7 +196,6 @@ impl Reads {
         noted(self.ask(heads::BEAT, &columns.values()).await)
     }
 
-    /// Keeps a part of a snapshot.
     pub(crate) async fn keep_part(&self, part: &SnapshotPartRef, bytes: &[u8]) -> LogAnswer {
         let (workspace, reference) = (part.workspace.as_str(), part.reference.as_str());
         let number = i64::from(part.number);
@@ -205,7 +203,6 @@ impl Reads {
         noted(self.ask(KEEP_PART, &values).await)
     }
 
-    /// Reads a part of a snapshot.
     pub(crate) async fn read_part(&self, part: &SnapshotPartRef) -> LogAnswer {
         let (workspace, reference) = (part.workspace.as_str(), part.reference.as_str());
         let number = i64::from(part.number);

@@ -28,10 +28,8 @@ pub(crate) enum SettingsFault {
          path, write characters such as `@`, `/` and `?` as `%40`, `%2F` and `%3F`"
     )]
     NotAUrl,
-    /// An unsupported option.
     #[error("unknown option `{0}`")]
     Option(&'static str),
-    /// No host.
     #[error("it has no host; for a socket in a directory, write `?host=/run/postgresql`")]
     NoHost,
     /// A TLS mode without certificate verification.
@@ -100,12 +98,10 @@ pub(crate) struct PostgresSettings {
 pub(crate) struct CurrentSettings(Arc<Mutex<Arc<PostgresSettings>>>);
 
 impl CurrentSettings {
-    /// Initial settings.
     pub(crate) fn new(settings: PostgresSettings) -> Self {
         Self(Arc::new(Mutex::new(Arc::new(settings))))
     }
 
-    /// The current settings.
     pub(crate) fn get(&self) -> Arc<PostgresSettings> {
         let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&current)
@@ -117,12 +113,10 @@ impl CurrentSettings {
     }
 }
 
-/// Settings for one host.
 #[derive(Clone)]
 pub(crate) struct HostSettings {
     /// The host and its port, for display.
     pub(crate) name: String,
-    /// Includes the password.
     pub(crate) config: Config,
     /// TLS settings; `None` for a local socket or if the URL disables TLS.
     pub(crate) tls: Option<Tls>,
@@ -255,7 +249,6 @@ fn understood(options: &str) -> String {
     kept.join("&")
 }
 
-/// The relevant options.
 #[derive(Default)]
 struct UrlOptions<'u> {
     ssl_mode: Option<&'u str>,

@@ -59,7 +59,6 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// A handshake to perform.
 pub(crate) struct Handshake {
     config: Arc<ClientConfig>,
     host: ServerName<'static>,
@@ -81,7 +80,6 @@ impl TlsConnect<Socket> for Handshake {
     }
 }
 
-/// An encrypted connection.
 pub(crate) struct EncryptedStream(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for EncryptedStream {

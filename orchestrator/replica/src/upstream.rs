@@ -48,7 +48,6 @@ pub(crate) struct Upstream {
     purpose: ConnectionUse,
     statements: &'static [&'static str],
     state: State,
-    /// Consecutive failures.
     failures: u32,
     said: UpstreamHealth,
     /// True if this connection is counted as usable.

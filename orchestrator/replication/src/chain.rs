@@ -16,9 +16,7 @@ use crate::record::{Body, EncodedRecord, LogRecord, RecordFault, origin};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ownership {
-    /// The node.
     pub node: NodeId,
-    /// Its incarnation.
     pub life: Incarnation,
     /// If the owner released the workspace: the next node. The owner itself, if it left the cluster
     /// and keeps the workspace.
@@ -49,10 +47,8 @@ pub struct Chain {
     snapshot: Option<Position>,
 }
 
-/// Role of the next record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordRole {
-    /// It follows.
     Follows,
     /// It is a deposed owner's, and has no effect.
     Void,
@@ -64,39 +60,27 @@ pub enum ChainFault {
     /// The bytes are not a record.
     #[error("position {position} of the log does not contain a valid record: {fault}")]
     NoRecord {
-        /// Position in the log.
         position: Position,
-        /// The problem.
         fault: RecordFault,
     },
-    /// It belongs elsewhere.
     #[error("position {position} of the log contains a record of {workspace} for position {says}")]
     Elsewhere {
-        /// Position in the log.
         position: Position,
-        /// Workspace in the record.
         workspace: WorkspaceId,
-        /// Position in the record.
         says: Position,
     },
     /// It does not follow the one before it.
     #[error(
         "the record at position {position} does not follow the records that this node has read"
     )]
-    Broken {
-        /// Position in the log.
-        position: Position,
-    },
+    Broken { position: Position },
     /// It follows, and cannot: its epoch is another's, or was over.
     #[error(
         "the record at position {position} has epoch {found}, but the current epoch is {current}"
     )]
     Epoch {
-        /// Position in the log.
         position: Position,
-        /// Epoch of the record.
         found: Epoch,
-        /// Epoch of the log.
         current: Epoch,
     },
 }
@@ -139,7 +123,6 @@ impl Chain {
         })
     }
 
-    /// The workspace of the log.
     #[must_use]
     pub fn workspace(&self) -> &WorkspaceId {
         &self.workspace

@@ -30,13 +30,11 @@ pub struct Attempt(pub u64);
 /// A record offered for its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutRequest {
-    /// The record.
     pub record: EncodedRecord,
     /// Hash of the record at the previous position; ignored for the first position.
     pub after: Hash,
 }
 
-/// Result of a put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutAnswer {
     /// The record is stored durably at its position.
@@ -74,7 +72,6 @@ pub struct LogPage {
     pub head: Position,
 }
 
-/// Result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadAnswer {
     /// A page, which may be empty.

@@ -42,7 +42,6 @@ impl NodeId {
         }
     }
 
-    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -80,7 +79,6 @@ impl Position {
     /// Before the first record.
     pub const START: Self = Self(0);
 
-    /// The following position.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))

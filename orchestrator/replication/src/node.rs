@@ -38,43 +38,34 @@ use liveness::HeartbeatTable;
 pub use liveness::Successors;
 use places::{HostedWorkspace, WorkspaceRole};
 
-/// Input of a node.
 #[derive(Debug, Clone)]
 pub enum NodeInput {
     /// A workspace has a log, or files here: how far this node has followed it.
     Joined {
         /// Position and workspace of the log.
         chain: Chain,
-        /// State of the files.
         files: FilesState,
     },
     /// A client wants to work with the workspace here; it was [`Input::Joined`] before.
     Wanted(WorkspaceId),
     /// File operations of a batch. The files are synced, or will be before the batch is reported.
     Batch {
-        /// The workspace.
         workspace: WorkspaceId,
-        /// The batch.
         batch: BatchId,
-        /// Its operations.
         operations: Vec<FileOperation>,
         /// True if a caller waits for it.
         is_awaited: bool,
     },
     /// The files of a workspace were captured as all its batches before made them, which is a batch itself.
     Snapshot {
-        /// The workspace.
         workspace: WorkspaceId,
-        /// The batch.
         batch: BatchId,
         /// Name of the stored snapshot.
         reference: SnapshotReference,
     },
     /// A workspace that this node owns must be released: its files no longer change.
     Release {
-        /// The workspace.
         workspace: WorkspaceId,
-        /// To which node.
         to: NodeId,
     },
     /// Cancels a release, unless its record was already written.
@@ -82,23 +73,17 @@ pub enum NodeInput {
     /// Reports if this node could run a workspace. If not, it does not take the workspace over, and
     /// does not report that it follows it.
     Fit {
-        /// The workspace.
         workspace: WorkspaceId,
         /// Reason, if the node cannot run it.
         unfit: Option<String>,
     },
-    /// [`Effect::Files`] is done.
     FilesDone {
-        /// The workspace.
         workspace: WorkspaceId,
-        /// The outcome.
         outcome: FilesOutcome,
     },
     /// The program that speaks to the log has answered [`Effect::Ask`].
     Answered {
-        /// Id of the request.
         id: u64,
-        /// The answer.
         answer: LogAnswer,
     },
     /// The process has connected or ended; its knowledge of records in doubt ends with it.
@@ -111,12 +96,9 @@ pub enum NodeInput {
     Check,
     /// A task that stores or reads a snapshot requests a part from the log.
     Forward {
-        /// Id of the request.
         id: u64,
-        /// The request.
         ask: LogCommand,
     },
-    /// Time has passed.
     Tick,
 }
 
@@ -141,7 +123,6 @@ pub enum FilesWork {
     Own(Chain),
 }
 
-/// Outcome of work on files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilesOutcome {
     /// [`FilesWork::Apply`] is done, or does not fit the files.
@@ -164,22 +145,17 @@ pub enum FilesOutcome {
 /// Files that were captured, and are kept as a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapturedSnapshot {
-    /// Their digest.
     pub digest: Hash,
-    /// Number of its parts.
     pub parts: u32,
 }
 
-/// Output of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeEffect {
     /// Ask the program that speaks to the log.
     Ask(LogRequest),
     /// Work on files, to be executed in order for each workspace, together with [`Effect::Own`].
     Files {
-        /// The workspace.
         workspace: WorkspaceId,
-        /// The work.
         work: FilesWork,
     },
     /// A workspace has a log that this node does not know, or has left: join it.
@@ -201,12 +177,7 @@ pub enum NodeEffect {
     Checked(Option<Vec<ServerCheck>>),
     /// Answer of the log to [`Input::Forward`]; `None` if the request was not sent, or the answer
     /// is lost.
-    Forwarded {
-        /// Id of the request.
-        id: u64,
-        /// The answer.
-        answer: Option<LogAnswer>,
-    },
+    Forwarded { id: u64, answer: Option<LogAnswer> },
     /// Report this to the user.
     Say(WorkspaceId, StandbyTrouble),
 }
@@ -214,7 +185,6 @@ pub enum NodeEffect {
 /// Reason why a node must exit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeExit {
-    /// Its workspace is another's.
     #[error(transparent)]
     Deposed(OwnershipLoss),
     /// A record was offered, and the process that knew the outcome is gone.
@@ -228,7 +198,6 @@ pub enum NodeExit {
 /// Status of a workspace on this node, for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceStatus {
-    /// The workspace.
     pub workspace: WorkspaceId,
     /// True if this node owns it.
     pub is_owned: bool,
@@ -260,18 +229,15 @@ pub enum NotStandby {
     /// The node has no files of the workspace.
     #[error("this node has no files of the workspace")]
     Unknown,
-    /// It owns the workspace.
     #[error("this node runs the workspace")]
     Owned,
     /// They are on their way here.
     #[error("this node is rebuilding its files of the workspace from the log")]
     Rebuilding,
-    /// Its disk has failed.
     #[error("this node's disk has failed; it retries the workspace in some seconds")]
     Failed,
 }
 
-/// Origin of a request.
 #[derive(Debug, Clone)]
 enum RequestOrigin {
     Put(WorkspaceId, Attempt),
@@ -283,7 +249,6 @@ enum RequestOrigin {
     Beat,
     Check,
     Standing,
-    /// And when.
     Probe(u64),
     Trim(WorkspaceId),
     ForgetSnapshots,
@@ -311,7 +276,6 @@ impl RequestOrigin {
     }
 }
 
-/// All workspaces of a node.
 #[derive(Debug)]
 pub struct ReplicationNode {
     id: NodeId,
@@ -368,7 +332,6 @@ impl ReplicationNode {
         self
     }
 
-    /// Its name.
     #[must_use]
     pub fn id(&self) -> &NodeId {
         &self.id
@@ -426,7 +389,6 @@ impl ReplicationNode {
         }
     }
 
-    /// Status of all workspaces.
     #[must_use]
     pub fn standings(&self) -> Vec<WorkspaceStatus> {
         let places = self.places.iter();

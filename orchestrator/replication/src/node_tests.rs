@@ -13,7 +13,6 @@ use crate::record::Body;
 use crate::tree::MemoryTree;
 use crate::wire::{LastHeartbeat, LogHead};
 
-/// A node and its files.
 struct NodeHarness {
     node: ReplicationNode,
     trees: BTreeMap<WorkspaceId, MemoryTree>,

@@ -35,7 +35,6 @@ impl RelativePath {
         }
     }
 
-    /// The path as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -80,48 +79,31 @@ impl fmt::Display for RelativePath {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileOperation {
     /// Creates an empty file and replaces an existing one.
-    Create {
-        /// The file.
-        path: RelativePath,
-    },
+    Create { path: RelativePath },
     /// Appends bytes to a file.
     Append {
-        /// The file.
         path: RelativePath,
         /// Length of the file before the append, in bytes. Content beyond it is removed first.
         offset: u64,
         /// The bytes; at most [`APPEND_BYTES_MAX`].
         bytes: Vec<u8>,
     },
-    /// Truncates a file.
     SetLen {
-        /// The file.
         path: RelativePath,
         /// The new length, in bytes.
         len: u64,
     },
     /// Renames a file or directory and replaces an existing file of the new name.
     Rename {
-        /// The old name.
         from: RelativePath,
-        /// The new name.
         to: RelativePath,
     },
     /// Removes a file. A missing file is not an error.
-    RemoveFile {
-        /// The file.
-        path: RelativePath,
-    },
+    RemoveFile { path: RelativePath },
     /// Creates a directory. An existing directory is left unchanged.
-    CreateDir {
-        /// The directory.
-        path: RelativePath,
-    },
+    CreateDir { path: RelativePath },
     /// Removes a directory with its content. A missing directory is not an error.
-    RemoveTree {
-        /// The directory.
-        path: RelativePath,
-    },
+    RemoveTree { path: RelativePath },
 }
 
 impl FileOperation {

@@ -47,37 +47,29 @@ use queue::{NextRecord, Queue};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u64);
 
-/// Input of an owner.
 #[derive(Debug, Clone)]
 pub enum OwnerInput {
     /// A writer batch: its changes of files, in order. They may already be on disk.
     Batch {
-        /// The id of the batch.
         id: BatchId,
-        /// Its changes.
         operations: Vec<FileOperation>,
         /// True if a caller waits for the batch. If false, it may be combined with a later one.
         is_awaited: bool,
     },
     /// The files of a batch are synced.
     Synced(BatchId),
-    /// Answer to [`Effect::Put`].
     Put(Attempt, PutAnswer),
-    /// Answer to [`Effect::Look`].
     Looked(Attempt, ReadAnswer),
     /// A copy of the files in their state after all previous batches has started. It is handled
     /// like a batch.
     Snapshot {
-        /// The id of the batch.
         id: BatchId,
-        /// Name of the snapshot.
         reference: SnapshotReference,
     },
     /// The copy is complete. A later record makes this durable.
     SnapshotKept {
         /// Position of the snapshot's record, from [`Effect::SnapshotBegins`].
         at: Position,
-        /// Digest of its files.
         digest: Hash,
     },
     /// Release the workspace after all pending batches.
@@ -87,7 +79,6 @@ pub enum OwnerInput {
     },
     /// Cancel the release, unless it was already offered to the log.
     Keep,
-    /// Time has passed.
     Tick,
 }
 
@@ -118,11 +109,8 @@ pub enum OwnershipLoss {
         "node {by} has taken the workspace over with the seal of epoch {epoch} at position {position} of the log"
     )]
     Sealed {
-        /// The node.
         by: NodeId,
-        /// Its epoch.
         epoch: Epoch,
-        /// Position of the seal.
         position: Position,
     },
     /// The log was truncated beyond this node's position after others wrote to it.
@@ -133,23 +121,14 @@ pub enum OwnershipLoss {
         /// The next position of this node.
         position: Position,
     },
-    /// The workspace was released.
     #[error("the workspace was released at position {position} of the log")]
-    Released {
-        /// Position of the release.
-        position: Position,
-    },
+    Released { position: Position },
     /// The log's server lost acknowledged records, and other records took their positions.
     #[error(
         "the log has lost the acknowledged records from position {from} to {to} and has other \
          records there: the lost content exists only on this node's disk"
     )]
-    TailTaken {
-        /// The first lost position.
-        from: Position,
-        /// The last lost position.
-        to: Position,
-    },
+    TailTaken { from: Position, to: Position },
     /// The log's server lost more acknowledged records than the owner keeps.
     #[error(
         "the log ends at position {head}, but this node wrote up to {to} and can append again only \
@@ -177,14 +156,21 @@ struct OfferedRecord {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// No request is pending.
     Idle,
-    /// A record was offered.
-    Putting { attempt: Attempt, until_ms: u64 },
+    Putting {
+        attempt: Attempt,
+        until_ms: u64,
+    },
     /// The next position is being read.
-    Looking { attempt: Attempt, until_ms: u64 },
+    Looking {
+        attempt: Attempt,
+        until_ms: u64,
+    },
     /// The next request waits for this time.
-    Waiting { until_ms: u64, look_first: bool },
+    Waiting {
+        until_ms: u64,
+        look_first: bool,
+    },
     /// The node no longer owns the workspace.
     Over,
 }
@@ -257,7 +243,6 @@ impl WorkspaceOwner {
         self.chain.position()
     }
 
-    /// Its epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.chain.epoch()

@@ -37,7 +37,6 @@ impl KnownNodes {
         Ok(())
     }
 
-    /// Removes a node.
     pub fn leave(&mut self, node: &NodeId) {
         self.known.remove(node);
         self.draining.remove(node);

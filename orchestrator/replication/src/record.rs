@@ -30,7 +30,6 @@ mod decode;
 mod encode;
 pub mod parts;
 
-/// Format version of records.
 pub const RECORD_FORMAT: u8 = 1;
 
 /// Magic bytes of a record.
@@ -53,14 +52,10 @@ pub enum RecordFault {
     /// The record has trailing bytes.
     #[error("{0} unexpected bytes after its end")]
     Behind(usize),
-    /// A limit is exceeded.
     #[error("{what}: {found}, and at most {max} are allowed")]
     TooMuch {
-        /// The limited quantity.
         what: &'static str,
-        /// The actual value.
         found: usize,
-        /// The limit.
         max: usize,
     },
     /// A field has an invalid value.
@@ -90,14 +85,12 @@ impl SnapshotReference {
         }
     }
 
-    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// File changes of writer batches.
@@ -105,7 +98,6 @@ pub enum Body {
     /// The workspace belongs to this node from here on. The record's epoch is one higher than
     /// before.
     Seal {
-        /// The new owner.
         node: NodeId,
         /// The life of the owner.
         life: Incarnation,
@@ -113,7 +105,6 @@ pub enum Body {
     /// A copy of the files in their state before this record has started. If a log starts with this
     /// record, the copy is available.
     Snapshot {
-        /// Name of the snapshot.
         reference: SnapshotReference,
         /// The current owner, for readers that start here and have not read its seal.
         node: NodeId,
@@ -137,7 +128,6 @@ pub enum Body {
 /// A record of a workspace's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
-    /// The workspace.
     pub workspace: WorkspaceId,
     /// Position in the log, from 1, without gaps.
     pub position: Position,
@@ -145,7 +135,6 @@ pub struct LogRecord {
     pub epoch: Epoch,
     /// Hash of the previous record; [`origin`] for the first record.
     pub previous: Hash,
-    /// Its content.
     pub body: Body,
 }
 
@@ -159,13 +148,11 @@ pub struct EncodedRecord {
 }
 
 impl EncodedRecord {
-    /// The workspace.
     #[must_use]
     pub fn workspace(&self) -> &WorkspaceId {
         &self.workspace
     }
 
-    /// Position in the log.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position

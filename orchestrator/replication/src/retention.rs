@@ -10,7 +10,6 @@ use crate::names::Position;
 /// Amount written since the last snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GrowthSinceSnapshot {
-    /// Number of records.
     pub records: u64,
     /// Their size, in bytes.
     pub bytes: u64,

@@ -36,7 +36,6 @@ const RUNS_TO_FIND: u64 = 2_000;
 /// A bug planted in the code around the state machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bug {
-    /// No bug.
     Nothing,
     /// Acknowledges when the files are synced.
     AcknowledgesBeforeAppend,
@@ -54,7 +53,6 @@ enum Bug {
     TrimsToAPosition,
 }
 
-/// Faults of a run.
 #[derive(Debug, Clone, Copy)]
 struct SimulationFaults {
     bug: Bug,

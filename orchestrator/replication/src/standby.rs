@@ -39,7 +39,6 @@ mod apply;
 mod rebuild;
 mod taking_over;
 
-/// Input of a standby.
 #[derive(Debug, Clone)]
 pub enum StandbyInput {
     /// The log has answered [`Effect::Read`].
@@ -48,7 +47,6 @@ pub enum StandbyInput {
     Sealed(Attempt, PutAnswer),
     /// [`Effect::Apply`] is done, or does not fit the files.
     Applied(Result<(), ApplyFailure>),
-    /// Result of [`Effect::Digest`].
     Digested(Hash),
     /// Result of [`Effect::Verify`]: true if the files match the records.
     Verified(bool),
@@ -56,7 +54,6 @@ pub enum StandbyInput {
     Restored(bool),
     /// The owner is alive, and has acknowledged records.
     Heard {
-        /// Up to where.
         acknowledged: Position,
     },
     /// The node lives that the workspace was given up to: it may be about to take it.
@@ -69,7 +66,6 @@ pub enum StandbyInput {
     TakeOver,
     /// A user requests to rebuild the files from the log.
     Rebuild,
-    /// Time has passed.
     Tick,
 }
 
@@ -94,24 +90,20 @@ pub enum StandbyEffect {
     Own {
         /// State of the log, up to the seal.
         chain: Box<Chain>,
-        /// The seal.
         seal: PutRequest,
     },
     /// Report this to the user.
     Say(StandbyTrouble),
 }
 
-/// Changes of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordChanges {
     /// State of the log before the record.
     pub behind: Chain,
-    /// The changes.
     pub operations: Vec<FileOperation>,
 }
 
 impl RecordChanges {
-    /// Position of the record.
     #[must_use]
     pub fn position(&self) -> Position {
         self.behind.position().next()
@@ -137,7 +129,6 @@ impl RecordChanges {
 pub struct ApplyFailure {
     /// Position of the record. The changes of earlier records are applied.
     pub position: Position,
-    /// The problem.
     pub fault: FileMismatch,
 }
 
@@ -150,11 +141,8 @@ pub enum StandbyTrouble {
          {expected}, found {found}; rebuilding them"
     )]
     Differs {
-        /// Up to where.
         position: Position,
-        /// Expected digest.
         expected: Hash,
-        /// Actual digest.
         found: Hash,
     },
     /// Its files are not those that the record at a position changes.
@@ -162,26 +150,17 @@ pub enum StandbyTrouble {
         "the record at position {position} does not fit this node's files: {fault}; rebuilding them"
     )]
     Misfit {
-        /// Position of the record.
         position: Position,
-        /// The mismatch.
         fault: FileMismatch,
     },
-    /// Its files were altered.
     #[error("this node's files do not match the log up to position {position}; rebuilding them")]
-    Altered {
-        /// Up to where.
-        position: Position,
-    },
+    Altered { position: Position },
     /// The rebuilt files differ from the owner's again.
     #[error(
         "after a rebuild from the log, this node's files differ from the owner's again at position \
          {position}: one of the two disks is damaged; run `gdn verify` on both nodes"
     )]
-    DiffersAgain {
-        /// Position of the record.
-        position: Position,
-    },
+    DiffersAgain { position: Position },
     /// The log was truncated beyond the next record to read.
     #[error(
         "the log begins at position {oldest}, but this node has read up to {position}; restoring the snapshot"
@@ -209,7 +188,6 @@ pub enum StandbyTrouble {
     TailLost {
         /// Last position of the log.
         head: Position,
-        /// Last acknowledged position.
         known: Position,
         /// Position that this node has read.
         position: Position,
@@ -220,10 +198,7 @@ pub enum StandbyTrouble {
          server has lost records, or it was altered. Files that exist only here are kept until a \
          person decides"
     )]
-    Replaced {
-        /// Up to where.
-        position: Position,
-    },
+    Replaced { position: Position },
     /// A record is invalid at its position.
     #[error("{0}")]
     Strange(ChainFault),
@@ -243,16 +218,24 @@ pub enum FilesState {
 #[derive(Debug)]
 enum StandbyStep {
     /// No operation is in progress.
-    Resting { until_ms: u64 },
-    /// The log is read.
-    Reading { attempt: Attempt, until_ms: u64 },
+    Resting {
+        until_ms: u64,
+    },
+    Reading {
+        attempt: Attempt,
+        until_ms: u64,
+    },
     /// The changes of records are made; afterwards the chain is this one.
-    Applying { then: Chain, next: NextPage },
+    Applying {
+        then: Chain,
+        next: NextPage,
+    },
     /// The digest is awaited; afterwards the chain is this one.
-    Digesting { then: Chain },
+    Digesting {
+        then: Chain,
+    },
     /// The files are verified before a seal.
     Verifying,
-    /// A seal is offered.
     Sealing {
         attempt: Attempt,
         put: PutRequest,
@@ -265,9 +248,13 @@ enum StandbyStep {
         from: Position,
     },
     /// As before, later.
-    FindingLater { until_ms: u64 },
+    FindingLater {
+        until_ms: u64,
+    },
     /// Files are restored; afterwards the chain is this one.
-    Restoring { then: Chain },
+    Restoring {
+        then: Chain,
+    },
     /// A person must decide, or this node owns the workspace.
     Stopped,
 }

@@ -11,9 +11,7 @@ use crate::operation::{FileOperation, RelativePath};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}: `{path}`")]
 pub struct FileMismatch {
-    /// The file.
     pub path: RelativePath,
-    /// The mismatch.
     pub why: MismatchKind,
 }
 
@@ -31,7 +29,6 @@ pub enum MismatchKind {
     OtherKind,
 }
 
-/// One entry of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum MemoryNode {
     File(Vec<u8>),
@@ -169,7 +166,6 @@ impl MemoryTree {
         }
     }
 
-    /// The digest of all files.
     #[must_use]
     pub fn digest(&self) -> Hash {
         let mut digest = TreeDigest::default();
@@ -205,7 +201,6 @@ impl TreeDigest {
         self.0.update(content.0);
     }
 
-    /// Adds a directory.
     pub fn directory(&mut self, path: &RelativePath) {
         self.entry(b'd', path);
     }

@@ -40,7 +40,6 @@ mod pieces;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hello {
-    /// Its version.
     pub version: Version,
 }
 
@@ -48,7 +47,6 @@ pub struct Hello {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Welcome {
-    /// Its version.
     pub version: Version,
     /// The server's URL, with its password: `postgres://user:password@host:port/database?…`.
     pub server: SecretValue,
@@ -61,7 +59,6 @@ pub struct Welcome {
 pub struct LogRequest {
     /// By which its response is known. Unique on a connection: attempts are counted by each machine for itself.
     pub id: u64,
-    /// The request.
     pub ask: LogCommand,
 }
 
@@ -72,16 +69,13 @@ pub enum LogCommand {
     Put(PutRequest),
     /// Read a log from a position on; answered by [`Answer::Read`].
     Read {
-        /// The workspace.
         workspace: WorkspaceId,
-        /// The first position.
         from: Position,
     },
     /// Truncate the log before a snapshot's record, if that is still at its position and all parts
     /// of the snapshot exist: they may be missing after a fail-over of the server. Answered by
     /// [`Answer::Trimmed`].
     Trim {
-        /// The workspace.
         workspace: WorkspaceId,
         /// The new first snapshot of the log.
         before: KeptSnapshot,
@@ -105,9 +99,7 @@ pub enum LogCommand {
     /// the log begins with it by then: a trim was perhaps done on another server, before a fail-over. Answered by
     /// [`Answer::Noted`].
     ForgetSnapshots {
-        /// The workspace.
         workspace: WorkspaceId,
-        /// The first that stays.
         before: KeptSnapshot,
     },
     /// Check the settings of the server; answered by [`Answer::Checked`].
@@ -125,13 +117,9 @@ pub enum LogCommand {
 /// A snapshot whose parts are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptSnapshot {
-    /// Its name.
     pub reference: SnapshotReference,
-    /// Number of its parts.
     pub parts: u32,
-    /// Position of its record.
     pub at: Position,
-    /// Hash of its record.
     pub hash: Hash,
 }
 
@@ -139,11 +127,8 @@ pub struct KeptSnapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Beat {
-    /// The workspace.
     pub workspace: WorkspaceId,
-    /// The node.
     pub node: NodeId,
-    /// Its incarnation.
     pub life: Incarnation,
     /// Of an owner, its epoch; of a standby, the one it has read of.
     pub epoch: Epoch,
@@ -153,32 +138,24 @@ pub struct Beat {
     pub owns: bool,
 }
 
-/// One part of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotPartRef {
-    /// The workspace.
     pub workspace: WorkspaceId,
-    /// The snapshot.
     pub reference: SnapshotReference,
     /// Number of the part, from 0.
     pub number: u32,
 }
 
-/// A response of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogResponse {
     /// The request that it answers.
     pub id: u64,
-    /// The answer.
     pub answer: LogAnswer,
 }
 
-/// An answer of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogAnswer {
-    /// Result of a put.
     Put(PutAnswer),
-    /// Result of a read.
     Read(ReadAnswer),
     /// The oldest remaining position; 0 if there is none.
     Trimmed(Position),
@@ -186,11 +163,9 @@ pub enum LogAnswer {
     Heads(Vec<LogHead>),
     /// Workspaces that have a log, at most [`HEADS_MAX`]: with fewer, there are no more.
     Listed(Vec<WorkspaceId>),
-    /// It is done.
     Noted,
     /// The part, if it is stored.
     Part(Option<Vec<u8>>),
-    /// Checked settings.
     Checked(Vec<ServerCheck>),
     /// Reason why puts or reads fail; `None` if they do not.
     Standing(Option<String>),
@@ -202,13 +177,11 @@ pub enum LogAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LogHead {
-    /// The workspace.
     pub workspace: WorkspaceId,
     /// Position of the last record; 0 if there is none.
     pub head: Position,
     /// Position of the oldest record; 0 if there is none.
     pub oldest: Position,
-    /// Last heartbeats of nodes.
     pub heard: Vec<LastHeartbeat>,
 }
 
@@ -216,7 +189,6 @@ pub struct LogHead {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LastHeartbeat {
-    /// The heartbeat.
     pub beat: Beat,
     /// Goes up with each beat: one that is not what it was is news. No clock is compared.
     pub count: u64,
@@ -228,19 +200,15 @@ pub struct LastHeartbeat {
 pub struct ServerCheck {
     /// The checked item: the name of a setting, `version`, `role`, or `connection`.
     pub what: String,
-    /// Current value.
     pub found: String,
-    /// Verdict on the value.
     pub verdict: ServerCheckVerdict,
     /// Suggested fix and reason; empty if the value is fine.
     pub advice: String,
 }
 
-/// Verdict on a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServerCheckVerdict {
-    /// It will.
     Good,
     /// Acceptable, but with weaker guarantees after failures.
     Weak,

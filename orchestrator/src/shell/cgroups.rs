@@ -19,7 +19,6 @@ use goondan_core::{CHILD_GROUP_PREFIX, PROGRAM_GROUP, ProcessId, child_group, pr
 /// Cgroup of the daemon itself, because a cgroup with child cgroups must not contain processes.
 const OWN_GROUP: &str = "orchestrator";
 
-/// Controllers in use.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// Reason that no cgroups are available.
@@ -54,7 +53,6 @@ struct Root {
     has_pids: bool,
 }
 
-/// The cgroup of one child.
 #[derive(Debug, Clone)]
 pub(super) struct Cgroup {
     dir: PathBuf,
@@ -129,7 +127,6 @@ impl Cgroups {
         child_groups_beside(&own)
     }
 
-    /// The delegated cgroup.
     pub(super) fn dir(&self) -> Option<&Path> {
         self.root.as_ref().map(|root| root.dir.as_path())
     }

@@ -54,7 +54,6 @@ const END_LOOK_FIRST_MS: u64 = 1;
 /// Maximum delay between these checks, in milliseconds.
 const END_LOOK_MAX_MS: u64 = 100;
 
-/// A running child.
 #[derive(Debug)]
 pub(super) struct RunningChild {
     pub(super) pid: u32,

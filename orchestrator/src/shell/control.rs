@@ -263,7 +263,6 @@ enum GreetingState {
     /// It has not said.
     #[default]
     None,
-    /// The daemon's own.
     Same,
     /// Another version, or an unreadable one. Requests with the same form in all versions are
     /// allowed (`REL-1`).

@@ -36,7 +36,6 @@ use super::event::ShellEvent;
 use super::tasks::boot;
 use crate::limits::{JOINT_CHECKPOINT_BYTES_KEPT, REWIND_MESSAGES_TOLD};
 
-/// Hint for an unknown checkpoint.
 const LIST_HINT: &str = "list checkpoints: `gdn instance checkpoints`";
 
 /// Retention of a conversation's joint checkpoints.
@@ -219,7 +218,6 @@ fn open_in(folder: Box<dyn Folder>, boot: &str) -> Result<Store, CheckpointError
     Ok(store)
 }
 
-/// The metadata of a joint checkpoint.
 fn request<'a>(kind: &'a str, about: &JointMetadata) -> MakeCheckpoint<'a> {
     MakeCheckpoint {
         kind,
@@ -290,7 +288,6 @@ fn info(listed: CheckpointEntry) -> InstanceCheckpoint {
     }
 }
 
-/// Parameters of a rewind.
 struct RewindParams<'a> {
     checkpoint_id: Option<&'a str>,
     sandbox: Option<&'a Path>,

@@ -109,7 +109,6 @@ impl StartFailure {
     }
 }
 
-/// The whole program.
 #[must_use]
 pub fn main() -> ExitCode {
     let args = Args::parse();

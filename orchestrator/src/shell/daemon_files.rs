@@ -8,7 +8,6 @@ use std::sync::Arc;
 use goondan_durable::disk::{Disk, Folder};
 use goondan_trees::{FileAccess, RealFolder};
 
-/// The files of the daemon.
 #[derive(Debug, Clone)]
 pub(super) struct DaemonFiles(pub(super) Arc<dyn Disk>);
 

@@ -12,7 +12,6 @@ pub(super) fn raise_limit() {
     }
 }
 
-/// The limit.
 pub(super) fn limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
 }

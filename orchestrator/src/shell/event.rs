@@ -11,7 +11,6 @@ use goondan_core::{CoreInput, RequestToken};
 /// An event outside the core.
 #[derive(Debug)]
 pub(super) enum ShellEvent {
-    /// An input for the core.
     Input(CoreInput),
     /// A batch of a child's messages for the core, and the child's queue slot, which is released
     /// once the core has processed the batch.

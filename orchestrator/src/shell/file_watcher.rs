@@ -25,7 +25,6 @@ use super::event::ShellEvent;
 use crate::limits::{WATCH_LOOK_MS, WATCH_POLL_MS, WATCH_QUIET_MAX_MS, WATCH_QUIET_MS};
 use goondan_core::CoreInput;
 
-/// All watched workspaces.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     watched: BTreeMap<WorkspaceId, WatchHandle>,
@@ -51,11 +50,8 @@ enum Hint {
     Read(Arc<Sources>),
     /// Something changed in a watched directory.
     Changed,
-    /// The system lost notifications.
     Overflowed,
-    /// The system stopped watching.
     Failed(String),
-    /// The watch ends.
     Stop,
 }
 

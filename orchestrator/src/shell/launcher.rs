@@ -23,7 +23,6 @@ use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 
 use super::programs::{ProgramMissing, Programs};
 
-/// A started child.
 pub(super) struct LaunchedChild {
     pub(super) child: Child,
     /// The daemon's end of the socket that is the child's stdin.
@@ -93,7 +92,6 @@ impl Launcher {
         Ok(Self { programs, way })
     }
 
-    /// The agent binary.
     pub(super) fn agent_process(&self) -> &Path {
         self.programs.agent()
     }

@@ -47,7 +47,6 @@ mod unescape;
 
 use unescape::{ESCAPED_BYTES_MAX, before_escape, may_hide, undone};
 
-/// Replacement for a value.
 const MASK: &str = "[masked]";
 
 /// Identity fields of a log line. They are never masked, because they never contain a value and a
@@ -85,7 +84,6 @@ pub(super) enum MaskingScope {
     Task,
 }
 
-/// All masked values.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
     known: RwLock<MaskTable>,
@@ -114,7 +112,6 @@ impl Masks {
         self.add_values(&secrets.values().collect::<Vec<_>>());
     }
 
-    /// Adds one value.
     pub(super) fn add_value(&self, value: &str) {
         self.add_values(&[value]);
     }
@@ -148,7 +145,6 @@ impl Masks {
         }
     }
 
-    /// Masks a text.
     pub(super) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.text(text)
@@ -227,7 +223,6 @@ impl Masks {
         line_bytes(&masked.collect())
     }
 
-    /// Masks an error for clients.
     pub(super) fn error(&self, mut error: ControlError) -> ControlError {
         self.mask(&mut error.message);
         self.mask_any(&mut error.suggestion);

@@ -53,7 +53,6 @@ pub(super) fn start_modules(
 
 /// A run of the agent binary in a separate process.
 pub(super) struct PreflightRun<'a> {
-    /// Command-line arguments.
     pub(super) arguments: &'a [String],
     /// Time limit in milliseconds.
     pub(super) limit_ms: u64,

@@ -24,7 +24,6 @@ use goondan_core::{Core, RequestToken};
 /// The cgroups of processes, by process id.
 pub(super) type Groups = Arc<HashMap<u32, Cgroup>>;
 
-/// All watching clients.
 #[derive(Debug, Default)]
 pub(super) struct ProcessWatches {
     watches: BTreeMap<RequestToken, ProcessWatch>,
@@ -148,7 +147,6 @@ pub(super) async fn tell(
 /// The processes as reported to a client.
 type ReportedProcesses = BTreeMap<ProcessKey, ProcessInfo>;
 
-/// A part of the differences.
 #[derive(Debug, Default, PartialEq)]
 struct ProcessDiffPart {
     processes: Vec<ProcessInfo>,

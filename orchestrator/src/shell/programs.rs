@@ -42,7 +42,6 @@ impl Programs {
         }
     }
 
-    /// The agent binary.
     pub(super) fn agent(&self) -> &Path {
         &self.agent
     }

@@ -21,7 +21,6 @@ use super::daemon_files::DaemonFiles;
 use super::verification::Verification;
 use git::Git;
 
-/// The files of sandboxes.
 #[derive(Debug, Clone)]
 pub(super) struct ProposalFiles {
     files: DaemonFiles,

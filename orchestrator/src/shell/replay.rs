@@ -21,13 +21,11 @@ use super::module_preflight::{self, PreflightRun};
 /// Name of the prompt in a diff.
 const PROMPT: &str = "prompt";
 
-/// Input of a rehearsal.
 pub(super) struct RehearsalInput<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) agent_process: &'a Path,
     /// The directory of the conversation.
     pub(super) instance: &'a Path,
-    /// Number of turns.
     pub(super) turns: u32,
 }
 

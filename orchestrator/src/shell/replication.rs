@@ -59,12 +59,7 @@ const REPLICA: &str = "goondan-replica";
 pub(super) enum ReplicationFault {
     /// The node has no name that is one.
     #[error("`replication.node` in `{}` is not a valid node name: {why}", config.display())]
-    Node {
-        /// Path of the configuration.
-        config: PathBuf,
-        /// The problem.
-        why: String,
-    },
+    Node { config: PathBuf, why: String },
     /// The program is not installed.
     #[error(transparent)]
     Program(#[from] ProgramMissing),
@@ -79,13 +74,11 @@ pub(super) struct PreparedReplication {
 }
 
 impl PreparedReplication {
-    /// The name of this node.
     pub(super) fn node(&self) -> String {
         self.welcome.node.as_str().to_owned()
     }
 }
 
-/// Dependencies of replication.
 pub(super) struct Surroundings {
     /// The disk itself, for files that this node does not own.
     pub(super) disk: Arc<dyn Disk>,

@@ -68,7 +68,6 @@ struct OpenRequest {
     addition: Option<Addition>,
 }
 
-/// State of the supervisor.
 pub(super) struct EventLoop {
     pub(super) core: Core,
     launcher: Arc<Launcher>,
@@ -387,7 +386,6 @@ impl EventLoop {
         self.reap();
     }
 
-    /// A client watches processes.
     fn watch_processes(
         &mut self,
         token: RequestToken,

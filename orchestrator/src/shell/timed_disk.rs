@@ -15,7 +15,6 @@ use goondan_trees::GuardedDisk;
 pub(super) struct SyncTimes(Arc<Mutex<Histogram>>);
 
 impl SyncTimes {
-    /// The current histogram.
     pub(super) fn read(&self) -> Histogram {
         self.0
             .lock()
@@ -42,7 +41,6 @@ pub(super) struct TimedDisk {
 }
 
 impl TimedDisk {
-    /// Wraps a disk.
     pub(super) fn new(disk: GuardedDisk) -> Self {
         Self {
             disk,
@@ -50,7 +48,6 @@ impl TimedDisk {
         }
     }
 
-    /// Durations of its syncs.
     pub(super) fn times(&self) -> SyncTimes {
         self.times.clone()
     }

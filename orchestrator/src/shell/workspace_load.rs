@@ -55,7 +55,6 @@ pub(super) struct Projects {
 pub(super) struct LoadParams {
     /// The workspace the project must be, if it is known.
     pub(super) workspace_id: Option<WorkspaceId>,
-    /// The client's settings.
     pub(super) settings: WorkspaceSettings,
     /// True if the last known good configuration may be used.
     pub(super) may_fall_back: bool,
@@ -89,7 +88,6 @@ impl Projects {
         DaemonFiles(self.disk.clone())
     }
 
-    /// The files of sandboxes.
     pub(super) fn proposal_files(&self) -> ProposalFiles {
         ProposalFiles::new(self.files(), self.replication.is_some())
     }
@@ -351,7 +349,6 @@ impl Projects {
         loaded.bundle.map_err(|problems| problems.to_string())
     }
 
-    /// The binary of agents.
     pub(super) fn agent_process(&self) -> &Path {
         &self.agent_process
     }

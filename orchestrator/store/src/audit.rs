@@ -24,14 +24,11 @@ pub struct AuditPage {
     pub records: Vec<(Option<WorkspaceId>, JsonObject)>,
     /// End of the previous page, if there is one.
     pub previous: Option<AuditCursor>,
-    /// Number of unreadable lines.
     pub unreadable: u64,
 }
 
-/// Selection of audit logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Logs {
-    /// The log of one workspace.
     Workspace(WorkspaceId),
     /// The system's log and the logs of all workspaces with a folder, open or not.
     All,

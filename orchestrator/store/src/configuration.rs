@@ -17,13 +17,11 @@ use crate::error::StoreError;
 use crate::limits::CONFIGURATION_BYTES_MAX;
 use crate::root::Layout;
 
-/// A configuration that ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredConfiguration {
     /// Digest of the configuration when it ran.
     pub digest: String,
-    /// Time it was loaded.
     pub since: Timestamp,
     /// Texts of the files, by their paths relative to the Project Root; `null` for a file that is
     /// only referenced, such as a module.

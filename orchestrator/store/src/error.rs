@@ -19,7 +19,6 @@ pub enum StoreError {
         owner.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string())
     )]
     RootInUse {
-        /// The System Root.
         path: PathBuf,
         /// The owner's process id, if its pid file is readable.
         owner: Option<u32>,
@@ -27,7 +26,6 @@ pub enum StoreError {
     /// A newer goondan wrote the System Root in a format this version does not support (`REL-1`).
     #[error("the state directory `{}` has a newer format", path.display())]
     NewerFormat {
-        /// The System Root.
         path: PathBuf,
         /// The format found and the formats supported.
         #[source]
@@ -36,20 +34,13 @@ pub enum StoreError {
     /// The format file of the System Root is unreadable (`REL-1`).
     #[error("`{}` does not say the format of the state directory", path.display())]
     UnknownFormat {
-        /// The file.
         path: PathBuf,
-        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
     /// The directory of work areas is not usable.
     #[error("cannot use the tasks directory `{}`: {problem}", path.display())]
-    TasksRoot {
-        /// The directory.
-        path: PathBuf,
-        /// The reason.
-        problem: String,
-    },
+    TasksRoot { path: PathBuf, problem: String },
     /// Project Root and the directory of work areas contain one another (`ROOT-1`).
     #[error(
         "the project `{}` and the tasks directory `{}` must not contain one another",
@@ -57,7 +48,6 @@ pub enum StoreError {
         tasks_root.display()
     )]
     TasksRootOverlaps {
-        /// The Project Root.
         project_root: PathBuf,
         /// The directory of work areas.
         tasks_root: PathBuf,
@@ -69,9 +59,7 @@ pub enum StoreError {
         state_root.display()
     )]
     RootsOverlap {
-        /// The Project Root.
         project_root: PathBuf,
-        /// The System Root.
         state_root: PathBuf,
     },
     /// The workspace's folder belongs to another project (`ROOT-10`).
@@ -82,7 +70,6 @@ pub enum StoreError {
         package.as_deref().unwrap_or("(none)")
     )]
     WorkspaceTaken {
-        /// The workspace's folder.
         path: PathBuf,
         /// The Project Root it belongs to.
         project_root: PathBuf,
@@ -92,63 +79,38 @@ pub enum StoreError {
     /// The instance key belongs to another agent (`INST-3`).
     #[error("the instance key `{key}` belongs to agent `{owner}`")]
     KeyTaken {
-        /// The key.
         key: InstanceKey,
         /// The agent it belongs to.
         owner: AgentName,
     },
     /// The instance does not exist.
     #[error("instance `{key}` does not exist")]
-    NoInstance {
-        /// The key.
-        key: InstanceKey,
-    },
+    NoInstance { key: InstanceKey },
     /// A request names a turn that is not in progress.
     #[error("turn `{turn_id}` is not in progress")]
-    WrongTurn {
-        /// The requested turn.
-        turn_id: TurnId,
-    },
+    WrongTurn { turn_id: TurnId },
     /// The operation runs only between turns, and a turn is open.
     #[error("turn `{turn_id}` is in progress")]
     InTurn {
-        /// The turn.
         turn_id: TurnId,
         /// The event of the turn, if known.
         event_id: Option<EventId>,
     },
     /// A rewind has begun and must finish first.
     #[error("the conversation is being rewound to `{checkpoint_id}`")]
-    Rewinding {
-        /// The target checkpoint.
-        checkpoint_id: String,
-    },
+    Rewinding { checkpoint_id: String },
     /// A request names an event that is not waiting.
     #[error("event `{event_id}` is not waiting in the inbox")]
-    WrongEvent {
-        /// The requested event.
-        event_id: EventId,
-    },
+    WrongEvent { event_id: EventId },
     /// The event of the turn to begin is paused by a user.
     #[error("event `{event_id}` is paused")]
-    EventPaused {
-        /// The event.
-        event_id: EventId,
-    },
+    EventPaused { event_id: EventId },
     /// A message event is out of order.
     #[error("expected message event {expected}, found {got}")]
-    OutOfOrder {
-        /// The expected number.
-        expected: u64,
-        /// The number found.
-        got: u64,
-    },
+    OutOfOrder { expected: u64, got: u64 },
     /// The transition is not valid for this tool call's approval.
     #[error("{problem}")]
-    WrongApproval {
-        /// The reason.
-        problem: String,
-    },
+    WrongApproval { problem: String },
     /// A record is not a valid message event.
     #[error("invalid message event: {problem}")]
     InvalidEvent {
@@ -166,19 +128,14 @@ pub enum StoreError {
     /// A file is not an importable archive of a conversation. Nothing was created.
     #[error("failed to import `{}`: line {line}: {problem}", path.display())]
     BadArchive {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// The reason.
         problem: String,
     },
     /// A conversation has more parts than an archive can hold.
     #[error("an archive can hold at most {max} of this kind")]
-    TooMany {
-        /// The limit.
-        max: u64,
-    },
+    TooMany { max: u64 },
     /// A page was requested at an offset where no record begins, because the history was rewritten.
     #[error("the history changed during reading; read it again from the start")]
     HistoryChanged,

@@ -74,7 +74,6 @@ impl InstanceIndex {
         }
     }
 
-    /// Removes an instance.
     pub(crate) fn remove(&self, at: &InstanceRef) {
         if let Some(workspace) = self.state().workspaces.get_mut(&at.workspace_id) {
             workspace.remove(&at.instance_key);

@@ -659,7 +659,6 @@ impl InstanceStore {
         self.metadata_is_dirty
     }
 
-    /// Its directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir

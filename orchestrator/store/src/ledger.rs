@@ -37,21 +37,17 @@ pub const LEDGER_FILE: &str = "usage.jsonl";
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerTask {
-    /// Its id.
     pub id: TaskId,
     /// Creation time, because a new task can reuse the id of a removed one.
     pub created_at: Timestamp,
 }
 
-/// Purpose of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 pub enum ReplyPurpose {
     /// A step of a turn.
     Step {
-        /// The turn.
         turn_id: TurnId,
-        /// The step.
         step_id: StepId,
         /// The task that the conversation works for, if any (`TASK-8`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,10 +57,7 @@ pub enum ReplyPurpose {
         bundle_revision: Option<RevisionId>,
     },
     /// A task: the usage its agent's program reported since its previous line (`TASK-6`).
-    Task {
-        /// The task.
-        task: LedgerTask,
-    },
+    Task { task: LedgerTask },
 }
 
 /// Usage of one reply, or one usage report of a task's agent.
@@ -73,9 +66,7 @@ pub enum ReplyPurpose {
 pub struct LedgerEntry {
     /// Id of the reply. A duplicate counts once.
     pub id: Uuid,
-    /// Time of receipt.
     pub at: Timestamp,
-    /// Agent of the turn.
     pub agent_name: AgentName,
     /// The conversation; for a task, a placeholder name.
     pub instance_key: InstanceKey,
@@ -86,7 +77,6 @@ pub struct LedgerEntry {
     /// Agents of these conversations, which are charged too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by_agents: Vec<AgentName>,
-    /// The purpose.
     #[serde(flatten)]
     pub purpose: ReplyPurpose,
     /// The Model; for a task, the model name reported by its program, or its agent.
@@ -146,7 +136,6 @@ impl LedgerEntry {
 pub struct LedgerSum {
     /// The day, in UTC.
     pub day: Day,
-    /// The agent.
     pub agent_name: AgentName,
     /// The conversation; for a task, a placeholder name.
     pub instance_key: InstanceKey,
@@ -156,15 +145,11 @@ pub struct LedgerSum {
     /// The revision of the conversation's own configuration, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle_revision: Option<RevisionId>,
-    /// Other conversations charged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<InstanceKey>,
-    /// Other agents charged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by_agents: Vec<AgentName>,
-    /// The Model.
     pub model: ResourceName,
-    /// Total usage and cost.
     pub spending: UsageTotal,
     /// Additional charge against budgets for unknown usage.
     #[serde(default, skip_serializing_if = "Charge::is_nothing")]
@@ -207,7 +192,6 @@ fn path_of(layout: &Layout, id: &WorkspaceId) -> PathBuf {
     layout.workspace(id).join(LEDGER_FILE)
 }
 
-/// Content of a ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LedgerContent {
     /// Sums, oldest first.

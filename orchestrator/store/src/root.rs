@@ -88,7 +88,6 @@ impl Layout {
         self.root.join("config.json")
     }
 
-    /// The control socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.root.join("run").join("orchestrator.sock")
@@ -127,13 +126,11 @@ impl Layout {
         self.system().join(STATE_FORMAT_FILE)
     }
 
-    /// Directory of all workspaces.
     #[must_use]
     pub fn workspaces(&self) -> PathBuf {
         self.root.join("workspaces")
     }
 
-    /// Directory of one workspace.
     #[must_use]
     pub fn workspace(&self, id: &WorkspaceId) -> PathBuf {
         self.workspaces().join(id.as_str())
@@ -313,13 +310,11 @@ impl SystemRoot {
         })
     }
 
-    /// Returns the layout.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Returns the settings.
     #[must_use]
     pub fn config(&self) -> &SystemConfig {
         &self.config

@@ -63,11 +63,8 @@ pub fn workspace(
 /// ([`goondan_durable::register`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// Conversations.
     Instances,
-    /// Work areas of tasks.
     Tasks,
-    /// Runs of workers.
     Sandboxes,
 }
 
@@ -97,12 +94,10 @@ impl Group {
 #[derive(Debug)]
 pub struct KnownLosses<'d> {
     register: Register<'d>,
-    /// The findings.
     pub findings: Vec<Finding>,
 }
 
 impl KnownLosses<'_> {
-    /// The folder.
     #[must_use]
     pub fn subject(&self) -> &Path {
         self.register.subject()
@@ -121,7 +116,6 @@ impl KnownLosses<'_> {
     }
 }
 
-/// The register of a folder.
 #[must_use]
 pub fn register<'d>(
     disk: &'d dyn Disk,

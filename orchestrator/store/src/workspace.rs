@@ -34,9 +34,7 @@ pub const WORKSPACE_FILE: &str = "workspace.json";
 pub struct WorkspaceRecord {
     /// The workspace's id, which is its folder's name.
     pub workspace_id: WorkspaceId,
-    /// The Project Root.
     pub project_root: PathBuf,
-    /// The package's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
     /// True if a starting daemon opens it again.
@@ -55,9 +53,7 @@ pub struct WorkspaceRecord {
 /// An unusable workspace or instance on disk.
 #[derive(Debug)]
 pub struct UnusableEntry {
-    /// Its path.
     pub path: PathBuf,
-    /// The reason.
     pub error: StoreError,
 }
 
@@ -312,7 +308,6 @@ pub fn list_instances(
 /// An instance that has, or may have, pending work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingInstance {
-    /// Its key.
     pub instance_key: InstanceKey,
     /// Its agent, if known.
     pub agent_name: Option<AgentName>,

@@ -107,7 +107,6 @@ impl StagedOperation {
         }
     }
 
-    /// Returns the job's completion.
     fn completion(self) -> StoreCompletion {
         StoreCompletion {
             token: self.token,

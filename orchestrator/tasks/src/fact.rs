@@ -12,18 +12,14 @@ use serde_json::Value;
 
 pub use goondan_protocol::task::{InvalidTaskId, TaskBudget as Budget, TaskId};
 
-/// Definition of a new task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewTask {
-    /// Its id.
     pub task_id: TaskId,
-    /// The agent.
     pub agent: AgentName,
     /// Kind of worker: a program or an in-process agent.
     #[serde(default, skip_serializing_if = "Runtime::is_program")]
     pub runtime: Runtime,
-    /// Title shown to people.
     pub title: String,
     /// Task type, such as `create_app`.
     #[serde(rename = "type")]
@@ -32,7 +28,6 @@ pub struct NewTask {
     pub description: String,
     /// Number of phases, each of which is reviewed; 0 for a task without phases.
     pub total_phases: u32,
-    /// Token and cost limits.
     #[serde(default)]
     pub budget: Budget,
     /// True if the agent's output contains a result; if not, the exit code decides.
@@ -55,7 +50,6 @@ pub struct NewTask {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FallbackAgent {
-    /// Its name.
     pub agent: AgentName,
     /// True if its output contains a result; if not, the exit code decides.
     pub tells_result: bool,
@@ -86,7 +80,6 @@ pub enum Origin {
     Agent,
     /// The agent's program, for a permission within a run.
     Permission {
-        /// The run.
         run: u64,
         /// The id of its request.
         request: String,
@@ -98,15 +91,12 @@ pub enum Origin {
     Supervisor,
 }
 
-/// Outcome of a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputOutcome {
-    /// Answered by a person.
     Person(String),
     /// The wait timed out; the default, if any, is used.
     TimedOut(Option<String>),
-    /// The question was withdrawn.
     Withdrawn,
 }
 
@@ -122,23 +112,19 @@ pub enum Provision {
     TimedOut(Option<String>),
 }
 
-/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
-    /// With a successful result.
     Done,
     /// With a failed result, or by exit code.
     Failed(String),
     /// It failed permanently: a person must change something first.
     Blocked(String),
-    /// It was ended intentionally.
     Ended,
     /// Rate-limited by the provider until then.
     RateLimited(Timestamp),
     /// Unknown: the run exited without a result, or was lost.
     Unknown,
-    /// It failed to start.
     NotStarted(String),
 }
 
@@ -146,7 +132,6 @@ pub enum RunOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseReason {
-    /// A person paused it.
     Person,
     /// The next call might exceed the task's own budget.
     Budget,
@@ -161,15 +146,11 @@ pub enum PauseReason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Notification {
-    /// Kind of occasion.
     pub on: NotifyOn,
-    /// Connection to use.
     pub connection: ConnectionName,
     /// The tool of its service.
     pub service: String,
-    /// Action of the connector.
     pub action: String,
-    /// Arguments.
     pub args: Value,
 }
 
@@ -181,12 +162,7 @@ pub struct Notification {
     rename_all = "snake_case",
     rename_all_fields = "camelCase"
 )]
-#[expect(
-    missing_docs,
-    reason = "each field is documented on the command or report that creates the fact"
-)]
 pub enum TaskEvent {
-    /// The first event.
     TaskCreated(NewTask),
     /// The task is now on this node of a shared workspace.
     NodeEntered {
@@ -198,7 +174,6 @@ pub enum TaskEvent {
         session: Option<String>,
         /// Number of notes in its prompt.
         carried: usize,
-        /// Kind of run.
         #[serde(default, skip_serializing_if = "TaskRunKind::is_agent")]
         kind: TaskRunKind,
         /// Its agent, for a task with several.
@@ -421,12 +396,9 @@ pub enum TaskEvent {
     TaskCancelled {},
 }
 
-/// A line of the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
-    /// When it happened.
     pub timestamp: Timestamp,
-    /// The event.
     #[serde(flatten)]
     pub fact: TaskEvent,
 }

@@ -115,7 +115,6 @@ impl Task {
         }
     }
 
-    /// Durable state of the task.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
@@ -763,7 +762,6 @@ fn check_text(text: &str) -> Result<(), InputRefusal> {
     }
 }
 
-/// Finds an open ask.
 fn open_ask<'s>(state: &'s State, id: &str) -> Result<&'s PersonInputKind, InputRefusal> {
     let ask = state
         .asks

@@ -33,9 +33,7 @@ const CAME: &str = ".metadata/history.jsonl.imported";
 /// The agent that works on the task from now on.
 #[derive(Debug, Clone)]
 pub struct PlainWorker {
-    /// Its name.
     pub agent: AgentName,
-    /// Kind of worker.
     pub runtime: Runtime,
     /// True if its output has a result.
     pub tells_result: bool,
@@ -151,7 +149,6 @@ struct PlainHistoryLine {
 /// A history in our format, translated from a plain work area.
 #[derive(Debug)]
 pub struct TranslatedHistory {
-    /// Its lines.
     pub entries: Vec<HistoryEntry>,
     /// Events that were not imported, verbatim.
     pub left_out: Vec<String>,
@@ -197,7 +194,6 @@ impl PlainArea {
         }))
     }
 
-    /// Translates it to our history.
     #[must_use]
     pub fn translated(self, worker: PlainWorker) -> TranslatedHistory {
         let phases = self.task.total_phases.unwrap_or_default();
@@ -338,7 +334,6 @@ struct Translation {
     /// The number of the last run.
     run: u64,
     is_running: bool,
-    /// Number of asks so far.
     asks: usize,
 }
 

@@ -15,7 +15,6 @@ const WHOLE: &str = include_str!("preamble/whole.txt");
 /// The same for agents that have goondan's tools.
 const TOOLS: &str = include_str!("preamble/tools.txt");
 
-/// The tool for a proposal.
 const TOOLS_PROPOSAL: &str = include_str!("preamble/tools_proposal.txt");
 
 /// Instructions for completing a phase with the tools.
@@ -30,7 +29,6 @@ const PHASES_PLACE: &str = "{phases}";
 /// Protocol instructions for an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Preamble {
-    /// No instructions.
     #[default]
     None,
     /// goondan's built-in instructions for text blocks.

@@ -44,7 +44,6 @@ struct World {
     answers: BTreeMap<String, String>,
     facts: Vec<HistoryEntry>,
     runs: BTreeSet<u64>,
-    /// Delivered notifications.
     sent: BTreeSet<String>,
     /// Phase whose proposal is being created.
     proposing: Option<u32>,
@@ -569,7 +568,6 @@ impl World {
         }
     }
 
-    /// Messages that were accepted.
     fn messages(&self) -> Vec<String> {
         let facts = self.facts.iter();
         let messages = facts.filter_map(|entry| match &entry.fact {
@@ -655,7 +653,6 @@ fn complete(phase: u32) -> CliEvent {
     CliEvent::Block(Block::PhaseComplete(PhaseComplete { phase, documents }))
 }
 
-/// Facts on disk.
 fn history(disk: &SimulatedDisk) -> Vec<HistoryEntry> {
     let path = Path::new(ROOT).join(".metadata/history.jsonl");
     let mut file = disk.open_read(&path).unwrap();

@@ -36,7 +36,6 @@ const DONE_PERCENT: u8 = 100;
 /// Request to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonInput {
-    /// The request.
     pub what: PersonInputKind,
     /// Time when its default replaces an answer; none if it is required.
     pub until: Option<Timestamp>,
@@ -45,9 +44,7 @@ pub struct PersonInput {
 /// Request and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PersonInputKind {
-    /// A dependency.
     Dependency(DependencyRequest, Option<Provision>),
-    /// A question.
     Question(Origin, UserQuestion, Option<InputOutcome>),
 }
 
@@ -64,17 +61,14 @@ impl PersonInputKind {
 pub enum Note {
     /// Outcome of a request, by its id.
     Asked(String),
-    /// A phase was approved.
     Approved(u32),
     /// A phase was not approved, with the reason.
     Rework(u32, String),
-    /// A person's message.
     Message(String),
     /// The verify command failed, with the end of its output.
     Unverified(String),
     /// The outcome of its last run is unknown.
     OutcomeUnknown,
-    /// Its last run failed.
     Failed(String),
     /// Its last run was ended intentionally.
     Interrupted,
@@ -93,9 +87,7 @@ pub enum Note {
 pub struct AgentRun {
     /// Its number, from 1.
     pub number: u64,
-    /// Kind of run.
     pub kind: TaskRunKind,
-    /// Session that it resumes.
     pub session: Option<String>,
     /// Its process: the id, and the start time in the kernel's units.
     pub process: Option<(u32, u64)>,
@@ -107,12 +99,9 @@ pub struct AgentRun {
     is_fruitless: bool,
 }
 
-/// Outcome of the last run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastRun {
-    /// Its number.
     pub number: u64,
-    /// Its outcome.
     pub outcome: RunOutcome,
     /// Last message of the agent.
     pub last_words: String,
@@ -120,10 +109,8 @@ pub struct LastRun {
     pub stderr: String,
 }
 
-/// A task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// Definition of the task.
     pub task: NewTask,
     pub(crate) created_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
@@ -140,10 +127,8 @@ pub struct State {
     /// Proposal, for a task with a source.
     pub(crate) proposing: proposal::ProposalProcess,
     pub(crate) is_work_completed: bool,
-    /// The current run.
     pub run: Option<AgentRun>,
     pub(crate) runs: u64,
-    /// Agent of its runs.
     pub(crate) agent: AgentName,
     /// The work of the agent before, for the current one.
     pub(crate) hand_over: Option<HandOver>,
@@ -186,9 +171,7 @@ pub struct State {
     pub(crate) has_begun: bool,
     /// Requested rework, with the phase.
     pub(crate) reworks: Vec<(u32, String)>,
-    /// A person's messages.
     pub(crate) messages: Vec<String>,
-    /// Ids of all messages.
     message_ids: BTreeSet<String>,
     /// True if the task was completed and then received a message: all its phases were approved
     /// once.
@@ -208,7 +191,6 @@ pub struct State {
     pub(crate) drill: Option<TaskDrill>,
     pub(crate) budget_warned: bool,
     pub(crate) notifications: notifications::Notifications,
-    /// Usage so far.
     pub tokens: Tokens,
 }
 
@@ -341,7 +323,6 @@ impl State {
         provided.collect()
     }
 
-    /// All its sessions so far.
     pub fn sessions(&self) -> impl Iterator<Item = &str> {
         self.sessions.iter().map(String::as_str)
     }

@@ -64,7 +64,6 @@ impl State {
         self.progress
     }
 
-    /// Creation time.
     #[must_use]
     pub fn created_at(&self) -> Timestamp {
         self.created_at
@@ -193,7 +192,6 @@ impl State {
         }
     }
 
-    /// All details.
     #[must_use]
     pub fn detail(
         &self,

@@ -77,13 +77,9 @@ fn event_name(fact: &TaskEvent) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
-    /// When it happened.
     pub timestamp: Timestamp,
-    /// Importance to people.
     pub level: LogLevel,
-    /// Description of the event.
     pub message: String,
-    /// The task.
     pub task_id: TaskId,
 }
 
@@ -91,11 +87,9 @@ pub struct LogLine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// The work continues.
     Info,
     /// A person is needed, or something failed.
     Warn,
-    /// The task has failed.
     Error,
 }
 

@@ -44,16 +44,13 @@ const DIRECTORIES: [&str; 11] = [
     "tests/unit",
 ];
 
-/// Directory of integration tests.
 const INTEGRATION_TESTS: &str = "tests/integration";
 
 /// Directory of the history and the views.
 const METADATA: &str = ".metadata";
 
-/// Directory of the logs.
 const LOGS: &str = ".logs";
 
-/// The link to the guide.
 const GUIDE: &str = "guide";
 
 /// Maximum bytes read back of a file of `.metadata`.
@@ -77,23 +74,16 @@ pub enum WorkAreaError {
         directory.display(), file.display()
     )]
     Occupied {
-        /// The directory.
         directory: PathBuf,
         /// The first of the files.
         file: PathBuf,
     },
     /// The history is damaged, so the task cannot be restored from it.
     #[error("`{}` is damaged: {problem}; restore it from a backup", path.display())]
-    Damaged {
-        /// The history.
-        path: PathBuf,
-        /// First problem found.
-        problem: String,
-    },
+    Damaged { path: PathBuf, problem: String },
     /// The guide could not be copied.
     #[error("failed to copy the guide")]
     Guide(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The task is invalid.
     #[error(transparent)]
     Refused(#[from] InputRefusal),
 }
@@ -199,7 +189,6 @@ impl Log {
     }
 }
 
-/// An open work area.
 #[derive(Debug)]
 pub struct WorkArea {
     root: PathBuf,
@@ -416,7 +405,6 @@ impl WorkArea {
         Ok(())
     }
 
-    /// Path of a log.
     #[must_use]
     pub fn log_path(&self, log: Log) -> PathBuf {
         self.root.join(log.path())

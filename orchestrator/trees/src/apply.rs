@@ -19,16 +19,11 @@ use crate::read::drain;
 pub enum ApplyError {
     /// The patch touches a forbidden path.
     #[error("the patch touches `{path}`, which it must not change")]
-    NotAllowed {
-        /// The path.
-        path: RelativePath,
-    },
+    NotAllowed { path: RelativePath },
     /// The patch was made for another tree, or is damaged.
     #[error("the patch does not apply to `{path}`: {problem}; create it again from the two trees")]
     Misfit {
-        /// The path.
         path: RelativePath,
-        /// The mismatch.
         problem: &'static str,
     },
     /// The tree is unreadable, or the result would not be a valid tree.
@@ -48,9 +43,7 @@ pub struct Leaf {
 /// A tree: its manifest and its folder. Content is verified when it is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Tree<'t> {
-    /// Manifest of the tree.
     pub manifest: &'t Manifest,
-    /// Folder with the content.
     pub folder: &'t dyn Folder,
 }
 
@@ -156,7 +149,6 @@ pub fn apply(
     Ok(applied)
 }
 
-/// Applies a patch to one file.
 fn one(file: &FilePatch, before: Option<&Leaf>) -> Result<Option<Leaf>, &'static str> {
     if before.map(|leaf| leaf.mode) != file.old {
         return Err(match (before, file.old) {

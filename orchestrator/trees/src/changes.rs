@@ -7,11 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::{Manifest, TreeEntry};
 use crate::path::RelativePath;
 
-/// Change of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PathChange {
-    /// The path.
     pub path: RelativePath,
     /// Entry before the change; `None` if it did not exist.
     pub old: Option<TreeEntry>,
@@ -20,7 +18,6 @@ pub struct PathChange {
 }
 
 impl PathChange {
-    /// Returns the reverse change.
     #[must_use]
     pub fn inverse(self) -> Self {
         Self {

@@ -6,10 +6,8 @@ use imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::limits::PATCH_CONTEXT_LINES;
 
-/// Status of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineKind {
-    /// In both texts.
     Context,
     /// In the old text only.
     Removed,

@@ -14,11 +14,8 @@ use crate::quote::quote;
 /// Kind of change of a file or link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffStatus {
-    /// Added.
     Added,
-    /// Content or mode changed.
     Modified,
-    /// Deleted.
     Deleted,
     /// Changed from a file to a link, or from a link to a file.
     TypeChanged,
@@ -27,7 +24,6 @@ pub enum DiffStatus {
 /// Difference of two trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The patch.
     pub patch: Vec<u8>,
     /// Changed files and links, by path.
     pub changed: Vec<(RelativePath, DiffStatus)>,

@@ -7,14 +7,11 @@ use crate::path::{PathProblem, RelativePath};
 /// Reason why a tree was rejected. No partial result remains.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// An I/O error.
     #[error("failed to {operation} `{path}` of the tree")]
     Io {
         /// The operation, as a verb.
         operation: &'static str,
-        /// The path.
         path: String,
-        /// The I/O error.
         #[source]
         source: io::Error,
     },
@@ -26,79 +23,45 @@ pub enum TreeError {
         "`{one}` and `{other}` differ only in case, which some file systems cannot store; rename one"
     )]
     Twins {
-        /// The first path.
         one: RelativePath,
-        /// The other path.
         other: RelativePath,
     },
-    /// A duplicate path.
     #[error("duplicate path `{path}`")]
-    Duplicate {
-        /// The path.
-        path: RelativePath,
-    },
+    Duplicate { path: RelativePath },
     /// The parent of a path is not a directory.
     #[error("the parent of `{path}` is not a directory of the tree")]
-    NotInDirectory {
-        /// The path.
-        path: RelativePath,
-    },
+    NotInDirectory { path: RelativePath },
     /// The tree exceeds a limit. Exclude something.
     #[error("the tree exceeds the limit of {limit} {what} at `{path}`; exclude something")]
     Limit {
-        /// The counted unit.
         what: &'static str,
-        /// The limit.
         limit: u64,
         /// The path at which the limit was exceeded.
         path: String,
     },
     /// A device, socket or pipe, or an archive entry other than a file, directory or link.
     #[error("`{path}` is neither file, directory nor link; exclude it")]
-    Special {
-        /// The path.
-        path: RelativePath,
-    },
+    Special { path: RelativePath },
     /// A link points out of the tree.
     #[error(
         "the link `{path}` leads out of the tree, to `{target}`; exclude it or make it relative"
     )]
-    OutsideLink {
-        /// The link.
-        path: RelativePath,
-        /// Its target.
-        target: String,
-    },
+    OutsideLink { path: RelativePath, target: String },
     /// A file was modified during the copy. Retry when its writer is idle.
     #[error("`{path}` changed while it was read; retry when its writer is idle")]
-    Changing {
-        /// The file.
-        path: RelativePath,
-    },
+    Changing { path: RelativePath },
     /// The name of the new tree is taken.
     #[error("`{name}` already exists")]
-    Taken {
-        /// The name.
-        name: String,
-    },
+    Taken { name: String },
     /// Content does not match its manifest.
     #[error("`{path}` does not match its manifest; the copy is damaged, create it again")]
-    Damaged {
-        /// The path.
-        path: RelativePath,
-    },
+    Damaged { path: RelativePath },
     /// An archive violates its format.
     #[error("failed to read the archive: {problem}")]
-    Archive {
-        /// The violation.
-        problem: String,
-    },
+    Archive { problem: String },
     /// A record cannot be written as JSON, which is a bug in goondan.
     #[error("failed to serialize a record of a tree: {problem}")]
-    Unwritable {
-        /// The reason.
-        problem: String,
-    },
+    Unwritable { problem: String },
 }
 
 impl TreeError {

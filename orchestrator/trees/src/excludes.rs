@@ -12,9 +12,7 @@ use crate::path::RelativePath;
 /// Reason why a path is excluded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// The pattern that matched.
     Excluded(String),
-    /// The rule that matched.
     Rule(&'static str),
     /// Not among the chosen paths.
     NotChosen,
@@ -49,7 +47,6 @@ pub struct Excludes {
     patterns: Vec<(String, bool)>,
     /// Chosen paths; `None` includes everything.
     only: Option<BTreeSet<RelativePath>>,
-    /// Paths included unconditionally.
     except: BTreeSet<RelativePath>,
     /// Rule by path, with its name.
     rule: Option<ExcludeRule>,
@@ -67,7 +64,6 @@ struct GitignoreRules {
 /// One line of a `.gitignore`, as a pattern from the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct IgnoreRule {
-    /// The line.
     line: String,
     /// True if the rule negates an earlier one (`!`).
     is_exception: bool,

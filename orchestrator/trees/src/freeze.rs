@@ -20,7 +20,6 @@ use crate::read::{CopiedEntry, Syncs, copy, observe};
 /// Policy for entries that a tree should not contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryPolicy {
-    /// Reject the whole tree.
     Refuse,
     /// Exclude and report the entry.
     LeaveOut,
@@ -28,19 +27,15 @@ pub enum EntryPolicy {
     Keep,
 }
 
-/// All write permission bits.
 const WRITE_BITS: u32 = 0o222;
 
-/// Options of a snapshot.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Excluded paths.
     pub excludes: Excludes,
     /// Policy for links that point out of the tree.
     pub outside_links: EntryPolicy,
     /// Policy for devices, sockets and pipes.
     pub special: EntryPolicy,
-    /// Limits of the tree.
     pub limits: Limits,
 }
 
@@ -50,16 +45,12 @@ pub struct ExcludedEntry {
     /// Its path, quoted like git does if it is not UTF-8. An excluded directory includes its
     /// content.
     pub path: String,
-    /// The reason.
     pub reason: Reason,
 }
 
-/// A frozen tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeSnapshot {
-    /// Manifest of the snapshot.
     pub manifest: Manifest,
-    /// Excluded entries.
     pub left_out: Vec<ExcludedEntry>,
 }
 

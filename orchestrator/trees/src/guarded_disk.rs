@@ -75,7 +75,6 @@ impl GuardedDisk {
         Ok((parent, name))
     }
 
-    /// Opens a guarded file.
     fn open_file(&self, path: &Path, flags: OFlags) -> io::Result<File> {
         let (parent, name) = self.place(path)?;
         // Opening a pipe could block forever, because it may have no other end.

@@ -63,7 +63,6 @@ const _: () = assert!(NAME_BYTES_MAX <= PATH_BYTES_MAX && PATH_BYTES_MAX < 4096)
 const _: () = assert!(2 * (PATCH_FILE_BYTES_MAX / 100 * 101) / 52 * 67 < PATCH_BYTES_MAX);
 const _: () = assert!(PATCH_TEXT_BYTES_MAX <= PATCH_FILE_BYTES_MAX);
 
-/// Limits of one tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     entries: usize,
@@ -80,7 +79,6 @@ impl Limits {
         }
     }
 
-    /// Most entries.
     #[must_use]
     pub fn entries(self) -> usize {
         self.entries

@@ -66,23 +66,17 @@ impl<'de> Deserialize<'de> for Digest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", deny_unknown_fields)]
 pub enum TreeEntry {
-    /// A regular file.
     File {
-        /// Its permission bits.
         mode: u32,
         /// Its length in bytes.
         bytes: u64,
         /// The digest of its content.
         sha256: Digest,
     },
-    /// A directory.
     Directory {
-        /// Its permission bits.
         mode: u32,
     },
-    /// A symbolic link.
     Link {
-        /// Its unmodified target.
         #[serde(serialize_with = "write_target", deserialize_with = "read_target")]
         target: Vec<u8>,
     },
@@ -115,7 +109,6 @@ fn read_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D:
 pub struct Manifest(BTreeMap<RelativePath, TreeEntry>);
 
 impl Manifest {
-    /// Returns the entry at a path.
     #[must_use]
     pub fn get(&self, path: &RelativePath) -> Option<&TreeEntry> {
         self.0.get(path)
@@ -126,7 +119,6 @@ impl Manifest {
         self.0.iter()
     }
 
-    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -291,7 +283,6 @@ impl ManifestBuilder {
         self.limits.bytes().saturating_sub(self.bytes)
     }
 
-    /// Returns the manifest.
     #[must_use]
     pub fn finish(self) -> Manifest {
         Manifest(self.entries)

@@ -27,9 +27,7 @@ mod tests;
 /// A path that cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The path.
     pub path: RelativePath,
-    /// The reason.
     pub reason: ConflictReason,
 }
 
@@ -61,10 +59,7 @@ pub enum ConflictReason {
         of: RelativePath,
     },
     /// Another path differs only in case.
-    Twins {
-        /// The other path.
-        other: RelativePath,
-    },
+    Twins { other: RelativePath },
 }
 
 impl fmt::Display for ConflictReason {
@@ -112,10 +107,8 @@ pub struct Merge {
     texts: BTreeMap<RelativePath, Vec<u8>>,
 }
 
-/// Result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MergeOutcome {
-    /// The merged tree.
     Merged(Merge),
     /// The conflicts by path, without a merged tree.
     Conflicts(Vec<Conflict>),
@@ -308,7 +301,6 @@ enum MergedContent {
     Text(Vec<u8>),
 }
 
-/// Result for one path.
 enum PathDecision {
     Gone,
     Node(MergedNode),

@@ -26,9 +26,7 @@ pub struct PatchError {
 /// Mode of a file as stored by git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileMode {
-    /// A file.
     Regular,
-    /// An executable file.
     Executable,
     /// A symbolic link; its content is its target.
     Link,
@@ -81,10 +79,8 @@ impl fmt::Display for BlobId {
     }
 }
 
-/// A binary part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Binary {
-    /// The content itself.
     Literal(Vec<u8>),
     /// Instructions that produce the content from the other content.
     Delta(Vec<u8>),
@@ -95,7 +91,6 @@ pub(crate) enum Binary {
 pub(crate) enum Body {
     /// No change, or an empty file.
     None,
-    /// Changed lines.
     Text(Vec<Hunk>),
     /// Changed bytes. The reverse part is parsed and ignored.
     Binary(Binary),
@@ -116,7 +111,6 @@ pub struct FilePatch {
 }
 
 impl FilePatch {
-    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &RelativePath {
         &self.path

@@ -80,7 +80,6 @@ pub(crate) fn to_text(name: &[u8]) -> String {
     }
 }
 
-/// Reverses [`to_text`].
 pub(crate) fn from_text(text: &str) -> Option<Vec<u8>> {
     if text.starts_with('"') {
         let (name, rest) = unquote(text.as_bytes())?;

@@ -44,7 +44,6 @@ pub(crate) fn drain(
 pub(crate) enum PathOccupancy {
     /// The path does not exist.
     Free,
-    /// A valid tree entry.
     Entry(TreeEntry),
     /// A pipe, a socket or a device.
     Special,

@@ -18,7 +18,6 @@ struct Frame {
     directory: OwnedFd,
     /// Its name in the parent directory.
     name: OsString,
-    /// Remaining names.
     names: Vec<OsString>,
     /// Number of listings so far.
     rounds: usize,

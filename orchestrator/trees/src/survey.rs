@@ -23,12 +23,9 @@ pub enum Writers {
     AtWork,
 }
 
-/// One path of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SurveyedPath {
-    /// The path.
     pub path: RelativePath,
-    /// Its metadata.
     pub stat: NodeStat,
     /// Its target, if it is a link.
     pub target: Option<Vec<u8>>,

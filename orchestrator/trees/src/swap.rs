@@ -78,9 +78,7 @@ pub enum SwapError {
     /// The changes are inconsistent: a bug of the caller, or a forged record.
     #[error("failed to change `{path}`: {problem}")]
     Impossible {
-        /// The path.
         path: RelativePath,
-        /// The reason.
         problem: &'static str,
     },
     /// The journal belongs to another swap.
@@ -103,9 +101,7 @@ fn first(stale: &[StalePath]) -> String {
 /// A path with an unexpected state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StalePath {
-    /// The path.
     pub path: RelativePath,
-    /// The expected entry.
     pub expected: Option<crate::TreeEntry>,
     /// The current entry; `None` if it does not exist or is a special file.
     pub found: Option<crate::TreeEntry>,
@@ -114,13 +110,11 @@ pub struct StalePath {
 /// A user's file that could not stay at its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisplacedFile {
-    /// Its path.
     pub path: RelativePath,
     /// Its current location, below the root of the tree.
     pub at: PathBuf,
 }
 
-/// Result of a recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwapRecovery {
     /// No swap was in progress.
@@ -140,12 +134,10 @@ pub enum SwapRecovery {
     },
 }
 
-/// Location of a swap.
 #[derive(Debug, Clone, Copy)]
 pub struct SwapSite<'p> {
     /// The journal: an empty directory owned by goondan, kept as long as the swap can be reverted.
     pub journal: &'p dyn Folder,
-    /// The tree.
     pub root: &'p dyn Folder,
     /// Names that may be changed.
     pub names: Names,
@@ -158,7 +150,6 @@ pub struct SwapSite<'p> {
 pub enum Specials {
     /// Fail with [`SwapError::Blocked`].
     Refuse,
-    /// Remove it.
     Remove,
 }
 

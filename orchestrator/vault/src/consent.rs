@@ -19,7 +19,6 @@ const VERSION: u32 = 1;
 /// Identity of a project for access to secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectIdentity {
-    /// The canonical Project Root.
     pub root: PathBuf,
     /// Its package's name, if it has one.
     pub package: Option<String>,

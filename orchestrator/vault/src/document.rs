@@ -44,9 +44,7 @@ const METADATA: &str = "sops";
 const UNENCRYPTED_SUFFIX: &str = "_unencrypted";
 /// The version of SOPS whose format this is.
 const VERSION: &str = "3.9.0";
-/// The kind of a text.
 const TEXT: &str = "str";
-/// The kind of a boolean.
 const BOOLEAN: &str = "bool";
 /// Ways to open a document that are not ours. One that has any is not changed here.
 const OTHER_KEYS: [&str; 5] = ["pgp", "kms", "gcp_kms", "azure_kv", "hc_vault"];

@@ -41,10 +41,7 @@ pub enum DocumentError {
     Unsupported(&'static str),
     /// No identity there is opens it.
     #[error("encrypted for {recipients}, but the daemon has another identity")]
-    OtherIdentity {
-        /// The recipients it is for.
-        recipients: String,
-    },
+    OtherIdentity { recipients: String },
     /// Something in it is not as it was written.
     #[error("damaged, or changed without the key: {0}")]
     Damaged(String),
@@ -57,7 +54,6 @@ pub enum DocumentError {
     /// The key cannot be written.
     #[error("`{key}` is not a valid key of a secret: {why}")]
     ReservedKey {
-        /// The key.
         key: String,
         /// Why not.
         why: &'static str,
@@ -82,7 +78,6 @@ pub enum ConsentError {
     /// Another version of goondan wrote it.
     #[error("unknown version {0}; upgrade goondan")]
     Version(u32),
-    /// There are too many.
     #[error("more than {CONSENTS_MAX} consents")]
     TooMany,
 }
@@ -90,10 +85,8 @@ pub enum ConsentError {
 /// Why the store cannot do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    /// The file system refused.
     #[error("failed to read `{}`", path.display())]
     Io {
-        /// Path of the file.
         path: PathBuf,
         /// Error of the file system.
         #[source]
@@ -101,16 +94,11 @@ pub enum VaultError {
     },
     /// Others than its owner may read the identity.
     #[error("users other than its owner can read or change `{}`", path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The identity is invalid.
+    Exposed { path: PathBuf },
     #[error("failed to use the identity in {place}")]
     Identity {
         /// The file or the variable.
         place: String,
-        /// The problem.
         #[source]
         source: IdentityError,
     },
@@ -123,7 +111,6 @@ pub enum VaultError {
     /// One secret cannot be used.
     #[error("failed to use the secret in `{}`", path.display())]
     Document {
-        /// Its file.
         path: PathBuf,
         /// Why not.
         #[source]
@@ -132,7 +119,6 @@ pub enum VaultError {
     /// The file of consents cannot be read or written.
     #[error("failed to read from `{}` which projects may use secrets", path.display())]
     Consents {
-        /// The file.
         path: PathBuf,
         /// Why not.
         #[source]

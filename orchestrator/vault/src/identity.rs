@@ -23,14 +23,12 @@ pub struct Identities {
 /// Result of an attempt to open a data key.
 pub(crate) enum UnwrapResult {
     Key(DataKey),
-    /// Encrypted for another recipient.
     NotOurs,
     /// It is not as age writes it.
     Damaged,
 }
 
 impl Identities {
-    /// Makes a new identity.
     #[must_use]
     pub fn generate() -> Self {
         Self {

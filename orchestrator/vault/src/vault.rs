@@ -17,7 +17,6 @@ use crate::limits::{CONSENTS_BYTES_MAX, IDENTITY_BYTES_MAX, SECRET_DOCUMENT_BYTE
 
 /// The variable in which systemd names the directory of a service's credentials.
 const CREDENTIALS_VAR: &str = "CREDENTIALS_DIRECTORY";
-/// The credential's name.
 const CREDENTIAL: &str = "goondan-identity";
 /// Suffix of a secret's file name.
 const DOCUMENT_SUFFIX: &str = ".sops.yaml";
@@ -100,7 +99,6 @@ pub struct ExternalIdentities {
 }
 
 impl ExternalIdentities {
-    /// Sources of this process.
     #[must_use]
     pub fn to_this_process() -> Self {
         Self {
@@ -110,12 +108,9 @@ impl ExternalIdentities {
     }
 }
 
-/// Source of an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentityOrigin {
-    /// A credential of systemd.
     Credential(PathBuf),
-    /// The variable [`IDENTITY_VAR`].
     Variable,
     /// The file below the System Root.
     File(PathBuf),
@@ -133,9 +128,7 @@ impl std::fmt::Display for IdentityOrigin {
 /// Identities and where they came from.
 #[derive(Debug, Clone)]
 pub struct LoadedIdentities {
-    /// The identities.
     pub identities: Identities,
-    /// Source of the identities.
     pub origin: IdentityOrigin,
 }
 

@@ -6,7 +6,6 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::limits::{SECRET_DOCUMENT_BYTES_MAX, YAML_DEPTH_MAX, YAML_NODES_MAX};
 
-/// A YAML value.
 #[derive(Clone, PartialEq)]
 pub(crate) enum SecretYamlNode {
     Null,

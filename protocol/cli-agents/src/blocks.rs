@@ -48,21 +48,16 @@ pub enum Block {
     Handoff(HandoffText),
 }
 
-/// Kind of dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DependencyKind {
-    /// A service key. Secret.
     ApiKey,
     /// An environment variable. Treated as secret, because its kind is unknown.
     EnvVariable,
-    /// A required service.
     Service,
-    /// A required file.
     File,
     /// A permission that a person must grant.
     Permission,
-    /// A required package.
     Package,
 }
 
@@ -77,12 +72,10 @@ impl DependencyKind {
 /// Request for something that the agent needs (`PROTO-2`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DependencyRequest {
-    /// Its kind.
     #[serde(rename = "type")]
     pub kind: DependencyKind,
     /// Its name; for keys and variables, the name of the environment variable.
     pub name: String,
-    /// Purpose.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// True if the work cannot continue without it.
@@ -93,26 +86,20 @@ pub struct DependencyRequest {
     pub default: Option<String>,
 }
 
-/// Category of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionCategory {
     /// Requirements of the product and its users.
     Business,
-    /// Ambiguous instructions.
     Clarification,
-    /// A choice between alternatives.
     Choice,
-    /// Confirmation to continue.
     Confirmation,
 }
 
 /// A question to a person (`PROTO-3`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserQuestion {
-    /// Its category.
     pub category: QuestionCategory,
-    /// The question.
     pub question: String,
     /// Answers to choose from; empty if any text is allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -146,25 +133,19 @@ pub struct CustomTaskComplete {
     pub documents: Vec<String>,
 }
 
-/// Severity of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The work can continue.
     Recoverable,
-    /// The task has failed.
     Fatal,
 }
 
 /// An error that the agent reports (`PROTO-5`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentError {
-    /// Severity.
     #[serde(rename = "type")]
     pub kind: ErrorKind,
-    /// Error message.
     pub message: String,
-    /// Suggested recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<String>,
 }
@@ -172,20 +153,16 @@ pub struct AgentError {
 /// A handoff message, verbatim between its tags.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffText {
-    /// Its lines.
     pub text: String,
 }
 
 /// Priority of a block, the most urgent first (`PROTO-5`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// The task has failed.
     FatalError,
     /// Completion of a phase or the task.
     Completion,
-    /// A dependency is needed.
     Dependency,
-    /// A question or dependency.
     Question,
     /// Not urgent.
     Other,
@@ -213,7 +190,6 @@ pub enum Progress {
     Phase {
         /// Phase number, from 1.
         number: u32,
-        /// Title.
         title: String,
     },
     /// `Step N: title` or `Step N/M: title`.
@@ -222,7 +198,6 @@ pub enum Progress {
         number: u32,
         /// Total number of steps, if reported.
         total: Option<u32>,
-        /// Title.
         title: String,
     },
     /// `Progress: N%`.
@@ -236,47 +211,30 @@ pub enum Progress {
 pub struct BlockRefusal {
     /// The block's tag, such as `USER_QUESTION`.
     pub protocol: &'static str,
-    /// Problem found.
     pub problem: Problem,
 }
 
-/// Problem of a refused block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// It is not closed before the end of the text or the start of another block.
     #[error("it is not closed; end it with its closing tag on a separate line")]
     Unterminated,
-    /// It is too long.
     #[error("it is over {max} bytes long; shorten it", max = crate::limits::BLOCK_BYTES_MAX)]
     TooLong,
-    /// A field is too long.
     #[error("`{field}` is over {max} characters long; shorten it", max = crate::limits::FIELD_CHARS_MAX)]
-    FieldTooLong {
-        /// The field.
-        field: &'static str,
-    },
+    FieldTooLong { field: &'static str },
     /// A field is missing or empty.
     #[error("`{field}` is missing")]
-    Missing {
-        /// The field.
-        field: &'static str,
-    },
+    Missing { field: &'static str },
     /// A field has an invalid value.
     #[error("`{field}` is `{value}`; it must be {allowed}")]
     BadValue {
-        /// The field.
         field: &'static str,
         /// Value found, shortened.
         value: String,
-        /// Allowed values.
         allowed: &'static str,
     },
     /// A list has too many items.
     #[error("`{field}` lists more than {max}")]
-    TooMany {
-        /// The field.
-        field: &'static str,
-        /// Maximum.
-        max: usize,
-    },
+    TooMany { field: &'static str, max: usize },
 }

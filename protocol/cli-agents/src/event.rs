@@ -16,14 +16,12 @@ use crate::usage::UsageReport;
 pub enum CliEvent {
     /// The program has a session that can be resumed.
     Session {
-        /// Its id.
         id: String,
         /// Model in use, if reported.
         model: Option<String>,
     },
     /// The program has a session that ends with this run: it cannot be resumed.
     PassingSession {
-        /// Its id.
         id: String,
     },
     /// The session to resume was rejected or does not exist, with the reason. The run cannot
@@ -33,7 +31,6 @@ pub enum CliEvent {
     Permanent(String),
     /// Last lines of the program's standard error, reported once at its end.
     Stderr(String),
-    /// The assistant's own text.
     Text(String),
     /// A text ended without a newline; another may follow.
     TextEnd,
@@ -45,7 +42,6 @@ pub enum CliEvent {
     ToolMessage(Block),
     /// An invalid block, with the reason. The agent should be notified.
     Refused(InvalidBlock),
-    /// A progress line.
     Progress(Progress),
     /// The agent's own plan; each replaces the previous one.
     Plan(Vec<PlanStep>),
@@ -72,7 +68,6 @@ pub enum CliEvent {
     Error(String),
     /// The agent requests something unsupported. This line must be written to it.
     Unsupported {
-        /// Requested method.
         method: String,
         /// The answer, without its newline.
         reply: String,
@@ -83,13 +78,11 @@ pub enum CliEvent {
     Skipped(u64),
 }
 
-/// An invalid block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InvalidBlock {
     /// The block's tag, such as `USER_QUESTION`.
     pub protocol: String,
-    /// Description of the problem.
     pub problem: String,
 }
 
@@ -97,7 +90,6 @@ pub struct InvalidBlock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reset {
-    /// At this time.
     At(Timestamp),
     /// After a delay from the time of the report.
     After(Duration),
@@ -105,7 +97,6 @@ pub enum Reset {
     Unknown,
 }
 
-/// Activity of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolActivity {
@@ -113,7 +104,6 @@ pub struct ToolActivity {
     pub id: String,
     /// Tool name or command; empty if only its end is reported.
     pub name: String,
-    /// Its state.
     pub state: ToolState,
     /// Details of the call. Hostile text: shown, never executed.
     #[serde(default, skip_serializing_if = "ToolDetail::is_empty")]
@@ -124,15 +114,12 @@ pub struct ToolActivity {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolDetail {
-    /// Kind of the tool.
     pub kind: ToolKind,
     /// Name of the tool, also at its end.
     pub name: String,
     /// Its command, or its arguments.
     pub input: String,
-    /// Files that it changes.
     pub files: Vec<ChangedFile>,
-    /// End of its output.
     pub output: String,
     /// Exit code of a command, if reported.
     pub exit: Option<i64>,
@@ -144,20 +131,15 @@ impl ToolDetail {
     }
 }
 
-/// Kind of a tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ToolKind {
-    /// It runs a command.
     Command,
-    /// It changes files.
     FileChange,
-    /// Any other.
     #[default]
     Other,
 }
 
-/// A request for a permission.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionRequest {
@@ -171,7 +153,6 @@ pub struct PermissionRequest {
     /// The command or the change, for people. Hostile text: shown, never executed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// Kind of consent requested.
     #[serde(default, skip_serializing_if = "Consent::is_tool")]
     pub consent: Consent,
     /// Tool input. Hostile text: shown, never executed.
@@ -184,12 +165,10 @@ pub struct PermissionRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Consent {
-    /// To run a tool.
     #[default]
     Tool,
     /// Answers: the program's own questions to the user.
     Choices(Vec<ChoicePrompt>),
-    /// Approval of a plan.
     Plan(String),
 }
 
@@ -203,7 +182,6 @@ impl Consent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChoicePrompt {
-    /// The question.
     pub question: String,
     /// Possible answers, each with its meaning. Free text is also allowed.
     pub options: Vec<(String, String)>,
@@ -213,9 +191,7 @@ pub struct ChoicePrompt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionOption {
-    /// Its id.
     pub id: String,
-    /// Label shown to people.
     pub name: String,
     /// True if it allows the request.
     pub allows: bool,

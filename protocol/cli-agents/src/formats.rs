@@ -217,7 +217,6 @@ impl Parser {
         }
     }
 
-    /// Ends the output.
     pub fn end(&mut self) -> Vec<CliEvent> {
         let Self {
             lines,

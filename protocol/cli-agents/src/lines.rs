@@ -3,7 +3,6 @@
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum OutputLine<'a> {
-    /// The complete line.
     Whole(&'a [u8]),
     /// The beginning of a line longer than the limit, and the number of bytes skipped.
     Cut(&'a [u8], u64),

@@ -17,12 +17,9 @@ const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
-/// Outcome of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// Nothing to write.
     Nothing,
-    /// Write this line.
     Reply(String),
     /// Run this call, and write its [`answer`].
     Call(Request),
@@ -31,15 +28,12 @@ pub enum Outcome {
 /// A tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Id of the request.
     pub id: Value,
-    /// The tool.
     pub tool: Tool,
     /// Its arguments, not validated.
     pub arguments: JsonObject,
 }
 
-/// The server of one program.
 #[derive(Debug)]
 pub struct Server {
     tools: Vec<Tool>,

@@ -24,10 +24,8 @@ pub const ACP_MODEL: i64 = 4;
 /// Id of the first [probe](acp_probe); later probes count up.
 pub const ACP_PROBE: i64 = 100;
 
-/// Decision about a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermissionDecision {
-    /// Allowed once.
     Allow,
     /// Allowed, as is every action of its kind until the task ends.
     AllowForTask,

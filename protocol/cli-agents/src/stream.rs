@@ -10,12 +10,10 @@ use crate::tool::beginning;
 #[derive(Debug, Default)]
 pub struct Stream {
     kind: TextKind,
-    /// The incomplete last line.
     rest: String,
     plan: Vec<PlanStep>,
 }
 
-/// Kind of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum TextKind {
     #[default]
@@ -97,7 +95,6 @@ impl Stream {
         items
     }
 
-    /// Ends the text so far.
     pub fn end(&mut self) -> Vec<Item> {
         let rest = std::mem::take(&mut self.rest);
         let is_empty = rest.trim().is_empty();

@@ -23,24 +23,20 @@ pub const SERVER: &str = "goondan";
 pub struct ToolServer {
     /// Absolute path of the program.
     pub program: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
 }
 
-/// Tool of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     /// Asks a person a question.
     AskPerson,
     /// Requests a key, file, service or permission from a person.
     RequestDependency,
-    /// Reports progress.
     ReportProgress,
     /// Sets the summary of the proposal.
     SubmitProposal,
     /// Hands in a phase for review.
     CompletePhase,
-    /// Ends the task.
     Finish,
 }
 
@@ -53,12 +49,9 @@ pub enum Call {
     Summary(String),
 }
 
-/// Event of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEvent {
-    /// A protocol message.
     Message(Block),
-    /// Progress.
     Progress(Progress),
 }
 
@@ -142,7 +135,6 @@ impl Tool {
         Self::Finish,
     ];
 
-    /// Name of the tool.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -155,7 +147,6 @@ impl Tool {
         }
     }
 
-    /// Finds a tool by its name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)

@@ -27,13 +27,10 @@ pub enum Counter {
     Session(String),
 }
 
-/// Usage so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageReport {
-    /// Its scope.
     pub counter: Counter,
-    /// Tokens.
     pub usage: Usage,
     /// Cost, if reported.
     pub cost: Option<MicroUsd>,
@@ -47,9 +44,7 @@ pub struct UsageReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionUsage {
-    /// The session.
     pub id: String,
-    /// Tokens.
     pub usage: Usage,
     /// Cost, if reported.
     pub cost: Option<MicroUsd>,

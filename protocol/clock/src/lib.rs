@@ -29,7 +29,6 @@ pub use self::running_time::{Reading, RunningTime};
 
 mod running_time;
 
-/// The clock of a thread.
 #[derive(Debug)]
 struct Clock {
     started: tokio::time::Instant,
@@ -65,7 +64,6 @@ fn read(change: impl FnOnce(&mut usize)) -> Duration {
 pub struct Instant(Duration);
 
 impl Instant {
-    /// The current moment.
     #[must_use]
     pub fn now() -> Self {
         Self(read(|_| {}))

@@ -70,7 +70,6 @@ pub(crate) const SETTINGS: [&str; 40] = [
     "/etc/terminfo",
 ];
 
-/// Runtimes of modules.
 const RUNTIMES: [Runtime; 4] = [Runtime::Bun, Runtime::Deno, Runtime::Node, Runtime::Python];
 
 /// Directories of this name hold programs that only look for another one, elsewhere.

@@ -10,7 +10,6 @@ use rustix::thread::{
 /// Greater than the number of capabilities of any kernel.
 const MOST: u32 = 64;
 
-/// Capabilities to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetainedCapabilities {
     Nothing,

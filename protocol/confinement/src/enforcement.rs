@@ -27,7 +27,6 @@ const REFUSED_IN_ROOT: &str = "/goondan";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EnforcementReport {
-    /// The level.
     pub level: Level,
     /// Rights that the kernel enforces from now on.
     pub rights: BTreeSet<Right>,

@@ -73,7 +73,6 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Access permitted at a path.
     pub(crate) fn nearest(&self, path: &Path) -> Option<Access> {
         let mut above = path.ancestors();
         above.find_map(|path| self.mounts.get(path).copied())

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use rustix::mount::MountFlags;
 
-/// A mount that is visible.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MountPoint {
     pub(crate) path: PathBuf,

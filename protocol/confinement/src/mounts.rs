@@ -44,7 +44,6 @@ const LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "dev/ptmx"),
 ];
 
-/// Owner of the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RootOwner<'a> {
     /// A program in its sandbox, with its network access. The caller is the sandbox's first

@@ -21,7 +21,6 @@ pub struct ConfinementPlan {
 pub struct UnmetLevel {
     level: Level,
     missing: Facts,
-    /// The strictest available level.
     instead: Level,
 }
 

@@ -23,7 +23,6 @@ const SYSTEM: [&str; 6] = [
     "/private/var/select",
 ];
 
-/// Devices that may be read.
 const READ_DEVICES: [&str; 2] = ["/dev/random", "/dev/urandom"];
 
 /// Devices that may be read and written, in addition to the process's open files by descriptor.

@@ -34,7 +34,6 @@ const MAKING_A_SANDBOX: &[libc::c_long] = &[
     libc::SYS_unshare,
 ];
 
-/// Always denied.
 const DENIED: &[libc::c_long] = &[
     // The file tree, and bypasses of path checks.
     libc::SYS_chroot,

@@ -56,7 +56,6 @@ impl<S: LineSink> LineSink for Arc<S> {
 pub struct Identity {
     /// `orchestrator`, `agent` or `connector`.
     pub process: &'static str,
-    /// The process id.
     pub pid: u32,
     /// Trace of events outside any other trace.
     pub trace_id: TraceId,

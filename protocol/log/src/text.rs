@@ -11,7 +11,6 @@ const UTF8_REST_MAX: usize = 3;
 /// A text logged in one line, or a part of a text that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextPart<'t> {
-    /// The text.
     pub text: &'t str,
     /// Number of the part, from 1, for the field `split_part`; `None` for a complete text.
     pub number: Option<u32>,

@@ -29,7 +29,6 @@ mod spawn;
 mod tools;
 mod top;
 
-/// Result of a measurement.
 pub(crate) type AgentsBenchResult = Result<(), Box<dyn Error>>;
 
 /// A measurement, which prints its results.
@@ -84,7 +83,6 @@ fn main() -> AgentsBenchResult {
     Ok(())
 }
 
-/// A number from the environment.
 pub(crate) fn knob(name: &str, default: usize) -> usize {
     let value = std::env::var(name).ok();
     value.and_then(|text| text.parse().ok()).unwrap_or(default)

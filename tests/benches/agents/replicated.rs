@@ -84,7 +84,6 @@ fn on_server(name: &str, settings: &[&str], afterwards: FollowUp) -> AgentsBench
     Ok(())
 }
 
-/// Results of each round.
 #[derive(Default)]
 struct BenchRounds {
     inserts: Vec<f64>,
@@ -93,7 +92,6 @@ struct BenchRounds {
 }
 
 impl BenchRounds {
-    /// Median of each measurement.
     fn medians(self) -> [f64; 3] {
         [self.inserts, self.off, self.on].map(median)
     }

@@ -126,7 +126,6 @@ fn call() -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(frame.to_vec())
 }
 
-/// Processor time of this thread.
 fn thread_time() -> Result<Duration, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanos = text.split_whitespace().next().ok_or("no times are kept")?;

@@ -13,9 +13,7 @@ use crate::{AgentsBenchResult, INSTANT, knob, quantile_ms};
 const REQUESTS: usize = 200;
 /// Number of rounds with and without a concurrent client.
 const ROUNDS: usize = 8;
-/// Turns of a round.
 const TURNS: usize = 1_000;
-/// Number of conversations.
 const BUSY: usize = 8;
 /// Pause between requests of the concurrent client: ten times as often as the endpoint would
 /// request.

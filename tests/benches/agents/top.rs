@@ -19,7 +19,6 @@ use serde_json::Value;
 use crate::idle::{TICKS_PER_S, number, ticks};
 use crate::{AgentsBenchResult, INSTANT, knob, quantile_ms};
 
-/// Number of starts.
 const ROUNDS: usize = 3;
 /// Keys pressed in each round.
 const KEYS: usize = 40;

@@ -1,13 +1,10 @@
 //! Contents of a terminal with colors: lines of runs with the same style.
 
-/// Style of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
     /// One of the 16 terminal colors; none is the default.
     pub color: Option<u8>,
-    /// Bold.
     pub is_bold: bool,
-    /// Faint.
     pub is_dim: bool,
     /// Background and text colors are swapped.
     pub is_reverse: bool,
@@ -20,7 +17,6 @@ pub struct StyledRun {
     pub column: usize,
     /// Trimmed, unless it is reversed.
     pub text: String,
-    /// Style of the text.
     pub style: Style,
 }
 

@@ -43,7 +43,6 @@ const SOAK_VAR: &str = "GOONDAN_TEST_ALERTS_SOAK_S";
 /// Default duration, which covers only part of a day's events.
 const SOAK_S: u64 = 5;
 
-/// Hold time of a rule.
 fn hold_of(rule: &AlertRule) -> Duration {
     match std::env::var_os(HOLD_VAR) {
         Some(_) => rule.hold,
@@ -59,7 +58,6 @@ impl Watch {
         self.scrapes.add(scrape);
     }
 
-    /// Current alerts of each rule.
     fn firing(&mut self) -> Vec<(String, Vec<Element>)> {
         self.scrape();
         let (scrapes, holding, now) = (&self.scrapes, &mut self.holding, Instant::now());

@@ -11,7 +11,6 @@ use sha2::Sha256;
 
 use crate::approvals::{id_of, project, runs_of, sent, the_call, waiting};
 
-/// Chat with the approval messages.
 const CHAT: i64 = -5;
 /// User who may decide in the chat.
 const ANN: i64 = 7;

@@ -80,7 +80,6 @@ pub(crate) fn sent(home: &Home, key: &str, text: &str) -> (RunningProgram, Strin
     (sending, id_of(&the_call(home)))
 }
 
-/// Event id of a text.
 pub(crate) fn event(text: &str) -> String {
     text.replace(' ', "-")
 }

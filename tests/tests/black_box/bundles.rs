@@ -56,7 +56,6 @@ fn improve(home: &Home) {
     assert_eq!(home.ask("main", "hello"), VERSE);
 }
 
-/// A turn that fails.
 fn fails(home: &Home) {
     home.gdn(&["send", "hello"]).exits(7);
 }

@@ -50,7 +50,6 @@ impl Group {
         command
     }
 
-    /// Existing groups of children.
     fn children(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0)
             .unwrap()

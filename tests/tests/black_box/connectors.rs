@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::conversation::{check, role, text};
 
-/// [`LAB`] with additional documents.
 fn lab(documents: &str) -> String {
     format!("{LAB}---\n{}", documents.trim_start())
 }

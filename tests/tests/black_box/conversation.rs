@@ -4,12 +4,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// Role of a message.
 pub(crate) fn role(message: &Value) -> &str {
     message["data"]["role"].as_str().unwrap()
 }
 
-/// All text of a message.
 pub(crate) fn text(message: &Value) -> String {
     match &message["data"]["content"] {
         Value::String(text) => text.clone(),

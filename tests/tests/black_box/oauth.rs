@@ -81,7 +81,6 @@ fn key_of(model: &Provider) -> String {
     header.unwrap_or_default().replace("Bearer ", "")
 }
 
-/// Login address in the output.
 pub(super) fn address_of(login: &RunningProgram) -> String {
     login.wait_for_stdout("http://");
     let stdout = login.stdout();
@@ -409,7 +408,6 @@ fn sys_4_many_turns_that_need_one_token_that_has_ended_make_one_request() {
     }
 }
 
-/// The file of the identity.
 fn identity(home: &Home) -> String {
     fs::read_to_string(home.state_root().join("system/identity.age")).unwrap()
 }

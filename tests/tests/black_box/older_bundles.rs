@@ -17,7 +17,6 @@ spec:
   dependencies: [{name: "@goondan/base", version: "^0.0.3-alpha29"}]
 "#;
 
-/// The files of a bundle.
 fn home(files: &[(&str, &str)]) -> Home {
     let home = Home::new(PACKAGE);
     for (path, text) in files {

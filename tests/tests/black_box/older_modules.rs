@@ -8,7 +8,6 @@ use goondan_tests::log::message;
 use goondan_tests::{Daemon, Home};
 use serde_json::{Value, json};
 
-/// A bundle with one module of each kind.
 const BUNDLE: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Package

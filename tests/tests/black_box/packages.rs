@@ -61,7 +61,6 @@ fn refer(home: &Home) {
     );
 }
 
-/// A package in a folder of the home.
 fn package(home: &Home, folder: &str, version: &str, word: &str) {
     let yaml = format!(
         "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: \"@acme/words\"}}\nspec: {{version: {version}}}\n---\n\
@@ -73,7 +72,6 @@ fn package(home: &Home, folder: &str, version: &str, word: &str) {
     home.write_program(&format!("{folder}/bin/say"), SAY);
 }
 
-/// Packs a folder of the home.
 fn pack(home: &Home, folder: &str, archive: &str) {
     let packed = Command::new("tar")
         .args(["-czf", archive, folder])

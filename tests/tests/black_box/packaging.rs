@@ -35,7 +35,6 @@ fn repository() -> PathBuf {
     above.canonicalize().unwrap()
 }
 
-/// Runs a program in a directory.
 fn run(directory: &Path, program: &str, args: &[&str]) -> CommandOutput {
     let mut command = Command::new(program);
     command.args(args).current_dir(directory);

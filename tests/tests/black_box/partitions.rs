@@ -68,7 +68,6 @@ spec:
     sandbox: {write: [NOTES]}
 "#;
 
-/// Kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// A daemon is killed, and starts later.
@@ -103,7 +102,6 @@ const FAULTS: [Fault; 9] = [
     Fault::ServerCrashed,
 ];
 
-/// All components.
 struct PartitionTrial {
     // Fields are dropped in this order, so the services stop first.
     services: Vec<ServiceManager>,

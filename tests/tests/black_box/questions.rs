@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::mcp::{TOKEN, last_result, over_stdio_with};
 
-/// Pending questions.
 fn waiting(home: &Home) -> Vec<Value> {
     let listed = home.gdn_json(&["question", "list"]);
     listed["questions"].as_array().unwrap().clone()

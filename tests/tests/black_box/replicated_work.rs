@@ -12,7 +12,6 @@ use crate::bundles::{VERSE, poet, status};
 use crate::proposals;
 use crate::tasks::{area, example, new_task};
 
-/// Two nodes with a project.
 fn two(server: &PostgresServer, project: Home) -> (ClusterNode, ClusterNode) {
     let a = ClusterNode::with(project, "a", &server.url());
     let b = a.beside(server, "b");

@@ -32,7 +32,6 @@ fn diarist() -> Home {
     Home::new(&project.yaml())
 }
 
-/// The lines of the diary.
 fn diary(home: &Home) -> Vec<String> {
     let path = home.work_dir("main").join("diary.txt");
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -127,7 +127,6 @@ impl StudioPage {
         self.post("/api/call", &json!({"method": method, "params": params}))
     }
 
-    /// The result of a call.
     fn result(&self, method: &str, params: &Value) -> Value {
         let answer = self.call(method, params);
         assert_eq!(answer.status, 200, "{}", answer.body);

@@ -20,7 +20,6 @@ use crate::service::write_managers;
 /// An unreachable service manager, so that no test calls the real one.
 const NO_MANAGER: &str = "#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n";
 
-/// A home with an installation in it.
 struct InstallationHome {
     home: Home,
 }

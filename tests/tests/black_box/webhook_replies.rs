@@ -196,7 +196,6 @@ impl Receiver {
     }
 }
 
-/// State of the webhook.
 fn kept(home: &Home) -> String {
     let path = home.workspace_dir().join("connectors/hook.json");
     fs::read_to_string(path).unwrap_or_default()

@@ -24,10 +24,8 @@ use goondan_tests::needs;
 use programs::Program;
 use scenes::Scene;
 
-/// Programs to run.
 const PROGRAMS_VAR: &str = "GOONDAN_TEST_CODING_AGENTS";
 
-/// Scenes to play.
 const SCENES_VAR: &str = "GOONDAN_TEST_CODING_AGENTS_SCENES";
 
 /// Today, in UTC.

@@ -55,7 +55,6 @@ impl Program {
         }
     }
 
-    /// The program of this name.
     pub(crate) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|program| program.name() == name)
     }

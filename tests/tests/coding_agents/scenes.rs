@@ -38,7 +38,6 @@ pub(crate) enum Scene {
 }
 
 impl Scene {
-    /// All scenes.
     pub(crate) const ALL: [Self; 15] = [
         Self::Off,
         Self::Landlock,
@@ -78,12 +77,10 @@ impl Scene {
         }
     }
 
-    /// The scene of this name.
     pub(crate) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scene| scene.name() == name)
     }
 
-    /// Level of its sandbox.
     pub(crate) fn level(self) -> &'static str {
         match self {
             Self::Off => "off",

@@ -40,7 +40,6 @@ pub(crate) enum Capability {
 }
 
 impl Capability {
-    /// The rows of the table.
     pub(crate) const ROWS: [Self; 18] = [
         Self::Start,
         Self::Phases,
@@ -62,7 +61,6 @@ impl Capability {
         Self::Live,
     ];
 
-    /// Its name in the table.
     fn title(self) -> &'static str {
         match self {
             Self::Start | Self::Off | Self::Landlock | Self::Full => "Starts at each level",
@@ -200,7 +198,6 @@ pub(crate) fn record(program: Program, version: &str, day: &str, results: &Resul
     fs::write(page_file(), page).unwrap();
 }
 
-/// The table for these results.
 fn table(measured: &Value) -> String {
     let mut notes: Vec<String> = Vec::new();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();

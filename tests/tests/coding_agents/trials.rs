@@ -58,7 +58,6 @@ struct Bench {
     results: Mutex<Results>,
 }
 
-/// Runs all scenes of a program.
 pub(crate) fn run(program: Program, only: &[Scene]) -> Results {
     let server =
         ModelServer::start(move |scene, it| scenes::decide(program.has_tools(), scene, it));
@@ -204,11 +203,9 @@ impl Bench {
     }
 }
 
-/// Task of a scene.
 struct Task<'b> {
     bench: &'b Bench,
     scene: Scene,
-    /// Its work area.
     dir: PathBuf,
 }
 

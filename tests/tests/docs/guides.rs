@@ -27,7 +27,6 @@ const ANYTHING: char = '…';
 /// A step or a check of a page.
 #[derive(Debug, PartialEq)]
 enum Part {
-    /// Typed literally.
     Typed(String),
     /// Lines in the output of the last typed fence, in this order, possibly among others.
     Printed(Vec<String>),

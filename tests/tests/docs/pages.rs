@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// The directories of pages.
 const DIRS: &[&str] = &[
     "docs",
     "docs/connectors",
@@ -12,7 +11,6 @@ const DIRS: &[&str] = &[
     "systemd",
 ];
 
-/// The repository.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
@@ -20,7 +18,6 @@ pub(crate) fn repository() -> PathBuf {
         .unwrap()
 }
 
-/// One page.
 pub(crate) struct Page {
     /// Its path in the repository.
     pub(crate) path: String,
@@ -129,7 +126,6 @@ impl Page {
     }
 }
 
-/// Text in backticks.
 pub(crate) fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

@@ -24,7 +24,6 @@ const LAST_WORDS: usize = 5;
 /// The program that a host runs, with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HostProgram {
-    /// The host's display name.
     pub(crate) name: String,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
@@ -46,7 +45,6 @@ pub(crate) struct Process {
     last_words: Vec<String>,
 }
 
-/// An event of the process.
 pub(crate) enum HostProcessEvent {
     /// Input was written to it.
     Wrote,

@@ -16,48 +16,34 @@ use serde_json::Value;
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum ModuleHostRequest<'a> {
-    /// Runs a handler.
     Call {
         /// Identifies the call while the host lives.
         id: u64,
-        /// The tool.
         tool: &'a str,
-        /// The export.
         export: &'a str,
-        /// The module's absolute path.
         module: &'a Path,
         /// The arguments, which match the export's schema.
         input: &'a Value,
-        /// The tool's settings.
         config: &'a JsonObject,
-        /// Context of the call.
         context: Context<'a>,
     },
     /// Loads a module and checks that it has these handlers, without calling them.
     Load {
         /// Identifies the request while the host lives.
         id: u64,
-        /// The module's absolute path.
         module: &'a Path,
         /// The exports of its tool.
         exports: Vec<&'a str>,
     },
     /// The answer to a question to other agents.
     Answer {
-        /// The question.
         ask: u64,
-        /// The answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<&'a AgentAnswer>,
     },
     /// Cancels a call that has no caller any longer. The host must stop the handler and still
     /// answer the call.
-    Cancel {
-        /// The call.
-        id: u64,
-        /// The reason.
-        reason: &'a str,
-    },
+    Cancel { id: u64, reason: &'a str },
 }
 
 /// Context that a handler receives with its call.
@@ -66,11 +52,8 @@ pub(crate) enum ModuleHostRequest<'a> {
 pub(crate) struct Context<'a> {
     /// The work directory, in which the host was also started.
     pub(super) work_dir: &'a Path,
-    /// The project.
     pub(super) project_root: &'a Path,
-    /// The conversation.
     pub(super) instance_key: &'a str,
-    /// The agent.
     pub(super) agent_name: &'a str,
     /// The call's id in the conversation.
     pub(super) tool_call_id: &'a str,
@@ -80,7 +63,6 @@ pub(crate) struct Context<'a> {
     /// The step of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) step_id: Option<StepId>,
-    /// The trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trace_id: Option<TraceId>,
     /// The swarm, under the older contract.
@@ -92,37 +74,27 @@ pub(crate) struct Context<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum ModuleHostMessage {
-    /// A handler has finished.
     Result {
-        /// The call.
         id: u64,
         /// The return value. The model gets a string unchanged and any other value as JSON.
         #[serde(default)]
         output: Value,
     },
-    /// A handler has failed.
     Error {
-        /// The call.
         id: u64,
-        /// The thrown error.
         #[serde(flatten)]
         thrown: HandlerError,
     },
     /// A handler asks other agents.
     Ask {
-        /// The call.
         id: u64,
         /// Identifies the question while the host lives.
         ask: u64,
-        /// The question.
         question: Value,
     },
-    /// A log line.
     Log {
-        /// Its level.
         #[serde(default)]
         level: LogLevel,
-        /// The text.
         message: String,
         /// The call it belongs to.
         #[serde(default)]
@@ -137,12 +109,9 @@ pub(crate) struct HandlerError {
     /// A stable code that begins with `E_`.
     #[serde(default)]
     pub(crate) code: Option<String>,
-    /// The error message.
     pub(crate) message: String,
-    /// The suggested fix.
     #[serde(default)]
     pub(crate) suggestion: Option<String>,
-    /// Link to more information.
     #[serde(default)]
     pub(crate) help_url: Option<String>,
 }

@@ -152,7 +152,6 @@ async fn restarted(call: &ToolInvocation) -> Result<Value, ToolFault> {
     }
 }
 
-/// The called export.
 #[derive(Clone, Copy)]
 enum AgentsExport {
     Request,

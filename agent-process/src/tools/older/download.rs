@@ -22,7 +22,6 @@ pub(super) const FIELDS: &[(&str, &str)] = &[
     ("outputPath", "string"),
 ];
 
-/// Options of a download.
 pub(super) struct Download {
     pub(super) bytes_max: u64,
     /// Destination in the work directory.

@@ -191,7 +191,6 @@ fn list(places: &ToolRoots, call: &ToolInvocation) -> Result<Value, ToolFault> {
     }))
 }
 
-/// Options of a listing.
 struct ListingOptions {
     dirs: bool,
     files: bool,

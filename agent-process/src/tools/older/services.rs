@@ -26,7 +26,6 @@ pub(super) type ServiceHandler =
 pub(super) struct RoutedCall {
     route: ConnectionRoute,
     pub(super) args: Map<String, Value>,
-    /// Directories for fetched files.
     pub(super) places: Arc<ToolRoots>,
 }
 

@@ -26,7 +26,6 @@ use tokio::process::Command;
 use super::super::orphan_reaper;
 use super::termination::{code_at_end, end_group};
 
-/// Terminator of each record.
 pub(in super::super) const RECORD_END: u8 = 0;
 
 /// Reads commands from its standard input, a socket, and writes their exit codes to it. Commands do

@@ -37,7 +37,6 @@ impl Slot {
     }
 }
 
-/// State of a call.
 #[derive(Debug)]
 pub(super) enum State {
     ToRun,

@@ -11,17 +11,19 @@ use crate::turn::calls::Calls;
 pub(super) enum Phase {
     /// Durability of everything it appended; then `NextTurnAction`.
     Settling(NextTurnAction),
-    /// The model's reply.
-    Asking { step: u32 },
+    Asking {
+        step: u32,
+    },
     /// The model's summary of `count` messages, before a step.
-    Summarizing { step: u32, count: usize },
-    /// Tool results.
+    Summarizing {
+        step: u32,
+        count: usize,
+    },
     Calling(Calls),
     /// The modules of extensions; then `NextTurnAction`.
     Assembling(NextTurnAction),
     /// A middleware of a module.
     Invoking(TurnMiddlewareRun),
-    /// The commit.
     Completing,
 }
 
@@ -62,7 +64,6 @@ pub(super) struct ChainCursor {
     pub(super) then: Box<NextTurnAction>,
 }
 
-/// A middleware that is running.
 #[derive(Debug)]
 pub(super) struct TurnMiddlewareRun {
     pub(super) open: SuspendedMiddleware,

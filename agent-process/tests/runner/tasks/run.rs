@@ -70,7 +70,6 @@ pub(super) fn assignment(site: &TestProject, script: &str) -> TaskAssignment {
     }
 }
 
-/// Reports of a run so far.
 #[derive(Debug, Default)]
 pub(super) struct RunReports {
     pub(super) events: Vec<CliEvent>,
@@ -86,7 +85,6 @@ pub(super) struct RunReports {
 }
 
 impl RunReports {
-    /// The assistant's own text.
     pub(super) fn text(&self) -> String {
         let texts = self.events.iter().filter_map(|event| match event {
             CliEvent::Text(text) => Some(text.as_str()),
@@ -96,7 +94,6 @@ impl RunReports {
     }
 }
 
-/// One run.
 pub(super) struct Run {
     pub(super) child: Child,
     pub(super) told: RunReports,

@@ -38,7 +38,6 @@ struct DeliveryFailure {
     is_final: bool,
 }
 
-/// Target address of replies.
 pub(crate) struct ReplyTarget {
     client: Client,
     url: Url,

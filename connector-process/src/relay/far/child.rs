@@ -34,7 +34,6 @@ pub(super) struct Child {
     incoming: FramedRead<ActivityReader<OwnedReadHalf>, FrameCodec>,
     heard: LastHeard,
     queue: Queue,
-    /// Ends on drop.
     _writing: JoinSet<Result<(), WireError>>,
 }
 

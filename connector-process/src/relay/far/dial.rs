@@ -23,7 +23,6 @@ pub(super) struct RelayLink {
     incoming: PeerFrames,
     heard: LastHeard,
     queue: Queue,
-    /// Ends on drop.
     _writing: JoinSet<Result<(), WireError>>,
 }
 

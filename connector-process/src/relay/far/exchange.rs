@@ -31,7 +31,6 @@ use crate::relay::wire::WireError;
 pub(super) struct Frames {
     /// To the relay, if it is connected.
     pub(super) to_relay: Vec<Bytes>,
-    /// To the connector.
     pub(super) to_connector: Vec<Bytes>,
     /// True if the connector has sent its last message.
     pub(super) is_over: bool,

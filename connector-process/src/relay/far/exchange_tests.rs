@@ -33,7 +33,6 @@ fn read(frame: &[u8]) -> Value {
     serde_json::from_slice(frame).unwrap()
 }
 
-/// Request numbers of frames.
 fn numbers(frames: &[Bytes]) -> Vec<u64> {
     let numbers = frames.iter().filter_map(|it| read(it)["id"].as_u64());
     numbers.collect()

@@ -29,7 +29,6 @@ struct RelaySettingsFile {
     fingerprint: String,
     /// File of this side's own certificate.
     certificate: PathBuf,
-    /// File of its key.
     key: PathBuf,
     /// The built-in connector to run here.
     connector: Option<String>,
@@ -38,19 +37,15 @@ struct RelaySettingsFile {
     /// Sandbox policy of the connector's programs.
     #[serde(default)]
     sandbox: SandboxPolicy,
-    /// The connector's settings.
     #[serde(default)]
     config: JsonObject,
-    /// Sources of its secrets.
     #[serde(default)]
     secrets: BTreeMap<String, SecretSource>,
 }
 
-/// Source of a secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum SecretSource {
-    /// An environment variable.
     Env(String),
     /// A file. A trailing newline is not part of the secret.
     File(PathBuf),

@@ -22,7 +22,6 @@ pub(super) const MESSAGES_MAX: usize = 200;
 /// Something that happened in the conversation.
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// Messages may have arrived.
     Messages,
     /// The daemon is available, or available again: anything may have arrived.
     Anew,
@@ -102,7 +101,6 @@ pub(super) struct ChatProgress {
     since: Timestamp,
     last: Option<(MessageId, String)>,
     own: HashSet<EventId>,
-    /// Failed turns already reported.
     failed: HashSet<TurnId>,
 }
 

@@ -13,7 +13,6 @@ use crate::output::Output;
 /// Number of messages that `/history` shows by default.
 pub(super) const HISTORY_LINES: usize = 20;
 
-/// Source of the input lines.
 #[derive(Debug)]
 pub(super) enum InputLines {
     Piped(mpsc::Receiver<Result<String, Failure>>),
@@ -53,7 +52,6 @@ impl InputLines {
     }
 }
 
-/// Parsed input line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChatInput<'a> {
     Empty,

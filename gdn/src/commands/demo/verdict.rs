@@ -10,10 +10,8 @@ use serde::Serialize;
 /// Prefix of the reply to an event.
 const ANSWER: &str = "done: ";
 
-/// An event that was sent.
 #[derive(Debug, Clone)]
 pub(super) struct DemoEvent {
-    /// Conversation of the event.
     pub(super) conversation: InstanceKey,
     /// Input of the event, unique among all events.
     pub(super) input: String,
@@ -25,7 +23,6 @@ pub(super) struct DemoEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DemoMessage {
     Question(String),
-    /// Reply of the agent.
     Answer(String),
 }
 

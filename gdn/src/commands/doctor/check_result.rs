@@ -15,14 +15,12 @@ pub(super) enum CheckStatus {
     Unknown,
 }
 
-/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CheckResult {
     pub(super) check: &'static str,
     pub(super) verdict: CheckStatus,
     pub(super) found: String,
-    /// Advice for fixing it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
 }

@@ -20,7 +20,6 @@ pub(super) struct ProbeResults {
 }
 
 impl ProbeResults {
-    /// Results of the running daemon.
     pub(super) fn by_daemon(check: DaemonCheck) -> Self {
         let DaemonCheck {
             rights,

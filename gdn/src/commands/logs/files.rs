@@ -26,7 +26,6 @@ pub(super) struct LogFiles {
 #[derive(Debug)]
 struct OpenLogFile {
     file: File,
-    /// Device and inode number.
     id: (u64, u64),
 }
 
@@ -143,7 +142,6 @@ pub(super) struct Follower {
     files: LogFiles,
     current: Option<OpenLogFile>,
     offset: u64,
-    /// Incomplete last line.
     pending: Vec<u8>,
 }
 

@@ -8,7 +8,6 @@ use goondan_protocol::ids::WorkspaceId;
 pub(super) struct Filter {
     /// Workspaces to include; all if none.
     pub(super) workspaces: Option<Vec<WorkspaceId>>,
-    /// All other conditions.
     pub(super) chosen: FollowLogs,
 }
 

@@ -88,7 +88,6 @@ pub(super) fn passed_over(name: &PackageName, packument: &Packument) -> Vec<Stri
 /// Result of the choice.
 pub(super) struct VersionSelection {
     pub(super) lock: Lock,
-    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
@@ -99,7 +98,6 @@ struct Chooser<'c> {
     folders: &'c BTreeMap<PackageName, Folder>,
     /// Checked packages that are named by their place.
     placed: BTreeMap<PackageName, LockedPackage>,
-    /// Responses of registries.
     offered: BTreeMap<PackageName, Packument>,
 }
 

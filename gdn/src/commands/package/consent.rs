@@ -15,10 +15,8 @@ use crate::failure::Failure;
 
 /// Asks the user, unless they consented with a flag.
 pub(super) struct Consent {
-    /// Permissions already granted.
     before: BTreeMap<PackageName, Permissions>,
     is_given: bool,
-    /// Command that gives consent.
     command: String,
 }
 

@@ -36,7 +36,6 @@ const SECRET_BYTES_MIN: usize = 8;
 /// Maximum number of files that a refusal names.
 const NAMED_MAX: usize = 5;
 
-/// A file.
 pub(super) struct PackageFile {
     pub(super) bytes: Vec<u8>,
     pub(super) is_executable: bool,

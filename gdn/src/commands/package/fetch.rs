@@ -34,9 +34,7 @@ pub(super) struct Fetcher<'f> {
     downloads: BTreeMap<String, NamedTempFile>,
     /// Archives from git repositories by place. Deleted on drop.
     check_outs: BTreeMap<String, Rc<CommitArchive>>,
-    /// Checked packages by place.
     checked: BTreeMap<String, (PackageName, LockedPackage)>,
-    /// Number of packages stored.
     pub(super) stored: usize,
 }
 
@@ -51,7 +49,6 @@ pub(super) struct FetchExpectation<'e> {
 }
 
 impl<'e> FetchExpectation<'e> {
-    /// Expectation from the lockfile.
     pub(super) fn locked(name: &'e PackageName, locked: &'e LockedPackage) -> Self {
         Self {
             name: Some(name),

@@ -33,7 +33,6 @@ pub(super) async fn find(
     }
 }
 
-/// Parsed argument.
 enum PackageArgument<'w> {
     Path(&'w str),
     Place(Requirement),

@@ -61,7 +61,6 @@ const LFS_POINTER_BYTES: u64 = 1024;
 /// A commit of a repository, as an archive.
 pub(super) struct CommitArchive {
     pub(super) archive: NamedTempFile,
-    /// Commit id in hexadecimal.
     pub(super) commit: String,
 }
 
@@ -151,7 +150,6 @@ struct Blob<'l> {
     path: &'l [u8],
 }
 
-/// Error in a file list.
 #[derive(Debug, PartialEq, Eq)]
 enum FileListError<'l> {
     /// The path is a submodule.
@@ -195,12 +193,10 @@ fn blob_of(entry: &[u8]) -> Result<Blob<'_>, FileListError<'_>> {
     }
 }
 
-/// Git in one repository.
 struct Git<'g> {
     repository: &'g TempDir,
     /// The only allowed protocol.
     scheme: &'g str,
-    /// URL for display.
     shown: &'g str,
 }
 

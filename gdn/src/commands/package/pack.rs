@@ -30,18 +30,15 @@ const DIRECTORY: &str = "package";
 /// gzip header value for an unknown operating system.
 const UNKNOWN_SYSTEM: u8 = 255;
 
-/// A packed package.
 pub(super) struct PackageArchive {
     pub(super) name: PackageName,
     pub(super) version: Version,
     pub(super) is_public: bool,
-    /// Manifest for the registry.
     pub(super) described: Map<String, Value>,
     pub(super) archive: Vec<u8>,
     pub(super) integrity: Integrity,
     /// Size of each file in bytes, by path.
     pub(super) files: BTreeMap<String, usize>,
-    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 

@@ -50,10 +50,8 @@ pub(super) struct PackageChange {
     before: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<String>,
-    /// Permissions added.
     #[serde(skip_serializing_if = "Permissions::is_empty")]
     granted: Permissions,
-    /// Permissions removed.
     #[serde(skip_serializing_if = "Permissions::is_empty")]
     revoked: Permissions,
     #[serde(skip)]

@@ -33,7 +33,6 @@ const TOKEN_VAR: &str = "GOONDAN_REGISTRY_TOKEN";
 /// Secret with the tokens of registries, by host.
 const SECRET: &str = "registry";
 
-/// Registries of a project.
 pub(super) struct Registry<'r> {
     context: &'r Context,
     by_project: Registries,
@@ -221,7 +220,6 @@ impl<'r> Registry<'r> {
     }
 }
 
-/// Error of a request.
 pub(super) enum RegistryError {
     Web(WebError),
     Other(Failure),

@@ -40,7 +40,6 @@ struct Keys(BTreeMap<String, RegistryKey>);
 
 #[derive(Debug)]
 struct RegistryKey {
-    /// Uncompressed point.
     point: Vec<u8>,
     /// Time from which signatures are not valid.
     expires: Option<Timestamp>,

@@ -19,13 +19,11 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// A request to a server.
 pub(super) struct WebRequest<'q> {
     pub(super) method: Method,
     pub(super) url: Url,
     /// Sent only to the origin of the URL.
     pub(super) token: Option<&'q SecretString>,
-    /// JSON request body.
     pub(super) body: Option<Vec<u8>>,
     /// Maximum size of the response, in bytes.
     pub(super) bytes_max: u64,
@@ -222,7 +220,6 @@ impl Web {
         request.send().await.map_err(|error| failed(error, url))
     }
 
-    /// Client for a URL.
     fn client(&self, url: &Url, is_named: bool) -> Result<&Client, WebError> {
         let (kept, is_plain) = match (url.scheme(), is_named) {
             ("http", true) => (&self.plain, true),

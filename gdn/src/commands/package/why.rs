@@ -13,13 +13,11 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::schemas;
 
-/// A requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RequirementRow {
     /// Package that requires it; the project if none.
     by: Option<String>,
-    /// Version of that package.
     by_version: Option<String>,
     name: String,
     required: String,

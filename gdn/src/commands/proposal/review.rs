@@ -12,7 +12,6 @@ use crate::output::style::{self, Palette};
 use crate::output::table::{Canvas, Cell, Column, Table};
 use crate::output::text;
 
-/// Style of a state.
 pub(super) fn style_of(state: ProposalState) -> Style {
     match state {
         ProposalState::Open => style::WARN,

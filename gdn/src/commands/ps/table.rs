@@ -113,7 +113,6 @@ pub(crate) fn state_words(process: &ProcessInfo) -> (&'static str, Style) {
     }
 }
 
-/// Style of a state.
 fn look_of(state: ProcessState) -> Style {
     match state {
         ProcessState::Idle | ProcessState::Processing => style::GOOD,

@@ -30,9 +30,7 @@ const REDRAW_MS: u64 = 1_000;
 /// Reason why the updates ended.
 #[derive(Debug, PartialEq, Eq)]
 enum WatchEnd {
-    /// The project was stopped.
     Stopped,
-    /// The daemon is gone.
     Lost,
 }
 
@@ -71,14 +69,12 @@ async fn reconnected(all: bool, context: &Context) -> (Client, Option<WorkspaceI
     }
 }
 
-/// State of the display.
 struct ProcessDisplay<'a> {
     context: &'a Context,
     all: bool,
     screen: Option<Screen>,
     /// Processes reported by the current daemon.
     told: follow::Processes,
-    /// Processes as last printed.
     before: Processes,
     /// True once the list is complete.
     is_whole: bool,
@@ -171,10 +167,8 @@ impl ProcessDisplay<'_> {
     }
 }
 
-/// Processes by key.
 type Processes = BTreeMap<ProcessKey, ProcessInfo>;
 
-/// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessEventKind {
     Appeared,

@@ -22,7 +22,6 @@ pub(super) enum ManagerName {
 }
 
 impl ManagerName {
-    /// Manager of this operating system.
     pub(super) fn of_this_system() -> Self {
         if cfg!(target_os = "macos") {
             Self::Launchd
@@ -32,7 +31,6 @@ impl ManagerName {
     }
 }
 
-/// Kind of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServiceKind {
     /// Service of the user's systemd instance.
@@ -117,7 +115,6 @@ impl ServiceKind {
         }
     }
 
-    /// Command that installs a service of this kind.
     pub(super) fn install_command(self) -> &'static str {
         match self {
             Self::System => "gdn service install --system",

@@ -18,7 +18,6 @@ pub(in crate::commands) enum Runner {
     Own,
     /// The user's service, with other programs.
     OwnElsewhere,
-    /// The system service.
     Machine,
 }
 

@@ -241,7 +241,6 @@ impl ServiceSite {
     }
 }
 
-/// Path of the user's unit.
 fn user_unit_of(home: &Path, config: Option<PathBuf>) -> PathBuf {
     let config = config.filter(|dir| dir.is_absolute());
     let config = config.unwrap_or_else(|| home.join(".config"));
@@ -384,7 +383,6 @@ impl<'a> ServiceControl<'a> {
     }
 }
 
-/// Failure of a manager's program.
 fn failed(command: &[String], said: &ProgramOutput) -> Failure {
     let line = command.join(" ");
     let words = text::printable(said.stderr.trim());

@@ -149,7 +149,6 @@ fn filled(text: &str, places: &[(&str, String)]) -> String {
     out
 }
 
-/// User in a unit.
 pub(super) fn user_of(unit: &str) -> Option<&str> {
     let user = unit.lines().find_map(|line| line.strip_prefix("User="));
     user.map(str::trim).filter(|user| !user.is_empty())

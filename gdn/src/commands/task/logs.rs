@@ -122,7 +122,6 @@ struct AgentLogLine<'l> {
 /// Log as text: lines of `agent.log` without their JSON. Lines of earlier versions are printed unchanged.
 struct LogTextDecoder {
     is_agent_log: bool,
-    /// Incomplete last line.
     rest: String,
 }
 

@@ -21,13 +21,11 @@ const VERIFY_LINES_SHOWN: usize = 10;
 /// A command that the user may run next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NextCommand {
-    /// Purpose of the command.
     pub(super) what: &'static str,
     /// The command, without `gdn`.
     pub(super) command: String,
 }
 
-/// Renders the page.
 pub(super) fn page_of(detail: &TaskDetail, canvas: Canvas, now: Timestamp) -> String {
     let palette = canvas.palette;
     let mut page = PageWriter::new(&fields_of(detail, now), canvas);

@@ -21,7 +21,6 @@ const PAGE_EVERY_MS: u64 = 500;
 /// Maximum length of a filter, in characters.
 const FILTER_CHARS_MAX: usize = 100;
 
-/// An open text page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TextPage {
     pub(super) about: PageSubject,
@@ -53,13 +52,11 @@ impl TextPage {
     }
 }
 
-/// Input mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mode {
     Look,
     /// The filter is being edited.
     Filter,
-    /// An action awaits confirmation.
     Confirm(Act),
     Help,
 }
@@ -72,7 +69,6 @@ pub(super) enum ConnectionState {
     Lost,
 }
 
-/// Selected row of a view.
 #[derive(Debug, Clone, Default)]
 struct RowSelection {
     id: Option<String>,

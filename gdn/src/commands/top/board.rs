@@ -44,7 +44,6 @@ pub(super) struct BoardEvent {
     pub(super) look: Style,
 }
 
-/// All data.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     facts: Option<Facts>,

@@ -71,7 +71,6 @@ impl RenderContext<'_> {
     }
 }
 
-/// Colors used by [`style`].
 fn color_of(color: anstyle::AnsiColor) -> ratatui::style::Color {
     use anstyle::AnsiColor;
     use ratatui::style::Color;
@@ -84,7 +83,6 @@ fn color_of(color: anstyle::AnsiColor) -> ratatui::style::Color {
     }
 }
 
-/// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App, ink: RenderContext<'_>) {
     let areas = Layout::vertical([
         Constraint::Length(1),

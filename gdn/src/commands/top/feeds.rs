@@ -21,7 +21,6 @@ use crate::output::text;
 /// Maximum number of messages shown of a conversation.
 const MESSAGES_SHOWN: usize = 200;
 
-/// Channel for inputs.
 pub(super) type Inputs = mpsc::UnboundedSender<TopInput>;
 
 fn send(inputs: &Inputs, input: TopInput) {

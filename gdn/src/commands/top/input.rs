@@ -8,7 +8,6 @@ use super::board::Facts;
 /// Number of lines around a view's content: header, tabs, title and footer.
 const FRAME_LINES: u16 = 4;
 
-/// Size of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) columns: u16,
@@ -22,7 +21,6 @@ impl Size {
     }
 }
 
-/// A key press.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyPress {
     Char(char),
@@ -37,22 +35,17 @@ pub(super) enum KeyPress {
     End,
     NextView,
     PreviousView,
-    /// Ctrl-C.
     Interrupt,
 }
 
-/// An input.
 #[derive(Debug)]
 pub(super) enum TopInput {
     Key(KeyPress),
     Resized(Size),
-    /// Clock tick.
     Tick,
-    /// Update from the daemon.
     Told(Box<WorkspaceChange>),
     /// No daemon runs the project.
     Lost,
-    /// The project was stopped.
     Stopped,
     Facts(Box<Facts>),
     Conversations(Box<InstancesPage>),
@@ -62,9 +55,7 @@ pub(super) enum TopInput {
     /// Start of the log's lines.
     LogBegins,
     LogLine(String),
-    /// A query failed.
     Failed(FeedQuery, String),
-    /// Result of an action.
     Acted(Result<String, String>),
 }
 
@@ -76,7 +67,6 @@ pub(super) enum TopEffect {
     Quit,
 }
 
-/// Data to query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FeedQuery {
     Facts,
@@ -87,14 +77,12 @@ pub(super) enum FeedQuery {
     Logs(LogSource),
 }
 
-/// Source of the followed log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LogSource {
     Project,
     Conversation(InstanceKey),
 }
 
-/// Subject of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PageSubject {
     /// Latest messages of a conversation.
@@ -118,7 +106,6 @@ impl PageSubject {
     }
 }
 
-/// Action on a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Act {
     /// Cancel the turn in progress.

@@ -6,12 +6,10 @@ use goondan_protocol::ids::InstanceKey;
 use super::board::Board;
 use super::view::View;
 
-/// A selectable row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     /// Identifies the selected row when rows move.
     pub(super) id: String,
-    /// Conversation of the row.
     pub(super) key: Option<InstanceKey>,
     /// Index in the list of processes, for a process.
     pub(super) process: Option<usize>,

@@ -35,7 +35,6 @@ impl Drop for Screen {
     }
 }
 
-/// Event from the terminal.
 #[derive(Debug)]
 pub(super) enum TerminalEvent {
     Key(KeyPress),

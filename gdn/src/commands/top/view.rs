@@ -41,7 +41,6 @@ impl View {
         }
     }
 
-    /// Index in [`Self::ALL`].
     pub(super) fn place(self) -> usize {
         let found = Self::ALL.iter().position(|view| *view == self);
         found.unwrap_or_default()

@@ -26,13 +26,11 @@ const ASK_MS: u64 = 50;
 #[derive(Debug)]
 pub(super) enum Daemon {
     None,
-    /// A daemon that responds.
     Answers(Box<ResponsiveDaemon>),
     /// A daemon that accepts connections and does not respond, with its process id if known.
     Silent(Option<u32>),
 }
 
-/// A daemon that responds.
 #[derive(Debug)]
 pub(super) struct ResponsiveDaemon {
     pub(super) client: Client,

@@ -26,7 +26,6 @@ pub(super) enum Runs {
     Silent,
 }
 
-/// Observed state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ObservedVersions {
     pub(super) leads: CurrentLinkTarget,
@@ -35,7 +34,6 @@ pub(super) struct ObservedVersions {
     pub(super) is_checked: bool,
 }
 
-/// Returns the next step of an upgrade.
 pub(super) fn next_step(journal: &Journal, observed: ObservedVersions) -> UpgradeStep {
     let is_wanted = journal.ran != PriorDaemonState::Not;
     match &journal.way {

@@ -20,7 +20,6 @@ use crate::installation::{Installation, VersionLink, VersionName};
 use crate::output::text;
 use crate::programs::{GDN, ORCHESTRATOR};
 
-/// Outcome of an upgrade.
 #[derive(Debug)]
 pub(super) enum UpgradeOutcome {
     /// The new version is current; lists the versions that were removed.
@@ -29,7 +28,6 @@ pub(super) enum UpgradeOutcome {
     TakenBack(String),
 }
 
-/// An upgrade in progress.
 pub(super) struct UpgradeExecutor<'u> {
     pub(super) installation: &'u Installation,
     /// Context of the upgrade's state directory.
@@ -199,7 +197,6 @@ impl UpgradeExecutor<'_> {
         }
     }
 
-    /// Problem with the new daemon.
     fn problem_of(&self, look: &DaemonProbe) -> Option<String> {
         let to = &self.journal.to;
         let name = look.program.as_deref().and_then(Installation::of);

@@ -1,6 +1,5 @@
 use super::*;
 
-/// Entry of a test archive.
 enum ArchiveItem<'p> {
     File(&'p str, &'p str),
     Link(&'p str, EntryType),

@@ -16,29 +16,26 @@ use crate::installation::{Installation, VersionName, sync_dir};
 /// Format version of this file.
 const FORM: u32 = 1;
 
-/// Direction of an upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "goes")]
 pub(super) enum UpgradeDirection {
-    /// To the new version.
     Forward,
     /// Back to the previous version, for this reason.
-    Back { why: String },
+    Back {
+        why: String,
+    },
 }
 
 /// State of the daemon before the upgrade, which is restored afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum PriorDaemonState {
-    /// No daemon ran.
     Not,
     /// In the background, as `gdn run` starts it.
     InBackground,
-    /// As the user's service.
     AsService,
 }
 
-/// Next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum UpgradeStep {
@@ -46,7 +43,6 @@ pub(super) enum UpgradeStep {
     Drain,
     /// Point `current` to the new version.
     Swap,
-    /// Start the new daemon.
     Start,
     /// Check that it is healthy.
     Check,

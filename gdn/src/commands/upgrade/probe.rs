@@ -58,7 +58,6 @@ struct ProbeOutput {
 }
 
 impl ProbeOutput {
-    /// Error for unexpected output.
     fn wrong(&self, program: &Path) -> AskError {
         let said = text::one_line(self.stderr.trim());
         let said: String = said.chars().take(COMPLAINT_CHARS_MAX).collect();
@@ -189,9 +188,7 @@ pub(super) fn reads(gdn: &Path, state_root: &Path) -> Result<Reads, AskError> {
 pub(super) struct DaemonProbe {
     pub(super) pid: u32,
     pub(super) number: String,
-    /// Path of its program.
     pub(super) program: Option<PathBuf>,
-    /// Unhealthy workspaces.
     pub(super) ill: BTreeSet<String>,
     /// Workspaces with a process that crashes repeatedly and will not recover on its own.
     pub(super) crashing: BTreeSet<String>,

@@ -215,7 +215,6 @@ impl VersionCopier<'_> {
         Ok(())
     }
 
-    /// Unpacks an archive.
     fn archive(&mut self, wanted: Option<&str>) -> Result<(), SourceError> {
         let mut file = File::open(self.source).map_err(|error| self.unread(error))?;
         let length = file.metadata().map_err(|error| self.unread(error))?.len();

@@ -10,7 +10,6 @@ use crate::failure::Failure;
 use crate::output::style::{self, Palette};
 use crate::output::text;
 
-/// A fix that was written.
 #[derive(Debug)]
 pub(super) struct Autofix {
     file: PathBuf,

@@ -17,9 +17,7 @@ pub struct RehearsalConfigs<L> {
     pub changeset_id: Option<ChangesetId>,
     /// The revision; `None` for an uncommitted changeset.
     pub revision: Option<RevisionId>,
-    /// The active revision.
     pub against: RevisionId,
-    /// The loaded active revision.
     pub before: L,
     /// The loaded proposed configuration; `None` if it was rejected or does not load.
     pub after: Option<L>,

@@ -85,7 +85,6 @@ pub(super) fn resolve_agent(
     })
 }
 
-/// The fallback models.
 fn resolve_fallbacks(
     agent: &AgentSpec,
     resources: &Resources,

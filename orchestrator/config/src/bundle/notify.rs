@@ -41,7 +41,6 @@ pub(super) fn resolve(
     resolved.collect()
 }
 
-/// The valid entries.
 fn resolve_entries(
     written: &[NotifySpec],
     resources: &Resources,
@@ -126,7 +125,6 @@ fn action_of(
     found
 }
 
-/// The arguments with sample values.
 fn sample_of(args: &Value) -> Option<Value> {
     let workspace_id: WorkspaceId = SAMPLE.parse().ok()?;
     let task_id: TaskId = SAMPLE.parse().ok()?;

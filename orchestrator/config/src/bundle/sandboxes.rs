@@ -19,7 +19,6 @@ use crate::report::{Problem, ProblemReport, SourceLocation};
 /// Context of the checks besides the agent or connection.
 pub(super) struct SandboxCheckContext<'a> {
     pub(super) machine: &'a dyn HostMachine,
-    /// The Project Root.
     pub(super) project: &'a Path,
     /// The `sandbox` of the Swarm's policy.
     pub(super) swarm: &'a SandboxSpec,

@@ -35,7 +35,6 @@ pub(super) const OLDER_CONNECTORS: [(&str, &str); 7] = [
     ("webhook", "webhook"),
 ];
 
-/// Labels of a resource.
 type Labels = BTreeMap<String, String>;
 
 /// Resources of a project and, if the project requires it, of the older package.

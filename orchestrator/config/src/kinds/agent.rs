@@ -157,7 +157,6 @@ static TURN_LOOP: Shape = Shape::of(
     ],
 );
 
-/// An Agent as written.
 #[derive(Debug)]
 pub(crate) struct AgentSpec {
     pub(crate) name: AgentName,
@@ -168,13 +167,11 @@ pub(crate) struct AgentSpec {
     pub(crate) extensions: Vec<Reference>,
     /// Full names of the tools that every turn must call, with their places.
     pub(crate) required_tools: Vec<LocatedValue<String>>,
-    /// Budgets for models.
     pub(crate) budgets: Vec<LocatedValue<Budget>>,
     /// Parameters of each model call.
     pub(crate) params: ModelParams,
     /// Their place, if they are given.
     pub(crate) params_place: Option<SourceLocation>,
-    /// Fallback models.
     pub(crate) fallbacks: Vec<FallbackSpec>,
     pub(crate) runtime: Runtime,
     pub(crate) sandbox: sandbox::SandboxSpec,
@@ -182,7 +179,6 @@ pub(crate) struct AgentSpec {
     pub(crate) notify: Vec<NotifySpec>,
 }
 
-/// Runtime of an agent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Runtime {
     pub(crate) cwd_mode: CwdMode,
@@ -206,7 +202,6 @@ pub(crate) enum AgentDocument {
     Cli(Option<Box<CliAgentSpec>>),
 }
 
-/// Reads an Agent document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<AgentDocument> {
     let name = id(&document.name, &mut cx.report);
     let spec = document.spec(&mut cx.report)?;

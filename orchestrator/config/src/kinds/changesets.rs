@@ -10,7 +10,6 @@ const AUTOMATIC: &str = "automatic";
 const APPROVAL: &str = "approval";
 const NEVER: &str = "never";
 
-/// The field of the policy.
 pub(crate) const OF_SWARM: Field = Field::optional(
     "changesets",
     FieldType::Mapping(&CHANGESETS),

@@ -232,7 +232,6 @@ pub(crate) struct CliAgentSpec {
     /// Agents that continue its tasks.
     pub(crate) fallbacks: Vec<Reference>,
     pub(crate) account: AgentAccount,
-    /// Budgets of its tasks.
     pub(crate) budgets: Vec<LocatedValue<Budget>>,
     pub(crate) sandbox: sandbox::SandboxSpec,
     pub(crate) notify: Vec<NotifySpec>,
@@ -312,12 +311,9 @@ pub(crate) struct TaskProjectSettings {
     pub(crate) verify: Vec<String>,
 }
 
-/// The program of an agent.
 #[derive(Debug)]
 pub(crate) enum Program {
-    /// A known program.
     Preset(&'static Preset, Choices),
-    /// A written-out program.
     Written(CliProgramSpec),
 }
 
@@ -349,7 +345,6 @@ impl Program {
         }
     }
 
-    /// Output format of the program.
     pub(crate) fn format(&self) -> AgentFormat {
         match self {
             Self::Preset(preset, _) => preset.format,

@@ -192,14 +192,12 @@ pub(crate) struct Choices {
     pub(crate) args: Vec<String>,
 }
 
-/// Finds a preset by its name.
 pub(crate) fn find_preset(name: &str) -> Option<&'static Preset> {
     let place = PRESET_NAMES.iter().position(|known| *known == name)?;
     PRESETS.get(place)
 }
 
 impl Preset {
-    /// The program's name.
     pub(crate) fn program(&self) -> &'static str {
         self.head.first().copied().unwrap_or_default()
     }

@@ -158,7 +158,6 @@ pub(crate) struct RuleSpec {
     pub(crate) key: KeyRule,
 }
 
-/// Reads a Connection document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ConnectionSpec> {
     let mut spec = document.spec(&mut cx.report)?;
     let mut written = ConnectionLocations::new(&spec);

@@ -74,7 +74,6 @@ static EVENT: Shape = Shape::of(
     ],
 );
 
-/// A Connector as written.
 #[derive(Debug)]
 pub(crate) struct ConnectorSpec {
     /// The program that does the work.
@@ -84,7 +83,6 @@ pub(crate) struct ConnectorSpec {
     pub(crate) events: Events,
 }
 
-/// The program of a connector.
 #[derive(Debug, Clone)]
 pub(crate) enum Program {
     /// The built-in connector of this name.
@@ -96,7 +94,6 @@ pub(crate) enum Program {
 /// Events by name, with their possible properties.
 pub(crate) type Events = BTreeMap<String, Option<Vec<String>>>;
 
-/// Reads a Connector document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ConnectorSpec> {
     let name: Option<ResourceName> = id(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;

@@ -12,7 +12,6 @@ use crate::reference::Reference;
 use crate::report::{Problem, SourceLocation};
 use crate::shape::{Field, FieldDefault, FieldType, Shape};
 
-/// The field.
 pub(crate) const OF_MODEL_CONFIG: Field = Field::optional(
     "fallbacks",
     FieldType::List(&ENTRY),

@@ -169,7 +169,6 @@ static HOSTED_SPEC: Shape = Shape::of(
     ],
 );
 
-/// Largest value of these timeouts.
 const TIMEOUT_MS_MAX: u64 = 3_600_000;
 
 static TIMEOUTS: Shape = Shape::of(

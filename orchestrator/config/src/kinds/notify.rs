@@ -13,7 +13,6 @@ use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::shape::{Field, FieldDefault, FieldType, Shape};
 use crate::similar::nearest;
 
-/// The field.
 pub(crate) const OF_AGENT: Field = Field::optional(
     "notify",
     FieldType::List(&ENTRY),

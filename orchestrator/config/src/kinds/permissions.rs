@@ -17,7 +17,6 @@ use crate::similar::nearest;
 
 const TEXTS: FieldType = FieldType::List(&FieldType::Text);
 
-/// The field of a Package.
 pub(crate) const FIELD: Field = Field::optional(
     "permissions",
     FieldType::Mapping(&PERMISSIONS),
@@ -64,7 +63,6 @@ static PERMISSIONS: Shape = Shape::of(
     ],
 );
 
-/// Reads the field.
 pub(crate) fn read(spec: &mut Fields<'_>, report: &mut ProblemReport) -> Permissions {
     let Some(mut fields) = spec.nested("permissions", report) else {
         return Permissions::default();

@@ -31,14 +31,12 @@ pub(crate) const OF_SWARM: Field = Field::optional(
     "Sandbox of programs that run for agents and connections. Agents and Connections can override it.",
 );
 
-/// The field of an Agent.
 pub(crate) const OF_AGENT: Field = Field::optional(
     "sandbox",
     FieldType::Mapping(&AGENT_SANDBOX),
     "Sandbox of programs that its tools and modules start. Fields set here override the Swarm's.",
 );
 
-/// The field of a Connection.
 pub(crate) const OF_CONNECTION: Field = Field::optional(
     "sandbox",
     FieldType::Mapping(&CONNECTION_SANDBOX),

@@ -216,7 +216,6 @@ static SHUTDOWN: Shape = Shape::of(
     .or(FieldDefault::Number(DEFAULT_GRACE_PERIOD_MS / 1_000))],
 );
 
-/// A Swarm as written.
 #[derive(Debug)]
 pub(crate) struct SwarmSpec {
     pub(crate) name: ResourceName,
@@ -256,7 +255,6 @@ impl Default for Policy {
     }
 }
 
-/// Reads a Swarm document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<SwarmSpec> {
     let report = &mut cx.report;
     let name = id(&document.name, report);

@@ -138,7 +138,6 @@ static MODULE_EXPORT: Shape = Shape::of(
     ],
 );
 
-/// Reads a Tool document.
 pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<ToolDefinition> {
     let name = read_name(&document.name, &mut cx.report);
     let mut spec = document.spec(&mut cx.report)?;

@@ -25,7 +25,6 @@ spec: {modelConfig: {modelRef: Model/main}}
 pub(crate) struct Project {
     directory: TempDir,
     variables: BTreeMap<String, String>,
-    /// By name and key.
     secrets: BTreeMap<(String, String), String>,
 }
 
@@ -73,7 +72,6 @@ impl Project {
         self
     }
 
-    /// Sets an environment variable.
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.into(), value.into());
         self

@@ -15,7 +15,6 @@ use goondan_tasks::state::TokenSpend;
 /// Days kept for each account. More than one, because a clock can be set back.
 const DAYS_MAX: usize = 4;
 
-/// Owner of an account.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BudgetOwner {
     Workspace,
@@ -37,14 +36,12 @@ struct Account {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounts {
     of: BTreeMap<BudgetOwner, Account>,
-    /// Total usage by agent and model.
     by_model: BTreeMap<(AgentName, ResourceName), UsageTotal>,
     /// Usage of each task that is recorded or is being recorded.
     tasks: BTreeMap<LedgerTask, TokenSpend>,
 }
 
 impl Accounts {
-    /// Sums the lines of a ledger.
     pub fn of(lines: &[LedgerSum]) -> Self {
         let mut accounts = Self::default();
         for line in lines {
@@ -135,7 +132,6 @@ impl Accounts {
         sums.map(|((agent, model), spending)| (agent, model, spending))
     }
 
-    /// All payers with an account.
     pub(crate) fn payers(&self) -> impl Iterator<Item = &BudgetOwner> {
         self.of.keys()
     }

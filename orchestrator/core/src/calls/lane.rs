@@ -11,9 +11,7 @@ use crate::limits::{CALLS_IN_FLIGHT_PER_CREDENTIAL, CALLS_WAITING_PER_CREDENTIAL
 /// agent or conversation does not delay the others.
 #[derive(Debug, Default)]
 pub(super) struct CredentialQueue {
-    /// Agents with queued calls.
     agents: RoundRobin<AgentName, RoundRobin<InstanceKey, VecDeque<CallId>>>,
-    /// Number of queued calls.
     waiting: usize,
     /// Targets that execute the calls of this lane.
     targets: BTreeSet<CallTarget>,
@@ -22,7 +20,6 @@ pub(super) struct CredentialQueue {
     cool_until_ms: u64,
 }
 
-/// Queue key of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueKey<'a> {
     pub(super) agent: &'a AgentName,
@@ -98,7 +95,6 @@ impl CredentialQueue {
         &self.targets
     }
 
-    /// Adds a target.
     pub(super) fn is_served_by(&mut self, target: &CallTarget) {
         if !self.targets.contains(target) {
             self.targets.insert(target.clone());
@@ -126,7 +122,6 @@ impl CredentialQueue {
         });
     }
 
-    /// Removes a queued call.
     pub(super) fn remove(&mut self, who: QueueKey<'_>, call_id: CallId) {
         let taken = self.agents.take_of(who.agent, has_nobody, |conversations| {
             conversations.take_of(who.instance_key, VecDeque::is_empty, |calls| {

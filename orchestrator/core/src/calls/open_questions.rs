@@ -23,14 +23,12 @@ use goondan_protocol::trace::TraceContext;
 use super::ProcessId;
 use crate::limits::{QUESTIONS_OPEN_MAX, QUESTIONS_PER_CALL_MAX};
 
-/// An open question.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenQuestion {
     /// The question as clients see it.
     pub(crate) info: QuestionInfo,
     /// The form of the answer.
     pub(crate) form: QuestionForm,
-    /// The call that asked.
     pub(crate) call_id: CallId,
     /// The process of the connector, and its id for the question.
     pub(crate) requester: (ProcessId, Option<u64>),
@@ -53,14 +51,12 @@ impl OpenQuestion {
         }
     }
 
-    /// The connection that asks.
     pub(super) fn connection(&self) -> &ConnectionName {
         let QuestionSource::Mcp { connection, .. } = &self.info.source;
         connection
     }
 }
 
-/// Question counts of a call.
 #[derive(Debug, Default)]
 struct QuestionCounts {
     count: u32,
@@ -69,14 +65,12 @@ struct QuestionCounts {
     since_ms: u64,
 }
 
-/// All open questions.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: BTreeMap<QuestionId, OpenQuestion>,
     calls: BTreeMap<CallId, QuestionCounts>,
 }
 
-/// A question that was closed.
 #[derive(Debug)]
 pub(super) struct ClosedQuestion {
     pub(super) question: OpenQuestion,
@@ -128,7 +122,6 @@ impl Questions {
         of_it.map(|open| open.info.question_id.clone()).collect()
     }
 
-    /// The open question with this id in a workspace.
     pub(super) fn get(&self, id: &WorkspaceId, question_id: &QuestionId) -> Option<&OpenQuestion> {
         let open = self.open.get(question_id);
         open.filter(|open| open.info.workspace_id == *id)

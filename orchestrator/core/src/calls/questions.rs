@@ -26,14 +26,11 @@ use super::{CallState, Calls, OpenCall};
 use crate::fleet::Fleet;
 use crate::{LogEvent, Peer, ProcessId, RequestToken};
 
-/// Outcome of a question.
 #[derive(Debug)]
 enum QuestionOutcome {
-    /// A user answered.
     Answered(JsonObject),
     /// A user declined to answer.
     Declined,
-    /// The deadline passed.
     TimedOut,
     /// No process can use an answer, for this reason.
     Withdrawn(&'static str),
@@ -142,7 +139,6 @@ impl Calls {
         }
     }
 
-    /// Validates a question.
     fn open_question(
         &mut self,
         fleet: &mut Fleet,

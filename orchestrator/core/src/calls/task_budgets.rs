@@ -117,7 +117,6 @@ impl Calls {
         short
     }
 
-    /// The workspaces that have budgets.
     pub(crate) fn budgeted(&self, fleet: &Fleet) -> Vec<WorkspaceId> {
         let ids = self.accounts.keys();
         let budgeted = ids.filter(|id| {

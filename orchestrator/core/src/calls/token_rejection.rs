@@ -17,7 +17,6 @@ use crate::fleet::Fleet;
 /// Reason a call waits for another token.
 #[derive(Debug)]
 pub(super) struct TokenRejection {
-    /// The rejected tokens.
     tokens: Tokens,
     /// True if a user must grant more permissions.
     is_for_more: bool,
@@ -42,7 +41,6 @@ pub(super) fn consent_to_more(fleet: &Fleet, call: &OpenCall) -> Option<OAuthNee
 }
 
 impl Calls {
-    /// Takes the pending token verdicts.
     pub(crate) fn take_verdicts(&mut self) -> Vec<TokenReport> {
         std::mem::take(&mut self.verdicts)
     }

@@ -12,30 +12,24 @@ pub enum OAuthWork {
     Audit {
         /// The event name, such as `oauth.granted`.
         event: &'static str,
-        /// The workspace.
         workspace_id: WorkspaceId,
         /// The application and subject, for display.
         subject: String,
     },
 }
 
-/// Result of an operation.
 #[derive(Debug)]
 pub enum OAuthResult {
     /// The documents of an application.
     Read {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The application.
         app: ResourceName,
         /// The documents of all workspaces.
         documents: Documents,
     },
     /// Result of writing or removing a document.
     Kept {
-        /// Ticket of the request.
         ticket: Ticket,
-        /// The result.
         result: Result<(), String>,
     },
 }

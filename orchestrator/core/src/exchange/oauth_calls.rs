@@ -27,7 +27,6 @@ pub(crate) struct OAuthCall {
     pub(crate) is_idempotent: bool,
 }
 
-/// Result of a request.
 #[derive(Debug)]
 pub(crate) struct OAuthCallResult {
     pub(crate) ticket: Ticket,
@@ -40,7 +39,6 @@ pub(crate) struct OAuthCallResult {
 pub(crate) struct TokenReport {
     /// The call that used the tokens; `None` if a connection used them at startup.
     pub(crate) call: Option<CallId>,
-    /// The process that used the tokens.
     pub(crate) process: ProcessId,
     pub(crate) workspace_id: WorkspaceId,
     pub(crate) tokens: Tokens,

@@ -18,7 +18,6 @@ pub(crate) struct TaskSpending {
     pub(crate) created_by: Option<InstanceKey>,
     /// The program's name for its model.
     pub(crate) model: Option<String>,
-    /// Total durable usage.
     pub(crate) total: TokenSpend,
     /// Estimated maximum of the next call.
     pub(crate) largest: Charge,

@@ -24,7 +24,6 @@ pub(crate) struct TaskCall {
     pub(crate) is_idempotent: bool,
 }
 
-/// Result of a task's call.
 #[derive(Debug)]
 pub(crate) struct TaskCallResult {
     pub(crate) of: NotificationRef,

@@ -22,14 +22,11 @@ use super::RequestToken;
 /// A task, among those of all workspaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskRef {
-    /// Its workspace.
     pub workspace_id: WorkspaceId,
-    /// Its id.
     pub task_id: TaskId,
 }
 
 impl TaskRef {
-    /// The task of this id in this workspace.
     #[must_use]
     pub fn new(workspace_id: &WorkspaceId, task_id: &TaskId) -> Self {
         Self {
@@ -52,25 +49,20 @@ impl fmt::Debug for Clear {
 /// An entry for a log of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogText {
-    /// Output of its program.
     Output(OutputStream, String),
     /// A protocol block, and when it came.
     Block(Timestamp, Block),
-    /// Items of its stream.
     Items(Vec<TaskItem>),
 }
 
 /// Part of a task's logs that a client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogPosition {
-    /// A log.
     Log {
-        /// The log.
         log: TaskLog,
         /// From which byte on; from the end backwards if it is negative.
         offset: i64,
     },
-    /// The stream.
     Stream {
         /// Start of the part; absent: the start of the latest run.
         after: Option<u64>,
@@ -82,7 +74,6 @@ pub enum LogPosition {
 pub enum EndOfLogPolicy {
     /// Answer immediately; the log may grow later.
     Answer,
-    /// Wait for more.
     Wait,
     /// Answer immediately; the log has ended.
     Over,
@@ -92,60 +83,36 @@ pub enum EndOfLogPolicy {
 #[derive(Debug)]
 pub enum TaskWork {
     /// Read all of a workspace.
-    Load {
-        /// The workspace.
-        workspace_id: WorkspaceId,
-    },
+    Load { workspace_id: WorkspaceId },
     /// Read one again, after it could not be written.
-    Reload {
-        /// The task.
-        at: TaskRef,
-    },
-    /// Make one.
+    Reload { at: TaskRef },
     Create {
-        /// The task.
         at: TaskRef,
-        /// The new task.
         new: Box<NewTask>,
-        /// Path of its guide.
         guide: Option<PathBuf>,
-        /// Creation time.
         now: Timestamp,
     },
     /// Write facts and the resulting state. At most one of these is in progress for a task.
     Write {
-        /// The task.
         at: TaskRef,
-        /// The facts.
         facts: Vec<HistoryEntry>,
-        /// The resulting state.
         state: Arc<State>,
     },
     /// Append to a log. Only the number of written bytes is reported.
-    Log {
-        /// The task.
-        at: TaskRef,
-        /// To what.
-        text: LogText,
-    },
+    Log { at: TaskRef, text: LogText },
     /// Keep a value for a task, encrypted.
     KeepSecret {
-        /// The task.
         at: TaskRef,
         /// The request that waits for it.
         token: RequestToken,
         /// The dependency it is for.
         id: String,
-        /// The value.
         value: Clear,
-        /// Time of the request.
         now: Timestamp,
     },
     /// Read the stored secrets for a run.
     ReadSecrets {
-        /// The task.
         at: TaskRef,
-        /// The run.
         run: u64,
         /// Names of variables, and the dependencies whose values they get.
         references: Vec<(String, String)>,
@@ -154,26 +121,17 @@ pub enum TaskWork {
     ReadLog {
         /// The request that waits for it.
         token: RequestToken,
-        /// The task.
         at: TaskRef,
-        /// The part.
         position: LogPosition,
         /// Behavior at the end of the log.
         at_end: EndOfLogPolicy,
     },
     /// Nothing more comes into the logs of a task: answer all that wait for more.
-    EndLogs {
-        /// The task.
-        at: TaskRef,
-    },
+    EndLogs { at: TaskRef },
     /// These wait for more of a log no longer.
-    ForgetReaders {
-        /// Their requests.
-        tokens: Vec<RequestToken>,
-    },
+    ForgetReaders { tokens: Vec<RequestToken> },
     /// Copy a work area from elsewhere.
     Import {
-        /// The workspace.
         workspace_id: WorkspaceId,
         /// The request that waits for it.
         token: RequestToken,
@@ -188,16 +146,13 @@ pub enum TaskWork {
     },
     /// Look for documents in a work area.
     FindDocuments {
-        /// The task.
         at: TaskRef,
         /// Its copy of the project, if it has a source: where its files are.
         copy: Option<PathBuf>,
         /// Their paths, as the task's agent wrote them.
         documents: Vec<String>,
     },
-    /// Remove a work area.
     Remove {
-        /// The task.
         at: TaskRef,
         /// The caller that removes the task.
         reply: RemovalCaller,
@@ -206,58 +161,47 @@ pub enum TaskWork {
     },
     /// Try whether the newest checkpoint of a work area could be restored.
     Drill {
-        /// The task.
         at: TaskRef,
         /// Its copy of the project, if it has a source: where its files are.
         copy: Option<PathBuf>,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
-        /// Time of the operation.
         now: Timestamp,
     },
     /// Look whether what a HANDOFF names is there, and report what is not (`PROP-6`).
     CheckHandoff {
-        /// The task.
         at: TaskRef,
         /// Its copy of the project, if it has a source: where its files are.
         copy: Option<PathBuf>,
-        /// The HANDOFF.
         text: String,
     },
     /// Tell what a work area takes of the disk.
     Measure {
-        /// The task.
         at: TaskRef,
         /// Its copy of the project, if it has a source: where its files are.
         copy: Option<PathBuf>,
     },
     /// Make a checkpoint of a work area, and remove those that are beyond what is kept.
     MakeCheckpoint {
-        /// The task.
         at: TaskRef,
         /// Its copy of the project, if it has a source: where its files are.
         copy: Option<PathBuf>,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
-        /// Metadata of the checkpoint.
         about: NewCheckpointMetadata,
-        /// Creation time.
         now: Timestamp,
     },
     /// List the checkpoints of a work area, and answer with them.
     ListCheckpoints {
         /// The request that waits for it.
         token: RequestToken,
-        /// The task.
         at: TaskRef,
         /// Its copy of the project, if it has a source: where its files are.
         copy: Option<PathBuf>,
-        /// The requested page.
         list: ListCheckpoints,
     },
     /// Restore a work area to a checkpoint, or report the changes that this would make.
     Restore {
-        /// The task.
         at: TaskRef,
         /// Its copy of the project, if it has a source: where its files are.
         copy: Option<PathBuf>,
@@ -267,32 +211,22 @@ pub enum TaskWork {
         checkpoint_id: Option<String>,
         /// True for a dry run.
         is_rehearsal: bool,
-        /// Time of the operation.
         now: Timestamp,
     },
     /// Let go of the work areas of a workspace.
-    Close {
-        /// The workspace.
-        workspace_id: WorkspaceId,
-    },
+    Close { workspace_id: WorkspaceId },
 }
 
 /// Metadata of a new checkpoint (`CKPT-2`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCheckpointMetadata {
-    /// Reason for the checkpoint.
     pub kind: &'static str,
     /// A name that a person gives it.
     pub name: Option<String>,
-    /// The phase the task is in.
     pub phase: u32,
-    /// Progress in percent.
     pub progress: u8,
-    /// Status of the task.
     pub status: String,
-    /// The step it is in.
     pub step: Option<String>,
-    /// Tokens taken so far.
     pub tokens: u64,
     /// True if a program may be writing meanwhile.
     pub is_live: bool,
@@ -309,7 +243,6 @@ pub struct DiskMeasurement {
     pub free_bytes: Option<u64>,
 }
 
-/// Caller that removes a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalCaller {
     /// A client, this one alone.
@@ -323,7 +256,6 @@ pub enum RemovalCaller {
 /// A task as it was read.
 #[derive(Debug)]
 pub struct LoadedTask {
-    /// Its id.
     pub task_id: TaskId,
     /// Its state and the last entries of its history, or the reason why it cannot be read.
     pub result: Result<(State, Vec<TaskHistoryLine>), String>,
@@ -332,7 +264,6 @@ pub struct LoadedTask {
 /// Why a task was not made, or was made in part.
 #[derive(Debug)]
 pub struct TaskCreationFailure {
-    /// The reason.
     pub error: ControlError,
     /// A task that exists despite the failure: an earlier one, or a partially created one.
     pub found: Option<LoadedTask>,
@@ -343,7 +274,6 @@ pub struct TaskCreationFailure {
 pub struct UnreadableSecrets {
     /// The variables that hold them.
     pub names: Vec<String>,
-    /// The reason.
     pub error: String,
 }
 
@@ -355,35 +285,27 @@ pub type SecretsRead = Result<BTreeMap<String, Clear>, UnreadableSecrets>;
 pub enum TaskResult {
     /// These are the tasks of a workspace.
     Loaded {
-        /// The workspace.
         workspace_id: WorkspaceId,
         /// The tasks, or why they cannot be listed.
         found: Result<Vec<LoadedTask>, String>,
     },
     /// A task was read again.
     Reloaded {
-        /// The workspace.
         workspace_id: WorkspaceId,
-        /// The task.
         found: LoadedTask,
     },
     /// A task was made, or not.
     Created {
-        /// The task.
         at: TaskRef,
-        /// The result.
         result: Result<(), Box<TaskCreationFailure>>,
     },
     /// Facts are durable, or the write failed.
     Written {
-        /// The task.
         at: TaskRef,
-        /// The result.
         result: Result<(), ControlError>,
     },
     /// A write to a log has finished or failed.
     Logged {
-        /// The task.
         at: TaskRef,
         /// Number of bytes of output.
         bytes: usize,
@@ -392,27 +314,21 @@ pub enum TaskResult {
     },
     /// A value was stored, or the operation failed.
     SecretKept {
-        /// The task.
         at: TaskRef,
         /// The request that waits for it.
         token: RequestToken,
         /// The dependency it is for.
         id: String,
-        /// The result.
         result: Result<(), ControlError>,
     },
     /// The stored values for a run.
     SecretsRead {
-        /// The task.
         at: TaskRef,
-        /// The run.
         run: u64,
-        /// The values.
         result: SecretsRead,
     },
     /// A work area was copied from elsewhere, or not.
     Imported {
-        /// The workspace.
         workspace_id: WorkspaceId,
         /// The request that waits for it.
         token: RequestToken,
@@ -421,21 +337,18 @@ pub enum TaskResult {
     },
     /// Documents were looked for in a work area.
     DocumentsFound {
-        /// The task.
         at: TaskRef,
         /// Documents that do not exist.
         missing: Vec<String>,
     },
     /// A work area was measured, or the measurement failed.
     Measured {
-        /// The task.
         at: TaskRef,
         /// Disk usage, or the reason why it is unknown.
         result: Result<DiskMeasurement, String>,
     },
     /// A checkpoint was made, or not.
     CheckpointMade {
-        /// The task.
         at: TaskRef,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,
@@ -446,7 +359,6 @@ pub enum TaskResult {
     },
     /// A work area was restored to a checkpoint, or the restore failed.
     Restored {
-        /// The task.
         at: TaskRef,
         /// The request that waits for it.
         token: RequestToken,
@@ -457,7 +369,6 @@ pub enum TaskResult {
     },
     /// A work area was removed, or not.
     Removed {
-        /// The task.
         at: TaskRef,
         /// The caller that removes the task.
         reply: RemovalCaller,
@@ -465,15 +376,9 @@ pub enum TaskResult {
         result: Result<TaskRemoved, ControlError>,
     },
     /// A HANDOFF names documents that do not exist.
-    HandoffRefused {
-        /// The task.
-        at: TaskRef,
-        /// The problem.
-        problem: String,
-    },
+    HandoffRefused { at: TaskRef, problem: String },
     /// It was tried whether a checkpoint could be restored, or could not be tried.
     Drilled {
-        /// The task.
         at: TaskRef,
         /// The request that waits for it, if one does.
         token: Option<RequestToken>,

@@ -40,7 +40,6 @@ use crate::refusals::AgentRequestError;
 use crate::router::agents_of;
 use crate::{CoreEffect, ListPurpose, LogEvent, ProcessId, router};
 
-/// A request to another agent.
 struct AgentRequest {
     agent: AgentName,
     key: Option<InstanceKey>,
@@ -69,7 +68,6 @@ impl RequestKind {
     }
 }
 
-/// Checks the size of a request.
 fn check_size(request: &AgentRequest) -> Result<(), AgentRequestError> {
     let invalid = |message: String| Err(AgentRequestError::new("E_INVALID_REQUEST", message));
     if request.input.is_empty() || request.input.len() > MAX_INPUT_BYTES {
@@ -86,9 +84,7 @@ fn check_size(request: &AgentRequest) -> Result<(), AgentRequestError> {
 
 /// A request that another component handles.
 pub(crate) enum ForwardedRequest {
-    /// An operation on files.
     Files(ProposalWork),
-    /// An operation on tasks.
     Tasks(AgentAsk),
 }
 

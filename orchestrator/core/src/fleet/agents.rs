@@ -62,7 +62,6 @@ impl Fleet {
         }
     }
 
-    /// All instances in a turn.
     pub(crate) fn in_turn(&self) -> HashSet<InstanceRef> {
         let mut found = HashSet::new();
         for (workspace_id, workspace) in &self.workspaces {

@@ -9,7 +9,6 @@ use crate::{ClockTime, ProcessId};
 /// Availability of the process for a call.
 #[derive(Debug)]
 pub(crate) enum Availability {
-    /// The process accepts calls.
     Ready(ProcessId),
     /// The process will become ready.
     Coming,

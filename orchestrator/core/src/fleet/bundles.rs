@@ -55,10 +55,8 @@ pub(crate) struct Overlay {
 /// State of the lookup of the next process's definition.
 #[derive(Debug, Default)]
 enum ConfigLookup {
-    /// Unknown.
     #[default]
     Unknown,
-    /// Requested.
     Asked,
     /// Found; `None` means the project's definition. Used once.
     Known(Option<Box<AgentDefinition>>),

@@ -13,7 +13,6 @@ use super::turn::ActiveTurn;
 use crate::{ClockTime, RequestToken};
 
 impl Fleet {
-    /// Time of the current input.
     pub(crate) fn now(&self) -> ClockTime {
         self.now
     }

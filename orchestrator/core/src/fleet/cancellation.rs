@@ -37,7 +37,6 @@ continuation! {
     } after CancelEvent => &core.on_cancelled
 }
 
-/// Outcome of a canceled turn.
 fn outcome(reason: &str) -> TurnOutcome {
     TurnOutcome::Failed {
         code: CANCELLED.to_owned(),

@@ -22,7 +22,6 @@ use crate::limits::{
     WORKING_AGENT_TASKS,
 };
 
-/// Accounting of one resource.
 struct ResourceDemand {
     resource: Resource,
     share: Option<ResourceLevel>,
@@ -104,7 +103,6 @@ impl ResourceUsage {
     }
 }
 
-/// Number of running agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Agents {
     working: u64,
@@ -125,7 +123,6 @@ pub(super) struct CapacityState {
     supply: ResourceUsage,
     /// Number of agents that can still start.
     left: u64,
-    /// The scarcest resource.
     scarcest: Option<Resource>,
     /// Number of idle agents to stop for one start.
     ends_per_start: u64,
@@ -164,7 +161,6 @@ impl Default for CapacityState {
 }
 
 impl CapacityState {
-    /// Resources that are short.
     pub(super) fn short_of(&self) -> &[Resource] {
         &self.short_of
     }

@@ -90,7 +90,6 @@ impl RunningAgent {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RunningConnector {
     pub(super) definition: ConnectionDefinition,
-    /// Tokens that replaced placeholders.
     pub(super) tokens: Tokens,
     policy: Policy,
     /// Digest of the latest configuration with an equal definition.

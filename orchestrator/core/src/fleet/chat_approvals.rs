@@ -19,7 +19,6 @@ use super::approvals::{AuthorizedDecision, DecisionRequester};
 use super::{Fleet, Workspace};
 use crate::{LogEvent, ProcessId};
 
-/// Approvals shown by a connection.
 #[derive(Debug, Default)]
 pub(super) struct ShownApprovals {
     /// The process that shows them, if any.

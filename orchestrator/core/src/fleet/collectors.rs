@@ -21,7 +21,6 @@ use super::Fleet;
 use crate::limits::{EXPORT_BATCH_EVENTS, EXPORT_DEADLINE_MS, EXPORT_QUEUE_EVENTS};
 use crate::{CoreEffect, LogEvent, ProcessId};
 
-/// A batch in flight.
 #[derive(Debug)]
 struct Batch {
     process: ProcessId,

@@ -14,14 +14,12 @@ use crate::exchange::{ProcessId, StateResult, StateWork};
 /// from exited processes or a faulty one.
 const WAITING_MAX: usize = 8;
 
-/// Requester of an operation.
 #[derive(Debug, Clone, Copy)]
 struct Requester {
     process: ProcessId,
     request_id: Option<u64>,
 }
 
-/// The operations of one connection.
 #[derive(Debug, Default)]
 pub(super) struct StateQueue {
     under_way: Option<Requester>,

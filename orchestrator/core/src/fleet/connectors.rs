@@ -34,7 +34,6 @@ use super::{Fleet, ProcessOwner, health, tokens};
 use crate::limits::BACK_OFF_MAX_MS;
 use crate::{CoreEffect, ProcessId, router};
 
-/// One connection and its process.
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(super) slot: Slot,

@@ -7,7 +7,6 @@ use goondan_store::instance::EventState;
 
 use crate::exchange::TaskRef;
 
-/// A run and its event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConversationRun {
     pub(crate) at: TaskRef,
@@ -24,7 +23,6 @@ pub(crate) enum RunUpdate {
     Found(Result<Option<EventState>, String>),
     /// The event is durable and its turn will begin.
     Begun,
-    /// The event was rejected.
     Refused(String),
     /// The turn has ended or will never begin.
     Ended(Result<TurnOutcome, ControlError>),

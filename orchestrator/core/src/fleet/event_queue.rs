@@ -32,7 +32,6 @@ fn told_to_strangers(code: RefusalCode) -> &'static str {
 /// Receiver of an acknowledgment that an event is durable.
 #[derive(Debug)]
 pub(crate) enum EventOrigin {
-    /// A connector.
     Connector {
         process: ProcessId,
         request_id: Option<u64>,

@@ -23,7 +23,6 @@ pub(super) const TURN_OUTCOMES: [&str; 3] = ["completed", "failed", "cancelled"]
 /// Outcomes of model requests, as counted.
 pub(crate) const REQUEST_OUTCOMES: [&str; 2] = ["completed", "failed"];
 
-/// Labels of a workspace's metrics.
 pub(crate) fn of_workspace(id: &WorkspaceId) -> Labels {
     Labels::none().with(Label::Workspace, id.as_str())
 }
@@ -94,7 +93,6 @@ impl Fleet {
         })
     }
 
-    /// Samples the current state.
     pub(crate) fn samples(&self, work: &impl ProcessWorkload) -> Vec<Sample> {
         let mut samples = Samples::default();
         let waiting = match self.room.short_of() {
@@ -139,7 +137,6 @@ impl Fleet {
     }
 }
 
-/// Collects samples.
 #[derive(Default)]
 struct Samples(Vec<Sample>);
 

@@ -14,7 +14,6 @@ use crate::exchange::joint::FreezeId;
 /// Reason a conversation is held.
 #[derive(Debug, Clone)]
 pub(crate) enum Order {
-    /// Create a joint checkpoint.
     Checkpoint {
         token: RequestToken,
         name: Option<String>,
@@ -52,7 +51,6 @@ pub(crate) struct Freeze {
 pub(crate) enum FreezeAction {
     /// Request the state to pin from the store.
     Pin,
-    /// Restore the files.
     TakeBack(RewindNote),
 }
 
@@ -187,7 +185,6 @@ impl Fleet {
         std::mem::take(&mut self.holds_due)
     }
 
-    /// Id of a conversation's hold.
     pub(crate) fn instance_hold(&mut self, at: &InstanceRef) -> Option<FreezeId> {
         Some(self.instance_mut(at)?.hold.as_ref()?.id)
     }

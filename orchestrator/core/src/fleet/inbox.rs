@@ -18,7 +18,6 @@ use super::turn::ActiveTurn;
 enum Knowledge {
     /// The store was not asked yet, or the read failed.
     Unread,
-    /// The store is asked.
     Reading,
     /// The copy matches the inbox on disk.
     Read,
@@ -125,7 +124,6 @@ impl Inbox {
         self.paused.contains(id) || self.pausing.contains(id)
     }
 
-    /// Number of paused events.
     pub(super) fn paused(&self) -> usize {
         self.waiting.len() - self.ready().count()
     }
@@ -156,7 +154,6 @@ impl Inbox {
         self.waiting.iter()
     }
 
-    /// An event that waits.
     pub(super) fn get(&self, id: &EventId) -> Option<&AgentEvent> {
         self.waiting.iter().find(|event| event.id == *id)
     }

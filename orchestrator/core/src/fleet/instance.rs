@@ -188,7 +188,6 @@ impl Instance {
 /// Recipient of a deletion's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeleteReply {
-    /// A client's deletion of this instance.
     Client(RequestToken),
     /// A request that deletes several instances.
     Sweep(RequestToken),

@@ -15,7 +15,6 @@ use super::{Fleet, ProcessOwner, health};
 use crate::ProcessId;
 use crate::exchange::oauth_calls::Tokens;
 
-/// One model and its process.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(super) slot: Slot,
@@ -23,7 +22,6 @@ pub(crate) struct Model {
     pub(super) wanted: Option<HostedModel>,
     /// Start configuration of the running process.
     pub(super) running: Option<HostedModel>,
-    /// Tokens that replaced placeholders.
     pub(super) tokens: Tokens,
     /// Readiness reported by its process.
     pub(super) readiness: Readiness,

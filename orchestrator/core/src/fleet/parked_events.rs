@@ -42,7 +42,6 @@ pub fn parked_among(found: &[Metadata]) -> BTreeMap<InstanceKey, u64> {
 }
 
 continuation! {
-    /// Parks an event.
     Parking { event_id: EventId, reason: String } after ParkEvent => &core.on_parked
 }
 
@@ -142,7 +141,6 @@ impl Fleet {
         next.is_some_and(|event| entry.inbox.crashes_of(&event.id) >= MAX_TURN_CRASHES)
     }
 
-    /// Parks the next event.
     pub(super) fn park_next(&mut self, at: &InstanceRef) {
         let (now, wall) = (self.now, self.now.wall);
         let Some(entry) = self.instance_mut(at) else {

@@ -16,7 +16,6 @@ use crate::limits::{
 };
 use crate::refusals::AgentRequestError;
 
-/// A token bucket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
     /// Available tokens, in thousandths.
@@ -54,18 +53,17 @@ impl Bucket {
     }
 }
 
-/// Decision on an agent's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReportDecision {
-    /// Recorded.
     Kept,
     /// Over the limit. `first` is true for the first one of this turn.
-    Dropped { first: bool },
+    Dropped {
+        first: bool,
+    },
     /// Far over the limit: the process is faulty.
     Flood,
 }
 
-/// Usage of one turn.
 #[derive(Debug, Clone)]
 pub(super) struct TurnUse {
     /// Bytes appended to its conversation.
@@ -96,7 +94,6 @@ impl TurnUse {
         self.appended_bytes
     }
 
-    /// Counts a report.
     pub(super) fn observe(&mut self, now_ms: u64) -> ReportDecision {
         if self.observations.take(now_ms) {
             return ReportDecision::Kept;
@@ -110,7 +107,6 @@ impl TurnUse {
         }
     }
 
-    /// Number of dropped reports.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -9,6 +9,5 @@ use crate::ProcessId;
 pub(crate) struct ReplyWaiter {
     pub(super) connection: ConnectionName,
     pub(super) process: ProcessId,
-    /// The request to answer.
     pub(super) request_id: u64,
 }

@@ -14,7 +14,6 @@ use crate::exchange::TaskRef;
 use crate::groups::program_group;
 use crate::limits::{CHILD_PROCESSES_MAX, RUN_END_GRACE_MS, RUN_END_MARGIN_MS};
 
-/// A run and its process.
 #[derive(Debug)]
 pub(crate) struct TaskProcess {
     pub(super) slot: Slot,
@@ -26,7 +25,6 @@ pub(crate) struct TaskProcess {
     end: Option<RunEnd>,
 }
 
-/// End of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunEnd {
     /// The program could not be started.
@@ -111,7 +109,6 @@ impl Fleet {
         }
     }
 
-    /// The number of the current run.
     pub(crate) fn run_of(&self, id: &WorkspaceId, task: &TaskId) -> Option<u64> {
         let run = self.workspaces.get(id)?.runs.get(task)?;
         Some(run.assignment.run)

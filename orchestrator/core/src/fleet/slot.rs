@@ -9,17 +9,19 @@ use super::back_off;
 use crate::limits::{HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS};
 use crate::{ClockTime, ProcessId};
 
-/// Stage of a running process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessStage {
     /// The handshake is not complete.
     Spawning,
-    /// The process is working.
     Ready,
     /// The process was asked to stop, and is killed at this time.
-    Draining { kill_at_ms: u64 },
+    Draining {
+        kill_at_ms: u64,
+    },
     /// The process was killed; its exit is awaited.
-    Dying { is_wanted: bool },
+    Dying {
+        is_wanted: bool,
+    },
 }
 
 /// A process that runs or whose exit is awaited.
@@ -59,10 +61,11 @@ pub(crate) enum SlotAction {
 /// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotExit {
-    /// Expected.
     Stopped,
     /// Unexpected; the next start is allowed after `delay_ms`.
-    Crashed { delay_ms: u64 },
+    Crashed {
+        delay_ms: u64,
+    },
 }
 
 /// The slot of one child process.
@@ -259,7 +262,6 @@ impl Slot {
             .map_or(0, |up| now.mono_ms.saturating_sub(up.started_ms))
     }
 
-    /// The action that is due now.
     pub(crate) fn due(&mut self, now: ClockTime) -> SlotAction {
         if let State::BackOff { until_ms } = self.state {
             return if until_ms <= now.mono_ms {

@@ -45,7 +45,6 @@ impl StartQueue {
         }
     }
 
-    /// Removes a queued start.
     fn forget(&mut self, at: &InstanceRef) {
         if self.waiting.remove(at) {
             self.for_people.retain(|waiting| waiting != at);
@@ -122,7 +121,6 @@ impl Fleet {
         self.starts.wait(at, is_for_agent);
     }
 
-    /// Counts a starting process.
     pub(super) fn start_begun(&mut self, process: ProcessId) {
         self.starts.begin(process);
     }

@@ -36,17 +36,14 @@ use crate::refusals::parked_error;
 /// The connector name of task events.
 const SOURCE: &str = "tasks";
 
-/// The kind of task events.
 const KIND: &str = "task";
 
-/// The task of a conversation.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskConversation {
     pub(crate) at: TaskRef,
     pub(crate) created_at: Timestamp,
     /// The conversation whose agent created the task.
     pub(crate) created_by: Option<InstanceKey>,
-    /// The task's own budget.
     pub(crate) budget: TaskBudget,
     /// Environment variables of the processes that its tools start.
     pub(crate) secrets: BTreeMap<String, Clear>,
@@ -238,7 +235,6 @@ impl Fleet {
         self.run_news.push((of.clone(), news));
     }
 
-    /// Takes the pending run news.
     pub(crate) fn take_run_news(&mut self) -> Vec<(ConversationRun, RunUpdate)> {
         std::mem::take(&mut self.run_news)
     }

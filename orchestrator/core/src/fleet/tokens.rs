@@ -18,7 +18,6 @@ use super::{Fleet, ProcessOwner};
 use crate::ProcessId;
 use crate::exchange::oauth_calls::Tokens;
 
-/// All strings in a value.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -28,7 +27,6 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Tokens that a connection needs.
 pub(super) fn needs_of_connection(definition: &ConnectionDefinition) -> BTreeSet<OAuthNeed> {
     let secrets = definition.secrets.values().map(String::as_str);
     let config = definition.config.values().flat_map(texts);
@@ -38,7 +36,6 @@ pub(super) fn needs_of_connection(definition: &ConnectionDefinition) -> BTreeSet
         .collect()
 }
 
-/// Tokens that a model needs.
 pub(super) fn needs_of_model(model: &HostedModel) -> BTreeSet<OAuthNeed> {
     let key = model.api_key.as_deref();
     key.and_then(OAuthNeed::of_placeholder)

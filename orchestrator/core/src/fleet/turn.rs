@@ -10,7 +10,6 @@ use super::quotas::TurnUse;
 /// Error code of a canceled turn.
 pub(crate) const CANCELLED: &str = "E_CANCELLED";
 
-/// Context of a turn.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnContext {
     pub(crate) event_id: EventId,
@@ -19,7 +18,6 @@ pub(crate) struct TurnContext {
     pub(super) config_digest: Option<String>,
 }
 
-/// The turn in progress.
 #[derive(Debug, Clone)]
 pub(crate) struct ActiveTurn {
     pub(crate) turn_id: TurnId,

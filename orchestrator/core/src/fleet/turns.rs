@@ -52,7 +52,6 @@ continuation! {
 }
 
 continuation! {
-    /// Begins a turn.
     Beginning { process: ProcessId, context: TurnContext } after BeginTurn => core.on_began
 }
 
@@ -62,7 +61,6 @@ continuation! {
 }
 
 continuation! {
-    /// Commits a finished turn.
     Completing {
         // The process that waits for the commit; `None` if it was stopped with the turn.
         process: Option<ProcessId>,
@@ -73,7 +71,6 @@ continuation! {
     } after CompleteTurn => &core.on_committed
 }
 
-/// Label of a turn's outcome.
 fn word_of(outcome: &TurnOutcome) -> &'static str {
     match outcome {
         TurnOutcome::Completed { .. } => "completed",

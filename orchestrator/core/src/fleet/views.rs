@@ -75,7 +75,6 @@ impl Fleet {
         }
     }
 
-    /// One page of the workspaces.
     pub(crate) fn workspaces_page(
         &self,
         work: &impl ProcessWorkload,
@@ -87,7 +86,6 @@ impl Fleet {
         list.page_of(asked.map(|(id, workspace)| self.info(work, id, workspace)))
     }
 
-    /// All workspaces.
     #[cfg(test)]
     pub(crate) fn every_workspace(&self, work: &impl ProcessWorkload) -> Vec<WorkspaceInfo> {
         let workspaces = self.workspaces.iter();
@@ -259,7 +257,6 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
     }
 }
 
-/// Number of pending approvals.
 fn approvals_in(workspace: &Workspace) -> usize {
     let entries = workspace.instances.values();
     entries.map(|entry| entry.approvals.waiting().count()).sum()

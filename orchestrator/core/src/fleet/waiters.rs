@@ -13,12 +13,10 @@ use crate::RequestToken;
 /// A waiter for an event's turn.
 #[derive(Debug)]
 pub(crate) enum TurnWaiter {
-    /// A client.
     Client {
         token: RequestToken,
         sent: Box<SendResult>,
     },
-    /// An agent that asked.
     Agent(AgentWaiter),
     /// The task of the run.
     Run(Box<ConversationRun>),
@@ -38,7 +36,6 @@ impl Waiters {
         self.of.is_empty()
     }
 
-    /// Events with waiters.
     pub(super) fn events(&self) -> impl Iterator<Item = &EventId> {
         self.of.keys()
     }

@@ -10,25 +10,20 @@ use goondan_protocol::time::Timestamp;
 use crate::RequestToken;
 use crate::limits::WATCH_BACKLOG_EVENTS;
 
-/// A notification for watchers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WatchNotification {
     /// Cursor to resume after it.
     pub cursor: WatchCursor,
-    /// Time of the event.
     pub at: Timestamp,
-    /// The update.
     pub update: WatchUpdate,
 }
 
-/// Watchers of one workspace.
 #[derive(Debug)]
 pub(crate) struct Watchers {
     /// Distinguishes these events from those of an earlier opening of the workspace.
     epoch: u64,
     /// Number of events so far.
     count: u64,
-    /// The latest events.
     backlog: VecDeque<(Timestamp, LifecycleEvent)>,
     tokens: Vec<RequestToken>,
     /// Followers of a conversation's turns.
@@ -79,7 +74,6 @@ impl Watchers {
         Some(told.collect())
     }
 
-    /// Adds a watcher.
     pub(super) fn add(&mut self, token: RequestToken) {
         self.tokens.push(token);
     }

@@ -25,7 +25,6 @@ continuation! {
 }
 
 continuation! {
-    /// Reads a whole message for a client.
     ReadingMessage { token: RequestToken } after ReadMessage => &core.on_message_for_client
 }
 

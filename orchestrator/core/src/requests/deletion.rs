@@ -14,7 +14,6 @@ use crate::fleet::instance::DeleteReply;
 use crate::jobs::continuation;
 use crate::{Core, LogEvent, RequestToken, control_error};
 
-/// Pending deletions of one request.
 #[derive(Debug)]
 pub(super) struct PendingDeletions {
     outstanding: usize,
@@ -31,7 +30,6 @@ enum DeletionReply {
 }
 
 continuation! {
-    /// Deletes an instance.
     Deleting {} after Delete => &core.on_deleted
 }
 

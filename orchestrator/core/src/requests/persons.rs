@@ -21,7 +21,6 @@ const PROPOSALS: &str = "gdn proposal list";
 pub(crate) struct PersonOnlyRequest {
     /// Its effect, as the beginning of a sentence.
     what: String,
-    /// The command for a person.
     command: String,
 }
 

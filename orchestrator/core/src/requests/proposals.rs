@@ -33,7 +33,6 @@ struct QueuedProposalWork {
 /// Caller that waits for the result.
 #[derive(Debug)]
 pub(crate) enum ProposalRequester {
-    /// A client.
     Client(RequestToken),
     /// An agent, which was granted to ask.
     Agent(Requester),

@@ -23,10 +23,8 @@ pub(super) struct PendingReload {
 /// Cause of a client's reload, which determines the response.
 #[derive(Debug, Default)]
 pub(super) enum Reason {
-    /// A reload request.
     #[default]
     Asked,
-    /// A changed secret.
     Secret(SecretChanged),
     /// A changed consent to use a secret.
     Consent(SecretConsentChanged),

@@ -38,7 +38,6 @@ continuation! {
 }
 
 continuation! {
-    /// Abandons a rewind.
     AbandoningRewind { hold: FreezeId, error: ControlError } after AbandonRewind => core.on_rewind_abandoned
 }
 

@@ -28,7 +28,6 @@ struct World {
     now_ms: u64,
 }
 
-/// Effects requested by the core.
 #[derive(Default)]
 struct RequestedEffects {
     jobs: Vec<StoreJob>,

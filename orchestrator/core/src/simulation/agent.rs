@@ -83,7 +83,6 @@ pub(super) fn messages_of(event_id: &EventId) -> Vec<String> {
     (from..count).map(|n| message_id(event_id, n)).collect()
 }
 
-/// The outcome of an event's turn.
 pub(super) fn reply_to(event_id: &EventId) -> TurnOutcome {
     let reply = format!("answer to {event_id}");
     TurnOutcome::Completed { reply }
@@ -152,7 +151,6 @@ fn asks_of(turn_id: &TurnId, event: &AgentEvent) -> Vec<AgentAsk> {
 #[derive(Debug)]
 struct SimulatedTurn {
     pub(crate) turn_id: TurnId,
-    /// The agent's model.
     model: ResourceName,
     event_id: EventId,
     sent: u64,
@@ -301,7 +299,6 @@ struct IdField {
 /// A simulated agent process.
 #[derive(Debug, Default)]
 pub(super) struct Agent {
-    /// The assigned model.
     model: Option<ResourceName>,
     confirmed: Vec<String>,
     /// The open turn that it loaded.

@@ -45,7 +45,6 @@ pub(super) fn decide_some(world: &mut World) {
     }
 }
 
-/// Decides all pending approvals.
 pub(super) fn decide_all(world: &mut World) {
     for info in std::mem::take(&mut world.waiting_calls) {
         decide(world, &info, ApprovalDecision::Approved);

@@ -43,7 +43,6 @@ pub(super) enum Edit {
     Budgeted(u64),
     /// Like `Valid`, with this variant of one model.
     OtherModel(u32),
-    /// Invalid.
     Broken,
 }
 

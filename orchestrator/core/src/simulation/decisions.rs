@@ -33,9 +33,7 @@ pub(super) struct Decisions {
     ids: HashMap<TurnId, ApprovalId>,
     /// Requested decisions, applied or not.
     wanted: HashSet<(ApprovalId, &'static str)>,
-    /// Decisions confirmed to users.
     taken: HashMap<ApprovalId, ApprovalDecision>,
-    /// Decisions delivered to agents.
     told: HashMap<ApprovalId, ApprovalDecision>,
     /// Approvals reported as closed to a chat.
     closed: HashSet<ApprovalId>,

@@ -27,7 +27,6 @@ use crate::fleet::turn::CANCELLED;
 use crate::limits::CRASH_MEMORY_MS;
 use crate::{ProcessId, RequestToken};
 
-/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SimulatedRequest {
     Send {
@@ -37,34 +36,24 @@ pub(super) enum SimulatedRequest {
     Delete(InstanceKey),
     /// A fresh restart also deletes, but reports the deleted conversations only at its end.
     FreshRestart,
-    /// Lists the parked events.
     ListParked,
-    /// Retries a parked event.
     Retry(EventId),
-    /// Drops a parked event.
     Drop(EventId),
-    /// Pauses an event.
     Pause(EventId, InstanceKey),
-    /// Moves an event.
     Move(EventId),
     /// Cancels an event, independent of its turn.
     Cancel(EventId),
-    /// Lists the pending approvals.
     ListApprovals,
-    /// Decides an approval.
     Decide(ApprovalId, ApprovalDecision),
     Other,
 }
 
-/// Consequence of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ResponseEffect {
     Nothing,
     /// The event may have been lost.
     PostAgain(EventId),
-    /// The parked events.
     Parked(Vec<EventInfo>),
-    /// The pending approvals.
     WaitingCalls(Vec<ApprovalInfo>),
 }
 
@@ -108,7 +97,6 @@ pub(super) struct Oracle {
     owed: BTreeMap<EventId, InstanceKey>,
     /// Questions whose answers were requested as events.
     wanted_later: HashSet<EventId>,
-    /// Decisions on approvals.
     pub(super) decisions: Decisions,
     /// Number of answers to agents, by kind.
     pub(super) told: BTreeMap<String, u64>,

@@ -77,7 +77,6 @@ pub(super) struct Replies {
     wanted: BTreeMap<EventId, InstanceKey>,
     /// Those with a pending request.
     in_flight: BTreeSet<EventId>,
-    /// The final replies received.
     told: BTreeMap<EventId, (InstanceKey, TurnOutcome)>,
     /// Number of replies received, by kind.
     pub(super) counts: BTreeMap<String, u64>,

@@ -55,11 +55,9 @@ pub(super) struct FaultRates {
     pub(super) kill: u64,
     /// A user edits, restarts, deletes, stops or starts, per external action.
     pub(super) person: u64,
-    /// Number of external actions.
     pub(super) work: u64,
 }
 
-/// A scheduled event.
 #[derive(Debug)]
 pub(super) enum ScheduledEvent {
     Input(CoreInput),
@@ -85,7 +83,6 @@ pub(super) struct Child {
     owner: String,
     /// Its kind, and the name of the agent, connection or model.
     name: (ChildRole, String),
-    /// Configuration at its start.
     started_with: Option<Arc<ProjectConfig>>,
     role: ProcessRole,
     is_hung: bool,

@@ -25,7 +25,6 @@ use crate::refusals::AgentRequestError;
 /// The type of a task that an agent had made.
 const KIND: &str = "delegated";
 
-/// An agent that waits for a task.
 #[derive(Debug)]
 pub(super) struct TaskWaiter {
     at: TaskRef,

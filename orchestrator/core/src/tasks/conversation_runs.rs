@@ -26,7 +26,6 @@ pub(super) enum TurnRunStage {
     UnderWay,
 }
 
-/// Reason the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnRunEnd {
     Over,
@@ -34,7 +33,6 @@ pub(super) enum TurnRunEnd {
 }
 
 impl ConversationTurnRun {
-    /// The number of the run.
     pub(super) fn run(&self) -> u64 {
         self.of.run
     }

@@ -24,7 +24,6 @@ use crate::{ClockTime, RequestToken};
 /// Caller that waits for the result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TaskRequester {
-    /// A client.
     Client(RequestToken),
     /// A tool call of an agent.
     Agent(Requester),
@@ -81,7 +80,6 @@ pub(super) struct DurableBatch {
     pub(super) has_spent: bool,
 }
 
-/// A run to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StartOrder {
     pub(super) run: u64,
@@ -89,7 +87,6 @@ pub(super) struct StartOrder {
     pub(super) prompt: String,
     /// Environment variables with secrets, and the references of these.
     pub(super) environment: Vec<(String, String)>,
-    /// Kind of the run.
     pub(super) kind: TaskRunKind,
 }
 
@@ -148,7 +145,6 @@ pub(super) struct LastMeasurement {
     pub(super) found: Option<DiskMeasurement>,
 }
 
-/// One task.
 #[derive(Debug)]
 pub(super) struct TaskEntry {
     body: Body,
@@ -163,7 +159,6 @@ pub(super) struct TaskEntry {
     due: Option<Timestamp>,
     /// The run in progress, before it has a process.
     pub(super) pending: Option<PendingRun>,
-    /// The run that is a turn.
     pub(super) conversing: Option<ConversationTurnRun>,
     /// Caller that waits for the creation, and true if the task is then started.
     pub(super) made_for: Option<(PendingTaskRequest, bool)>,

@@ -128,7 +128,6 @@ impl Tasks {
         }
     }
 
-    /// A workspace is closed.
     pub(crate) fn on_close(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         self.end_starts(fleet, id);
         let space = self.spaces.get_mut(id);

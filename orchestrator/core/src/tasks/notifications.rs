@@ -28,14 +28,12 @@ use crate::limits::TASK_NOTIFICATION_WAIT_MS;
 /// Error of a notification that was in flight when the daemon ended.
 const LOST: &str = "the daemon ended before the delivery was confirmed";
 
-/// Notifications in progress.
 #[derive(Debug, Default)]
 pub(super) struct NotificationQueue {
     /// Notifications that wait for their connection, with the deadline on the clock of
     /// `Now::mono_ms`.
     waiting: BTreeMap<NotificationRef, u64>,
     under_way: BTreeMap<NotificationRef, Delivery>,
-    /// Calls to make.
     calls: Vec<TaskCall>,
 }
 
@@ -43,7 +41,6 @@ pub(super) struct NotificationQueue {
 #[derive(Debug)]
 struct Delivery {
     requests: Vec<ConnectorRequest>,
-    /// Number of requests made.
     made: usize,
     is_repeatable: bool,
     deadline_ms: u64,
@@ -101,7 +98,6 @@ fn words_of(error: &CallError) -> String {
 }
 
 impl Tasks {
-    /// Takes the pending calls.
     pub(crate) fn take_calls(&mut self) -> Vec<TaskCall> {
         std::mem::take(&mut self.notifying.calls)
     }

@@ -29,13 +29,9 @@ use crate::{LogEvent, RequestToken};
 /// Purpose of an operation on a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SandboxOperation {
-    /// Prepare it for a run.
     Prepare { run: u64 },
-    /// A phase is complete.
     Propose { phase: u32 },
-    /// A phase is approved.
     Deliver { phase: u32, digest: String },
-    /// The task is removed.
     Remove,
 }
 

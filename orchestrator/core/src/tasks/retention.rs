@@ -23,7 +23,6 @@ use crate::fleet::Fleet;
 use crate::limits::RETENTION_INTERVAL_MS;
 use crate::{LogEvent, RequestToken};
 
-/// Retention state of a workspace.
 #[derive(Debug, Default)]
 pub(super) struct RetentionState {
     next_look_ms: u64,
@@ -36,7 +35,6 @@ pub(super) struct RetentionState {
 pub(super) struct Removals {
     waiting: VecDeque<Removal>,
     is_under_way: bool,
-    /// Client requests in progress.
     prunes: Vec<Prune>,
 }
 

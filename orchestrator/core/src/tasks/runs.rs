@@ -207,7 +207,6 @@ impl Tasks {
         }
     }
 
-    /// Ends a run.
     pub(super) fn end_run(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64) {
         if self.end_conversing(fleet, at, run, false) {
             return;
@@ -337,7 +336,6 @@ impl Tasks {
         self.add_to_stream(fleet, at, run, items);
     }
 
-    /// Ends the stream of a run.
     pub(super) fn end_stream(&mut self, fleet: &mut Fleet, at: &TaskRef, run: u64) {
         let Some(entry) = self.entry_mut(at) else {
             return;

@@ -54,7 +54,6 @@ impl Tasks {
             })
     }
 
-    /// One page of the tasks.
     pub(super) fn list(&self, fleet: &Fleet, list: &ListTasks) -> TasksPage {
         list.page_of(self.listed(fleet, list).map(|(_, info)| info))
     }

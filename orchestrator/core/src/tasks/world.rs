@@ -65,7 +65,6 @@ pub(super) struct World {
     pub(super) now_ms: u64,
     /// Offset of the wall clock.
     pub(super) wall_ahead_ms: u64,
-    /// Content of the disk.
     pub(super) disk: BTreeMap<TaskId, Vec<HistoryEntry>>,
     pub(super) secrets: BTreeMap<(TaskId, String), String>,
     /// Pending operations on work areas, in order.
@@ -94,7 +93,6 @@ pub(super) struct World {
     pub(super) audited: Vec<String>,
     /// The process of the connection, if there is one.
     pub(super) connector: Option<ProcessId>,
-    /// Calls that it received.
     pub(super) calls: Vec<CallOrder>,
     /// The ledger of the workspace.
     pub(super) ledger: Vec<LedgerEntry>,
@@ -216,7 +214,6 @@ impl World {
         Self::with(bundle)
     }
 
-    /// With these budgets.
     pub(super) fn budgeted(budgets: Vec<Budget>) -> Self {
         Self::with(ProjectConfig {
             budgets,
@@ -311,7 +308,6 @@ impl World {
         self.open();
     }
 
-    /// The budgets are changed.
     pub(super) fn set_budgets(&mut self, budgets: Vec<Budget>) {
         self.bundle.budgets = budgets;
         self.bundle.digest.push('+');
@@ -699,7 +695,6 @@ impl World {
         })
     }
 
-    /// The process of a task.
     pub(super) fn process_of(&self, task: &str) -> Option<ProcessId> {
         let mut children = self.children.iter();
         let found = children.find(|(_, child)| child.task == task);

@@ -15,9 +15,7 @@ use super::DiskFile;
 /// Type of a name in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
     /// A symbolic link. Never followed.
     Link,
@@ -28,7 +26,6 @@ pub enum NodeKind {
 /// Metadata of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeStat {
-    /// Its type.
     pub kind: NodeKind,
     /// The permission bits, at most `0o777`; meaningless for a link.
     pub mode: u32,

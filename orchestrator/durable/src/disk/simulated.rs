@@ -55,7 +55,6 @@ impl SimulatedDisk {
         })))
     }
 
-    /// Returns the number of calls so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.machine().calls

@@ -37,7 +37,6 @@ pub struct Writers<W: BatchWorker> {
 #[derive(Debug)]
 struct Queue<J> {
     groups: mpsc::UnboundedSender<Vec<J>>,
-    /// Free slots for jobs.
     places: Arc<Semaphore>,
 }
 

@@ -11,10 +11,8 @@ use crate::documents::GrantServer;
 #[derive(Debug)]
 pub(super) struct Registration {
     pub(super) issuer: Option<String>,
-    /// Fingerprint of the application.
     pub(super) fingerprint: String,
     pub(super) redirect_uri: Option<String>,
-    /// The server's response.
     pub(super) client: Option<OAuthClient>,
 }
 

@@ -44,7 +44,6 @@ const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 /// Path of the redirect address on this machine.
 const LOOPBACK_PATH: &str = "/callback";
 
-/// Request for a login.
 #[derive(Debug)]
 pub(super) struct LoginStart {
     pub(super) waiter: WaiterId,
@@ -61,7 +60,6 @@ pub(super) struct LoginStart {
     scope: Option<String>,
 }
 
-/// Method of a login.
 #[derive(Debug, Clone, Copy)]
 enum LoginMethod {
     /// In a browser, redirected to this local port unless the application defines an address.
@@ -78,7 +76,6 @@ pub(super) struct LoginFinish {
     callback: Option<SecretValue>,
 }
 
-/// An open login.
 #[derive(Debug)]
 pub(super) struct Login {
     pub(super) key: GrantKey,

@@ -15,9 +15,7 @@ use crate::key::GrantKey;
 
 /// The client, or the way to determine it.
 enum ClientSource {
-    /// The client is known.
     Client,
-    /// Register at this endpoint.
     RegisteredAt(String),
     /// The user must register it.
     Nobody,
@@ -195,7 +193,6 @@ mod tests {
         }
     }
 
-    /// Returns the metadata of the server with this issuer.
     fn server(issuer: &str) -> Metadata {
         let at = |path: &str| Some(format!("{issuer}/{path}"));
         Metadata {

@@ -21,7 +21,6 @@ const INVALID_GRANT: &str = "invalid_grant";
 /// Error codes for an unknown client.
 const INVALID_CLIENT: [&str; 2] = ["invalid_client", "unauthorized_client"];
 
-/// Phase of a grant's renewal.
 #[derive(Debug, Default)]
 pub(super) enum Phase {
     /// No renewal is in progress.
@@ -442,7 +441,6 @@ fn is_over(refused: &TokenErrorResponse, grant: &Grant) -> bool {
         || is_registered && INVALID_CLIENT.contains(&refused.error.as_str())
 }
 
-/// Returns the command for a login.
 pub(super) fn login_command(key: &GrantKey) -> String {
     format!("`gdn oauth login {}`", key.need.arguments())
 }

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::key::{DocumentKey, GrantKey};
 
-/// Request for a revocation.
 #[derive(Debug)]
 pub(super) struct Revocation {
     pub(super) waiter: WaiterId,

@@ -14,10 +14,8 @@ use crate::key::GrantKey;
 /// Identifies a server: `None` for the definition's, or the issuer of a binding.
 pub(super) type ServerKey = Option<String>;
 
-/// State of one server.
 #[derive(Debug, Default)]
 pub(super) struct AuthServer {
-    /// Its metadata.
     said: Option<Metadata>,
     /// Steps that wait for the metadata.
     steps: Vec<DeferredStep>,

@@ -20,7 +20,6 @@ pub enum RejectionOutcome {
     Consent,
     /// Fail, because another token would not help.
     Stays {
-        /// The reason.
         why: String,
         /// A hint for the user, if there is one.
         suggestion: Option<String>,

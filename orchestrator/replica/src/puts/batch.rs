@@ -54,7 +54,6 @@ LEFT JOIN goondan.records AS r
 /// one.
 const BARRIER: &str = "SELECT pg_logical_emit_message(true, 'goondan', '')";
 
-/// Result of one offer.
 enum OfferOutcome {
     Answer(PutAnswer),
     /// Another writer was quicker by a moment.

@@ -7,7 +7,6 @@ use goondan_replication::names::{Incarnation, NodeId};
 use goondan_replication::operation::{FileOperation, RelativePath};
 use goondan_replication::record::Body;
 
-/// A workspace with this name.
 pub(crate) fn workspace(name: &str) -> WorkspaceId {
     WorkspaceId::new(name).unwrap()
 }

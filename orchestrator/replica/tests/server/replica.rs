@@ -20,7 +20,6 @@ use goondan_replication::names::{NodeId, Position};
 use goondan_replication::wire::{Hello, LogAnswer, LogCommand, LogRequest, LogResponse, Welcome};
 use goondan_tests::wait::{PATIENCE, wait_for, wait_until};
 
-/// The binary.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_goondan-replica");
 
 /// Connections of the program to a server that finishes all statements: four for puts and one for
@@ -149,7 +148,6 @@ impl Replica {
         self.begin(ask).recv_timeout(PATIENCE).unwrap()
     }
 
-    /// Puts a record.
     pub(crate) fn put(&self, put: &PutRequest) -> PutAnswer {
         match self.ask(LogCommand::Put(put.clone())) {
             LogAnswer::Put(answer) => answer,
@@ -164,7 +162,6 @@ impl Replica {
         })
     }
 
-    /// Reads once.
     pub(crate) fn read(&self, workspace: &WorkspaceId, from: Position) -> ReadAnswer {
         let workspace = workspace.clone();
         match self.ask(LogCommand::Read { workspace, from }) {

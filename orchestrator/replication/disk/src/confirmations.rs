@@ -13,7 +13,6 @@ use crate::error::ReplicatedDiskError;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Term(pub(crate) u64);
 
-/// The batch to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchTicket {
     pub(crate) term: Term,

@@ -10,38 +10,20 @@ use goondan_protocol::ids::WorkspaceId;
 pub enum ReplicatedDiskError {
     /// The node does not own the workspace ([`io::ErrorKind::PermissionDenied`]).
     #[error("this node must not change the files of workspace `{workspace}`: {why}")]
-    NotOwned {
-        /// The workspace.
-        workspace: WorkspaceId,
-        /// The reason.
-        why: String,
-    },
+    NotOwned { workspace: WorkspaceId, why: String },
     /// The workspace was released meanwhile ([`io::ErrorKind::PermissionDenied`]).
     #[error(
         "workspace `{workspace}` was released in the meantime: open its files again before you \
          change them"
     )]
-    GivenUpSince {
-        /// The workspace.
-        workspace: WorkspaceId,
-    },
+    GivenUpSince { workspace: WorkspaceId },
     /// It will never be known if the log contains the change
     /// ([`io::ErrorKind::ConnectionAborted`]).
     #[error("it is unknown whether the log of workspace `{workspace}` contains the write: {why}")]
-    Ended {
-        /// The workspace.
-        workspace: WorkspaceId,
-        /// The reason.
-        why: String,
-    },
+    Ended { workspace: WorkspaceId, why: String },
     /// A change that no record can represent ([`io::ErrorKind::Unsupported`]).
     #[error("this change of `{}` is not allowed: {why}", path.display())]
-    Unsupported {
-        /// The path.
-        path: PathBuf,
-        /// The unsupported operation.
-        why: &'static str,
-    },
+    Unsupported { path: PathBuf, why: &'static str },
 }
 
 impl ReplicatedDiskError {

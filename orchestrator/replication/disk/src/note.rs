@@ -22,7 +22,6 @@ use crate::limits::NOTE_BYTES_MAX;
 /// Format version that is written.
 const FORMAT: u32 = 1;
 
-/// Content of a note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Note {
@@ -31,7 +30,6 @@ pub struct Note {
     /// Number of changes of the following record that are also made and synced
     /// ([`crate::Replica::follow`]).
     pub ahead: u32,
-    /// State of the files.
     pub files: FilesState,
 }
 
@@ -45,22 +43,11 @@ pub enum NoteError {
     #[error(
         "`{}` has format {found}, but this goondan supports {FORMAT}: upgrade goondan on this node", path.display()
     )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
-    /// The file is damaged.
+    Newer { path: PathBuf, found: u32 },
     #[error(
         "`{}` is damaged: {problem}. Move it away, and the workspace's files are rebuilt from its log", path.display()
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The damage.
-        problem: String,
-    },
+    Damaged { path: PathBuf, problem: String },
 }
 
 /// Fields common to all formats.

@@ -29,9 +29,7 @@ struct PendingFiles {
 
 #[derive(Debug)]
 struct File {
-    /// Captured length.
     len: u64,
-    /// Number of captured names.
     names: u32,
     /// Captured content, once the file was truncated.
     content: Option<Arc<[u8]>>,
@@ -91,7 +89,6 @@ impl PendingCopies {
         }
     }
 
-    /// Ends the copy.
     pub(crate) fn end(&self) {
         *self.files() = PendingFiles::default();
     }

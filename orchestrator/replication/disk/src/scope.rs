@@ -62,11 +62,8 @@ pub(crate) fn are_replicated(names: impl Iterator<Item = impl AsRef<OsStr>>) -> 
 /// Rule for a path and the entries of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScopeRule {
-    /// Everything is replicated.
     Whole,
-    /// Nothing is replicated.
     Apart,
-    /// A workspace's directory.
     Workspace,
     /// `instances`.
     Instances,
@@ -84,7 +81,6 @@ enum ScopeRule {
     Sandboxes,
     /// The directory of a run.
     Run,
-    /// The directory of registers.
     Registers,
     /// The registers of one kind of folder.
     RegisterGroup,
@@ -158,12 +154,9 @@ pub(crate) fn have_one_rule(one: &RelativePath, other: &RelativePath) -> bool {
     rule(one) == rule(other) && is_one_of_many
 }
 
-/// Location of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PathScope {
-    /// Outside of all workspaces.
     Outside,
-    /// A workspace's directory.
     Root(WorkspaceId),
     /// In a workspace, not replicated.
     Apart,

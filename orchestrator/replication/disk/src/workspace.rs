@@ -18,20 +18,16 @@ use crate::error::ReplicatedDiskError;
 use crate::indeterminate_ops::IndeterminateOp;
 use crate::pending_copies::PendingCopies;
 
-/// One batch of a workspace for its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogBatch {
-    /// The workspace.
     pub workspace: WorkspaceId,
     /// Number of the batch: starts at 1 and increases by 1, even if ownership changes in between.
     pub batch: BatchId,
-    /// Content of the batch.
     pub content: BatchContent,
     /// True if a caller waits for it.
     pub is_awaited: bool,
 }
 
-/// Content of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchContent {
     /// The operations, in order. Empty if a caller waits for an earlier batch that no caller was
@@ -41,7 +37,6 @@ pub enum BatchContent {
     Snapshot(SnapshotReference),
 }
 
-/// Receiver of batches.
 pub type BatchReceiver = dyn Fn(LogBatch) + Send + Sync;
 
 /// A workspace that was named, or in which something was changed or tried to.
@@ -354,7 +349,6 @@ impl Workspace {
     }
 }
 
-/// A change in progress.
 pub(crate) struct ChangeGuard<'a> {
     workspace: &'a Workspace,
     record: MutexGuard<'a, WorkspaceState>,
@@ -380,14 +374,12 @@ impl ChangeGuard<'_> {
         made
     }
 
-    /// Captures an append.
     pub(crate) fn append(&mut self, path: &RelativePath, offset: u64, bytes: &[u8]) {
         self.record.has_taken = true;
         self.record.taken.append(path, offset, bytes);
         self.workspace.relieve(&mut self.record.taken);
     }
 
-    /// Captures a change.
     pub(crate) fn push(&mut self, operation: FileOperation) {
         self.record.has_taken = true;
         self.record.taken.push(operation);

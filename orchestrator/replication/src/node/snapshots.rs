@@ -15,7 +15,6 @@ pub(super) struct PendingSnapshot {
     pub(super) captured: Option<CapturedSnapshot>,
 }
 
-/// Snapshots of one workspace.
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
     pub(super) under_way: Option<PendingSnapshot>,

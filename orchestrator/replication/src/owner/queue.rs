@@ -10,7 +10,6 @@ use crate::record::SnapshotReference;
 /// Space in a record for operations; the fields before them are short.
 const OPERATIONS_BYTES_MAX: usize = RECORD_BYTES_MAX - 1_024;
 
-/// Content of a record.
 #[derive(Debug)]
 pub(super) enum NextRecord {
     /// Operations, possibly none, and the batches whose last operation is among them.

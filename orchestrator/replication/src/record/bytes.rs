@@ -63,7 +63,6 @@ impl<'b> RecordReader<'b> {
     }
 }
 
-/// Writes a record.
 #[derive(Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 

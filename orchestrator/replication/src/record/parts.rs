@@ -14,7 +14,6 @@ use crate::limits::{PART_BYTES_MAX, RECORD_OPERATIONS_MAX};
 use crate::names::Hash;
 use crate::operation::FileOperation;
 
-/// Format version of parts.
 pub const PART_FORMAT: u8 = 1;
 
 /// Magic bytes of a part.
@@ -22,7 +21,6 @@ const MAGIC: [u8; 4] = *b"gdns";
 /// Space in a part for operations; the fields before them are short.
 const OPERATIONS_BYTES_MAX: usize = PART_BYTES_MAX - 64;
 
-/// A part of a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotPart {
     /// Operations that create files after those of the previous parts.
@@ -101,7 +99,6 @@ impl PartBuilder {
         full
     }
 
-    /// Returns the last part.
     #[must_use]
     pub fn finish(self, digest: Hash) -> SnapshotPart {
         SnapshotPart {

@@ -63,7 +63,6 @@ pub(super) fn read(tree: &MemoryTree) -> BTreeMap<u64, Vec<EventStep>> {
     events
 }
 
-/// Appends a line.
 pub(super) fn line(tree: &MemoryTree, event: u64, said: EventStep) -> Vec<FileOperation> {
     let len = tree.file(&journal()).map_or(0, <[u8]>::len);
     let text = format!("{}{event}\n", said.letter());

@@ -35,7 +35,6 @@ pub(super) struct Disk {
     pub(super) files: FilesState,
 }
 
-/// Purpose of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BatchPurpose {
     Line(u64, EventStep),
@@ -55,7 +54,6 @@ pub(super) struct Ownership {
     pub(super) snapshots: usize,
     /// Positions and hashes of the snapshot records of this life.
     pub(super) begun: BTreeMap<Position, Hash>,
-    /// Stored snapshots.
     pub(super) kept: Vec<Position>,
     pub(super) heartbeat_due_ms: u64,
 }

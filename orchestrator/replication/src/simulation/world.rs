@@ -23,7 +23,6 @@ mod log;
 mod owners;
 mod standbys;
 
-/// Number of nodes.
 const NODES: usize = 3;
 /// Duration of faults, in simulated milliseconds.
 const TROUBLED_MS: u64 = 60_000;

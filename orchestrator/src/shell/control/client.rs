@@ -17,11 +17,9 @@ use goondan_core::Peer;
 pub(in crate::shell) struct ControlClient {
     pub(super) outgoing: mpsc::Sender<Bytes>,
     pub(super) connection: CancellationToken,
-    /// Identity of the client.
     pub(in crate::shell) peer: Peer,
     /// Held by each open request through its own clone of this client.
     pub(super) _in_use: InUse,
-    /// Guard of a waiting request.
     pub(super) _wait: Option<Arc<RequestGuard>>,
 }
 
@@ -56,7 +54,6 @@ impl ControlClient {
         self.send(&RpcResponse::from((id, result)));
     }
 
-    /// Responds to a request.
     pub(in crate::shell) fn respond(
         &self,
         id: u64,

@@ -54,7 +54,6 @@ enum ConnectionOwner {
     Process(u32),
     /// Everything that the daemon's children started.
     BelowDaemon,
-    /// The process is unknown.
     Nameless,
 }
 
@@ -69,11 +68,9 @@ impl From<Peer> for ConnectionOwner {
     }
 }
 
-/// The places of all connections.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionSlots(Arc<Mutex<SlotTable>>);
 
-/// Numbers of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sizes {
     ungreeted: usize,
@@ -103,7 +100,6 @@ struct Seat {
     stage: SeatStage,
     /// Order number of its last activity.
     spoke: u64,
-    /// Ends the connection.
     end: CancellationToken,
     in_use: InUse,
 }

@@ -86,7 +86,6 @@ impl<'de> Visitor<'de> for Complete<'_> {
     }
 }
 
-/// A scalar value.
 enum Flat<'l> {
     /// A string without escapes.
     Text(&'l str),

@@ -17,7 +17,6 @@ const BESIDE_BYTES: usize = 1024;
 /// Field with the number of a part.
 const SPLIT_PART: &str = "splitPart";
 
-/// Field with the text.
 const MESSAGE: &str = "message";
 
 /// Numbers the parts of a text, continuing the numbers of parts sent by the process.

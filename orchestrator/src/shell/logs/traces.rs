@@ -8,7 +8,6 @@ use goondan_protocol::trace::{TraceContext, TraceId};
 
 use crate::limits::AGENT_TRACES_REMEMBERED;
 
-/// The traces of one child.
 #[derive(Debug)]
 pub(in crate::shell) struct Traces {
     /// The trace of lines outside any turn.

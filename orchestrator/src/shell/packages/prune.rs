@@ -112,7 +112,6 @@ fn remove(trees: &Path, digest: &TreeDigest, links: &[PathBuf]) -> Result<(), Ke
     clear(&folder, trees)
 }
 
-/// The packages in the store.
 fn stored(trees: &Path) -> Result<Vec<TreeDigest>, KeepError> {
     let names = list(trees)?.into_iter().filter_map(|path| {
         let name = path.file_name()?.to_str()?;

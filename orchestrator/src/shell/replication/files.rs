@@ -71,7 +71,6 @@ impl DetectedMachine {
     }
 }
 
-/// State of the thread.
 pub(super) struct FilesThread {
     node: NodeId,
     disk: Arc<dyn Disk>,

@@ -23,7 +23,6 @@ use serde_json::Value;
 use super::messages::{LeaveCluster, Message, NotOwner, Release, ReplicationCommand};
 use crate::limits::{ACQUIRE_TIMEOUT_MS, RELEASE_TRIES, REPLICATION_STOP_MS};
 
-/// Handle of replication.
 #[derive(Debug, Clone)]
 pub(in crate::shell) struct Replication {
     pub(super) recording: Arc<OpLog>,

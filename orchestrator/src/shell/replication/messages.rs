@@ -21,17 +21,13 @@ pub(in crate::shell) enum NotOwner {
     /// Another node owns it, and sends heartbeats.
     #[error("node {0} runs this workspace")]
     Elsewhere(NodeId),
-    /// Its log has ended.
     #[error(
         "node {0} left the other nodes and keeps this workspace: its log has ended, and no other node can run it"
     )]
     LogEnded(NodeId),
     /// The log did not answer, or has not decided.
     #[error("failed to take over the workspace within {} s: {why}", ACQUIRE_TIMEOUT_MS / 1_000)]
-    Undecided {
-        /// The pending condition.
-        why: &'static str,
-    },
+    Undecided { why: &'static str },
 }
 
 /// Waits until this node owns a workspace.
@@ -47,9 +43,7 @@ pub(super) enum Message {
     HandedOver(LogBatch),
     /// The process that connects to the log is ready for requests.
     Connected(mpsc::UnboundedSender<LogRequest>),
-    /// The process has ended.
     Disconnected,
-    /// It has answered.
     Answered(LogResponse),
     /// Applied position of a workspace's log; `is_wanted` if the local files are in no log yet.
     Joined {
@@ -74,7 +68,6 @@ pub(super) enum Message {
     Fit(WorkspaceId, Option<String>),
     /// The release of a workspace was canceled: it runs here again.
     Keep(WorkspaceId),
-    /// A request.
     Asked(ReplicationCommand),
     /// The daemon is stopping, and does not wait for a log that does not answer.
     Stopping,
@@ -96,7 +89,6 @@ pub(super) enum ReplicationCommand {
     Successors(WorkspaceId, Sender<Option<Successors>>),
     /// A workspace no longer runs here: release it to another node.
     Release(Release),
-    /// Start or stop draining.
     Drains(bool),
     /// List the other nodes with recent heartbeats for a workspace.
     Followers(WorkspaceId, Sender<Vec<NodeId>>),
@@ -110,7 +102,6 @@ pub(super) enum ReplicationCommand {
     Check(Sender<NodesCheck>),
 }
 
-/// Release of a workspace.
 #[derive(Debug)]
 pub(super) struct Release {
     pub(super) workspace: WorkspaceId,
@@ -133,15 +124,12 @@ pub(super) struct LeaveCluster {
 pub(super) enum FilesJob {
     /// Determine the applied position of a workspace's log.
     Join(WorkspaceId),
-    /// Change or check files.
     Work(WorkspaceId, FilesWork),
     /// Look whether the files of a workspace are as they were written.
     Verify(WorkspaceId, Verifier),
     /// This node owns the workspace: notify the waiters, or run it.
     Start {
-        /// The workspace.
         workspace: WorkspaceId,
-        /// The waiters.
         waiters: Vec<OwnershipWaiter>,
         /// True if this node did not own it before.
         is_new: bool,

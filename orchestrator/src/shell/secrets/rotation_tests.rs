@@ -72,7 +72,6 @@ fn filled() -> SimulatedDisk {
     disk.after_crash(Crash::KeepUnsynced)
 }
 
-/// The existing documents.
 fn documents(disk: &SimulatedDisk) -> Vec<PathBuf> {
     let found = keeper(disk).all_documents();
     assert_eq!(found.problems, Vec::<String>::new());

@@ -235,7 +235,6 @@ impl Areas {
         Ok((area, state))
     }
 
-    /// Creates a work area.
     pub(super) fn create(
         &mut self,
         at: &TaskRef,
@@ -398,7 +397,6 @@ impl Areas {
         }
     }
 
-    /// Closes a work area.
     pub(super) fn close(&mut self, at: &TaskRef) {
         self.open.remove(at);
     }

@@ -133,7 +133,6 @@ fn told(error: &CheckpointError, task: &str) -> ControlError {
     ControlError::new(code, text).suggest(hint)
 }
 
-/// Hint for an unknown checkpoint.
 fn list_hint(task: &str) -> String {
     format!("list checkpoints: `gdn task checkpoints {task}`")
 }

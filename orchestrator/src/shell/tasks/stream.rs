@@ -25,11 +25,9 @@ const RUN_BEGINS: &[u8] = br#""event":"run_requested""#;
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
-    /// Position of the file.
     from: u64,
 }
 
-/// A file of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     path: PathBuf,

@@ -15,7 +15,6 @@ mod history;
 mod startup;
 mod world;
 
-/// Result of a benchmark.
 pub(crate) type StoreBenchResult = Result<(), Box<dyn Error>>;
 /// A benchmark that works in the given directory.
 type Measure = fn(&Path) -> StoreBenchResult;
@@ -29,7 +28,6 @@ const MEASURES: [(&str, Measure); 6] = [
     ("idle", startup::idle),
 ];
 
-/// Prints one line of results.
 pub(crate) fn say(line: &str) -> StoreBenchResult {
     writeln!(std::io::stdout().lock(), "{line}")?;
     Ok(())

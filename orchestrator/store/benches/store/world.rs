@@ -67,7 +67,6 @@ pub(crate) fn append(id: &str) -> Result<Box<RawValue>, Box<dyn Error>> {
     Ok(serde_json::value::to_raw_value(&event)?)
 }
 
-/// Returns the median.
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()

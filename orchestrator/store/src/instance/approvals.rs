@@ -17,20 +17,15 @@ use crate::error::StoreError;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequest {
-    /// Id of the approval.
     pub approval_id: ApprovalId,
     /// The step of the call.
     pub step_id: StepId,
-    /// The call.
     pub tool_call_id: ToolCallId,
-    /// The tool's full name.
     pub tool_name: String,
-    /// Its complete arguments.
     pub input: Value,
     /// True if an earlier process may have begun the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_begun: bool,
-    /// Time of the request.
     pub at: Timestamp,
 }
 
@@ -38,9 +33,7 @@ pub struct ApprovalRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallDecision {
-    /// Id of the approval.
     pub approval_id: ApprovalId,
-    /// The decision.
     pub decision: ApprovalDecision,
     /// The reason given by the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +41,6 @@ pub struct CallDecision {
     /// The deciding user, if the connection reports one, such as `telegram:12345`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Time of the decision.
     pub at: Timestamp,
 }
 
@@ -59,28 +51,17 @@ pub enum ApprovalMark {
     /// Approval is requested. A repeated request for a call replaces the earlier one under a new
     /// id.
     #[serde(rename = "approval_asked")]
-    Asked {
-        /// The call.
-        call: ApprovalRequest,
-    },
-    /// A user decided.
+    Asked { call: ApprovalRequest },
     #[serde(rename = "approval_decided")]
-    Decided {
-        /// The decision.
-        decided: CallDecision,
-    },
+    Decided { decided: CallDecision },
     /// The decision is about to be handed over. From now on the call may have begun.
     #[serde(rename = "approval_handed")]
-    Handed {
-        /// Id of the approval.
-        approval_id: ApprovalId,
-    },
+    Handed { approval_id: ApprovalId },
 }
 
 /// Recorded state of one approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// The call.
     pub call: ApprovalRequest,
     /// The decision; `None` while it is pending.
     pub decided: Option<CallDecision>,
@@ -93,7 +74,6 @@ pub struct Approval {
 pub(super) struct Approvals(Vec<Approval>);
 
 impl Approvals {
-    /// Returns all approvals.
     pub(super) fn all(&self) -> &[Approval] {
         &self.0
     }

@@ -44,7 +44,6 @@ pub(super) enum ArchiveRecord<'a> {
     End(ArchiveTrailer),
 }
 
-/// State of an extension.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExtensionState<'a> {

@@ -54,7 +54,6 @@ pub(super) struct Base {
 pub(super) struct Survey {
     /// Every line in file order with its original checksum; `None` if it is damaged.
     pub lines: Vec<LineSum>,
-    /// Offsets of damaged lines.
     bad: HashSet<u64>,
     pub findings: Vec<Finding>,
 }
@@ -157,7 +156,6 @@ impl Base {
         self.coverage.map(|coverage| coverage.bytes)
     }
 
-    /// Returns the number of lines.
     pub(super) fn count(&self) -> u64 {
         self.coverage.map_or(0, |coverage| coverage.lines)
     }

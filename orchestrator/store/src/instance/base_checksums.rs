@@ -45,7 +45,6 @@ impl LineRun {
     }
 }
 
-/// Extent of the checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Coverage {
     /// Covered bytes of the base.

@@ -13,12 +13,10 @@ use serde_json::value::to_raw_value;
 use super::records::RawEvent;
 use super::{InstanceStore, StoreError};
 
-/// Scope of a cancellation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CancelScope {
     /// The open turn, which is committed.
     Turn(TurnId),
-    /// A waiting event.
     Event,
 }
 

@@ -21,16 +21,13 @@ impl LineSum {
     }
 }
 
-/// Verdict on a found line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineVerdict {
     /// Intact and in order.
     Whole,
-    /// Intact but misplaced.
     Moved,
     /// A duplicate of another line.
     Repeated,
-    /// Damaged.
     Damaged,
     /// Damaged, as recorded earlier.
     KnownDamaged,
@@ -46,7 +43,6 @@ pub(super) struct MissingLines {
     /// Index of the found line at or after its position; the number of lines if the run was at the
     /// end.
     pub before: usize,
-    /// Number of lines.
     pub count: usize,
 }
 

@@ -53,20 +53,16 @@ pub enum EventState {
     Waiting,
     /// Parked because its turns crashed.
     Parked(Box<ParkedEvent>),
-    /// Its turn ended.
     Done(TurnOutcome),
 }
 
 /// An event that is parked until a user decides about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParkedEvent {
-    /// The event.
     pub event: AgentEvent,
     /// Number of its crashed turns.
     pub attempts: u32,
-    /// Reason for parking it.
     pub reason: String,
-    /// Time of parking.
     pub at: Timestamp,
 }
 
@@ -75,13 +71,11 @@ pub struct ParkedEvent {
 pub struct PendingReplyRecord {
     /// The question's event id in the other instance.
     pub question: EventId,
-    /// The other instance.
     pub target: InstanceKey,
     /// The event that will carry the answer, without its text.
     pub reply: AgentEvent,
 }
 
-/// The inbox of one instance.
 #[derive(Debug)]
 pub(super) struct Inbox {
     log: SealedLog,
@@ -288,7 +282,6 @@ impl Inbox {
         matches!(self.table.known.get(event_id), Some(EventDedupEntry::Over { seq: over, .. }) if *over == seq)
     }
 
-    /// Returns the state of an event id.
     pub(super) fn state_of(&mut self, event_id: &EventId) -> Result<EventState, StoreError> {
         match self.table.known.get(event_id) {
             None => Ok(EventState::Unknown),

@@ -18,7 +18,6 @@ pub(super) const LLM: &str = "llm.jsonl";
 pub struct LlmMessage {
     /// Time it was sent or received.
     pub at: Timestamp,
-    /// The turn.
     pub turn_id: TurnId,
     /// The step, if it belongs to one.
     pub step_id: Option<StepId>,

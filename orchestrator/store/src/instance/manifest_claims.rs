@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TurnClaim {
-    /// The turn.
     pub turn_id: TurnId,
-    /// The event it answers.
     pub event_id: EventId,
     /// Number of its message events.
     pub events: u64,
@@ -22,7 +20,6 @@ pub(super) struct TurnClaim {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KnownFiles {
-    /// Claims by file name.
     pub files: BTreeMap<String, Claim>,
     /// Claim about the open turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]

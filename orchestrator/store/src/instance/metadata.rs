@@ -15,13 +15,10 @@ use crate::error::StoreError;
 /// Largest `metadata.json`, in bytes.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 
-/// Activity of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstanceStatus {
-    /// No turn is open.
     Idle,
-    /// A turn is open.
     Processing,
 }
 
@@ -40,17 +37,13 @@ impl InstanceStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// Current activity.
     pub status: InstanceStatus,
     /// The owning agent (`INST-3`).
     pub agent_name: AgentName,
-    /// Its complete key.
     pub instance_key: InstanceKey,
-    /// Time of creation.
     pub created_at: Timestamp,
     /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Number of parked events.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parked_events: u64,
     /// Latest rewinds, oldest first.

@@ -13,7 +13,6 @@ use super::{InstanceStore, fold};
 use crate::error::StoreError;
 use goondan_durable::limits::READ_CHUNK_BYTES;
 
-/// A page of a conversation.
 #[derive(Debug, Clone, Default)]
 pub struct ConversationSlice {
     /// Confirmed messages, raw.

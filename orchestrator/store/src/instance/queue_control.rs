@@ -25,7 +25,6 @@ pub enum QueueOp {
 pub struct QueueOrder {
     /// Events in the order of their turns; the open turn's event is the first.
     pub order: Vec<EventId>,
-    /// Paused events.
     pub paused: BTreeSet<EventId>,
 }
 

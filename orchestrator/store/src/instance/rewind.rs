@@ -33,9 +33,7 @@ pub(super) const REWIND: &str = "rewind.json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RewindNote {
-    /// When it began.
     pub at: Timestamp,
-    /// The target checkpoint.
     pub checkpoint_id: String,
     /// The checkpoint of the state before.
     pub pre_rewind: String,
@@ -49,11 +47,8 @@ pub struct RewindNote {
 /// State of a conversation that a joint checkpoint pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pins {
-    /// Its key.
     pub instance_key: InstanceKey,
-    /// Its agent.
     pub agent: AgentName,
-    /// Number of confirmed messages.
     pub messages: u64,
     /// Their size in bytes.
     pub base_bytes: u64,

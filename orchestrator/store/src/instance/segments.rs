@@ -28,9 +28,7 @@ use crate::limits::{OBSERVATION_SEGMENT_BYTES, OBSERVATION_SEGMENT_READ_BYTES};
 
 /// Suffix of the current file and of an uncompressed segment.
 const PLAIN: &str = ".jsonl";
-/// Suffix of a compressed segment.
 const COMPRESSED: &str = ".jsonl.gz";
-/// Digits of a segment's offset.
 const PLACE_DIGITS: usize = 15;
 /// Bytes at the end of a compressed file with the length of its content.
 const LENGTH_BYTES: u64 = 4;
@@ -94,7 +92,6 @@ impl Segment {
         Ok(self.start + u64::from(u32::from_le_bytes(length)))
     }
 
-    /// Its lines.
     fn read(&self, disk: &dyn Disk, dir: &Path, log: &str) -> Result<Vec<u8>, FileError> {
         let path = self.path(dir, log);
         let mut file = disk.open_read(&path).during("open", &path)?;
@@ -200,7 +197,6 @@ impl SegmentedLog {
         Ok(log)
     }
 
-    /// Returns the current file.
     pub(super) fn current(&mut self) -> &mut Journal {
         &mut self.current
     }
@@ -307,7 +303,6 @@ pub(super) struct SegmentReader<'d> {
 pub(super) enum SegmentPart {
     /// A segment's content; `None` if it is damaged.
     Whole(Option<Vec<u8>>),
-    /// The current file.
     Current(Journal),
 }
 
@@ -337,7 +332,6 @@ impl SegmentPart {
 /// A part with its position in the log.
 #[derive(Debug)]
 pub(super) struct PositionedPart {
-    /// The part.
     pub(super) part: SegmentPart,
     /// Log offset of its first byte.
     pub(super) start: u64,

@@ -34,10 +34,8 @@ pub struct TraceQuery<'a> {
     pub limit: Option<usize>,
 }
 
-/// A page of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceSlice {
-    /// The trace.
     pub trace_id: TraceId,
     /// Its events, oldest first.
     pub events: Vec<RuntimeEvent>,

@@ -34,14 +34,11 @@ pub(super) use journal_reader::{EndedTurn, JournalTurns, check};
 
 use journal_reader::{TurnFileContent, passed_over};
 
-/// The turn in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenTurn {
-    /// The turn.
     pub turn_id: TurnId,
     /// The event it answers; `None` for a turn of another implementation.
     pub event: Option<TurnEvent>,
-    /// Number of attempts so far.
     pub attempt: u32,
     /// The number of its last recorded message event.
     pub last_seq: u64,
@@ -63,7 +60,6 @@ impl OpenTurn {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEvent {
-    /// The event.
     pub event_id: EventId,
     /// Its sequence number in the inbox.
     pub inbox_seq: u64,
@@ -93,7 +89,6 @@ pub(super) enum FoldMode {
     },
 }
 
-/// The record that commits a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CommitRecord {

@@ -20,9 +20,7 @@ const COPIES: &str = "workspaces";
 /// `system/workspaces/<workspaceId>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordCopy {
-    /// The record written last.
     pub(crate) record: WorkspaceRecord,
-    /// The record it replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     before: Option<WorkspaceRecord>,
 }

@@ -32,24 +32,19 @@ use crate::ledger::LedgerEntry;
 /// An operation and the token it is reported under.
 #[derive(Debug)]
 pub struct StoreJob {
-    /// Returned with the report.
     pub token: u64,
-    /// The operation.
     pub op: Op,
 }
 
 /// Result of a job.
 #[derive(Debug)]
 pub struct StoreCompletion {
-    /// The job's token.
     pub token: u64,
-    /// The result.
     pub report: Report,
 }
 
 /// An operation of the store and its output type.
 pub trait Operation: Into<Op> {
-    /// Output on success.
     type Output;
 
     /// Extracts this operation's output; `None` if the report is another operation's.
@@ -65,7 +60,6 @@ pub(super) trait Perform<O: Operation> {
 /// Data that must be durable before an operation is reported, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Durability {
-    /// No data.
     Nothing,
     /// The inbox. Clearing the last turn's journal is not included, because a journal that
     /// reappears after a crash is cleared again.
@@ -98,16 +92,13 @@ macro_rules! subject {
 
 macro_rules! operations {
     ($($name:ident of $subject:ident promises $promise:ident -> $output:ty;)*) => {
-        /// Any operation of the store.
         #[derive(Debug)]
-        #[expect(missing_docs, reason = "each is documented with its type")]
         pub enum Op {
             $($name($name),)*
         }
 
         /// Result of an operation, by its name.
         #[derive(Debug)]
-        #[expect(missing_docs, reason = "each is documented with its operation")]
         pub enum Report {
             $($name(Result<$output, StoreError>),)*
         }
@@ -120,7 +111,6 @@ macro_rules! operations {
                 }
             }
 
-            /// Returns the subject.
             pub(super) fn subject(&self) -> Subject<'_> {
                 match self {
                     $(Self::$name(_operation) => subject!($subject, _operation),)*
@@ -233,11 +223,9 @@ operations! {
 /// Accepts an event, and creates the instance if it is missing.
 #[derive(Debug)]
 pub struct Accept {
-    /// The instance.
     pub instance: InstanceRef,
     /// The agent that owns or will own it.
     pub agent: AgentName,
-    /// The event.
     pub event: Box<AgentEvent>,
     /// The id that it had before ids were namespaced by connection. An event known under either id
     /// is a duplicate.
@@ -256,73 +244,55 @@ pub struct AcceptResult {
 /// Returns the connections of all events that an instance remembers.
 #[derive(Debug)]
 pub struct ReadSources {
-    /// The instance.
     pub instance: InstanceRef,
 }
 
 /// Opens an instance and returns its pending work.
 #[derive(Debug)]
 pub struct Open {
-    /// The instance.
     pub instance: InstanceRef,
 }
 
 /// Begins a turn, or another attempt at the open one.
 #[derive(Debug)]
 pub struct BeginTurn {
-    /// The instance.
     pub instance: InstanceRef,
-    /// Id for a new turn.
     pub turn_id: TurnId,
-    /// The event it answers.
     pub event_id: EventId,
     /// The digest of the configuration it runs under.
     pub config_digest: Option<String>,
     /// Limits of the runtime events kept.
     pub observation: ObservationBounds,
-    /// The time.
     pub at: Timestamp,
 }
 
-/// Appends a message event.
 #[derive(Debug)]
 pub struct AppendEvent {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The turn.
     pub turn_id: TurnId,
-    /// The event's number.
     pub seq: u64,
-    /// The event.
     pub event: Box<RawValue>,
 }
 
 /// The message event is durable.
 #[derive(Debug)]
 pub struct AppendResult {
-    /// The turn.
     pub turn_id: TurnId,
-    /// The event's number.
     pub seq: u64,
 }
 
 /// Records an approval event of a tool call of the open turn.
 #[derive(Debug)]
 pub struct NoteApproval {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The turn.
     pub turn_id: TurnId,
-    /// The approval event.
     pub mark: ApprovalMark,
 }
 
 /// Commits the turn. Its events are folded into the base later.
 #[derive(Debug)]
 pub struct CompleteTurn {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The turn.
     pub turn_id: TurnId,
     /// The number of its last event.
     pub last_seq: u64,
@@ -330,9 +300,7 @@ pub struct CompleteTurn {
     pub also: Vec<EventId>,
     /// New states of the extensions that changed theirs.
     pub states: ExtensionStates,
-    /// Outcome of the turn.
     pub outcome: TurnOutcome,
-    /// The time.
     pub at: Timestamp,
 }
 
@@ -340,15 +308,11 @@ pub struct CompleteTurn {
 /// records; otherwise ends the waiting event.
 #[derive(Debug)]
 pub struct CancelEvent {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The event.
     pub event_id: EventId,
-    /// Outcome of its turn.
     pub outcome: TurnOutcome,
     /// Reason shown to the model and to users.
     pub reason: String,
-    /// The time.
     pub at: Timestamp,
 }
 
@@ -357,9 +321,7 @@ pub struct CancelEvent {
 pub struct AwaitReply {
     /// The instance of the asking agent.
     pub instance: InstanceRef,
-    /// The question.
     pub awaited: Box<PendingReplyRecord>,
-    /// The time.
     pub at: Timestamp,
 }
 
@@ -375,16 +337,13 @@ pub struct ReplyAwaited {
 pub struct ForgoReply {
     /// The instance of the asking agent.
     pub instance: InstanceRef,
-    /// The question.
     pub question: EventId,
-    /// The time.
     pub at: Timestamp,
 }
 
 /// Records a runtime event.
 #[derive(Debug)]
 pub struct Observe {
-    /// The instance.
     pub instance: InstanceRef,
     /// The line, with its newline.
     pub line: Vec<u8>,
@@ -393,9 +352,7 @@ pub struct Observe {
 /// Records a message sent to or received from a model (`LLM-1`).
 #[derive(Debug)]
 pub struct LogLlm {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The message.
     pub message: Box<LlmMessage>,
 }
 
@@ -403,37 +360,27 @@ pub struct LogLlm {
 /// number. The event can be handed out again only after that.
 #[derive(Debug)]
 pub struct NoteAttempt {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The event.
     pub event_id: EventId,
     /// Number of crashed turns, including this one.
     pub attempts: u32,
-    /// The time.
     pub at: Timestamp,
 }
 
 /// Parks an event with its turn's records. Idempotent.
 #[derive(Debug)]
 pub struct ParkEvent {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The event.
     pub event_id: EventId,
-    /// Reason shown to users.
     pub reason: String,
-    /// The time.
     pub at: Timestamp,
 }
 
 /// Requeues a parked event; its turn will start from the beginning. Idempotent.
 #[derive(Debug)]
 pub struct RetryEvent {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The event.
     pub event_id: EventId,
-    /// The time.
     pub at: Timestamp,
 }
 
@@ -441,31 +388,23 @@ pub struct RetryEvent {
 /// waiting events.
 #[derive(Debug)]
 pub struct ArrangeEvent {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The event.
     pub event_id: EventId,
-    /// The change.
     pub arrangement: QueueOp,
-    /// The time.
     pub at: Timestamp,
 }
 
 /// Ends a parked event without an answer. Idempotent.
 #[derive(Debug)]
 pub struct DropEvent {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The event.
     pub event_id: EventId,
-    /// The time.
     pub at: Timestamp,
 }
 
 /// Reads a page of the conversation.
 #[derive(Debug)]
 pub struct ReadPage {
-    /// The instance.
     pub instance: InstanceRef,
     /// Offset where the page begins.
     pub offset: u64,
@@ -476,29 +415,23 @@ pub struct ReadPage {
 /// Reads a page of the conversation backwards from an offset.
 #[derive(Debug)]
 pub struct ReadPageBefore {
-    /// The instance.
     pub instance: InstanceRef,
     /// Offset where the page ends; `None` for the end of the conversation.
     pub before: Option<u64>,
-    /// Maximum number of messages.
     pub limit: u64,
 }
 
 /// A page read backwards from an offset.
 #[derive(Debug)]
 pub struct LatestPage {
-    /// The page.
     pub page: Box<ConversationSlice>,
-    /// Number of confirmed messages.
     pub total: u64,
 }
 
 /// Reads one complete message of the conversation.
 #[derive(Debug)]
 pub struct ReadMessage {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The message.
     pub message_id: MessageId,
     /// Its offset in the base; `None` if it belongs to the open turn.
     pub offset: Option<u64>,
@@ -507,16 +440,13 @@ pub struct ReadMessage {
 /// Returns the state of an event.
 #[derive(Debug)]
 pub struct LookUpEvent {
-    /// The instance.
     pub instance: InstanceRef,
-    /// The event.
     pub event_id: EventId,
 }
 
 /// Returns all information about an instance.
 #[derive(Debug)]
 pub struct Inspect {
-    /// The instance.
     pub instance: InstanceRef,
 }
 
@@ -525,17 +455,13 @@ pub struct Inspect {
 pub struct Inspection {
     /// Its metadata, including its latest rewinds.
     pub metadata: Metadata,
-    /// Its directory.
     pub dir: PathBuf,
-    /// Number of confirmed messages.
     pub messages: u64,
     /// Their size in bytes.
     pub base_bytes: u64,
-    /// Number of waiting events.
     pub waiting: usize,
     /// Parked events, oldest first.
     pub parked: Vec<ParkedEvent>,
-    /// State of its extensions.
     pub extensions: BTreeMap<String, Value>,
 }
 
@@ -547,14 +473,12 @@ pub struct VerifyInstance {
     pub instance: InstanceRef,
     /// True to move damaged files aside. The findings describe the state before the repair.
     pub repair: bool,
-    /// The time.
     pub at: Timestamp,
 }
 
 /// Checks the files of a workspace that belong to no instance.
 #[derive(Debug)]
 pub struct VerifyWorkspaceFiles {
-    /// The workspace.
     pub workspace_id: WorkspaceId,
     /// True to acknowledge losses, so that they are not reported again.
     pub repair: bool,
@@ -570,13 +494,11 @@ pub struct VerifyRootFiles {
 /// Reads a part of the conversation's archive.
 #[derive(Debug)]
 pub struct Export {
-    /// The instance.
     pub instance: InstanceRef,
     /// Position where the part begins; `None` for the first.
     pub position: Option<ExportPosition>,
     /// True to skip damaged records; false makes them an error.
     pub skip_damaged: bool,
-    /// The time.
     pub at: Timestamp,
 }
 
@@ -585,11 +507,8 @@ pub struct Export {
 pub struct Import {
     /// The instance; it must not exist.
     pub instance: InstanceRef,
-    /// The agent that will own it.
     pub agent: AgentName,
-    /// The archive.
     pub archive: PathBuf,
-    /// The time.
     pub at: Timestamp,
 }
 
@@ -613,7 +532,6 @@ pub struct BeginRewind {
 /// Rewinds the conversation after its files were rewound. Idempotent.
 #[derive(Debug)]
 pub struct FinishRewind {
-    /// The instance.
     pub instance: InstanceRef,
     /// Directory below the instance's directory with the unpacked conversation of the checkpoint.
     pub unpacked: PathBuf,
@@ -622,21 +540,18 @@ pub struct FinishRewind {
 /// Abandons a rewind whose files are unchanged. Idempotent.
 #[derive(Debug)]
 pub struct AbandonRewind {
-    /// The instance.
     pub instance: InstanceRef,
 }
 
 /// Writes pending metadata and closes the instance.
 #[derive(Debug)]
 pub struct Close {
-    /// The instance.
     pub instance: InstanceRef,
 }
 
 /// Deletes an instance and all its data.
 #[derive(Debug)]
 pub struct Delete {
-    /// The instance.
     pub instance: InstanceRef,
 }
 
@@ -650,17 +565,13 @@ pub struct RemoveResult {
 /// Appends to a workspace's audit log.
 #[derive(Debug)]
 pub struct Audit {
-    /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The record.
     pub record: JsonObject,
 }
 
 /// Records the usage of a model reply. Idempotent.
 #[derive(Debug)]
 pub struct RecordUsage {
-    /// The workspace.
     pub workspace_id: WorkspaceId,
-    /// The usage.
     pub entry: Box<LedgerEntry>,
 }

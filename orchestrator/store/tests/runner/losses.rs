@@ -98,7 +98,6 @@ fn msg_11_an_older_copy_of_any_file_is_told_until_it_is_acknowledged() {
     }
 }
 
-/// Base and checksums of the same earlier time.
 #[test]
 fn msg_11_base_and_checksums_of_the_same_earlier_time_are_told() {
     let rig = rig();
@@ -120,7 +119,6 @@ fn msg_11_base_and_checksums_of_the_same_earlier_time_are_told() {
     assert_eq!(told, 3);
 }
 
-/// Consistent files of another conversation.
 #[test]
 fn msg_11_files_of_another_conversation_are_told() {
     let rig = rig();

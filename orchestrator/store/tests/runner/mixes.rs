@@ -329,7 +329,6 @@ struct Plan {
     messages: Vec<String>,
     turn: Option<(String, String, u64)>,
     added: Vec<String>,
-    /// Pending answers.
     answers: Vec<String>,
     /// Answers that a turn may consume.
     taken_in: Vec<String>,

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// Instances used by the mixes.
 pub(crate) const INSTANCES: [&str; 2] = ["a", "b"];
 
 /// One operation on one instance.
@@ -42,7 +41,6 @@ pub(crate) enum ModelQueueOp {
     Before(String),
 }
 
-/// A change of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change {
     Append(String),
@@ -109,7 +107,6 @@ pub(crate) struct ModelView {
     pub awaiting: Vec<(String, String)>,
     /// Number of crashed turns of unfinished events.
     pub attempts: BTreeMap<String, u32>,
-    /// Outcomes of events.
     pub ended: BTreeMap<String, String>,
     pub extension: Option<u32>,
     /// Model only: the order of unfinished events, including parked ones.
@@ -128,7 +125,6 @@ fn text_of(id: &str) -> String {
 }
 
 impl World {
-    /// Applies a step to the model.
     pub(crate) fn apply(&mut self, step: &ModelStep) {
         match step {
             ModelStep::Audit(n) => self.audit.push(*n),

@@ -33,7 +33,6 @@ pub enum Delivery {
     None,
     /// The proposal with this digest is in the project.
     Delivered {
-        /// The digest.
         digest: String,
         /// Its branch, if the proposal is a branch.
         branch: Option<String>,
@@ -47,54 +46,41 @@ pub enum Delivery {
 pub enum TaskInput {
     /// The task is on this node of a shared workspace.
     OnNode(String),
-    /// A person starts it.
     Start,
-    /// A person pauses it.
     Pause,
-    /// A person resumes it.
     Resume,
-    /// A person ends it.
     Cancel,
-    /// A dependency was provided.
     Provide {
         /// The id of the dependency.
         id: String,
-        /// Provided value.
         provision: Provision,
     },
     /// A person answers a question.
     Answer {
         /// The id of the question.
         id: String,
-        /// The answer.
         text: String,
     },
     /// A person approves a phase.
     Approve {
-        /// Phase to approve.
         phase: u32,
-        /// Delivery of its proposal.
         delivery: Delivery,
     },
     /// The proposal of a phase was created, or could not be.
     ProposalMade {
-        /// The phase.
         phase: u32,
         /// The proposal, none if nothing changed; or the reason why it could not be created.
         result: Result<Option<TaskProposal>, String>,
     },
     /// A person requests rework of a phase.
     Rework {
-        /// Phase to rework.
         phase: u32,
-        /// Requested changes.
         text: String,
     },
     /// A person sends a message to the agent.
     Say {
         /// Id of the message: the same id again has no effect.
         id: Option<String>,
-        /// Message text.
         text: String,
     },
     /// A person sets its budget.
@@ -106,87 +92,67 @@ pub enum TaskInput {
         /// Description of the exhausted budget; none if all have capacity.
         shortage: Option<String>,
     },
-    /// A checkpoint was created.
     CheckpointMade {
-        /// Its id.
         id: String,
     },
     /// A HANDOFF of its program names a nonexistent path.
     HandoffRefused {
-        /// Problem found.
         problem: String,
     },
     /// A restore drill of the newest checkpoint ended.
     Drilled(TaskDrill),
     /// The work area was rolled back to a checkpoint.
     Restored {
-        /// Its id.
         id: String,
         /// Checkpoint of the files before the restore; none if nothing changed.
         pre_restore: Option<String>,
     },
     /// Documents that its agent reported were checked in its work area.
     DocumentsFound {
-        /// Missing documents.
         missing: Vec<String>,
     },
     /// A run's process was started.
     Spawned {
-        /// The run.
         run: u64,
-        /// Its process id.
         pid: u32,
         /// Its start time, in the kernel's units.
         start_time: u64,
     },
     /// A run without a process has started.
     Begun {
-        /// The run.
         run: u64,
     },
     /// A call of a run was refused because it might have exceeded a budget.
     CallRefused {
-        /// The run.
         run: u64,
     },
     /// A run's process could not be started.
     NotSpawned {
-        /// The run.
         run: u64,
-        /// Reason.
         error: String,
     },
     /// A run failed to start because provided secrets cannot be read. They are requested again.
     SecretsLost {
-        /// The run.
         run: u64,
-        /// Variables of the secrets.
         names: Vec<String>,
-        /// Reason.
         error: String,
     },
     /// Event in a run's output.
     Told {
-        /// The run.
         run: u64,
-        /// Event.
         event: CliEvent,
     },
     /// Tail of a run's output that is not the agent's.
     Printed {
-        /// The run.
         run: u64,
-        /// Output text.
         text: String,
     },
     /// A run shows a sign of life: bytes, processor time, or a child.
     Alive {
-        /// The run.
         run: u64,
     },
     /// A run's process and all its descendants have exited.
     Exited {
-        /// The run.
         run: u64,
         /// Its exit code, if it has one.
         code: Option<i32>,
@@ -194,7 +160,6 @@ pub enum TaskInput {
     /// Like `Exited`, because the daemon or workspace stops. The task resumes when it is opened
     /// again.
     Stopped {
-        /// The run.
         run: u64,
         /// Its exit code, if it has one.
         code: Option<i32>,
@@ -203,30 +168,23 @@ pub enum TaskInput {
     Notify(Vec<Notification>),
     /// A notification is about to be delivered by its connection.
     NotificationBegun {
-        /// Its id.
         id: String,
     },
     /// A notification was delivered or failed.
     NotificationEnded {
-        /// Its id.
         id: String,
         /// Success, or the reason of the failure.
         result: Result<(), String>,
     },
-    /// Time has passed.
     Tick,
 }
 
 /// Effect to execute after the facts are durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskEffect {
-    /// Start the agent's program.
     StartRun {
-        /// The run.
         run: u64,
-        /// Session to resume.
         session: Option<String>,
-        /// Prompt.
         prompt: String,
         /// Variables that hold secrets, with their references.
         environment: Vec<(String, String)>,
@@ -235,20 +193,11 @@ pub enum TaskEffect {
     },
     /// End the run's process and all its descendants: ask, then kill after a grace period.
     /// Idempotent.
-    EndRun {
-        /// The run.
-        run: u64,
-    },
+    EndRun { run: u64 },
     /// Stop the run's process group.
-    PauseRun {
-        /// The run.
-        run: u64,
-    },
+    PauseRun { run: u64 },
     /// Resume the run's process group.
-    ContinueRun {
-        /// The run.
-        run: u64,
-    },
+    ContinueRun { run: u64 },
     /// Check documents in the work area: [`Input::DocumentsFound`] returns those that do not exist.
     FindDocuments {
         /// Paths in the work area, as the agent wrote them.
@@ -256,11 +205,9 @@ pub enum TaskEffect {
     },
     /// Write the answer to a request for a permission.
     AnswerPermission {
-        /// The run.
         run: u64,
         /// The id of the request.
         request: String,
-        /// The answer.
         decision: PermissionDecision,
     },
     /// Deliver a notification through a connection as soon as possible.
@@ -268,16 +215,12 @@ pub enum TaskEffect {
         /// The id of the notification.
         id: String,
     },
-    /// Deliver it now.
     SendNotification {
         /// The id of the notification.
         id: String,
     },
     /// Check that the paths in a HANDOFF exist (`PROP-6`).
-    CheckHandoff {
-        /// The HANDOFF.
-        text: String,
-    },
+    CheckHandoff { text: String },
     /// Create a proposal of the agent's changes: [`Input::ProposalMade`] returns it.
     MakeProposal {
         /// The phase that is complete.
@@ -296,7 +239,6 @@ pub enum TaskEffect {
 
 /// Reason why a person's input was refused. Nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "documented by the error messages")]
 pub enum InputRefusal {
     #[error("it is {0}, which is final")]
     Final(Status),

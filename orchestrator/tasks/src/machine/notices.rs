@@ -13,7 +13,6 @@ use crate::state::{NotificationStage, State};
 /// Maximum files of a proposal listed in a notification.
 const FILES_TOLD: usize = 10;
 
-/// Occasion for a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotificationTrigger {
     on: NotifyOn,

@@ -397,7 +397,6 @@ impl Task {
     }
 }
 
-/// Returns the question for a permission request.
 fn permission_question(asked: &PermissionRequest) -> UserQuestion {
     // Omit a title that only repeats the command.
     let is_repeated = asked.detail.starts_with(&asked.tool);

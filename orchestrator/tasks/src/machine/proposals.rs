@@ -33,7 +33,6 @@ impl ProposalProgress {
     }
 }
 
-/// The end of a text.
 fn end_of(text: &str, chars: usize) -> String {
     let text = text.trim_end();
     let at = text.char_indices().nth_back(chars.saturating_sub(1));

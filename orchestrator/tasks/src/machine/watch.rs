@@ -23,7 +23,6 @@ pub(super) struct RunWatch {
     pub(super) end_at: Option<Timestamp>,
     /// Time that it has to exit, in milliseconds.
     pub(super) exit_grace_ms: i64,
-    /// The phase that it has completed.
     pub(super) completed_phase: Option<u32>,
     /// True if it was asked to end for a reason other than a stall.
     pub(super) is_ended_on_purpose: bool,

@@ -12,9 +12,7 @@ use crate::limits::{CHANGED_FILES_MAX, USAGE_SLOT_MS, USAGE_SLOTS_MAX};
 /// Work of the agent that worked on a task before the current one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandOver {
-    /// The agent.
     pub from: AgentName,
-    /// Its last message.
     pub last_words: String,
 }
 
@@ -33,7 +31,6 @@ pub struct AgentUsage {
 pub struct UsageSlot {
     /// Time of its first amount.
     pub from: Timestamp,
-    /// Amount used.
     pub taken: TokenSpend,
 }
 
@@ -86,7 +83,6 @@ impl AgentUsage {
 }
 
 impl State {
-    /// Agent of its runs.
     #[must_use]
     pub fn agent(&self) -> &AgentName {
         &self.agent

@@ -7,14 +7,11 @@ use super::State;
 use crate::fact::Notification;
 use crate::limits::NOTIFICATIONS_KEPT;
 
-/// Progress of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotificationStage {
     /// Not started.
     Requested,
-    /// Delivery may have happened.
     Begun,
-    /// Delivered.
     Sent,
     /// Failed, or unknown.
     Failed(String),
@@ -28,12 +25,9 @@ impl NotificationStage {
     }
 }
 
-/// A notification and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotificationState {
-    /// The notification.
     pub what: Notification,
-    /// Its progress.
     pub stage: NotificationStage,
     at: Timestamp,
 }
@@ -41,7 +35,6 @@ pub struct NotificationState {
 /// All open notifications, and the most recent closed ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Notifications {
-    /// Notifications by number.
     kept: std::collections::BTreeMap<u64, NotificationState>,
     count: u64,
 }
@@ -88,7 +81,6 @@ impl State {
         id_of(self.notifications.count + 1)
     }
 
-    /// Progress of a notification.
     pub(crate) fn stage_of(&self, id: &str) -> Option<&NotificationStage> {
         self.notification(id).map(|told| &told.stage)
     }

@@ -11,7 +11,6 @@ use crate::limits::RETRIES_MAX;
 pub(crate) struct ProposalProcess {
     /// Completed phase whose proposal must be created; none while it is under review.
     phase: Option<u32>,
-    /// The most recent proposal.
     proposal: Option<TaskProposal>,
     /// Reason why there is no proposal.
     problem: Option<String>,

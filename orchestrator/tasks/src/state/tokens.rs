@@ -9,17 +9,14 @@ use goondan_protocol::usage::{Charge, MicroUsd, Usage};
 use crate::fact::Budget;
 use crate::limits::{BUDGET_WARN_PERCENT, TOKEN_HISTORY_MAX};
 
-/// Tokens and money.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenSpend {
-    /// Tokens.
     pub usage: Usage,
     /// Cost, as far as it is known.
     pub cost: MicroUsd,
 }
 
 impl TokenSpend {
-    /// Adds an amount.
     pub fn add(&mut self, other: &Self) {
         self.usage.add(&other.usage);
         self.cost = self.cost.plus(other.cost);
@@ -38,7 +35,6 @@ impl TokenSpend {
 /// Usage at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenEntry {
-    /// When.
     pub at: Timestamp,
     /// Increase since the previous entry.
     pub taken: TokenSpend,
@@ -56,7 +52,6 @@ pub struct Tokens {
     largest_cost: MicroUsd,
 }
 
-/// Cumulative figure of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct SessionFigure {
     /// Counter of the run that reported it last.
@@ -81,7 +76,6 @@ fn grown(now: &Usage, before: &Usage) -> Usage {
 }
 
 impl Tokens {
-    /// Total usage.
     #[must_use]
     pub fn total(&self) -> TokenSpend {
         self.total

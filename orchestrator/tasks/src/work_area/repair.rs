@@ -21,7 +21,6 @@ const HISTORY_BYTES_MAX: usize = 1 << 40;
 const WHY_PAUSED: &str =
     "records of its history are lost; check its work area before you resume it";
 
-/// Result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepairResult {
     /// Path of the damaged history; none if it was missing.

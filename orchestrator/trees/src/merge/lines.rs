@@ -53,7 +53,6 @@ struct Edits<'t> {
     /// End of the last piece, in the base and in this side's text.
     base_end: usize,
     text_end: usize,
-    /// The last consumed edit.
     last: Option<LineReplacement>,
 }
 

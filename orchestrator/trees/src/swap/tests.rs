@@ -585,7 +585,6 @@ fn prop_4_another_thread_edits_while_real_files_are_swapped() {
     }
 }
 
-/// Possible kinds of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SwapPathKind {
     Nothing,

@@ -211,7 +211,6 @@ pub(crate) fn document_of(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// Parses a progress line.
 pub(super) fn progress_of(line: &str) -> Option<Progress> {
     let (head, rest) = line.split_once(':')?;
     let title = rest.trim();

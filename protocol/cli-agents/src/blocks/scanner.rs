@@ -8,14 +8,10 @@ use super::{Block, BlockRefusal, CustomTaskComplete, PhaseComplete, Problem, Pro
 use crate::limits::{BLOCK_BYTES_MAX, DOCUMENTS_MAX, TEXT_LINE_BYTES_MAX};
 use crate::lines::{OutputLine, OutputLineSplitter, text_of};
 
-/// Item found in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScanItem {
-    /// A protocol block.
     Block(Block),
-    /// An invalid block.
     Refused(BlockRefusal),
-    /// A progress line.
     Progress(Progress),
 }
 

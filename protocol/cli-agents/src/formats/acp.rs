@@ -31,7 +31,6 @@ pub(super) struct Acp {
     is_played_back: bool,
     is_resumed: bool,
     loads_sessions: bool,
-    /// Number of replayed messages.
     played_back: u64,
     usage: PromptUsage,
     /// Id of the current message.
@@ -308,7 +307,6 @@ impl Acp {
         }
     }
 
-    /// Begins a new text.
     fn begin_text(&mut self, message: Option<String>, sink: &mut Sink<'_>) {
         sink.end_text();
         self.message = message;

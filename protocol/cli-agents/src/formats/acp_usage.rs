@@ -14,7 +14,6 @@ use super::Sink;
 use crate::event::CliEvent;
 use crate::usage::{Counter, UsageReport, count, largest};
 
-/// Usage of a prompt.
 #[derive(Debug, Default)]
 pub(super) struct PromptUsage {
     calls: Usage,

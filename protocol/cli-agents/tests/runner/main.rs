@@ -11,7 +11,6 @@ mod stream;
 
 use goondan_cli_agents::{CliEvent, Format, Parser, Setup};
 
-/// The transcripts with their formats.
 const TRANSCRIPTS: [(&str, Format); 6] = [
     ("claude.jsonl", Format::ClaudeStreamJson),
     ("claude_limit.jsonl", Format::ClaudeStreamJson),

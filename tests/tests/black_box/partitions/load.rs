@@ -16,22 +16,18 @@ use goondan_tests::wait::{PATIENCE, wait_for, within};
 /// Client timeout, because a daemon may be stopped.
 const CLIENT_DEADLINE: Duration = Duration::from_secs(8);
 
-/// Senders per node.
 const SENDERS: usize = 2;
 
 /// Pause of a sender after a refusal.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Events of one conversation.
 const EVENTS_OF_A_CONVERSATION: u64 = 60;
 
 /// A task is created before one of this many events.
 const EVENTS_OF_A_TASK: u64 = 15;
 
-/// Conversations at a time.
 const CONVERSATIONS: u64 = 3;
 
-/// An event.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     number: u64,
@@ -43,7 +39,6 @@ impl Event {
         format!("e{}", self.number)
     }
 
-    /// Its conversation.
     pub(super) fn key(&self) -> String {
         let round = self.number / (CONVERSATIONS * EVENTS_OF_A_CONVERSATION);
         format!("k{round}-{}", self.number % CONVERSATIONS)
@@ -60,13 +55,11 @@ impl Event {
         makes.then(|| format!("t{}", self.number))
     }
 
-    /// Message text.
     pub(super) fn text(&self) -> String {
         let verb = if self.has_a_tool() { "tally" } else { "echo" };
         format!("{verb} {}", self.id())
     }
 
-    /// Expected answer.
     pub(super) fn answer(&self) -> String {
         format!("answer {}", self.id())
     }
@@ -81,7 +74,6 @@ impl Event {
 #[derive(Debug, Clone)]
 pub(super) struct AcknowledgedEvent {
     pub(super) event: Event,
-    /// Index of the node.
     pub(super) by: usize,
     pub(super) at: Instant,
 }
@@ -96,7 +88,6 @@ struct State {
     acknowledged: Vec<AcknowledgedEvent>,
     /// Nodes that claimed ownership, by epoch.
     owners: BTreeMap<u64, BTreeSet<usize>>,
-    /// Unexpected answers.
     wrong: Vec<String>,
     is_over: bool,
 }
@@ -104,14 +95,12 @@ struct State {
 /// State shared by the senders, and its change notification.
 type SharedState = Arc<(Mutex<State>, Condvar)>;
 
-/// All senders.
 #[derive(Debug)]
 pub(super) struct Load {
     state: SharedState,
     senders: Vec<JoinHandle<()>>,
 }
 
-/// Result of the load.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) acknowledged: Vec<AcknowledgedEvent>,

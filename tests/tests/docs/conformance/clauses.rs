@@ -1,6 +1,5 @@
 //! Data of `docs/conformance.md`: the clauses of the requirements, and the contract of 0.0.3.
 
-/// Result of a clause.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum ClauseStatus {
     Yes,

@@ -57,7 +57,6 @@ struct Module {
     paths: BTreeSet<Vec<String>>,
     /// Names imported from elsewhere, each with its path.
     taken: BTreeMap<String, Vec<String>>,
-    /// Re-exported names.
     handed_on: BTreeSet<String>,
 }
 

@@ -41,7 +41,6 @@ const CALLS_AT_ONCE_MAX: usize = 16;
 /// Bytes per read.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Calls of the program.
 pub(super) struct Calls {
     pipe: Option<CallPipe>,
     lines: OutputLineSplitter,
@@ -52,7 +51,6 @@ pub(super) struct Calls {
     last: u64,
 }
 
-/// The open pipe for calls.
 struct CallPipe {
     receiver: pipe::Receiver,
     /// Otherwise the pipe would end with its first writer.

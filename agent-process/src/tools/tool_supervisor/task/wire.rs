@@ -34,21 +34,16 @@ pub(crate) enum Order {
     Launch(Launch),
     /// Sends input to the program.
     Input {
-        /// The input.
         text: String,
     },
-    /// Closes the program's input.
     EndInput {},
-    /// Answers a [`Report::Call`].
     CallAnswer {
-        /// Number of the call.
         call: u64,
         /// The line that answers it.
         answer: String,
     },
     /// Stops every process; answered by [`Report::Paused`].
     Pause {},
-    /// Continues every process.
     Continue {},
     /// Requests every process to end.
     Terminate {},
@@ -56,49 +51,35 @@ pub(crate) enum Order {
     Look {},
 }
 
-/// A message from the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub(crate) enum SupervisorReport {
-    /// The program runs.
     Started {
         /// Its process id, as the supervisor sees it.
         pid: i32,
     },
     /// The program could not be started.
-    NotStarted {
-        /// The reason.
-        error: String,
-    },
+    NotStarted { error: String },
     /// The program cannot reach goondan's tools.
-    NoTools {
-        /// The reason.
-        error: String,
-    },
+    NoTools { error: String },
     /// A call of one of goondan's tools, answered by [`Order::CallAnswer`].
     Call {
-        /// Number of the call.
         call: u64,
         /// The line that the server of the tools has sent.
         request: String,
     },
-    /// Every process is stopped.
     Paused {
         /// Number of processes that could not be stopped.
         running: usize,
     },
-    /// Measurements of the processes.
     Vitals {
         /// Processor time of all processes, in ticks of the kernel's clock.
         cpu_ticks: u64,
         /// Number of processes besides the program.
         children: usize,
     },
-    /// The program has ended.
     Exited {
-        /// With this code.
         code: Option<i32>,
-        /// By this signal.
         signal: Option<i32>,
     },
 }

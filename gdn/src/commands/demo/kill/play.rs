@@ -45,7 +45,6 @@ const PATIENCE_MS: u64 = 60_000;
 /// Interval between checks for the exit of a killed daemon, in milliseconds.
 const GONE_POLL_MS: u64 = 2;
 
-/// Counts of killed processes.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KillCounts {
@@ -62,14 +61,12 @@ impl KillCounts {
     }
 }
 
-/// Result of the run.
 #[derive(Debug)]
 pub(super) struct KillRunResult {
     pub(super) killed: KillCounts,
     pub(super) verdict: DemoVerdict,
     /// Parked events that had to be retried because their turns were killed too often.
     pub(super) retried: usize,
-    /// Unreadable files.
     pub(super) damaged: Vec<String>,
 }
 

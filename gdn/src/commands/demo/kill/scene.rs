@@ -13,7 +13,6 @@ use crate::failure::Failure;
 /// Connection that receives half of the events.
 pub(super) const HOOK: &str = "hook";
 
-/// Path of the webhook.
 pub(super) const HOOK_PATH: &str = "/events";
 
 const FILES: [(&str, &str); 2] = [

@@ -58,7 +58,6 @@ impl Ledger {
         events.iter().filter(|event| event.is_accepted).count()
     }
 
-    /// Returns all sent events.
     pub(super) fn into_events(self) -> Vec<DemoEvent> {
         self.events.into_inner()
     }
@@ -80,7 +79,6 @@ impl Ledger {
     }
 }
 
-/// Transport for events.
 #[derive(Debug)]
 enum EventTransport {
     Socket {

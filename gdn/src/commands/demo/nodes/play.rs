@@ -41,7 +41,6 @@ const EVENTS: usize = 5;
 const KILLED: NodeIndex = NodeIndex::First;
 const SURVIVES: NodeIndex = NodeIndex::Second;
 
-/// One of the two nodes.
 #[derive(Debug, Clone, Copy)]
 enum NodeIndex {
     First,
@@ -66,7 +65,6 @@ impl NodeIndex {
     }
 }
 
-/// Result of the run.
 #[derive(Debug)]
 pub(super) struct NodesRunResult {
     pub(super) verdict: DemoVerdict,
@@ -130,7 +128,6 @@ pub(super) async fn run(
     })
 }
 
-/// Measured takeover.
 struct TakeoverTiming {
     after_ms: u64,
     accepted_ms: u64,

@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Names of the nodes.
 pub(super) const NODES: [&str; 2] = ["a", "b"];
 
 pub(super) const PROJECT: &str = "project";
@@ -27,7 +26,6 @@ const FILES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Paths of the demo.
 #[derive(Debug)]
 pub(super) struct NodesDemoFiles {
     pub(super) project: PathBuf,

@@ -16,7 +16,6 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Conversation of all events.
 const CONVERSATION: &str = "main";
 
 /// Pause between two events and before a resend, in milliseconds.
@@ -42,7 +41,6 @@ impl Ledger {
         self.is_over.set(true);
     }
 
-    /// Stops all sending.
     pub(super) fn give_up(&self) {
         self.end();
         self.given_up.notify_one();
@@ -57,7 +55,6 @@ impl Ledger {
         by_node.map(|(at, _)| *at).collect()
     }
 
-    /// Returns all sent events.
     pub(super) fn into_events(self) -> Vec<DemoEvent> {
         self.events.into_inner()
     }

@@ -23,7 +23,6 @@ const PLACES: [(&str, &str); 2] = [("/usr/lib/postgresql", ""), ("/usr", "pgsql-
 
 const INSTALL: &str = "install PostgreSQL 15 or newer, such as with `apt install postgresql`, or add the directory of `initdb` and `pg_ctl` to PATH";
 
-/// A running server.
 #[derive(Debug)]
 pub(super) struct DemoPostgres {
     programs: PathBuf,

@@ -11,21 +11,22 @@ use crate::ProcessId;
 pub struct Requester {
     /// The instance of its turn.
     pub(crate) at: InstanceRef,
-    /// Its process.
     pub(crate) process: ProcessId,
-    /// The request to answer.
     pub(crate) request_id: Option<u64>,
 }
 
 /// Delivery of the answer to the requester.
 #[derive(Debug, Clone)]
 pub(crate) enum ReplyMode {
-    /// No delivery.
     Hand,
     /// As the result of the call, if it arrives in time.
-    Wait { until_ms: u64 },
+    Wait {
+        until_ms: u64,
+    },
     /// As an event. `note` explains why a call that wanted to wait does not.
-    Later { note: Option<String> },
+    Later {
+        note: Option<String>,
+    },
 }
 
 /// An agent that waits for an event's turn.

@@ -19,13 +19,10 @@ use crate::{Peer, ProcessId, RequestToken};
 /// Recipient of a decision's result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DecisionRequester {
-    /// A client.
     Client(RequestToken),
     /// A connection whose button was pressed.
     Button {
-        /// The connection's process.
         process: ProcessId,
-        /// Its request.
         request_id: Option<u64>,
     },
 }
@@ -41,7 +38,6 @@ pub(in crate::fleet) struct AuthorizedDecision {
 }
 
 continuation! {
-    /// Records a decision.
     DecidingCall { decider: DecisionRequester, decided: CallDecision }
         after NoteApproval => core.fleet.on_approval_decided
 }

@@ -14,7 +14,6 @@ use crate::fleet::agent_replies::pending_replies::Requester;
 #[derive(Debug)]
 pub(super) struct OpenApproval {
     pub(super) turn_id: TurnId,
-    /// The recorded state.
     pub(super) known: Approval,
     /// The process that waits for the decision; `None` while no process works on the turn.
     pub(super) requester: Option<Requester>,
@@ -73,7 +72,6 @@ impl Approvals {
         self.0.is_empty()
     }
 
-    /// Ids of the pending approvals.
     pub(in crate::fleet) fn waiting(&self) -> impl Iterator<Item = &ApprovalId> {
         let waiting = self.0.iter().filter(|open| open.waits());
         waiting.map(|open| &open.known.call.approval_id)

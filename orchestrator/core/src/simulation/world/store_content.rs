@@ -14,7 +14,6 @@ use serde::Deserialize;
 use super::World;
 
 impl World {
-    /// The ledger in the store.
     pub(in crate::simulation) fn ledger(&self) -> LedgerContent {
         let disk = self.disk.after_crash(Crash::ProcessOnly);
         let record = workspace::list(&disk, &self.layout).unwrap().0.remove(0);

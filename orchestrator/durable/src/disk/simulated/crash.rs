@@ -7,9 +7,7 @@ use super::node::{DirChange, FileChange, SimulatedNode, change_names};
 /// Set of unsynced changes that survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
-    /// No unsynced change.
     LoseUnsynced,
-    /// Every unsynced change.
     KeepUnsynced,
     /// A subset chosen by this seed; appends may be torn at any byte.
     Subset(u64),

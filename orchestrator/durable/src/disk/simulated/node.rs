@@ -62,7 +62,6 @@ pub(super) enum SimulatedNode {
     Link {
         target: OsString,
     },
-    /// A named pipe.
     Pipe,
 }
 

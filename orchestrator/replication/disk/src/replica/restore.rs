@@ -14,15 +14,12 @@ pub enum RestoreError {
     /// I/O error of the disk or of the snapshot store.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A part is missing.
     #[error("part {0} of the snapshot is missing")]
     Missing(u32),
-    /// A part is invalid.
     #[error("part {number} of the snapshot is damaged: {fault}")]
     Part {
         /// Number of the part, from 0.
         number: u32,
-        /// The problem.
         fault: RecordFault,
     },
     /// A part changes a file that does not match.
@@ -30,7 +27,6 @@ pub enum RestoreError {
     Misfit {
         /// Number of the part, from 0.
         number: u32,
-        /// The mismatch.
         misfit: FileMismatch,
     },
     /// The files differ from the captured ones.

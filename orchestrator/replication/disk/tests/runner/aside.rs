@@ -74,7 +74,6 @@ fn log() -> Vec<FileOperation> {
     dirs.into_iter().chain(files).collect()
 }
 
-/// The files below a directory.
 pub(crate) fn files(disk: &SimulatedDisk, below: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     if disk.stat(below).unwrap().is_none() {

@@ -29,7 +29,6 @@ struct Standby<'a> {
     started: usize,
     /// Largest number of operations made before any crash.
     furthest: usize,
-    /// The last crash.
     crash: Option<Crash>,
 }
 

@@ -33,7 +33,6 @@ pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     first..first + knob("GOONDAN_REPLICATED_DISK_SEEDS").unwrap_or(count)
 }
 
-/// Faults of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Faults {
     None,

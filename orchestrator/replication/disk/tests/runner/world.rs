@@ -73,7 +73,6 @@ impl Owner {
         }
     }
 
-    /// The submitted batches.
     pub(crate) fn batches(&self) -> Vec<Vec<FileOperation>> {
         let batches = self.batches.lock().unwrap();
         let numbers: Vec<u64> = batches.iter().map(|handed| handed.batch.0).collect();

@@ -9,7 +9,6 @@ use super::{Inbox, QueueRecord, wrong};
 use crate::error::StoreError;
 
 impl Inbox {
-    /// Returns the paused events.
     pub(in super::super) fn paused(&self) -> BTreeSet<EventId> {
         let pending = self.table.in_order();
         let paused = pending.filter(|(_, entry)| entry.paused.is_some());

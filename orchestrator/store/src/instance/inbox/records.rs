@@ -106,7 +106,6 @@ struct QueueRecordHead<'a> {
     reply: Option<&'a RawValue>,
 }
 
-/// An unfinished event.
 #[derive(Debug)]
 pub(super) struct UnfinishedEvent {
     pub event: AgentEvent,

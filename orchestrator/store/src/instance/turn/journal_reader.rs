@@ -39,7 +39,6 @@ impl EndedTurn {
     }
 }
 
-/// Result of reading the file.
 #[derive(Debug, Default)]
 pub(super) struct TurnFileContent {
     pub ended: Vec<EndedTurn>,
@@ -51,12 +50,9 @@ pub(super) struct TurnFileContent {
     pub approvals: Approvals,
 }
 
-/// Turns in a journal.
 #[derive(Debug, Default)]
 pub(in super::super) struct JournalTurns {
-    /// Ended turns.
     pub ended: HashSet<TurnId>,
-    /// The open turn.
     pub open: Option<OpenTurn>,
 }
 
