@@ -64,7 +64,6 @@ pub(crate) async fn run(
     assignment: AgentAssignment,
     supervisor: PathBuf,
 ) -> Result<ProcessExit, ProcessError> {
-    // Long: sets up every part that lives as long as the process.
     let (confined, toolbox) = match prepare(&assignment, supervisor) {
         Ok(prepared) => prepared,
         Err(fault) => return Err(report_not_started(link, fault).await),

@@ -119,7 +119,6 @@ impl Discord {
     }
 
     fn to_meaning(&self, body: &Value) -> Result<InboundRequest, MalformedRequest> {
-        // Long: builds all fields of an event, one after another.
         let kind = body.pointer("/type").and_then(Value::as_u64);
         let (name, input) = match kind.ok_or(MalformedRequest::NoField { field: "/type" })? {
             PING => {

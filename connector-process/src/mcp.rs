@@ -129,7 +129,6 @@ impl Mcp {
 
     /// Serves calls until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
-        // Long: handles one server after another, with all state that outlives each server.
         let (serving, server) = watch::channel(None);
         let calls = OpenCalls::default();
         let asking = QuestionRelay::new(

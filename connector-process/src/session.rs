@@ -94,7 +94,6 @@ impl OrchestratorSession {
     }
 
     fn hear(&mut self, frame: &[u8]) -> Result<FrameAction, LinkError> {
-        // Long: one arm for each message.
         let envelope = Envelope::from_frame(frame).map_err(LinkError::NotAMessage)?;
         let message = ToConnector::from_envelope(&envelope).map_err(LinkError::NotAMessage)?;
         match message {
@@ -339,7 +338,6 @@ pub(crate) async fn run(
     mut incoming: OrchestratorFrames,
     outgoing: OrchestratorSink,
 ) -> Result<(), LinkError> {
-    // Long: one arm for each command of a connector.
     let me = role.address();
     let mut session = OrchestratorSession::new(me.clone());
     let mut ends = ShutdownSignals::new();

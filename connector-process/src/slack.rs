@@ -130,7 +130,6 @@ impl Slack {
         received: &RawRequest<'_>,
         body: &Value,
     ) -> Result<InboundRequest, MalformedRequest> {
-        // Long: builds all fields of an event, one after another.
         let ignored = |reason| Ok(InboundRequest::Answer(DirectResponse::ignored(reason)));
         match required(body, "/type")? {
             "url_verification" => {

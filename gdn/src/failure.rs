@@ -246,7 +246,6 @@ impl From<CallError> for Failure {
 
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Self {
-        // Long: one arm for each code.
         let (exit, hint) = match error.code {
             ErrorCode::InvalidRequest => (Exit::Usage, "see `gdn help`"),
             ErrorCode::VersionMismatch => (

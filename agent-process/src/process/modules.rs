@@ -236,7 +236,6 @@ fn fault(code: &str, message: impl Into<String>) -> (String, String) {
 }
 
 fn question_of(asked: MiddlewareAgentRequest) -> Result<AgentQuestion, (String, String)> {
-    // Long: one arm for each question.
     let MiddlewareAgentRequest {
         op,
         agent,

@@ -60,7 +60,7 @@ pub(crate) async fn run(
     assignment: TaskAssignment,
     supervisor: &Path,
 ) -> Result<ProcessExit, ProcessError> {
-    // Long: the steps of a start, each with its own failure.
+    // The steps of a start, each with its own failure.
     // Open it first: this process's confinement would deny access to the group's files.
     let freezer = assignment.group.as_deref().and_then(open_freezer);
     let places = RunDirectories::of(&assignment);

@@ -16,7 +16,6 @@ use super::fault::ToolFault;
 use super::invocation::ToolInvocation;
 
 pub(crate) fn exports() -> Vec<Export> {
-    // Long: one entry for each export.
     let changeset = json!({"type": "string", "minLength": 1, "description": "The changeset; default: the one opened last"});
     vec![
         export(

@@ -268,7 +268,6 @@ impl SettingsChecker {
 /// Validates a value without nested settings; the error describes valid values and the actual
 /// value.
 fn scalar(content: SettingType, value: &Value) -> Result<(), (String, String)> {
-    // Long: one arm for each kind of content.
     let text = value.as_str();
     let is = |holds: bool, expected: &str, found: String| {
         if holds {

@@ -13,7 +13,6 @@ const COMMIT_ID_CHARS: usize = 7;
 
 /// The input for the event `name` with this payload: the user, the action, the link and the text.
 pub(crate) fn of(name: &str, body: &Value) -> String {
-    // Long: one arm for each kind of event.
     let who = text(body, "/sender/login").unwrap_or("somebody");
     let action = text(body, "/action").map_or_else(|| "changed".to_owned(), past);
     let place = text(body, "/repository/full_name").unwrap_or("GitHub");

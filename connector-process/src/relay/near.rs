@@ -174,7 +174,6 @@ impl ClientLink<'_> {
         message: ToOrchestrator,
         bytes: usize,
     ) -> Result<(), WireError> {
-        // Long: one arm for each message that a connector sends.
         let out_of_turn = |kind: &str| WireError::OutOfTurn {
             kind: kind.to_owned(),
             when: "in a relay",

@@ -84,7 +84,6 @@ async fn known_names(
     given: &[String],
     context: &Context,
 ) -> Result<Names, Failure> {
-    // Long: one arm for each kind.
     let mut client = context.connect().await?;
     match kind {
         NameKind::Workspace => {

@@ -265,7 +265,6 @@ pub(super) async fn verdict_of_unheard(
 }
 
 async fn list(context: &Context) -> Result<(), Failure> {
-    // Long: one column after another.
     let mut client = context.connect().await?;
     let all = pages(&mut client).await?;
     let output = context.output;

@@ -391,7 +391,6 @@ pub(crate) struct TaskRmArgs {
 }
 
 pub(crate) async fn run(command: TaskCommand, context: &Context) -> Result<(), Failure> {
-    // Long: one arm for each command.
     match command {
         TaskCommand::New(args) => new(args, context).await,
         TaskCommand::List(args) => list::run(&args, context).await,

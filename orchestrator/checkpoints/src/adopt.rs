@@ -121,7 +121,6 @@ impl Store {
         plain: Plain,
         register: Option<&Register<'_>>,
     ) -> Result<(), CheckpointError> {
-        // Long: the steps of one rewrite, in their order.
         let root = self.root.as_ref();
         let staging = below(format!("{PARTIAL}{id}"));
         remove_all(root, &staging)?;

@@ -82,7 +82,6 @@ pub(crate) fn explain(error: &Error, line: Option<&str>) -> ProblemText {
 
 /// Explains an error that is only described by the parser's message.
 fn of_words(message: &str, line: Option<&str>) -> ProblemText {
-    // Long: one case for each mistake.
     let unclear = || format!("this is not valid YAML: {message}");
     if message.starts_with("tabs disallowed") || indents_by_tab(line) {
         return ProblemText::new(

@@ -255,7 +255,6 @@ impl Core {
     }
 
     pub(super) fn on_request(&mut self, token: RequestToken, peer: Peer, call: Call) {
-        // Long: one arm for each method.
         if self.fleet.is_stopping() && !may_come_late(&call) {
             return self.fleet.respond_error(token, stopping_error());
         }

@@ -28,7 +28,7 @@ impl Core {
         request_id: Option<u64>,
         trace: Option<TraceContext>,
     ) {
-        // Long: one arm for each message.
+        // One arm for each message.
         // A process that is gone, or was given up, may have had more to say.
         let Some(owner) = self.fleet.owner_of(process).cloned() else {
             return;

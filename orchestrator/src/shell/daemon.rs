@@ -262,7 +262,6 @@ fn guarded_disk(layout: &Layout) -> GuardedDisk {
 }
 
 async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<(), StartFailure> {
-    // Long: all that is made here lives as long as the daemon.
     let layout = root.layout().clone();
     let disk = TimedDisk::new(guarded_disk(&layout));
     let syncs = disk.times();

@@ -271,7 +271,6 @@ impl EventLoop {
     }
 
     fn on_request(&mut self, token: RequestToken, client: ControlClient, id: u64, call: Box<Call>) {
-        // Long: one arm for each request that the shell answers itself.
         let addition = match &*call {
             Call::Status(_) => Some(Addition::DroppedLogLines),
             Call::ListProcesses(_) => Some(Addition::Memory),

@@ -145,7 +145,6 @@ fn run(ground: &TaskIo, waiting: &Receiver<TaskWork>) {
 }
 
 fn carry_out(ground: &TaskIo, areas: &mut Areas, readers: &mut Readers, work: TaskWork) {
-    // Long: one arm for each kind of work.
     match work {
         TaskWork::Load { workspace_id } => {
             let found = areas.load_all(&workspace_id);

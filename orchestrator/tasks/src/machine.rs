@@ -138,7 +138,6 @@ impl Task {
     ///
     /// [`InputRefusal`], for inputs from people only.
     pub fn handle(&mut self, input: TaskInput, now: Timestamp) -> Result<Output, InputRefusal> {
-        // Long: one arm for each input.
         match input {
             TaskInput::Start => self.start(now)?,
             TaskInput::Pause => self.pause(now)?,

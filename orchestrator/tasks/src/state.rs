@@ -329,7 +329,6 @@ impl State {
 
     /// Adds a fact.
     pub fn apply(&mut self, entry: &HistoryEntry) {
-        // Long: one arm for each fact, and what it changes.
         let at = entry.timestamp;
         self.updated_at = self.updated_at.max(at);
         match &entry.fact {

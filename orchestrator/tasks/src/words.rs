@@ -150,7 +150,6 @@ fn level(fact: &TaskEvent) -> LogLevel {
 
 /// Detail of a fact; empty if its name suffices.
 fn detail(fact: &TaskEvent) -> String {
-    // Long: one arm for each fact.
     match fact {
         TaskEvent::TaskCreated(task) => task.title.clone(),
         TaskEvent::NodeEntered { node } => node.clone(),

@@ -452,7 +452,6 @@ fn stage(place: SwapSite<'_>, new: &dyn Folder, plan: &SwapPlan) -> Result<(), T
 
 /// Step 4, and the syncs of step 5.
 fn put_in_place(root: &dyn Folder, plan: &SwapPlan) -> Result<(), SwapError> {
-    // Long: the order of the steps makes a swap atomic.
     for (path, aside) in plan.specials() {
         match root.rename_new(path.as_path(), &aside) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

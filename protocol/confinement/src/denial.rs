@@ -178,7 +178,6 @@ impl<'a> Denials<'a> {
     }
 
     fn of_line(&self, line: &str) -> Option<String> {
-        // Long: one arm for each kind of denial, in order from the most to the least specific.
         let (policy, owner) = (self.policy, self.owner);
         let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
         let (is_absent, is_refused) = (says(&ABSENT), says(&REFUSED));

@@ -405,7 +405,6 @@ impl Task<'_> {
     }
 
     fn phases(&self) -> Vec<(Capability, Result<(), String>)> {
-        // Long: one task shows six capabilities, in the order of its steps.
         let mut results = Vec::new();
         let mut is_on = Ok(());
         let mut step = |capability: Capability, act: &dyn Fn() -> Result<(), String>| {

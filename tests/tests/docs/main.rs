@@ -16,7 +16,6 @@ mod dependencies;
 #[cfg(test)]
 mod escapes;
 #[cfg(test)]
-mod functions;
 #[cfg(test)]
 mod guides;
 #[cfg(test)]

@@ -34,7 +34,6 @@ struct AgentIdentity {
 }
 
 pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
-    // Long: one entry for each export.
     let own = Arc::new(AgentIdentity {
         agent: agent.name.clone(),
         swarm: agent.swarm.as_ref().map(|swarm| swarm.name.to_string()),

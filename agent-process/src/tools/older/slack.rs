@@ -13,7 +13,6 @@ use crate::tools::fault::ToolFault;
 const MESSAGES_MAX: u64 = 100;
 
 pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
-    // Long: one entry for each export.
     let channel = [("channelId", "string"), ("channel", "string")];
     let message = [
         ("messageTs", "string"),

@@ -10,7 +10,6 @@ use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 
 pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
-    // Long: one entry for each export.
     let (chat, message) = (("chatId", "id"), ("messageId", "id"));
     vec![
         of(

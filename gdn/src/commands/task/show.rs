@@ -133,7 +133,6 @@ fn notification_line(told: &TaskNotification, canvas: Canvas) -> String {
 }
 
 fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
-    // Long: one field after another.
     let info = &detail.info;
     let mut table = Table::of_fields();
     table.field("Task", Cell::from(&info.task_id));

@@ -153,7 +153,6 @@ impl View {
 
     /// Lines of an item; empty if there is nothing to show yet.
     fn lines(&mut self, item: &TaskItem) -> String {
-        // Long: one arm for each kind.
         let (kind, tone, lines): (&str, Style, Vec<String>) = match &item.content {
             TaskItemContent::Text { text } => ("text", style::PLAIN, all_of(text)),
             TaskItemContent::Thinking { text } => ("thinking", style::FAINT, all_of(text)),

@@ -40,7 +40,6 @@ impl<G: ConfigPreflight> Bundle<'_, G> {
         on_head: RebasedChangeset,
         is_approved: bool,
     ) -> Result<CheckedProposal, BundleError> {
-        // Long: one check after another, each with its reason.
         let RebasedChangeset {
             head,
             tree,

@@ -29,7 +29,6 @@ fn to_problem(
     connector: &Connector,
     report: &mut ProblemReport,
 ) -> Problem {
-    // Long: one arm for each mistake.
     let written = &connection.written;
     let name = wrong.place.label();
     let (section, (key, value)) = match &wrong.place {

@@ -146,7 +146,6 @@ impl Fleet {
 
     /// Handles an authorized request about other agents.
     fn ask_agents(&mut self, requester: Requester, trace: TraceContext, ask: AgentAsk) {
-        // Long: one arm for each question.
         let at = &requester.at.clone();
         let trace = Some(trace);
         let id = ask.event_id();

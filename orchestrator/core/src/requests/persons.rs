@@ -39,7 +39,6 @@ fn bundle(what: &str, command: &str, key: &InstanceKey) -> Option<PersonOnlyRequ
 
 /// Reason why only a person may make a request; `None` if every client of the daemon's user may.
 pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
-    // Long: one arm for each method.
     match call {
         Call::CancelEvent(_) => person("canceling an event", "gdn cancel"),
         Call::DropEvent(_) => person("dropping an event", "gdn event drop"),

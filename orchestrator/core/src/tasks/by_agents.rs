@@ -61,7 +61,6 @@ impl Tasks {
         requester: &Requester,
         ask: AgentAsk,
     ) -> Result<(), AgentAnswer> {
-        // Long: one arm for each request.
         let call = ask.event_id();
         match ask.question {
             // It might give one to itself, and that again.

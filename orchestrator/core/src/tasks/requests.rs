@@ -130,7 +130,6 @@ impl Tasks {
         at: &TaskRef,
         call: Call,
     ) {
-        // Long: one arm for each method.
         if self.entry(at).is_none() {
             return fleet.respond_error(token, not_found(at));
         }

@@ -326,7 +326,6 @@ impl World {
     }
 
     pub(super) fn step(&mut self, input: CoreInput) {
-        // Long: one arm for each effect.
         let now = ClockTime {
             mono_ms: self.now_ms,
             wall: Timestamp::from_unix_millis(
@@ -517,7 +516,6 @@ impl World {
     }
 
     fn perform(&mut self, work: TaskWork) -> Option<TaskResult> {
-        // Long: one arm for each kind of work.
         let fails = std::mem::take(&mut self.is_disk_full);
         Some(match work {
             TaskWork::Load { workspace_id } => TaskResult::Loaded {

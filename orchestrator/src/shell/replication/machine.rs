@@ -179,7 +179,6 @@ impl ReplicationMachine {
     }
 
     fn take(&mut self, message: Message) {
-        // Long: one arm for each message.
         match message {
             Message::HandedOver(LogBatch {
                 workspace,

@@ -26,7 +26,6 @@ use crate::shell::{bundles, child, descriptors, proposals, reads};
 impl EventLoop {
     /// Executes an effect. Returns an immediate result as the core's next input.
     pub(super) fn carry_out(&mut self, effect: CoreEffect) -> Option<CoreInput> {
-        // Long: one arm for each effect.
         match effect {
             CoreEffect::Spawn(spawn) => return Some(self.start(&spawn)),
             CoreEffect::Send {

@@ -38,7 +38,6 @@ impl Task {
     }
 
     fn told_within_bounds(&mut self, run: u64, event: CliEvent, now: Timestamp) {
-        // Long: one arm for each event.
         self.watch.active_at = Some(now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
         let is_sign = !matches!(

@@ -206,7 +206,6 @@ impl Acp {
     }
 
     fn update(&mut self, told: SessionNotification, raw: &Value, sink: &mut Sink<'_>) {
-        // Long: one arm for each update.
         if self.is_played_back {
             self.played_back += 1;
             return;
