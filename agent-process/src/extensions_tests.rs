@@ -171,7 +171,7 @@ fn a_window_cuts_where_an_exchange_begins_and_not_at_every_turn() {
 }
 
 #[test]
-fn a_window_never_cuts_the_running_turn_nor_what_extensions_keep() {
+fn context_window_keeps_current_turn_and_extension_messages() {
     let mut context = Message::extension(
         "x".parse().unwrap(),
         now(),
@@ -236,7 +236,7 @@ fn a_turn_that_begins_again_after_a_crash_appends_nothing_twice() {
 }
 
 #[test]
-fn an_agent_that_is_asked_by_another_is_told_so() {
+fn agent_asked_by_another_gets_the_requester_in_its_prompt() {
     let mut extensions = only("inter-agent-response-format", json!({}), None);
     let mut conversation = history(0);
     let outputs = begin(&mut extensions, &facts(&person()), &mut conversation);
@@ -327,7 +327,7 @@ fn calls_and_results_are_paired_again() {
 }
 
 #[test]
-fn ext_4_what_is_too_large_to_remember_is_said_and_not_taken() {
+fn ext_4_oversized_extension_state_is_reported_and_not_stored() {
     let mut state = None;
     let (name, turn) = ("notes".parse().unwrap(), facts(&person()));
     let conversation = Conversation::default();
@@ -373,7 +373,7 @@ fn the_stack_is_entered_in_order_and_left_in_reverse() {
 }
 
 #[test]
-fn settings_that_do_not_fit_are_an_error_with_the_extensions_name() {
+fn invalid_extension_settings_fail_with_the_extension_name() {
     let unknown = definition("message-window", Value::Object(JsonObject::new()));
     let error = of(&[unknown], ExtensionStates::new()).unwrap_err();
     assert!(error.to_string().contains("message-window"));
@@ -395,7 +395,7 @@ fn finding(id: &str, names: &[&str]) -> Message {
 }
 
 #[test]
-fn ext_2_what_a_search_finds_is_offered_from_the_next_step_on_and_remembered() {
+fn ext_2_found_tools_are_offered_from_the_next_step_and_kept() {
     let config = json!({"alwaysOffered": ["wait__for"]});
     let mut search = only("tool-search", config.clone(), None);
     let mut conversation = history(1);
@@ -429,7 +429,7 @@ fn ext_2_what_a_search_finds_is_offered_from_the_next_step_on_and_remembered() {
 }
 
 #[test]
-fn of_what_was_found_the_latest_stays_offered() {
+fn only_the_most_recently_found_tools_stay_offered() {
     let mut search = only("tool-search", json!({}), None);
     let mut conversation = history(0);
     for n in 0..70 {

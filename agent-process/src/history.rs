@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_come_out_as_one_conversation_however_large_they_are() {
+    fn history_pages_of_any_size_join_into_one_conversation() {
         let mut history = History::default();
         take(&mut history, &page(0, 3, 7 * 1024 * 1024), false);
         take(&mut history, &page(3, 5, 6 * 1024 * 1024), false);

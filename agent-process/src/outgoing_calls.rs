@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_is_dropped_is_cancelled_and_its_place_is_free_again() {
+    async fn dropped_call_is_canceled_and_frees_its_slot() {
         let (outgoing, mut receiver) = OutboundCalls::new();
         for _ in 0..3 * OPEN_CALLS_MAX {
             let mut call = Box::pin(outgoing.call(ask()));

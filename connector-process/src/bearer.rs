@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_a_challenge_is_read_among_others_and_however_it_is_written() {
+    fn sys_4_bearer_challenge_is_parsed_among_others_in_any_form() {
         let place = Some("https://mcp.example/.well-known/x".to_owned());
         for good in [
             r#"Bearer resource_metadata="https://mcp.example/.well-known/x", scope="a b""#,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_a_token_is_declined_by_401_and_allows_too_little_only_if_the_server_says_so() {
+    fn sys_4_status_401_declines_token_and_403_needs_scope_error() {
         assert_eq!(verdict_of_header(401, ""), Some(TokenVerdict::Declined));
         let header = r#"Bearer error="insufficient_scope", scope="files:read files:write""#;
         let scopes = ["files:read", "files:write"].map(str::to_owned).to_vec();

@@ -86,7 +86,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
-    async fn what_takes_too_long_is_told_when_its_time_is_up() {
+    async fn slow_call_times_out_at_its_limit() {
         let clock = CallClock::default();
         let began = Instant::now();
         let never = std::future::pending::<()>();

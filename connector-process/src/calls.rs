@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_given_up_ends_without_a_word_and_a_panic_ends_but_its_own() {
+    async fn canceled_call_ends_silently_and_a_panic_ends_only_its_call() {
         let (mut calls, mut written) = calls();
         calls.serve_with(Arc::new(Echo));
         calls.begin(order(1, "hang"), None);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_without_certificates_gets_the_built_in_ones_unless_others_were_named() {
+    fn missing_system_certificates_use_built_in_ones_by_default() {
         let none = || Error::General("none".to_owned());
         trust(None).fall_back(&none()).unwrap();
         let error = trust(Some("SSL_CERT_DIR")).fall_back(&none()).unwrap_err();

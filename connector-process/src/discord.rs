@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_put_into_words() {
+    fn discord_interactions_become_readable_text() {
         for (kind, data, said) in [
             (2, json!({"name": "status"}), "/status"),
             (
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_speak_is_told_so_alone() {
+    fn refused_discord_sender_gets_an_ephemeral_reply() {
         let body = interaction(2, &json!({"name": "status"}));
         let InboundRequest::Answer(answer) = read(&json!(["d"]), &body, false).unwrap() else {
             panic!("an event");

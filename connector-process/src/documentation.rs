@@ -101,7 +101,7 @@ fn every_secret_event_and_property_is_named() {
 }
 
 #[test]
-fn limits_are_those_the_pages_tell() {
+fn limits_match_the_documentation() {
     use crate::limits::{
         GITHUB_PAYLOAD_BYTES_MAX, GITHUB_TEXT_CHARS_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
         PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, RELAY_HANDSHAKES_MAX,

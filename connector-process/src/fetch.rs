@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_shown_as_what_it_is() {
+    fn response_body_is_decoded_by_its_content_type() {
         let url: Url = "https://a.org/".parse().unwrap();
         let of = |body: &[u8], kind: &str| to_text(body, kind, &url, false);
         assert_eq!(of(b"{}", "application/problem+json"), ("{}".into(), None));

@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_what_finds_no_place_people_are_told_the_last() {
+    async fn status_queue_overflow_keeps_the_latest_status() {
         let (gateway, mut commands) = Gateway::new(CancellationToken::new());
         let mut telling = gateway.telling();
         let count = SESSION_COMMANDS_WAITING_MAX + 5;

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_belongs_to_the_repository_and_a_large_payload_stays_out() {
+    fn push_event_belongs_to_its_repository_and_omits_large_payload() {
         let body = json!({"ref": "refs/heads/main", "repository": {"full_name": "a/b"},
             "sender": {"login": "ann"}, "filler": "x".repeat(GITHUB_PAYLOAD_BYTES_MAX),
             "commits": [{"id": "0123456789abcdef", "message": "Mend it\n\nAt last."}]});
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_answered() {
+    fn github_deliveries_without_an_event_are_answered() {
         let answered = |config: Value, name, body: Value| match read(&config, name, &body).unwrap()
         {
             InboundRequest::Answer(answer) => answer.body.to_string(),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn log_3_a_line_over_the_limit_comes_in_marked_parts() {
+    async fn log_3_overlong_line_is_split_into_numbered_parts() {
         let whole = |text: &str| (text.to_owned(), None);
         let part = |text: &str, number| (text.to_owned(), Some(number));
         assert_eq!(

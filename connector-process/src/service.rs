@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_had_no_effect_is_tried_again() {
+    fn only_calls_without_effect_are_retryable() {
         let failed = |is_repeatable| FailureContext {
             service: "Slack",
             is_repeatable,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_asks_for_is_read_and_what_it_quotes_is_masked() {
+    fn retry_after_is_read_and_secrets_in_errors_are_masked() {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, "1.5".parse().unwrap());
         let answered = HttpAnswer {

@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_a_person_reaches_whoever_asked_and_what_is_given_up_is_withdrawn() {
+    fn user_answer_reaches_its_asker_or_question_is_withdrawn() {
         let mut session = session();
         let ask = |session: &mut OrchestratorSession| {
             let (sender, answer) = oneshot::channel();
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_13_a_reply_reaches_whoever_waits_and_who_waits_no_longer_is_told_of_once() {
+    fn msg_13_reply_reaches_its_waiter_and_forgetting_is_sent_once() {
         let mut session = session();
         let mut ask = || {
             let (sender, answer) = oneshot::channel();
@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_agents_get_ends_the_session() {
+    fn message_for_agents_ends_the_connector_session() {
         let committed = r#"{"type":"turn.committed","from":"orchestrator","to":"connector:hook","payload":{"turnId":"t"}}"#;
         let error = session().hear(committed.as_bytes()).unwrap_err();
         assert!(

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_left_alone() {
+    fn slack_events_without_user_text_are_ignored() {
         for event in [
             json!({"type": "message", "channel": "C1", "ts": "1", "text": "x", "bot_id": "B1"}),
             json!({"type": "message", "channel": "C1", "ts": "1", "text": "x", "subtype": "bot_message"}),

@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_made_only_where_none_is_left() {
+    fn disk_space_hint_is_given_only_for_a_full_disk() {
         let hint = |message: &str| {
             let error = ControlError::new(ErrorCode::Storage, message);
             Failure::from(error).hint
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_tells_its_causes() {
+    fn failure_message_includes_its_causes() {
         let error = std::io::Error::other("disk full");
         let failure = Failure::new(Exit::Internal, "cannot write", "x").caused_by(Some(&error));
         assert_eq!(failure.to_string(), "cannot write: disk full");

@@ -208,7 +208,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_command_stands_in_one_group() {
+    fn every_command_is_in_exactly_one_group() {
         let grouped: Vec<&str> = GROUPS
             .iter()
             .flat_map(|(_, names)| names.to_vec())

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_3_what_is_counted_and_what_is_sampled_stand_in_one_series() {
+    fn obs_3_counted_and_sampled_metrics_share_one_series() {
         let mut metrics = Metrics::default();
         metrics.count(turn("clerk"));
         metrics.count(turn("clerk"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_3_there_are_never_more_lines_than_the_limit_and_nothing_is_lost() {
+    fn obs_3_metric_lines_never_exceed_the_limit_and_lose_no_count() {
         let mut metrics = Metrics::default();
         metrics.count(turn("first"));
         let first = metrics.snapshot(Vec::new(), own());
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ages_that_are_told_together_the_oldest_counts() {
+    fn aggregated_age_metric_is_the_oldest_age() {
         let mut metrics = Metrics::default();
         let age = |agent: usize| Sample {
             metric: Metric::EventOldestAge,

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_target_changes_nothing_and_is_said() {
+    fn missing_target_is_reported_and_changes_nothing() {
         let mut talk = Conversation::from_base(vec![message("a")]);
         let target_id = MessageId::new("zz").unwrap();
         let error = talk
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_message_that_is_none_is_named_by_its_place() {
+    fn invalid_stored_message_is_reported_by_its_position() {
         let mut talk = Conversation::from_base(vec![message("a")]);
         talk.push_stored(Bytes::from_static(br#"{"id":"b"}"#));
         assert_eq!(talk.len(), 2);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_refused() {
+    fn invalid_envelope_is_rejected() {
         for bad in [
             "",
             "{}",

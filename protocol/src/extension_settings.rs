@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said() {
+    fn invalid_extension_settings_are_reported() {
         for (builtin, config, said) in [
             ("message-window", json!({}), "missing setting `maxMessages`"),
             ("message-window", json!({"maxMessages": 1}), "from 4 to"),

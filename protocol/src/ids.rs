@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_refuse_what_could_leave_a_directory_or_confuse_an_address() {
+    fn names_reject_path_separators_and_address_characters() {
         for bad in ["", "a/b", "a:b", "a b", "a\0", "ä"] {
             assert!(AgentName::new(bad).is_err(), "{bad:?} was accepted");
         }

@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_come_out_as_they_went_in() {
+    fn calls_and_results_round_trip_unchanged() {
         let call = ToolCall {
             id: ToolCallId::new("c1").unwrap(),
             tool_name: "bash__exec".into(),

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_observation_stands_in_the_first_bucket_that_takes_it() {
+    fn observation_counts_in_the_first_bucket_that_includes_it() {
         let bounds = [1, 10, 100].map(Micros::whole);
         let mut histogram = Histogram::default();
         for value in [0, 1, 2, 100, 101] {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_3_a_connection_is_told_of_its_own_workspace_and_the_daemon() {
+    fn obs_3_metrics_client_sees_its_own_workspace_and_the_daemon() {
         let series = |workspace: &str| Series {
             labels: match workspace {
                 "" => Labels::none(),

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_files_ending_says_what_runs_it() {
+    fn file_extension_determines_the_runtime() {
         let kind = |path: &str| ModuleKind::of(Path::new(path));
         assert_eq!(kind("tools/a.mjs"), ModuleKind::JavaScript);
         assert_eq!(kind("tools/a.ts"), ModuleKind::TypeScript);

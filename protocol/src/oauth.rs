@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_need_is_read_back_from_what_stands_for_its_token() {
+    fn oauth_need_is_parsed_from_its_placeholder() {
         let need = OAuthNeed {
             app: "github".parse().unwrap(),
             subject: "ada@example.org".parse().unwrap(),
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_read_back() {
+    fn url_encoded_text_is_decoded_unchanged() {
         for text in ["", "a b&c=d", "가나다", "100%", "x+y", "~-._"] {
             assert_eq!(url_decoded(&url_encoded(text)).as_deref(), Some(text));
         }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_3_what_is_asked_for_beyond_what_was_granted_is_told_text_by_text() {
+    fn pkg_3_requested_rights_beyond_the_granted_ones_are_listed() {
         let read = |text: &str| serde_json::from_str::<Permissions>(text).unwrap();
         let granted = read(r#"{"hosts":["a.org","b.org"],"tools":["bash"]}"#);
         let asked = read(r#"{"hosts":["*.a.org","b.org"],"secrets":["token"]}"#);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_announced_is_refused() {
+    fn frame_that_contradicts_the_announced_lengths_is_rejected() {
         for (lengths, frame) in [
             ("[1]", "[11]"),
             ("[1,1]", "[1]"),

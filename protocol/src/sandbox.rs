@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_3_a_policy_with_a_path_that_climbs_or_a_field_nobody_knows_is_refused() {
+    fn sec_3_policy_with_climbing_path_or_unknown_field_is_refused() {
         let read = |text: &str| serde_json::from_str::<SandboxPolicy>(text);
         assert!(read(r#"{"require":"landlock","read":["/usr"],"write":["/srv/data"]}"#).is_ok());
         assert!(read(r#"{"require":"full","network":{"allow":["a.org","*.b.org:8443"]}}"#).is_ok());

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_2_a_value_is_shown_nowhere_and_what_is_none_is_not_quoted() {
+    fn sec_2_secret_value_is_never_shown_nor_quoted_in_errors() {
         let value: SecretValue = serde_json::from_str("\"hunter2\"").unwrap();
         assert_eq!(value.expose(), "hunter2");
         assert!(!format!("{value:?}").contains("hunter2"));

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_2_files_with_secrets_are_told_by_name_and_place_in_any_case() {
+    fn sec_2_secret_files_are_detected_by_name_and_path_in_any_case() {
         for path in [
             ".env",
             ".ENV",

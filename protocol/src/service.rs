@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_taken_from_what_the_turn_answers() {
+    fn missing_action_arguments_default_to_the_origin_of_the_turn() {
         let home = json!({"channel": "C1", "threadTs": "1.5", "ts": "1.6"});
         let plan = |action, args| planned("slack", action, (&args, &home)).unwrap();
         let said = plan("send", json!({"text": "hi"}));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_know_is_asked_for_and_what_is_too_long_refused() {
+    fn action_needs_missing_arguments_and_refuses_long_text() {
         let error = |tool, action, args| planned(tool, action, (&args, &Value::Null)).unwrap_err();
         let lost = error("slack", "send", json!({"text": "hi"}));
         let message = "pass `channel`: the event of this turn did not come from connection `home`";
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_of_an_action_is_found_by_its_method() {
+    fn action_properties_are_found_by_method_name() {
         assert!(SLACK.is_idempotent("edit") && !SLACK.is_idempotent("send"));
         assert!(!SLACK.is_idempotent("dance"));
         let fetched = planned(

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said() {
+    fn invalid_declared_settings_are_reported() {
         let guard = of_extension("required-tools-guard").unwrap();
         let nothing: [&str; 0] = [];
         assert_eq!(said(guard, &json!({"tools": ["a__b"]})), nothing);

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pasted_into_a_shell_is_one_argument() {
+    fn pasted_text_is_quoted_as_one_shell_argument() {
         assert_eq!(shell_quoted("main").as_deref(), Some("main"));
         assert_eq!(shell_quoted("it's $x").as_deref(), Some(r"'it'\''s $x'"));
         assert_eq!(shell_quoted("").as_deref(), Some("''"));

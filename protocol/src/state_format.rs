@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_what_is_readable_from_a_newer_format_on_is_refused_and_says_who_wrote_it() {
+    fn rel_1_unreadable_newer_format_is_refused_naming_its_writer() {
         assert_eq!(StateFormat::current().check(), Ok(()));
         assert_eq!(
             said(STATE_FORMAT + 1, STATE_FORMAT, "9.9.9").check(),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_says_beyond_that_is_passed_over() {
+    fn unknown_fields_of_a_later_version_are_ignored() {
         let text = br#"{"wrote":7,"readableFrom":1,"goondan":"9.9.9","more":[]}"#;
         assert_eq!(StateFormat::parse(text).unwrap(), said(7, 1, "9.9.9"));
         assert!(StateFormat::parse(b"{\"wrote\":7}").is_err());

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_4_what_others_own_or_can_write_is_refused() {
+    fn sec_4_directory_owned_or_writable_by_others_is_refused() {
         let check = |owner, mode| check(PathBuf::from("/s/run"), owner, mode, 1000);
         assert_eq!(check(1000, 0o40700), Ok(()));
         assert_eq!(check(1000, 0o40755), Ok(()));

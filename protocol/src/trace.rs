@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_traceparent_is_refused() {
+    fn invalid_traceparent_is_rejected() {
         for bad in [
             "",
             "00",

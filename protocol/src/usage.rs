@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_one_reply_is_not_known_of_all() {
+    fn usage_unknown_for_one_reply_is_unknown_in_total() {
         let usage = Usage {
             input_tokens: 5,
             ..Usage::default()

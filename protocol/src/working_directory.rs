@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn box_3_an_agent_works_in_its_own_directory_unless_it_is_to_work_in_the_project() {
+    fn box_3_agent_works_in_its_own_directory_unless_set_to_project() {
         let (work_dir, project_root) = (Path::new("/state/work"), Path::new("/project"));
         let of = |mode| {
             working_directory(ProcessPurpose::Agent {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn box_3_a_tasks_program_works_in_its_copy_of_the_project_or_its_work_area() {
+    fn box_3_task_program_works_in_its_project_copy_or_work_area() {
         let (work_area, sandbox) = (
             Path::new("/tasks/t-1"),
             Path::new("/sandboxes/t-1/coder/work"),

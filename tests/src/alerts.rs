@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_fires_for_what_has_held_for_its_time_without_a_break() {
+    fn rule_fires_only_after_holding_without_interruption() {
         let (rule, start) = (rule(), Instant::now());
         assert_eq!(rule.hold, Duration::from_secs(60));
         let mut holding = ActiveConditions::default();

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_tells_of_the_day_is_replaced_and_nothing_else() {
+    fn only_date_and_time_of_day_are_replaced() {
         let told = without_the_day("at 2031-11-26 21:29:42.950, 3:04 é 1:2:3");
         assert_eq!(told, "at 2026-01-01 12:00:42.950, 3:04 é 1:2:3");
     }

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn an_increase_is_what_counters_say_over_a_start_anew() {
+    fn increase_handles_counter_resets() {
         let known = scrapes(&[("failed", 3.0), ("failed", 5.0), ("failed", 1.0)]);
         assert_eq!(value(&known, "increase(goondan_turns_total[10m])"), [3.0]);
         assert_eq!(value(&known, "rate(goondan_turns_total[1m]) * 60"), [3.0]);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_keep_what_they_hold_for() {
+    fn comparisons_keep_only_matching_series() {
         let known = scrapes(&[("failed", 3.0)]);
         let sum = "sum by (workspace, agent) (goondan_turns_total{outcome=\"failed\"})";
         assert_eq!(value(&known, &format!("{sum} > 2")), [3.0]);

@@ -175,7 +175,7 @@ fn findings(played: &ReplayResult) -> Vec<(FindingKind, u32, bool)> {
 }
 
 #[test]
-fn bundle_7_turns_that_fit_are_as_recorded_whatever_the_prompt_says() {
+fn bundle_7_matching_turns_replay_as_recorded_with_any_prompt() {
     let (was, is) = (
         agent("Be long.", &json!([])),
         agent("Be short.", &json!([])),
@@ -206,7 +206,7 @@ fn bundle_7_turns_that_fit_are_as_recorded_whatever_the_prompt_says() {
 }
 
 #[test]
-fn bundle_7_calls_that_would_be_refused_break_and_the_turn_goes_on_with_what_was_said() {
+fn bundle_7_rehearsal_reports_refused_calls_and_continues_turn() {
     let agent = agent("p", &json!([]));
     let renamed = ("write", "target", Approve::Always);
     let played = play((&agent, &[LOOK, WRITE]), (&agent, &[renamed]), &recorded());
@@ -234,7 +234,7 @@ fn bundle_7_calls_that_would_be_refused_break_and_the_turn_goes_on_with_what_was
 }
 
 #[test]
-fn bundle_7_what_was_refused_before_is_nobodys_fault() {
+fn bundle_7_calls_refused_before_as_well_are_no_findings() {
     let agent = agent("p", &json!([]));
     let played = play((&agent, &[LOOK]), (&agent, &[LOOK]), &recorded());
     assert!(findings(&played).is_empty());
@@ -243,7 +243,7 @@ fn bundle_7_what_was_refused_before_is_nobodys_fault() {
 }
 
 #[test]
-fn bundle_7_rules_of_approval_are_told_and_only_a_refusal_breaks() {
+fn bundle_7_rehearsal_reports_approvals_and_breaks_on_refusal() {
     let agent = agent("p", &json!([]));
     let asked = ("write", "path", Approve::Ask);
     let never = ("write", "path", Approve::Never);
@@ -256,7 +256,7 @@ fn bundle_7_rules_of_approval_are_told_and_only_a_refusal_breaks() {
 }
 
 #[test]
-fn bundle_7_a_turn_that_fails_or_goes_on_is_told_and_extensions_do_their_work() {
+fn bundle_7_rehearsal_reports_failing_turns_and_runs_extensions() {
     let plain = agent("p", &json!([]));
     let mut short = plain.clone();
     short.max_steps_per_turn = 2;
@@ -285,7 +285,7 @@ fn bundle_7_a_turn_that_fails_or_goes_on_is_told_and_extensions_do_their_work() 
 }
 
 #[test]
-fn bundle_7_a_recording_that_is_not_whole_is_played_as_far_as_it_goes() {
+fn bundle_7_incomplete_recording_is_replayed_up_to_the_gap() {
     let agent = agent("p", &json!([]));
     let both: &[_] = &[LOOK, WRITE];
     let whole = recorded();
@@ -303,7 +303,7 @@ fn bundle_7_a_recording_that_is_not_whole_is_played_as_far_as_it_goes() {
 }
 
 #[test]
-fn bundle_7_answers_that_a_turn_took_in_are_there_at_the_step_they_came_to() {
+fn bundle_7_rehearsal_delivers_answers_at_their_recorded_step() {
     let agent = agent("p", &json!([]));
     let look = call("c1", "look", json!({"path": "a"}));
     let answer = |id: &str| Message::user(id.parse().unwrap(), at(), "[agent `b` answers]");

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn acp_goes_on_with_a_session() {
+    fn acp_session_is_loaded_and_prompted_after_its_replay() {
         let mut it = assignment(AgentFormat::Acp, PromptChannel::Stdin);
         it.session = Some("old".to_owned());
         let mut acp = Dialogue::of(&it, None);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn task_8_what_is_frozen_goes_on_when_it_is_let_go_or_nobody_holds_it() {
+    async fn task_8_frozen_group_resumes_on_thaw_or_drop() {
         let group = group("populated 1\nfrozen 1\n");
         let mut freezer = Freezer::open(group.path()).unwrap();
         freezer.admit(4_242).unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn task_8_what_does_not_stand_still_in_time_goes_on() {
+    async fn task_8_freeze_that_times_out_is_undone() {
         let group = group("populated 1\nfrozen 0\n");
         let mut freezer = Freezer::open(group.path()).unwrap();
         let error = freezer.freeze().await.unwrap_err();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn task_8_what_cannot_be_seen_to_stand_still_is_let_go_before_it_is_stopped_otherwise() {
+    async fn task_8_failed_freeze_thaws_the_group_before_the_fallback() {
         let group = group("");
         let events = group.path().join("cgroup.events");
         fs::remove_file(&events).unwrap();

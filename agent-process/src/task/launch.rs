@@ -145,7 +145,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn task_8_a_prompt_and_a_session_stand_where_the_command_says() {
+    fn task_8_prompt_and_session_replace_their_placeholders() {
         let mut it = assignment(AgentFormat::CodexJson, PromptChannel::Argument);
         let launched = launch_of(&it).unwrap();
         assert_eq!(launched.words, words(&["agent", "--do", "Do {session} it"]));
@@ -164,7 +164,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_variable_is_refused_by_name() {
+    fn invalid_variable_names_are_rejected_by_name() {
         for name in ["", "1A", "A=B", "GOONDAN_IPC_FD", "LD PRELOAD"] {
             let mut it = assignment(AgentFormat::Plain, PromptChannel::Stdin);
             it.secrets.insert(name.to_owned(), "value".to_owned());

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced_and_bounded() {
+    fn invalid_utf8_output_is_replaced_within_the_size_limit() {
         let mut output = Text::of(OutputStream::Stderr);
         assert_eq!(texts(output.push(b"a\xff")), "a\u{fffd}");
         assert_eq!(texts(output.push(b"\xe2\x82")), "");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_in_batches_of_bounded_size() {
+    fn events_are_sent_in_batches_of_bounded_size() {
         let text = "x".repeat(TOLD_BYTES / 3);
         let events = vec![CliEvent::Text(text); 9];
         let messages = told(events);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_2_the_configuration_of_opencode_keeps_what_is_in_it() {
+    fn agent_2_opencode_configuration_keeps_its_existing_content() {
         let mut it = assignment(AgentFormat::OpencodeJson, PromptChannel::Argument);
         it.agent.tools = ToolsBy::OpencodeVariable;
         let config = |it: &TaskAssignment| parsed(&offered(it).environment[OPENCODE_CONFIG]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_2_a_proposal_is_offered_where_there_is_one_and_nothing_to_checks() {
+    fn agent_2_work_runs_get_the_proposal_offer_and_verify_runs_not() {
         let mut it = assignment(AgentFormat::Plain, PromptChannel::Stdin);
         it.sandbox = Some(PathBuf::from("/s"));
         let offer = Offer::of(&it, Path::new("/a"), Path::new("/w")).unwrap();

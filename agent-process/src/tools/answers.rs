@@ -213,7 +213,7 @@ mod tests {
     use super::told;
 
     #[test]
-    fn task_8_the_model_reads_how_a_task_stands_and_what_a_person_is_asked() {
+    fn task_8_model_reads_task_status_and_open_questions() {
         let answer: AgentAnswer = serde_json::from_value(serde_json::json!({
             "status": "task",
             "task": {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_the_first_rule_that_fits_the_whole_argument_holds_and_else_a_person_is_asked() {
+    fn steer_3_first_matching_rule_applies_else_approval_required() {
         let rules = rules(&json!([
             {"export": "exec", "when": {"command": "(ls|git status)( .*)?"}, "approve": "always"},
             {"when": {"command": "(?s).*rm -rf.*"}, "approve": "never"},
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_a_tool_without_rules_is_always_approved_and_a_bad_pattern_is_told() {
+    fn steer_3_tool_without_rules_is_allowed_and_bad_regex_reported() {
         assert_eq!(
             of(&rules(&json!([])), "sh__exec", json!({})),
             Approve::Always

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_to_nothing_is_told_how_far_it_leads() {
+    fn unresolved_json_pointer_is_reported_with_its_resolved_part() {
         let document = json!({"a": {"b": [1]}, "c": 2});
         let why = |pointer| why_nothing(&document, pointer);
         assert_eq!(

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_never_listed_may_have_what_bears_its_name() {
+    fn unlisted_server_may_have_any_tool_with_its_prefix() {
         let server = server(&[]);
         assert!(server.may_have("notes__add"));
         assert!(!server.may_have("notes"));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_model_can_call_are_made_callable_and_doubles_are_left_out() {
+    fn uncallable_tool_names_are_rewritten_and_duplicates_dropped() {
         let server = server(&[]);
         listed(
             &server,

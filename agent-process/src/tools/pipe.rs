@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_6_a_sandbox_that_cannot_be_made_is_told_apart_from_a_command_that_failed() {
+    fn sec_6_sandbox_setup_failure_differs_from_command_failure() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(dir.path()).unwrap();
         let said = |text: &str| {

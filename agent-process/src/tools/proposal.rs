@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn prop_6_a_handoff_that_is_not_so_is_told_from_one_that_is() {
+    fn prop_6_handoff_that_differs_from_its_proposal_is_reported() {
         let args: SubmitArgs =
             serde_json::from_value(json!({"goal": "fix", "tests": ["ok"]})).unwrap();
         let said = args.said().ok().unwrap();

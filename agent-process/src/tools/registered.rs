@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn compat_3_before_anything_is_registered_a_call_is_taken_for_one_of_a_module() {
+    fn compat_3_unregistered_names_are_assumed_to_be_module_tools() {
         let registered = tools();
         assert!(registered.may_have("memo__save"));
         assert_eq!(registered.check("memo__save", &json!({})), Ok(()));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn compat_3_a_name_that_is_taken_or_that_no_model_can_call_is_refused() {
+    fn compat_3_taken_or_invalid_tool_name_is_rejected() {
         for (name, why) in [("bash__exec", "already"), ("a b", "tool name")] {
             let registered = tools();
             let (extension, told) = registered.offer(vec![tool(name)]).unwrap_err();

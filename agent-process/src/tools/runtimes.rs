@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_run_says_what_would_run_it() {
+    fn module_without_a_runtime_lists_runtimes_to_install() {
         let told = |kind, node| no_runtime(Path::new("tools/x"), NoRuntime { kind, node }).message;
         assert_eq!(
             told(ModuleKind::JavaScript, UnfitNode::Absent),

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_best_comes_first_and_what_does_not_fit_does_not_come() {
+    fn tool_search_ranks_best_match_first_and_omits_mismatches() {
         assert_eq!(found("cancel an order")[0], "orders__cancel");
         assert_eq!(found("order"), ["orders__cancel", "orders__list"]);
         assert_eq!(found("mail the invoice")[0], "invoices__send");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_tells_what_it_found_and_how_much_more_there_is() {
+    fn tool_search_lists_matches_and_the_number_of_further_ones() {
         let call = |query: &str| ToolInvocation {
             call_id: "c".to_owned(),
             args: json!({ "query": query }),

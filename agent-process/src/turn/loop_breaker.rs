@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_bring_nothing_new_are_a_circle_however_they_alternate() {
+    fn steps_without_progress_are_a_loop_even_when_alternating() {
         let (a, b) = ([(json!(1), "x")], [(json!(2), "y")]);
         let bad = |text: &'static str| [(json!(3), text)];
         assert_eq!(watch(&[&a, &b, &a, &b, &a]).verdict(), None);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_interrupted_and_is_called_again_is_no_circle() {
+    fn repeating_an_interrupted_call_is_not_a_loop() {
         let cut = [(json!(1), INTERRUPTED)];
         assert_eq!(watch(&[cut.as_slice(); 9]).verdict(), None);
         let beside = [(json!(2), "y"), (json!(1), INTERRUPTED)];

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn rep_1_an_agent_is_told_once_that_its_conversation_goes_on_at_another_node() {
+    fn rep_1_agent_is_notified_once_of_a_move_to_another_node() {
         let mut conversation = Conversation::default();
         for (node, expected) in [
             // The earlier node is unknown.
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn rep_1_an_agent_is_told_in_a_turn_that_goes_on_at_another_node() {
+    fn rep_1_agent_is_notified_in_a_turn_resumed_on_another_node() {
         let conversation = Conversation::default();
         let begun = recorded(Some("a"), &conversation, &[]);
         let open: Vec<_> = begun

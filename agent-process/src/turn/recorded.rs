@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_removed_again_was_said_all_the_same() {
+    fn removed_message_still_counts_as_progress_of_the_turn() {
         let removed = r#"{"type":"remove","targetId":"t:u"}"#;
         assert_eq!(progress(&[USER, removed]), Progress::Asked);
     }

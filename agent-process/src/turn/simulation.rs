@@ -584,7 +584,7 @@ fn a_crash_at_every_single_action_changes_nothing_but_time() {
 }
 
 #[test]
-fn without_a_crash_every_call_runs_once_and_its_result_is_recorded() {
+fn without_crash_each_call_runs_once_and_its_result_is_recorded() {
     let plan = [Act::Call(vec!["read", "bad", "run"]), Act::Say("done")];
     let mut world = World::new(&plan, 9, 3, &[]);
     world.play();
@@ -599,7 +599,7 @@ fn without_a_crash_every_call_runs_once_and_its_result_is_recorded() {
 }
 
 #[test]
-fn a_call_cut_short_is_said_to_be_interrupted_unless_it_is_idempotent() {
+fn cut_off_call_is_reported_interrupted_unless_idempotent() {
     let plan = [Act::Call(vec!["run", "read"]), Act::Say("done")];
     let mut seen = BTreeSet::new();
     for seed in 0..40 {
@@ -623,7 +623,7 @@ fn a_call_cut_short_is_said_to_be_interrupted_unless_it_is_idempotent() {
 }
 
 #[test]
-fn a_call_in_which_the_process_ends_again_and_again_is_no_circle() {
+fn call_during_repeated_process_crashes_is_not_a_loop() {
     let LoopBreaker {
         same_calls_max,
         no_progress_steps_max,
@@ -643,7 +643,7 @@ fn a_call_in_which_the_process_ends_again_and_again_is_no_circle() {
 }
 
 #[test]
-fn steer_3_what_waits_for_a_person_is_asked_again_after_a_crash_and_begins_once() {
+fn steer_3_pending_approval_survives_crash_and_call_starts_once() {
     let plan = [Act::Call(vec!["ask", "run"]), Act::Say("done")];
     let mut seen = BTreeSet::new();
     for seed in 0..40 {
@@ -711,7 +711,7 @@ fn answer(n: usize) -> AgentEvent {
 }
 
 #[test]
-fn ipc_2_an_answer_is_part_of_the_next_step_and_over_with_the_turn() {
+fn ipc_2_answer_joins_the_next_step_and_expires_with_the_turn() {
     let plan = [Act::Call(vec!["read"]), Act::Say("done")];
     let mut taken_in = 0;
     for seed in 0..40 {
@@ -736,7 +736,7 @@ proptest! {
     /// Answers that arrive at any time are taken in at most once, never between a call and its
     /// result. All other answers stay in the inbox.
     #[test]
-    fn ipc_2_answers_are_taken_in_once_whatever_crashes(
+    fn ipc_2_answers_are_taken_at_most_once_despite_crashes(
         mut plan in prop::collection::vec(any_act(), 0..4),
         seed in any::<u64>(),
         crashes in prop::collection::vec(1usize..30, 0..8),

@@ -260,7 +260,7 @@ const COMPACTED: [&str; 8] = [
 ];
 
 #[test]
-fn msg_3_a_summary_takes_the_place_of_whole_exchanges_and_what_is_kept_stays() {
+fn msg_3_summary_replaces_whole_exchanges_but_no_kept_messages() {
     let mut world = World::new(5, keeping_one());
     world.run();
     assert_eq!(world.ids(), COMPACTED);
@@ -286,7 +286,7 @@ fn msg_3_a_summary_takes_the_place_of_whole_exchanges_and_what_is_kept_stays() {
 }
 
 #[test]
-fn a_conversation_that_is_not_too_long_or_has_nothing_to_give_stays_whole() {
+fn short_or_unreducible_conversation_is_not_summarized() {
     for (exchanges, config) in [
         (2, json!({"maxMessages": 12})),
         (5, json!({"maxMessages": 12, "keepMessages": 17})),
@@ -305,7 +305,7 @@ fn a_conversation_that_is_not_too_long_or_has_nothing_to_give_stays_whole() {
 }
 
 #[test]
-fn a_summary_that_cannot_be_had_leaves_the_conversation_whole_and_is_not_tried_again() {
+fn failed_summary_keeps_the_conversation_and_is_not_retried() {
     for summary in [Err("overloaded"), Ok("  ")] {
         let mut world = World::new(5, keeping_one());
         world.summary = summary;

@@ -60,7 +60,7 @@ async fn a_command_gives_its_exit_code_and_both_streams() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_running_ends_with_it_and_does_not_hold_up_the_call() {
+async fn background_processes_end_with_their_command_without_delay() {
     let site = TestProject::new();
     let command = "
         sleep 1000 & echo $! > child
@@ -173,7 +173,7 @@ fn only_looking_is_idempotent() {
 }
 
 #[test]
-fn a_tool_offers_the_exports_that_are_listed_and_what_is_said_of_them() {
+fn tool_offers_only_listed_exports_with_their_descriptions() {
     let site = TestProject::new();
     let with = |exports: Value| {
         let mut assignment = site.assignment(Script::default());

@@ -18,7 +18,7 @@ fn clerk(site: &mut TestProject) -> Orchestrator {
 }
 
 #[test]
-fn the_question_is_answered_over_five_steps_from_the_real_numbers() {
+fn bookshop_question_is_answered_in_five_steps_with_real_data() {
     let mut site = TestProject::new();
     let mut clerk = clerk(&mut site);
     let question = "How many copies of Dune were sold, and what did they earn?";
@@ -90,7 +90,7 @@ fn the_question_is_answered_over_five_steps_from_the_real_numbers() {
 }
 
 #[test]
-fn the_clerk_remembers_echoes_and_says_what_it_can() {
+fn clerk_remembers_the_customer_echoes_and_lists_its_commands() {
     let mut site = TestProject::new();
     let mut first = clerk(&mut site);
     assert!(first.ask("t1", "hi").contains("take stock slowly"));
@@ -149,7 +149,7 @@ fn a_clerk_killed_while_it_takes_stock_counts_again() {
 }
 
 #[test]
-fn nothing_is_touched_before_what_was_said_is_durable() {
+fn tools_run_only_after_the_messages_are_durable() {
     let mut site = TestProject::new();
     let mut clerk = clerk(&mut site);
     clerk.give("t1", 1, "How many copies of Dune were sold?");

@@ -146,7 +146,7 @@ impl Dialogue {
 }
 
 #[test]
-fn the_examples_of_the_scripted_model_do_what_they_say() {
+fn scripted_model_examples_behave_as_documented() {
     let blocks = blocks(&page("scripted-model.md"));
     let mut dialogue_count = 0;
     for pair in blocks.windows(2) {
@@ -176,7 +176,7 @@ fn the_examples_of_the_scripted_model_do_what_they_say() {
 }
 
 #[test]
-fn a_script_that_cannot_be_played_says_why_at_every_step() {
+fn invalid_model_script_reports_its_error_at_every_step() {
     for (yaml, why) in [
         (
             "rules: [{say: a}, {when: {user: '('}, say: b}]",

@@ -159,7 +159,7 @@ fn nothing_outside_is_reached() {
 }
 
 #[test]
-fn what_is_no_text_file_is_said_and_never_waited_for() {
+fn files_that_are_not_text_are_reported_without_blocking() {
     let site = TestProject::new();
     put(site.work.join("binary"), [0xff, 0xfe]);
     nix::unistd::mkfifo(&site.work.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -177,7 +177,7 @@ fn what_is_no_text_file_is_said_and_never_waited_for() {
 }
 
 #[test]
-fn a_long_file_comes_in_parts() {
+fn long_file_is_read_in_parts() {
     let site = TestProject::new();
     let lines: Vec<_> = (1..=40_000)
         .map(|number| format!("line {number}\n"))
@@ -240,7 +240,7 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn an_edit_says_how_many_places_it_means() {
+fn edit_requires_the_exact_number_of_matches() {
     let site = TestProject::new();
     put(site.work.join("a"), "x x x");
     let edit = |count: Value| json!({"path": "a", "oldText": "x", "newText": "yy", "count": count});
@@ -391,7 +391,7 @@ fn a_search_is_bounded() {
 }
 
 #[test]
-fn sec_2_a_file_for_secrets_is_not_read_by_name_by_link_or_in_other_letters() {
+fn sec_2_secret_file_is_unreadable_by_name_link_or_letter_case() {
     let site = TestProject::new();
     std::fs::create_dir_all(site.work.join(".git")).unwrap();
     for path in [".env", ".Env.Local", ".git/config", "server.pem"] {
@@ -428,8 +428,7 @@ fn sec_2_a_file_for_secrets_is_not_read_by_name_by_link_or_in_other_letters() {
 }
 
 #[test]
-fn sec_2_a_file_that_the_configuration_names_is_opened_all_the_same_and_an_environment_file_never()
-{
+fn sec_2_configured_file_opens_but_environment_file_never_does() {
     let site = TestProject::new();
     std::fs::create_dir_all(site.project.join("certs")).unwrap();
     put(site.project.join("certs/public.pem"), "a public half\n");

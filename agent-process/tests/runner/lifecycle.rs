@@ -58,7 +58,7 @@ fn all_gone(pids: [i32; 2]) {
 }
 
 #[test]
-fn when_the_orchestrator_vanishes_the_process_takes_its_tools_with_it() {
+fn agent_process_kills_its_tools_when_the_orchestrator_vanishes() {
     let site = TestProject::new();
     let (agent, pids) = busy(&site);
     let mut child = agent.vanish();
@@ -67,7 +67,7 @@ fn when_the_orchestrator_vanishes_the_process_takes_its_tools_with_it() {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_no_tool_behind_and_its_turn_is_resumed() {
+fn killed_agent_process_leaves_no_tools_and_its_turn_resumes() {
     let site = TestProject::new();
     let (mut agent, pids) = busy(&site);
     agent.child.kill().unwrap();
@@ -85,7 +85,7 @@ fn a_process_that_is_killed_leaves_no_tool_behind_and_its_turn_is_resumed() {
 }
 
 #[test]
-fn msg_4_a_missing_target_does_not_fail_the_turn_and_is_said() {
+fn msg_4_missing_message_target_is_reported_and_turn_continues() {
     let site = TestProject::new();
     let (mut agent, _) = busy(&site);
     agent.child.kill().unwrap();
@@ -154,7 +154,7 @@ fn an_enclosure_that_is_killed_leaves_its_command_to_the_agent() {
 }
 
 #[test]
-fn a_frame_that_is_none_ends_the_process_and_its_tools() {
+fn invalid_frame_ends_the_process_and_its_tools() {
     for garbage in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x02{}", b"\0\0\0\x04oops"] {
         let site = TestProject::new();
         let (mut agent, pids) = busy(&site);
@@ -267,7 +267,7 @@ fn another_version_is_refused_loudly() {
 }
 
 #[test]
-fn a_missing_work_directory_is_said() {
+fn missing_work_directory_is_reported() {
     let site = TestProject::new();
     let assignment = site.assignment(script(ENDLESS));
     let mut agent = Orchestrator::spawn(&assignment, StoredMessages::default());
@@ -283,7 +283,7 @@ fn a_missing_work_directory_is_said() {
 }
 
 #[test]
-fn a_person_who_starts_it_is_told_what_to_do() {
+fn direct_start_prints_an_explanation() {
     let run = |args: &[&str]| {
         let output = Command::new(BINARY).args(args).output().unwrap();
         let text = [output.stdout, output.stderr].concat();

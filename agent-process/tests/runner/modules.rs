@@ -141,7 +141,7 @@ async fn a_handler_gets_its_call_and_its_result_is_the_models() {
 }
 
 #[tokio::test]
-async fn what_a_handler_throws_is_the_error_of_its_call() {
+async fn error_thrown_by_a_handler_is_the_error_of_its_call() {
     let site = TestProject::new();
     let Some(lab) = lab(&site, 60_000) else {
         return;
@@ -190,7 +190,7 @@ async fn calls_run_at_the_same_time_in_one_host_that_keeps_its_state() {
 }
 
 #[tokio::test]
-async fn a_crash_is_an_error_of_its_call_and_the_host_is_started_again_with_back_off() {
+async fn host_crash_fails_its_call_and_restarts_with_back_off() {
     let site = TestProject::new();
     let Some(lab) = lab(&site, 60_000) else {
         return;
@@ -218,7 +218,7 @@ async fn a_crash_is_an_error_of_its_call_and_the_host_is_started_again_with_back
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_stopped_and_one_that_hangs_is_ended_with_its_host() {
+async fn slow_call_is_stopped_and_a_hanging_call_ends_its_host() {
     let site = TestProject::new();
     if !needs::javascript() {
         return;
@@ -255,7 +255,7 @@ async fn a_call_that_takes_too_long_is_stopped_and_one_that_hangs_is_ended_with_
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_is_cancelled() {
+async fn abandoned_call_is_canceled_and_its_host_replaced() {
     let site = TestProject::new();
     let Some(lab) = lab(&site, 60_000) else {
         return;
@@ -290,7 +290,7 @@ async fn any_executable_may_speak_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_host_has_the_limits_of_its_module_and_shares_none_with_other_limits() {
+async fn host_has_its_module_limits_and_is_shared_only_on_equal_ones() {
     if !needs::javascript() {
         return;
     }
@@ -381,7 +381,7 @@ async fn the_example_in_python_works() {
 }
 
 #[tokio::test]
-async fn the_example_in_typescript_works_or_says_what_it_needs() {
+async fn typescript_example_works_or_reports_the_missing_runtime() {
     let mut site = TestProject::new();
     let slug = module("slug", "tools/slug.ts", &["of"], 60_000);
     let toolbox = example(&mut site, slug);
@@ -399,7 +399,7 @@ async fn the_example_in_typescript_works_or_says_what_it_needs() {
 }
 
 #[test]
-fn a_host_lives_from_turn_to_turn_is_logged_under_its_calls_and_ends_with_the_agent() {
+fn host_outlives_turns_logs_its_calls_and_ends_with_its_agent() {
     if !needs::javascript() {
         return;
     }

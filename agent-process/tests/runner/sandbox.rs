@@ -347,7 +347,7 @@ fn in_session(policy: &SandboxPolicy, site: &TestProject, command: &str) -> Outp
 }
 
 #[test]
-fn sec_6_without_the_sandbox_nothing_is_started_and_the_reason_is_said() {
+fn sec_6_without_sandbox_nothing_starts_and_the_reason_is_given() {
     let site = site();
     let mut impossible = policy(Level::Landlock, &site);
     let missing = site.work.join("missing");
@@ -371,7 +371,7 @@ fn sec_6_without_the_sandbox_nothing_is_started_and_the_reason_is_said() {
 }
 
 #[test]
-fn sec_6_a_listed_path_that_was_replaced_by_a_link_is_not_followed() {
+fn sec_6_listed_path_replaced_by_a_link_is_not_followed() {
     for level in levels() {
         let site = site();
         let mut policy = policy(level, &site);
@@ -480,7 +480,7 @@ enum KilledProcess {
 }
 
 #[test]
-fn sec_6_whoever_is_killed_nothing_is_left() {
+fn sec_6_no_process_remains_after_a_kill_of_any_participant() {
     for level in levels() {
         let ended: &[KilledProcess] = match level {
             Level::Full => &[

@@ -116,7 +116,7 @@ async fn a_time_out_ends_the_command_and_keeps_the_session() {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_interrupted_is_ended_and_says_so() {
+async fn session_that_cannot_be_interrupted_is_ended_and_reported() {
     let site = TestProject::new();
     let toolbox = toolbox(&site);
     text(&toolbox, "x=lost; sleep 1000 & echo $! > job").await;
@@ -141,7 +141,7 @@ async fn a_session_that_cannot_be_interrupted_is_ended_and_says_so() {
 }
 
 #[tokio::test]
-async fn what_jobs_say_between_two_calls_is_told_with_the_next() {
+async fn background_output_between_calls_is_shown_with_the_next_call() {
     let site = TestProject::new();
     let toolbox = toolbox(&site);
     let job = "(until [ -e go ]; do sleep 0.01; done; echo news; seq 1 50000; touch said) &";
@@ -167,7 +167,7 @@ async fn what_jobs_say_between_two_calls_is_told_with_the_next() {
 }
 
 #[tokio::test]
-async fn calls_of_one_session_run_one_after_another_and_a_call_given_up_is_interrupted() {
+async fn session_calls_run_in_order_and_canceled_call_is_interrupted() {
     let site = TestProject::new();
     let toolbox = toolbox(&site);
     text(&toolbox, "x=0").await;

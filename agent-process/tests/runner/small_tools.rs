@@ -101,7 +101,7 @@ async fn texts_are_transformed_and_a_long_result_goes_to_a_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_as_long_as_it_says_and_no_longer_than_is_allowed() {
+async fn wait_takes_the_requested_time_up_to_its_maximum() {
     let site = TestProject::new();
     let toolbox = toolbox(&site);
     let begun = tokio::time::Instant::now();

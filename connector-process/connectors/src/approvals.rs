@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_who_may_decide_is_listed_and_nobody_else_may() {
+    fn steer_3_only_listed_users_may_decide_approvals() {
         let config = json!({"approvals": {"chat": -100, "users": [5, "6"], "agents": ["careful"]}});
         assert_eq!(problems("telegram", &config), Vec::<String>::new());
         let found = chat("telegram", &config).unwrap();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_settings_that_name_nobody_or_no_place_are_refused() {
+    fn steer_3_approval_settings_without_users_or_chat_are_rejected() {
         let refused = |connector, approvals: Value| {
             let problems = problems(connector, &json!({ "approvals": approvals }));
             problems.join("; ")

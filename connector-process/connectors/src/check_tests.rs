@@ -100,7 +100,7 @@ fn every_problem_is_found_and_not_only_the_first() {
 }
 
 #[test]
-fn what_could_switch_a_check_off_by_mistake_is_a_problem() {
+fn missing_or_misspelled_check_secrets_are_problems() {
     let found = |config: Value, secrets: &[(&str, &str)]| problems("webhook", &config, secrets);
     let no_secret = found(json!({"signature": {}}), &[]);
     assert_eq!(

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_allows_what_it_says_and_nothing_else() {
+    fn host_entry_allows_exactly_its_scheme_host_and_port() {
         let site = ("https", "example.com", 443);
         assert!(allows("example.com", site));
         assert!(allows("https://EXAMPLE.com", site));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_host_entries_are_rejected() {
         for entry in [
             "",
             "*.",

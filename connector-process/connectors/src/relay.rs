@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relay_works_as_what_it_brings() {
+    fn relay_acts_as_the_connector_it_carries() {
         let config = |value: Value| value.as_object().unwrap().clone();
         assert_eq!(
             working_as("slack", &config(json!({"connector": "x"}))),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_relayed_is_built_in() {
+    fn every_relayed_connector_is_built_in() {
         for name in RELAYED {
             assert!(crate::find(name).is_some() && !is_relay(name), "{name}");
         }

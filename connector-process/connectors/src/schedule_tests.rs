@@ -97,7 +97,7 @@ fn once_a_day_is_once_a_day() {
 }
 
 #[test]
-fn a_new_schedule_begins_now_and_says_so_first() {
+fn new_schedule_starts_now_and_saves_its_ledger_first() {
     let schedule = schedule("0 * * * *", "UTC", CatchUp::All(10));
     let now = at("2026-01-01T10:30:00Z");
     let decision = decide(&schedule, None, now);
@@ -113,7 +113,7 @@ fn a_new_schedule_begins_now_and_says_so_first() {
 }
 
 #[test]
-fn what_was_missed_is_made_up_for_by_the_policy() {
+fn missed_occurrences_are_caught_up_by_the_policy() {
     let ledger = |schedule: &Schedule| Ledger {
         schedule: schedule.written.clone(),
         settled_until: at("2025-01-01T10:00:00Z"),
@@ -152,7 +152,7 @@ fn what_was_missed_is_made_up_for_by_the_policy() {
 }
 
 #[test]
-fn another_expression_begins_anew_and_repeats_nothing() {
+fn changed_expression_restarts_the_schedule_without_repeats() {
     let old = schedule("0 * * * *", "UTC", CatchUp::Latest);
     let ledger = Ledger {
         schedule: old.written,
@@ -265,7 +265,7 @@ impl World {
 }
 
 #[test]
-fn whatever_the_clock_does_nothing_comes_twice_and_nothing_watched_is_missed() {
+fn clock_changes_cause_no_duplicate_and_no_missed_occurrence() {
     for seed in 0..12 {
         let mut world = World::new(seed, CatchUp::All(CATCH_UP_MAX));
         world.run(1_000, true);
@@ -288,7 +288,7 @@ fn whatever_the_clock_does_nothing_comes_twice_and_nothing_watched_is_missed() {
 /// Even without the orchestrator's deduplication, a process that stores its ledger submits nothing
 /// twice.
 #[test]
-fn who_keeps_its_ledger_hands_nothing_in_twice() {
+fn process_that_keeps_its_ledger_submits_nothing_twice() {
     for seed in 0..12 {
         let mut world = World::new(seed, CatchUp::All(50));
         let mut handed_in = BTreeSet::new();
@@ -316,7 +316,7 @@ fn who_keeps_its_ledger_hands_nothing_in_twice() {
 
 /// With a clock that never steps back, every occurrence of the run comes about despite kills.
 #[test]
-fn a_clock_that_only_goes_on_leaves_nothing_out() {
+fn no_occurrence_is_missed_when_the_clock_never_steps_back() {
     for seed in 0..12 {
         let mut world = World::new(seed, CatchUp::All(CATCH_UP_MAX));
         world.schedule = schedule("*/7 * * * *", "Europe/Berlin", CatchUp::All(CATCH_UP_MAX));

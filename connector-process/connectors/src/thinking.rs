@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_effort_means_depends_on_the_model() {
+    fn meaning_of_thinking_effort_depends_on_the_model() {
         for (model, effort, expected) in [
             ("claude-sonnet-4-5", "low", ThinkingParams::Budget(1_024)),
             (

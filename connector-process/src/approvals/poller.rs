@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_a_call_is_posted_once_over_restarts_and_its_buttons_go_when_it_is_decided() {
+    fn steer_3_approval_is_posted_once_and_decision_removes_buttons() {
         let mut desk = ApprovalPoller::of(None);
         desk.hear(show("a-1"));
         assert_eq!(begin_post(&mut desk), id("a-1"));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_what_is_decided_before_it_is_posted_is_never_posted() {
+    fn steer_3_approval_decided_before_posting_is_never_posted() {
         let mut desk = ApprovalPoller::of(None);
         desk.hear(show("a-1"));
         assert_eq!(desk.begin(false), None, "the service must not be called");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_a_message_that_nobody_remembers_loses_its_buttons_once_they_are_pressed() {
+    fn steer_3_unknown_message_loses_its_buttons_when_pressed() {
         let mut desk = ApprovalPoller::of(None);
         let pressed = |place: &str, how: Option<&str>| Note {
             approval_id: id("a-1"),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_by_somebody_else_is_nothing() {
+    fn foreign_stored_state_is_ignored() {
         let raw = to_raw_value(&json!([1])).unwrap();
         assert_eq!(ApprovalPoller::of(Some(&raw)).known(), []);
     }

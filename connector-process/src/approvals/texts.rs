@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_what_is_not_shown_whole_cannot_be_approved_there() {
+    fn steer_3_truncated_approval_cannot_be_approved_in_the_chat() {
         let long = "x".repeat(APPROVAL_MESSAGE_UNITS_MAX);
         let message = waits(&show(json!({ "command": long })));
         assert!(message.body.encode_utf16().count() <= APPROVAL_MESSAGE_UNITS_MAX + 1);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_what_cannot_be_seen_is_shown_by_its_number() {
+    fn steer_3_invisible_characters_are_shown_as_code_points() {
         let hidden = "ls \u{202e}fr- mr\u{200b}\r\u{1b}[2J\u{e0041}";
         let message = waits(&show(json!({ "command": hidden })));
         let shown = r"command: ls \u{202e}fr- mr\u{200b}\u{d}\u{1b}[2J\u{e0041}";
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_whoever_pressed_is_told_what_came_of_it() {
+    fn steer_3_button_press_is_answered_with_its_result() {
         let decision = ApprovalDecision::Approved;
         let (how, message) = ("denied by a person".to_owned(), "not you".to_owned());
         for (given, told, is_settled) in [

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_calls_nobody_but_who_is_named_and_is_known_again() {
+    fn discord_message_pings_only_named_users_and_has_a_nonce() {
         let request = to_request(&send(Some("9"))).unwrap();
         assert_eq!(request.path, ["channels", "12", "messages"]);
         let body = request.body.unwrap();

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_said_keeps_a_connection_and_silence_ends_it() {
+    async fn traffic_keeps_a_connection_open_and_idleness_ends_it() {
         let idle = Duration::from_secs(60);
         let (near, _far) = tokio::io::duplex(64);
         let (mut near, activity) = ActivityStream::new(near);

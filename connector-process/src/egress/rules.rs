@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_only_what_is_listed_is_asked_for() {
+    fn sec_3_only_listed_hosts_are_requested() {
         let rules = rules(&["a.org", "127.0.0.1:8080"]);
         for (host, port) in [("a.org", 443), ("A.org.", 80), ("127.0.0.1", 8080)] {
             rules.check_listed(&target(host, port)).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_listed_name_does_not_lead_into_the_machine_or_its_network() {
+    fn sec_3_listed_hostname_cannot_resolve_to_local_networks() {
         let rules = rules(&["a.org", "10.0.0.7", "169.254.169.254"]);
         let reachable = |addresses: &[&str]| {
             let addresses: Vec<IpAddr> = addresses.iter().map(|it| it.parse().unwrap()).collect();

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_what_people_read_of_it() {
+    fn html_page_is_rendered_as_readable_text() {
         let page = "<!doctype html><html><head><title>A &amp; B</title><style>p{}</style>\
             <script>if (a < b) { document.write('</p>') }</script></head>\n<body>\n\
             <h1>Hello,\n  <b>wor</b>ld</h1><p>See <a href='../d?x=1&amp;y'>this</a> and <a href=\"#x\">that</a>.\
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_text() {
+    fn malformed_html_is_rendered_as_text() {
         for (html, expected) in [
             ("a < b & c", "a < b & c"),
             (

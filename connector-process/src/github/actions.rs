@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_allowance_is_told_from_a_missing_permission() {
+    fn github_rate_limit_is_distinguished_from_missing_permission() {
         let answer = |status, headers: &[(&'static str, &str)]| {
             let pairs = headers.iter();
             let answered = HttpAnswer {

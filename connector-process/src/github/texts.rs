@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_cut_and_says_so() {
+    fn long_github_text_is_truncated_with_a_mark() {
         let long = "가".repeat(GITHUB_TEXT_CHARS_MAX + 1);
         let words = of(
             "issues",

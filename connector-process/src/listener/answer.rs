@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_what_and_why_once() {
+    fn error_body_has_its_code_and_message_once() {
         let cause = InstanceKey::new("").unwrap_err();
         let body = refused_body(&MalformedRequest::BadKey(cause).into());
         let expected = json!({"error": {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sys_4_a_callback_is_told_whole_or_not_at_all_and_a_page_repeats_nothing() {
+    fn sys_4_callback_query_is_never_cut_and_page_echoes_nothing() {
         let event = event_of("code=c&state=s").unwrap();
         assert_eq!(
             (event.name.as_str(), event.input.as_str()),

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_most_gives_way() {
+    fn client_with_the_most_connections_is_evicted_first() {
         let limiter = ConnectionLimiter::new(3, 100);
         let honest = admit(&limiter, "192.0.2.1");
         let held = [
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worked_on_stays() {
+    fn connection_with_a_request_in_progress_is_not_evicted() {
         let limiter = ConnectionLimiter::new(1, 100);
         let working = admit(&limiter, "10.0.0.1");
         working.set_sending(1_000);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn msg_13_who_waits_is_told_the_reply_and_of_a_failure_no_more_than_its_code() {
+    fn msg_13_caller_gets_the_reply_or_only_the_failure_code() {
         let accepted = EventAccepted {
             event_id: "e".parse().unwrap(),
             duplicate: true,

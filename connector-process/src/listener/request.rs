@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_earns_time_as_it_comes() {
+    fn body_timeout_grows_with_received_bytes() {
         let timeout = BodyTimeout {
             whole: Duration::from_secs(30),
             grace: Duration::from_secs(5),
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callers_trace_goes_on_in_a_span_of_ours() {
+    fn request_span_is_a_child_of_the_callers_trace() {
         let ours = trace(&[CALLER]);
         let caller = TraceContext::from_traceparent(CALLER).unwrap();
         assert_eq!(ours.trace_id, caller.trace_id);

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_finish_a_head_is_cut_off() {
+    async fn incomplete_request_head_is_disconnected() {
         let timeouts = ConnectionTimeouts {
             header_read: Duration::from_millis(20),
             ..LENIENT
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_finish_a_body_is_told() {
+    async fn incomplete_request_body_gets_a_timeout_response() {
         let short = Duration::from_millis(20);
         for (whole, grace) in [(short, FOREVER), (FOREVER, short)] {
             let timeouts = ConnectionTimeouts {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_only_holds_connections_delays_nobody() {
+    async fn idle_connections_do_not_delay_requests() {
         serve_while(LENIENT, |address| async move {
             let mut idle = Vec::new();
             for _ in 0..CONNECTIONS_MAX + 20 {

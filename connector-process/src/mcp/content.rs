@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_content_reaches_the_model_as_what_it_is_or_is_named() {
+    fn all_mcp_content_types_reach_the_model_as_content_or_name() {
         let result = of_call(&json!({"content": [
             {"type": "text", "text": "one"},
             {"type": "image", "data": "AAAA", "mimeType": "image/png"},
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_is_told_with_who_says_what() {
+    fn mcp_prompt_shows_the_role_of_each_message() {
         let result = of_prompt(&json!({"description": "Greets.", "messages": [
             {"role": "user", "content": {"type": "text", "text": "Say hello."}}]}));
         assert_eq!(result.text, "Greets.\n\nuser:\n\nSay hello.");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_nobody_finds_was_asked_nothing() {
+    async fn failed_connection_counts_as_unsent_request() {
         let gone = {
             let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             socket.local_addr().unwrap()

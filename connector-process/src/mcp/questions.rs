@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_comes_under_the_call_that_it_can_only_be_of() {
+    fn mcp_question_is_matched_to_its_only_possible_call() {
         let under = |id| CallMatch::Call(CallId(id));
         assert_eq!(match_of(&[], Some(trace(1, 1))), CallMatch::NoCall);
         assert_eq!(match_of(&[call(1, (1, 1), 0)], None), under(1));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_may_be_of_several_calls_waits_until_one_is_left_or_is_refused() {
+    async fn ambiguous_question_waits_for_a_single_call_or_is_refused() {
         let calls = OpenCalls::default();
         let told = calls.wait_under(None).await.unwrap_err().message;
         assert!(told.contains("no call is open"), "{told}");

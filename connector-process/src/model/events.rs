@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_wherever_the_body_is_cut_and_however_lines_end() {
+    fn events_parse_across_any_chunk_boundary_and_line_ending() {
         let body = "\u{feff}: hello\r\nevent: a\r\ndata: 고양이\r\ndata:2\r\n\r\ndata: x\n\n\nid: 7\n\n\
                     retry: 1\revent: b\rdata: y\r\rdata: last";
         let expected = [("a", "고양이\n2"), ("", "x"), ("b", "y"), ("", "last")];
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_event_is_bounded_by_lines_and_by_all_of_them() {
+    fn sse_event_is_bounded_by_line_size_and_total_size() {
         let long = "x".repeat(REPLY_EVENT_BYTES_MAX + 1);
         assert_eq!(read(long.as_bytes(), 65_536), Err(NoEvent::TooLong));
         let line = format!("data: {}\n", "x".repeat(65_530));

@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn prov_1_rate_limits_used_up_quotas_and_sizes_are_told_apart() {
+    fn prov_1_rate_limit_quota_and_size_errors_are_distinguished() {
         let tpm = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 9000";
         let google = |quota: &str| {
             serde_json::json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED",

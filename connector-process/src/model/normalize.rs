@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn prov_1_a_rewritten_name_never_stands_for_a_true_one() {
+    fn prov_1_rewritten_tool_name_never_collides_with_a_real_one() {
         let rewritten = ToolNames::default().rewrite("a b");
         let mut names = ToolNames::reserving([rewritten.as_str()]);
         let other = names.rewrite("a b");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_results_go_out_in_the_order_of_their_calls_whenever_they_came() {
+    fn steer_3_results_are_sent_in_call_order() {
         let call =
             |id: &str| json!({"type": "tool-call", "toolCallId": id, "toolName": "t", "input": {}});
         let result = |id: &str| {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_before_the_first_message_belongs_to_the_system_prompt_and_nothing_later() {
+    fn only_system_text_before_the_first_message_joins_the_prompt() {
         let completion: CompletionRequest =
             serde_json::from_value(json!({"system": "Be brief.", "messages": [
                 {"role": "system", "content": "It is Monday."},

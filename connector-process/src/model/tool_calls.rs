@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn prov_1_calls_are_told_apart_by_index_id_or_neither() {
+    fn prov_1_tool_calls_are_separated_by_index_id_or_position() {
         for fragments in [
             [head(Some(0), "a", "t", "{}"), head(Some(1), "b", "t", "{}")],
             [head(Some(0), "a", "t", "{}"), head(Some(0), "b", "t", "{}")],
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn prov_1_an_id_or_name_that_comes_late_belongs_to_its_call() {
+    fn prov_1_late_id_or_name_is_assigned_to_its_call() {
         let calls = joined(&[
             head(Some(0), "", "", ""),
             head(Some(0), "k1", "", ""),

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_only_a_server_that_declines_for_want_of_a_token_says_what_it_wants() {
+    fn sys_4_only_401_or_403_reveals_the_challenge_of_a_server() {
         for status in [401, 403] {
             let challenge = challenge_in(&answered(status)).ok().unwrap();
             assert_eq!(challenge.metadata.as_deref(), Some("https://mcp.example/x"));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_what_an_authorization_server_names_leads_where_its_own_address_may_lead() {
+    fn sys_4_server_metadata_urls_are_restricted_like_its_own_url() {
         let named = |token: &str| {
             let mut metadata = Metadata::default();
             metadata.endpoints.token = Some(token.to_owned());

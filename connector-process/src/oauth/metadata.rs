@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sys_4_metadata_stands_before_the_path_of_the_issuer_or_behind_it() {
+    fn sys_4_metadata_is_found_before_or_after_the_issuer_path() {
         assert_eq!(
             places("https://as.example/tenant/"),
             [
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_metadata_of_another_issuer_or_with_an_open_endpoint_is_not_believed() {
+    fn sys_4_metadata_with_wrong_issuer_or_plain_http_is_rejected() {
         let issuer = "https://as.example";
         let good = json!({
             "issuer": "https://as.example/",

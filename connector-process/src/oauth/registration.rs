@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_a_registration_asks_for_no_secret_unless_the_server_wants_one() {
+    fn sys_4_registration_asks_for_no_secret_unless_server_needs_it() {
         let methods = |methods: &[&str]| {
             let methods: Vec<String> = methods.iter().map(|it| (*it).to_owned()).collect();
             auth_of(&methods)
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_a_registered_application_says_who_it_is_as_the_server_wants() {
+    fn sys_4_registered_client_authenticates_as_the_server_requires() {
         let asked =
             |auth: ClientAuth, body: Value| match read(&answered(201, &body), &request(auth)) {
                 Some(Reply::Granted(client)) => Some((client.auth, client.secret.is_some())),
@@ -202,8 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_a_registration_that_is_declined_or_of_other_addresses_is_refused_and_a_busy_server_asked_later()
-     {
+    fn sys_4_bad_registration_is_refused_and_a_busy_server_retried() {
         let read =
             |status: u16, body: &Value| read(&answered(status, body), &request(ClientAuth::None));
         let refused = |status: u16, body: Value| match read(status, &body) {

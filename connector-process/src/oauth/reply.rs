@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_the_habits_of_servers_that_say_more_than_they_should() {
+    fn sys_4_nonstandard_token_responses_are_accepted() {
         // Any token type, in any case, is sent as a bearer token.
         for kind in [
             r#""token_type":"bEARER","#,

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_what_is_said_of_another_server_or_another_path_is_not_believed() {
+    fn sys_4_metadata_of_another_server_or_path_is_rejected() {
         let of = |resource: &str| json!({"resource": resource, "authorization_servers": ["https://as.example"]});
         let resource = url("https://mcp.example/team/mcp");
         for good in [
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_an_address_that_is_named_has_https_and_leads_nowhere_private() {
+    fn sys_4_named_url_must_be_https_and_not_private() {
         let public = url("https://mcp.example/mcp");
         assert!(check("https://as.example/x", &public).is_ok());
         assert!(check("https://8.8.8.8/x", &public).is_ok());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_what_is_said_of_tokens_stands_before_the_path_or_at_the_root() {
+    fn sys_4_resource_metadata_is_found_before_the_path_or_at_root() {
         assert_eq!(
             places(&url("https://mcp.example/team/mcp")),
             [

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_whose_beginning_is_not_known_begins_as_long_before_its_end_as_it_took() {
+    fn span_without_known_start_is_dated_by_its_duration() {
         let spans = spans_of(&[event(
             "turn.completed",
             520,
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_forgotten() {
+    fn spans_that_never_end_are_dropped_beyond_the_limit() {
         let mut spans = Spans::default();
         let id = "w".parse().unwrap();
         for span in 1..=EXPORT_OPEN_SPANS_MAX as u64 + 10 {

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_cannot_be_run_says_what_would_help() {
+    async fn program_that_cannot_run_reports_how_to_fix_it() {
         let nowhere = OsStr::new("/nonexistent");
         for (file, said) in [
             (

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_says_why_and_repeats_nothing() {
+    fn invalid_program_line_is_explained_without_its_content() {
         for (line, said) in [
             ("hello", "not JSON"),
             ("[1]", "without a `type`"),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_known_by_what_they_show_first() {
+    fn relay_clients_are_identified_by_their_first_certificate() {
         let certificate = CertificateDer::from(vec![1, 2, 3]);
         let other = CertificateDer::from(vec![4]);
         let clients = [PinnedClient {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pem_is_refused_and_not_repeated() {
+    fn invalid_pem_is_rejected_without_quoting_it() {
         let client = || PinnedClient {
             name: "dmz".to_owned(),
             fingerprint: Fingerprint([0; 32]),

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn silence_begins_anew_with_whatever_comes() {
+    async fn silence_timeout_restarts_with_each_frame() {
         let heard = LastHeard::now();
         let nearly = Duration::from_millis(RELAY_SILENCE_MS - 1);
         assert!(timeout(nearly, heard.silence()).await.is_err());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_queue_that_nobody_reads_ends_the_link() {
+    async fn full_relay_queue_ends_the_link() {
         let (queue, frames) = Queue::new();
         for _ in 0..RELAY_FRAMES_WAITING_MAX {
             queue.put(Vec::new()).unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_what_an_agent_wrote_is_neither_mark_up_nor_mention_in_slack() {
+    fn steer_3_agent_text_in_slack_has_no_markup_and_no_mentions() {
         let params = written(&message("<!channel> *b* & :x:", true));
         let block = &params["blocks"][1]["text"];
         assert_eq!(block["text"], "&lt;!channel&gt; *b* &amp; :x:");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_the_buttons_of_slack_say_what_they_decide_about() {
+    fn steer_3_slack_buttons_carry_their_approval_and_decision() {
         let actions = |may_approve| {
             let params = written(&message("b", may_approve));
             let elements = params["blocks"][2]["elements"].as_array().cloned();

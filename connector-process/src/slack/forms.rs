@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_command_is_an_event_with_what_follows_it() {
+    fn slack_slash_command_becomes_an_event_with_its_text() {
         let body = "team_id=T1&channel_id=C1&user_id=U1&command=%2Fweather&text=94070+%EA%B3%A0&\
                     response_url=https%3A%2F%2Fhooks.slack.com%2F1&trigger_id=13.9";
         let found = event(read(body));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_our_button_is_no_event_where_people_are_asked_whatever_channels_are_heard() {
+    fn steer_3_own_button_is_no_event_in_the_approval_channel() {
         let button = json!({"type": "block_actions", "team": {"id": "T1"}, "user": {"id": "U1"},
             "channel": {"id": "C1"}, "message": {"ts": "1.5"}, "trigger_id": "9",
             "actions": [{"action_id": "goondan:deny", "action_ts": "2.5", "value": "a-1"}]});
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_is_neither_is_refused_by_what_it_lacks() {
+    fn invalid_slack_form_is_rejected_with_its_missing_field() {
         let refused = |body: &str| {
             meaning(body.as_bytes(), None, false)
                 .unwrap_err()

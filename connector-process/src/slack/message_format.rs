@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_is_told_from_its_oldest_message_on() {
+    fn slack_channel_is_listed_from_its_oldest_message() {
         let mut last = LastMessages::new(5);
         let page =
             json!({"messages": [message("2.0", "b"), message("1.0", "a")], "has_more": false});

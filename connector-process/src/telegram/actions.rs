@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_says_what_it_is() {
+    fn telegram_refusals_are_mapped_to_error_codes() {
         let refused = |status, description: &str| {
             let description = description.to_owned();
             to_error(

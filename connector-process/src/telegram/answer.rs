@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_what_telegram_asks_for_is_kept() {
+    fn telegram_retry_pauses_grow_and_obey_retry_after() {
         let refused = ApiError::Unreachable(String::new());
         let pauses: Vec<u64> = (1..=8).map(|n| refused.pause(n).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_what_an_agent_wrote_is_neither_mark_up_nor_mention_in_telegram() {
+    fn steer_3_agent_text_in_telegram_has_no_markup_and_no_mentions() {
         let params = written(&message(true));
         assert_eq!(params.get("parse_mode"), None);
         let text = params["text"].as_str().unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_the_buttons_of_telegram_say_what_they_decide_about() {
+    fn steer_3_telegram_buttons_carry_their_approval_and_decision() {
         let row = |may_approve| {
             written(&message(may_approve))["reply_markup"]["inline_keyboard"][0].clone()
         };

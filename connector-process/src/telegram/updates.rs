@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nothing_for_an_agent_is_left_alone() {
+    fn irrelevant_telegram_updates_are_ignored() {
         let chats = ["7".to_owned()];
         let of = |update: Value, chats: Option<&[String]>| match to_update(1, &update, chats) {
             Update::Ignored(reason) => reason,

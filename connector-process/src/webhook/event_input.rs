@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_or_says_nothing_is_refused() {
+    fn webhook_body_that_is_not_text_or_is_empty_is_rejected() {
         let json_type: [(&str, &[u8]); 1] = [("content-type", b"Application/JSON; charset=utf-8")];
         for (headers, body, code) in [
             (&[][..], &b"\xff\xfe"[..], "bad_encoding"),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn key_and_id_come_from_the_body_before_the_headers() {
+    fn key_and_id_in_the_body_override_the_headers() {
         let headers: [(&str, &[u8]); 3] = [
             ("X-Goondan-Instance-Key", "가나다".as_bytes()),
             ("Idempotency-Key", b"i-1"),

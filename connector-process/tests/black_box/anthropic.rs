@@ -85,7 +85,7 @@ fn without_marks(value: &Value) -> Value {
 }
 
 #[test]
-fn the_results_of_parallel_calls_are_one_message_and_come_first_in_it() {
+fn parallel_call_results_form_one_message_and_come_first() {
     let body = asked(
         &json!({}),
         &json!({"system": "Be brief.", "messages": conversation()}),
@@ -111,7 +111,7 @@ fn the_results_of_parallel_calls_are_one_message_and_come_first_in_it() {
 }
 
 #[test]
-fn the_beginning_of_a_question_is_marked_and_stays_the_same_from_step_to_step() {
+fn request_prefix_is_marked_for_cache_and_stable_across_steps() {
     let ask = |messages: &[Value]| {
         asked(
             &json!({}),
@@ -167,7 +167,7 @@ fn the_beginning_of_a_question_is_marked_and_stays_the_same_from_step_to_step() 
 }
 
 #[test]
-fn a_model_that_thinks_is_given_no_temperature_and_room_for_a_reply() {
+fn thinking_model_gets_no_temperature_and_room_for_a_reply() {
     let hi = json!({"messages": [{"role": "user", "content": "Hi."}]});
     let body = asked(
         &json!({"params": {"reasoningEffort": "medium", "temperature": 0.5, "topP": 0.5}}),
@@ -208,7 +208,7 @@ fn a_model_that_thinks_is_given_no_temperature_and_room_for_a_reply() {
 }
 
 #[test]
-fn what_anthropic_would_refuse_is_never_sent() {
+fn messages_invalid_for_anthropic_are_never_sent() {
     let body = asked(
         &json!({}),
         &json!({"messages": [
@@ -272,7 +272,7 @@ fn images_of_a_tool_reach_each_model_in_its_own_form() {
 }
 
 #[test]
-fn thoughts_go_back_to_openais_protocol_only_where_they_are_taken_and_only_in_their_turn() {
+fn openai_reasoning_returns_only_if_enabled_and_in_its_turn() {
     let thought = json!({"text": "Hm.", "model": "big-1"});
     let question = json!({"messages": [
         {"role": "user", "content": "One."},
@@ -296,7 +296,7 @@ fn thoughts_go_back_to_openais_protocol_only_where_they_are_taken_and_only_in_th
 }
 
 #[test]
-fn the_trace_of_a_call_goes_on_at_the_provider() {
+fn trace_of_a_call_is_passed_to_the_provider() {
     let provider = provider();
     let mut model = Model::at(&provider, "anthropic");
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

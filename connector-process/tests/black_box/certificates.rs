@@ -105,27 +105,27 @@ fn answer(stream: StreamOwned<ServerConnection, TcpStream>) -> std::io::Result<(
 }
 
 #[test]
-fn who_speaks_plain_http_needs_no_certificates() {
+fn plain_http_needs_no_certificates() {
     let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Hello."])));
     let outcome = ask(&provider.endpoint(), Path::new("/nonexistent"));
     assert!(said(&outcome).contains("Hello."), "{}", said(&outcome));
 }
 
 #[test]
-fn a_server_is_trusted_by_the_certificates_that_the_variable_names() {
+fn server_is_trusted_by_certificates_named_in_the_variable() {
     let outcome = ask(&provider_over_tls(), &fixture("authority.pem"));
     assert!(said(&outcome).contains("Hello."), "{}", said(&outcome));
 }
 
 #[test]
-fn named_certificates_that_are_not_there_are_not_replaced_by_others() {
+fn missing_named_certificates_are_not_replaced_by_others() {
     let outcome = ask(&provider_over_tls(), Path::new("/nonexistent"));
     let said = said(&outcome);
     assert!(said.contains("SSL_CERT_FILE"), "{said}");
 }
 
 #[test]
-fn a_server_that_nobody_named_is_not_trusted() {
+fn server_with_an_unknown_issuer_is_not_trusted() {
     let outcome = ask(&provider_over_tls(), &fixture("other-authority.pem"));
     let said = said(&outcome);
     assert!(said.contains("UnknownIssuer"), "{said}");

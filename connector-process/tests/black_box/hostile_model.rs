@@ -45,7 +45,7 @@ fn sec_8_a_tool_calls_number_is_no_size() {
 }
 
 #[test]
-fn sec_8_a_reply_with_too_many_calls_is_given_up_at_the_first_too_many() {
+fn sec_8_reply_stops_at_the_first_call_over_the_limit() {
     let events: Vec<Value> = (0..5_000).map(calling).collect();
     // It would continue forever if its output were read.
     let openai = ProviderResponse::stream(&provider::openai(&events)).ending(ResponseEnd::Silent);
@@ -82,7 +82,7 @@ fn sec_8_a_reply_with_too_many_calls_is_given_up_at_the_first_too_many() {
 }
 
 #[test]
-fn sec_8_a_stream_that_never_ends_is_given_up_by_its_length_and_by_its_time() {
+fn sec_8_endless_stream_is_stopped_by_length_and_by_time() {
     // Any repetition: words, thoughts, arguments, one line, or nothing at all.
     let word = "x".repeat(60_000);
     let endless: &[(&str, Vec<u8>)] = &[
@@ -190,7 +190,7 @@ fn an_answer_that_is_a_whole_reply_is_one_in_each_protocol() {
 }
 
 #[test]
-fn an_error_in_the_place_of_a_reply_is_quoted_and_tried_again_only_if_that_helps() {
+fn error_in_place_of_reply_is_quoted_and_retried_if_transient() {
     let said = |kind: &str| json!({"error": {"message": "the GPU fell off", "type": kind}});
     for (body, code, retryable) in [
         (said("invalid_request_error"), CallErrorCode::Invalid, false),
@@ -242,7 +242,7 @@ fn an_error_in_the_place_of_a_reply_is_quoted_and_tried_again_only_if_that_helps
 }
 
 #[test]
-fn an_answer_that_is_no_reply_is_told_as_what_it_is_and_not_asked_for_again() {
+fn response_that_is_not_a_reply_is_described_and_not_retried() {
     let of_type = |kind: &str, body: &str| {
         let mut answer = ProviderResponse::stream(body);
         answer.headers = vec![("content-type", kind.to_owned())];
@@ -321,7 +321,7 @@ fn an_answer_that_is_no_reply_is_told_as_what_it_is_and_not_asked_for_again() {
 }
 
 #[test]
-fn a_reply_is_whole_with_its_reason_though_the_last_mark_is_missing() {
+fn reply_with_finish_reason_is_complete_without_the_done_marker() {
     let events = openai_saying(&["Hello."]).replace(OPENAI_DONE, "");
     let provider = Provider::start(move |_| ProviderResponse::stream(&events));
     let made = Model::at(&provider, "openai").hi();
@@ -329,7 +329,7 @@ fn a_reply_is_whole_with_its_reason_though_the_last_mark_is_missing() {
 }
 
 #[test]
-fn a_refusal_is_no_reply_and_its_words_are_told() {
+fn model_refusal_is_an_error_with_its_text() {
     let stopped_by = |reason: &str, delta: Value| {
         let stop = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
         let usage = json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}});

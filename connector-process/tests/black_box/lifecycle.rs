@@ -12,7 +12,7 @@ use crate::http::{Client, post};
 use crate::orchestrator::{BINARY, Orchestrator, listening_address};
 
 #[test]
-fn it_says_who_it_is_and_takes_signals_calmly() {
+fn connector_introduces_itself_and_survives_signals() {
     let mut orchestrator = Orchestrator::start();
     let hello = orchestrator.hello();
     assert_eq!(hello.role, ChildRole::Connector);
@@ -49,7 +49,7 @@ fn another_version_is_refused_loudly() {
 }
 
 #[test]
-fn without_its_orchestrator_it_ends_at_once_and_promises_nothing() {
+fn connector_exits_and_acknowledges_nothing_if_orphaned() {
     let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
     let mut client = Client::sending(address, &post(&[], b"hi"));
     orchestrator.event();
@@ -73,7 +73,7 @@ fn an_orchestrator_that_sends_garbage_is_as_good_as_gone() {
 }
 
 #[test]
-fn a_stop_finishes_what_is_in_progress_and_begins_nothing_new() {
+fn shutdown_finishes_open_requests_and_accepts_no_new_ones() {
     let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
     // One connection between two requests, one whose next request has started to arrive, and one
     // that waits for its event.
@@ -103,7 +103,7 @@ fn a_stop_finishes_what_is_in_progress_and_begins_nothing_new() {
 }
 
 #[test]
-fn a_connection_that_cannot_work_says_why_and_waits() {
+fn misconfigured_connection_reports_why_and_keeps_running() {
     for (connector, config, secrets, reason) in [
         (
             "telegraph",
@@ -163,7 +163,7 @@ fn a_stop_is_heard_while_the_port_is_taken() {
 }
 
 #[test]
-fn events_beyond_what_the_socket_holds_wait_and_all_arrive() {
+fn events_beyond_the_socket_buffer_wait_and_all_arrive() {
     let config = json!({"maxBodyBytes": 1_000_000});
     let (mut orchestrator, address) = Orchestrator::with_webhook(&config, &json!({}));
     // Control characters grow sixfold in JSON: these are frames of six megabytes.

@@ -169,7 +169,7 @@ fn conversation() -> Value {
 }
 
 #[test]
-fn anthropic_is_asked_and_answers_with_thoughts_words_and_parallel_calls() {
+fn anthropic_streams_thoughts_text_and_parallel_calls() {
     let events = provider::anthropic(&[
         json!({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 11,
             "cache_creation_input_tokens": 2, "cache_read_input_tokens": 30, "output_tokens": 1}}}),
@@ -268,7 +268,7 @@ fn anthropic_is_asked_and_answers_with_thoughts_words_and_parallel_calls() {
 }
 
 #[test]
-fn openai_is_asked_and_answers_with_interleaved_calls_in_fragments() {
+fn openai_streams_interleaved_call_fragments() {
     let call = |index: u64, fields: Value| {
         let mut call = json!({"index": index});
         call.as_object_mut()
@@ -387,7 +387,7 @@ fn a_stream_that_is_cut_is_no_reply() {
 }
 
 #[test]
-fn an_error_within_a_stream_ends_it_with_the_providers_own_words() {
+fn error_inside_a_stream_ends_it_with_the_provider_message() {
     let events = provider::anthropic(&[
         json!({"type": "message_start", "message": {"id": "m"}}),
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
@@ -414,7 +414,7 @@ fn an_error_within_a_stream_ends_it_with_the_providers_own_words() {
 }
 
 #[test]
-fn each_refusal_has_its_code_and_says_what_to_do() {
+fn each_provider_error_has_its_code_and_a_hint() {
     let said = |text: &str| json!({"error": {"message": text, "type": "x"}});
     let quoting = format!("Incorrect API key provided: {KEY}");
     let cases = [

@@ -117,7 +117,7 @@ fn the_typescript_example_without_its_types_hands_in_each_line() {
 }
 
 #[test]
-fn settings_and_secrets_come_first_and_the_environment_is_clean() {
+fn program_gets_settings_and_secrets_first_and_a_clean_env() {
     let dir = script(
         r#"read -r first
         case "$first" in *'"token":"hunter2"'*) seen=yes;; *) seen=no;; esac
@@ -148,7 +148,7 @@ fn settings_and_secrets_come_first_and_the_environment_is_clean() {
 }
 
 #[test]
-fn a_program_that_misbehaves_is_ended_with_the_reason_and_started_again() {
+fn misbehaving_program_is_ended_with_the_reason_and_restarted() {
     for (text, said) in [
         ("echo hello; sleep 100", "that is not JSON"),
         ("exit 7", "exited with code 7"),
@@ -178,7 +178,7 @@ fn a_program_that_misbehaves_is_ended_with_the_reason_and_started_again() {
 }
 
 #[test]
-fn sup_4_a_program_that_cannot_be_started_is_parked_with_the_reason() {
+fn sup_4_program_that_cannot_start_is_parked_with_the_reason() {
     let dir = script("exit 0");
     let path = dir.path().join("own");
     std::fs::remove_file(&path).unwrap();
@@ -198,7 +198,7 @@ fn sup_4_a_program_that_cannot_be_started_is_parked_with_the_reason() {
 }
 
 #[test]
-fn sup_4_a_program_whose_file_is_gone_is_parked_with_that_reason() {
+fn sup_4_program_with_missing_file_is_parked_with_that_reason() {
     let dir = script("exit 0");
     std::fs::remove_file(dir.path().join("own")).unwrap();
     let status = start(&dir).status_saying("parked, `own` cannot be read: No such file");
@@ -206,7 +206,7 @@ fn sup_4_a_program_whose_file_is_gone_is_parked_with_that_reason() {
 }
 
 #[test]
-fn an_event_that_cannot_be_is_refused_and_the_program_goes_on() {
+fn invalid_event_is_rejected_and_the_program_continues() {
     let dir = script(
         r#"read -r first
         echo '{"type":"event","id":"bad","inptu":"x"}'
@@ -239,7 +239,7 @@ fn pids(orchestrator: &mut Orchestrator) -> Vec<String> {
 }
 
 #[test]
-fn sup_7_a_program_ends_with_its_connector_process_however_that_ends() {
+fn sup_7_program_always_ends_with_its_connector_process() {
     let dir = script(STUBBORN);
     let mut orchestrator = start(&dir);
     let pids = pids(&mut orchestrator);
@@ -252,7 +252,7 @@ fn sup_7_a_program_ends_with_its_connector_process_however_that_ends() {
 }
 
 #[test]
-fn sup_7_a_program_that_does_not_stop_is_killed_with_all_it_started() {
+fn sup_7_program_ignoring_stop_is_killed_with_its_children() {
     let dir = script(STUBBORN);
     let mut orchestrator = start(&dir);
     let pids = pids(&mut orchestrator);
@@ -287,7 +287,7 @@ const CURIOUS: &str = r#"can() { sh -c "$2" >/dev/null 2>&1 && out="$out $1"; }
     if [ $$ -lt 10 ]; then setsid sleep 5518 & sleep 5518; fi"#;
 
 #[test]
-fn a_daemon_that_is_behind_hears_everything_of_a_program_that_says_much() {
+fn slow_daemon_receives_all_events_of_a_fast_program() {
     // More data than the socket and the queues hold, and once all of that is read, more than the
     // pipe holds.
     let dir = script(
@@ -313,7 +313,7 @@ fn a_daemon_that_is_behind_hears_everything_of_a_program_that_says_much() {
 }
 
 #[test]
-fn sec_3_a_program_is_held_to_what_its_connection_lists_and_leaves_nothing_behind() {
+fn sec_3_program_is_confined_to_its_list_and_leaves_nothing() {
     let (listed, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let machine = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     write(&listed.path().join("input"), "listed");

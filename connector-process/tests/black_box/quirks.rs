@@ -67,7 +67,7 @@ fn prov_1_fragments_of_calls_join_however_they_are_marked() {
 }
 
 #[test]
-fn prov_1_usage_counts_wherever_it_comes_and_keep_alives_do_not() {
+fn prov_1_usage_is_counted_anywhere_and_keep_alives_ignored() {
     let usage = json!({"prompt_tokens": 10, "completion_tokens": 5});
     for last in [
         json!({"choices": null, "usage": usage}),
@@ -89,7 +89,7 @@ fn prov_1_usage_counts_wherever_it_comes_and_keep_alives_do_not() {
 }
 
 #[test]
-fn prov_1_a_reply_that_says_nothing_is_no_success() {
+fn prov_1_empty_reply_is_not_a_success() {
     let google = |candidate: Value| {
         ProviderResponse::stream(&provider::google(&[json!({"candidates": [candidate],
             "usageMetadata": {"promptTokenCount": 5, "totalTokenCount": 5}})]))
@@ -155,7 +155,7 @@ fn prov_1_a_model_that_adds_nothing_to_results_of_tools_is_done() {
 }
 
 #[test]
-fn prov_1_histories_and_catalogs_go_out_in_forms_that_servers_accept() {
+fn prov_1_histories_and_catalogs_have_forms_that_servers_accept() {
     let long = format!("box__{}", "n".repeat(90));
     let reply = provider::openai_calling("PLACE", &json!({"a": 1}));
     let provider = Provider::start(move |received| {
@@ -222,7 +222,7 @@ fn prov_1_an_option_of_null_leaves_its_field_out() {
 }
 
 #[test]
-fn prov_1_an_overflow_is_told_from_a_limit_of_rate() {
+fn prov_1_context_overflow_is_distinguished_from_rate_limit() {
     let too_long =
         json!({"error": {"message": "The input is too long for the model you asked for."}});
     let too_fast = json!({"error": {"message": "Request too large for model `m` on tokens per minute (TPM): \

@@ -82,7 +82,7 @@ fn error_of_call(orchestrator: &mut Orchestrator) -> CallError {
 }
 
 #[test]
-fn rep_1_an_event_goes_through_and_its_sender_hears_of_it_once_it_is_durable() {
+fn rep_1_relayed_event_is_acknowledged_once_it_is_durable() {
     let directory = tempfile::tempdir().unwrap();
     let (mut orchestrator, relay) = near();
     let far = far(directory.path(), relay, FAR);
@@ -122,7 +122,7 @@ fn rep_1_an_event_goes_through_and_its_sender_hears_of_it_once_it_is_durable() {
 }
 
 #[test]
-fn rep_1_msg_13_an_event_that_a_cut_line_left_open_is_sent_again_as_the_same_event() {
+fn rep_1_msg_13_event_open_at_disconnect_is_resent_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let (mut orchestrator, relay) = near();
     let line = NetworkLine::to(relay);
@@ -154,7 +154,7 @@ fn rep_1_msg_13_an_event_that_a_cut_line_left_open_is_sent_again_as_the_same_eve
 }
 
 #[test]
-fn rep_1_sec_3_whoever_is_not_listed_gets_nowhere() {
+fn rep_1_sec_3_unlisted_relay_clients_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let (mut orchestrator, relay) = near();
     let stranger = far(directory.path(), relay, STRANGER);
@@ -195,7 +195,7 @@ fn a_relay_that_is_another_is_not_spoken_to() {
 }
 
 #[test]
-fn one_machine_at_a_time_is_let_in_and_it_must_be_what_is_expected() {
+fn relay_admits_one_machine_at_a_time_with_expected_connector() {
     let directory = tempfile::tempdir().unwrap();
     let (mut orchestrator, relay) = near();
     let slack = json!({"connector": "slack", "secrets": {"signingSecret": {"file": "own.key"}}});
@@ -226,7 +226,7 @@ fn one_machine_at_a_time_is_let_in_and_it_must_be_what_is_expected() {
     clippy::disallowed_methods,
     reason = "files that the test prepares, and no durable state"
 )]
-fn a_far_side_that_cannot_be_says_why_and_ends() {
+fn invalid_relay_far_side_reports_the_reason_and_exits() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.json");
     std::fs::write(&file, r#"{"relay": 1}"#).unwrap();

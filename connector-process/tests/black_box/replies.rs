@@ -69,7 +69,7 @@ fn msg_13_a_caller_hears_the_reply_once_its_turn_is_over() {
 }
 
 #[test]
-fn msg_13_who_waits_too_long_or_leaves_is_not_waited_for_any_more() {
+fn msg_13_caller_that_times_out_or_leaves_is_no_longer_awaited() {
     let (mut orchestrator, address) = webhook(20);
     let (mut client, request) = waiting(&mut orchestrator, address, "e1");
     let response = client.response();
@@ -95,7 +95,7 @@ fn msg_13_who_waits_too_long_or_leaves_is_not_waited_for_any_more() {
 }
 
 #[test]
-fn sec_8_so_many_wait_at_one_time_and_delay_nobody() {
+fn sec_8_reply_waiters_are_bounded_and_delay_no_requests() {
     let (mut orchestrator, address) = webhook(LONG);
     let mut clients: Vec<(Client, u64)> = (0..REPLY_WAITERS_MAX)
         .map(|n| waiting(&mut orchestrator, address, &format!("e{n}")))

@@ -85,7 +85,7 @@ fn a_body_of_the_limit_is_taken_in_one_piece_and_in_chunks() {
 }
 
 #[test]
-fn an_oversized_body_is_413_however_it_comes() {
+fn oversized_body_gets_413_however_it_is_sent() {
     let (mut orchestrator, address) =
         Orchestrator::with_webhook(&json!({"maxBodyBytes": 1000}), &json!({}));
     // Announced length: rejected by the head alone, before any byte of the body arrives.

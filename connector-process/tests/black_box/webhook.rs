@@ -79,7 +79,7 @@ fn replies_out_of_order_reach_their_own_clients() {
 }
 
 #[test]
-fn each_refusal_has_its_status_and_says_when_to_come_back() {
+fn each_refusal_has_its_status_and_retry_after() {
     let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
     let mut client = Client::connect(address);
     for (refusal, status, code, retry_after) in [
@@ -100,7 +100,7 @@ fn each_refusal_has_its_status_and_says_when_to_come_back() {
 }
 
 #[test]
-fn a_trace_goes_on_from_the_caller_through_frame_answer_and_log() {
+fn trace_continues_from_caller_to_frame_answer_and_log() {
     let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let mut client = Client::sending(address, &post(&[("traceparent", parent)], b"hi"));
@@ -192,7 +192,7 @@ fn signature(secret: &str, body: &[u8]) -> String {
 }
 
 #[test]
-fn one_request_too_many_is_told_to_come_back() {
+fn request_over_the_limit_is_asked_to_retry_later() {
     let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
     let mut waiting: Vec<_> = (0..IN_FLIGHT)
         .map(|n| {
@@ -221,7 +221,7 @@ fn one_request_too_many_is_told_to_come_back() {
 }
 
 #[test]
-fn a_client_that_leaves_harms_nobody() {
+fn disconnecting_client_disturbs_nothing() {
     let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
     let client = Client::sending(address, &post(&[], b"goodbye"));
     let pending = orchestrator.event();

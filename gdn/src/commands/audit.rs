@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_record_is_a_line_with_all_that_it_says() {
+    fn each_audit_record_is_one_line_with_all_its_fields() {
         let record = |record: Value| AuditRecord {
             workspace_id: Some("w".parse().unwrap()),
             record: record.as_object().unwrap().clone(),

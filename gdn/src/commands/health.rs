@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn obs_6_a_process_that_does_not_do_its_work_says_which_and_why() {
+    fn obs_6_unhealthy_process_is_named_with_its_reason() {
         let process = |more: serde_json::Value| {
             let mut process = json!({"role": "connector", "name": "hook", "state": "idle"});
             let fields = more.as_object().unwrap().clone();

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_2_examples_stand_as_they_were_written() {
+    fn rel_2_examples_are_kept_verbatim_in_the_man_page() {
         let mut command = Command::new("x").after_help(
             "Examples:\n  x --do it   twice\n  .x 'quoted'\n\nWhat to know.\nAnd more.",
         );

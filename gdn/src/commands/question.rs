@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_by_its_form_and_what_does_not_fit_is_told() {
+    fn form_answer_is_parsed_and_mismatches_are_reported() {
         let content = content_of(&form(), set(&[("size", "m"), ("count", "2")])).unwrap();
         assert_eq!(Value::Object(content), json!({"size": "m", "count": 2}));
         for (given, told) in [
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+    fn narrow_terminal_shows_all_of_the_question() {
         let now = Timestamp::from_unix_millis(1_000_000);
         let question: QuestionInfo = serde_json::from_value(json!({
             "workspaceId": "w", "questionId": "q-7f3a9c21",

@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn sup_8_what_changed_and_what_is_restarted_is_one_line() {
+    fn sup_8_reload_summary_of_changes_and_restarts_is_one_line() {
         let told = |changes, processes| {
             let reload = json!({"workspaceId": "w", "changes": changes, "processes": processes});
             told(&serde_json::from_value(reload).unwrap())

@@ -214,7 +214,7 @@ mod tests {
     use crate::output::table::at_three_widths;
 
     #[test]
-    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+    fn narrow_terminal_shows_all_of_the_status() {
         let workspace = |id: &str, more: serde_json::Value| {
             let mut workspace = json!({
                 "workspaceId": id, "projectRoot": format!("/home/ada/projects/{id}"),

@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replies_took_is_shown_and_an_unknown_cost_is_said_to_be_unknown() {
+    fn trace_shows_reply_usage_and_marks_unknown_cost_as_unknown() {
         let mut events = asked();
         assert!(!waterfall(&spans_of(&events), Palette::new(false)).contains("COST"));
         let usage = json!({"inputTokens": 100, "cacheReadTokens": 20, "outputTokens": 7});
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_stands_where_and_as_long_as_it_took() {
+    fn trace_bar_has_the_position_and_length_of_its_span() {
         assert_eq!(bar(0, 800, 800, 40), "█".repeat(40));
         assert_eq!(
             bar(400, 200, 800, 40),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+    fn narrow_terminal_shows_all_of_the_trace() {
         let mut events = asked();
         let usage = json!({"inputTokens": 100, "cacheReadTokens": 20, "outputTokens": 7});
         events[7].usage = serde_json::from_value(usage).unwrap();

@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_12_only_the_last_turn_can_be_in_progress_and_only_if_something_is_to_be_done() {
+    fn msg_12_only_the_last_turn_of_a_busy_instance_is_in_progress() {
         let begun = |turn, second| event("turn.started", turn, second, &json!({}));
         let outcomes = |busy| {
             let turns = told(vec![begun("a", 1), begun("b", 2)], busy);
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_12_a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+    fn msg_12_narrow_terminal_shows_all_of_the_turns() {
         let failed = json!({
             "eventId": "01a20056-d8ea-74ff-86b8-2a82fbfe8ae6",
             "detail": "E_MODEL_OVERLOADED: the provider is overloaded and says to come back later",

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_a_table_with_their_total_and_what_is_unknown_is_said() {
+    fn usage_sums_are_a_table_with_total_and_mark_unknown_costs() {
         let row = |key: &str, spending| UsageRow {
             workspace_id: "w".parse().unwrap(),
             key: key.to_owned(),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_are_shown_with_what_is_left() {
+    fn budgets_are_shown_with_their_remainder() {
         let state = |limit, spent, reserved, key: Option<&str>| BudgetState {
             workspace_id: "w".parse().unwrap(),
             scope: BudgetScope::Workspace,

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_line_that_says_when_whose_and_what() {
+    fn event_is_one_line_with_time_conversation_and_content() {
         let crashed = Event::ProcessCrashed {
             worker: Worker::Agent {
                 instance_key: "main\u{1b}[2J".parse().unwrap(),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_no_conversation_names_its_connection_its_model_or_the_project() {
+    fn watch_line_without_conversation_names_connection_or_model() {
         let ready = |worker| Event::ReadinessChanged {
             worker,
             ready: true,

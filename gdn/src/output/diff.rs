@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_stand_with_their_neighbours_and_apart_from_those_far_away() {
+    fn diff_hunks_have_context_and_distant_changes_are_separate() {
         let before: String = (1..=20).map(|n| format!("{n}\n")).collect();
         let after = before.replace("2\n3\n", "2\nthree\n").replace("19\n", "");
         let expected = "--- a/x.yaml\n+++ b/x.yaml\n@@ -1,6 +1,6 @@\n 1\n 2\n-3\n+three\n 4\n 5\n 6\n\
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_ends_within_a_line_says_so() {
+    fn diff_marks_a_missing_newline_at_the_end() {
         let shown = unified("x", "a\nb", "a\nb\nc\n");
         let expected =
             "--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n a\n-b\n\\ No newline at end of file\n+b\n+c\n";

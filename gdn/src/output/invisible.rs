@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_is_harmful_unless_a_script_or_an_emoji_needs_it() {
+    fn invisible_characters_are_harmful_unless_script_or_emoji() {
         for hidden in [
             "a\u{9b}b",
             "a\u{7f}b",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_in_characters_that_can_be_seen() {
+    fn json_with_harmful_characters_escaped_keeps_its_value() {
         let value = serde_json::json!({"k\u{9b}": ["a\u{202e}\u{e0041}\n", "\u{7f}ü👩\u{200d}👧"]});
         let json = serde_json::to_string(&value).unwrap();
         let harmless = harmless_json(&json);

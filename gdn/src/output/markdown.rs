@@ -356,13 +356,13 @@ end <b>
     }
 
     #[test]
-    fn steer_4_the_columns_of_a_table_stand_below_each_other() {
+    fn steer_4_table_columns_are_aligned() {
         let shown = plain("| book | 권수 |\n|---|---|\n| Dune | 47 |\n| 모모 | 3 |\n");
         assert_eq!(shown, "book  권수\nDune  47\n모모  3\n");
     }
 
     #[test]
-    fn steer_4_what_is_no_markdown_stays_as_it_is() {
+    fn steer_4_text_without_markdown_is_unchanged() {
         for said in ["", "hello\n", "안녕 🦀 2 * 3 * 4 = 24\n", "one\ntwo\n"] {
             assert_eq!(plain(said), said);
         }

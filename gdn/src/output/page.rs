@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_nothing_has_no_title() {
+    fn empty_page_part_has_no_title() {
         let mut fields = Table::of_fields();
         fields.field("Task", "shop");
         let mut page = PageWriter::new(&fields, Palette::new(false).into());

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_covers_the_one_before_and_no_more_lines_than_there_are() {
+    fn frame_clears_the_previous_one_and_fits_the_screen_height() {
         let mut screen = Screen { lines_shown: 0 };
         let frame = screen.frame("a\nb\n", 24);
         assert_eq!(frame, "\r\u{1b}[J\u{1b}[?7la\nb\n\u{1b}[?7h");

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_quoted_and_steers_nothing() {
+    fn foreign_text_is_quoted_and_its_control_codes_escaped() {
         assert_eq!(
             quoted("a\u{1b}[2J\nhint: run it"),
             "  │ a\\u{1b}[2J\n  │ hint: run it\n"
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_wrapped_between_words_and_nothing_of_it_is_lost() {
+    fn text_is_wrapped_between_words_without_loss() {
         assert_eq!(wrapped("one two three", 20, 20), ["one two three"]);
         assert_eq!(wrapped("one two three", 8, 20), ["one two", "three"]);
         assert_eq!(wrapped("one two three", 7, 20), ["one two", "three"]);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_folded_stays_as_far_in_as_it_was() {
+    fn folded_lines_keep_their_indentation() {
         assert_eq!(folded("  one two three", 9), ["  one two", "  three"]);
         assert_eq!(folded("", 9), [""]);
         assert_eq!(folded("    ab", 2), ["    a", "    b"]);

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_of_the_daemon_is_told_as_it_said_it() {
+    fn daemon_refusal_is_passed_on_unchanged() {
         let refused = ControlError::new(ErrorCode::EventNotFound, "no event e1").suggest("look");
         let (status, told) = DaemonRequestError::Call(CallError::Refused(refused)).told();
         assert_eq!(status, StatusCode::OK);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_stream_says_that_it_is_alive_and_ends_with_its_sender() {
+    async fn silent_stream_sends_keep_alives_and_ends_with_its_sender() {
         let streams = Arc::new(Semaphore::new(1));
         let (sender, lines) = mpsc::channel(1);
         let mut lines = StreamLines {

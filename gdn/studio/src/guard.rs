@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_5_what_a_form_can_send_is_refused() {
+    fn obs_5_content_types_of_html_forms_are_rejected() {
         for kind in [
             None,
             Some("text/plain"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_comes_twice_is_none() {
+    fn duplicated_header_is_rejected() {
         let guard = Guard::new(4711, &[]);
         let mut headers = HeaderMap::new();
         headers.append("host", "127.0.0.1:4711".parse().unwrap());

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_5_what_ends_the_daemon_or_is_about_secrets_is_left_to_gdn() {
+    fn obs_5_studio_excludes_methods_for_shutdown_and_secrets() {
         for name in Call::NAMES {
             let is_left = ["daemon.shutdown", "daemon.connect", "root.verify"].contains(name)
                 || ["secret.", "package."]

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_5_a_token_ends_with_its_time_or_when_its_owner_says_so() {
+    fn obs_5_token_ends_at_expiry_or_logout() {
         let mut sessions = Sessions::default();
         for (ticket, token) in [("a", "t1"), ("b", "t2")] {
             sessions.admit(&secret(ticket), 0);

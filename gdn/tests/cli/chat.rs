@@ -63,7 +63,7 @@ fn json_gives_one_object_a_line() {
 }
 
 #[test]
-fn a_failed_turn_does_not_end_the_chat_but_is_told_at_its_end() {
+fn failed_turn_does_not_end_the_chat_but_sets_the_exit_code() {
     let home = Home::new();
     let _daemon = home.daemon(|call| match call {
         Call::SendEvent(send) if send.input == "bad" => answer(sent(

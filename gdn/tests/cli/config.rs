@@ -26,7 +26,7 @@ fn home_with(goondan_yaml: &str) -> Home {
 }
 
 #[test]
-fn warnings_are_told_and_count_only_if_they_are_to() {
+fn warnings_are_printed_and_fail_only_on_request() {
     let spare = GOOD.replace("kind: Agent", "kind: Tool").replace(
         "spec: {modelConfig: {modelRef: Model/main}}",
         "spec: {builtin: bash}",
@@ -146,7 +146,7 @@ fn the_schema_is_printed_for_all_kinds_or_one() {
 }
 
 #[test]
-fn config_show_tells_each_value_and_who_says_so() {
+fn config_show_lists_each_value_with_its_source() {
     let hook = "apiVersion: goondan.ai/v1
 kind: Connection
 metadata: {name: hook}

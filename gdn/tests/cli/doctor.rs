@@ -52,7 +52,7 @@ fn private_state_root(home: &Home, mode: u32) {
 }
 
 #[test]
-fn rel_1_what_has_to_be_mended_is_named_with_the_command_that_mends_it() {
+fn rel_1_doctor_names_each_problem_with_its_repair_command() {
     let home = Home::new();
     private_state_root(&home, 0o755);
     let found = home.gdn(&["doctor", "--json"]).exits(16);
@@ -69,7 +69,7 @@ fn rel_1_what_has_to_be_mended_is_named_with_the_command_that_mends_it() {
 }
 
 #[test]
-fn what_is_well_is_told_and_nothing_is_changed() {
+fn healthy_checks_are_reported_and_nothing_is_changed() {
     let home = Home::new();
     let found = report(&home, &[]);
     assert_eq!(finding(&found, "daemon")["verdict"], "ok");

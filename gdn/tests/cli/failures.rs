@@ -11,7 +11,7 @@ use crate::daemon::{Act, answer};
 use crate::home::Home;
 
 #[test]
-fn no_daemon_is_said_with_the_command_that_starts_one() {
+fn missing_daemon_is_reported_with_the_command_to_start_it() {
     let home = Home::new();
     for args in [
         &["ps"][..],
@@ -87,7 +87,7 @@ fn a_daemon_of_another_form_is_another_version() {
 }
 
 #[test]
-fn outside_a_project_the_way_in_is_told() {
+fn missing_project_is_reported_with_ways_to_get_one() {
     let home = Home::new();
     let _daemon = home.daemon(|_| vec![]);
     let mut command = home.command(&["ps"]);
@@ -121,7 +121,7 @@ fn a_project_is_found_from_within() {
 }
 
 #[test]
-fn a_project_that_is_not_registered_is_told_with_gdn_run() {
+fn unregistered_project_is_reported_with_gdn_run() {
     let home = Home::new();
     let _daemon = home.daemon(|call| match call {
         Call::ListWorkspaces(_) => answer(json!({"workspaces": []})),
@@ -143,7 +143,7 @@ fn usage_errors_are_json_too() {
 }
 
 #[test]
-fn a_socket_path_that_is_too_long_is_told() {
+fn overlong_socket_path_is_reported() {
     let home = Home::new();
     let long = "d".repeat(200);
     home.gdn(&["--state-root", &long, "status"])
@@ -152,7 +152,7 @@ fn a_socket_path_that_is_too_long_is_told() {
 }
 
 #[test]
-fn a_command_line_that_lacks_something_says_what_in_json_too() {
+fn incomplete_command_line_is_reported_in_json_too() {
     let home = Home::new();
     let error = home.gdn(&["send", "--json"]).exits(2).error_json();
     let message = error["message"].as_str().unwrap();

@@ -72,7 +72,7 @@ fn each_template_is_valid_and_nothing_is_to_be_warned_of() {
 }
 
 #[test]
-fn the_template_with_a_real_model_tells_how_it_gets_its_key_and_lacks_nothing_else() {
+fn real_model_template_explains_its_key_and_lacks_nothing_else() {
     let home = Home::new();
     let template = ["init", "real", "--template", "assistant", "--no-git"];
     home.gdn(&template)

@@ -75,7 +75,7 @@ fn watched(home: &Home) -> Daemon {
 }
 
 #[test]
-fn ps_watch_asks_once_and_tells_what_changes_until_the_project_is_stopped() {
+fn ps_watch_asks_once_and_prints_changes_until_project_stops() {
     let home = Home::new();
     let daemon = watched(&home);
     let ran = home.gdn(&["ps", "--watch", "--json"]).exits(0);
@@ -131,7 +131,7 @@ fn ps_watch_asks_once_and_tells_what_changes_until_the_project_is_stopped() {
 }
 
 #[test]
-fn task_logs_follow_asks_for_more_once_what_was_asked_for_has_come() {
+fn task_logs_follow_requests_more_after_each_answer() {
     let home = Home::new();
     let daemon = home.daemon(|call| match call {
         Call::ReadTaskLog(read) if read.offset < 0 => {
@@ -275,7 +275,7 @@ fn ps_shows_a_table_and_the_same_as_json() {
 }
 
 #[test]
-fn status_tells_of_the_daemon_and_of_problems() {
+fn status_shows_the_daemon_and_problems() {
     let home = Home::new();
     let mut workspace = home.workspace();
     workspace["problem"] = json!({"message": "bad edit", "suggestion": "run gdn validate"});
@@ -533,7 +533,7 @@ fn delete_asks_on_a_terminal_and_refuses_without() {
 }
 
 #[test]
-fn restart_passes_on_what_is_meant_and_asks_before_it_deletes() {
+fn restart_forwards_its_options_and_confirms_deletion() {
     let home = Home::new();
     let daemon = home.daemon(|call| match call {
         Call::Restart(restart) => {
@@ -672,7 +672,7 @@ fn shutdown_waits_until_the_daemon_is_gone() {
 }
 
 #[test]
-fn the_audit_log_is_shown_and_what_is_left_out_is_said() {
+fn audit_log_is_shown_with_a_note_on_omitted_records() {
     let home = Home::new();
     let daemon = home.daemon(|call| match call {
         Call::ReadAudit(ReadAudit { before, .. }) => answer(json!({
@@ -760,7 +760,7 @@ fn turns_are_read_over_every_page() {
 }
 
 #[test]
-fn an_export_gets_its_name_only_when_all_of_it_is_there() {
+fn export_file_gets_its_name_only_when_complete() {
     let home = Home::new();
     let position = |offset: u64| {
         json!({"until": 9, "revision": 1, "offset": offset, "skip": 0, "messages": 1,

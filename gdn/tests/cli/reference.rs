@@ -82,7 +82,7 @@ fn every_argument_is_described() {
 }
 
 #[test]
-fn summaries_are_imperative_lines_without_a_period_and_every_command_has_examples() {
+fn summaries_are_imperative_and_every_command_has_examples() {
     for (name, command) in commands() {
         let about = command.get_about().unwrap().to_string();
         assert!(!about.ends_with('.'), "{name}: {about}");

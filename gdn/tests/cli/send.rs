@@ -33,7 +33,7 @@ fn echo(home: &Home) -> Daemon {
 }
 
 #[test]
-fn images_go_along_and_what_is_none_is_refused_before_anything_is_sent() {
+fn images_are_attached_and_others_are_refused_before_sending() {
     let home = Home::new();
     let daemon = echo(&home);
     let file = |name: &str, content: &str| {
@@ -138,7 +138,7 @@ fn a_dash_reads_stdin() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_before_it_is_sent() {
+fn invalid_messages_are_rejected_before_sending() {
     let home = Home::new();
     let daemon = echo(&home);
     home.gdn(&["send", "  "])
@@ -155,7 +155,7 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn no_wait_tells_how_to_get_the_answer() {
+fn no_wait_prints_how_to_get_the_answer() {
     let home = Home::new();
     let daemon = echo(&home);
     let ran = home
@@ -196,7 +196,7 @@ fn a_turn_that_fails_has_a_code_of_its_own() {
 }
 
 #[test]
-fn a_daemon_that_dies_while_we_wait_leaves_the_way_to_the_answer() {
+fn daemon_death_during_wait_prints_how_to_get_the_answer() {
     let home = Home::new();
     let daemon = home.daemon(|call| match call {
         Call::SendEvent(_) => vec![
@@ -293,7 +293,7 @@ fn ctrl_c_gives_up_waiting_not_the_question() {
 }
 
 #[test]
-fn what_was_accepted_before_is_said_to_be() {
+fn already_accepted_event_is_reported() {
     let home = Home::new();
     let _daemon = home.daemon(|call| match call {
         Call::SendEvent(_) => {
@@ -357,7 +357,7 @@ fn streaming(home: &Home) -> Daemon {
 }
 
 #[test]
-fn a_pipe_gets_the_whole_reply_once_and_with_stream_the_words_as_they_come() {
+fn pipe_gets_the_reply_once_or_pieces_with_the_stream_option() {
     let home = Home::new();
     let _daemon = streaming(&home);
     let ran = home.gdn(&["send", "How many?"]).exits(0);

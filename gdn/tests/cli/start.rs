@@ -127,7 +127,7 @@ fn a_daemon_that_ends_at_once_is_quoted() {
 }
 
 #[test]
-fn a_missing_program_is_told() {
+fn missing_program_is_reported() {
     let home = Home::new();
     let gdn = install(&home, "");
     fs::remove_file(home.path().join("bin/goondan-orchestrator")).unwrap();
@@ -226,7 +226,7 @@ fn a_demo_asks_shows_stops_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_demo_keeps_its_state_when_told_to() {
+fn demo_keeps_its_state_on_request() {
     let home = Home::new();
     let (ran, state_root, _daemon) = demo(&home, &["--keep", "--json"], completed("Seven."));
     let json = ran.exits(0).json();
@@ -278,7 +278,7 @@ fn a_demo_that_cannot_start_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_workspace_with_a_problem_is_opened_and_told() {
+fn workspace_with_a_problem_is_opened_with_a_report() {
     let home = Home::new();
     let mut workspace = home.workspace();
     workspace["problem"] = json!({"message": "bad edit", "suggestion": "gdn validate"});

@@ -358,7 +358,7 @@ spec: {modelConfig: {modelRef: Model/m}, prompt: {system: hi}}
     }
 
     #[test]
-    fn bundle_7_a_prompt_is_an_agents_own_tools_and_models_need_a_person_and_all_else_is_never() {
+    fn bundle_7_prompt_edits_are_automatic_and_tools_need_approval() {
         assert_eq!(decided(&tree(PROJECT, "new")), PolicyDecision::Automatic);
         let inline = edited("{systemRef: ./prompts/writer.md}", "{system: new}");
         assert_eq!(inline, PolicyDecision::Automatic);
@@ -407,7 +407,7 @@ spec: {modelConfig: {modelRef: Model/m}, prompt: {system: hi}}
     }
 
     #[test]
-    fn bundle_7_files_of_modules_and_files_that_nobody_names_are_never_an_agents() {
+    fn bundle_7_agent_cannot_change_module_or_unreferenced_files() {
         let mut after = tree(PROJECT, "old");
         after.insert("tools/x.ts".to_owned(), Some("evil()".to_owned()));
         assert!(matches!(decided(&after), PolicyDecision::Refused(_)));

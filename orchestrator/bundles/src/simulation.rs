@@ -367,7 +367,7 @@ impl World {
 }
 
 #[test]
-fn bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_working_revision() {
+fn bundle_7_garbage_crashes_and_edits_leave_a_working_revision() {
     let runs = std::env::var("GOONDAN_SIMULATION_RUNS");
     let runs = runs.ok().and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
     let mut active = BTreeSet::new();
@@ -417,7 +417,7 @@ fn active(world: &World) -> RevisionId {
 }
 
 #[test]
-fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
+fn bundle_7_crash_at_any_call_leaves_old_or_new_revision() {
     let mut call = 1;
     loop {
         let mut world = World::new(0);
@@ -459,7 +459,7 @@ fn bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new() {
 }
 
 #[test]
-fn bundle_7_ten_minutes_with_a_turn_prove_a_revision_and_two_failures_take_it_back() {
+fn bundle_7_probation_promotes_and_two_failures_roll_back() {
     let mut world = World::new(0);
     propose(&world, 1, "two");
     world.arm().unwrap();
@@ -502,7 +502,7 @@ fn blob_of(world: &World, text: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn bundle_7_whatever_of_the_store_is_damaged_the_best_that_is_left_is_active_and_it_heals() {
+fn bundle_7_damaged_store_activates_best_remaining_and_heals() {
     let mut world = World::new(0);
     propose(&world, 1, "two");
     world.arm().unwrap();
@@ -544,7 +544,7 @@ fn bundle_7_whatever_of_the_store_is_damaged_the_best_that_is_left_is_active_and
 }
 
 #[test]
-fn bundle_7_what_an_agent_is_to_know_has_its_next_step_made_by_another_process() {
+fn bundle_7_notice_to_agent_moves_next_step_to_another_process() {
     let world = World::new(0);
     let with_tool = project("one", "Model/m").remove("goondan.yaml").flatten();
     let with_tool = with_tool

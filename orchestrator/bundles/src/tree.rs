@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn bundle_7_disjoint_files_come_together_and_of_one_file_a_persons_text_holds() {
+    fn bundle_7_rebase_merges_disjoint_files_and_prefers_user_edits() {
         let base = tree(&[("a", "1"), ("b", "1"), ("c", "1")]);
         let ours = tree(&[("a", "2"), ("b", "2"), ("c", "1"), ("d", "new")]);
         let theirs = tree(&[("a", "1"), ("b", "3"), ("c", "4")]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn bundle_7_what_is_changed_has_one_digest_whatever_the_project_becomes() {
+    fn bundle_7_overlay_digest_is_stable_over_project_changes() {
         let base = tree(&[("a", "1"), ("b", "1")]);
         let ours = tree(&[("a", "2"), ("b", "1")]);
         let later = tree(&[("a", "1"), ("b", "9")]);

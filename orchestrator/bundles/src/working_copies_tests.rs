@@ -78,7 +78,7 @@ fn bundle_3_a_working_copy_is_written_read_and_removed() {
 }
 
 #[test]
-fn sec_3_a_link_in_the_place_of_a_directory_leads_no_write_elsewhere() {
+fn sec_3_link_in_place_of_directory_redirects_no_write() {
     let place = CopiesFixture::new();
     let system = place.root.path().join("system");
     symlink(&system, place.workdir().join("d")).unwrap();
@@ -105,7 +105,7 @@ fn sec_3_a_link_in_the_place_of_a_directory_leads_no_write_elsewhere() {
 }
 
 #[test]
-fn sec_3_a_link_in_the_place_of_a_file_is_not_read_and_a_write_takes_its_place() {
+fn sec_3_link_in_place_of_file_is_not_read_but_overwritten() {
     let place = CopiesFixture::new();
     let link = place.workdir().join("prompts/a.md");
     fs::remove_file(&link).unwrap();

@@ -81,7 +81,7 @@ fn restored(world: &World, id: &str) -> WorldNodes {
 }
 
 #[test]
-fn ckpt_1_a_checkpoint_that_is_stopped_at_any_call_is_whole_or_none_and_the_earlier_ones_stay() {
+fn ckpt_1_checkpoint_stopped_at_any_call_is_whole_or_absent() {
     let base = two();
     let first = restored(&base, "checkpoint_001");
     let second = base.restorable();
@@ -110,7 +110,7 @@ fn ckpt_1_a_checkpoint_that_is_stopped_at_any_call_is_whole_or_none_and_the_earl
 }
 
 #[test]
-fn ckpt_4_a_restore_that_is_stopped_at_any_call_is_all_old_or_all_new() {
+fn ckpt_4_restore_stopped_at_any_call_is_all_old_or_all_new() {
     let base = two();
     let old = base.restorable();
     let new = restored(&base, "checkpoint_001");
@@ -139,7 +139,7 @@ fn ckpt_4_a_restore_that_is_stopped_at_any_call_is_all_old_or_all_new() {
 }
 
 #[test]
-fn ckpt_5_a_removal_that_is_stopped_at_any_call_leaves_whole_checkpoints() {
+fn ckpt_5_removal_stopped_at_any_call_keeps_whole_checkpoints() {
     let base = two();
     base.make("error").unwrap();
     base.write("src/main.rs", "fn main() { last() }\n");
@@ -166,7 +166,7 @@ fn ckpt_5_a_removal_that_is_stopped_at_any_call_leaves_whole_checkpoints() {
 }
 
 #[test]
-fn ckpt_1_after_a_crash_nothing_is_believed_that_was_noted_before_it() {
+fn ckpt_1_file_times_from_before_a_crash_are_not_trusted() {
     for seed in 0..200 {
         let base = two();
         base.make("periodic").unwrap();

@@ -186,7 +186,7 @@ fn ckpt_4_hostile_archives_change_nothing() {
 }
 
 #[test]
-fn ckpt_4_streams_that_are_cut_or_go_on_change_nothing() {
+fn ckpt_4_truncated_or_overlong_archives_change_nothing() {
     let whole = archive(&[Item(FILE, "f", "", 0o644, b"text\n")]);
     let mut huge = blocks(&[Item(FILE, "f", "", 0o644, b"")]);
     // A length of eight gigabytes, in base 256.
@@ -288,7 +288,7 @@ fn ckpt_4_hostile_manifests_change_nothing() {
 
 /// Paths excluded from snapshots are not restored, even if a manifest and an archive contain them.
 #[test]
-fn ckpt_3_what_no_snapshot_holds_is_never_written_by_a_restore() {
+fn ckpt_3_excluded_paths_are_never_written_by_a_restore() {
     for name in [".logs", ".env", ".metadata", ".cache"] {
         let world = world();
         let items = [

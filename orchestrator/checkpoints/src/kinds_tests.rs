@@ -238,7 +238,7 @@ fn there_and_back(old: PathKind, new: PathKind) {
 }
 
 #[test]
-fn ckpt_4_every_kind_of_file_is_taken_back_whatever_came() {
+fn ckpt_4_every_kind_of_file_is_restored_over_any_other() {
     let (done, waiting) = channel();
     std::thread::spawn(move || {
         // A file, a directory and a link, each before and after every other kind.

@@ -109,7 +109,7 @@ fn made(files: &[&str], consistency: Consistency) -> (World, Result<usize, Check
 }
 
 #[test]
-fn ckpt_3_what_is_written_while_it_is_copied_makes_no_broken_checkpoint() {
+fn ckpt_3_writes_during_the_copy_do_not_break_a_checkpoint() {
     let files = ["src/growing", "src/gone"];
     let (world, count) = made(&files, Consistency::Live);
     // Thirteen files are unchanged, and the growing one has the content of some moment.
@@ -133,7 +133,7 @@ fn ckpt_3_what_is_written_while_it_is_copied_makes_no_broken_checkpoint() {
 }
 
 #[test]
-fn ckpt_4_a_restore_is_not_refused_for_what_the_daemon_writes_meanwhile() {
+fn ckpt_4_daemon_writes_during_a_restore_do_not_fail_it() {
     let (world, count) = made(&[], Consistency::Stopped);
     count.unwrap();
     world.write("src/main.rs", "changed\n");

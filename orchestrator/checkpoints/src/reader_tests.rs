@@ -220,7 +220,7 @@ func main() {
 
 /// The same on a real file system with real times and modes.
 #[test]
-fn ckpt_4_ckpt_5_on_a_real_file_system_what_is_unchanged_is_not_read_and_all_comes_back() {
+fn ckpt_4_ckpt_5_unchanged_files_are_not_read_and_all_restore() {
     let temporary = tempfile::tempdir().unwrap();
     let root = temporary.path().join("task");
     std::fs::create_dir(&root).unwrap();

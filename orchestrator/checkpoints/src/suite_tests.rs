@@ -144,7 +144,7 @@ fn ckpt_4_extended_headers_that_lie_change_nothing() {
 }
 
 #[test]
-fn ckpt_4_long_names_sparse_files_and_entries_of_other_systems_change_nothing() {
+fn ckpt_4_long_names_and_sparse_or_foreign_entries_do_no_harm() {
     let long = |kind, text: &'static [u8]| Item(kind, "././@LongLink", "", 0o644, text);
     let name = EntryType::GNULongName;
     let link = EntryType::GNULongLink;
@@ -190,7 +190,7 @@ fn ckpt_4_long_names_sparse_files_and_entries_of_other_systems_change_nothing() 
 }
 
 #[test]
-fn ckpt_4_an_entry_that_turns_what_is_there_into_something_else_changes_nothing() {
+fn ckpt_4_entry_that_replaces_another_file_kind_changes_nothing() {
     let directory = |name| Item(EntryType::Directory, name, "", 0o755, b"");
     let link = |name, target| Item(EntryType::Symlink, name, target, 0o777, b"");
     let inner = |name| Item(FILE, name, "", 0o644, b"text\n");
@@ -224,7 +224,7 @@ fn ckpt_4_an_entry_that_turns_what_is_there_into_something_else_changes_nothing(
 }
 
 #[test]
-fn ckpt_4_streams_that_are_nested_swollen_or_cut_inside_change_nothing() {
+fn ckpt_4_nested_inflated_or_truncated_streams_change_nothing() {
     let whole = gzip(&archive(&[F]));
     let [first, rest] = [gzip(&blocks(&[F])), gzip(&[0; 1024])];
     let cut_inside = [&first[..first.len() - 4], &rest].concat();

@@ -81,7 +81,7 @@ fn ckpt_1_ckpt_2_a_checkpoint_has_its_files_and_latest_names_it() {
 }
 
 #[test]
-fn ckpt_4_a_restore_brings_back_exactly_what_was_and_keeps_what_came_later() {
+fn ckpt_4_restore_is_exact_and_can_be_undone_by_a_restore() {
     let world = World::new();
     world.make("periodic").unwrap();
     let before = world.restorable();
@@ -156,7 +156,7 @@ fn flip(content: &mut [u8]) {
 }
 
 #[test]
-fn ckpt_4_a_damaged_newest_falls_back_to_the_one_before_with_a_warning() {
+fn ckpt_4_damaged_newest_falls_back_to_previous_with_a_warning() {
     let world = World::new();
     world.make("periodic").unwrap();
     let before = world.restorable();
@@ -237,7 +237,7 @@ fn ckpt_5_the_newest_and_those_with_names_are_never_removed() {
 }
 
 #[test]
-fn ckpt_5_what_did_not_change_is_neither_read_nor_compressed_again() {
+fn ckpt_5_unchanged_files_are_neither_read_nor_compressed_again() {
     let world = World::empty();
     for number in 0..40 {
         world.write(
@@ -355,7 +355,7 @@ fn ckpt_1_too_little_room_is_refused_before_anything_is_written() {
 
 /// If any single call fails, existing checkpoints are kept and the next attempt succeeds.
 #[test]
-fn ckpt_1_a_disk_that_fails_once_at_any_call_costs_no_checkpoint() {
+fn ckpt_1_one_disk_failure_at_any_call_loses_no_checkpoint() {
     const ENOSPC: i32 = 28;
     let base = World::new();
     base.make("periodic").unwrap();
@@ -379,7 +379,7 @@ fn ckpt_1_a_disk_that_fails_once_at_any_call_costs_no_checkpoint() {
 }
 
 #[test]
-fn ckpt_2_what_is_asked_for_is_checked() {
+fn ckpt_2_checkpoint_requests_are_validated() {
     let world = World::new();
     let mut store = world.store();
     let mut long = request("periodic");

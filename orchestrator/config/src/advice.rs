@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_surely_a_variable_is_taken_for_one() {
+    fn only_certain_variable_names_are_taken_as_variables() {
         for (text, name) in [
             ("$OPENAI_API_KEY", Some("OPENAI_API_KEY")),
             ("${OPENAI_API_KEY}", Some("OPENAI_API_KEY")),

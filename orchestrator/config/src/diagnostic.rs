@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn underlines_what_is_meant() {
+    fn diagnostic_underlines_the_affected_text() {
         assert_eq!(
             diagnostic("  promt: x", 3, 5).to_string(),
             "error[E_CONFIG_TEST]: something is wrong\n  \

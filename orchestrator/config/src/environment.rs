@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sets_nothing_is_told_by_its_line_and_nothing_else() {
+    fn invalid_env_lines_are_reported_by_number_without_content() {
         let (variables, problems) =
             read("hunter2\n1A=hunter2\nA='hunter2' hunter3\nB=1\nB=2\nC=\"hunter2\n");
         assert_eq!(variables.len(), 1);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_script_names_from_itself_is_found() {
+    fn relative_references_of_a_script_are_found() {
         let text = r#"
             import { a } from "./lib/a.mjs";
             export * from '../shared/b.ts'; import "./c.js?x=1";
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_an_ending_stands_for_several_files() {
+    fn path_without_an_extension_matches_several_files() {
         let places = |path: &str| -> Vec<String> {
             let places = places_of_script(Path::new(path));
             places.iter().map(|p| p.display().to_string()).collect()
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn python_looks_beside_the_program_and_from_a_package_beside_the_file() {
+    fn python_imports_resolve_from_program_or_package_directory() {
         let text = "import words, json as j  # and more\nfrom deep.down import (one,  # first\n  two as zwei,\n)\n\
                     from .near import \\\n  x\nfrom .. import up\nprint('import nothing')\n";
         let found = first_places("tools/top.py", "tools/deep/in.py", text);

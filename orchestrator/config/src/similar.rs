@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn suggests_only_what_was_plausibly_meant() {
+    fn suggests_only_plausible_names() {
         let fields = ["modelConfig", "prompt", "tools"];
         let name = |text, candidates: &[&'static str]| {
             nearest(text, candidates.iter().copied()).map(|found| (found.name, found.is_only))

@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn ipc_3_the_first_rule_that_matches_wins_and_the_entry_agent_when_none_is_named() {
+    fn ipc_3_first_matching_rule_wins_and_default_is_entry_agent() {
         let rules = || {
             let mut vip = rule(Some("order"), Some("helper"), own_key(None));
             vip.properties.insert("vip".to_owned(), json!(true));
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn inst_3_another_agent_gets_a_key_of_its_own_unless_one_is_given() {
+    fn inst_3_other_agent_gets_its_own_key_unless_one_is_given() {
         let at = |agent: Option<&str>, key: &str| {
             let agent = agent.map(|name| name.parse().unwrap());
             let route = route_direct(&bundle(), agent.as_ref(), &key.parse().unwrap());
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn ipc_3_what_the_local_client_sends_goes_by_its_connections_rules() {
+    fn ipc_3_local_client_events_follow_the_rules_of_its_connection() {
         let at = |rules: Option<Vec<IngressRule>>, agent: Option<&str>| {
             let mut bundle = bundle();
             bundle.local = rules.map(connection);
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_comes_from_the_event_its_connection_or_a_property() {
+    fn instance_key_is_taken_from_event_connection_or_property() {
         let own = |prefix| vec![rule(None, None, own_key(prefix))];
         let named = event("e", Some("ann"), json!({}));
         let nameless = event("e", None, json!({}));
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_9_keys_and_ids_that_a_sender_chooses_are_the_connections_own() {
+    fn sec_9_keys_and_ids_from_senders_are_scoped_to_connections() {
         let own = || vec![rule(None, None, own_key(None))];
         for (said, key) in [
             ("main", "hook:main"),
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_9_a_schedule_says_its_conversation_in_the_configuration() {
+    fn sec_9_schedule_key_is_set_by_the_configuration() {
         let key_of = |connector: &str, said: &str| {
             let mut clock = connection(vec![rule(None, None, own_key(None))]);
             clock.connector = connector.parse().unwrap();

@@ -461,7 +461,7 @@ fn runs_or(few: u64) -> u64 {
 }
 
 #[test]
-fn every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited() {
+fn all_guarantees_hold_under_crashes_hangs_garbage_and_edits() {
     if let Ok(seed) = std::env::var("GOONDAN_SIMULATION_SEED") {
         drop(simulate(
             seed.parse().expect("GOONDAN_SIMULATION_SEED is a number"),
@@ -527,7 +527,7 @@ const CALM: FaultRates = FaultRates {
 /// Agents send each other random requests in a world without faults: each request is rejected or
 /// answered immediately, and no deadlock occurs.
 #[test]
-fn ipc_3_random_requests_between_agents_never_wait_for_each_other() {
+fn ipc_3_random_requests_between_agents_never_deadlock() {
     let mut tally = RunTotals::default();
     for seed in 0..40 {
         let mut world = World::new(seed, CALM, false);
@@ -664,7 +664,7 @@ fn conversations_of(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn inst_7_a_conversation_that_nobody_uses_is_deleted_and_one_in_use_is_not() {
+fn inst_7_unused_conversation_is_deleted_and_used_one_is_kept() {
     let mut world = expiring_world();
     post_to(&mut world, "ann");
     for _ in 0..8 {
@@ -686,7 +686,7 @@ fn inst_7_a_clock_that_jumps_and_is_set_right_deletes_nothing() {
 }
 
 #[test]
-fn sup_3_an_idle_agent_is_stopped_and_the_next_event_starts_it_again() {
+fn sup_3_idle_agent_stops_and_the_next_event_restarts_it() {
     let mut world = expiring_world();
     post_to(&mut world, "ann");
     assert_eq!(world.running(), 2, "the first event asks no model");
@@ -702,7 +702,7 @@ fn sup_3_an_idle_agent_is_stopped_and_the_next_event_starts_it_again() {
 }
 
 #[test]
-fn sup_8_an_edit_restarts_what_it_concerns_and_nothing_else() {
+fn sup_8_reload_restarts_only_processes_affected_by_the_edit() {
     let mut world = expiring_world();
     let edit = |world: &mut World, numbers| {
         world.edit = Edit::Partial(numbers);

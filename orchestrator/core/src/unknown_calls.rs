@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_5_what_was_cut_short_is_open_until_a_person_looks_or_its_conversation_goes() {
+    fn obs_5_interrupted_call_is_open_until_reviewed_or_deleted() {
         let cut_short = |key, call| record(CALL_UNKNOWN, key, call);
         let all = [
             cut_short("a", "1"),

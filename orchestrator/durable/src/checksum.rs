@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_record_is_still_json_and_says_its_place() {
+    fn sealed_record_is_valid_json_with_its_position() {
         let line = sealed();
         assert_eq!(seal_of(&line), Seal::Whole(PLACE));
         let value: serde_json::Value = serde_json::from_slice(&line).unwrap();

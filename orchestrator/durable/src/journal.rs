@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_with_their_offsets_whatever_the_chunks() {
+    fn lines_have_correct_offsets_across_any_chunks() {
         assert_eq!(lines_of(b""), (vec![], 0));
         let (lines, good) = lines_of(b"a\n\nbc\nd");
         assert_eq!(

@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_11_what_is_lost_is_remembered_until_it_is_acknowledged() {
+    fn msg_11_loss_is_remembered_until_it_is_acknowledged() {
         let disk = disk();
         let mut manifest = open(&disk);
         manifest.remember(&[loss()]).unwrap();
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_11_a_manifest_that_a_crash_tore_says_what_it_said_before() {
+    fn msg_11_torn_manifest_keeps_its_previous_state() {
         let disk = disk();
         let mut manifest = open(&disk);
         manifest.note(state(1));
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_file_has_no_claim_whatever_the_machine_does() {
+    fn released_file_has_no_claim_after_any_crash() {
         let disk = disk();
         let mut manifest = open(&disk);
         disk.sync_dir(Path::new("/m")).unwrap();
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_11_how_a_file_stands_against_its_claim() {
+    fn msg_11_file_is_compared_with_its_claim() {
         let disk = disk();
         let path = Path::new("/m/a.jsonl");
         disk.plant(path, b"one\ntwo\n").unwrap();

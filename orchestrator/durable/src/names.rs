@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_is_safe_and_says_its_text_unless_it_is_long(text in "\\PC{1,90}|[\\x00-\\x7f]{1,90}") {
+        fn encoded_name_is_safe_and_decodes_unless_it_is_long(text in "\\PC{1,90}|[\\x00-\\x7f]{1,90}") {
             let name = encode(&text);
             prop_assert!(name.is_ascii() && name.len() <= PLAIN_NAME_BYTES);
             prop_assert!(!name.starts_with('.') && !name.contains(['/', '\0']));

@@ -144,7 +144,7 @@ fn msg_11_a_removed_folder_is_found_until_acknowledged() {
 }
 
 #[test]
-fn what_was_there_before_is_known_from_the_first_note_on() {
+fn existing_files_are_registered_with_the_first_note() {
     let disk = fresh();
     append(&disk, "{}\n").unwrap();
     assert_eq!(kinds(&disk), []);

@@ -43,7 +43,7 @@ fn open(content: &[u8]) -> (Vec<u64>, Vec<(FindingKind, u64)>, Vec<u8>) {
 }
 
 #[test]
-fn msg_11_what_is_whole_is_read_and_what_is_not_is_named() {
+fn msg_11_intact_records_are_read_and_damage_is_reported() {
     use FindingKind::{DamagedRecord, MisplacedRecord, MissingRecords, RepeatedRecord, TornTail};
     let lines = file(5);
     let join =
@@ -99,7 +99,7 @@ fn msg_8_a_hole_that_a_crash_left_ends_the_file() {
 }
 
 #[test]
-fn msg_11_what_cannot_be_read_is_kept_when_the_file_is_cleared() {
+fn msg_11_unreadable_records_are_kept_when_a_file_is_cleared() {
     let disk = SimulatedDisk::new();
     let damaged = [b"{not json\n".to_vec(), file(2)[1].clone()].concat();
     for round in 1..3 {

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_a_callback_without_its_parts_or_with_one_twice_is_refused() {
+    fn sys_4_callback_with_missing_or_repeated_parts_is_refused() {
         let parse = |query: &str| Callback::parse(&format!("{REDIRECT}?{query}"), REDIRECT);
         assert_eq!(parse("code=c"), Err(CallbackError::Missing("state")));
         assert_eq!(parse("state=s"), Err(CallbackError::Missing("code")));

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sys_2_documents_lie_by_application_and_subject_and_share_no_file() {
+    fn sys_2_grants_have_separate_files_per_app_and_subject() {
         let key = |workspace: &str, subject: &str| GrantKey {
             workspace_id: workspace.parse().unwrap(),
             need: OAuthNeed {

@@ -376,7 +376,7 @@ impl World {
 }
 
 #[test]
-fn sys_4_a_thousand_who_want_a_token_renewed_make_one_request() {
+fn sys_4_thousand_concurrent_token_renewals_make_one_request() {
     let mut world = World::logged_in();
     let before = world.server.requests;
     for n in 0..1_000 {
@@ -391,7 +391,7 @@ fn sys_4_a_thousand_who_want_a_token_renewed_make_one_request() {
 }
 
 #[test]
-fn sys_4_a_server_that_gives_no_new_refresh_token_goes_on_with_the_one_before() {
+fn sys_4_missing_new_refresh_token_keeps_the_previous_one() {
     let mut world = World::logged_in();
     world.server.keeps_refresh = true;
     for access in ["a2", "a3"] {
@@ -418,7 +418,7 @@ fn sys_4_a_token_is_renewed_at_eighty_percent_of_its_life() {
 }
 
 #[test]
-fn sys_4_a_crash_at_any_step_asks_for_a_login_only_if_a_reply_was_lost() {
+fn sys_4_crash_at_any_step_needs_login_only_if_a_reply_was_lost() {
     let renew = |world: &mut World, fault: &mut dyn FnMut(usize) -> Option<StepFault>| {
         for _ in 0..3 {
             world.pass(850_000);
@@ -476,7 +476,7 @@ fn take_back(world: &mut World) {
 }
 
 #[test]
-fn sys_4_a_hundred_who_are_declined_with_one_token_make_one_renewal() {
+fn sys_4_a_hundred_declined_calls_with_one_token_renew_it_once() {
     let mut world = World::logged_in();
     take_back(&mut world);
     let before = world.server.requests;
@@ -504,7 +504,7 @@ fn sys_4_a_hundred_who_are_declined_with_one_token_make_one_renewal() {
 }
 
 #[test]
-fn sys_4_a_token_that_is_declined_after_its_renewal_asks_a_person_and_is_not_deleted() {
+fn sys_4_token_declined_after_renewal_needs_a_login_and_is_kept() {
     let mut world = World::logged_in();
     let before = world.server.requests;
     for _ in 0..3 {
@@ -529,7 +529,7 @@ fn sys_4_a_token_that_is_declined_after_its_renewal_asks_a_person_and_is_not_del
 }
 
 #[test]
-fn sys_4_a_renewal_that_a_decline_asks_for_survives_a_crash_at_any_step() {
+fn sys_4_renewal_after_a_decline_survives_a_crash_at_any_step() {
     let live = |takes_none: bool, fault: &mut dyn FnMut(usize) -> Option<StepFault>| {
         let mut world = World::logged_in();
         take_back(&mut world);
@@ -574,7 +574,7 @@ fn sys_4_a_renewal_that_a_decline_asks_for_survives_a_crash_at_any_step() {
 }
 
 #[test]
-fn sys_4_a_person_is_asked_for_wider_scopes_that_may_be_asked_for_and_for_no_others() {
+fn sys_4_wider_scopes_need_consent_and_only_if_requestable() {
     let mut world = World::logged_in();
     let narrow = |world: &mut World, scopes: &[&str]| {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
@@ -698,7 +698,7 @@ fn sys_4_a_login_is_used_once_and_by_its_own_callback_alone() {
 }
 
 #[test]
-fn sys_5_logins_whose_time_is_over_leave_nothing() {
+fn sys_5_expired_logins_leave_no_files() {
     let mut world = World::new();
     let login = ("l1".parse().unwrap(), &[1; ENTROPY_BYTES]);
     world
@@ -719,7 +719,7 @@ fn sys_5_logins_whose_time_is_over_leave_nothing() {
 }
 
 #[test]
-fn sys_4_tokens_of_another_application_of_the_same_name_are_not_used() {
+fn sys_4_tokens_of_another_app_with_the_same_name_are_not_used() {
     let mut world = World::logged_in();
     let mut other = app();
     other.endpoints.token = Some("https://evil.example/token".to_owned());

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_a_lockfile_reads_as_it_was_written_whatever_came_first() {
+    fn pkg_3_lockfile_round_trips_independently_of_insertion_order() {
         let (a, b) = (
             locked("1.0.0", "https://h/a.tgz", &[("b", "^2")]),
             locked("2.1.0", "file:b.tgz", &[]),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_what_was_granted_is_in_the_lockfile_and_what_was_not_takes_no_room() {
+    fn pkg_3_granted_permissions_are_in_the_lockfile_and_no_others() {
         let mut locked = locked("1.0.0", "git+https://h/r#0123456789abcdef:x", &[]);
         assert_eq!(locked.shown(), "1.0.0 (commit 0123456789)");
         let before = lock(&[("a", locked.clone())]).to_text().unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_a_lockfile_that_is_damaged_or_foreign_says_nothing() {
+    fn pkg_3_damaged_or_foreign_lockfile_is_rejected() {
         let text = lock(&[("a", locked("1.0.0", "x", &[]))]).to_text().unwrap();
         for (from, to) in [
             ("\"1.0.0\"", "\"1.0\""),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_a_lockfile_that_does_not_fit_says_why() {
+    fn pkg_3_mismatching_lockfile_reports_the_reason() {
         let git = "git+https://h/r";
         let lock = lock(&[
             ("a", locked("1.5.0", "https://h/a.tgz", &[("b", "^2")])),

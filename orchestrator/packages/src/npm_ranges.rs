@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_3_what_the_library_does_not_know_is_written_as_it_does() {
+    fn pkg_3_npm_range_syntax_is_normalized_for_the_library() {
         for (written, known) in [
             ("^x", Some("*")),
             ("~> X.x || ^ 1.2", Some("* || ^1.2")),

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_what_a_registry_says_is_read_and_what_cannot_be_checked_is_passed_over() {
+    fn pkg_3_packument_parses_and_unverifiable_versions_are_skipped() {
         let whole = json!({
             "name": "@acme/a",
             "dist-tags": {"latest": "1.1.0", "odd": 7, "wrong": "x"},
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_an_answer_about_something_else_says_nothing() {
+    fn pkg_3_metadata_of_another_package_is_rejected() {
         assert!(matches!(
             read(&json!({"name": "@acme/b", "versions": {}})),
             Err(InvalidPackument::Other(_))

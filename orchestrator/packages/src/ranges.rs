@@ -186,7 +186,7 @@ const PRE_RELEASES: &[Row] = &[
 ];
 
 #[test]
-fn pkg_3_ranges_mean_what_npm_says_they_mean() {
+fn pkg_3_ranges_match_npm_semantics() {
     let tables = [
         COMPARED,
         COMBINED,
@@ -219,7 +219,7 @@ fn pkg_3_ranges_mean_what_npm_says_they_mean() {
 }
 
 #[test]
-fn pkg_3_what_is_no_range_is_refused() {
+fn pkg_3_invalid_ranges_are_rejected() {
     for wrong in [
         "latest",
         "1.2.3.4",

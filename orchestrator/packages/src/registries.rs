@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_3_a_registry_has_tls_unless_it_is_on_this_machine_and_no_password() {
+    fn pkg_3_registry_url_needs_tls_unless_local_and_no_password() {
         for right in [
             "https://npm.example.org",
             "https://h:8443/npm",

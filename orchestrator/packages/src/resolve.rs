@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_the_newest_versions_that_meet_all_requirements_are_taken_one_of_each() {
+    fn pkg_3_newest_versions_that_meet_all_requirements_are_chosen() {
         let shelf = shelf(&[
             ("a", "1.0.0", &[("c", "^1")]),
             ("a", "1.1.0", &[("c", "^2")]),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_a_package_that_requires_another_version_of_itself_is_not_taken() {
+    fn pkg_3_version_that_requires_another_one_of_itself_is_skipped() {
         let shelf = shelf(&[
             ("a", "1.0.0", &[("a", "^1")]),
             ("a", "1.1.0", &[("a", "^2")]),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_a_conflict_is_told_as_a_chain_from_the_project_on() {
+    fn pkg_3_conflict_is_reported_as_a_chain_from_the_project() {
         let shelf = shelf(&[
             ("a", "1.0.0", &[("b", "^1")]),
             ("b", "1.0.0", &[("d", "^1.4")]),
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_what_can_be_met_is_met_the_same_way_in_any_order_and_what_cannot_is_refused() {
+    fn pkg_3_resolution_is_order_independent_or_fails_if_impossible() {
         let names = ["a", "b", "c", "d"];
         let ranges = ["*", "^1", "^2", "1.x", "<2", ">=1.1", "~1.1.0", "2.0.0"];
         let versions = ["1.0.0", "1.1.0", "2.0.0"];

@@ -61,7 +61,7 @@ fn stop_everywhere(base: &World, work: &dyn Fn(&World), judge: &dyn Fn(&World) -
 }
 
 #[test]
-fn box_1_a_preparation_that_is_stopped_at_any_call_made_a_whole_sandbox_or_none() {
+fn box_1_preparation_stopped_at_any_call_makes_sandbox_or_none() {
     let base = World::new();
     stop_everywhere(&base, &|world| drop(world.prepared(&["src"])), &|world| {
         let listed = world.listed();
@@ -80,7 +80,7 @@ fn box_1_a_preparation_that_is_stopped_at_any_call_made_a_whole_sandbox_or_none(
 }
 
 #[test]
-fn prop_1_a_creation_that_is_stopped_at_any_call_made_a_whole_proposal_or_none() {
+fn prop_1_creation_stopped_at_any_call_makes_proposal_or_none() {
     stop_everywhere(
         &World::with_work(),
         &|world| drop(world.created()),
@@ -101,7 +101,7 @@ fn prop_1_a_creation_that_is_stopped_at_any_call_made_a_whole_proposal_or_none()
 }
 
 #[test]
-fn prop_4_a_merge_that_is_stopped_at_any_call_made_a_whole_new_proposal_or_none() {
+fn prop_4_merge_stopped_at_any_call_makes_new_proposal_or_none() {
     let base = World::with_stale_proposal();
     let old = base.tree(PROJECT);
     let merged = SandboxRef {
@@ -150,7 +150,7 @@ fn judge(world: &World, old: &Manifest, new: &Manifest, after: ProposalState) ->
 }
 
 #[test]
-fn prop_3_an_application_that_is_stopped_at_any_call_is_all_old_or_all_new() {
+fn prop_3_apply_stopped_at_any_call_is_all_old_or_all_new() {
     let base = World::with_proposal();
     let old = base.tree(PROJECT);
     let done = base.copy();
@@ -167,7 +167,7 @@ fn prop_3_an_application_that_is_stopped_at_any_call_is_all_old_or_all_new() {
 }
 
 #[test]
-fn prop_3_a_taking_back_that_is_stopped_at_any_call_is_all_new_or_all_old() {
+fn prop_3_revert_stopped_at_any_call_is_all_new_or_all_old() {
     let base = World::with_proposal();
     let old = base.tree(PROJECT);
     base.applied().unwrap();
@@ -353,7 +353,7 @@ fn meddle_everywhere(base: &World, path: &'static str, work: &dyn Fn(&mut Sandbo
 }
 
 #[test]
-fn prop_3_what_a_person_writes_at_any_instant_of_an_application_is_never_overwritten() {
+fn prop_3_concurrent_user_writes_survive_apply_at_any_moment() {
     let base = World::with_work();
     base.write(crate::world::WORK, "src/b.rs", "by coder\n");
     base.created().unwrap();
@@ -363,7 +363,7 @@ fn prop_3_what_a_person_writes_at_any_instant_of_an_application_is_never_overwri
 }
 
 #[test]
-fn prop_3_what_a_person_writes_at_any_instant_of_a_taking_back_is_never_overwritten() {
+fn prop_3_concurrent_user_writes_survive_revert_at_any_moment() {
     let base = World::with_work();
     base.write(crate::world::WORK, "src/b.rs", "by coder\n");
     base.created().unwrap();

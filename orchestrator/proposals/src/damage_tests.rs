@@ -45,7 +45,7 @@ fn found(sandboxes: &Sandboxes<'_>) -> Vec<(String, FindingKind)> {
 }
 
 #[test]
-fn one_damaged_sandbox_is_told_and_hides_no_other() {
+fn damaged_sandbox_is_reported_and_hides_no_other() {
     for (path, is_kept) in [("sandbox.json", false), ("proposal.json", true)] {
         let world = two();
         let path = if is_kept {
@@ -74,7 +74,7 @@ fn one_damaged_sandbox_is_told_and_hides_no_other() {
 }
 
 #[test]
-fn a_damaged_sandbox_is_removed_by_force_and_made_anew() {
+fn damaged_sandbox_is_force_removed_and_recreated() {
     let world = two();
     world.write(SANDBOX, "sandbox.json", "");
     let refused = world.sandboxes().remove(&at(), false).unwrap_err();
@@ -89,7 +89,7 @@ fn a_damaged_sandbox_is_removed_by_force_and_made_anew() {
 }
 
 #[test]
-fn a_verification_finds_what_is_not_as_it_was_written() {
+fn verification_finds_every_altered_file() {
     let sound = two();
     assert_eq!(found(&sound.sandboxes()), []);
     let kept = kept(&sound);

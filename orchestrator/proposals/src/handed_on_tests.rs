@@ -50,7 +50,7 @@ fn sandbox(world: &World) -> Vec<(String, goondan_trees::TreeEntry)> {
 }
 
 #[test]
-fn rep_1_a_proposal_that_was_handed_on_is_reviewed_and_applied_on_another_node() {
+fn rep_1_transferred_proposal_is_reviewed_and_applied_elsewhere() {
     let world = World::with_work();
     let mut here = world.sandboxes().handing_on();
     here.create(&create(), &NoGit).unwrap();
@@ -91,7 +91,7 @@ fn rep_1_a_proposal_that_was_handed_on_is_reviewed_and_applied_on_another_node()
 }
 
 #[test]
-fn rep_1_a_sandbox_of_before_makes_way_for_what_another_node_handed_on() {
+fn rep_1_old_local_sandbox_gives_way_to_the_transferred_one() {
     let world = handed_on();
     let other = other_node(&world);
     // The node owned the workspace earlier and has a sandbox with the same name.
@@ -110,7 +110,7 @@ fn rep_1_a_sandbox_of_before_makes_way_for_what_another_node_handed_on() {
 }
 
 #[test]
-fn rep_1_what_was_handed_on_and_altered_is_refused_and_tried_again() {
+fn rep_1_altered_transferred_sandbox_is_refused_and_retried() {
     let world = handed_on();
     let other = other_node(&world);
     let dir = Path::new(SANDBOXES).join("r1/.handed-on");
@@ -134,7 +134,7 @@ fn rep_1_what_was_handed_on_and_altered_is_refused_and_tried_again() {
 }
 
 #[test]
-fn rep_1_a_crash_while_a_proposal_is_taken_on_leaves_it_to_be_taken_on() {
+fn rep_1_interrupted_takeover_of_a_proposal_completes_later() {
     let world = handed_on();
     let before = other_node(&world).disk().after_crash(Crash::KeepUnsynced);
     for call in 1.. {
@@ -158,7 +158,7 @@ fn rep_1_a_crash_while_a_proposal_is_taken_on_leaves_it_to_be_taken_on() {
 }
 
 #[test]
-fn rep_1_a_proposal_that_was_made_before_there_were_other_nodes_is_handed_on_later() {
+fn rep_1_proposal_made_before_replication_is_transferred_later() {
     let world = World::with_proposal();
     // A rejected attempt has left its journal.
     world.write(PROJECT, "src/a.rs", "a person's\n");
@@ -182,7 +182,7 @@ fn rep_1_a_proposal_that_was_made_before_there_were_other_nodes_is_handed_on_lat
 }
 
 #[test]
-fn rep_1_a_crash_while_a_proposal_is_made_leaves_it_to_other_nodes_or_to_none() {
+fn rep_1_crash_while_making_a_proposal_transfers_all_or_nothing() {
     let before = World::with_work().disk().after_crash(Crash::KeepUnsynced);
     let mut seen = [0; 2];
     for call in 1.. {

@@ -8,7 +8,7 @@ use crate::world::{PROJECT, PROPOSAL, WORK, World, at, refusals};
 const KEPT: &str = "/state/sandboxes/r1/coder/kept";
 
 #[test]
-fn prop_4_a_proposal_that_is_not_as_it_was_handed_in_changes_nothing() {
+fn prop_4_proposal_altered_after_creation_changes_nothing() {
     let base = World::with_proposal();
     let before = base.tree(PROJECT);
     let patch = base.read(PROPOSAL, "changes.patch").unwrap();
@@ -71,7 +71,7 @@ fn prop_4_a_proposal_that_is_not_as_it_was_handed_in_changes_nothing() {
 
 /// Malicious changes to goondan's own copies.
 #[test]
-fn prop_4_what_is_kept_and_does_not_fit_together_changes_nothing() {
+fn prop_4_inconsistent_stored_proposal_changes_nothing() {
     let base = World::with_proposal();
     let before = base.tree(PROJECT);
     let digest = base.sandboxes().show(&at()).unwrap().info.digest;
@@ -126,7 +126,7 @@ fn prop_4_what_is_kept_and_does_not_fit_together_changes_nothing() {
 }
 
 #[test]
-fn prop_4_what_differs_in_case_only_from_what_was_never_given_is_refused() {
+fn prop_4_case_conflict_with_a_file_not_given_is_refused() {
     let world = World::new();
     world.prepared(&["src"]).unwrap();
     world.write(WORK, "src/Extra.rs", "the worker's\n");
@@ -161,7 +161,7 @@ fn prop_4_a_directory_that_became_a_link_is_not_followed() {
 }
 
 #[test]
-fn a_worker_cannot_have_goondan_read_or_write_elsewhere_by_links() {
+fn worker_links_do_not_redirect_reads_or_writes_of_goondan() {
     let world = World::with_work();
     let folder = world
         .disk()

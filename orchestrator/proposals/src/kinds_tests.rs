@@ -226,7 +226,7 @@ fn hand_in_and_apply((path, to): Edit, (other, made): Edit) {
 }
 
 #[test]
-fn prop_3_what_can_be_checked_can_be_applied_whatever_is_there() {
+fn prop_3_checked_proposal_can_be_applied_over_any_file_kind() {
     let (done, waiting) = channel();
     std::thread::spawn(move || {
         for by_worker in BY_WORKER {
@@ -243,7 +243,7 @@ fn prop_3_what_can_be_checked_can_be_applied_whatever_is_there() {
 }
 
 #[test]
-fn prop_3_a_revert_of_what_became_something_else_changes_nothing() {
+fn prop_3_revert_over_changed_files_changes_nothing() {
     for (other, made) in BY_PERSON {
         let world = World::new();
         world.sandboxes().prepare(&prepare(&["src"])).unwrap();

@@ -25,7 +25,7 @@ fn made(world: &World) -> ProposalDetail {
 }
 
 #[test]
-fn prop_4_a_stale_proposal_is_merged_into_a_new_one_that_can_be_applied() {
+fn prop_4_stale_proposal_merges_into_a_new_applicable_one() {
     let world = World::with_stale_proposal();
     let refused = world.applied().unwrap_err();
     assert!(matches!(refused, ProposalError::Refused { .. }));
@@ -74,7 +74,7 @@ fn prop_4_a_stale_proposal_is_merged_into_a_new_one_that_can_be_applied() {
 }
 
 #[test]
-fn prop_4_what_contradicts_each_other_is_told_file_by_file_and_nothing_is_made() {
+fn prop_4_conflicting_merge_lists_each_file_and_makes_nothing() {
     let world = World::with_stale_proposal();
     world.write(PROJECT, "src/long.txt", "ONE\n2\n3\n4\n5\n");
     world.write(PROJECT, "src/new.rs", "a person's, too\n");
@@ -115,7 +115,7 @@ fn prop_4_what_contradicts_each_other_is_told_file_by_file_and_nothing_is_made()
 }
 
 #[test]
-fn prop_4_what_is_in_the_way_of_a_new_directory_is_seen() {
+fn prop_4_file_in_place_of_a_new_directory_is_a_conflict() {
     let world = World::new();
     world.prepared(&["src"]).unwrap();
     world.write(WORK, "src/more/x.rs", "x\n");
@@ -192,7 +192,7 @@ fn prop_4_merged_proposals_have_names_of_their_own() {
 }
 
 #[test]
-fn prop_4_a_merged_proposal_that_is_handed_in_again_still_says_where_it_is_from() {
+fn prop_4_resubmitted_merged_proposal_keeps_its_origin() {
     let world = World::with_stale_proposal();
     let new = made(&world);
     world.write(
@@ -213,7 +213,7 @@ fn prop_4_a_merged_proposal_that_is_handed_in_again_still_says_where_it_is_from(
 }
 
 #[test]
-fn box_2_what_is_guarded_is_no_part_of_a_proposal_below_a_given_directory_either() {
+fn box_2_guarded_files_below_a_given_directory_are_left_out() {
     let world = World::with_work();
     world.write(WORK, "src/.env", "KEY=1\n");
     world.write(WORK, "src/node_modules/x/index.js", "x");

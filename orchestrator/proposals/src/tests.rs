@@ -52,7 +52,7 @@ fn box_1_the_chosen_files_are_in_input_and_work_alike() {
 }
 
 #[test]
-fn box_2_what_leads_out_or_is_guarded_is_refused_unless_allowed() {
+fn box_2_outside_or_guarded_paths_are_refused_unless_allowed() {
     let world = World::new();
     for (path, told) in [
         ("../x", "are not allowed"),
@@ -169,7 +169,7 @@ fn box_4_a_sandbox_records_the_head_and_a_digest_of_each_file() {
 }
 
 #[test]
-fn prop_1_a_proposal_says_all_that_changed() {
+fn prop_1_proposal_lists_all_changes() {
     let world = World::with_work();
     world.write(PROPOSAL, "summary.md", "# Better\n");
     world.write(PROPOSAL, "test.log", "ok\n");
@@ -224,7 +224,7 @@ fn prop_1_a_proposal_says_all_that_changed() {
 }
 
 #[test]
-fn a_proposal_of_nothing_or_outside_of_what_was_given_is_refused() {
+fn empty_or_out_of_scope_proposal_is_refused() {
     let world = World::new();
     world.prepared(&["src/a.rs"]).unwrap();
     let nothing = world.created().unwrap_err().to_string();
@@ -316,7 +316,7 @@ fn prop_5_the_runs_log_has_every_event() {
 }
 
 #[test]
-fn prop_4_each_file_that_is_not_as_it_was_given_is_told_with_its_digests() {
+fn prop_4_each_changed_input_file_is_listed_with_its_digests() {
     let world = World::with_proposal();
     world.write(PROJECT, "src/a.rs", "a person's\n");
     world.remove(PROJECT, "src/deep/c.rs");
@@ -352,7 +352,7 @@ fn prop_4_each_file_that_is_not_as_it_was_given_is_told_with_its_digests() {
 }
 
 #[test]
-fn prop_4_another_head_or_base_is_refused_unless_a_person_says_otherwise() {
+fn prop_4_changed_head_or_base_is_refused_unless_overridden() {
     let world = World::new();
     world.write(
         PROJECT,
@@ -382,7 +382,7 @@ fn prop_4_another_head_or_base_is_refused_unless_a_person_says_otherwise() {
 }
 
 #[test]
-fn prop_4_what_was_looked_at_is_what_is_applied() {
+fn prop_4_only_the_reviewed_proposal_is_applied() {
     let world = World::with_proposal();
     let seen = world.sandboxes().show(&at()).unwrap().info.digest;
     world.write(WORK, "src/a.rs", "something else\n");
@@ -403,7 +403,7 @@ fn prop_4_what_was_looked_at_is_what_is_applied() {
 }
 
 #[test]
-fn a_revert_does_not_overwrite_what_a_person_wrote_since() {
+fn revert_does_not_overwrite_later_user_edits() {
     let world = World::with_proposal();
     world.applied().unwrap();
     world.write(PROJECT, "src/a.rs", "a person's\n");
@@ -442,7 +442,7 @@ fn git_that_does_not_agree_refuses_the_proposal() {
 }
 
 #[test]
-fn a_moved_file_is_told_as_moved() {
+fn moved_file_is_listed_as_renamed() {
     let world = World::with_work();
     world.remove(WORK, "src/b.rs");
     world.write(WORK, "src/moved.rs", "fn b() {}\n");
@@ -456,7 +456,7 @@ fn a_moved_file_is_told_as_moved() {
 }
 
 #[test]
-fn a_sandbox_with_a_proposal_that_waits_is_not_removed_by_the_way() {
+fn sandbox_with_a_pending_proposal_is_removed_only_by_force() {
     let world = World::with_proposal();
     let refused = world.sandboxes().remove(&at(), false);
     assert!(matches!(refused, Err(ProposalError::Standing { .. })));
@@ -478,7 +478,7 @@ fn a_sandbox_with_a_proposal_that_waits_is_not_removed_by_the_way() {
 }
 
 #[test]
-fn directories_and_modes_that_a_patch_does_not_tell_are_applied_and_taken_back() {
+fn directories_and_modes_outside_the_patch_apply_and_revert() {
     let world = World::with_work();
     let folder = world.disk().folder(Path::new(WORK));
     folder.create_dir(Path::new("src/empty"), 0o755).unwrap();
@@ -499,7 +499,7 @@ fn directories_and_modes_that_a_patch_does_not_tell_are_applied_and_taken_back()
 }
 
 #[test]
-fn repo_1_what_the_project_ignores_is_neither_copied_for_a_task_nor_proposed() {
+fn repo_1_ignored_files_are_not_copied_for_a_task_nor_proposed() {
     let world = World::new();
     for (path, content) in [
         (".gitignore", "target/\n*.log\n!src/keep.log\n"),
@@ -566,7 +566,7 @@ fn repo_1_what_the_project_ignores_is_neither_copied_for_a_task_nor_proposed() {
 }
 
 #[test]
-fn repo_3_a_task_that_takes_all_back_leaves_no_proposal_to_apply() {
+fn repo_3_task_that_reverts_its_changes_leaves_no_proposal() {
     let world = World::new();
     let made_at = Timestamp::from_unix_millis(0);
     world

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_loses_records_is_told_with_what_to_do() {
+    fn settings_that_risk_record_loss_are_reported_with_a_fix() {
         for (name, value, verdict) in [
             ("fsync", "on", ServerCheckVerdict::Good),
             ("fsync", "off", ServerCheckVerdict::Bad),

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_daemons_way_of_starting_serves_and_no_argument_is_repeated() {
+    fn replica_serves_only_the_daemon_and_echoes_no_argument() {
         assert_eq!(start(&[], Some("0")), ReplicaMode::Serve);
         let url = "postgres://u:hidden@h/d";
         for (arguments, ipc_fd, said) in [

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_doubt_reaches_whoever_sees_its_position_and_is_settled_once() {
+    fn doubt_is_visible_from_its_position_and_settles_once() {
         let (doubts, workspace) = (InDoubtPositions::default(), WorkspaceId::new("w").unwrap());
         assert_eq!(doubts.raise(&workspace, Position(5)), Some(false));
         assert!(!doubts.reach(&workspace, Position(4)));

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_told_and_not_passed_over() {
+    fn unsupported_database_settings_are_reported() {
         for (url, fault) in [
             ("postgres://u@h/d", SettingsFault::NoSslMode),
             ("postgres://u@h/d?sslmode=prefer", SettingsFault::SslMode),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_says_the_password() {
+    fn password_is_never_shown() {
         for url in [
             "postgres://u:hidden?x@h/d",
             "postgres://u:hidden@h:port/d?sslmode=disable",

@@ -30,7 +30,7 @@ fn followed(chain: &mut Chain, encoded: &EncodedRecord) -> Result<RecordRole, Ch
 }
 
 #[test]
-fn nobody_writes_before_the_first_seal() {
+fn write_before_the_first_seal_is_rejected() {
     let mut chain = chain();
     let early = chain.next(batch("a")).unwrap();
     assert!(matches!(

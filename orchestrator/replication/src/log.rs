@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_seen_another_predecessor_gets_no_position() {
+    fn put_with_another_predecessor_gets_no_position() {
         let mut log = MemoryLog::default();
         let mut chain = grown(&mut log, 1);
         let mut lost = chain.clone();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_told_and_the_last_record_stays() {
+    fn trimmed_positions_are_reported_and_last_record_is_kept() {
         let mut log = MemoryLog::default();
         let chain = grown(&mut log, 5);
         let hash_of = |log: &MemoryLog, position: u64| log.before(Position(position + 1)).unwrap();

@@ -292,7 +292,7 @@ fn three() -> World {
 }
 
 #[test]
-fn a_workspace_that_nobody_has_is_whose_client_wants_it_and_others_follow() {
+fn unowned_workspace_goes_to_the_node_with_a_client() {
     let mut world = World::new(&["a", "b", "c"]);
     world.join(1, "w");
     world.give(1, NodeInput::Wanted(workspace("w")));
@@ -314,7 +314,7 @@ fn a_workspace_that_nobody_has_is_whose_client_wants_it_and_others_follow() {
 }
 
 #[test]
-fn a_client_is_told_which_other_node_has_its_workspace() {
+fn client_is_pointed_to_the_node_that_owns_its_workspace() {
     let mut world = three();
     world.give(1, NodeInput::Wanted(workspace("w")));
     world.pass(1_000);
@@ -384,7 +384,7 @@ fn a_node_that_took_a_workspace_and_died_is_not_heard_to_own_it() {
 }
 
 #[test]
-fn a_node_that_was_given_a_workspace_is_waited_for_while_it_lives_and_not_for_ever() {
+fn assigned_node_is_awaited_while_alive_but_not_forever() {
     let is_owned = |world: &World| {
         let mut standings = world.shells.iter().map(|it| it.node.standings().remove(0));
         standings.any(|standing| standing.is_owned)
@@ -406,7 +406,7 @@ fn a_node_that_was_given_a_workspace_is_waited_for_while_it_lives_and_not_for_ev
 }
 
 #[test]
-fn a_workspace_that_its_node_keeps_when_it_leaves_is_taken_by_nobody() {
+fn workspace_kept_by_its_leaving_node_is_not_taken_over() {
     let mut world = three();
     world.batch(0, "w", 1);
     let release = NodeInput::Release {
@@ -434,7 +434,7 @@ fn a_workspace_that_its_node_keeps_when_it_leaves_is_taken_by_nobody() {
 }
 
 #[test]
-fn one_node_takes_over_when_the_owner_is_silent_and_the_owner_ends() {
+fn one_node_takes_over_from_a_silent_owner_and_the_owner_ends() {
     let mut world = three();
     world.batch(0, "w", 1);
     world.shells[0].is_still = true;
@@ -462,7 +462,7 @@ fn one_node_takes_over_when_the_owner_is_silent_and_the_owner_ends() {
 }
 
 #[test]
-fn a_node_that_begins_again_has_its_workspaces_back_before_anybody_tries() {
+fn restarted_node_regains_its_workspaces_before_a_takeover() {
     let mut world = three();
     world.batch(0, "w", 1);
     world.pass(2_000);
@@ -482,7 +482,7 @@ fn a_node_that_begins_again_has_its_workspaces_back_before_anybody_tries() {
 }
 
 #[test]
-fn a_node_that_drains_takes_over_when_nobody_else_is_there() {
+fn draining_node_takes_over_when_no_other_is_available() {
     let mut world = three();
     let first = [1, 2].map(|at| {
         let hearing = &world.shells[at].node.hearing;
@@ -533,7 +533,7 @@ fn a_workspace_is_moved_and_its_former_owner_follows_it() {
 }
 
 #[test]
-fn a_node_that_could_not_run_a_workspace_is_not_given_it_and_takes_none() {
+fn unfit_node_neither_receives_nor_takes_a_workspace() {
     let mut world = three();
     world.batch(0, "w", 1);
     let fit = |unfit: Option<&str>| NodeInput::Fit {
@@ -593,7 +593,7 @@ fn a_workspace_that_was_to_be_given_up_can_stay() {
 }
 
 #[test]
-fn without_the_program_nothing_is_acknowledged_and_a_record_in_doubt_ends_the_node() {
+fn without_replica_nothing_is_acknowledged_and_doubt_ends_node() {
     let mut world = three();
     world.give(0, NodeInput::Check);
     assert!(world.has_seen(0, &NodeEffect::Checked(Some(Vec::new()))));
@@ -652,7 +652,7 @@ fn a_failing_disk_leaves_a_workspace_to_others() {
 }
 
 #[test]
-fn a_node_whose_disk_failed_makes_its_files_anew_and_follows_again() {
+fn node_with_a_failed_disk_rebuilds_its_files_and_follows_again() {
     let mut world = three();
     world.batch(0, "w", 1);
     world.pass(1_000);
@@ -673,7 +673,7 @@ fn a_node_whose_disk_failed_makes_its_files_anew_and_follows_again() {
 }
 
 #[test]
-fn files_are_made_anew_when_a_person_wants_it() {
+fn files_are_rebuilt_on_request() {
     let mut world = three();
     world.batch(0, "w", 1);
     world.pass(1_000);
@@ -689,7 +689,7 @@ fn files_are_made_anew_when_a_person_wants_it() {
 }
 
 #[test]
-fn a_log_is_trimmed_to_its_last_snapshot_and_whoever_comes_later_begins_with_that() {
+fn log_is_trimmed_to_its_last_snapshot_where_late_nodes_start() {
     let mut world = three();
     for batch in 1..=35 {
         world.batch(0, "w", batch);
@@ -775,7 +775,7 @@ fn nothing_is_noted_while_changes_are_made() {
 }
 
 #[test]
-fn what_is_followed_without_a_pause_is_noted_between_two_pages() {
+fn continuous_following_saves_its_position_between_pages() {
     let mut world = World::new(&["b"]);
     let mut writer = Chain::new(workspace("w"));
     let log = world.logs.entry(workspace("w")).or_default();
@@ -809,7 +809,7 @@ fn what_is_followed_without_a_pause_is_noted_between_two_pages() {
 }
 
 #[test]
-fn a_node_that_begins_before_it_can_ask_asks_for_the_list_of_logs_soon() {
+fn node_that_starts_disconnected_soon_requests_the_log_list() {
     let mut early = ReplicationNode::new(node("b"), Incarnation(7), 0);
     early.handle(0, NodeInput::Tick);
     assert!(early.due_ms() <= HEADS_MS);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_moves_with_what_it_stands_in() {
+    fn path_moves_with_its_parent_directory() {
         let path = |text| RelativePath::new(text).unwrap();
         assert_eq!(
             path("a/b/c").moved(&path("a/b"), &path("d")),

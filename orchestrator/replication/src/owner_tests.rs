@@ -128,7 +128,7 @@ fn attempt_of(effects: &[OwnerEffect]) -> Attempt {
 }
 
 #[test]
-fn batches_that_wait_share_a_record_and_are_acknowledged_when_both_are_so() {
+fn waiting_batches_share_a_record_and_are_acknowledged_together() {
     let mut bench = OwnerHarness::new();
     let first = bench.batch(1);
     assert!(
@@ -263,7 +263,7 @@ fn a_tail_that_the_server_lost_is_appended_again() {
 }
 
 #[test]
-fn a_lost_tail_whose_place_is_taken_is_told_from_its_first_record_on() {
+fn overwritten_lost_tail_is_reported_from_its_first_record() {
     let mut bench = OwnerHarness::new();
     for id in 1..=2 {
         bench.written(id);
@@ -371,7 +371,7 @@ fn a_void_record_is_stepped_over() {
 }
 
 #[test]
-fn a_seal_that_the_server_lost_and_in_whose_place_the_owner_of_before_writes_is_told() {
+fn lost_seal_overwritten_by_the_previous_owner_is_reported() {
     let mut bench = OwnerHarness::new();
     let (mut owner, _, mut asked) = successor(&mut bench);
     // A failover loses the seal, and the previous owner never receives a notification.
@@ -423,7 +423,7 @@ fn a_large_batch_is_several_records_and_one_acknowledgement() {
 }
 
 #[test]
-fn a_batch_that_nobody_waits_for_goes_with_the_next_one_or_alone_some_moments_later() {
+fn batch_without_waiter_is_written_with_the_next_or_after_delay() {
     let mut bench = OwnerHarness::new();
     for id in 1..=5 {
         bench.give(OwnerInput::Synced(BatchId(id)));
@@ -462,7 +462,7 @@ fn a_batch_that_nobody_waits_for_goes_with_the_next_one_or_alone_some_moments_la
 }
 
 #[test]
-fn a_release_stands_behind_all_that_waits() {
+fn release_is_written_after_all_waiting_batches() {
     let mut bench = OwnerHarness::new();
     bench.give(OwnerInput::Synced(BatchId(1)));
     let asked = bench.batch(1);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_gets_its_share_and_one_that_goes_moves_its_own_only() {
+    fn nodes_share_workspaces_and_a_leaving_node_moves_only_its_own() {
         let all = nodes(&["a", "b", "c"]);
         let mut fewer = all.clone();
         fewer.leave(&node("b"));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_drains_comes_last_and_hands_on_what_it_has() {
+    fn draining_node_ranks_last_and_hands_over_its_workspaces() {
         let mut nodes = nodes(&["a", "b", "c"]);
         for workspace in workspaces() {
             assert_eq!(nodes.successor(&workspace, &node("b")), None);

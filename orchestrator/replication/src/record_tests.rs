@@ -109,7 +109,7 @@ fn golden_bytes() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_where_it_is_made() {
+fn oversized_record_is_rejected_on_creation() {
     let path = RelativePath::new("a").unwrap();
     let many = vec![FileOperation::Create { path: path.clone() }; RECORD_OPERATIONS_MAX + 1];
     let long = vec![FileOperation::Append {
@@ -127,7 +127,7 @@ fn what_is_too_large_is_refused_where_it_is_made() {
 }
 
 #[test]
-fn a_newer_format_says_what_to_do() {
+fn newer_record_format_asks_for_an_upgrade() {
     let mut bytes = sample(Body::Released { to: None })
         .encode()
         .unwrap()
@@ -140,7 +140,7 @@ fn a_newer_format_says_what_to_do() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(record in record()) {
+    fn encoded_record_is_decoded_unchanged(record in record()) {
         let encoded = record.encode().unwrap();
         let (same, read) = EncodedRecord::of_bytes(encoded.bytes().to_vec()).unwrap();
         prop_assert_eq!(read, record);
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn an_operation_takes_no_more_than_it_says(operations in prop::collection::vec(operation(), 0..6)) {
+    fn operation_encoding_stays_within_its_size_bound(operations in prop::collection::vec(operation(), 0..6)) {
         let empty = sample(Body::Operations(Vec::new())).encode().unwrap().bytes().len();
         let said: usize = operations.iter().map(FileOperation::encoded_bytes_max).sum();
         let taken = sample(Body::Operations(operations)).encode().unwrap().bytes().len();

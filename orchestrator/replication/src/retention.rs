@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_is_kept_for_a_standby_that_is_near_and_not_for_one_that_is_far() {
+    fn log_is_retained_for_a_near_standby_but_not_for_a_distant_one() {
         let snapshots = [900_000, 950_000, 1_000_000].map(Position);
         let kept_for = |standbys: &[u64]| {
             let before = forgettable(snapshots, standbys.iter().copied().map(Position));

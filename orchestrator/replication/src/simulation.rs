@@ -88,7 +88,7 @@ fn is_found(seed: u64, plan: SimulationFaults) -> bool {
 }
 
 #[test]
-fn rep_1_every_promise_is_kept_whatever_is_lost_late_paused_or_believed() {
+fn rep_1_guarantees_hold_under_loss_delays_and_pauses() {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().unwrap());
     let only = number("GOONDAN_SIMULATION_SEED");
     let runs = number("GOONDAN_SIMULATION_RUNS").unwrap_or(RUNS);
@@ -132,7 +132,7 @@ fn the_simulation_finds_a_seal_that_is_ignored() {
 }
 
 #[test]
-fn the_simulation_finds_a_lost_answer_that_is_taken_for_a_failure() {
+fn simulation_detects_a_lost_answer_treated_as_a_failure() {
     finds(Bug::TakesLostForFailed);
 }
 
@@ -142,7 +142,7 @@ fn the_simulation_finds_a_take_over_without_a_seal() {
 }
 
 #[test]
-fn the_simulation_finds_a_tool_that_is_run_again_without_saying_so() {
+fn simulation_detects_a_tool_rerun_that_is_not_reported() {
     finds(Bug::ForgetsWhatWasUnderWay);
 }
 

@@ -110,7 +110,7 @@ impl StandbyHarness {
 }
 
 #[test]
-fn what_was_asked_of_an_owner_that_is_gone_is_not_done_to_its_successor() {
+fn request_to_a_former_owner_is_not_applied_to_its_successor() {
     let mut bench = StandbyHarness::new();
     bench.standby.handle(0, StandbyInput::TakeOver);
     // Another node was faster.
@@ -129,7 +129,7 @@ fn what_was_asked_of_an_owner_that_is_gone_is_not_done_to_its_successor() {
 }
 
 #[test]
-fn an_owner_that_is_heard_is_left_alone_and_one_that_is_not_is_replaced() {
+fn live_owner_is_left_alone_and_a_silent_one_is_replaced() {
     let mut bench = StandbyHarness::new();
     for _ in 0..60 {
         let acknowledged = Position(1);
@@ -161,7 +161,7 @@ fn an_owner_that_is_heard_is_left_alone_and_one_that_is_not_is_replaced() {
 }
 
 #[test]
-fn a_seal_whose_answer_is_lost_is_found_in_the_log() {
+fn seal_without_an_answer_is_recognized_in_the_log() {
     let mut bench = StandbyHarness::new();
     let StandbyEffect::Seal(attempt, put) = bench.wants() else {
         panic!("no seal");
@@ -178,7 +178,7 @@ fn a_seal_whose_answer_is_lost_is_found_in_the_log() {
 }
 
 #[test]
-fn a_seal_that_comes_too_late_is_none() {
+fn late_seal_is_rejected_and_the_standby_continues() {
     let mut bench = StandbyHarness::new();
     let StandbyEffect::Seal(attempt, put) = bench.wants() else {
         panic!("no seal");
@@ -197,7 +197,7 @@ fn a_seal_that_comes_too_late_is_none() {
 }
 
 #[test]
-fn a_released_workspace_is_taken_at_once_by_whom_it_was_left_to() {
+fn released_workspace_is_taken_at_once_by_its_successor() {
     for to in ["b", "c"] {
         let mut bench = StandbyHarness::new();
         bench.standby.handle(0, StandbyInput::Rank(Some(3)));
@@ -212,7 +212,7 @@ fn a_released_workspace_is_taken_at_once_by_whom_it_was_left_to() {
 }
 
 #[test]
-fn files_that_differ_are_told_and_made_anew_and_not_for_ever() {
+fn differing_files_are_reported_and_rebuilt_only_once() {
     let mut bench = StandbyHarness::new();
     bench.batch();
     bench.snapshot(Hash([1; 32]));
@@ -258,7 +258,7 @@ fn files_that_differ_are_told_and_made_anew_and_not_for_ever() {
 }
 
 #[test]
-fn whoever_is_too_far_behind_begins_with_the_snapshot() {
+fn standby_behind_the_trimmed_log_starts_from_the_snapshot() {
     let mut bench = StandbyHarness::new();
     bench.batch();
     bench.snapshot(Hash([1; 32]));
@@ -278,7 +278,7 @@ fn whoever_is_too_far_behind_begins_with_the_snapshot() {
 }
 
 #[test]
-fn a_log_that_lost_its_tail_is_left_to_its_owner_and_told_when_that_is_gone() {
+fn lost_log_tail_is_left_to_its_owner_or_reported_once_it_left() {
     let mut bench = StandbyHarness::new();
     bench.batch();
     assert_eq!(bench.turn(), None);
@@ -300,7 +300,7 @@ fn a_log_that_lost_its_tail_is_left_to_its_owner_and_told_when_that_is_gone() {
 }
 
 #[test]
-fn what_was_acknowledged_and_is_not_in_the_log_keeps_a_standby_from_taking_over() {
+fn acknowledged_record_missing_from_the_log_blocks_takeover() {
     let mut bench = StandbyHarness::new();
     let acknowledged = Position(7);
     bench
@@ -340,7 +340,7 @@ fn a_log_that_is_another_than_before_stops_a_standby() {
 }
 
 #[test]
-fn a_node_that_was_the_owner_makes_its_files_anew_once_the_log_has_all_it_wrote() {
+fn former_owner_rebuilds_files_once_the_log_has_all_its_writes() {
     let mut bench = StandbyHarness::new();
     bench.batch();
     let standby = |chain: &Chain| {
@@ -362,7 +362,7 @@ fn a_node_that_was_the_owner_makes_its_files_anew_once_the_log_has_all_it_wrote(
 }
 
 #[test]
-fn its_own_seal_of_an_earlier_life_is_none_of_this_one() {
+fn own_seal_of_an_earlier_life_is_not_taken_as_current() {
     let mut bench = StandbyHarness::new();
     let seal = bench.write(Body::Seal {
         node: node("b"),
@@ -375,7 +375,7 @@ fn its_own_seal_of_an_earlier_life_is_none_of_this_one() {
 }
 
 #[test]
-fn a_log_that_begins_behind_what_was_read_and_does_not_follow_it_stops_a_standby() {
+fn log_that_does_not_continue_the_read_chain_stops_a_standby() {
     let mut bench = StandbyHarness::new();
     let before = bench.writer.clone();
     // A seal that a failover loses, after which the previous owner continues at its position.
@@ -395,7 +395,7 @@ fn a_log_that_begins_behind_what_was_read_and_does_not_follow_it_stops_a_standby
 }
 
 #[test]
-fn the_records_of_a_page_are_followed_at_once_and_up_to_where_something_else_is_to_be_done() {
+fn page_records_are_applied_up_to_the_next_pending_action() {
     let mut bench = StandbyHarness::new();
     for _ in 0..3 {
         bench.batch();
@@ -435,7 +435,7 @@ fn the_records_of_a_page_are_followed_at_once_and_up_to_where_something_else_is_
 }
 
 #[test]
-fn a_record_that_does_not_fit_is_told_by_its_place_in_the_log() {
+fn mismatching_record_is_reported_with_its_log_position() {
     let mut bench = StandbyHarness::new();
     for _ in 0..3 {
         bench.batch();
@@ -461,7 +461,7 @@ fn a_record_that_does_not_fit_is_told_by_its_place_in_the_log() {
 }
 
 #[test]
-fn a_log_that_loses_its_tail_while_files_are_made_anew_is_told() {
+fn log_that_loses_its_tail_during_a_rebuild_is_reported() {
     for is_written_on in [false, true] {
         let mut bench = StandbyHarness::new();
         let before = bench.writer.clone();

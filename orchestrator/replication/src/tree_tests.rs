@@ -43,7 +43,7 @@ fn life_of_a_journal(pieces: &[Vec<u8>]) -> Vec<FileOperation> {
 }
 
 #[test]
-fn a_directory_moves_with_what_it_holds_and_replaces_what_was_there() {
+fn directory_moves_with_its_content_and_replaces_its_target() {
     let tree = made_of(&[
         FileOperation::CreateDir { path: path("new") },
         FileOperation::Append {
@@ -61,7 +61,7 @@ fn a_directory_moves_with_what_it_holds_and_replaces_what_was_there() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_its_path() {
+fn mismatching_operation_is_reported_with_its_path() {
     let mut tree = made_of(&[FileOperation::CreateDir { path: path("d") }]);
     let append = |path, offset| FileOperation::Append {
         path,
@@ -104,7 +104,7 @@ fn what_does_not_fit_is_told_with_its_path() {
 }
 
 #[test]
-fn digests_tell_trees_apart() {
+fn digests_distinguish_trees() {
     let file = |name: &str, bytes: &[u8]| FileOperation::Append {
         path: path(name),
         offset: 0,
@@ -129,7 +129,7 @@ fn digests_tell_trees_apart() {
 proptest! {
     /// A replay may start anywhere before the state of the files and produces the same result.
     #[test]
-    fn what_is_replayed_over_files_that_have_it_changes_nothing(
+    fn replay_over_newer_files_changes_nothing(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..9), 1..12),
         at in any::<prop::sample::Index>(),
         ahead in any::<prop::sample::Index>(),

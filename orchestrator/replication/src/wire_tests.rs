@@ -284,14 +284,14 @@ fn golden_bytes_of_greetings() {
 }
 
 #[test]
-fn another_version_is_told_as_such_whatever_else_it_says() {
+fn other_version_is_recognized_despite_unknown_fields() {
     let other = br#"{"version":{"protocol":99,"goondan":"9.0.0"},"news":1}"#;
     let fault = Welcome::from_frame(other).unwrap_err();
     assert!(matches!(fault, WireFault::OtherVersion(_)), "{fault}");
 }
 
 #[test]
-fn what_is_too_much_is_neither_sent_nor_taken() {
+fn too_many_heads_are_neither_sent_nor_accepted() {
     let many = vec![workspace(); HEADS_MAX + 1];
     let request = |ask| LogRequest { id: 1, ask };
     let fault = request(LogCommand::Heads(many)).to_frame().unwrap_err();
@@ -305,7 +305,7 @@ fn what_is_too_much_is_neither_sent_nor_taken() {
 }
 
 #[test]
-fn a_record_that_is_none_is_no_request() {
+fn request_with_an_invalid_record_is_rejected() {
     let mut body = LogRequest {
         id: 1,
         ask: LogCommand::Put(put()),

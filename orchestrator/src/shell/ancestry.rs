@@ -344,7 +344,7 @@ mod linux {
         }
 
         #[test]
-        fn sec_4_a_line_of_parents_tells_person_from_agent() {
+        fn sec_4_process_ancestry_distinguishes_person_from_agent() {
             let fake = machine();
             assert_eq!(fake.judge(11), ClientOrigin::Person);
             assert_eq!(fake.judge(103), ClientOrigin::BelowDaemon);
@@ -372,7 +372,7 @@ mod linux {
         }
 
         #[test]
-        fn sec_4_what_cannot_be_read_is_no_person() {
+        fn sec_4_unreadable_ancestry_is_not_a_person() {
             let fake = machine().with(31, 30);
             assert_eq!(fake.judge(31), ClientOrigin::Unknown(HIDDEN));
             assert_eq!(fake.judge(40), ClientOrigin::Unknown(ENDED));

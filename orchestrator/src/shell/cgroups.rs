@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_its_own_is_divided_and_each_limit_is_written_where_it_holds() {
+    fn cgroup_is_delegated_and_limits_are_written_at_their_level() {
         let tree = tree("cpuset cpu io memory pids\n", "4242\n");
         let groups = take(&tree).unwrap();
         assert_eq!(groups.dir(), Some(tree.path()));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_controller_holds_is_left_to_others() {
+    fn limits_without_a_controller_are_left_to_other_means() {
         let tree = tree("hugetlb\n", "4242\n");
         let groups = take(&tree).unwrap();
         assert!(!tree.path().join("cgroup.subtree_control").exists());
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn want_of_memory_is_told_from_any_other_end() {
+    fn out_of_memory_is_distinguished_from_other_exits() {
         let tree = tree("memory\n", "4242\n");
         let groups = take(&tree).unwrap();
         let group = groups.make(ProcessId(7), &LIMITS, false).unwrap().unwrap();
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_emptied_and_removed_also_those_of_an_earlier_daemon() {
+    fn cgroups_of_this_and_earlier_daemons_are_emptied_and_removed() {
         let tree = tree("memory pids\n", "4242\n");
         fs::create_dir_all(tree.path().join("child-3/program")).unwrap();
         let mut groups = take(&tree).unwrap();

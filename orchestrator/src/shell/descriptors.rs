@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_told_from_other_errors() {
+    fn descriptor_shortage_is_distinguished_from_other_errors() {
         assert!(is_shortage(&io::Error::from_raw_os_error(24)));
         assert!(!is_shortage(&io::Error::from_raw_os_error(2)));
         assert!(!is_shortage(&io::Error::other("no such luck")));

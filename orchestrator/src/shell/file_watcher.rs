@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sup_8_a_lost_count_and_a_failure_are_told_from_a_change_and_from_reading() {
+    fn sup_8_watch_overflow_and_failure_differ_from_a_change() {
         let sources = Sources::of(Path::new("/p"));
         let hint = |event| hint_of(event, &sources);
         let at = |kind, path: &str| Ok(notify::Event::new(kind).add_path(path.into()));

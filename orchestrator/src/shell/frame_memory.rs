@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_8_unfinished_frames_share_a_memory_and_short_ones_need_none() {
+    fn sec_8_partial_frames_share_memory_and_short_ones_use_none() {
         let len = 1024 * 1024;
         let memory = FrameMemory::new(2 * len);
         let (mut first, mut second, mut third) = (memory.codec(), memory.codec(), memory.codec());

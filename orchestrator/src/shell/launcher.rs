@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_its_socket_and_its_output_and_no_other_descriptor() {
+    fn child_inherits_only_its_socket_and_output_descriptors() {
         let launcher = launcher();
         // Open when the child starts, but not in the launcher thread's table.
         let files: Vec<_> = (0..100)
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_is_said_and_the_next_can() {
+    fn failed_program_start_is_reported_and_the_next_succeeds() {
         let launcher = launcher();
         for _ in 0..3 {
             let error = launcher

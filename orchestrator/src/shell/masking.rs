@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_2_a_masked_line_is_a_line_and_still_says_whose_it_is() {
+    fn sec_2_masked_log_line_stays_valid_and_keeps_its_agent() {
         let masks = masks(&["assistant", "12345678", VALUE]);
         let line = json!({
             "timestamp": "2026-01-01T00:00:00.000Z",
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_2_a_value_is_masked_however_a_program_writes_it_in_pieces() {
+    fn sec_2_value_is_masked_across_any_pieces_of_program_output() {
         let masks = masks(&["hunter2-and-more", "hunter2", "anan-anan", "ä-bcd\u{20ac}-"]);
         let text = "ananan-anan-anan hunter2-and-more: hunter2, ä-bcd\u{20ac}- ha";
         let whole = masks.text(text).into_owned();
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_2_values_too_short_to_tell_are_left_and_of_two_the_longer_is_masked_whole() {
+    fn sec_2_short_values_stay_and_the_longer_of_two_is_masked() {
         let masks = masks(&["8080", "secret", "secret-and-more"]);
         assert_eq!(
             masks.text("8080 secret-and-more secret"),
@@ -800,7 +800,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_2_the_answer_of_an_agent_with_a_task_comes_in_masked() {
+    fn sec_2_reply_of_an_agent_with_a_task_arrives_masked() {
         let masks = masks(&[VALUE]);
         let answer = |works_for| {
             let complete = json!({
@@ -840,7 +840,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_2_what_a_child_says_of_itself_comes_in_masked() {
+    fn sec_2_status_reported_by_a_child_arrives_masked() {
         let masks = masks(&[VALUE]);
         let detail = format!("cannot reach h?{VALUE}");
         let ready = false;

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_has_a_size_and_what_does_not_has_none() {
+    fn only_a_running_process_has_a_memory_size() {
         let own = Some(std::process::id());
         let free = taken(own, &json!({}));
         assert_eq!(free.counted_memory_bytes, None);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn ctl_1_memory_counts_what_a_process_started() {
+    fn ctl_1_memory_includes_descendant_processes() {
         let size = 64 << 20;
         // A shell that waits for a program that allocates this much memory.
         let program = format!("x=$(head -c {size} /dev/zero | tr '\\0' x); echo held; read y");

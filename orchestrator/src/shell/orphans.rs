@@ -213,7 +213,7 @@ mod linux {
         }
 
         #[test]
-        fn sec_4_a_lowered_mark_is_told_from_none() {
+        fn sec_4_lowered_mark_is_distinguished_from_none() {
             let mark = Mark::for_tests(MARK_MIN + 9, RLIM_INFINITY);
             assert_eq!(mark.on(MARK_MIN + 9), MarkCheck::Yes);
             assert_eq!(mark.on(RLIM_INFINITY), MarkCheck::Not);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_1_whoever_watches_processes_is_told_what_is_different_and_nothing_else() {
+    fn obs_1_process_watcher_gets_only_differences() {
         let first = look(vec![process("a", "idle"), process("b", "idle")], true);
         let (known, parts) = compare(None, first, false);
         assert_eq!(names(&parts), ["a", "b"]);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_to_whoever_wants_it_as_often_as_it_is_looked_at() {
+    fn memory_is_sent_to_its_subscribers_at_each_measurement() {
         let of = |with_memory| look(vec![process("a", "idle")], with_memory);
         let (mut known, parts) = compare(None, of(false), true);
         if cfg!(target_os = "linux") {

@@ -177,7 +177,7 @@ fn sec_5_every_change_is_in_the_audit_log_and_no_value() {
 }
 
 #[test]
-fn an_identity_is_made_once_and_never_where_secrets_are_without_one() {
+fn identity_is_created_once_and_never_where_secrets_exist() {
     let disk = disk();
     let keeper = keeper(&disk);
     set(&keeper, "a", "k", "one").unwrap();
@@ -207,7 +207,7 @@ fn an_identity_is_made_once_and_never_where_secrets_are_without_one() {
 }
 
 #[test]
-fn sec_1_a_damaged_secret_is_said_to_be_and_is_not_changed() {
+fn sec_1_damaged_secret_is_reported_and_not_changed() {
     let disk = disk();
     let keeper = keeper(&disk);
     set(&keeper, "a", "k", "one").unwrap();
@@ -234,7 +234,7 @@ fn sec_1_a_damaged_secret_is_said_to_be_and_is_not_changed() {
 }
 
 #[test]
-fn sec_1_a_crash_at_every_call_leaves_the_old_value_or_the_new_one() {
+fn sec_1_crash_at_any_call_leaves_old_or_new_value() {
     // The first secret, which also creates the identity, and a later change.
     for before in [None, Some("one")] {
         let start = disk();
@@ -276,7 +276,7 @@ fn sec_1_a_crash_at_every_call_leaves_the_old_value_or_the_new_one() {
 }
 
 #[test]
-fn what_is_no_value_or_too_many_is_refused() {
+fn empty_values_and_reserved_keys_are_rejected() {
     let disk = disk();
     let keeper = keeper(&disk);
     for (key, value) in [("k", ""), ("sops", "x"), ("a_unencrypted", "x")] {
@@ -321,7 +321,7 @@ fn gets(keeper: &SecretKeeper, root: &Path) -> bool {
 }
 
 #[test]
-fn sec_6_a_secret_is_given_to_the_project_it_was_allowed_to_and_all_of_it_is_audited() {
+fn sec_6_secret_goes_only_to_consented_projects_and_is_audited() {
     let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let disk = disk();
     let keeper = keeper(&disk);
@@ -348,7 +348,7 @@ fn sec_6_a_secret_is_given_to_the_project_it_was_allowed_to_and_all_of_it_is_aud
 }
 
 #[test]
-fn sec_6_a_crash_at_every_call_leaves_what_was_allowed_or_what_is_to_be() {
+fn sec_6_crash_at_any_call_leaves_old_or_new_consents() {
     let project = tempfile::tempdir().unwrap();
     for allow in [true, false] {
         let start = disk();
@@ -383,7 +383,7 @@ fn sec_6_a_crash_at_every_call_leaves_what_was_allowed_or_what_is_to_be() {
 }
 
 #[test]
-fn sec_6_a_damaged_file_of_consents_allows_nothing_and_is_not_written_over() {
+fn sec_6_damaged_consents_file_allows_nothing_and_is_kept() {
     let project = tempfile::tempdir().unwrap();
     let disk = disk();
     let keeper = keeper(&disk);

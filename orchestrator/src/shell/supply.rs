@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scarcer_counts() {
+    fn scarcer_resource_share_is_used() {
         let (few, many) = (
             ResourceLevel {
                 used: 15,

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_1_sums_come_by_what_is_asked_for_the_most_first_and_in_pages() {
+    fn obs_1_usage_sums_are_grouped_largest_first_and_paged() {
         assert_eq!(
             rows(UsageGrouping::Agent, None),
             (expected(&[("b", 7), ("a", 6)]), 13)

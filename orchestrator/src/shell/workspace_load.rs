@@ -649,7 +649,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inst_4_what_cannot_be_used_is_said_once_whoever_looks() {
+    fn inst_4_unusable_instance_is_warned_about_once() {
         let warned = WarnedPaths::default();
         let path = Path::new("/root/workspaces/w/instances/x");
         assert!(warned.is_new(path));

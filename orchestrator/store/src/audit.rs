@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn inst_6_the_latest_records_come_newest_last() {
+    fn inst_6_latest_audit_records_are_listed_newest_last() {
         let disk = disk();
         let text: String = (0..9).map(line).collect();
         let id = workspace_with(&disk, "/p", text.as_bytes());
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_1_several_workspaces_are_told_as_one_story_in_pages_of_any_length() {
+    fn obs_1_audit_of_several_workspaces_is_merged_in_any_page_size() {
         let disk = disk();
         let a = workspace_with(&disk, "/a", [line(1), line(4)].concat().as_bytes());
         // The clock was set back in between, and two records have the same time.
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn inst_6_what_cannot_be_read_is_passed_over_and_counted() {
+    fn inst_6_unreadable_audit_records_are_skipped_and_counted() {
         let disk = disk();
         let text = [
             "\n",

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_8_a_crash_at_every_call_leaves_the_one_before_or_the_new_one() {
+    fn sup_8_crash_at_any_call_leaves_old_or_new_configuration() {
         let (disk, layout, id) = opened();
         keep(&disk, &layout, &id, &configuration("before")).unwrap();
         let mut crashes = 1;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_8_one_that_was_edited_is_refused_and_one_of_an_earlier_version_is_read() {
+    fn sup_8_edited_kept_configuration_is_refused_and_old_one_read() {
         let (disk, layout, id) = opened();
         let before = configuration("x");
         keep(&disk, &layout, &id, &before).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_not_written_again_and_what_is_damaged_is_replaced() {
+    fn unchanged_configuration_is_not_rewritten_and_damaged_one_is() {
         let (disk, layout, id) = opened();
         assert_eq!(read(&disk, &layout, &id).unwrap(), None);
         let first = configuration("x");

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_last_is_there_for_each_connection_alone() {
+    fn each_connection_gets_only_its_own_last_saved_state() {
         let temp = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let layout = Layout::new(temp.path());

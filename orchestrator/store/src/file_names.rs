@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn root_9_what_loses_something_ends_in_a_hash() {
+    fn root_9_lossy_workspace_names_end_in_a_hash() {
         let lossy = [
             ("/a b", None),
             ("/a_b", None),
@@ -281,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_name_of_ours_is_no_key(name in "\\PC{0,30}") {
+        fn foreign_directory_name_is_not_an_instance_key(name in "\\PC{0,30}") {
             if let Some(key) = instance_key_of(&name) {
                 prop_assert_eq!(instance_dir_name(&key), name);
             }

@@ -73,7 +73,7 @@ fn expected(count: u64) -> UsageTotal {
 }
 
 #[test]
-fn the_same_reply_twice_counts_once_also_after_it_was_opened_again() {
+fn duplicate_reply_counts_once_also_after_reopening() {
     let (disk, layout, id) = disk();
     for _ in 0..2 {
         let (mut ledger, findings) = Ledger::open(&disk, &layout, &id).unwrap();
@@ -90,7 +90,7 @@ fn the_same_reply_twice_counts_once_also_after_it_was_opened_again() {
 
 /// A file left by a failed attempt is not assumed durable.
 #[test]
-fn an_error_at_any_call_of_the_first_entry_and_a_crash_behind_the_second_attempt_lose_nothing() {
+fn first_ledger_entry_survives_an_error_and_a_crash_after_retry() {
     for call in 1.. {
         let (disk, layout, id) = disk();
         let failing = disk.calls() + call;
@@ -119,7 +119,7 @@ fn an_error_at_any_call_of_the_first_entry_and_a_crash_behind_the_second_attempt
 }
 
 #[test]
-fn a_crash_at_every_call_loses_nothing_acknowledged_and_counts_nothing_twice() {
+fn crash_at_any_call_loses_and_duplicates_no_ledger_entry() {
     for call in 0..40 {
         for crash in [
             Crash::LoseUnsynced,
@@ -155,7 +155,7 @@ fn a_crash_at_every_call_loses_nothing_acknowledged_and_counts_nothing_twice() {
 }
 
 #[test]
-fn a_ledger_grown_large_is_written_anew_with_the_same_sums() {
+fn large_ledger_is_compacted_with_the_same_totals() {
     let (disk, layout, id) = disk();
     let (mut ledger, _) = Ledger::open(&disk, &layout, &id).unwrap();
     ledger.compact_at = 100_000;
@@ -177,7 +177,7 @@ fn a_ledger_grown_large_is_written_anew_with_the_same_sums() {
 }
 
 #[test]
-fn an_error_at_every_call_while_it_is_written_anew_is_survived() {
+fn ledger_survives_a_fault_at_every_call_of_compaction() {
     for call in 0..200 {
         let (disk, layout, id) = disk();
         let (mut ledger, _) = Ledger::open(&disk, &layout, &id).unwrap();

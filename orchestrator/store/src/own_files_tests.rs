@@ -70,7 +70,7 @@ fn content(disk: &SimulatedDisk, path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn msg_11_what_is_missing_of_an_audit_log_is_told_until_a_person_knows_of_it() {
+fn msg_11_audit_log_loss_is_reported_until_acknowledged() {
     type Harm = fn(&SimulatedDisk, &Path);
     let shorten: Harm = |disk, path| {
         let lines = content(disk, path);
@@ -142,7 +142,7 @@ fn msg_11_a_crash_at_any_call_makes_nothing_look_missing() {
 }
 
 #[test]
-fn root_10_a_record_that_is_cut_short_or_gone_is_told_and_put_back() {
+fn root_10_truncated_or_missing_record_is_reported_and_restored() {
     for harm in ["", "{\"workspaceId\": \"", "gone"] {
         let (disk, layout) = disk();
         let id = live(&disk, &layout).unwrap();
@@ -167,7 +167,7 @@ fn root_10_a_record_that_is_cut_short_or_gone_is_told_and_put_back() {
 }
 
 #[test]
-fn root_10_an_edited_record_is_told_and_gone_by() {
+fn root_10_edited_workspace_record_is_reported_and_used() {
     let (disk, layout) = disk();
     let id = live(&disk, &layout).unwrap();
     let path = layout.workspace(&id).join(workspace::WORKSPACE_FILE);

@@ -540,7 +540,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_8_what_is_missing_is_made_and_private() {
+    fn root_8_missing_directories_are_created_with_private_mode() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().join("state");
         let taken = SystemRoot::take(&root).unwrap();
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_the_first_start_says_the_format_and_a_later_one_brings_an_older_file_up() {
+    fn rel_1_first_start_writes_the_format_and_later_ones_raise_it() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().join("state");
         let layout = SystemRoot::take(&root).unwrap().layout().clone();
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_nobody_knows_is_an_error_with_its_line() {
+    fn unknown_setting_is_an_error_with_its_line() {
         let temp = tempfile::tempdir().unwrap();
         drop(SystemRoot::take(temp.path()).unwrap());
         let path = temp.path().join("config.json");

@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn root_10_a_folder_stands_for_one_project_only() {
+    fn root_10_workspace_folder_belongs_to_one_project_only() {
         let (disk, layout) = disk();
         let record = open(&disk, &layout, Path::new("/p/a"), Some("x")).unwrap();
         assert_eq!(

@@ -229,7 +229,7 @@ async fn inst_2_metadata_is_written_when_the_instance_is_closed() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_and_nothing_is_made() {
+async fn missing_instance_is_reported_and_nothing_is_created() {
     let mut rig = rig();
     let error = rig
         .run(Open {
@@ -245,7 +245,7 @@ async fn what_is_not_there_is_said_and_nothing_is_made() {
 }
 
 #[tokio::test]
-async fn the_index_is_what_a_new_look_at_the_disk_would_find() {
+async fn index_matches_a_fresh_listing_of_the_disk() {
     let mut rig = rig();
     let instances = rig.layout.instances(&rig.workspace_id);
     let on_disk = || workspace::list_instances(&RealDisk, &instances).unwrap().0;
@@ -327,7 +327,7 @@ fn open_files(rig: &WriterHarness) -> HashMap<String, usize> {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_files_of_an_instance_that_nobody_needs_are_closed() {
+fn files_of_unused_instances_are_closed() {
     fn run(worker: &mut Worker, op: impl Into<Op>) {
         let op = op.into();
         let mut done = worker.work(&mut vec![StoreJob { token: 0, op }]);
@@ -432,7 +432,7 @@ async fn thousands_of_idle_conversations_hold_no_files_open() {
 /// Goal: a request that arrives together with the end of a turn sees the state after the turn.
 /// Method: all operations in one batch.
 #[tokio::test]
-async fn msg_13_an_event_whose_turn_ended_in_the_same_batch_does_not_wait_any_more() {
+async fn msg_13_event_whose_turn_ended_in_the_same_batch_is_finished() {
     let rig = rig();
     let instance = rig.instance("k");
     let mut worker = Worker::new(Arc::new(RealDisk), rig.layout.clone());

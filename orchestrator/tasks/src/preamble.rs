@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agent_2_a_preamble_that_is_printed_says_nothing() {
+    fn agent_2_echoed_preamble_yields_no_blocks() {
         for (phases, preamble) in [
             (0, Preamble::Usual),
             (3, Preamble::Usual),

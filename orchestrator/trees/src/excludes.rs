@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_is_taken_and_what_is_excepted_whatever_its_name() {
+    fn selected_paths_and_exceptions_override_exclude_patterns() {
         let path = |text: &str| RelativePath::new(text.as_bytes()).unwrap();
         let excludes = Excludes::new(&["dist/", "*.key"]).unwrap();
         let excludes = excludes

@@ -357,7 +357,7 @@ mod tests {
     const FILE: EntryType = EntryType::Regular;
 
     #[test]
-    fn pkg_3_an_archive_comes_out_whole() {
+    fn pkg_3_archive_is_extracted_completely() {
         let items = [
             Item(EntryType::Directory, "package/", "", b""),
             Item(FILE, "package/a/b.txt", "", b"text"),

@@ -34,7 +34,7 @@ fn freeze_in(disk: &SimulatedDisk) -> Result<crate::Manifest, TreeError> {
 }
 
 #[test]
-fn box_1_a_freeze_that_is_stopped_at_any_call_is_whole_or_not_there() {
+fn box_1_freeze_stopped_at_any_call_is_whole_or_absent() {
     let mut whole = 0;
     for call in 1.. {
         let (disk, manifest) = world();
@@ -94,7 +94,7 @@ fn box_1_an_error_at_any_call_leaves_nothing_under_the_name() {
 }
 
 #[test]
-fn box_2_what_is_left_out_is_told_and_what_may_not_be_is_refused() {
+fn box_2_excluded_paths_are_listed_and_forbidden_ones_refused() {
     let directory = tempfile::tempdir().unwrap();
     let top = RealFolder::open(directory.path()).unwrap();
     for name in ["p", "p/.git", "p/src", "p/node_modules"] {

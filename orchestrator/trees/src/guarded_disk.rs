@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guarded_disk_does_what_the_real_one_does() {
+    fn guarded_disk_behaves_like_the_real_one() {
         let world = World::new();
         let real: &dyn Disk = &RealDisk;
         let guarded: &dyn Disk = &world.disk;

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tree_is_refused() {
+    fn invalid_trees_are_rejected() {
         let directory = || TreeEntry::Directory { mode: 0o755 };
         let link = || TreeEntry::Link {
             target: b"x".to_vec(),

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked_as_it_was() {
+    fn packed_tree_is_unpacked_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         let deep = from.join("a/ö").join("x".repeat(150));

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leaves_a_tree_or_enters_its_git_directory_is_no_path() {
+    fn paths_outside_the_tree_or_in_git_directories_are_invalid() {
         let long = "a".repeat(NAME_BYTES_MAX + 1);
         let deep = vec!["d"; PATH_DEPTH_MAX + 1].join("/");
         for bad in [
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn ckpt_3_local_names_may_be_git_and_nothing_else_that_is_refused() {
+    fn ckpt_3_local_paths_allow_git_names_and_no_other_refused_ones() {
         for name in [".git", ".git/hooks/x", "GIT~1", "a\\.git"] {
             let path = RelativePath::allowed(name.as_bytes(), Names::Local).unwrap();
             assert!(path.check(Names::Local).is_ok() && path.check(Names::Portable).is_err());
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_outside_are_told_by_their_names() {
+    fn links_that_lead_outside_are_recognized_by_their_targets() {
         let link = RelativePath::new(b"a/b/link").unwrap();
         for outside in ["/", "/a", "../../..", "../../../x", "x/../../../../a"] {
             assert!(link.leads_outside(outside.as_bytes()), "{outside}");

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_quoted_as_git_does_is_refused() {
+    fn invalid_git_quoting_is_rejected() {
         for bad in [
             "",
             "\"",

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_takes_over_the_content_of_another_one_or_says_that_it_cannot() {
+    fn file_shares_blocks_with_another_or_reports_that_it_cannot() {
         let one = tempfile::tempdir().unwrap();
         let folder = RealFolder::open(one.path()).unwrap();
         is_shared(&folder, &folder);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_told_as_it_is_and_goes_its_own_way_shared_or_not() {
+    fn copied_file_is_reported_and_independent_of_its_source() {
         let mut places = vec![tempfile::tempdir().unwrap()];
         if let Some(dir) = std::env::var_os(REFLINK_DIR_VAR) {
             places.push(tempfile::tempdir_in(dir).unwrap());

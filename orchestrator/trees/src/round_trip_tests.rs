@@ -190,7 +190,7 @@ fn compared(seed: u64, before: &RandomNodes, after: &RandomNodes, is_git_asked: 
 }
 
 #[test]
-fn prop_2_the_patch_of_two_trees_makes_the_one_of_the_other_as_git_does() {
+fn prop_2_patch_of_two_trees_recreates_the_other_like_git() {
     // Long runs test our implementation, because git starts several processes for each pair.
     let every = GIT_EVERY.max(pairs() / GIT_PAIRS);
     for seed in 0..pairs() {
@@ -205,7 +205,7 @@ const LARGE_BYTES: usize = 100 * 1024 * 1024;
 /// diff. Takes four minutes of CPU and 1 GB of memory, so it runs only if
 /// `GOONDAN_TEST_LARGE_FILES` is set.
 #[test]
-fn prop_2_patches_of_large_files_make_the_other_tree_as_git_does() {
+fn prop_2_patches_of_large_files_recreate_the_tree_like_git() {
     if std::env::var_os("GOONDAN_TEST_LARGE_FILES").is_none() {
         return;
     }
@@ -237,7 +237,7 @@ fn prop_2_patches_of_large_files_make_the_other_tree_as_git_does() {
 }
 
 #[test]
-fn what_no_patch_can_hold_is_refused_before_it_is_read() {
+fn unpatchable_file_is_rejected_before_it_is_read() {
     let folder = SimulatedDisk::new().folder(Path::new("/"));
     let nothing = Manifest::default();
     let mut builder =

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn task_9_a_tree_takes_what_its_files_are_long_and_no_link_is_followed() {
+    fn task_9_tree_size_is_the_sum_of_file_lengths_without_links() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path();
         fs::create_dir_all(path.join("tree/.a/b")).unwrap();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_6_a_consent_is_for_one_secret_one_directory_and_one_package() {
+    fn sec_6_consent_covers_one_secret_one_directory_one_package() {
         let mut consents = Consents::default();
         assert!(consents.allow(consent("hook", "/a", Some("p"))).unwrap());
         assert!(!consents.allow(consent("hook", "/a", Some("p"))).unwrap());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agent_6_permanent_failures_are_told_from_others() {
+    fn agent_6_permanent_failures_are_distinguished_from_others() {
         for permanent in [
             "Not logged in · Please run /login",
             "unexpected status 401 Unauthorized: invalid x-api-key",

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_acp_are_what_the_schema_has() {
+    fn acp_requests_match_the_schema() {
         let opened: v1::InitializeRequest = params(&acp_initialize());
         assert_eq!(
             opened.protocol_version,

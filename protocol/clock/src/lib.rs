@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sup_9_a_time_out_comes_on_time_when_there_is_no_pause() {
+    async fn sup_9_timeout_is_punctual_without_a_pause() {
         let begun = tokio::time::Instant::now();
         assert_eq!(
             timeout(seconds(120), std::future::pending::<()>()).await,
@@ -194,7 +194,7 @@ mod tests {
 
     /// A wait restarted again and again while other branches run, as in event loops.
     #[tokio::test(start_paused = true)]
-    async fn sup_9_a_wait_that_is_begun_anew_sees_the_pause_too() {
+    async fn sup_9_restarted_wait_detects_the_pause_too() {
         let deadline = Instant::now() + seconds(2);
         for _ in 0..10 {
             {

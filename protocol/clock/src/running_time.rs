@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_9_time_counts_while_it_is_watched_and_while_nobody_watches() {
+    fn sup_9_time_counts_whether_or_not_it_is_watched() {
         let mut time = RunningTime::default();
         for n in 1..=600 {
             assert_eq!(time.read(ms(100 * n), true), counted(100 * n));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_9_a_pause_does_not_count_and_what_came_meanwhile_is_read_before_time_goes_on() {
+    fn sup_9_pause_is_not_counted_and_its_backlog_is_read_first() {
         let mut time = RunningTime::default();
         assert_eq!(time.read(ms(500), true), counted(500));
         let after = time.read(ms(200_500), true);

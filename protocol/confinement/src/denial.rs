@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_denial_names_the_path_and_what_would_allow_it() {
+    fn sec_3_denial_names_the_path_and_the_setting_that_allows_it() {
         let explain = |said: &str| explain(said, &policy(Level::Landlock)).unwrap_or_default();
         for said in [
             "cat: /home/me/.ssh/id_rsa: Permission denied",
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_host_that_is_not_listed_is_told_with_those_that_are() {
+    fn sec_3_unlisted_host_is_reported_with_the_listed_ones() {
         let listed = SandboxPolicy {
             network: Network::Allow(vec!["packages.example.org".parse().unwrap()]),
             ..policy(Level::Full)
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_denial_of_something_else_than_a_file_says_what_it_was() {
+    fn sec_3_denial_of_a_non_file_operation_names_the_operation() {
         let at = |level, said: &str| explain(said, &policy(level)).unwrap_or_default();
         let python = "  File \"/usr/lib/python3.11/socket.py\", line 232, in __init__\n    \
                       _socket.socket.__init__(self, family, type, proto, fileno)\n\
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_network_that_is_missing_is_told_with_what_gives_one() {
+    fn sec_3_missing_network_is_reported_with_the_setting_for_it() {
         let connect =
             "curl: (7) Failed to connect to 1.1.1.1 port 80 after 0 ms: Couldn't connect to server";
         for said in [connect, "OSError: [Errno 101] Network is unreachable"] {
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_what_is_below_the_directory_of_temporary_files_is_explained_as_well() {
+    fn sec_3_denial_below_the_temporary_directory_is_explained() {
         let paths = |path: &str| vec![Path::new(path).to_owned().try_into().unwrap()];
         let below = |level| SandboxPolicy {
             read: paths("/tmp/project"),
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_what_the_sandbox_did_not_deny_is_not_laid_at_its_door() {
+    fn sec_3_failures_unrelated_to_the_sandbox_are_not_attributed() {
         let full = |said: &str| explain(said, &policy(Level::Full));
         assert!(full("cat: /home/me/x: No such file or directory").is_some());
         for said in [
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_10_a_denial_names_whose_sandbox_would_allow_it() {
+    fn sec_10_denial_names_the_owner_of_the_sandbox_setting() {
         let policy = policy(Level::Full);
         let said = "cat: /home/me/x: No such file or directory";
         for (denials, owner) in [

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_6_links_are_made_again_and_what_is_there_anyway_is_left_out() {
+    fn sec_6_links_are_recreated_and_covered_paths_are_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("usr/bin")).unwrap();

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_read_with_what_it_is_kept_from() {
+    fn mountinfo_is_parsed_with_its_restrictions() {
         let table = b"27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
             28 27 0:25 / /a\\040b/c\\134d ro,nosuid,nodev,noexec,noatime shared:1 - tmpfs t ro\n";
         let all = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_the_sandbox_of_another_system_is_refused_with_the_word_for_this_one() {
+    fn sec_3_foreign_sandbox_kind_is_refused_naming_the_right_one() {
         let [linux, macos]: [Facts; 2] = [Right::ALL.into(), [Right::Profile].into()];
         let refused = |level, facts: &Facts| plan(policy(level), facts).unwrap_err().to_string();
         assert!(refused(Level::Seatbelt, &linux).ends_with("or write `require: full`"));

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_profile_denies_what_it_does_not_allow() {
+    fn sec_3_seatbelt_profile_denies_by_default() {
         let profile = of(&[], &Network::None);
         assert!(profile.starts_with("(version 1)\n(deny default)\n"));
         assert!(profile.ends_with("(deny network*)\n"));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_profile_lets_the_work_directory_be_written_and_the_project_be_read() {
+    fn sec_3_profile_allows_work_directory_writes_and_project_reads() {
         let (work, project) = ("/Users/me/.goondan/work", "/Users/me/project");
         let paths = [
             (work, Access::Write),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_profile_with_a_network_has_no_sockets_of_files_but_the_resolvers() {
+    fn sec_3_network_profile_allows_no_file_socket_but_the_resolver() {
         let profile = of(&[], &Network::Any);
         assert!(!profile.contains("(deny network*)"));
         assert_eq!(allowed(&profile, "(remote ip)"), ["network-outbound"]);

@@ -79,7 +79,7 @@ fn reads(path: &Path) -> bool {
 }
 
 #[test]
-fn sec_3_an_agent_keeps_what_its_tools_work_with_and_nothing_else() {
+fn sec_3_agent_keeps_only_the_access_that_its_tools_need() {
     if !is_had() {
         return;
     }
@@ -107,7 +107,7 @@ fn sec_3_an_agent_keeps_what_its_tools_work_with_and_nothing_else() {
 }
 
 #[test]
-fn sec_3_a_confined_agent_starts_programs_in_sandboxes_of_the_level_landlock() {
+fn sec_3_confined_agent_starts_programs_in_landlock_sandboxes() {
     if !is_had() {
         return;
     }
@@ -134,7 +134,7 @@ fn sec_3_a_confined_agent_starts_programs_in_sandboxes_of_the_level_landlock() {
 }
 
 #[test]
-fn sec_3_a_connector_keeps_the_network_and_no_files_but_those_about_servers() {
+fn sec_3_connector_keeps_the_network_and_only_server_files() {
     if !is_had() {
         return;
     }
@@ -159,7 +159,7 @@ fn sec_3_a_connector_keeps_the_network_and_no_files_but_those_about_servers() {
 }
 
 #[test]
-fn sec_3_a_person_who_wants_no_sandbox_gets_none() {
+fn sec_3_sandbox_is_off_on_request() {
     let site = ConfinedSite::new();
     let own = OwnPolicy::of_agent(OwnSandbox::beside(Some(Level::Off)), &SandboxPolicy::off());
     within(&own, |held| {
@@ -197,7 +197,7 @@ fn without_root(site: &ConfinedSite, policy: &SandboxPolicy, reason: &str) {
 }
 
 #[test]
-fn sec_3_an_agent_without_a_root_of_its_own_says_why_and_signals_nobody_else() {
+fn sec_3_agent_without_own_root_reports_why_and_signals_nothing() {
     if !is_had() {
         return;
     }

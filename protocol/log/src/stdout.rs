@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_wait_for_the_loop_unless_they_matter_or_are_many_or_another_thread_s() {
+    fn log_lines_are_buffered_unless_severe_many_or_cross_thread() {
         let sink = BufferedStdout::of_this_thread();
         let line = || b"{}\n".to_vec();
         sink.line(Level::INFO, line());

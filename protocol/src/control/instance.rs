@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_1_what_changes_between_pages_keeps_its_place_by_key() {
+    fn obs_1_item_changed_between_pages_keeps_its_place_by_key() {
         let list = ListInstances {
             limit: Some(1),
             ..ListInstances::default()
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_narrowed_by_agent_and_by_text_and_counts_what_is_left() {
+    fn instance_list_filters_by_agent_and_text_and_counts_the_rest() {
         let list = ListInstances {
             containing: Some("aNN".to_owned()),
             ..ListInstances::default()

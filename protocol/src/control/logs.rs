@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn obs_2_a_line_is_chosen_if_it_says_all_that_is_asked_for() {
+    fn obs_2_log_line_is_selected_only_if_all_filters_match() {
         let line = json!({
             "timestamp": "2026-01-01T00:00:01.500Z", "level": "warn", "message": "m",
             "process": "agent", "workspaceId": "w", "agentName": "clerk", "instanceKey": "ann",

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_1_what_cannot_be_read_fails_its_page_and_no_other() {
+    fn obs_1_unreadable_item_fails_only_its_own_page() {
         let read = |from: i32| (from..9).map(|it| if it == 6 { Err("torn") } else { Ok(it) });
         let page = |from| try_page_of(read(from), None, 2, |last| *last);
         assert_eq!(page(3), Ok((vec![3, 4], Some(4))));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_1_a_full_last_page_says_that_no_more_follows() {
+    fn obs_1_full_last_page_has_no_next_page() {
         assert_eq!(
             page_of(1..=3, Some(3), 9, |last| *last),
             (vec![1, 2, 3], None)

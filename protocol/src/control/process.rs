@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_1_the_pages_of_processes_miss_and_repeat_nothing_whatever_changes() {
+    fn obs_1_process_pages_miss_and_repeat_nothing_under_changes() {
         let all = ["inbox", "big", "t", "b", "a"];
         for limit in [1, 2, 3, 4, 5, 6, MAX_PROCESSES_PAGE + 1] {
             let list = ListProcesses {

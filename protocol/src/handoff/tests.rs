@@ -50,7 +50,7 @@ fn prop_6_a_handoff_is_written_in_one_form_and_read_back() {
 }
 
 #[test]
-fn prop_6_what_models_make_of_a_handoff_is_read() {
+fn prop_6_handoff_variants_written_by_models_are_parsed() {
     let plain = "\
 HANDOFF
 Goal: fix it
@@ -91,7 +91,7 @@ Next:
 }
 
 #[test]
-fn prop_6_what_is_missing_too_much_or_leads_elsewhere_is_refused() {
+fn prop_6_missing_duplicate_or_escaping_handoff_fields_fail() {
     let of = |text: &str| text.parse::<Handoff>().unwrap_err().to_string();
     assert_eq!(of("done"), "the line `HANDOFF` is missing; begin with it");
     let missing = of("HANDOFF\nGoal: x\nSandboxWorkDir: a/work");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_a_second_process_ended_is_one_span_of_two_attempts() {
+    fn turn_ended_by_a_second_process_is_one_span_of_two_attempts() {
         let events = [
             event("turn.started", 100, None),
             event("budget.warning", 150, None),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_whose_beginning_was_not_seen_began_as_long_before_its_end_as_it_took() {
+    fn span_without_observed_start_is_dated_by_its_duration() {
         let record = record_of(&[event("tool.completed", 500, Some(300))]);
         assert_eq!(record.started_at, event("tool.called", 200, None).timestamp);
         let endless = record_of(&[event("tool.completed", 500, Some(u64::MAX))]);

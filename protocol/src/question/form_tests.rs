@@ -17,7 +17,7 @@ fn refusal(schema: &Value) -> String {
 }
 
 #[test]
-fn each_kind_of_field_takes_what_it_says_and_nothing_else() {
+fn each_field_kind_accepts_only_its_valid_values() {
     let cases = [
         (
             json!({"type": "string"}),
@@ -106,7 +106,7 @@ fn each_kind_of_field_takes_what_it_says_and_nothing_else() {
 }
 
 #[test]
-fn an_answer_is_told_all_that_is_wrong_with_it_and_no_value_is_repeated() {
+fn form_answer_problems_are_all_reported_without_its_values() {
     let schema = json!({
         "type": "object",
         "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 1}},
@@ -127,7 +127,7 @@ fn an_answer_is_told_all_that_is_wrong_with_it_and_no_value_is_repeated() {
 }
 
 #[test]
-fn a_text_stands_for_the_value_its_field_takes() {
+fn text_input_is_parsed_by_the_field_type() {
     let read = |schema: Value, text: &str| form(&schema).0[0].read(text);
     assert_eq!(read(json!({"type": "string"}), "007"), Ok(json!("007")));
     assert_eq!(read(json!({"type": "integer"}), " 7 "), Ok(json!(7)));
@@ -184,7 +184,7 @@ fn a_form_keeps_its_order_and_is_read_back_as_it_was_written() {
 }
 
 #[test]
-fn what_is_no_flat_form_of_primitive_fields_is_refused_with_its_place() {
+fn schema_that_is_not_a_flat_primitive_form_is_refused_in_place() {
     let with = |field: Value| json!({"type": "object", "properties": {"login": field}});
     let nested = with(json!({
         "type": "object", "properties": {"password": {"type": "string", "format": "password"}},

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_what_could_mean_too_much_is_no_entry() {
+    fn sec_3_overly_broad_host_entries_are_invalid() {
         use InvalidHost as Is;
         for (entry, why) in [
             ("*", Is::Wildcard),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_what_two_entries_have_in_common_is_what_each_of_them_means() {
+    fn sec_3_host_entries_intersect_to_the_hosts_that_both_allow() {
         let read = |text: &str| text.parse::<ReachableHost>().unwrap();
         for (one, other, common) in [
             ("a.org", "a.org", "a.org"),

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_code_goes_on_in_the_next_part() {
+    fn split_code_block_continues_in_the_next_part() {
         let code: String = (0..40).map(|n| format!("    line {n}\n")).collect();
         let text = format!("Look:\n```rust\n{code}```\nThat is it.");
         let parts = split(&text, 120, Measure::Chars, true);

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn task_8_every_place_of_a_notification_is_filled_in_and_nothing_else() {
+    fn task_8_notification_placeholders_are_filled_and_nothing_else() {
         let (workspace_id, task_id) = ("w".parse().unwrap(), "shop".parse().unwrap());
         let notice = Notice {
             workspace_id: &workspace_id,

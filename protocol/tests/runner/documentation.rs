@@ -110,7 +110,7 @@ macro_rules! frame_round_trip {
 }
 
 #[test]
-fn every_example_of_the_protocol_page_is_what_it_says() {
+fn every_protocol_page_example_matches_its_type() {
     let mut from_child = BTreeSet::new();
     let (mut to_agent, mut to_connector) = (BTreeSet::new(), BTreeSet::new());
     let mut to_task = BTreeSet::new();
@@ -173,7 +173,7 @@ fn every_example_of_the_protocol_page_is_what_it_says() {
 }
 
 #[test]
-fn the_protocol_page_names_every_refusal_error_of_a_call_and_runtime_event() {
+fn protocol_page_lists_refusals_call_errors_and_runtime_events() {
     for code in [
         RefusalCode::Invalid,
         RefusalCode::Unroutable,

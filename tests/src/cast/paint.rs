@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_have_their_columns_and_styles_which_go_on_over_lines() {
+    fn runs_have_columns_and_styles_that_continue_over_lines() {
         let painted =
             "a \u{1b}[1;32m ✓ x \u{1b}[2m\n  dim\u{1b}[0m \u{1b}[7m rev \u{1b}[0;38;5;2mg\n\n";
         let bold = Style {

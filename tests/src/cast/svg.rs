@@ -192,7 +192,7 @@ mod tests {
     use crate::cast::paint;
 
     #[test]
-    fn a_line_is_drawn_once_for_as_long_as_it_stands_and_the_last_step_stays() {
+    fn unchanged_line_is_drawn_once_and_the_last_frame_remains() {
         let step = |text: &str, ms| (paint::lines(text), ms);
         let frames = [
             step("$ a", 1_000),

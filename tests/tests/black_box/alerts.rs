@@ -214,7 +214,7 @@ fn kill_each(
 }
 
 #[test]
-fn obs_3_each_alert_fires_when_its_fault_is_injected_and_none_where_all_is_well() {
+fn obs_3_each_alert_fires_on_its_fault_and_none_when_healthy() {
     let (provider, telegram) = (provider(), Telegram::start());
     let home = Home::new(&project(&provider, &telegram));
     let daemon = Daemon::serving(&home);

@@ -102,7 +102,7 @@ fn kill(home: &Home, program: &str) {
 }
 
 #[test]
-fn steer_3_a_button_of_telegram_approves_once_and_only_of_who_may() {
+fn steer_3_telegram_button_approves_once_and_only_for_allowed() {
     let telegram = Telegram::start();
     let home = telegram_home(&telegram);
     let daemon = Daemon::serving(&home);
@@ -154,7 +154,7 @@ fn steer_3_a_button_of_telegram_approves_once_and_only_of_who_may() {
 }
 
 #[test]
-fn steer_3_an_old_button_decides_after_all_that_works_on_it_was_killed() {
+fn steer_3_old_button_still_decides_after_all_processes_died() {
     let telegram = Telegram::start();
     let home = telegram_home(&telegram);
     let mut daemon = Daemon::serving(&home);
@@ -188,7 +188,7 @@ fn steer_3_an_old_button_decides_after_all_that_works_on_it_was_killed() {
 }
 
 #[test]
-fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daemon() {
+fn steer_3_decision_elsewhere_removes_buttons_even_after_a_kill() {
     let telegram = Telegram::start();
     let home = telegram_home(&telegram);
     let daemon = Daemon::serving(&home);
@@ -234,7 +234,7 @@ fn steer_3_what_is_decided_elsewhere_loses_its_buttons_also_behind_a_killed_daem
 }
 
 #[test]
-fn steer_3_of_a_button_and_a_client_that_answer_at_once_one_decides() {
+fn steer_3_simultaneous_button_and_client_answers_decide_once() {
     let telegram = Telegram::start();
     let home = telegram_home(&telegram);
     let _daemon = Daemon::serving(&home);
@@ -318,7 +318,7 @@ fn press_in_slack(daemon: &Daemon, user: &str, ts: &str, action: &str, id: &str)
 }
 
 #[test]
-fn steer_3_buttons_of_slack_approve_and_deny_over_a_killed_daemon() {
+fn steer_3_slack_buttons_approve_and_deny_across_a_daemon_kill() {
     let slack = slack_double();
     let home = Home::new(&format!(
         r#"{}---

@@ -94,7 +94,7 @@ fn last_result(home: &Home, key: &str) -> String {
 }
 
 #[test]
-fn steer_3_a_call_waits_for_a_person_is_shown_with_its_commands_and_runs_once_approved() {
+fn steer_3_call_waits_with_its_commands_and_runs_once_approved() {
     let home = Home::new(&project());
     let _daemon = Daemon::serving(&home);
     let (sending, id) = sent(&home, "a", "run x");
@@ -165,7 +165,7 @@ fn steer_3_a_denied_call_does_not_run_and_the_model_reads_why() {
 }
 
 #[test]
-fn steer_3_what_waits_outlives_a_daemon_that_is_killed_and_one_that_stops() {
+fn steer_3_pending_approvals_survive_daemon_kill_and_stop() {
     let home = Home::new(&project());
     let daemon = Daemon::serving(&home);
     let (sending, id) = sent(&home, "a", "both x");
@@ -206,7 +206,7 @@ fn steer_3_what_waits_outlives_a_daemon_that_is_killed_and_one_that_stops() {
 }
 
 #[test]
-fn steer_3_a_daemon_killed_behind_an_answer_keeps_it_and_the_call_begins_at_most_once() {
+fn steer_3_answer_survives_a_kill_and_call_starts_at_most_once() {
     let mut random = Random::announced();
     let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
     let home = Home::new(&project());
@@ -249,7 +249,7 @@ fn steer_3_a_daemon_killed_behind_an_answer_keeps_it_and_the_call_begins_at_most
 }
 
 #[test]
-fn steer_3_an_agent_killed_while_a_call_waits_asks_for_the_same_again() {
+fn steer_3_agent_killed_during_a_wait_asks_for_the_same_call() {
     let home = Home::new(&project());
     let _daemon = Daemon::serving(&home);
     let (sending, id) = sent(&home, "a", "run x");
@@ -307,7 +307,7 @@ fn steer_3_of_clients_that_answer_at_once_one_decides() {
 }
 
 #[test]
-fn steer_3_a_cancelled_turn_withdraws_what_waits_in_it() {
+fn steer_3_canceled_turn_withdraws_its_pending_approvals() {
     let home = Home::new(&project());
     let daemon = Daemon::serving(&home);
     let (sending, id) = sent(&home, "a", "run x");
@@ -326,7 +326,7 @@ fn steer_3_a_cancelled_turn_withdraws_what_waits_in_it() {
 }
 
 #[test]
-fn steer_3_a_chat_shows_what_waits_and_goes_on_with_the_answer() {
+fn steer_3_chat_shows_pending_approval_and_resumes_afterwards() {
     let home = Home::new(&project());
     let _daemon = Daemon::serving(&home);
     let mut chat = home.command(&bin(GDN), &["chat", "--instance", "a"]);
@@ -349,7 +349,7 @@ fn steer_3_a_chat_shows_what_waits_and_goes_on_with_the_answer() {
 }
 
 #[test]
-fn sec_6_a_call_is_approved_by_a_person_and_by_no_program_of_an_agent() {
+fn sec_6_only_people_approve_calls_not_programs_of_an_agent() {
     // A confined process cannot connect to the daemon.
     let yaml = project().replace(
         "sandbox: {write: [NOTES]}",

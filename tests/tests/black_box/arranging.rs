@@ -45,7 +45,7 @@ fn asked(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn steer_2_events_have_their_turns_in_the_order_a_person_gave_them() {
+fn steer_2_events_run_in_the_order_that_a_person_set() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let sent = behind_a_held_turn(&home, &["one", "two", "three", "four"]);
@@ -78,7 +78,7 @@ fn steer_2_events_have_their_turns_in_the_order_a_person_gave_them() {
 }
 
 #[test]
-fn steer_2_a_paused_event_waits_over_a_kill_while_others_have_their_turns() {
+fn steer_2_paused_event_waits_across_a_kill_while_others_run() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let mut sent = behind_a_held_turn(&home, &["one", "two", "three"]);
@@ -117,7 +117,7 @@ fn steer_2_a_paused_event_waits_over_a_kill_while_others_have_their_turns() {
 }
 
 #[test]
-fn steer_2_an_event_that_waits_is_dropped_and_one_whose_turn_has_begun_is_not() {
+fn steer_2_waiting_event_is_dropped_but_a_started_one_is_not() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     let mut sent = behind_a_held_turn(&home, &["one", "two"]);

@@ -88,7 +88,7 @@ fn tools_of_the_projects_own_are_called_in_a_demo() {
 }
 
 #[test]
-fn a_coding_agent_reads_its_issue_from_an_mcp_server_and_mends_a_file() {
+fn coding_agent_reads_an_issue_through_mcp_and_fixes_a_file() {
     if !needs::program("python3") || !needs::typescript() {
         return;
     }
@@ -112,7 +112,7 @@ fn a_coding_agent_reads_its_issue_from_an_mcp_server_and_mends_a_file() {
 }
 
 #[test]
-fn a_question_is_answered_over_several_steps_with_real_tools_on_real_files() {
+fn question_is_answered_in_steps_with_real_tools_and_files() {
     let home = Home::without_project();
     let _daemon = Daemon::start(&home);
     let project = ["--project", &bookshop()];
@@ -143,7 +143,7 @@ fn a_question_is_answered_over_several_steps_with_real_tools_on_real_files() {
 }
 
 #[test]
-fn chat_answers_line_by_line_and_remembers_over_restarts_of_the_daemon() {
+fn chat_answers_each_line_and_remembers_over_daemon_restarts() {
     let home = Home::without_project();
     let daemon = Daemon::start(&home);
     home.gdn(&["run", &bookshop()]).exits(0);

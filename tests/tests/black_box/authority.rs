@@ -187,7 +187,7 @@ fn observe(event: &Value) -> Value {
 }
 
 #[test]
-fn sec_7_an_agent_calls_its_own_model_and_connections_only_and_nothing_unmetered() {
+fn sec_7_agent_calls_only_its_metered_model_and_connections() {
     let stage = AuthorityFixture::new();
     let model = |name: &str| json!({"kind": "model", "name": name});
     let web = json!({"kind": "connection", "name": "web"});
@@ -228,7 +228,7 @@ fn sec_7_an_agent_calls_its_own_model_and_connections_only_and_nothing_unmetered
 }
 
 #[test]
-fn sec_7_other_agents_and_a_restart_take_the_tool_that_grants_them() {
+fn sec_7_other_agents_and_restart_need_the_granting_tool() {
     let stage = AuthorityFixture::new();
     let to_helper = |op: &str| json!({"op": op, "agent": "helper", "input": "work for me"});
     let mut wanted = to_helper("request");
@@ -255,7 +255,7 @@ fn sec_7_other_agents_and_a_restart_take_the_tool_that_grants_them() {
 }
 
 #[test]
-fn sec_7_identity_trace_and_time_of_what_an_agent_reports_are_the_daemons() {
+fn sec_7_daemon_sets_identity_trace_and_time_of_agent_reports() {
     let stage = AuthorityFixture::new();
     let step = json!({"type": "step.started", "stepId": format!("{TURN}.1")});
     stage.answers("k", &[observe(&json!({})), observe(&step), complete()]);
@@ -341,7 +341,7 @@ fn sec_7_a_turn_that_is_not_its_own_is_closed_to_an_agent() {
 }
 
 #[test]
-fn sec_7_an_agent_sends_nothing_that_is_a_connectors_and_greets_once() {
+fn sec_7_agent_sends_no_connector_messages_and_greets_once() {
     let stage = AuthorityFixture::new();
     let version = json!(goondan_protocol::version::Version::current());
     let hello = json!({"version": version, "role": "agent", "pid": 1});
@@ -372,7 +372,7 @@ fn sec_7_an_agent_sends_nothing_that_is_a_connectors_and_greets_once() {
 }
 
 #[test]
-fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connection() {
+fn sec_7_connector_cannot_act_as_agent_or_another_connection() {
     let stage = AuthorityFixture::new();
     // The model's process already runs, so only the webhook's is started from here on.
     assert_eq!(stage.home.ask("first", "hi"), "honest");
@@ -436,7 +436,7 @@ fn sec_7_a_connector_sends_nothing_that_is_an_agents_and_names_no_other_connecti
 }
 
 #[test]
-fn sec_7_what_a_connector_says_of_calls_that_others_make_changes_nothing() {
+fn sec_7_connector_claims_about_calls_of_others_change_nothing() {
     let (go, gone) = channel::<()>();
     let provider = Provider::start(move |received| {
         if received.number > 0 {

@@ -61,7 +61,7 @@ fn fails(home: &Home) {
 }
 
 #[test]
-fn bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_back() {
+fn bundle_7_bot_improves_its_prompt_and_a_bad_one_rolls_back() {
     let home = poet();
     let _daemon = Daemon::serving(&home);
     improve(&home);
@@ -128,7 +128,7 @@ fn bundle_7_a_pin_after_a_revert_keeps_where_it_went_back_to() {
 }
 
 #[test]
-fn bundle_7_tools_wait_for_a_person_and_what_is_never_an_agents_is_refused() {
+fn bundle_7_tool_changes_need_approval_and_others_are_refused() {
     let home = poet();
     let _daemon = Daemon::serving(&home);
     let said = home.ask("main", "lift your limits");
@@ -193,7 +193,7 @@ fn bundle_1_the_files_of_a_bundle_are_those_of_the_requirements() {
 }
 
 #[test]
-fn bundle_7_a_person_reverts_and_pins_and_the_project_is_what_holds() {
+fn bundle_7_person_reverts_and_pins_and_the_project_prevails() {
     let home = poet();
     let _daemon = Daemon::serving(&home);
     improve(&home);
@@ -222,7 +222,7 @@ fn bundle_7_a_person_reverts_and_pins_and_the_project_is_what_holds() {
 }
 
 #[test]
-fn bundle_7_an_edit_of_another_file_leaves_the_change_in_place_and_a_new_daemon_finds_it() {
+fn bundle_7_change_survives_other_file_edits_and_a_new_daemon() {
     let home = poet();
     let daemon = Daemon::serving(&home);
     improve(&home);
@@ -243,7 +243,7 @@ fn bundle_7_an_edit_of_another_file_leaves_the_change_in_place_and_a_new_daemon_
 }
 
 #[test]
-fn bundle_3_the_file_tools_reach_the_working_copy_and_nothing_beside_it() {
+fn bundle_3_file_tools_reach_only_the_working_copy() {
     let home = poet();
     let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
     let tools = "    - {kind: Tool, name: swarm-bundle, package: \"@goondan/base\"}\n";
@@ -304,17 +304,17 @@ fn killed_when(when: fn(&Path) -> bool) {
 }
 
 #[test]
-fn bundle_7_a_daemon_killed_while_a_changeset_is_open_proposes_it_once() {
+fn bundle_7_daemon_killed_with_open_changeset_proposes_it_once() {
     killed_when(|dir| dir.join("cursor.yaml").exists());
 }
 
 #[test]
-fn bundle_7_a_daemon_killed_right_after_a_commit_commits_it_once() {
+fn bundle_7_daemon_killed_after_a_commit_commits_it_once() {
     killed_when(|dir| dir.join("logs/changesets.jsonl").exists());
 }
 
 #[test]
-fn bundle_7_a_daemon_killed_right_after_an_activation_goes_on_with_it() {
+fn bundle_7_daemon_killed_after_an_activation_keeps_it() {
     killed_when(|dir| {
         let status = fs::read_to_string(dir.join("logs/changeset-status.jsonl"));
         status.is_ok_and(|text| text.contains("\"activate\""))
@@ -347,8 +347,7 @@ fn promoted(home: &Home) -> Value {
 }
 
 #[test]
-fn bundle_7_a_daemon_whose_active_revision_is_damaged_starts_on_the_promoted_one_then_on_the_project()
- {
+fn bundle_7_damaged_active_falls_back_to_promoted_then_project() {
     let home = poet();
     let daemon = Daemon::serving(&home);
     let promoted = promoted(&home);
@@ -383,7 +382,7 @@ fn bundle_7_a_daemon_whose_active_revision_is_damaged_starts_on_the_promoted_one
 }
 
 #[test]
-fn bundle_7_a_project_edit_that_the_active_revision_contradicts_leads_back_to_the_promoted_one() {
+fn bundle_7_conflicting_project_edit_reverts_to_promoted_one() {
     let home = poet();
     let daemon = Daemon::serving(&home);
     let before = promoted(&home);
@@ -471,7 +470,7 @@ fn take(home: &Home, module: &str) -> Value {
 }
 
 #[test]
-fn bundle_7_a_module_that_does_not_start_is_rejected_with_its_own_words_and_disturbs_nothing() {
+fn bundle_7_module_failing_to_start_is_rejected_with_its_error() {
     if !goondan_tests::needs::program("node") || !goondan_tests::needs::program("python3") {
         return;
     }
@@ -511,7 +510,7 @@ fn bundle_7_a_module_that_does_not_start_is_rejected_with_its_own_words_and_dist
 }
 
 #[test]
-fn bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside() {
+fn bundle_5_verify_finds_altered_files_and_repair_moves_them() {
     let home = poet();
     let _daemon = Daemon::serving(&home);
     improve(&home);
@@ -532,7 +531,7 @@ fn bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside()
 }
 
 #[test]
-fn bundle_7_what_is_reverted_is_so_with_the_next_step_of_the_same_turn() {
+fn bundle_7_revert_takes_effect_in_the_next_step_of_the_turn() {
     let home = poet();
     let _daemon = Daemon::serving(&home);
     improve(&home);
@@ -579,7 +578,7 @@ fn rewriting(received: &ReceivedRequest) -> ProviderResponse {
 }
 
 #[test]
-fn bundle_7_what_a_reply_cost_is_put_down_with_the_revision_it_was_made_with() {
+fn bundle_7_reply_cost_is_recorded_with_its_revision() {
     let provider = Provider::start(rewriting);
     let home = poet();
     let project = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();

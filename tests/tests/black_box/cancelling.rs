@@ -26,7 +26,7 @@ fn runs_of(home: &Home, name: &str) -> usize {
 }
 
 #[test]
-fn steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on() {
+fn steer_1_canceled_turn_ends_tools_and_conversation_continues() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.gdn(&["cancel"])
@@ -70,7 +70,7 @@ fn steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn steer_1_ctrl_c_in_a_chat_stops_waiting_and_once_more_cancels_the_turn() {
+fn steer_1_ctrl_c_in_chat_stops_waiting_then_cancels_the_turn() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     let mut chat = home.command(&bin(GDN), &["chat"]);
@@ -93,7 +93,7 @@ fn steer_1_ctrl_c_in_a_chat_stops_waiting_and_once_more_cancels_the_turn() {
 }
 
 #[test]
-fn steer_2_an_event_that_waits_is_cancelled_without_a_turn() {
+fn steer_2_waiting_event_is_canceled_without_a_turn() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "--event-id", "held", "hold x"]);
@@ -119,7 +119,7 @@ fn steer_2_an_event_that_waits_is_cancelled_without_a_turn() {
 }
 
 #[test]
-fn steer_1_a_turn_that_is_cancelled_at_any_moment_is_paired_and_the_next_runs() {
+fn steer_1_turn_canceled_at_any_moment_is_paired_and_next_runs() {
     let mut random = Random::announced();
     let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
     let home = Home::new(LAB);

@@ -62,7 +62,7 @@ spec: {{entryAgent: Agent/boss, agents: [{{ref: Agent/boss}}, {{ref: Agent/worke
 }
 
 #[test]
-fn sec_8_a_step_that_spawns_fifty_agents_gets_so_many_and_is_told_of_the_ceiling() {
+fn sec_8_step_that_spawns_fifty_agents_is_limited_and_informed() {
     let home = Home::new(&spawner());
     let _daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "grow"), "done");
@@ -101,7 +101,7 @@ fn frame(kind: &str, payload: &Value) -> Value {
 }
 
 #[test]
-fn sec_8_a_turn_that_appends_without_end_fails_and_the_conversation_goes_on() {
+fn sec_8_endlessly_appending_turn_fails_and_others_continue() {
     let (home, daemon, _bin_dir) = stage();
     let message = json!({
         "id": "{turn}:{n}", "data": {"role": "user", "content": "{fill}"}, "metadata": {},
@@ -128,7 +128,7 @@ fn sec_8_a_turn_that_appends_without_end_fails_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn sec_8_a_flood_of_reports_is_dropped_and_counted_and_disturbs_nobody() {
+fn sec_8_flood_of_reports_is_dropped_counted_and_harmless() {
     let (home, daemon, _bin_dir) = stage();
     let report = json!({
         "type": "turn.completed", "timestamp": "2026-01-01T00:00:00.000Z",
@@ -161,7 +161,7 @@ fn sec_8_a_flood_of_reports_is_dropped_and_counted_and_disturbs_nobody() {
 }
 
 #[test]
-fn sec_8_requests_that_are_never_whole_hold_so_much_memory_and_no_more() {
+fn sec_8_partial_requests_hold_only_limited_memory() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     let socket = home.state_root().join("run/orchestrator.sock");

@@ -76,7 +76,7 @@ fn group_of(pid: u32) -> String {
 }
 
 #[test]
-fn sup_7_a_child_has_a_control_group_with_all_it_starts_which_goes_with_it() {
+fn sup_7_control_group_of_a_child_ends_with_all_its_processes() {
     let home = Home::new(&lab());
     let Some(group) = Group::new() else {
         println!("no control group can be made here: only what happens without is checked");
@@ -126,7 +126,7 @@ fn is_frozen(group: &Path) -> bool {
 }
 
 #[test]
-fn task_8_a_pause_freezes_all_of_a_program_and_its_process_goes_on_listening() {
+fn task_8_pause_freezes_a_program_while_its_process_listens() {
     let Some(group) = Group::new() else {
         println!(
             "no control group can be made here: freezing is not checked; pausing by signals is elsewhere"

@@ -56,7 +56,7 @@ fn asked(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn steer_4_a_line_is_edited_recalled_continued_and_pasted_as_one_message() {
+fn steer_4_line_editing_history_continuation_and_paste_work() {
     if !needs::program("tmux") {
         return;
     }
@@ -111,7 +111,7 @@ fn steer_4_a_line_is_edited_recalled_continued_and_pasted_as_one_message() {
 }
 
 #[test]
-fn steer_4_what_comes_from_elsewhere_is_shown_once_over_kills_of_the_daemon() {
+fn steer_4_events_from_elsewhere_show_once_over_daemon_kills() {
     if !needs::program("tmux") {
         return;
     }
@@ -149,7 +149,7 @@ fn steer_4_what_comes_from_elsewhere_is_shown_once_over_kills_of_the_daemon() {
 }
 
 #[test]
-fn steer_4_ctrl_c_stops_waiting_then_cancels_then_ends_and_signals_give_the_terminal_back() {
+fn steer_4_ctrl_c_stops_cancels_exits_and_restores_the_terminal() {
     if !needs::program("tmux") {
         return;
     }
@@ -201,7 +201,7 @@ fn committed(watch: &RunningProgram) -> Vec<String> {
 }
 
 #[test]
-fn obs_1_what_chat_top_and_watch_show_is_the_history_whenever_the_daemon_is_killed() {
+fn obs_1_chat_top_and_watch_match_history_over_daemon_kills() {
     if !needs::program("tmux") {
         return;
     }

@@ -63,7 +63,7 @@ impl ChildrenFixture {
 }
 
 #[test]
-fn log_3_a_flood_of_100_mb_that_nobody_reads_stalls_nobody_and_every_line_is_there_or_counted() {
+fn log_3_unread_100_mb_flood_blocks_nothing_and_counts_losses() {
     let stage = ChildrenFixture::new(LAB);
     let (home, log) = (&stage.home, stage.daemon.log());
     let dropped = || {
@@ -107,7 +107,7 @@ fn log_3_a_flood_of_100_mb_that_nobody_reads_stalls_nobody_and_every_line_is_the
 }
 
 #[test]
-fn log_3_half_a_line_and_death_is_told_and_the_event_is_answered() {
+fn log_3_half_a_line_before_death_is_logged_and_event_answered() {
     let stage = ChildrenFixture::new(LAB);
     stage.order(AGENT, &[Misbehaviour::HalfLine]);
     assert_eq!(stage.home.ask("torn", "echo whole"), "whole");
@@ -183,7 +183,7 @@ fn ipc_4_a_connector_that_breaks_the_protocol_is_replaced() {
 }
 
 #[test]
-fn sup_6_a_child_that_ignores_its_stop_is_killed_after_the_grace_period() {
+fn sup_6_child_that_ignores_stop_is_killed_after_grace_period() {
     let quick = LAB.replace("gracePeriodSeconds: 60", "gracePeriodSeconds: 1");
     let stage = ChildrenFixture::new(&quick);
     let home = &stage.home;
@@ -250,7 +250,7 @@ fn sup_9_a_child_that_never_greets_is_replaced() {
 }
 
 #[test]
-fn sup_4_a_crash_loop_backs_off_visibly_and_ends_with_a_completed_turn() {
+fn sup_4_crash_loop_backs_off_visibly_and_ends_with_a_turn() {
     let stage = ChildrenFixture::new(LAB);
     let home = &stage.home;
     stage.order(AGENT, &[Misbehaviour::Crash; 7]);

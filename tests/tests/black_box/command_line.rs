@@ -93,7 +93,7 @@ spec:
 }
 
 #[test]
-fn ctl_1_the_name_that_was_meant_is_named_whatever_it_is_of() {
+fn ctl_1_mistyped_name_of_any_kind_gets_a_suggestion() {
     let home = Home::new(LAB);
     home.write("project/src/a.txt", "one\n");
     let _daemon = Daemon::serving(&home);

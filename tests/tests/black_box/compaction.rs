@@ -60,7 +60,7 @@ const COMPACTED: [&str; 5] = [
 ];
 
 #[test]
-fn msg_3_what_is_long_past_gives_way_to_a_summary_that_stays_over_restarts() {
+fn msg_3_old_messages_give_way_to_a_summary_over_restarts() {
     let home = Home::new(&PROJECT.replace("DELAY", "0"));
     let daemon = Daemon::serving(&home);
     fill(&home);
@@ -90,7 +90,7 @@ fn msg_3_what_is_long_past_gives_way_to_a_summary_that_stays_over_restarts() {
 }
 
 #[test]
-fn msg_8_a_process_killed_while_it_has_a_summary_written_makes_one_in_the_end() {
+fn msg_8_process_killed_during_a_summary_finally_makes_one() {
     let home = Home::new(&PROJECT.replace("DELAY", "1500"));
     let daemon = Daemon::serving(&home);
     fill(&home);
@@ -145,7 +145,7 @@ fn asks_for_summary(received: &ReceivedRequest) -> bool {
 }
 
 #[test]
-fn msg_8_a_summary_that_is_recorded_is_used_whoever_is_killed_before_it_takes_its_place() {
+fn msg_8_recorded_summary_is_used_after_a_kill_before_its_use() {
     for is_daemon_killed in [false, true] {
         let (go, wait) = channel::<()>();
         let provider = Provider::start(move |received| {
@@ -205,7 +205,7 @@ fn msg_8_a_summary_that_is_recorded_is_used_whoever_is_killed_before_it_takes_it
 }
 
 #[test]
-fn a_summary_is_counted_and_one_that_cannot_be_had_is_only_warned_of() {
+fn summary_usage_is_counted_and_a_failed_summary_only_warns() {
     // The third question is the first with a summary before it; the summary of the fifth fails.
     let provider =
         Provider::start(

@@ -129,7 +129,7 @@ fn sec_3_processes_and_calls_are_shown_without_a_sandbox() {
 }
 
 #[test]
-fn sec_3_a_process_that_holds_itself_to_less_says_why() {
+fn sec_3_process_with_reduced_confinement_reports_why() {
     if !needs::sandbox("full") {
         return;
     }

@@ -45,7 +45,7 @@ fn questions(messages: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn obs_6_a_connector_that_cannot_work_is_shown_as_such_and_disturbs_nobody() {
+fn obs_6_failing_connector_is_shown_and_disturbs_no_agent() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let home = Home::new(&lab(&format!(
@@ -121,7 +121,7 @@ spec: {{connectorRef: Connector/broken}}
 /// An installation without the connector process: connections report it as missing, and everything
 /// else works.
 #[test]
-fn sup_3_without_the_connector_program_agents_work_and_connections_say_what_is_missing() {
+fn sup_3_missing_connector_program_is_reported_and_agents_work() {
     let home = Home::new(LAB);
     let bin_dir = home.bin_dir_of_its_own();
     std::fs::hard_link(bin(AGENT), bin_dir.path().join(AGENT)).unwrap();
@@ -141,7 +141,7 @@ fn sup_3_without_the_connector_program_agents_work_and_connections_say_what_is_m
 }
 
 #[test]
-fn msg_13_every_missed_occurrence_comes_once_whatever_is_killed() {
+fn msg_13_every_missed_occurrence_arrives_once_despite_kills() {
     let home = Home::new(&lab(r#"
 apiVersion: goondan.ai/v1
 kind: Connection
@@ -206,7 +206,7 @@ spec:
 }
 
 #[test]
-fn msg_13_a_program_of_the_project_hands_in_each_line_once_whatever_is_killed() {
+fn msg_13_project_program_delivers_each_line_once_over_kills() {
     if !needs::program("python3") {
         return;
     }
@@ -258,7 +258,7 @@ spec:
 }
 
 #[test]
-fn ipc_3_what_the_local_client_sends_goes_by_the_rules_of_its_connection() {
+fn ipc_3_local_client_input_follows_its_connection_rules() {
     let home = Home::new(&lab(r#"
 apiVersion: goondan.ai/v1
 kind: Connection
@@ -283,7 +283,7 @@ spec:
 }
 
 #[test]
-fn a_program_that_is_not_executable_is_told_so() {
+fn connector_program_that_is_not_executable_is_reported() {
     let home = Home::new(&lab(r#"
 apiVersion: goondan.ai/v1
 kind: Connector

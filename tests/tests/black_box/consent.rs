@@ -70,7 +70,7 @@ fn sec_6_run_asks_a_person_and_takes_yes_and_no() {
 }
 
 #[test]
-fn sec_6_run_in_the_foreground_asks_first_or_says_the_command() {
+fn sec_6_foreground_run_asks_for_consent_or_prints_the_command() {
     let home = wanting();
     home.gdn(&["run", "--foreground"]).exits(6).tells(&[
         "the project is not allowed to use Secret/hook",
@@ -94,7 +94,7 @@ fn sec_6_run_in_the_foreground_asks_first_or_says_the_command() {
 
 /// State of a daemon from before consents: a registered workspace, a secret, and no consents.
 #[test]
-fn sec_6_a_state_root_from_before_consents_waits_until_a_person_has_said_yes() {
+fn sec_6_older_state_root_waits_for_consent_of_a_person() {
     let home = wanting();
     home.gdn(&["secret", "allow", "hook"]).exits(0);
     home.gdn(&["run"]).exits(0);
@@ -118,7 +118,7 @@ fn sec_6_a_state_root_from_before_consents_waits_until_a_person_has_said_yes() {
 }
 
 #[test]
-fn sec_6_memory_that_is_open_is_warned_of_and_tools_are_not_told() {
+fn sec_6_readable_memory_is_warned_about_in_log_and_status() {
     let home = Home::new(LAB);
     let mut command = home.command(&bin(ORCHESTRATOR), &[]);
     command.env("GOONDAN_ALLOW_DEBUGGER", "1");

@@ -160,7 +160,7 @@ fn ctl_1_a_daemon_of_another_version_is_refused_loudly() {
 }
 
 #[test]
-fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() {
+fn ctl_1_bad_clients_lose_their_connection_without_side_effects() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let (goondan, protocol) = version(&home);
@@ -205,7 +205,7 @@ fn ctl_1_clients_that_are_none_lose_their_connection_and_nothing_else_happens() 
 }
 
 #[test]
-fn ctl_1_mute_connections_lock_nobody_out_and_lose_theirs() {
+fn ctl_1_silent_connections_block_no_one_and_lose_their_slots() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let greeting = {
@@ -237,7 +237,7 @@ fn ctl_1_mute_connections_lock_nobody_out_and_lose_theirs() {
 }
 
 #[test]
-fn ctl_1_connections_at_the_limit_of_descriptors_cost_nothing_and_work_goes_on() {
+fn ctl_1_connections_at_descriptor_limit_do_no_harm() {
     let home = Home::new(LAB);
     let mut command = home.command(Path::new("sh"), &[]);
     let program = bin(ORCHESTRATOR);
@@ -288,7 +288,7 @@ fn sec_4_only_the_owner_may_look_in() {
 }
 
 #[test]
-fn gdn_alone_says_what_is_missing() {
+fn gdn_without_a_daemon_reports_the_missing_daemon() {
     let home = Home::new(LAB);
     for args in [
         &["status"][..],
@@ -334,7 +334,7 @@ fn gdn_alone_says_what_is_missing() {
 }
 
 #[test]
-fn root_7_the_option_wins_over_the_environment_and_that_over_the_home() {
+fn root_7_option_overrides_environment_which_overrides_home() {
     let home = Home::without_project();
     let program = bin(ORCHESTRATOR);
     let by_option = home.path().join("by-option");

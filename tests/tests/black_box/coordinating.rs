@@ -69,7 +69,7 @@ fn play(home: &Home) {
 }
 
 #[test]
-fn prop_6_two_workers_hand_in_and_a_person_applies_without_a_repository() {
+fn prop_6_two_workers_submit_and_a_person_applies_without_git() {
     let home = copy_desk();
     let _daemon = Daemon::serving(&home);
     play(&home);
@@ -82,7 +82,7 @@ fn prop_6_two_workers_hand_in_and_a_person_applies_without_a_repository() {
 }
 
 #[test]
-fn prop_6_two_workers_hand_in_and_a_person_applies_in_a_repository() {
+fn prop_6_two_workers_submit_and_a_person_applies_in_git() {
     if !needs::program("git") {
         return;
     }
@@ -244,7 +244,7 @@ fn box_3_a_worker_works_in_its_sandbox_and_writes_nowhere_else() {
 }
 
 #[test]
-fn sec_7_a_worker_asks_about_its_own_sandbox_only_and_a_coordinator_gives_no_secrets() {
+fn sec_7_worker_sees_only_its_sandbox_and_gets_no_secrets() {
     let home = obedient();
     let _daemon = Daemon::serving(&home);
     assert!(home.ask("main", "anna where").starts_with("E_NO_SANDBOX"));
@@ -329,7 +329,7 @@ fn unconfined() -> (Home, Daemon) {
 }
 
 #[test]
-fn prop_3_no_program_of_an_agent_applies_rejects_takes_back_or_merges_and_a_person_does() {
+fn prop_3_only_people_apply_reject_revert_or_merge_proposals() {
     let (home, _daemon) = unconfined();
     let run = run_of(&home.gdn_json(&["proposal", "list"]));
     let gdn = format!(

@@ -9,7 +9,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 use crate::conversation::{check, result_text, shape, text};
 
 #[test]
-fn msg_8_an_agent_killed_in_a_turn_loses_nothing_and_repeats_nothing() {
+fn msg_8_agent_killed_in_a_turn_loses_and_repeats_nothing() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "echo before"), "before");
@@ -58,7 +58,7 @@ fn msg_8_an_agent_killed_in_a_turn_loses_nothing_and_repeats_nothing() {
 }
 
 #[test]
-fn sup_7_no_child_survives_a_killed_daemon_and_its_turn_finishes_in_the_next() {
+fn sup_7_no_child_outlives_a_killed_daemon_and_its_turn_resumes() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "--event-id", "e1", "hold x"]);
@@ -126,7 +126,7 @@ fn sup_1_one_agent_killed_does_not_disturb_another() {
 }
 
 #[test]
-fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
+fn sup_7_process_outside_its_group_ends_with_its_agent() {
     // At the level `full` the kernel ends all processes in the sandbox.
     let home = Home::new(&lab_at("landlock"));
     let _daemon = Daemon::serving(&home);
@@ -154,7 +154,7 @@ fn sup_7_what_left_its_process_group_is_ended_with_its_agent() {
 }
 
 #[test]
-fn sup_7_what_outlives_daemon_agent_and_helper_together_is_ended_by_the_next_start() {
+fn sup_7_orphans_of_daemon_agent_and_helper_end_at_next_start() {
     // A command that leaves its session and its environment, identified by a unique number.
     let numbers = [100_000, 200_000].map(|offset| (offset + std::process::id()).to_string());
     let [home, other] = numbers.each_ref().map(|number| {

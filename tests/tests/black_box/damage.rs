@@ -18,7 +18,7 @@ fn of_severity(report: &Value, severity: &str) -> Vec<Value> {
 }
 
 #[test]
-fn msg_11_a_flipped_bit_is_found_named_and_set_aside_and_the_rest_stays() {
+fn msg_11_flipped_bit_is_found_reported_and_set_aside() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     for question in ["echo one", "echo two", "echo three"] {
@@ -64,7 +64,7 @@ fn msg_11_a_flipped_bit_is_found_named_and_set_aside_and_the_rest_stays() {
 }
 
 #[test]
-fn a_workspaces_own_files_are_checked_and_told_and_not_repaired() {
+fn damaged_workspace_files_are_reported_and_not_repaired() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
@@ -101,7 +101,7 @@ fn within<'a>(home: &Home, path: &'a Path) -> &'a str {
 }
 
 #[test]
-fn msg_11_what_is_cut_from_an_audit_log_is_told_until_it_is_acknowledged() {
+fn msg_11_truncated_audit_log_is_reported_until_acknowledged() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.ask("one", "echo one");
@@ -135,7 +135,7 @@ fn msg_11_what_is_cut_from_an_audit_log_is_told_until_it_is_acknowledged() {
 }
 
 #[test]
-fn root_10_a_workspace_whose_record_is_cut_short_is_told_and_put_back() {
+fn root_10_truncated_workspace_record_is_reported_and_restored() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
@@ -181,7 +181,7 @@ fn root_10_a_workspace_whose_record_is_cut_short_is_told_and_put_back() {
 }
 
 #[test]
-fn a_permanent_loss_is_answered_for_good_and_tells_no_path() {
+fn permanent_loss_is_answered_finally_without_revealing_paths() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
@@ -227,7 +227,7 @@ fn a_permanent_loss_is_answered_for_good_and_tells_no_path() {
 
 /// A duplicate first record, as after a manual copy, is a repetition and not a loss.
 #[test]
-fn msg_11_a_repeated_first_record_is_told_as_a_repetition_and_runs_nothing_again() {
+fn msg_11_duplicate_first_record_is_reported_and_reruns_nothing() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.ask("main", "echo one");
@@ -257,7 +257,7 @@ fn msg_11_a_repeated_first_record_is_told_as_a_repetition_and_runs_nothing_again
 
 /// An unreadable outcome is lost once, and not forever.
 #[test]
-fn msg_11_a_damaged_outcome_is_repaired_and_not_told_again() {
+fn msg_11_damaged_outcome_is_repaired_and_not_reported_again() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.gdn(&["send", "--event-id", "one", "echo one"])

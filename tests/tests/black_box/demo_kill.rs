@@ -60,7 +60,7 @@ fn said(state_root: &Path, role: &str) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn rel_2_everything_is_killed_at_random_and_each_event_stands_once_in_the_journals() {
+fn rel_2_random_kills_leave_each_event_in_the_journals_once() {
     let home = Home::without_project();
     let (demo, temporary) = start(&home, &["--for", "4s", "--seed", SEED, "--keep"]);
     let told = demo.wait().exits(0).json();

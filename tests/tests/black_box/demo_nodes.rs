@@ -56,7 +56,7 @@ fn said(directory: &Path, role: &str) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn rep_1_a_node_is_killed_and_each_event_stands_once_on_both() {
+fn rep_1_each_event_is_answered_once_on_both_after_a_node_kill() {
     let home = Home::without_project();
     let Some((demo, temporary)) = start(&home, &["--keep"]) else {
         return;

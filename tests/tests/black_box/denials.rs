@@ -94,7 +94,7 @@ fn is_told(level: &str, signal: &str, socket: &str) {
 }
 
 #[test]
-fn sec_3_a_model_is_told_what_was_denied_at_the_level_full() {
+fn sec_3_model_gets_the_reason_of_a_denial_at_level_full() {
     is_told(
         "full",
         "only its own processes are there",
@@ -103,6 +103,6 @@ fn sec_3_a_model_is_told_what_was_denied_at_the_level_full() {
 }
 
 #[test]
-fn sec_3_a_model_is_told_what_was_denied_at_the_level_landlock() {
+fn sec_3_model_gets_the_reason_of_a_denial_at_level_landlock() {
     is_told("landlock", "cannot send signals", "no sockets can be made");
 }

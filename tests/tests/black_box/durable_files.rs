@@ -325,7 +325,7 @@ fn msg_11_a_removed_history_is_repaired_from_all_checkpoints() {
 }
 
 #[test]
-fn msg_11_a_history_nobody_has_whole_pauses_its_task() {
+fn msg_11_history_without_an_intact_copy_pauses_its_task() {
     let home = example();
     let daemon = Daemon::serving(&home);
     tasks::new_task(&home);

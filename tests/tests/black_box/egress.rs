@@ -289,7 +289,7 @@ fn egress_of(home: &Home) -> Option<u32> {
 }
 
 #[test]
-fn sec_3_a_session_reaches_its_hosts_and_no_others_by_an_egress_that_is_started_again() {
+fn sec_3_session_reaches_only_its_hosts_by_restarted_egress() {
     if !is_had() {
         return;
     }
@@ -313,7 +313,7 @@ fn sec_3_a_session_reaches_its_hosts_and_no_others_by_an_egress_that_is_started_
 }
 
 #[test]
-fn sec_3_the_log_tells_of_refusals_and_not_of_each() {
+fn sec_3_refusals_are_logged_with_a_rate_limit() {
     if !is_had() {
         return;
     }
@@ -335,7 +335,7 @@ fn sec_3_the_log_tells_of_refusals_and_not_of_each() {
 }
 
 #[test]
-fn sec_3_the_coding_agent_of_the_examples_reaches_its_mirror_and_no_key() {
+fn sec_3_example_coding_agent_reaches_its_mirror_and_no_key() {
     if !is_had() {
         return;
     }

@@ -154,7 +154,7 @@ fn notes(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn ext_2_a_module_stands_around_turns_steps_and_calls() {
+fn ext_2_module_wraps_turns_steps_and_calls() {
     if !needs::javascript() {
         return;
     }
@@ -288,7 +288,7 @@ fn a_module_that_fails_fails_its_turn_and_no_more() {
 }
 
 #[test]
-fn ext_2_a_turn_that_goes_on_after_a_crash_repeats_nothing_of_a_module() {
+fn ext_2_turn_resumed_after_a_crash_repeats_no_module_work() {
     if !needs::javascript() {
         return;
     }
@@ -314,7 +314,7 @@ fn ext_2_a_turn_that_goes_on_after_a_crash_repeats_nothing_of_a_module() {
 }
 
 #[test]
-fn a_module_that_cannot_be_used_says_why_and_an_edit_mends_it() {
+fn unusable_module_reports_why_and_an_edit_fixes_it() {
     if !needs::javascript() {
         return;
     }
@@ -392,7 +392,7 @@ export function register(api: { pipeline: { register(type: "turn", fn: (ctx: Con
 }
 
 #[test]
-fn what_a_step_takes_out_is_not_there_whatever_it_is_given() {
+fn tool_removed_in_a_step_cannot_be_called() {
     if !needs::javascript() {
         return;
     }
@@ -416,7 +416,7 @@ fn edit(home: &Home, daemon: &Daemon, module: &str) {
 }
 
 #[test]
-fn the_example_withholds_what_it_should() {
+fn extension_example_withholds_tools_as_intended() {
     if !needs::javascript() {
         return;
     }

@@ -50,7 +50,7 @@ fn texts(home: &Home, wanted: &str) -> usize {
 }
 
 #[test]
-fn ext_2_what_an_extension_remembers_outlives_its_process_and_goes_with_its_instance() {
+fn ext_2_extension_state_outlives_process_but_not_instance() {
     let home = Home::new(PROJECT);
     let daemon = Daemon::serving(&home);
     assert_eq!(home.ask("ann", "one"), "one: it ran");
@@ -92,7 +92,7 @@ fn ext_2_what_an_extension_remembers_outlives_its_process_and_goes_with_its_inst
 }
 
 #[test]
-fn a_turn_without_a_required_call_fails_and_says_so() {
+fn turn_without_a_required_call_fails_with_the_reason() {
     let home = Home::new(&PROJECT.replace("step: 2", "step: 99"));
     let daemon = Daemon::serving(&home);
     let refused = home.gdn(&["send", "--instance", "ann", "one"]).exits(7);

@@ -44,7 +44,7 @@ fn busy() -> ProviderResponse {
 }
 
 #[test]
-fn steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told() {
+fn steer_5_failing_model_is_replaced_and_the_caller_is_notified() {
     let first = Provider::start(|_| busy());
     let spare = Provider::start(|_| ProviderResponse::stream(&anthropic_saying("From the spare.")));
     let home = Home::new(&project(&first, &spare, ""));
@@ -71,7 +71,7 @@ fn steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told() 
 }
 
 #[test]
-fn steer_5_a_failure_of_another_kind_is_not_passed_on_unless_the_rule_names_it() {
+fn steer_5_other_failures_use_no_fallback_unless_configured() {
     let wrong = |_: &goondan_tests::provider::ReceivedRequest| {
         ProviderResponse::error(401, &json!({"error": {"message": "bad key"}}))
     };
@@ -92,7 +92,7 @@ fn steer_5_a_failure_of_another_kind_is_not_passed_on_unless_the_rule_names_it()
 }
 
 #[test]
-fn steer_5_where_none_can_answer_all_that_failed_is_told() {
+fn steer_5_all_failed_models_are_reported_if_none_can_answer() {
     let (first, spare) = (Provider::start(|_| busy()), Provider::start(|_| busy()));
     let home = Home::new(&project(&first, &spare, ""));
     let _daemon = Daemon::serving(&home);
@@ -105,7 +105,7 @@ fn steer_5_where_none_can_answer_all_that_failed_is_told() {
 }
 
 #[test]
-fn steer_5_an_agent_killed_while_the_spare_is_asked_is_answered_all_the_same() {
+fn steer_5_agent_killed_during_fallback_still_gets_its_reply() {
     let first = Provider::start(|received| match received.number {
         0..5 => busy(),
         _ => ProviderResponse::stream(&openai_saying(&["The first is back."])),

@@ -36,7 +36,7 @@ const KINDS: [Kind; 4] = [
 ];
 
 #[test]
-fn ckpt_4_a_restore_is_done_whatever_became_of_a_directory() {
+fn ckpt_4_restore_succeeds_if_a_directory_changed_its_kind() {
     let home = example();
     let _daemon = Daemon::serving(&home);
     new_task(&home);
@@ -69,7 +69,7 @@ fn ckpt_4_a_restore_is_done_whatever_became_of_a_directory() {
 }
 
 #[test]
-fn ckpt_6_a_rewind_is_done_whatever_became_of_a_directory() {
+fn ckpt_6_rewind_succeeds_if_a_directory_changed_its_kind() {
     let project = Commands::new()
         .run("^make$", "mkdir parts; echo one > parts/one; echo done")
         .run("^pipe$", "rm -r parts; mkfifo parts; echo done")
@@ -90,7 +90,7 @@ fn ckpt_6_a_rewind_is_done_whatever_became_of_a_directory() {
 }
 
 #[test]
-fn prop_3_a_pipe_in_the_way_is_told_by_check_and_by_apply() {
+fn prop_3_blocking_pipe_is_reported_by_check_and_apply() {
     let home = project_home();
     let _daemon = Daemon::serving(&home);
     worked(&home);
@@ -182,7 +182,7 @@ fn sec_7_logs_exchanged_for_a_link_are_written_nowhere_else() {
 
 /// A program names a nonexistent directory in its HANDOFF.
 #[test]
-fn prop_6_a_program_is_told_that_its_handoff_leads_nowhere() {
+fn prop_6_program_is_notified_of_an_invalid_handoff_path() {
     let home = example();
     home.write_program(
         "project/agent.sh",

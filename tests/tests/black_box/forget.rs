@@ -39,7 +39,7 @@ fn conversations(home: &Home) -> usize {
 }
 
 #[test]
-fn a_forgotten_project_starts_with_no_later_daemon_and_keeps_its_conversations() {
+fn forgotten_project_is_never_restarted_but_keeps_conversations() {
     let home = tried();
     // Without a daemon: one is started for it.
     let told = home.gdn_json(&["forget"]);
@@ -84,7 +84,7 @@ fn a_forgotten_project_starts_with_no_later_daemon_and_keeps_its_conversations()
 }
 
 #[test]
-fn conversations_are_deleted_only_if_a_person_says_so() {
+fn conversations_are_deleted_only_after_confirmation() {
     let home = tried();
     let daemon = Daemon::start(&home);
     let question = "delete its 2 conversations with all their messages?";

@@ -68,11 +68,9 @@ fn fill(dir: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_room() {
+fn msg_10_full_disk_acknowledges_nothing_and_recovers_with_room() {
     if std::env::var_os(ON_SMALL_DISK).is_none() {
-        on_small_disk(
-            "full_disk::msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_room",
-        );
+        on_small_disk("full_disk::msg_10_full_disk_acknowledges_nothing_and_recovers_with_room");
         return;
     }
     let home = Home::new(LAB);

@@ -80,7 +80,7 @@ fn lock(home: &Home) -> String {
 }
 
 #[test]
-fn pkg_3_a_package_of_a_repository_is_pinned_to_its_commit_until_it_is_updated() {
+fn pkg_3_git_package_stays_at_its_commit_until_it_is_updated() {
     if !needs::program("git") {
         return;
     }
@@ -120,7 +120,7 @@ fn pkg_3_a_package_of_a_repository_is_pinned_to_its_commit_until_it_is_updated()
 }
 
 #[test]
-fn pkg_3_what_git_could_be_made_to_do_is_not_done() {
+fn pkg_3_git_hooks_and_attributes_have_no_effect() {
     if !needs::program("git") {
         return;
     }
@@ -206,7 +206,7 @@ fn pkg_3_what_git_could_be_made_to_do_is_not_done() {
 }
 
 #[test]
-fn pkg_3_what_is_elsewhere_than_in_the_commit_is_refused() {
+fn pkg_3_lfs_and_submodule_content_of_a_commit_is_refused() {
     if !needs::program("git") {
         return;
     }

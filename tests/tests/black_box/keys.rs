@@ -103,7 +103,7 @@ fn instance_dirs(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn inst_1_wild_keys_are_separate_conversations_and_leave_their_surroundings_alone() {
+fn inst_1_unusual_keys_are_separate_and_harmless_conversations() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     send(&home, "first", "echo first");
@@ -237,7 +237,7 @@ fn inst_5_delete_never_follows_a_link_out_of_the_instance() {
 }
 
 #[test]
-fn inst_5_delete_ends_the_process_and_the_turn_and_tells_who_waits() {
+fn inst_5_delete_ends_process_and_turn_and_notifies_the_waiter() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "--instance", "k", "hold x"]);
@@ -263,7 +263,7 @@ fn inst_5_delete_ends_the_process_and_the_turn_and_tells_who_waits() {
 }
 
 #[test]
-fn root_4_a_swarm_says_which_conversation_is_meant_when_none_is_named() {
+fn root_4_swarm_sets_the_default_conversation_key() {
     let home = Home::new(&LAB.replace(
         "entryAgent: Agent/worker",
         "entryAgent: Agent/worker\n  instanceKey: lobby",

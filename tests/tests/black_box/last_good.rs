@@ -24,7 +24,7 @@ fn wait_until_kept(home: &Home) {
 }
 
 #[test]
-fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configuration() {
+fn sup_8_daemon_started_on_a_broken_file_runs_the_last_good_one() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "echo one"), "one");
@@ -71,7 +71,7 @@ fn sup_8_a_daemon_that_starts_on_a_broken_file_runs_the_last_known_good_configur
 }
 
 #[test]
-fn sup_8_run_and_reload_say_what_is_wrong_and_that_the_last_known_good_configuration_runs() {
+fn sup_8_run_and_reload_report_errors_and_the_last_good_config() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let digest = workspace(&home)["configDigest"].clone();
@@ -184,7 +184,7 @@ fn sup_8_a_strict_daemon_runs_no_last_known_good_configuration() {
 const WITH_TOKEN: &str = "    path: /hook\n  secrets:\n    hmac: {valueFrom: {env: TOKEN}}\n";
 
 #[test]
-fn sec_1_environment_files_are_remembered_and_no_value_of_theirs_is_kept() {
+fn sec_1_environment_files_are_remembered_without_their_values() {
     let home = Home::new(&LAB.replace("    path: /hook\n", WITH_TOKEN));
     let daemon = Daemon::start(&home);
     home.gdn(&["run"]).exits(6).tells(&["`TOKEN` is not set"]);
@@ -234,7 +234,7 @@ fn sec_1_a_configuration_with_a_secret_written_out_is_not_kept() {
 }
 
 #[test]
-fn sec_2_a_value_of_the_configuration_turns_up_in_no_log_and_no_runtime_event() {
+fn sec_2_configuration_value_is_in_no_log_and_no_runtime_event() {
     let home = Home::new(&LAB.replace("    path: /hook\n", WITH_TOKEN));
     home.write("project/.env", "TOKEN=hunter2-and-more\n");
     let daemon = Daemon::serving(&home);

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::conversation::{check, shape, text};
 
 #[test]
-fn a_newcomer_gets_from_an_empty_directory_to_an_answer_and_back() {
+fn newcomer_gets_from_an_empty_directory_to_an_answer_and_back() {
     let home = Home::without_project();
     let made = home.gdn(&["init", "my-swarm", "--no-git"]).exits(0);
     assert!(
@@ -109,7 +109,7 @@ fn a_newcomer_gets_from_an_empty_directory_to_an_answer_and_back() {
 }
 
 #[test]
-fn every_form_of_the_reference_comes_out_as_json() {
+fn every_documented_json_output_is_printed() {
     let home = Home::new(LAB);
     let _daemon = Daemon::start(&home);
     let forms: [(&[&str], &str); 14] = [
@@ -160,7 +160,7 @@ fn in_the_foreground_the_log_is_on_stdout_and_nowhere_else() {
 }
 
 #[test]
-fn log_4_in_the_background_the_log_is_in_files_that_are_rotated_and_bounded() {
+fn log_4_background_log_is_in_files_that_rotate_and_are_bounded() {
     const MAX_FILE_BYTES: u64 = 16_384;
     const MAX_FILES: usize = 3;
     let home = Home::new(LAB);
@@ -244,7 +244,7 @@ fn logs_are_followed_and_narrowed() {
 }
 
 #[test]
-fn workspaces_come_back_with_the_daemon_until_they_are_stopped() {
+fn workspaces_return_with_the_daemon_until_stopped() {
     let home = Home::new(LAB);
     let other = LAB
         .replace("@goondan/lab", "@goondan/other")
@@ -311,7 +311,7 @@ fn stop_lets_the_turn_in_progress_finish() {
 }
 
 #[test]
-fn sup_8_restart_takes_the_new_configuration_after_the_turn_in_progress() {
+fn sup_8_restart_applies_new_configuration_after_current_turn() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "--instance", "busy", "hold x"]);
@@ -336,7 +336,7 @@ fn sup_8_restart_takes_the_new_configuration_after_the_turn_in_progress() {
 }
 
 #[test]
-fn sup_8_an_invalid_edit_is_reported_at_its_place_and_the_running_configuration_stays() {
+fn sup_8_invalid_edit_is_reported_and_running_config_stays() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "echo before"), "before");
@@ -398,7 +398,7 @@ fn restart_fresh_deletes_conversations_and_asks_first() {
 }
 
 #[test]
-fn exit_codes_tell_what_went_wrong_with_a_question() {
+fn exit_codes_distinguish_reasons_of_failed_questions() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let failed = home

@@ -88,7 +88,7 @@ fn a_process_has_its_limits_and_its_tools_have_them_too() {
 }
 
 #[test]
-fn sec_8_memory_is_limited_where_nobody_says_so() {
+fn sec_8_memory_is_limited_by_default() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     daemon.webhook("hook");
@@ -102,7 +102,7 @@ fn sec_8_memory_is_limited_where_nobody_says_so() {
 }
 
 #[test]
-fn a_process_that_gets_no_memory_says_so_and_counts_as_crashed() {
+fn process_out_of_memory_is_reported_and_counts_as_crashed() {
     let home = Home::new(&limited_lab(128));
     let bin_dir = home.bin_dir_of_its_own();
     for name in [AGENT, CONNECTOR] {

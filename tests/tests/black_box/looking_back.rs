@@ -22,7 +22,7 @@ fn events(audit: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn inst_6_the_audit_log_tells_who_came_and_went_and_damage_in_it_is_passed_over() {
+fn inst_6_audit_log_lists_lifecycles_and_skips_damaged_records() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.gdn(&["audit"]).exits(0).prints(&["No records"]);
@@ -80,7 +80,7 @@ fn turns(home: &Home) -> Vec<Value> {
 }
 
 #[test]
-fn msg_12_turns_are_told_with_their_outcomes_attempts_and_tools() {
+fn msg_12_turns_are_listed_with_outcomes_attempts_and_tools() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.gdn(&["instance", "history", "--turns"]).exits(5);

@@ -121,7 +121,7 @@ pub(crate) fn detail(home: &Home) -> String {
 }
 
 #[test]
-fn a_servers_tools_are_called_checked_and_refused_like_any_other() {
+fn mcp_tools_are_called_checked_and_refused_like_any_other() {
     let home = over_stdio();
     let daemon = Daemon::serving(&home);
     assert_eq!(
@@ -161,7 +161,7 @@ fn last_parts(home: &Home, key: &str) -> Value {
 }
 
 #[test]
-fn images_links_resources_and_prompts_of_a_server_reach_the_model() {
+fn mcp_images_links_resources_and_prompts_reach_the_model() {
     let home = over_stdio();
     let daemon = Daemon::serving(&home);
     home.ask("a", "call picture");
@@ -220,7 +220,7 @@ fn log_3_a_servers_call_belongs_to_the_trace_of_its_turn() {
 }
 
 #[test]
-fn sec_2_a_servers_credentials_are_neither_in_the_agents_process_nor_in_the_log() {
+fn sec_2_mcp_credentials_are_not_in_agent_process_or_log() {
     let home = over_stdio();
     let daemon = Daemon::serving(&home);
     home.ask("a", "call secret_read");
@@ -243,7 +243,7 @@ fn a_list_that_changes_is_known_at_the_next_step() {
 }
 
 #[test]
-fn a_server_that_dies_is_an_error_of_its_call_and_is_started_again() {
+fn mcp_server_death_fails_its_call_and_the_server_restarts() {
     let home = over_stdio();
     let daemon = Daemon::serving(&home);
     home.ask("a", "call die");
@@ -286,7 +286,7 @@ fn a_call_that_takes_too_long_is_given_up_at_the_server_too() {
 }
 
 #[test]
-fn a_call_is_answered_before_its_connection_is_made_anew() {
+fn pending_call_is_answered_before_its_connection_restarts() {
     let home = over_stdio();
     let daemon = Daemon::serving(&home);
     let file = home.project().join("go");
@@ -314,7 +314,7 @@ fn a_call_is_answered_before_its_connection_is_made_anew() {
 }
 
 #[test]
-fn a_call_whose_agent_is_gone_is_given_up_at_the_server_and_not_made_again() {
+fn call_of_a_killed_agent_is_canceled_at_server_and_not_resent() {
     let home = over_stdio();
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "--instance", "a", "call hang"]);
@@ -332,7 +332,7 @@ fn a_call_whose_agent_is_gone_is_given_up_at_the_server_and_not_made_again() {
 }
 
 #[test]
-fn a_server_over_http_is_spoken_to_with_its_token_and_a_wrong_one_is_told() {
+fn http_mcp_server_gets_its_token_and_a_wrong_one_is_reported() {
     let server = HttpServer::start(TOKEN);
     let connection = |token: &str| {
         format!(
@@ -369,7 +369,7 @@ fn a_server_over_http_is_spoken_to_with_its_token_and_a_wrong_one_is_told() {
 }
 
 #[test]
-fn a_connection_that_says_neither_or_both_is_refused_with_its_line() {
+fn connection_needs_exactly_one_of_command_and_url() {
     for config in ["{}", "{command: [x], url: \"http://localhost/mcp\"}"] {
         let home = Home::new(&project(&format!("  config: {config}")));
         let told = home.gdn(&["validate"]).exits(6);
@@ -378,7 +378,7 @@ fn a_connection_that_says_neither_or_both_is_refused_with_its_line() {
 }
 
 #[test]
-fn sup_4_a_server_whose_program_is_missing_is_parked_and_its_calls_are_answered() {
+fn sup_4_mcp_server_without_program_is_parked_and_calls_fail() {
     let home = Home::new(&project("  config: {command: [./server]}"));
     // A program that is missing is a problem of the configuration, so its interpreter is.
     home.write_program("project/server", "#!/no/such/interpreter\n");

@@ -27,7 +27,7 @@ fn log_in(home: &Home, server: &McpWithLogin) {
 }
 
 #[test]
-fn sys_4_a_call_to_an_mcp_server_that_wants_a_login_waits_for_it_and_goes_on() {
+fn sys_4_mcp_call_that_needs_a_login_waits_for_it_and_resumes() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let daemon = Daemon::serving(&home);
@@ -76,7 +76,7 @@ fn sys_4_a_call_to_an_mcp_server_that_wants_a_login_waits_for_it_and_goes_on() {
 }
 
 #[test]
-fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
+fn sys_4_hostile_mcp_or_authorization_server_gets_no_login() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let _daemon = Daemon::serving(&home);
@@ -133,7 +133,7 @@ fn sys_4_a_hostile_mcp_server_or_authorization_server_gets_no_login() {
 }
 
 #[test]
-fn sys_4_an_mcp_server_whose_authorization_server_registers_nobody_takes_an_application_by_hand() {
+fn sys_4_server_without_registration_accepts_a_manual_client_id() {
     let server = McpWithLogin::start();
     server.lie(Some(LoginServerFault::NoRegistration));
     let home = home(&server);
@@ -169,7 +169,7 @@ fn sys_4_an_mcp_server_whose_authorization_server_registers_nobody_takes_an_appl
 }
 
 #[test]
-fn sys_4_tokens_go_to_the_server_that_gave_them_whatever_the_mcp_server_says_later() {
+fn sys_4_tokens_go_only_to_their_issuer_despite_mcp_changes() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let daemon = Daemon::serving(&home);
@@ -192,7 +192,7 @@ fn sys_4_tokens_go_to_the_server_that_gave_them_whatever_the_mcp_server_says_lat
 }
 
 #[test]
-fn sys_4_a_server_that_is_busy_is_asked_later_and_a_registration_is_sent_once() {
+fn sys_4_busy_server_is_retried_and_registration_is_sent_once() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let daemon = Daemon::serving(&home);
@@ -245,7 +245,7 @@ fn sys_4_a_server_that_is_busy_is_asked_later_and_a_registration_is_sent_once() 
 }
 
 #[test]
-fn sys_4_two_logins_at_once_are_registered_apart_and_the_later_one_counts() {
+fn sys_4_concurrent_logins_register_apart_and_the_last_one_wins() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let _daemon = Daemon::serving(&home);
@@ -263,7 +263,7 @@ fn sys_4_two_logins_at_once_are_registered_apart_and_the_later_one_counts() {
 }
 
 #[test]
-fn sys_4_a_token_that_an_mcp_server_declines_is_renewed_once_and_the_call_is_made_again() {
+fn sys_4_token_declined_by_mcp_is_renewed_and_the_call_repeated() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let daemon = Daemon::serving(&home);
@@ -309,7 +309,7 @@ fn sys_4_a_token_that_an_mcp_server_declines_is_renewed_once_and_the_call_is_mad
 }
 
 #[test]
-fn sys_4_a_token_that_is_declined_after_its_renewal_parks_the_turn_until_somebody_logs_in() {
+fn sys_4_token_declined_after_renewal_parks_turn_until_login() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let daemon = Daemon::serving(&home);
@@ -342,7 +342,7 @@ fn sys_4_a_token_that_is_declined_after_its_renewal_parks_the_turn_until_somebod
 }
 
 #[test]
-fn sys_4_a_token_that_allows_too_little_parks_the_call_until_a_person_consents_to_more() {
+fn sys_4_insufficient_token_parks_the_call_until_consent() {
     let server = McpWithLogin::start();
     let home = home(&server);
     let daemon = Daemon::serving(&home);
@@ -368,7 +368,7 @@ fn sys_4_a_token_that_allows_too_little_parks_the_call_until_a_person_consents_t
 }
 
 #[test]
-fn sys_4_scopes_that_the_application_may_not_ask_for_are_asked_of_nobody() {
+fn sys_4_scopes_not_allowed_for_an_application_are_not_asked() {
     let server = McpWithLogin::start();
     let connection = format!("  config: {{url: '{}', auth: oauth}}\n", server.url());
     let app = |wider: &str| {

@@ -84,7 +84,7 @@ fn consent(address: &str) -> String {
 }
 
 #[test]
-fn sys_4_the_example_server_of_the_protocols_sdk_is_logged_in_at_and_its_tools_are_called() {
+fn sys_4_mcp_sdk_example_server_login_and_tool_calls_work() {
     let Some(script) = needs::mcp_example("simpleStreamableHttp.js") else {
         return;
     };

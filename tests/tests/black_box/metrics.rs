@@ -44,7 +44,7 @@ spec:
 }
 
 #[test]
-fn obs_3_turns_replies_and_budgets_are_counted_and_the_file_is_written_whole() {
+fn obs_3_turns_replies_and_budgets_are_counted_in_a_whole_file() {
     let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
@@ -158,7 +158,7 @@ fn ledger(home: &Home) -> [f64; 6] {
 const KILLS: usize = 3;
 
 #[test]
-fn obs_3_tokens_and_cost_equal_the_ledger_after_each_kill_of_the_daemon() {
+fn obs_3_tokens_and_cost_equal_the_ledger_after_daemon_kills() {
     let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let home = Home::new(&project(&provider));
     let mut daemon = Daemon::serving(&home);

@@ -19,7 +19,7 @@ fn connection(name: &str, connector: &str, config: &str) -> String {
 const COMPLETED: [(&str, &str); 2] = [("agent", "worker"), ("outcome", "completed")];
 
 #[test]
-fn obs_3_an_endpoint_answers_prometheus_about_its_own_workspace_alone() {
+fn obs_3_prometheus_endpoint_serves_only_its_own_workspace() {
     let endpoint = connection("metrics", "metrics", "{port: 0}");
     let home = Home::new(&format!("{LAB}{endpoint}"));
     let daemon = Daemon::serving(&home);
@@ -91,7 +91,7 @@ fn points(collector: &Provider, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn obs_3_a_collector_is_handed_the_same_by_otlp_also_after_it_was_gone() {
+fn obs_3_otlp_collector_gets_the_same_metrics_after_an_outage() {
     let mut refused = 0;
     let collector = Provider::start(move |_| {
         refused += 1;

@@ -55,7 +55,7 @@ fn pid_of(home: &Home, program: &str) -> u32 {
 }
 
 #[test]
-fn a_reply_is_seen_as_it_comes_and_a_connector_killed_in_it_is_followed_by_another() {
+fn reply_streams_and_a_connector_killed_in_it_is_replaced() {
     let begun = openai(&[openai_delta(&json!({"content": "Hel"}))]);
     let provider = Provider::start(move |received| match received.number {
         0 => ProviderResponse::stream(&begun).ending(ResponseEnd::Silent),
@@ -164,7 +164,7 @@ fn a_daemon_killed_after_a_reply_does_not_ask_for_it_again() {
 }
 
 #[test]
-fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown() {
+fn rate_limited_call_is_retried_and_wrong_key_is_never_shown() {
     let provider = Provider::start(|received| match received.number {
         0 => ProviderResponse::error(429, &json!({"error": {"message": "slow down"}}))
             .with_header("retry-after-ms", "20"),
@@ -199,7 +199,7 @@ fn too_many_calls_are_made_again_later_and_a_wrong_key_is_said_and_never_shown()
 }
 
 #[test]
-fn an_image_that_comes_with_a_message_reaches_the_model_and_stays_in_the_conversation() {
+fn image_in_a_message_reaches_the_model_and_is_kept() {
     let provider = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["A cat."])));
     let home = Home::new(&project(&provider));
     let daemon = Daemon::serving(&home);
@@ -317,7 +317,7 @@ fn sup_8_a_turn_in_progress_finishes_on_the_model_it_began_with() {
 }
 
 #[test]
-fn a_page_in_the_place_of_a_reply_and_a_refusal_end_their_turns_at_once_and_say_what_they_are() {
+fn html_page_or_refusal_as_reply_ends_the_turn_with_its_reason() {
     let page = || {
         let mut page = ProviderResponse::stream("<!doctype html><title>Sign in</title>");
         page.headers = vec![("content-type", "text/html".to_owned())];

@@ -66,7 +66,7 @@ fn told(home: &Home, key: &str, answers: usize) -> Vec<String> {
 }
 
 #[test]
-fn sec_9_a_sender_takes_no_key_and_suppresses_no_event_of_another_connection_or_a_person() {
+fn sec_9_sender_cannot_take_keys_or_events_of_other_connections() {
     let home = Home::new(&project(""));
     let daemon = Daemon::serving(&home);
     let (hook, other) = (daemon.webhook("hook"), daemon.webhook("other"));
@@ -88,7 +88,7 @@ fn sec_9_a_sender_takes_no_key_and_suppresses_no_event_of_another_connection_or_
 }
 
 #[test]
-fn sec_9_a_rule_shares_conversations_and_their_events_stay_apart() {
+fn sec_9_rule_shares_conversations_but_keeps_events_separate() {
     let home = Home::new(&project(SHARED));
     let daemon = Daemon::serving(&home);
     let (hook, other) = (daemon.webhook("hook"), daemon.webhook("other"));
@@ -104,7 +104,7 @@ fn sec_9_a_rule_shares_conversations_and_their_events_stay_apart() {
 }
 
 #[test]
-fn sec_9_a_conversation_from_before_goes_on_under_its_key_if_it_was_the_connections_own() {
+fn sec_9_older_conversation_keeps_its_key_if_it_was_exclusive() {
     let home = Home::new(&project(SHARED));
     let daemon = Daemon::serving(&home);
     let hook = daemon.webhook("hook");

@@ -171,8 +171,7 @@ pub(super) fn are_nowhere(home: &Home, secrets: &[String], log: &[Value]) {
 }
 
 #[test]
-fn sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_nowhere_in_plain_text()
-{
+fn sys_4_login_token_is_used_renewed_revoked_and_encrypted() {
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = home(&server, &model);
     let daemon = Daemon::serving(&home);
@@ -239,7 +238,7 @@ fn sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_now
 }
 
 #[test]
-fn sys_4_a_token_is_renewed_in_time_and_many_who_want_that_make_one_request() {
+fn sys_4_token_is_renewed_in_time_and_by_one_request_for_many() {
     let (server, model) = (AuthorizationServer::start(2), model());
     let home = home(&server, &model);
     let daemon = Daemon::serving(&home);
@@ -303,7 +302,7 @@ fn sys_4_a_code_typed_on_another_device_ends_a_login() {
 }
 
 #[test]
-fn sys_4_a_lost_reply_asks_for_a_login_and_deletes_nothing_and_a_failure_does_not() {
+fn sys_4_lost_reply_needs_a_login_but_a_failed_request_does_not() {
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = home(&server, &model);
     let daemon = Daemon::serving(&home);
@@ -341,7 +340,7 @@ fn sys_4_a_lost_reply_asks_for_a_login_and_deletes_nothing_and_a_failure_does_no
 }
 
 #[test]
-fn sys_4_a_turn_that_needs_consent_is_parked_over_a_restart_and_resumed_by_the_login() {
+fn sys_4_turn_parked_for_consent_survives_restart_and_resumes() {
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = home(&server, &model);
     let daemon = Daemon::serving(&home);
@@ -375,7 +374,7 @@ fn sys_4_a_turn_that_needs_consent_is_parked_over_a_restart_and_resumed_by_the_l
 }
 
 #[test]
-fn sys_4_many_turns_that_need_one_token_that_has_ended_make_one_request() {
+fn sys_4_many_turns_with_one_expired_token_make_one_request() {
     const LIFE_S: u64 = 10;
     let (server, model) = (AuthorizationServer::start(LIFE_S), model());
     let home = home(&server, &model);
@@ -423,7 +422,7 @@ fn all_goes_on(home: &Home, server: &AuthorizationServer, model: &Provider) {
 }
 
 #[test]
-fn sys_3_a_rotation_on_a_running_daemon_disturbs_nobody_and_survives_a_kill_of_it() {
+fn sys_3_rotation_on_a_running_daemon_survives_a_kill() {
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = home(&server, &model);
     let daemon = Daemon::serving(&home);

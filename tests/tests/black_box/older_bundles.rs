@@ -113,7 +113,7 @@ spec:
 "#;
 
 #[test]
-fn compat_1_a_coordinator_with_workers_and_two_chats_runs_as_it_is() {
+fn compat_1_coordinator_with_workers_and_chats_runs_unchanged() {
     let telegram = Telegram::start();
     let home = home(&[
         ("models.yaml", TEAM_MODELS),
@@ -409,7 +409,7 @@ export const handlers = {
 "#;
 
 #[test]
-fn compat_1_labels_and_selectors_with_overrides_mean_what_they_meant() {
+fn compat_1_labels_and_selectors_with_overrides_keep_meaning() {
     if !needs::javascript() {
         return;
     }
@@ -429,7 +429,7 @@ fn compat_1_labels_and_selectors_with_overrides_mean_what_they_meant() {
 }
 
 #[test]
-fn compat_1_a_bundle_is_migrated_once_a_person_has_seen_the_difference() {
+fn compat_1_bundle_is_migrated_only_after_the_diff_was_shown() {
     if !needs::javascript() {
         return;
     }

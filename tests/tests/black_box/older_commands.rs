@@ -29,7 +29,7 @@ spec:
 "#;
 
 #[test]
-fn compat_4_known_commands_and_options_do_what_they_did() {
+fn compat_4_known_commands_and_options_work_as_before() {
     let home = Home::new(PROJECT);
     let _daemon = Daemon::serving(&home);
     let ran = home

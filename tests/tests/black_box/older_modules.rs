@@ -183,7 +183,7 @@ fn told(daemon: &Daemon, word: &str) -> Vec<Value> {
 }
 
 #[test]
-fn compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for() {
+fn compat_3_older_tools_extensions_and_connectors_run_unchanged() {
     let home = home();
     let daemon = Daemon::serving(&home);
     daemon.log().wait_for("the event is durable", |line| {
@@ -259,7 +259,7 @@ fn compat_3_the_published_types_fit_the_modules() {
 }
 
 #[test]
-fn compat_3_an_answer_that_comes_later_says_what_it_answers() {
+fn compat_3_late_answer_names_its_request() {
     let home = home();
     let daemon = Daemon::serving(&home);
     home.ask("main", "ask later");
@@ -290,7 +290,7 @@ fn compat_3_an_answer_that_comes_later_says_what_it_answers() {
 }
 
 #[test]
-fn compat_3_a_connector_that_returns_at_once_and_a_module_of_another_kind_say_so() {
+fn compat_3_returning_connector_and_wrong_module_are_reported() {
     let home = home();
     home.write(
         "project/connectors/bell.ts",

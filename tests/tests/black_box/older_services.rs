@@ -12,7 +12,7 @@ use crate::older_tools::{bundle, holds, results};
 const SLACK_TOKEN: &str = "xoxb-double";
 
 #[test]
-fn compat_2_telegram_edits_deletes_reacts_and_fetches_files_as_it_did() {
+fn compat_2_telegram_edits_deletes_reacts_and_fetches_as_before() {
     let telegram = Telegram::start();
     let calls = [
         (
@@ -102,7 +102,7 @@ fn to(provider: &Provider, end: &str) -> Vec<ReceivedRequest> {
 }
 
 #[test]
-fn compat_2_slack_does_what_it_did_by_a_connection_that_nobody_wrote() {
+fn compat_2_slack_works_as_before_with_an_implicit_connection() {
     let slack = slack_double();
     let calls = [
         (
@@ -165,7 +165,7 @@ fn compat_2_slack_does_what_it_did_by_a_connection_that_nobody_wrote() {
 }
 
 #[test]
-fn compat_2_requests_are_made_to_the_hosts_that_the_policy_allows() {
+fn compat_2_http_requests_go_only_to_hosts_that_policy_allows() {
     let server = Provider::start(|request: &ReceivedRequest| {
         let told = json!({"method": request.method, "path": request.path, "body": request.body,
             "token": request.header("x-token")});

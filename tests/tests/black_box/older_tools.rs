@@ -221,7 +221,7 @@ fn compat_2_other_agents_are_reached_as_they_were() {
 }
 
 #[test]
-fn compat_2_a_chat_is_written_to_by_a_connection_that_nobody_wrote() {
+fn compat_2_telegram_sends_through_an_implicit_connection() {
     let telegram = Telegram::start();
     let calls = [
         (

@@ -110,7 +110,7 @@ fn sup_6_every_call_of_a_turn_is_made_once_when_a_daemon_stops() {
 }
 
 #[test]
-fn sup_6_every_call_of_a_turn_is_made_once_when_a_workspace_stops() {
+fn sup_6_workspace_stop_completes_every_call_of_a_turn_once() {
     let telegram = Telegram::start();
     let home = Home::new(&project(&telegram));
     let daemon = in_a_turn(&home, &telegram);
@@ -127,7 +127,7 @@ fn sup_6_every_call_of_a_turn_is_made_once_when_a_workspace_stops() {
 }
 
 #[test]
-fn sup_6_a_connector_that_dies_while_a_daemon_stops_starts_again() {
+fn sup_6_connector_that_dies_while_a_daemon_stops_is_restarted() {
     let telegram = Telegram::start();
     let home = Home::new(&project(&telegram));
     let daemon = in_a_turn(&home, &telegram);
@@ -146,7 +146,7 @@ fn sup_6_a_connector_that_dies_while_a_daemon_stops_starts_again() {
 }
 
 #[test]
-fn sup_6_calls_to_a_connection_that_was_removed_are_made_until_the_turn_ends() {
+fn sup_6_calls_to_a_removed_connection_work_until_the_turn_ends() {
     let telegram = Telegram::start();
     let project = project(&telegram);
     let home = Home::new(&project);
@@ -212,7 +212,7 @@ fn moved_in_a_turn(args: impl Fn(&str) -> Vec<String>) {
 }
 
 #[test]
-fn sup_6_every_call_of_a_turn_is_made_once_when_a_workspace_is_moved() {
+fn sup_6_workspace_move_completes_every_call_of_a_turn_once() {
     moved_in_a_turn(|workspace| {
         ["node", "move", workspace, "--to", "b"]
             .map(str::to_owned)

@@ -69,7 +69,7 @@ fn attribute(span: &Value, name: &str) -> Value {
 }
 
 #[test]
-fn turns_and_steps_reach_the_collector_as_spans_and_nothing_that_was_said_does() {
+fn collector_gets_turn_and_step_spans_without_message_content() {
     let model = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let collector = Provider::start(|received| match received.number {
         // Rejected data is sent again.
@@ -143,7 +143,7 @@ fn turns_and_steps_reach_the_collector_as_spans_and_nothing_that_was_said_does()
 }
 
 #[test]
-fn a_collector_that_hangs_or_refuses_holds_up_nobody_and_what_is_lost_is_said() {
+fn failing_collector_blocks_nothing_and_losses_are_reported() {
     let model = Provider::start(|_| ProviderResponse::stream(&openai_saying(&["Done."])));
     let (go, wait) = channel::<()>();
     let collector = Provider::start(move |received| {

@@ -87,7 +87,7 @@ fn project(home: &Home) -> impl PartialEq + std::fmt::Debug + use<> {
 }
 
 #[test]
-fn pkg_1_a_package_is_stored_by_its_scope_and_version_and_an_agent_uses_its_tool() {
+fn pkg_1_package_is_stored_by_scope_and_version_and_tool_works() {
     let home = home();
     package(&home, "package", "1.0.0", "one");
     pack(&home, "package", "words.tgz");
@@ -147,7 +147,7 @@ fn pkg_2_a_folder_is_used_as_it_is() {
 }
 
 #[test]
-fn pkg_3_what_is_not_what_was_locked_changes_nothing_and_is_not_run() {
+fn pkg_3_content_that_differs_from_the_lockfile_is_never_run() {
     let home = home();
     package(&home, "package", "1.0.0", "one");
     pack(&home, "package", "words.tgz");
@@ -276,7 +276,7 @@ fn pkg_3_a_frozen_lockfile_is_not_changed() {
 }
 
 #[test]
-fn pkg_1_what_nobody_uses_is_pruned_and_what_runs_or_is_locked_stays() {
+fn pkg_1_prune_removes_unused_and_keeps_running_or_locked_ones() {
     let home = home();
     let stored = |version: &str| {
         let link = home

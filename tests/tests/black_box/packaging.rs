@@ -176,7 +176,7 @@ fn check_deb(out: &Path, room: &Path) {
 }
 
 #[test]
-fn rel_2_packages_hold_what_they_should_and_are_the_same_each_time() {
+fn rel_2_packages_have_expected_files_and_are_reproducible() {
     if !needs::program("git") || !needs::program("python3") || !needs::optional_program("dpkg-deb")
     {
         return;
@@ -211,7 +211,7 @@ fn rel_2_packages_hold_what_they_should_and_are_the_same_each_time() {
 }
 
 #[test]
-fn rel_2_a_program_that_says_where_it_was_built_is_not_packed() {
+fn rel_2_program_containing_its_build_path_is_not_packaged() {
     if !needs::program("git") || !needs::program("python3") {
         return;
     }

@@ -86,7 +86,7 @@ fn behind_held_turns(home: &Home, keys: &[&str]) -> Vec<RunningProgram> {
 }
 
 #[test]
-fn obs_1_pages_of_events_miss_and_repeat_nothing_whatever_a_person_does_meanwhile() {
+fn obs_1_event_pages_miss_and_repeat_nothing_under_changes() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     let mut sent = behind_held_turns(&home, &["a", "b", "c"]);
@@ -129,7 +129,7 @@ fn obs_1_pages_of_events_miss_and_repeat_nothing_whatever_a_person_does_meanwhil
 }
 
 #[test]
-fn obs_1_pages_of_processes_miss_and_repeat_nothing_whatever_ends_meanwhile() {
+fn obs_1_process_pages_miss_and_repeat_nothing_as_others_end() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     for key in ["a", "b", "c", "d"] {
@@ -182,7 +182,7 @@ fn told<'a>(items: &'a [Value], name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn obs_1_pages_of_calls_that_wait_begin_with_the_oldest_and_miss_and_repeat_none() {
+fn obs_1_approval_pages_start_oldest_and_list_each_call_once() {
     let home = Home::new(&approvals::project());
     let _daemon = Daemon::serving(&home);
     let keys = ["b", "a", "c"];
@@ -212,7 +212,7 @@ fn obs_1_pages_of_calls_that_wait_begin_with_the_oldest_and_miss_and_repeat_none
 }
 
 #[test]
-fn obs_1_pages_of_sandboxes_proposals_and_checkpoints_miss_and_repeat_none() {
+fn obs_1_sandbox_proposal_and_checkpoint_pages_are_exact() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.write("project/src/a.txt", "a\n");
@@ -274,7 +274,7 @@ fn changes(watch: &RunningProgram, key: &str) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn obs_1_ps_watch_tells_what_changes_over_a_kill_of_the_daemon_until_the_project_is_stopped() {
+fn obs_1_ps_watch_reports_changes_over_a_kill_until_stop() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let watch = home.start_gdn(&["ps", "--watch", "--json"]);
@@ -301,7 +301,7 @@ fn obs_1_ps_watch_tells_what_changes_over_a_kill_of_the_daemon_until_the_project
 }
 
 #[test]
-fn obs_1_whoever_watches_processes_is_told_only_when_something_is_different() {
+fn obs_1_process_watcher_is_notified_only_of_differences() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "echo one"), "one");
@@ -346,7 +346,7 @@ fn obs_1_whoever_watches_processes_is_told_only_when_something_is_different() {
 }
 
 #[test]
-fn obs_1_a_log_of_a_task_is_followed_over_a_kill_of_the_daemon_to_its_end() {
+fn obs_1_task_log_is_followed_over_a_daemon_kill_to_its_end() {
     let home = tasks::example();
     let daemon = Daemon::serving(&home);
     tasks::new_task(&home);
@@ -395,7 +395,7 @@ fn obs_1_a_log_of_a_task_is_followed_over_a_kill_of_the_daemon_to_its_end() {
 }
 
 #[test]
-fn obs_1_whoever_waits_for_more_of_a_log_is_answered_when_the_task_or_the_project_goes() {
+fn obs_1_log_waiter_is_answered_when_task_or_project_goes_away() {
     let home = tasks::example();
     let _daemon = Daemon::serving(&home);
     tasks::new_task(&home);
@@ -424,7 +424,7 @@ fn obs_1_whoever_waits_for_more_of_a_log_is_answered_when_the_task_or_the_projec
 const TURNS_UNREAD: usize = 600;
 
 #[test]
-fn obs_1_whoever_watches_and_does_not_read_is_cut_off_and_holds_up_nobody() {
+fn obs_1_watcher_that_does_not_read_is_cut_off_and_blocks_none() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let id = home.gdn_json(&["workspace", "list"])["workspaces"][0]["workspaceId"].take();

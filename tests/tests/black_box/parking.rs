@@ -31,7 +31,7 @@ fn parked(home: &Home) -> Vec<Value> {
 }
 
 #[test]
-fn msg_13_an_event_that_kills_its_agent_thrice_is_parked_and_the_conversation_goes_on() {
+fn msg_13_event_that_kills_its_agent_three_times_is_parked() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "echo before"), "before");
@@ -84,7 +84,7 @@ fn msg_13_an_event_that_kills_its_agent_thrice_is_parked_and_the_conversation_go
 }
 
 #[test]
-fn obs_6_a_parked_event_changes_exit_codes_until_somebody_decides() {
+fn obs_6_parked_event_changes_exit_codes_until_a_decision() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.gdn(&["status"]).exits(0);
@@ -156,7 +156,7 @@ spec: {entryAgent: Agent/talker, policy: {sandbox: {require: off}}}
 "#;
 
 #[test]
-fn sup_4_an_agent_that_cannot_start_says_why_and_parks_its_events() {
+fn sup_4_agent_that_cannot_start_reports_why_and_parks_events() {
     use std::fs::{Permissions, set_permissions};
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -298,8 +298,8 @@ impl PartitionTrial {
 }
 
 #[test]
-fn rep_1_nothing_that_was_acknowledged_is_lost_or_doubled_by_a_network_that_fails() {
-    let name = "partitions::rep_1_nothing_that_was_acknowledged_is_lost_or_doubled_by_a_network_that_fails";
+fn rep_1_network_failures_lose_and_duplicate_no_event() {
+    let name = "partitions::rep_1_network_failures_lose_and_duplicate_no_event";
     if postgres::programs().is_none() || !network::apart(name) {
         return;
     }

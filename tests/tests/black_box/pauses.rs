@@ -70,7 +70,7 @@ spec:
 "#;
 
 #[test]
-fn sup_9_a_pause_of_everything_uses_up_no_time_of_tools_and_models() {
+fn sup_9_pause_of_everything_uses_no_tool_or_model_time() {
     let home = Home::without_project();
     let (go, gone) = channel::<()>();
     let provider = Provider::start(move |_| {

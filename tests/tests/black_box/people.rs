@@ -47,7 +47,7 @@ fn obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs() {
 }
 
 #[test]
-fn a_stop_tells_who_is_waited_for_and_a_watch_what_it_watches() {
+fn stop_shows_pending_turns_and_watch_shows_watched_files() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.gdn(&["run", "--watch"])
@@ -227,7 +227,7 @@ fn logs_are_chosen(home: &Home) {
 }
 
 #[test]
-fn obs_2_logs_are_chosen_by_time_level_process_conversation_event_and_trace_in_files() {
+fn obs_2_log_file_filters_by_time_level_process_and_trace() {
     let home = Home::new(LAB);
     home.gdn(&["run"]).exits(0);
     logs_are_chosen(&home);
@@ -252,7 +252,7 @@ fn obs_2_logs_are_chosen_by_time_level_process_conversation_event_and_trace_in_f
 }
 
 #[test]
-fn obs_2_logs_are_chosen_by_time_level_process_conversation_event_and_trace_from_a_daemon() {
+fn obs_2_daemon_log_filters_by_time_level_process_and_trace() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     logs_are_chosen(&home);

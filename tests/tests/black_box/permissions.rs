@@ -141,7 +141,7 @@ fn all(home: &Home) -> [BTreeMap<PathBuf, FileEntry>; 2] {
 }
 
 #[test]
-fn pkg_3_a_packages_tool_reaches_what_was_granted_and_nothing_else() {
+fn pkg_3_package_tool_reaches_only_granted_resources() {
     if !can_run() {
         return;
     }
@@ -219,7 +219,7 @@ fn pkg_3_a_package_that_asks_for_nothing_reaches_nothing() {
 }
 
 #[test]
-fn pkg_3_an_update_that_asks_for_more_needs_a_yes_and_changes_nothing_without_one() {
+fn pkg_3_update_needing_more_rights_changes_nothing_unapproved() {
     let home = project(1, 2);
     pack(
         &home,
@@ -274,7 +274,7 @@ fn pkg_3_an_update_that_asks_for_more_needs_a_yes_and_changes_nothing_without_on
 }
 
 #[test]
-fn pkg_3_what_was_not_granted_is_refused_when_the_project_is_loaded() {
+fn pkg_3_ungranted_permission_fails_loading_the_project() {
     let home = project(1, 2);
     pack(&home, "1.0.0", ", permissions: {secrets: [token]}");
     home.gdn(&["package", "add", "../words.tgz", "--grant"])

@@ -10,7 +10,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, tree, wait_until};
 
 #[test]
-fn root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time() {
+fn root_2_project_root_is_never_changed_at_run_time() {
     let home = Home::without_project();
     // The example, as a writable project.
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/bookshop");
@@ -66,7 +66,7 @@ fn assert_private(home: &Home) {
 }
 
 #[test]
-fn root_5_what_leads_out_of_the_project_is_refused_at_load() {
+fn root_5_paths_outside_the_project_are_rejected_on_load() {
     let home = Home::new(LAB);
     let _daemon = Daemon::start(&home);
     home.write("outside.yaml", "rules:\n  - say: from outside\n");
@@ -95,7 +95,7 @@ fn root_5_what_leads_out_of_the_project_is_refused_at_load() {
 }
 
 #[test]
-fn root_1_a_daemon_makes_no_state_root_in_the_project_it_is_to_serve() {
+fn root_1_daemon_creates_no_state_root_inside_its_project() {
     let home = Home::new(LAB);
     let (project, inside) = (home.project(), home.project().join("state"));
     let before = tree::snapshot(&project, |_| true);
@@ -113,7 +113,7 @@ fn root_1_a_daemon_makes_no_state_root_in_the_project_it_is_to_serve() {
 }
 
 #[test]
-fn box_3_tools_start_in_the_conversations_directory_unless_the_agent_works_in_the_project() {
+fn box_3_tools_start_in_conversation_or_project_directory() {
     let with = |runtime: &str| {
         let where_am_i = "      - when: {user: '^where$', step: 1}
         call:

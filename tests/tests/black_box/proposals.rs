@@ -108,7 +108,7 @@ fn prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back() {
 }
 
 #[test]
-fn prop_4_what_a_person_edited_since_is_not_overwritten_and_every_reason_is_told() {
+fn prop_4_user_edits_are_not_overwritten_and_reasons_are_listed() {
     let home = home();
     let _daemon = Daemon::serving(&home);
     worked(&home);
@@ -182,7 +182,7 @@ fn prop_4_a_stale_proposal_is_merged_into_a_new_one_and_applied() {
 }
 
 #[test]
-fn prop_4_a_merge_with_conflicts_makes_nothing_and_tells_every_file() {
+fn prop_4_conflicting_merge_makes_nothing_and_lists_every_file() {
     let home = home();
     let _daemon = Daemon::serving(&home);
     worked(&home);
@@ -207,7 +207,7 @@ fn prop_4_a_merge_with_conflicts_makes_nothing_and_tells_every_file() {
 }
 
 #[test]
-fn msg_11_a_damaged_sandbox_hides_no_other_and_is_found_by_verify() {
+fn msg_11_damaged_sandbox_hides_no_other_and_verify_finds_it() {
     let home = home();
     let daemon = Daemon::serving(&home);
     worked(&home);
@@ -280,7 +280,7 @@ fn prop_7_nothing_needs_git() {
 const MANY: usize = 300;
 
 #[test]
-fn prop_3_a_daemon_killed_while_it_applies_leaves_all_old_or_all_new() {
+fn prop_3_daemon_killed_during_apply_leaves_all_old_or_all_new() {
     let home = home();
     for number in 0..MANY {
         home.write(&format!("project/src/{number}.txt"), "old\n");

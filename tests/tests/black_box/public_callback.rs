@@ -63,7 +63,7 @@ fn begin(home: &Home) -> RunningProgram {
 }
 
 #[test]
-fn sys_4_a_login_is_ended_at_a_public_address_once_and_by_its_own_callback_alone() {
+fn sys_4_public_login_callback_ends_its_own_login_exactly_once() {
     let server = AuthorizationServer::start(3_600);
     let home = home(&server);
     let daemon = Daemon::serving(&home);

@@ -56,7 +56,7 @@ fn with_token(home: &Home, registry: &Registry, args: &[&str]) -> CommandOutput 
 }
 
 #[test]
-fn pkg_1_a_package_is_packed_published_and_used_by_another_project() {
+fn pkg_1_package_is_packed_published_and_used_by_a_project() {
     let registry = Registry::start();
     let home = maker(&registry);
     let listed = home.gdn(&["package", "pack", "--dry-run"]).exits(0);
@@ -112,7 +112,7 @@ fn pkg_1_a_package_is_packed_published_and_used_by_another_project() {
 }
 
 #[test]
-fn sec_2_what_holds_secrets_is_not_given_away() {
+fn sec_2_packages_with_secrets_are_not_published() {
     let registry = Registry::start();
     let home = maker(&registry);
     let mut command = home.command(&bin(GDN), &["secret", "set", "service", "token"]);
@@ -147,7 +147,7 @@ fn sec_2_what_holds_secrets_is_not_given_away() {
 }
 
 #[test]
-fn pkg_3_an_audit_tells_what_is_known_against_the_versions_in_use() {
+fn pkg_3_audit_lists_known_advisories_for_versions_in_use() {
     let registry = Registry::start();
     registry.publish("letters", "2.1.0", &[], "letters");
     registry.advise(json!({}));

@@ -47,7 +47,7 @@ fn heard(daemon: &Daemon, words: &str) {
 }
 
 #[test]
-fn an_answer_of_a_person_reaches_the_server_and_everybody_sees_who_waits() {
+fn user_answer_reaches_the_server_and_waiting_is_visible_to_all() {
     let home = over_stdio_with("timeoutSeconds: 60");
     let daemon = Daemon::serving(&home);
     home.ask("a", "call capabilities");
@@ -169,7 +169,7 @@ fn a_person_may_decline_and_a_plain_yes_needs_no_words() {
 }
 
 #[test]
-fn a_question_that_nobody_answers_is_cancelled_and_its_time_is_not_the_calls() {
+fn unanswered_question_is_canceled_and_does_not_use_call_time() {
     let home = over_stdio_with("timeoutSeconds: 1\n    questionSeconds: 3");
     let daemon = Daemon::serving(&home);
     home.ask("a", "call order");
@@ -183,7 +183,7 @@ fn a_question_that_nobody_answers_is_cancelled_and_its_time_is_not_the_calls() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_refused_and_the_question_goes_on_waiting() {
+fn invalid_answer_is_refused_and_the_question_keeps_waiting() {
     let home = over_stdio_with("timeoutSeconds: 60");
     let _daemon = Daemon::serving(&home);
     let (sending, id) = asked(&home, "a", "order");
@@ -221,7 +221,7 @@ fn an_answer_that_does_not_fit_is_refused_and_the_question_goes_on_waiting() {
 }
 
 #[test]
-fn a_server_that_asks_by_its_result_is_called_again_with_the_answer() {
+fn server_that_asks_by_its_result_is_called_again_with_answer() {
     let home = over_stdio_with("timeoutSeconds: 1\n    questionSeconds: 60");
     let _daemon = Daemon::serving(&home);
     let (sending, id) = asked(&home, "a", "rounds");
@@ -242,7 +242,7 @@ fn a_server_that_asks_by_its_result_is_called_again_with_the_answer() {
 }
 
 #[test]
-fn what_no_person_can_be_asked_is_refused_to_the_server() {
+fn unsupported_question_is_refused_to_the_mcp_server() {
     let home = over_stdio_with("timeoutSeconds: 60");
     let daemon = Daemon::serving(&home);
     for (tool, words) in [
@@ -267,7 +267,7 @@ fn what_no_person_can_be_asked_is_refused_to_the_server() {
 }
 
 #[test]
-fn a_question_is_withdrawn_when_its_server_its_agent_or_the_daemon_is_gone() {
+fn question_is_withdrawn_if_server_agent_or_daemon_is_gone() {
     let home = over_stdio_with("timeoutSeconds: 60");
     let daemon = Daemon::serving(&home);
     // The connection is killed.
@@ -308,7 +308,7 @@ fn a_question_is_withdrawn_when_its_server_its_agent_or_the_daemon_is_gone() {
 }
 
 #[test]
-fn two_conversations_that_wait_at_one_server_have_a_question_each() {
+fn conversations_waiting_at_one_server_have_separate_questions() {
     let home = over_stdio_with("timeoutSeconds: 60");
     let daemon = Daemon::serving(&home);
     let (first, of_a) = asked(&home, "a", "order");
@@ -338,7 +338,7 @@ fn two_conversations_that_wait_at_one_server_have_a_question_each() {
 }
 
 #[test]
-fn sec_6_a_question_is_answered_by_a_person_and_by_no_program_of_an_agent() {
+fn sec_6_only_people_answer_questions_not_programs_of_an_agent() {
     let home = over_stdio_with("timeoutSeconds: 60");
     let yaml = std::fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
     let yaml = yaml.replace("[Tool/kit]", "[Tool/kit, Tool/bash]").replace(

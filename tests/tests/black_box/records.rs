@@ -7,7 +7,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
 #[test]
-fn llm_1_every_message_to_and_from_the_model_is_logged_with_its_turn() {
+fn llm_1_every_model_message_is_logged_with_its_turn() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "work 7"), "worked 7");

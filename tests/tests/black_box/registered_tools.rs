@@ -122,7 +122,7 @@ fn home() -> Home {
 }
 
 #[test]
-fn compat_3_a_tool_that_an_extension_registers_is_offered_checked_and_run() {
+fn compat_3_tool_registered_by_an_extension_is_checked_and_run() {
     if !needs::javascript() {
         return;
     }
@@ -165,7 +165,7 @@ fn compat_3_a_tool_may_be_registered_while_a_turn_runs() {
 }
 
 #[test]
-fn compat_3_a_call_of_a_registered_tool_ends_with_its_time_and_the_turn_goes_on() {
+fn compat_3_registered_tool_call_times_out_and_turn_continues() {
     if !needs::javascript() {
         return;
     }
@@ -183,7 +183,7 @@ fn compat_3_a_call_of_a_registered_tool_ends_with_its_time_and_the_turn_goes_on(
 }
 
 #[test]
-fn compat_3_a_call_of_a_registered_tool_that_a_kill_cut_short_is_not_made_again() {
+fn compat_3_registered_tool_call_cut_by_a_kill_is_not_repeated() {
     if !needs::javascript() {
         return;
     }
@@ -207,7 +207,7 @@ fn compat_3_a_call_of_a_registered_tool_that_a_kill_cut_short_is_not_made_again(
 }
 
 #[test]
-fn compat_3_a_name_that_is_taken_fails_the_turn_and_says_which() {
+fn compat_3_taken_tool_name_fails_the_turn_with_the_name() {
     if !needs::javascript() {
         return;
     }
@@ -222,7 +222,7 @@ fn compat_3_a_name_that_is_taken_fails_the_turn_and_says_which() {
 }
 
 #[test]
-fn compat_3_a_step_middleware_has_the_turn_go_on_or_end() {
+fn compat_3_step_middleware_can_continue_or_end_the_turn() {
     if !needs::javascript() {
         return;
     }

@@ -79,7 +79,7 @@ fn with_env(home: &Home, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
 }
 
 #[test]
-fn pkg_1_a_package_of_a_registry_is_added_with_what_it_requires_and_then_needs_no_registry() {
+fn pkg_1_added_registry_package_later_works_without_registry() {
     let registry = Registry::start();
     registry.publish("@acme/words", "1.0.0", &[], "one");
     registry.publish("@acme/words", "1.1.0", &[], "two");
@@ -138,7 +138,7 @@ fn pkg_1_a_package_of_a_registry_is_added_with_what_it_requires_and_then_needs_n
 }
 
 #[test]
-fn pkg_3_the_lockfile_is_the_same_whatever_was_added_first() {
+fn pkg_3_lockfile_does_not_depend_on_the_order_of_additions() {
     let registry = Registry::start();
     for version in ["1.0.0", "1.1.0", "2.0.0"] {
         registry.publish("base", version, &[], "base");
@@ -160,7 +160,7 @@ fn pkg_3_the_lockfile_is_the_same_whatever_was_added_first() {
 }
 
 #[test]
-fn pkg_3_a_registry_that_lies_stalls_or_is_cut_off_changes_nothing() {
+fn pkg_3_lying_stalling_or_unreachable_registry_changes_nothing() {
     let registry = Registry::start();
     registry.publish("there", "1.0.0", &[], "there");
     registry.publish("inner", "1.0.0", &[], "inner");
@@ -284,7 +284,7 @@ fn pkg_3_an_archive_that_its_registry_exchanges_is_not_taken() {
 }
 
 #[test]
-fn pkg_3_updates_stay_within_what_is_required_and_young_versions_wait() {
+fn pkg_3_updates_stay_within_requirements_and_skip_new_versions() {
     let registry = Registry::start();
     for name in ["a", "b"] {
         registry.publish(name, "1.0.0", &[], "one");
@@ -327,7 +327,7 @@ fn pkg_3_updates_stay_within_what_is_required_and_young_versions_wait() {
 }
 
 #[test]
-fn pkg_3_what_cannot_be_met_is_explained_and_names_are_not_guessed() {
+fn pkg_3_unsatisfiable_requirement_is_explained_without_guesses() {
     let registry = Registry::start();
     registry.publish("d", "1.2.5", &[], "d");
     registry.publish("d", "1.4.0", &[], "d");
@@ -366,7 +366,7 @@ fn pkg_3_what_cannot_be_met_is_explained_and_names_are_not_guessed() {
 }
 
 #[test]
-fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
+fn sec_1_token_goes_only_to_its_own_registry_and_is_not_stored() {
     const TOKEN: &str = "npm_never_shown_anywhere";
     let (own, other) = (Registry::start(), Registry::start());
     own.lie(RegistryFault::Declines);
@@ -430,7 +430,7 @@ fn sec_1_a_token_goes_to_its_own_registry_and_is_written_nowhere() {
 }
 
 #[test]
-fn pkg_3_what_can_only_be_changed_by_hand_is_said_before_anything_is_stored() {
+fn pkg_3_needed_manual_edit_is_reported_before_storing_anything() {
     let registry = Registry::start();
     registry.publish("words", "1.0.0", &[], "one");
     let home = home(&registry);

@@ -42,7 +42,7 @@ fn turns(rehearsal: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn bundle_7_a_rehearsal_tells_what_would_be_sent_and_changes_nothing() {
+fn bundle_7_rehearsal_shows_the_requests_and_changes_nothing() {
     let home = poet();
     let _daemon = Daemon::serving(&home);
     home.ask("main", "hello");
@@ -93,7 +93,7 @@ fn bundle_7_a_rehearsal_tells_what_would_be_sent_and_changes_nothing() {
 }
 
 #[test]
-fn bundle_7_a_rehearsal_of_what_takes_tools_away_names_every_call_that_breaks() {
+fn bundle_7_rehearsal_of_removed_tools_names_every_broken_call() {
     let home = poet_with_modules();
     let agent = fs::read_to_string(home.project().join("resources/poet.yaml")).unwrap();
     let (bare, _) = agent.split_once("  tools:").unwrap();
@@ -148,7 +148,7 @@ fn bundle_7_a_rehearsal_of_what_takes_tools_away_names_every_call_that_breaks() 
 }
 
 #[test]
-fn bundle_7_a_rehearsal_starts_new_modules_and_tells_their_own_words() {
+fn bundle_7_rehearsal_starts_new_modules_and_shows_their_errors() {
     if !goondan_tests::needs::program("node") || !goondan_tests::needs::program("python3") {
         return;
     }
@@ -167,7 +167,7 @@ fn bundle_7_a_rehearsal_starts_new_modules_and_tells_their_own_words() {
 }
 
 #[test]
-fn bundle_7_what_cannot_be_rehearsed_is_said_with_what_to_do() {
+fn bundle_7_impossible_rehearsal_is_explained_with_a_hint() {
     let home = poet();
     let _daemon = Daemon::serving(&home);
     home.ask("main", "hello");

@@ -60,7 +60,7 @@ fn far_side(directory: &tempfile::TempDir, line: &NetworkLine, telegram: &Telegr
 
 /// A user sends messages during faults: nothing is lost, and nothing is sent twice.
 #[test]
-fn rep_1_a_connector_elsewhere_loses_and_doubles_nothing_whatever_becomes_of_the_link() {
+fn rep_1_remote_connector_loses_and_repeats_nothing_over_faults() {
     let (telegram, elsewhere) = (Telegram::start(), tempfile::tempdir().unwrap());
     let address = free_address();
     let line = NetworkLine::to(address);

@@ -41,7 +41,7 @@ fn events(node: &ClusterNode) -> Vec<String> {
 }
 
 #[test]
-fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
+fn rep_1_task_1_task_resumes_on_another_node_after_a_kill() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -95,7 +95,7 @@ fn rep_1_task_1_a_task_goes_on_at_another_node_when_its_own_is_killed() {
 }
 
 #[test]
-fn rep_1_task_10_a_task_that_was_imported_goes_on_at_another_node() {
+fn rep_1_task_10_imported_task_resumes_on_another_node() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -118,7 +118,7 @@ fn rep_1_task_10_a_task_that_was_imported_goes_on_at_another_node() {
 }
 
 #[test]
-fn rep_1_prop_3_what_was_handed_in_is_applied_on_another_node() {
+fn rep_1_prop_3_submitted_work_is_applied_on_another_node() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -150,7 +150,7 @@ fn rep_1_prop_3_what_was_handed_in_is_applied_on_another_node() {
 }
 
 #[test]
-fn rep_1_bundle_7_what_an_agent_made_of_its_configuration_goes_on_at_another_node() {
+fn rep_1_bundle_7_changed_configuration_resumes_on_another_node() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };

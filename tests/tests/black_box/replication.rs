@@ -50,7 +50,7 @@ fn says(messages: &Value, text: &str) -> bool {
 }
 
 #[test]
-fn rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed() {
+fn rep_1_workspace_resumes_on_another_node_after_a_kill() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -132,7 +132,7 @@ fn rep_1_an_owner_that_slept_ends_and_its_children_with_it() {
 }
 
 #[test]
-fn rep_1_without_the_server_nothing_is_acknowledged_and_all_goes_on_by_itself() {
+fn rep_1_lost_server_blocks_acknowledgments_until_it_returns() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -162,7 +162,7 @@ fn rep_1_without_the_server_nothing_is_acknowledged_and_all_goes_on_by_itself() 
 }
 
 #[test]
-fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
+fn rep_1_files_older_than_the_log_are_added_to_it() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -228,7 +228,7 @@ fn rep_1_what_was_there_before_its_log_becomes_part_of_it() {
 }
 
 #[test]
-fn rep_1_a_standby_whose_files_were_altered_makes_them_anew() {
+fn rep_1_standby_with_altered_files_rebuilds_them() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -259,7 +259,7 @@ fn rep_1_a_standby_whose_files_were_altered_makes_them_anew() {
 }
 
 #[test]
-fn rep_1_gdn_verify_finds_what_was_altered_on_a_standby_which_makes_its_files_anew() {
+fn rep_1_verify_finds_altered_standby_which_rebuilds_its_files() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -293,7 +293,7 @@ fn rep_1_gdn_verify_finds_what_was_altered_on_a_standby_which_makes_its_files_an
 }
 
 #[test]
-fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
+fn rep_1_log_starts_at_its_last_snapshot_as_do_late_nodes() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -342,7 +342,7 @@ fn rep_1_a_log_begins_with_its_last_snapshot_and_so_does_whoever_is_behind() {
 }
 
 #[test]
-fn rep_1_a_workspace_is_moved_and_moved_back_and_its_daemons_go_on() {
+fn rep_1_workspace_moves_and_returns_while_its_daemons_run() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -412,7 +412,7 @@ fn alter(home: &Home, dir: &Path, from: &str, to: &str) -> bool {
 }
 
 #[test]
-fn rep_1_a_daemon_that_is_stopped_has_its_workspace_back_at_once_and_as_it_was() {
+fn rep_1_stopped_daemon_regains_its_workspace_unchanged_at_once() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -578,7 +578,7 @@ impl Swarm {
 }
 
 #[test]
-fn rep_1_nothing_that_was_answered_is_lost_or_doubled_whatever_fails() {
+fn rep_1_no_answered_event_is_lost_or_duplicated_under_faults() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };

@@ -85,7 +85,7 @@ fn workspace_of(node: &ClusterNode) -> String {
 }
 
 #[test]
-fn rep_1_a_move_that_nobody_takes_is_undone() {
+fn rep_1_move_without_a_responding_target_is_undone() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -227,7 +227,7 @@ fn name_of(node: &ClusterNode) -> String {
 const UNOWNED_MAX: Duration = Duration::from_secs(15);
 
 #[test]
-fn rep_1_a_move_whose_target_dies_is_undone_within_seconds() {
+fn rep_1_move_is_undone_within_seconds_if_its_target_dies() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };

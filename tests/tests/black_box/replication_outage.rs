@@ -59,7 +59,7 @@ fn all_is_well(node: &ClusterNode) {
 }
 
 #[test]
-fn rep_1_a_log_without_its_synchronous_standby_is_told_everywhere() {
+fn rep_1_missing_synchronous_standby_is_reported_everywhere() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };

@@ -114,7 +114,7 @@ fn telegram_is_answered_in_its_chat_and_patience_is_kept() {
 }
 
 #[test]
-fn telegram_says_why_it_does_not_take_a_message() {
+fn telegram_rejection_is_reported_with_its_reason() {
     let telegram = Telegram::start();
     let home = telegram_home(&telegram, TOKEN);
     let daemon = Daemon::serving(&home);
@@ -144,7 +144,7 @@ fn telegram_says_why_it_does_not_take_a_message() {
 }
 
 #[test]
-fn a_connection_that_does_not_work_says_so_to_who_would_use_it() {
+fn broken_connection_is_reported_to_its_caller() {
     let telegram = Telegram::start();
     let home = telegram_home(&telegram, "1:wrong");
     let daemon = Daemon::serving(&home);
@@ -163,7 +163,7 @@ fn a_connection_that_does_not_work_says_so_to_who_would_use_it() {
 /// Whichever process is killed while a message is in flight, the message is sent once, and the agent
 /// receives an unknown outcome.
 #[test]
-fn msg_13_no_message_is_written_twice_whoever_is_killed() {
+fn msg_13_message_is_sent_once_despite_a_kill_of_any_process() {
     for killed in [CONNECTOR, AGENT, "daemon"] {
         let telegram = Telegram::start();
         telegram.have_deeds([TelegramFault::Hang]);

@@ -59,7 +59,7 @@ fn checkpoint(home: &Home) -> String {
 }
 
 #[test]
-fn ckpt_6_code_and_conversation_are_rewound_together_and_the_work_goes_on() {
+fn ckpt_6_code_and_conversation_rewind_together_and_continue() {
     let home = diarist();
     let daemon = Daemon::serving(&home);
     home.gdn(&["rewind", "--yes"]).exits(5);
@@ -121,7 +121,7 @@ fn ckpt_6_code_and_conversation_are_rewound_together_and_the_work_goes_on() {
 }
 
 #[test]
-fn ckpt_6_a_turn_is_ended_first_and_what_waits_has_its_turn_afterwards() {
+fn ckpt_6_rewind_ends_the_turn_first_and_queued_events_follow() {
     let home = diarist();
     let _daemon = Daemon::serving(&home);
     note(&home, "one");
@@ -177,7 +177,7 @@ fn ckpt_6_only_a_person_rewinds() {
 }
 
 #[test]
-fn ckpt_6_a_daemon_that_is_killed_at_any_moment_of_a_rewind_leaves_both_or_neither() {
+fn ckpt_6_daemon_killed_during_a_rewind_rewinds_both_or_neither() {
     let mut random = Random::announced();
     let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
     let home = diarist();

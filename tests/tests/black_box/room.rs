@@ -43,7 +43,7 @@ fn sup_3_an_idle_agent_takes_no_more_than_three_descriptors() {
 }
 
 #[test]
-fn sup_3_agents_idle_for_longest_give_way_where_descriptors_run_short() {
+fn sup_3_longest_idle_agents_stop_when_descriptors_run_short() {
     const CONVERSATIONS: usize = 40;
     let home = Home::new(LAB);
     let daemon = daemon_with_files(&home, 64);

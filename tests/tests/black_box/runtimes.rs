@@ -85,7 +85,7 @@ fn gdn(home: &Home, args: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn what_nothing_here_runs_fails_validate_and_run_with_its_place_and_what_to_install() {
+fn file_without_runtime_fails_validate_and_run_with_a_remedy() {
     let home = home("v20.11.0");
     let said = [
         "E_CONFIG_NO_RUNTIME",

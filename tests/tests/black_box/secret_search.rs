@@ -199,7 +199,7 @@ fn live(told: &mut CommandOutputs, home: &Home, server: &AuthorizationServer) {
 }
 
 #[test]
-fn sec_2_no_secret_is_anywhere_in_any_form_whatever_happens() {
+fn sec_2_no_secret_is_stored_anywhere_in_any_encoding() {
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = Home::new(&project(&server, &model));
     home.write("project/noise.sh", &noise());

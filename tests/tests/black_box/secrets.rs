@@ -101,7 +101,7 @@ fn problem(home: &Home) -> Value {
 }
 
 #[test]
-fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text() {
+fn sec_1_secret_lifecycle_leaves_no_plain_text_anywhere() {
     let home = Home::new(&project());
     let daemon = Daemon::start(&home);
     // Before it is set, nothing of the project runs, and the required action is reported.
@@ -225,7 +225,7 @@ fn sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text()
 }
 
 #[test]
-fn sec_1_a_value_is_never_an_argument_and_what_is_none_changes_nothing() {
+fn sec_1_secret_as_argument_or_invalid_input_changes_nothing() {
     let home = Home::new(LAB);
     let refused = home.gdn(&["secret", "set", "hook", "hmac", "hunter2-and-more"]);
     assert!(!refused.stderr.contains("hunter2"), "{refused:?}");
@@ -259,7 +259,7 @@ fn sec_1_a_value_is_never_an_argument_and_what_is_none_changes_nothing() {
 }
 
 #[test]
-fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse() {
+fn sec_1_damaged_secret_and_lost_identity_are_reported_and_kept() {
     let home = Home::new(&project());
     set(&home, "hook", "hmac", FIRST, &["--for", "."]).exits(0);
     home.gdn(&["run"]).exits(0);
@@ -335,7 +335,7 @@ fn sec_1_a_damaged_secret_and_a_lost_identity_are_said_and_nothing_is_made_worse
 }
 
 #[test]
-fn sup_8_a_call_in_progress_finishes_with_the_key_it_began_with_and_the_next_has_the_new_one() {
+fn sup_8_key_change_applies_to_the_next_call_not_the_current() {
     let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function",
         "function": {"name": "bash__exec", "arguments": json!({"command": "true"}).to_string()}}]});
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
@@ -395,7 +395,7 @@ spec:
 }
 
 #[test]
-fn sec_6_a_secret_is_handed_only_to_a_workspace_that_a_person_has_allowed() {
+fn sec_6_secret_is_released_only_to_a_consented_workspace() {
     let home = Home::new(&project());
     let daemon = Daemon::start(&home);
     set(&home, "hook", "hmac", FIRST, &[]).exits(0);
@@ -505,7 +505,7 @@ fn as_anyone(command: &std::process::Command) -> std::process::Command {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_no_core() {
+fn sec_6_process_memory_is_private_and_a_crash_leaves_no_core() {
     // Root without capabilities cannot create a user namespace.
     let home = Home::new(&lab_at("landlock"));
     let program = home.command(&bin(ORCHESTRATOR), &[]);
@@ -556,7 +556,7 @@ fn sec_6_nobody_else_reads_the_memory_of_daemon_and_children_and_a_crash_leaves_
 /// The workspace configuration decides which files are secret: a file from which it takes variables
 /// is not readable, whatever its name.
 #[test]
-fn sec_2_a_file_that_env_file_names_is_not_opened_by_the_file_tools() {
+fn sec_2_file_named_by_env_file_is_closed_to_the_file_tools() {
     let read = "
       - when: {user: '^read (?P<path>.*)$', step: 1}
         call:

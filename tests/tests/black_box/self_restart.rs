@@ -44,7 +44,7 @@ fn wait_until_it_told(home: &Home, reason: &str) {
 }
 
 #[test]
-fn an_agent_has_its_own_process_restarted_after_its_turn_and_the_reason_is_told() {
+fn agent_process_restarts_after_its_turn_and_reports_the_reason() {
     let home = Home::new(&project());
     let daemon = Daemon::serving(&home);
     assert_eq!(home.ask("main", "echo one"), "one");
@@ -81,7 +81,7 @@ fn an_agent_has_its_own_process_restarted_after_its_turn_and_the_reason_is_told(
 }
 
 #[test]
-fn what_waits_for_an_agent_that_restarts_itself_is_answered_once_by_the_new_process() {
+fn event_waiting_for_a_restarting_agent_is_answered_once() {
     let home = Home::new(&project());
     let daemon = Daemon::serving(&home);
     home.gdn(&["send", "--no-wait", "restart slow slowly"])
@@ -117,7 +117,7 @@ fn what_waits_for_an_agent_that_restarts_itself_is_answered_once_by_the_new_proc
 }
 
 #[test]
-fn an_agent_that_restarts_itself_over_and_over_is_stopped_from_it() {
+fn agent_that_restarts_itself_repeatedly_is_stopped() {
     let home = Home::new(&project());
     let daemon = Daemon::serving(&home);
     for n in 0..5 {

@@ -134,7 +134,7 @@ fn status(home: &Home, args: &[&str]) -> Value {
 }
 
 #[test]
-fn rel_1_a_service_is_installed_runs_and_is_removed_and_the_state_stays() {
+fn rel_1_service_installs_runs_and_is_removed_but_state_is_kept() {
     let home = home();
     let printed = gdn(&home, &["service", "install", "--print"])
         .exits(0)
@@ -197,7 +197,7 @@ fn rel_1_a_service_is_installed_runs_and_is_removed_and_the_state_stays() {
 }
 
 #[test]
-fn rel_1_a_file_that_was_changed_is_told_and_replaced_only_if_that_is_said() {
+fn rel_1_changed_service_file_is_reported_and_replaced_by_force() {
     let home = home();
     gdn(&home, &["service", "install"]).exits(0);
     let ours = fs::read_to_string(unit(&home)).unwrap();
@@ -256,7 +256,7 @@ fn rel_1_a_directory_is_made_writable_and_stays_so() {
 }
 
 #[test]
-fn rel_1_a_second_service_and_a_daemon_outside_of_one_are_refused() {
+fn rel_1_second_service_and_daemon_outside_service_are_refused() {
     let home = home();
     home.write("manager/of-the-machine", "");
     let refused = gdn(&home, &["service", "install"]).exits(10);
@@ -280,7 +280,7 @@ fn rel_1_a_second_service_and_a_daemon_outside_of_one_are_refused() {
 }
 
 #[test]
-fn rel_1_a_service_that_does_not_come_up_is_told_with_where_to_look() {
+fn rel_1_service_that_fails_to_start_is_reported_with_log_hint() {
     let home = home();
     let look = ["hint: for the reason: `journalctl --user -u goondan -n 50 --no-pager`"];
     home.write("manager/refuses", "");
@@ -348,7 +348,7 @@ fn rel_1_launchd_has_its_agent() {
 }
 
 #[test]
-fn rel_1_what_is_written_is_what_systemd_takes() {
+fn rel_1_systemd_accepts_the_generated_units() {
     let home = home();
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid())
         .unwrap()

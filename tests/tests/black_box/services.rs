@@ -157,7 +157,7 @@ fn slack_is_answered_in_the_thread_and_patience_is_kept() {
 }
 
 #[test]
-fn a_token_that_slack_does_not_take_is_told_and_events_come_in_all_the_same() {
+fn rejected_slack_token_is_reported_and_events_still_arrive() {
     let slack = slack_double();
     let home = slack_home(&slack, "a-bad-token", ("send", "text"), "");
     let daemon = Daemon::serving(&home);
@@ -177,7 +177,7 @@ fn a_token_that_slack_does_not_take_is_told_and_events_come_in_all_the_same() {
 }
 
 #[test]
-fn the_end_of_a_slack_thread_is_read_where_the_connection_may_write() {
+fn slack_thread_end_is_read_where_the_connection_may_write() {
     let slack = slack_double();
     let home = slack_home(&slack, TOKEN, ("read", "channel"), ", channels: [C1]");
     let daemon = Daemon::serving(&home);
@@ -207,7 +207,7 @@ fn the_end_of_a_slack_thread_is_read_where_the_connection_may_write() {
 }
 
 #[test]
-fn github_gets_a_comment_that_is_no_event_when_it_comes_back() {
+fn github_comment_of_the_agent_is_not_an_event() {
     let mut posts = 0;
     let github = Provider::start(move |request| {
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
@@ -300,7 +300,7 @@ fn discord_double() -> Provider {
 }
 
 #[test]
-fn discord_gets_the_answer_to_its_command_and_the_right_to_it_is_kept_nowhere() {
+fn discord_command_gets_its_answer_and_its_token_is_not_stored() {
     let discord = discord_double();
     let key = SigningKey::from_bytes(&[7; 32]);
     let connection = format!(

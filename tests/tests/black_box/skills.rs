@@ -73,7 +73,7 @@ fn told(home: &Home) -> (String, String) {
 }
 
 #[test]
-fn pkg_2_a_skill_is_a_package_that_the_model_reads_when_it_needs_it() {
+fn pkg_2_skill_is_a_package_that_the_model_reads_on_demand() {
     let home = Home::new(PROJECT);
     skill(&home, "pdf");
     let packed = Command::new("tar")
@@ -106,7 +106,7 @@ fn pkg_2_a_skill_is_a_package_that_the_model_reads_when_it_needs_it() {
 }
 
 #[test]
-fn pkg_2_a_folder_is_a_skill_as_it_is_and_one_that_says_too_little_is_none() {
+fn pkg_2_folder_is_a_skill_only_with_a_complete_description() {
     let home = Home::new(PROJECT);
     skill(&home, "pdf");
     home.gdn(&["package", "add", "../pdf"]).exits(0);

@@ -183,7 +183,7 @@ fn prop_5_a_page_that_shows_a_proposal_writes_nothing() {
 }
 
 #[test]
-fn obs_5_a_ticket_is_good_once_and_nothing_is_told_without_a_token() {
+fn obs_5_ticket_works_once_and_requests_need_a_token() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let mut studio = Studio::start(&home, &[]);
@@ -213,7 +213,7 @@ fn obs_5_a_ticket_is_good_once_and_nothing_is_told_without_a_token() {
 }
 
 #[test]
-fn obs_5_pages_of_others_get_nothing_whatever_they_know() {
+fn obs_5_foreign_pages_get_no_access() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     let (_studio, page) = Studio::with_page(&home, &[]);
@@ -274,7 +274,7 @@ fn obs_5_pages_of_others_get_nothing_whatever_they_know() {
 }
 
 #[test]
-fn obs_5_every_response_forbids_what_a_page_does_not_need() {
+fn obs_5_every_response_has_a_strict_security_policy() {
     let home = Home::new(LAB);
     let (_studio, page) = Studio::with_page(&home, &[]);
     for (head, expected) in [
@@ -312,7 +312,7 @@ fn obs_5_every_response_forbids_what_a_page_does_not_need() {
 }
 
 #[test]
-fn obs_5_without_write_nothing_is_changed_and_with_it_what_waits_is_decided() {
+fn obs_5_read_only_studio_changes_nothing_and_write_decides() {
     let home = Home::new(&approvals::project());
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "run a"]);
@@ -404,7 +404,7 @@ fn obs_5_neither_waits_nor_idle_connections_keep_a_decision_out() {
 }
 
 #[test]
-fn obs_5_changesets_that_wait_are_listed_page_by_page_whatever_is_decided_meanwhile() {
+fn obs_5_changeset_pages_are_exact_despite_concurrent_decisions() {
     let home = bundles::poet();
     let _daemon = Daemon::serving(&home);
     home.ask("bob", "hello");
@@ -442,7 +442,7 @@ fn obs_5_changesets_that_wait_are_listed_page_by_page_whatever_is_decided_meanwh
 }
 
 #[test]
-fn obs_5_a_conversation_is_exported_by_whoever_may_read_and_deleted_by_whoever_may_write() {
+fn obs_5_export_needs_read_access_and_deletion_needs_write() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.ask("main", "echo hello");
@@ -507,7 +507,7 @@ impl StreamReader {
 }
 
 #[test]
-fn obs_5_a_stream_goes_on_behind_its_cursor_over_a_kill_of_the_daemon() {
+fn obs_5_stream_resumes_at_its_cursor_after_a_daemon_kill() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let (_studio, page) = Studio::with_page(&home, &[]);
@@ -536,7 +536,7 @@ fn obs_5_a_stream_goes_on_behind_its_cursor_over_a_kill_of_the_daemon() {
 }
 
 #[test]
-fn obs_5_studio_ends_with_whoever_started_it() {
+fn obs_5_studio_ends_with_its_parent() {
     let home = Home::new(LAB);
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         let mut studio = Studio::start(&home, &[]);

@@ -92,7 +92,7 @@ fn busy(home: &Home) -> Vec<RunningProgram> {
 }
 
 #[test]
-fn obs_5_every_page_is_used_by_keyboard_alone_in_light_and_dark_and_at_360_pixels() {
+fn obs_5_every_page_works_by_keyboard_in_both_themes_and_360_px() {
     let Some(browser) = needs::browser() else {
         return;
     };
@@ -109,7 +109,7 @@ fn obs_5_every_page_is_used_by_keyboard_alone_in_light_and_dark_and_at_360_pixel
 }
 
 #[test]
-fn obs_5_a_person_approves_a_call_in_the_browser_and_it_runs_once() {
+fn obs_5_call_approved_in_the_browser_runs_once() {
     let Some(browser) = needs::browser() else {
         return;
     };
@@ -144,7 +144,7 @@ fn live_part(number: usize) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn obs_5_the_words_of_a_reply_are_on_the_page_as_they_come() {
+fn obs_5_reply_words_appear_on_the_page_as_they_stream() {
     let Some(browser) = needs::browser() else {
         return;
     };
@@ -169,7 +169,7 @@ fn obs_5_the_words_of_a_reply_are_on_the_page_as_they_come() {
 }
 
 #[test]
-fn obs_5_a_person_looks_at_a_change_of_an_agents_configuration_in_the_browser_and_approves_it() {
+fn obs_5_configuration_change_is_reviewed_and_approved_in_page() {
     let Some(browser) = needs::browser() else {
         return;
     };
@@ -188,7 +188,7 @@ fn obs_5_a_person_looks_at_a_change_of_an_agents_configuration_in_the_browser_an
 }
 
 #[test]
-fn obs_5_what_agents_say_is_text_in_the_browser() {
+fn obs_5_agent_output_is_plain_text_in_the_browser() {
     let Some(browser) = needs::browser() else {
         return;
     };
@@ -210,7 +210,7 @@ fn obs_5_what_agents_say_is_text_in_the_browser() {
 }
 
 #[test]
-fn obs_5_the_daemon_is_killed_under_the_page_and_the_page_is_the_history() {
+fn obs_5_page_shows_the_history_after_a_daemon_kill() {
     let Some(browser) = needs::browser() else {
         return;
     };

@@ -15,7 +15,7 @@ use crate::conversation::{check, shape};
 const ROUNDS: usize = 12;
 
 #[test]
-fn sup_3_agents_start_on_demand_and_the_daemon_stays_without_any() {
+fn sup_3_agents_start_on_demand_and_the_daemon_runs_without_any() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     assert!(home.running(AGENT).is_empty());
@@ -40,7 +40,7 @@ fn sup_3_agents_start_on_demand_and_the_daemon_stays_without_any() {
 }
 
 #[test]
-fn sup_3_a_killed_connector_comes_back_and_the_agents_do_not_notice() {
+fn sup_3_killed_connector_restarts_without_effect_on_agents() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let address = daemon.webhook("hook");
@@ -147,7 +147,7 @@ fn sup_9_a_pause_of_the_daemon_is_no_silence_of_its_children() {
 }
 
 #[test]
-fn sup_6_a_stop_lets_the_turn_in_progress_finish_and_begins_no_other() {
+fn sup_6_stop_lets_the_current_turn_finish_and_starts_no_other() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "hold x"]);
@@ -180,7 +180,7 @@ fn sup_6_a_stop_lets_the_turn_in_progress_finish_and_begins_no_other() {
 
 /// The processes for the event are being started at that moment.
 #[test]
-fn sup_6_a_stop_right_after_an_event_was_accepted_is_never_missed() {
+fn sup_6_stop_right_after_an_accepted_event_is_never_missed() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     drop(daemon.stop());
@@ -203,7 +203,7 @@ fn sup_6_a_stop_right_after_an_event_was_accepted_is_never_missed() {
 /// The daemon's thread that starts them blocks all signals.
 #[test]
 #[cfg(target_os = "linux")]
-fn sup_6_processes_and_what_they_start_block_no_signal() {
+fn sup_6_processes_and_their_children_block_no_signals() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.gdn(&["send", "--no-wait", "hold x"]).exits(0);

@@ -57,7 +57,7 @@ fn replace(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn sys_3_verify_names_each_document_that_is_damaged_or_misplaced_with_what_to_do() {
+fn sys_3_verify_names_bad_documents_with_a_remedy_for_each() {
     let (server, model) = (AuthorizationServer::start(3_600), model());
     let home = home(&server, &model);
     let _daemon = Daemon::serving(&home);
@@ -144,7 +144,7 @@ fn edit(home: &Home, file: &Path, key: &str, value: &str) {
 }
 
 #[test]
-fn sys_3_sops_opens_and_changes_each_kind_of_document_and_ours_is_read_back() {
+fn sys_3_sops_edits_each_document_kind_and_edits_are_read_back() {
     if !needs::optional_program("sops") {
         return;
     }

@@ -27,7 +27,7 @@ fn audited(home: &Home, event: &str) -> bool {
 }
 
 #[test]
-fn a_conversation_goes_on_elsewhere_as_if_it_had_always_been_there() {
+fn exported_conversation_continues_elsewhere_identically() {
     let (here, there) = (Home::new(LAB), Home::new(LAB));
     let _here = Daemon::serving(&here);
     let _there = Daemon::serving(&there);
@@ -113,7 +113,7 @@ fn a_conversation_goes_on_elsewhere_as_if_it_had_always_been_there() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_refused_and_changes_nothing() {
+fn invalid_import_is_rejected_and_changes_nothing() {
     let home = Home::new(LAB);
     let _daemon = Daemon::serving(&home);
     home.ask("main", "echo hello");

@@ -158,7 +158,7 @@ fn pack_checkpoint(area: &Path) {
 }
 
 #[test]
-fn ckpt_4_a_checkpoint_of_the_plain_format_is_restored_by_its_name() {
+fn ckpt_4_plain_format_checkpoint_is_restored_by_name() {
     let home = example();
     let _daemon = Daemon::serving(&home);
     let outside = home.path().join("projects").join(PLAIN);

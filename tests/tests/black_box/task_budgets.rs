@@ -72,7 +72,7 @@ fn counted(home: &Home) -> Vec<(Value, u64)> {
 }
 
 #[test]
-fn task_6_a_task_is_held_by_the_budget_of_its_workspace_and_goes_on_when_that_is_raised() {
+fn task_6_task_held_by_workspace_budget_resumes_when_raised() {
     let home = Home::new(PROJECT);
     let worker = WORKER.replace("{project}", home.project().to_str().unwrap());
     home.write_program("project/worker.sh", &worker);

@@ -148,7 +148,7 @@ fn runs(home: &Home) -> String {
 }
 
 #[test]
-fn task_8_an_agent_with_a_model_works_for_a_task_in_one_conversation() {
+fn task_8_agent_with_a_model_keeps_one_conversation_per_task() {
     let home = writers();
     let daemon = Daemon::serving(&home);
     go_to_the_second_phase(&home);
@@ -193,7 +193,7 @@ fn task_8_an_agent_with_a_model_works_for_a_task_in_one_conversation() {
 }
 
 #[test]
-fn task_8_a_turn_for_a_task_goes_on_over_the_death_of_the_daemon_and_is_no_second_run() {
+fn task_8_task_turn_survives_daemon_death_and_is_no_second_run() {
     let home = writers();
     let daemon = Daemon::serving(&home);
     begin(&home);
@@ -226,7 +226,7 @@ fn task_8_a_turn_for_a_task_goes_on_over_the_death_of_the_daemon_and_is_no_secon
 }
 
 #[test]
-fn task_8_a_pause_ends_the_turn_and_the_task_goes_on_in_its_conversation() {
+fn task_8_pause_ends_the_turn_and_task_resumes_in_conversation() {
     let home = writers();
     let daemon = Daemon::serving(&home);
     go_to_the_second_phase(&home);
@@ -340,7 +340,7 @@ spec:
 }
 
 #[test]
-fn task_6_what_a_conversation_takes_counts_once_for_its_task_and_stops_before_its_budget() {
+fn task_6_conversation_usage_counts_once_and_stays_in_budget() {
     let asks = "[USER_QUESTION]\nquestion: Go on?\nrequired: true\n[/USER_QUESTION]\n";
     let provider = Provider::start(move |_| ProviderResponse::stream(&openai_saying(&[asks])));
     let home = Home::new(&priced(&provider, ""));
@@ -387,7 +387,7 @@ fn task_6_what_a_conversation_takes_counts_once_for_its_task_and_stops_before_it
 
 /// A call that needs approval is listed with its task, in the list of pending decisions.
 #[test]
-fn task_8_a_task_whose_agent_waits_for_an_approval_needs_a_person() {
+fn task_8_task_whose_agent_awaits_an_approval_needs_a_person() {
     let home = writers();
     let asking = PROJECT
         .replace("{project}", home.project().to_str().unwrap())

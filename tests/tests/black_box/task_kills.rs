@@ -460,7 +460,7 @@ fn check_words(
 }
 
 #[test]
-fn task_1_a_daemon_killed_at_each_transition_loses_nothing_of_any_format() {
+fn task_1_daemon_killed_at_each_transition_loses_nothing() {
     let mut crew = TaskCrew::new();
     crew.hire();
     // Every task advances in each cycle: in the last two rounds, permissions are not withdrawn by a
@@ -487,7 +487,7 @@ fn task_1_a_daemon_killed_at_each_transition_loses_nothing_of_any_format() {
 }
 
 #[test]
-fn task_1_a_daemon_killed_at_any_time_loses_nothing_of_any_format() {
+fn task_1_daemon_killed_at_any_time_loses_nothing_in_any_format() {
     let rounds =
         std::env::var("GOONDAN_TEST_TASK_KILL_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
     let mut random = Random::announced();
@@ -512,7 +512,7 @@ const HELD_ACTS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn task_8_a_daemon_killed_after_a_pause_a_resume_and_a_cancel_does_as_it_was_told() {
+fn task_8_daemon_killed_after_pause_resume_or_cancel_obeys_it() {
     let mut crew = TaskCrew::new();
     crew.hire();
     let tasks: Vec<String> = crew.said.keys().cloned().collect();

@@ -84,7 +84,7 @@ fn hire(home: &Home, manners: &[Manner]) -> Vec<(Format, Manner, String)> {
 }
 
 #[test]
-fn task_8_agents_that_are_killed_lie_hang_flood_or_leave_harm_nobody_else() {
+fn task_8_hostile_or_killed_agents_harm_no_other_task() {
     let home = cli_agents::home(&MANNERS);
     let daemon = Daemon::serving(&home);
     let tasks = hire(&home, &MANNERS);
@@ -153,7 +153,7 @@ fn agent_name_of(args: &[String]) -> String {
 }
 
 #[test]
-fn task_8_an_agent_of_acp_that_has_forgotten_its_session_begins_another() {
+fn task_8_acp_agent_that_lost_its_session_starts_another() {
     let home = cli_agents::home(&[Manner::Forget]);
     let _daemon = Daemon::serving(&home);
     let agent = agent_name(Format::Acp, Manner::Forget);
@@ -189,7 +189,7 @@ fn task_8_an_agent_of_acp_that_has_forgotten_its_session_begins_another() {
 }
 
 #[test]
-fn agent_2_calls_of_goondans_tools_count_once_beside_the_same_blocks() {
+fn agent_2_goondan_tool_calls_count_once_beside_equal_blocks() {
     let home = cli_agents::home(&[Manner::Tools]);
     let _daemon = Daemon::serving(&home);
     let new = |format: &Format, task: &str, phases: &str| {
@@ -354,7 +354,7 @@ fi
 ";
 
 #[test]
-fn agent_6_a_failed_run_says_why_and_its_phase_can_be_approved_later() {
+fn agent_6_failed_run_reports_why_and_its_phase_can_be_approved() {
     let home = Home::new(
         "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: coder}\nspec: {runtime: {kind: cli, command: \
          [./agent.sh]}, sandbox: {require: landlock}}\n",
@@ -391,7 +391,7 @@ fn agent_6_a_failed_run_says_why_and_its_phase_can_be_approved_later() {
 
 /// Ten minutes: the maximum time without a sign of life.
 #[test]
-fn task_8_an_agent_without_any_sign_of_life_is_ended_in_the_long_form() {
+fn task_8_agent_without_sign_of_life_is_ended_in_the_long_test() {
     if std::env::var("GOONDAN_TEST_TASK_KILL_ROUNDS").is_err() {
         return;
     }

@@ -104,7 +104,7 @@ fn new_task(home: &Home) {
 }
 
 #[test]
-fn task_8_a_person_is_told_what_to_type_and_never_a_secret() {
+fn task_8_person_is_notified_with_the_command_and_no_secret() {
     let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let home = home(&server);
     let _daemon = Daemon::serving(&home);
@@ -159,7 +159,7 @@ fn requested(home: &Home) -> (usize, usize) {
 }
 
 #[test]
-fn task_8_nobody_is_told_twice_and_nothing_is_lost_in_silence_whenever_the_daemon_dies() {
+fn task_8_notifications_are_neither_repeated_nor_silently_lost() {
     let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let home = home(&server);
     let mut daemon = Daemon::serving(&home);
@@ -197,7 +197,7 @@ fn task_8_nobody_is_told_twice_and_nothing_is_lost_in_silence_whenever_the_daemo
 }
 
 #[test]
-fn task_8_nobody_answers_in_a_project_of_programs_alone() {
+fn task_8_messages_are_refused_in_a_project_of_only_cli_agents() {
     let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let home = home(&server);
     home.gdn(&["validate"]).exits(0);
@@ -221,7 +221,7 @@ fn task_8_nobody_answers_in_a_project_of_programs_alone() {
 
 /// An agent with a model asks a person, who is notified through the connection of its `notify`.
 #[test]
-fn task_8_of_a_task_of_an_agent_with_a_model_people_are_told_too() {
+fn task_8_people_are_notified_about_tasks_of_agents_with_models() {
     let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let root = server.endpoint().replace("/v1", "");
     let home = Home::new(&format!(

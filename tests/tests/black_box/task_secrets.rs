@@ -176,7 +176,7 @@ fn work(home: &Home, server: &Provider, agent: &str) {
 }
 
 #[test]
-fn sec_2_a_secret_of_a_task_is_masked_whoever_works_for_it() {
+fn sec_2_secret_of_a_task_is_masked_for_every_agent_kind() {
     let server = Provider::start(|_| ProviderResponse::json(&json!({})));
     let home = home(&server);
     let mut command = home.command(

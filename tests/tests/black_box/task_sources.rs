@@ -234,7 +234,7 @@ fn git(home: &Home, args: &[&str]) -> String {
 }
 
 #[test]
-fn repo_1_a_task_of_a_repository_is_set_up_verified_and_delivered_as_a_branch() {
+fn repo_1_repository_task_is_verified_and_delivered_as_a_branch() {
     if !needs::program("git") {
         return;
     }

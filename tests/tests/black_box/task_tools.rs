@@ -113,7 +113,7 @@ fn task_8_an_agent_gives_a_task_and_waits_until_it_has_ended() {
 }
 
 #[test]
-fn task_8_what_an_agent_waits_for_is_told_when_it_needs_a_person() {
+fn task_8_waiting_agent_is_notified_if_its_task_needs_a_person() {
     let home = office();
     // It cannot continue without a person: the agent is notified immediately.
     let asks = "#!/bin/sh\nprintf '[USER_QUESTION]\\nquestion: Which soup?\\nrequired: true\\n[/USER_QUESTION]\\n'\n";
@@ -129,7 +129,7 @@ fn task_8_what_an_agent_waits_for_is_told_when_it_needs_a_person() {
 }
 
 #[test]
-fn task_8_a_task_is_made_once_whoever_is_killed_while_its_agent_waits() {
+fn task_8_task_is_created_once_over_kills_while_its_agent_waits() {
     let home = office();
     let daemon = Daemon::serving(&home);
     home.gdn(&["send", "give the menu", "--no-wait"]).exits(0);

@@ -237,7 +237,7 @@ fn check_protocols(home: &Home) {
 }
 
 #[test]
-fn task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area() {
+fn task_1_daemon_killed_after_every_step_resumes_from_work_area() {
     let home = example();
     let mut daemon = Daemon::serving(&home);
     new_task(&home);
@@ -256,7 +256,7 @@ fn task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area() {
 }
 
 #[test]
-fn sys_3_what_was_provided_for_a_task_is_rotated_with_all_secrets_and_stays_of_use() {
+fn sys_3_task_secrets_are_rotated_with_others_and_still_work() {
     let home = example();
     let _daemon = Daemon::serving(&home);
     new_task(&home);
@@ -307,7 +307,7 @@ fn sys_3_what_was_provided_for_a_task_is_rotated_with_all_secrets_and_stays_of_u
 }
 
 #[test]
-fn task_1_a_copy_of_the_work_area_goes_on_in_another_system_root() {
+fn task_1_copied_work_area_continues_in_another_system_root() {
     let home = example();
     let daemon = Daemon::serving(&home);
     new_task(&home);
@@ -370,7 +370,7 @@ fn ckpt_4_a_restore_takes_the_work_back_and_can_be_taken_back() {
 }
 
 #[test]
-fn task_8_a_paused_task_stands_still_and_a_cancelled_one_leaves_no_process() {
+fn task_8_paused_task_stops_and_canceled_one_leaves_no_process() {
     let home = example();
     home.write_program(
         "project/agent.sh",
@@ -434,7 +434,7 @@ fn task_1_a_new_task_never_takes_over_a_folder_with_files() {
 }
 
 #[test]
-fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
+fn task_9_task_over_quota_is_held_with_its_files_until_room() {
     let home = example();
     home.write_program(
         "project/agent.sh",
@@ -485,7 +485,7 @@ fn task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room() {
 }
 
 #[test]
-fn task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_imported() {
+fn task_10_old_ended_tasks_are_removed_with_importable_backup() {
     let home = example();
     let _daemon = Daemon::serving(&home);
     let new = ["task", "new", "Shop", "--id", "shop", "--description", "x"];
@@ -556,7 +556,7 @@ pub(crate) fn state_of(pid: u32) -> char {
 }
 
 #[test]
-fn task_7_an_agent_that_is_killed_is_asked_about_or_goes_on_and_runs_once() {
+fn task_7_killed_agent_asks_a_person_or_resumes_and_runs_once() {
     let home = example();
     home.write_program(
         "project/agent.sh",

@@ -38,7 +38,7 @@ fn detail(home: &Home) -> String {
 }
 
 #[test]
-fn msg_13_no_update_is_lost_or_doubled_whatever_is_killed() {
+fn msg_13_no_update_is_lost_or_repeated_despite_kills() {
     let telegram = Telegram::start();
     let home = home(&telegram, TOKEN);
     let mut random = Random::announced();
@@ -123,7 +123,7 @@ fn trouble_with_telegram_is_shown_and_passes() {
 }
 
 #[test]
-fn a_token_that_is_not_taken_is_told_and_disturbs_nobody() {
+fn rejected_bot_token_is_reported_and_disturbs_no_other_part() {
     let telegram = Telegram::start();
     let home = home(&telegram, "1:wrong");
     let _daemon = Daemon::serving(&home);

@@ -35,7 +35,7 @@ fn root_3_the_default_project_runs_a_tool_and_remembers() {
 }
 
 #[test]
-fn root_3_the_agents_of_the_multi_agent_project_each_do_their_part() {
+fn root_3_agents_of_the_multi_agent_template_each_do_their_part() {
     let home = begin("multi-agent");
     let asked = ask(&home, "desk", "which files are there?");
     assert!(asked.contains("goondan.yaml"), "{asked}");
@@ -63,7 +63,7 @@ fn root_3_the_minimal_project_answers() {
 
 /// The template with a real model, with a fake of its provider: the key, a tool, and the answer.
 #[test]
-fn root_3_the_project_with_a_real_model_takes_its_key_calls_a_tool_and_answers() {
+fn root_3_real_model_template_uses_its_key_and_calls_a_tool() {
     let provider = Provider::start(|received| {
         ProviderResponse::stream(&match received.number {
             0 => calling("bash__exec", r#"{"command": "echo the date is known"}"#),

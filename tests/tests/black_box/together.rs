@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::conversation::{check, result_text, role, shape, text};
 
 #[test]
-fn ipc_2_two_workers_are_asked_and_their_answers_come_back() {
+fn ipc_2_two_workers_are_asked_and_their_answers_return() {
     let home = Home::new(TEAM);
     let daemon = Daemon::serving(&home);
     let sent = home.gdn_json(&["send", "both 1"]);
@@ -92,7 +92,7 @@ spec: {connectorRef: Connector/desk, ingress: {rules: [{route: {instanceKeyPrefi
 "#;
 
 #[test]
-fn ipc_2_who_asks_is_passed_on_unchanged_to_whoever_is_asked_and_back() {
+fn ipc_2_caller_identity_is_passed_unchanged_to_agent_and_back() {
     let home = Home::without_project();
     home.write(
         "project/goondan.yaml",
@@ -156,7 +156,7 @@ fn ipc_3_a_circular_request_is_refused_at_once_and_named() {
 }
 
 #[test]
-fn an_answer_that_is_not_waited_for_is_part_of_the_turn_it_comes_in() {
+fn answer_without_a_waiter_joins_the_turn_it_arrives_in() {
     let home = Home::new(TEAM);
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "later 1"]);
@@ -201,7 +201,7 @@ fn a_request_that_takes_too_long_is_answered_by_a_message_later() {
 }
 
 #[test]
-fn an_agent_that_waits_says_for_whom() {
+fn waiting_agent_shows_the_agent_it_waits_for() {
     let home = Home::new(TEAM);
     let _daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "ask left slow x"]);
@@ -222,7 +222,7 @@ fn an_agent_that_waits_says_for_whom() {
 }
 
 #[test]
-fn msg_12_a_trace_shows_who_asked_whom_and_what_failed() {
+fn msg_12_trace_shows_questions_between_agents_and_failures() {
     let home = Home::new(TEAM);
     let _daemon = Daemon::serving(&home);
     let sent = home.gdn_json(&["send", "both 1"]);
@@ -293,7 +293,7 @@ const ROUNDS: usize = 12;
 ///
 /// Method: an external client records what was accepted, and checks every conversation at the end.
 #[test]
-fn ipc_2_questions_between_agents_are_answered_once_whatever_is_killed() {
+fn ipc_2_questions_between_agents_are_answered_once_over_kills() {
     let rounds = std::env::var("GOONDAN_TEST_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
     let home = Home::new(TEAM);
     let mut random = Random::announced();

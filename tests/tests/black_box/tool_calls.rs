@@ -31,7 +31,7 @@ spec:
 "#;
 
 #[test]
-fn calls_of_one_step_run_beside_each_other_and_are_recorded_in_their_order() {
+fn calls_of_one_step_run_concurrently_and_are_recorded_in_order() {
     let home = Home::new(PROJECT);
     let daemon = Daemon::serving(&home);
     let asking = home.start_gdn(&["send", "both"]);

@@ -61,7 +61,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn ext_2_a_tool_is_offered_once_it_was_looked_for_and_stays_so_in_another_process() {
+fn ext_2_tool_is_offered_once_found_also_in_another_process() {
     let provider = Provider::start(|received| match received.number {
         // Tools that are not offered cannot be called, whatever their input.
         0 => calling("file-system__read", &json!({"pfad": "x.txt"})),
@@ -111,7 +111,7 @@ fn ext_2_a_tool_is_offered_once_it_was_looked_for_and_stays_so_in_another_proces
 }
 
 #[test]
-fn what_was_found_before_a_crash_in_the_turn_is_still_offered_after_it() {
+fn tool_found_before_a_crash_in_the_turn_is_offered_after_it() {
     let provider = Provider::start(|received| match received.number {
         0 => calling("tool-search__find", &json!({"query": "bash__exec"})),
         1 => calling("bash__exec", &json!({"command": "sleep 600"})),

@@ -53,7 +53,7 @@ fn runs_of(home: &Home, name: &str) -> usize {
 }
 
 #[test]
-fn obs_4_top_shows_what_happens_over_a_kill_of_the_daemon_and_gives_the_terminal_back() {
+fn obs_4_top_survives_a_daemon_kill_and_restores_the_terminal() {
     if !needs::program("tmux") {
         return;
     }
@@ -96,7 +96,7 @@ fn obs_4_top_shows_what_happens_over_a_kill_of_the_daemon_and_gives_the_terminal
 }
 
 #[test]
-fn obs_4_top_cancels_a_turn_after_a_question_and_a_signal_gives_the_terminal_back() {
+fn obs_4_top_cancels_after_confirmation_and_restores_terminal() {
     if !needs::program("tmux") {
         return;
     }

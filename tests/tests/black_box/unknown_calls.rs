@@ -40,7 +40,7 @@ fn killed_while_a_tool_runs(home: &Home, key: &str) {
 }
 
 #[test]
-fn obs_5_a_call_that_was_cut_short_is_listed_until_a_person_has_looked() {
+fn obs_5_interrupted_call_is_listed_until_a_person_reviews_it() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     home.gdn(&["calls"])
@@ -146,7 +146,7 @@ fn cut_short(home: &Home, key: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn obs_5_no_result_says_that_a_call_was_cut_short_of_which_no_person_is_told() {
+fn obs_5_every_interrupted_result_is_listed_for_review() {
     let rounds = std::env::var(ROUNDS_VAR).map_or(ROUNDS, |text| text.parse().unwrap());
     let home = Home::new(LAB);
     let mut random = Random::announced();

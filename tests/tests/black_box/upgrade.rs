@@ -211,7 +211,7 @@ impl InstallationHome {
 }
 
 #[test]
-fn rel_1_an_upgrade_with_agents_at_work_loses_nothing_and_goes_back_when_asked() {
+fn rel_1_upgrade_of_busy_agents_loses_nothing_and_can_roll_back() {
     let place = InstallationHome::running();
     place.runs_by_current();
     let first = place.version();
@@ -309,7 +309,7 @@ fn rel_1_a_version_that_does_not_do_its_work_is_taken_back() {
 const STEPS: [&str; 4] = ["drain", "swap", "start", "check"];
 
 #[test]
-fn rel_1_an_upgrade_killed_at_every_step_is_finished_or_taken_back_and_loses_nothing() {
+fn rel_1_upgrade_killed_at_any_step_completes_or_rolls_back() {
     let place = InstallationHome::running();
     let a = place.home.path().join("builds/a");
     let mut builds = [a, place.build("b")];
@@ -378,7 +378,7 @@ fn rel_1_an_upgrade_killed_on_its_way_back_ends_as_it_was() {
 }
 
 #[test]
-fn rel_1_what_is_no_version_changes_nothing() {
+fn rel_1_upgrade_to_an_invalid_version_changes_nothing() {
     let place = InstallationHome::new();
     let a = place.build("a");
     // This installation is not supported: the error names the command that creates a suitable one.
@@ -426,7 +426,7 @@ fn rel_1_what_is_no_version_changes_nothing() {
 }
 
 #[test]
-fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
+fn rel_1_foreign_daemon_and_irreversible_upgrade_are_refused() {
     let place = InstallationHome::new();
     place.install(&place.build("a")).exits(0);
     let first = place.version();
@@ -459,7 +459,7 @@ fn rel_1_a_daemon_from_elsewhere_and_a_way_without_return_are_refused() {
 }
 
 #[test]
-fn rel_1_a_service_is_upgraded_by_its_manager_and_goes_back_by_it() {
+fn rel_1_service_manager_upgrades_and_rolls_back_the_service() {
     let place = InstallationHome::new();
     write_managers(&place.home);
     place.install(&place.build("a")).exits(0);

@@ -112,7 +112,7 @@ fn total(home: &Home) -> Value {
 }
 
 #[test]
-fn every_reply_is_counted_once_whoever_is_killed_and_what_was_deleted_still_counts() {
+fn every_reply_is_counted_once_over_kills_and_after_deletion() {
     let (go, wait) = channel::<()>();
     let provider = Provider::start(move |received| {
         if received.number == 1 {
@@ -185,7 +185,7 @@ fn taking(tokens: u64) -> String {
 }
 
 #[test]
-fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
+fn budget_warns_once_blocks_before_excess_and_survives_restart() {
     let provider = Provider::start(|_| ProviderResponse::stream(&taking(4_300)));
     let bounded = format!("params: {{maxTokens: 500}}\n  {PRICES}");
     let budgets = "  budgets: [{for: instance, tokens: 9000}, {for: agent, per: day, cost: 5}]\n";
@@ -258,7 +258,7 @@ fn a_budget_warns_once_refuses_before_it_is_passed_and_is_remembered() {
 }
 
 #[test]
-fn what_a_provider_takes_for_declining_counts_too() {
+fn usage_of_a_declined_request_counts_too() {
     let declined = openai(&[
         openai_delta(&json!({"role": "assistant"})),
         json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "content_filter"}]}),
@@ -287,7 +287,7 @@ fn what_a_provider_takes_for_declining_counts_too() {
 }
 
 #[test]
-fn what_an_agent_does_for_another_counts_against_the_budget_of_the_one_that_asked() {
+fn delegated_work_counts_against_the_budget_of_the_requester() {
     let provider = Provider::start(|_| ProviderResponse::stream(&taking(900)));
     let boss = r#"---
 apiVersion: goondan.ai/v1

@@ -73,7 +73,7 @@ fn run(home: &Home, registry: &Verdaccio, token: Option<&str>, args: &[&str]) ->
 }
 
 #[test]
-fn pkg_1_a_registry_of_others_takes_packages_and_gives_them_back() {
+fn pkg_1_third_party_registry_stores_and_returns_packages() {
     if !needs::optional_program("verdaccio") || !needs::program("curl") {
         return;
     }

@@ -93,7 +93,7 @@ fn rel_1_a_state_root_of_a_newer_format_is_not_touched() {
 }
 
 #[test]
-fn rel_1_a_file_that_says_no_format_stops_the_start_and_the_hint_mends_it() {
+fn rel_1_unreadable_format_file_stops_start_and_hint_repairs_it() {
     let home = Home::new(LAB);
     home.write("state/system/format.json", "{\"wrote\":");
     let refused = home.gdn(&["run"]).exits(15);
@@ -106,7 +106,7 @@ fn rel_1_a_file_that_says_no_format_stops_the_start_and_the_hint_mends_it() {
 }
 
 #[test]
-fn rel_1_a_client_of_any_version_may_ask_for_the_status_and_the_end() {
+fn rel_1_client_of_any_version_can_get_status_and_shut_down() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     // A future version, and a client with an unreadable greeting.

@@ -76,7 +76,7 @@ fn wait_for_change(daemon: &Daemon, seen: usize) -> Value {
 }
 
 #[test]
-fn sup_8_an_edit_restarts_what_it_affects_and_nothing_else() {
+fn sup_8_configuration_edit_restarts_only_affected_processes() {
     let (home, daemon) = watched("one");
     assert_eq!(home.ask("main", "echo x"), "one x");
     home.gdn(&["send", "--agent", "helper", "--instance", "h", "echo x"])
@@ -138,7 +138,7 @@ fn sup_8_an_edit_restarts_what_it_affects_and_nothing_else() {
 }
 
 #[test]
-fn sup_8_a_turn_in_progress_finishes_on_the_configuration_it_began_with() {
+fn sup_8_turn_in_progress_finishes_on_its_first_configuration() {
     let (home, daemon) = watched("one");
     let asking = home.start_gdn(&["send", "--instance", "busy", "hold x"]);
     wait_until("the tool runs", || home.note("x.runs") == "run\n");
@@ -172,7 +172,7 @@ fn sup_8_a_turn_in_progress_finishes_on_the_configuration_it_began_with() {
 }
 
 #[test]
-fn sup_8_an_invalid_edit_is_told_loudly_changes_nothing_and_clears_when_mended() {
+fn sup_8_invalid_edit_is_reported_until_fixed_without_effect() {
     let (home, daemon) = watched("one");
     assert_eq!(home.ask("main", "echo x"), "one x");
     let pid = pid_of(&home, "main");
@@ -198,7 +198,7 @@ fn sup_8_an_invalid_edit_is_told_loudly_changes_nothing_and_clears_when_mended()
 }
 
 #[test]
-fn sup_8_files_that_come_and_go_and_a_project_that_is_replaced_are_noticed() {
+fn sup_8_added_removed_files_and_replaced_project_are_detected() {
     let (home, daemon) = watched("one");
     let before = tree::snapshot(&home.project(), |_| true);
     let extra = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: extra}\n\
@@ -268,7 +268,7 @@ fn sup_8_watching_is_remembered_and_can_be_taken_back() {
 }
 
 #[test]
-fn sup_8_reload_and_sighup_tell_what_changed_or_why_nothing_did() {
+fn sup_8_reload_and_sighup_report_changes_or_the_refusal() {
     let home = Home::new(&lab("one"));
     home.write("project/prompts/helper.md", "Be kind.\n");
     let daemon = Daemon::serving(&home);

@@ -109,7 +109,7 @@ fn wait_for_detail(home: &Home, detail: &str) {
 }
 
 #[test]
-fn sup_8_an_edited_program_or_module_restarts_what_runs_it_and_nothing_else() {
+fn sup_8_edited_program_or_module_restarts_only_its_processes() {
     let home = home();
     let daemon = Daemon::start(&home);
     watch(&home, "events");
@@ -151,7 +151,7 @@ fn sup_8_an_edited_program_or_module_restarts_what_runs_it_and_nothing_else() {
 }
 
 #[test]
-fn sup_8_an_edit_of_what_a_module_imports_restarts_what_has_the_module() {
+fn sup_8_edited_module_import_restarts_processes_of_the_module() {
     if !needs::javascript() {
         return;
     }
@@ -210,7 +210,7 @@ fn sup_8_an_edit_is_found_when_the_system_lost_count() {
 }
 
 #[test]
-fn sup_8_where_the_system_cannot_tell_files_are_compared() {
+fn sup_8_files_are_compared_where_inotify_is_unavailable() {
     let home = home();
     let script = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$1\"";
     let unshare = |command: &str, argument: &Path| {

@@ -47,7 +47,7 @@ fn check_cursors(told: &[Value]) {
 }
 
 #[test]
-fn obs_1_whoever_watches_is_told_each_thing_once_over_a_kill_of_the_daemon() {
+fn obs_1_watcher_gets_each_event_once_over_a_daemon_kill() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let watch = home.start_gdn(&["watch", "--json"]);

@@ -114,7 +114,7 @@ impl Drop for KillStopGuard<'_> {
 }
 
 #[test]
-fn msg_13_every_accepted_event_is_answered_exactly_once_whatever_is_killed() {
+fn msg_13_every_accepted_event_is_answered_once_over_any_kill() {
     let home = Home::new(LAB);
     let random = Random::announced();
     let mut fate = random.clone();
@@ -228,7 +228,7 @@ fn exchanges(messages: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply() {
+fn log_3_one_trace_links_webhook_tool_call_and_reply() {
     let home = Home::new(LAB);
     let daemon = Daemon::serving(&home);
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";

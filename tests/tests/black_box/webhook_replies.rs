@@ -67,7 +67,7 @@ fn questions(home: &Home) -> usize {
 }
 
 #[test]
-fn msg_13_a_caller_gets_the_reply_or_that_there_is_none() {
+fn msg_13_webhook_caller_gets_the_reply_or_notice_of_none() {
     let home = lab("{wait: {timeoutMs: 60000}}", "");
     let daemon = Daemon::serving(&home);
     let address = daemon.webhook("hook");
@@ -115,7 +115,7 @@ fn msg_13_a_caller_gets_the_reply_or_that_there_is_none() {
 }
 
 #[test]
-fn msg_13_a_caller_whose_daemon_is_killed_gets_the_reply_by_asking_again_and_the_turn_runs_once() {
+fn msg_13_caller_retries_after_daemon_kill_and_turn_runs_once() {
     let home = lab("{wait: {timeoutMs: 60000}}", "");
     let daemon = Daemon::serving(&home);
     let caller = posting(daemon.webhook("hook"), "e1", "hold x");
@@ -150,7 +150,7 @@ fn msg_13_a_caller_whose_daemon_is_killed_gets_the_reply_by_asking_again_and_the
 }
 
 #[test]
-fn msg_13_a_caller_who_waits_too_long_is_told_the_event_id_and_asks_again() {
+fn msg_13_caller_that_times_out_gets_the_event_id_and_can_retry() {
     let home = lab("{wait: {timeoutMs: 50}}", "");
     let daemon = Daemon::serving(&home);
     let headers = [("x-goondan-instance-key", "ann")];
@@ -202,7 +202,7 @@ fn kept(home: &Home) -> String {
 }
 
 #[test]
-fn msg_13_a_promised_reply_is_handed_over_signed_over_kills_and_until_it_is_taken() {
+fn msg_13_signed_reply_callback_is_retried_until_accepted() {
     let receiver = Receiver::start();
     let secrets = format!("  secrets: {{callbackHmac: {{value: {SECRET}}}}}\n");
     let home = lab(&receiver.config(), &secrets);
@@ -253,7 +253,7 @@ fn msg_13_a_promised_reply_is_handed_over_signed_over_kills_and_until_it_is_take
 }
 
 #[test]
-fn sec_2_replies_go_nowhere_but_where_the_configuration_says() {
+fn sec_2_replies_go_only_to_the_configured_address() {
     let other = Receiver::start();
     let elsewhere = format!("{}/replies", other.provider.endpoint());
     let receiver = Provider::start(move |_| {

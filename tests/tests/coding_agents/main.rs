@@ -36,7 +36,7 @@ fn today() -> String {
 }
 
 #[test]
-fn agent_1_real_programs_have_each_capability_or_say_why_not() {
+fn agent_1_real_programs_match_the_known_capabilities() {
     let Ok(names) = std::env::var(PROGRAMS_VAR) else {
         needs::note_left_out(&format!(
             "{PROGRAMS_VAR} is not set; run tests/coding-agents"

@@ -276,7 +276,7 @@ fn wrapped(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn agent_1_the_table_of_the_page_is_what_was_measured() {
+fn agent_1_documented_table_matches_the_measurements() {
     let page = fs::read_to_string(page_file()).unwrap();
     let (_, rest) = page.split_once(BEGIN).unwrap();
     let (shown, _) = rest.split_once(END).unwrap();

@@ -40,7 +40,7 @@ fn check(expression: &str) {
 }
 
 #[test]
-fn obs_3_alert_rules_ask_for_what_is_told_and_each_is_explained() {
+fn obs_3_alert_rules_query_existing_metrics_and_are_explained() {
     let rules = rules();
     assert_eq!(rules.len(), 11);
     let page = std::fs::read_to_string(repository().join("docs/operations/alerts.md")).unwrap();
@@ -56,7 +56,7 @@ fn obs_3_alert_rules_ask_for_what_is_told_and_each_is_explained() {
 }
 
 #[test]
-fn obs_3_the_dashboard_asks_for_what_is_told_and_leaves_nothing_out() {
+fn obs_3_dashboard_queries_only_and_all_existing_metrics() {
     let path = repository().join("docs/operations/dashboard.json");
     let dashboard: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let mut asked = BTreeSet::new();

@@ -71,7 +71,7 @@ fn every_direct_dependency_is_listed_once() {
 }
 
 #[test]
-fn what_is_declared_and_not_used_is_said_to_be_planned() {
+fn unused_declared_dependencies_are_listed_as_planned() {
     let page = Page::read("docs/dependencies.md").section("## Planned, not used yet");
     let planned: BTreeSet<String> = listed(&page).into_iter().collect();
     let used = used();

@@ -216,7 +216,7 @@ fn every_tutorial_and_every_guide_is_followed_by_a_test() {
 }
 
 #[test]
-fn what_was_promised_is_found_line_by_line_and_nothing_else_passes_for_it() {
+fn promised_output_must_match_line_by_line() {
     let printed = "one 1 s\ntwo, 2.50 s ago\nthree\n";
     let promised = |lines: &[&str]| {
         lines

@@ -43,7 +43,7 @@ fn kept() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_picture_is_shown_and_says_in_words_what_it_shows() {
+fn every_picture_is_used_and_has_an_alternative_text() {
     let shown = shown();
     for (page, text, file) in &shown {
         assert!(file.starts_with(IMAGES), "{page} shows {file}");
@@ -79,7 +79,7 @@ fn pictures_are_small_and_screenshots_are_pictures() {
 const PRIVATE: &[&str] = &["/home/", "/root/", "/Users/", "/target/", "@localhost"];
 
 #[test]
-fn recordings_can_be_played_and_tell_of_no_machine() {
+fn recordings_are_playable_and_reveal_no_machine() {
     let mut casts = 0;
     for file in kept().iter().filter(|file| !file.ends_with(".png")) {
         let text = fs::read_to_string(repository().join(file)).unwrap();

@@ -43,7 +43,7 @@ fn headings(page: &Page) -> Vec<usize> {
 }
 
 #[test]
-fn the_korean_readme_has_the_commands_the_links_and_the_parts_of_the_readme() {
+fn korean_readme_has_the_same_commands_links_and_sections() {
     let (english, korean) = (Page::read("README.md"), Page::read(KOREAN));
     for language in ["sh", "console", "text"] {
         assert_eq!(

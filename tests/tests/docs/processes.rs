@@ -22,7 +22,7 @@ const INHERITING: [&str; 6] = [
 const ASKS: [&str; 2] = ["working_directory(Purpose::", "cwd)"];
 
 #[test]
-fn box_3_every_start_of_a_process_asks_one_function_for_its_directory() {
+fn box_3_process_starts_get_their_directory_from_one_function() {
     let mut starts = 0;
     for krate in CRATES {
         for file in rust_files(&repository().join(krate).join("src")) {

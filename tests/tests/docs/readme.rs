@@ -64,7 +64,7 @@ fn the_tour_can_be_taken() {
 }
 
 #[test]
-fn what_is_killed_goes_on_as_the_readme_says() {
+fn killed_demo_resumes_as_in_the_readme() {
     let home = Home::without_project();
     let script = readme().section("## Kill it").fences("sh").concat();
     let ran = type_in(&home, &script, &repository()).exits(0);

@@ -157,7 +157,7 @@ fn every_crate_of_the_workspace_is_known() {
 }
 
 #[test]
-fn tests_are_found_wherever_they_stand() {
+fn tests_are_found_in_every_module_location() {
     let tests = all_tests();
     for known in [
         "goondan_store::file_names::tests::root_9_the_example_of_the_clause",
@@ -165,7 +165,7 @@ fn tests_are_found_wherever_they_stand() {
         "goondan_store::writer::tests::inst_3_a_key_of_another_agent_is_refused",
         "goondan_protocol::ipc::golden::every_message_has_golden_bytes",
         "goondan_config::runner::files::loading_writes_nothing",
-        "goondan_tests::docs::sources::tests_are_found_wherever_they_stand",
+        "goondan_tests::docs::sources::tests_are_found_in_every_module_location",
     ] {
         assert!(tests.contains(known), "{known} is not found");
     }

@@ -58,7 +58,7 @@ fn a_node_writes_its_configuration_once_and_becomes_the_daemon() {
 }
 
 #[test]
-fn a_node_that_is_told_nothing_does_not_start() {
+fn node_without_its_environment_does_not_start() {
     for unset in ["NODE", "LOG_URL"] {
         let home = Home::without_project();
         std::fs::create_dir(home.state_root()).unwrap();

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_however_they_are_cut() {
+    fn lines_are_reassembled_across_any_chunk_boundaries() {
         let mut lines = PipeLineSplitter::default();
         assert!(lines.take(b"on", 100).is_empty());
         let taken = lines.take(b"e\n\ntwo\nth", 100);

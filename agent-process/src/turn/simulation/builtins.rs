@@ -50,7 +50,7 @@ pub(super) fn check_context(world: &World) {
 }
 
 #[test]
-fn ext_2_a_crash_at_every_single_action_repeats_nothing_of_built_in_extensions() {
+fn ext_2_crash_at_any_action_repeats_no_built_in_extension_work() {
     for (plan, steps, expected) in plans() {
         for seed in 0..6 {
             let play = |crashes: &[usize]| {
@@ -90,7 +90,7 @@ fn id_of(event: &MessageEvent) -> &str {
 }
 
 #[test]
-fn ext_2_built_in_extensions_are_asked_in_order_and_without_a_wait() {
+fn ext_2_built_in_extensions_run_in_order_without_waiting() {
     let plan = [Act::Call(vec!["bad", "read", "run"]), Act::Say("done")];
     let mut world = World::new(&plan, 9, 0, &[]);
     assert!(

@@ -260,7 +260,7 @@ fn ext_2_middlewares_form_a_stack_by_their_priorities() {
 }
 
 #[test]
-fn ext_2_a_crash_at_every_single_action_repeats_no_event_of_a_module() {
+fn ext_2_crash_at_any_action_repeats_no_module_event() {
     let plan = [Act::Call(vec!["run", "read", "bad"]), Act::Say("done")];
     for seed in 0..12 {
         let mut whole = world(&plan, seed, &[]);
@@ -275,7 +275,7 @@ fn ext_2_a_crash_at_every_single_action_repeats_no_event_of_a_module() {
 }
 
 #[test]
-fn ext_2_modules_among_built_in_extensions_keep_to_theirs_whatever_crashes() {
+fn ext_2_modules_and_built_ins_keep_separate_state_over_crashes() {
     let plan = [Act::Call(vec!["bad", "read", "run"]), Act::Say("done")];
     for seed in 0..6 {
         let mixed = |crashes: &[usize]| {
@@ -307,7 +307,7 @@ fn check(world: &World) {
 }
 
 #[test]
-fn a_host_that_crashes_anywhere_fails_the_turn_and_leaves_no_call_without_its_result() {
+fn host_crash_fails_the_turn_and_every_call_has_a_result() {
     let plan = [Act::Call(vec!["run", "read", "bad"]), Act::Say("done")];
     for seed in 0..12 {
         for entered in 0..10 {
@@ -321,7 +321,7 @@ fn a_host_that_crashes_anywhere_fails_the_turn_and_leaves_no_call_without_its_re
 }
 
 #[test]
-fn what_a_middleware_throws_fails_its_turn_or_its_call() {
+fn error_thrown_by_a_middleware_fails_its_turn_or_call() {
     let plan = [Act::Call(vec!["run"]), Act::Say("done")];
     for (scope, name, outcome) in [
         (
@@ -351,7 +351,7 @@ fn what_a_middleware_throws_fails_its_turn_or_its_call() {
 }
 
 #[test]
-fn ext_2_what_a_failed_turn_set_is_not_remembered() {
+fn ext_2_state_set_in_a_failed_turn_is_discarded() {
     let states = |plan: &[Act]| {
         let mut world = world(plan, 1, &[]);
         world.play();
@@ -414,7 +414,7 @@ proptest! {
 
     /// Also crashes the host.
     #[test]
-    fn a_turn_ends_in_pairs_whatever_crashes(
+    fn every_call_has_a_result_despite_host_crashes(
         mut plan in prop::collection::vec(any_act(), 0..4),
         seed in any::<u64>(),
         crashes in prop::collection::vec(1usize..40, 0..8),

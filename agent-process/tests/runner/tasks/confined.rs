@@ -20,7 +20,7 @@ fn confined(site: &TestProject, level: Level, script: &str) -> TaskAssignment {
 }
 
 #[test]
-fn task_8_a_confined_program_is_told_by_its_own_number_stopped_and_ended() {
+fn task_8_confined_program_is_found_by_pid_paused_and_killed() {
     for level in levels() {
         let site = TestProject::new();
         let script =

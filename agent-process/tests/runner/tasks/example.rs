@@ -72,7 +72,7 @@ fn completes(told: RunReports, expected: u32, document: &str) {
 }
 
 #[test]
-fn proto_2_3_4_the_example_asks_needs_and_is_reviewed_at_every_level() {
+fn proto_2_3_4_example_asks_and_gets_review_at_every_level() {
     for level in levels() {
         let site = TestProject::new();
         let read = |path: &str| std::fs::read_to_string(site.work.join(path)).unwrap();

@@ -77,7 +77,7 @@ fn task_8_claude_is_answered_when_it_asks_for_a_permission() {
 }
 
 #[test]
-fn task_8_a_program_that_hangs_after_its_result_is_ended_when_that_is_asked_for() {
+fn task_8_program_hanging_after_its_result_ends_on_request() {
     let site = TestProject::new();
     let mut it = of_format(&site, AgentFormat::ClaudeStreamJson, CLAUDE);
     it.agent
@@ -108,7 +108,7 @@ fn task_8_codex_reads_its_prompt_to_the_end() {
 }
 
 #[test]
-fn task_8_a_session_is_gone_on_with_by_its_id() {
+fn task_8_session_is_resumed_by_its_id() {
     let site = TestProject::new();
     let mut it = of_format(&site, AgentFormat::CodexJson, "exit 9");
     let mut resume = assignment(&site, r#"echo "$2" > resumed; cat > prompt"#)
@@ -212,7 +212,7 @@ fn joined(events: Vec<CliEvent>) -> Vec<CliEvent> {
 }
 
 #[test]
-fn proto_1_recorded_transcripts_are_told_as_they_are_read() {
+fn proto_1_recorded_transcripts_are_forwarded_as_parsed() {
     let directory = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../protocol/cli-agents/tests/transcripts"
@@ -241,7 +241,7 @@ fn proto_1_recorded_transcripts_are_told_as_they_are_read() {
 }
 
 #[test]
-fn proto_1_an_echoed_prompt_says_nothing() {
+fn proto_1_echoed_prompt_yields_no_blocks() {
     let site = TestProject::new();
     let mut it = of_format(
         &site,

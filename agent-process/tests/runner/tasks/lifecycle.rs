@@ -10,7 +10,7 @@ use super::run::{Run, assignment};
 use crate::support::{TestProject, ended, is_alive, kill, put};
 
 #[test]
-fn task_8_a_program_gets_its_prompt_and_all_it_writes_is_told() {
+fn task_8_program_gets_its_prompt_and_its_output_is_forwarded() {
     let site = TestProject::new();
     let script = r#"read -r line; echo "heard: $line"; echo "in $(pwd)" >&2; printf 'Progress: 40%%\nno end'; exit 7"#;
     let told = Run::start(&assignment(&site, script)).finish();
@@ -41,7 +41,7 @@ fn task_8_a_prompt_may_be_an_argument() {
 }
 
 #[test]
-fn task_8_the_program_that_is_told_is_the_one_that_runs() {
+fn task_8_reported_process_is_the_one_that_runs() {
     let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, "echo $$ > main; exec sleep 1000"));
     run.until("the start", |told| told.started.is_some());
@@ -56,7 +56,7 @@ fn task_8_the_program_that_is_told_is_the_one_that_runs() {
 }
 
 #[test]
-fn task_8_a_program_that_cannot_be_started_says_why() {
+fn task_8_program_that_cannot_start_reports_the_reason() {
     let site = TestProject::new();
     let mut it = assignment(&site, "");
     it.agent.command = vec!["no-such-agent".to_owned()];
@@ -119,7 +119,7 @@ fn sec_2_secrets_are_variables_of_the_program_and_nothing_else() {
 }
 
 #[test]
-fn task_8_a_shutdown_ends_a_program_that_is_asked_and_one_that_does_not_listen() {
+fn task_8_shutdown_ends_responsive_and_unresponsive_programs() {
     for (script, code) in [
         (
             "trap 'echo asked; exit 3' TERM; echo $$ > main; while :; do sleep 0.01; done",
@@ -160,7 +160,7 @@ fn task_8_nothing_that_a_program_leaves_outlives_it() {
 }
 
 #[test]
-fn when_the_orchestrator_vanishes_or_the_process_is_killed_everything_ends() {
+fn all_programs_end_if_the_orchestrator_vanishes_or_agent_dies() {
     let script = "trap '' TERM; setsid sh -c 'echo $$ > stray; exec sleep 1000' & echo $$ > main; sleep 1000";
     for is_killed in [false, true] {
         let site = TestProject::new();
@@ -193,7 +193,7 @@ fn a_supervisor_that_is_killed_is_an_exit_without_a_code() {
 }
 
 #[test]
-fn a_flood_of_output_is_told_whole_in_bounded_memory() {
+fn large_output_is_forwarded_completely_in_bounded_memory() {
     const BYTES: usize = 100_000_000;
     let site = TestProject::new();
     let mut run = Run::start(&assignment(
@@ -249,7 +249,7 @@ fn peak_memory_kib(pid: u32) -> u64 {
 }
 
 #[test]
-fn what_cannot_be_understood_ends_the_process_and_its_program() {
+fn invalid_message_ends_the_process_and_its_program() {
     let site = TestProject::new();
     let mut it = assignment(&site, "echo $$ > main; sleep 1000");
     it.work_area = site.work.clone();
@@ -267,7 +267,7 @@ fn what_cannot_be_understood_ends_the_process_and_its_program() {
 }
 
 #[test]
-fn a_work_area_that_is_missing_is_said() {
+fn missing_work_area_is_reported() {
     let site = TestProject::new();
     let it = assignment(&site, "true");
     std::fs::remove_dir(&site.work).unwrap();

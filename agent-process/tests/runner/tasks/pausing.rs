@@ -49,7 +49,7 @@ fn all_stop(pids: [i32; 4]) {
 }
 
 #[test]
-fn task_8_a_pause_stops_the_whole_tree_and_it_goes_on_where_it_was() {
+fn task_8_pause_stops_the_whole_tree_and_resume_continues_it() {
     let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, TREE));
     let pids = NAMES.map(|name| site.pid_in(name));
@@ -71,7 +71,7 @@ fn task_8_a_pause_stops_the_whole_tree_and_it_goes_on_where_it_was() {
 }
 
 #[test]
-fn task_8_what_is_paused_can_be_shut_down_and_listens() {
+fn task_8_paused_program_can_be_shut_down_gracefully() {
     let site = TestProject::new();
     let script = "trap 'echo asked; exit 4' TERM; echo $$ > main; while :; do sleep 0.01; done";
     let mut run = Run::start(&assignment(&site, script));
@@ -109,7 +109,7 @@ wait
 "#;
 
 #[test]
-fn task_8_what_is_stopped_while_it_starts_a_program_stands_still_too() {
+fn task_8_pause_also_stops_programs_that_are_just_starting() {
     let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, STARTERS));
     let pids = NAMES.map(|name| site.pid_in(name));
@@ -128,7 +128,7 @@ fn task_8_what_is_stopped_while_it_starts_a_program_stands_still_too() {
 }
 
 #[test]
-fn what_is_paused_ends_with_the_orchestrator() {
+fn paused_program_ends_with_the_orchestrator() {
     let site = TestProject::new();
     let mut run = Run::start(&assignment(&site, TREE));
     let pids = NAMES.map(|name| site.pid_in(name));

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_2_replies_go_to_no_local_address_unless_that_is_said() {
+    fn sec_2_replies_to_local_addresses_need_explicit_permission() {
         http::install_cryptography();
         assert_eq!(
             problem_of(&json!({"url": "https://example.com/hook"})),

@@ -44,7 +44,7 @@ fn accepted(number: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn msg_13_what_is_not_answered_is_sent_again_on_the_next_link_under_the_same_id() {
+async fn msg_13_unanswered_event_is_resent_on_next_link_with_same_id() {
     let mut exchange = exchange();
     let first = exchange.of_connector(&event(40, None), moment()).unwrap();
     let second = exchange
@@ -76,7 +76,7 @@ async fn msg_13_what_is_not_answered_is_sent_again_on_the_next_link_under_the_sa
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_connector_waits_for_no_longer_is_refused_and_may_come_again() {
+async fn event_unanswered_in_time_is_refused_and_can_be_sent_again() {
     let mut exchange = exchange();
     exchange
         .of_connector(&event(1, Some("e")), moment())
@@ -106,7 +106,7 @@ async fn what_the_connector_waits_for_no_longer_is_refused_and_may_come_again() 
 }
 
 #[tokio::test]
-async fn calls_have_numbers_of_their_own_and_end_with_the_link_or_the_connector() {
+async fn relay_calls_have_own_numbers_and_end_with_link_or_connector() {
     let mut exchange = exchange();
     let call = |call_id: u64| {
         let payload = json!({"callId": call_id, "caller": {"agent": "a", "instanceKey": "k"},
@@ -147,7 +147,7 @@ async fn calls_have_numbers_of_their_own_and_end_with_the_link_or_the_connector(
 }
 
 #[tokio::test]
-async fn what_is_kept_is_bounded() {
+async fn unanswered_relay_events_are_bounded() {
     let mut exchange = exchange();
     for request in 0..u64::try_from(RELAY_UNANSWERED_MAX).unwrap() {
         let frames = exchange
@@ -166,7 +166,7 @@ async fn what_is_kept_is_bounded() {
 }
 
 #[tokio::test]
-async fn what_neither_side_says_ends_the_link_or_the_connector() {
+async fn unexpected_frame_ends_the_relay_link_or_the_connector() {
     let mut exchange = exchange();
     for kind in ["turn.append", "call", "nonsense"] {
         let frame = said(kind, &json!({"id": 1}), &json!({}));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_here_is_what_the_daemon_expects() {
+    fn relay_runs_only_the_connector_the_daemon_expects() {
         let settings = read_with(|_| {}).unwrap_or_else(|why| panic!("{why}"));
         let assignment = settings.assignment(&expected("webhook")).unwrap();
         assert_eq!(assignment.connection.as_str(), "hook");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said_without_secrets() {
+    fn invalid_relay_settings_are_reported_without_secrets() {
         type Change = fn(&mut Value);
         let changes: [(Change, &str); 9] = [
             (

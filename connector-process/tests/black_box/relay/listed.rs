@@ -326,7 +326,7 @@ fn another_version_is_refused_in_words() {
 }
 
 #[test]
-fn who_says_nothing_is_in_nobodys_way_and_is_hung_up_on() {
+fn silent_relay_client_blocks_no_other_and_is_disconnected() {
     let (mut orchestrator, relay) = near();
     let silent = ListedClient::connect(relay);
     expect_service(&mut orchestrator, relay);
@@ -359,7 +359,7 @@ fn rep_1_idle_connections_keep_no_listed_client_out() {
 }
 
 #[test]
-fn who_is_welcome_and_says_nothing_gives_way_to_its_own_successor() {
+fn silent_relay_connection_gives_way_to_its_own_successor() {
     let (mut orchestrator, relay) = near();
     let silent = ListedClient::welcomed(relay);
     expect_service(&mut orchestrator, relay);
@@ -425,7 +425,7 @@ fn more_requests_than_may_be_open_end_the_link_and_no_more() {
 }
 
 #[test]
-fn rep_1_a_daemon_that_is_behind_hears_everything_of_a_machine_that_says_much() {
+fn rep_1_slow_daemon_receives_all_events_of_a_fast_machine() {
     let (mut orchestrator, relay) = near();
     let mut listed = ListedClient::welcomed(relay);
     let count = 100;

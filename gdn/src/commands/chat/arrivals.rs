@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_4_what_is_new_and_was_not_asked_for_here_is_shown_once() {
+    fn steer_4_new_messages_of_others_are_shown_once() {
         let mut seen = ChatProgress::nothing(Timestamp::from_unix_millis(0));
         let mut all: VecDeque<Message> =
             [message("a", Some("e1"), 1), message("b", None, 2)].into();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_4_a_turn_that_failed_elsewhere_is_told_once_however_it_is_learned() {
+    fn steer_4_turn_failed_elsewhere_is_shown_exactly_once() {
         let mut seen = ChatProgress::nothing(Timestamp::from_unix_millis(0));
         seen.ask("mine".parse().unwrap());
         let (mine, other) = ("mine".parse().unwrap(), "e2".parse().unwrap());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_4_what_a_turn_took_is_that_of_its_own_replies() {
+    fn steer_4_usage_of_a_turn_counts_only_its_own_replies() {
         let mut mine = message("b", None, 2);
         let usage = json!({"inputTokens": 7, "outputTokens": 3});
         mine.metadata.insert("usage".to_owned(), usage);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_said_unless_they_are_commands() {
+    fn lines_are_messages_unless_they_are_commands() {
         assert_eq!(parse("  \n"), ChatInput::Empty);
         assert_eq!(parse("hello\n"), ChatInput::Say("hello"));
         assert_eq!(parse("//etc/passwd"), ChatInput::Say("/etc/passwd"));

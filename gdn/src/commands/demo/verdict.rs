@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_2_what_is_answered_once_is_good() {
+    fn rel_2_events_answered_exactly_once_pass() {
         let events = events(&[("a", true), ("b", true), ("never sent", false)]);
         let verdict = judge(&events, &history("?a !a ?b !b"));
         assert!(verdict.is_good(), "{verdict:?}");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_2_what_is_missing_doubled_or_strange_in_a_history_is_told() {
+    fn rel_2_missing_duplicate_and_unknown_history_is_reported() {
         let all = events(&[("a", true), ("b", true), ("c", false)]);
         for (said, lost, repeated, astray) in [
             ("?a !a", "b", "", ""),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_2_what_stands_in_another_conversation_is_lost() {
+    fn rel_2_event_in_another_conversation_counts_as_lost() {
         let mut other = history("?a !a");
         let said = other.remove(&key()).unwrap();
         other.insert(InstanceKey::new("d").unwrap(), said);

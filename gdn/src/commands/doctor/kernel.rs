@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_forbids_user_namespaces_is_named_with_its_remedy() {
+    fn block_on_user_namespaces_is_reported_with_its_fix() {
         let finding = |max, clone, apparmor| user_namespaces(max, clone, apparmor);
         assert_eq!(finding(Some("100\n"), None, None).verdict, CheckStatus::Ok);
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_level_that_nobody_has_tried_is_said_to_be_one() {
+    fn sec_3_untested_confinement_level_is_reported_as_untested() {
         let had = by_profile(&[Right::Profile].into());
         assert_eq!(had.verdict, CheckStatus::Warn);
         assert!(had.found.contains("`seatbelt`"), "{}", had.found);

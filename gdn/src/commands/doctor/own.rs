@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_may_read_is_bad_and_the_hint_mends_it() {
+    fn directory_readable_by_others_is_bad_and_the_hint_fixes_it() {
         let dir = tempfile::tempdir().unwrap();
         let verdict = |mode| {
             std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode)).unwrap();

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_2_lines_that_went_unread_are_told_and_half_a_line_waits() {
+    fn obs_2_lost_lines_are_reported_and_partial_line_is_held_back() {
         let mut written = LogFixture::new();
         written.write(1);
         let (_, mut follower) = written.files().latest(0, &Filter::default()).unwrap();

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_shown_if_it_says_all_that_is_asked_for() {
+    fn log_line_is_shown_only_if_it_matches_all_filters() {
         let line = r#"{"message":"m","workspaceId":"w","agentName":"clerk","traceId":"4bf92f3577b34da6a3ce929d0e0e4736"}"#;
         let all = Filter::default();
         assert!(all.takes(line) && !all.takes("torn {") && !all.takes("[]"));

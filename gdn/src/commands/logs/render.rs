@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_who_what_and_the_rest() {
+    fn log_line_shows_process_message_and_remaining_fields() {
         let line = r#"{"timestamp":"x","level":"warn","message":"tool failed","process":"agent","pid":7,"workspaceId":"w","agentName":"clerk","instanceKey":"main","traceId":"t1","toolName":"bash__exec","error":"no such file"}"#;
         assert_eq!(
             render(line, Palette::new(false)),

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_3_patterns_leave_out_what_they_name_at_any_depth_or_from_the_root() {
+    fn pkg_3_exclude_patterns_match_at_any_depth_or_from_the_root() {
         let more = ["*.log", "/dist", "docs/*.md", "tmp/"];
         let ignored = IgnorePatterns::read(&[NEVER.as_slice(), &more].concat()).unwrap();
         for (path, is_directory) in [

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_1_a_name_a_path_and_an_address_are_told_apart() {
+    fn pkg_1_names_paths_and_urls_are_distinguished() {
         let shown = |written: &str| match meant(written) {
             Ok(PackageArgument::Path(path)) => format!("path {path}"),
             Ok(PackageArgument::Place(place)) => format!("place {place}"),

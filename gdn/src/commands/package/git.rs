@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_3_a_list_of_git_is_read_whatever_its_names_are() {
+    fn pkg_3_git_tree_listing_is_parsed_with_any_file_names() {
         let listing = b"100644 blob 0a      12\tsrc/a b\x00120000 blob 0b 3\tl\ti\nk\0";
         let blob = |mode, object, bytes, path| Blob {
             mode,

@@ -268,7 +268,7 @@ mod tests {
     const HEAD: &str = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: p\n";
 
     #[test]
-    fn a_dependency_comes_and_goes_and_everything_else_stays() {
+    fn dependency_is_added_and_removed_without_other_changes() {
         for (rest, with_it) in [
             (
                 "",
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_to_the_person() {
+    fn unsupported_manifest_layout_is_not_edited() {
         for rest in [
             "spec: {version: 1.0.0}\n",
             "spec:\n  dependencies: []\n",

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_a_registry_is_told_what_goondan_yaml_requires_and_nothing_that_runs() {
+    fn pkg_3_registry_gets_goondan_yaml_requirements_but_no_scripts() {
         let letters = package(&[("letters", "^2")]);
         let plain =
             json!({"name": "@acme/words", "version": "1.0.0", "dependencies": {"letters": "^2"}});

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_1_a_signature_counts_by_a_known_key_in_its_time_over_just_that_archive() {
+    fn pkg_1_signature_needs_known_valid_key_and_the_same_archive() {
         let (signer, other) = (Signer::new("one"), Signer::new("two"));
         let message = format!("words@1.0.0:{INTEGRITY}");
         let right = signer.signature(&message);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_1_a_key_is_read_as_registries_write_it_and_anything_else_is_no_key() {
+    fn pkg_1_key_parses_in_registry_format_and_no_other() {
         // First signing key of npm's registry, as published.
         let key = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE1Olb3zMAFFxXKHiIkQO5cJ3Yhl5i6UPp+IhuteBJbuHcA5UogKo0EWtlWwW6KSaKoTNEYL7J\
                    lCQiVnkhBktUgg==";

@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pkg_3_what_nobody_named_is_asked_for_in_the_internet_alone_and_with_tls() {
+    fn pkg_3_unlisted_url_must_be_https_on_the_public_internet() {
         let web = Web::default();
         for wrong in [
             "http://packages.example.org/a.tgz",
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_an_address_is_shown_without_what_may_be_secret_in_it() {
+    fn pkg_3_url_is_shown_without_query_or_fragment() {
         let url = Url::parse("https://h:8443/a.tgz?signature=x#y").unwrap();
         assert_eq!(shown(&url), "https://h:8443/a.tgz");
         assert_eq!(host_key(&url).as_deref(), Some("h-8443"));

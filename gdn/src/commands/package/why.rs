@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn pkg_3_each_way_to_a_package_is_told_from_the_project_on() {
+    fn pkg_3_all_dependency_paths_to_a_package_are_listed() {
         let graph: Graph = [
             ("a", "1.0.0", requires(&[("b", "^1"), ("c", "*")])),
             ("b", "1.1.0", requires(&[("d", "~1.2"), ("a", "1")])),

@@ -280,7 +280,7 @@ mod tests {
         @@ -1 +0,0 @@\n-text\n\\ No newline at end of file\n";
 
     #[test]
-    fn a_patch_without_colour_is_its_lines_without_what_says_nothing() {
+    fn plain_patch_contains_its_lines_without_empty_headers() {
         let file = |path: &str, status, from: Option<&str>| ProposalFile {
             change: ProposedChange {
                 path: path.to_owned(),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_words_that_changed_stand_out() {
+    fn only_the_changed_words_are_highlighted() {
         let (old, new) = marks("let total = a + b;", "let total = a + c;");
         let marked = |text: &'static str, marks: Vec<bool>| -> Vec<&'static str> {
             let words = words(text).zip(marks);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn back_off_says_when_it_ends() {
+    fn back_off_shows_the_time_of_the_next_start() {
         let now = Timestamp::from_unix_millis(1_000_000);
         let next = Timestamp::from_unix_millis(1_032_000);
         let waiting = process(
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_asked_another_says_whom_it_waits_for() {
+    fn agent_that_asked_shows_the_other_agent_or_question() {
         let now = Timestamp::from_unix_millis(1_000_000);
         let asking = process("processing", &json!({"waitingFor": ["helper:main"]}));
         assert_eq!(detail(&asking, now), "waiting for helper:main");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_holds_what_is_known() {
+    fn process_row_shows_the_known_values() {
         let now = Timestamp::from_unix_millis(1_000_000);
         let started = Timestamp::from_unix_millis(940_000);
         let busy = process(
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_3_a_process_that_is_not_confined_is_told_from_one_that_is() {
+    fn sec_3_ps_distinguishes_confined_from_unconfined_processes() {
         let shown = |confinement| sandbox_words(&serde_json::from_value(confinement).unwrap());
         let level = |level| json!({"own": [], "programs": {"level": level, "rights": []}});
         assert_eq!(shown(level("off")), ("off".to_owned(), style::WARN));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_shows_all_of_it_in_lines_that_fit() {
+    fn narrow_terminal_shows_all_of_the_process_table() {
         let now = Timestamp::from_unix_millis(1_000_000);
         let started = Timestamp::from_unix_millis(940_000);
         let hook = process(

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_different_is_told() {
+    fn only_changed_processes_are_reported() {
         let mut before = Processes::new();
         let (a, b) = (process("a", "idle"), process("b", "idle"));
         let both = [
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_what_a_process_does_now() {
+    fn watch_line_shows_the_current_state_of_a_process() {
         let now = Timestamp::from_unix_millis(1_000_000);
         let plain = Palette::new(false);
         let mut process = process("clerk", "crashLoopBackOff");

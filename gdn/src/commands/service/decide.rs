@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_what_somebody_changed_is_replaced_only_if_that_is_said() {
+    fn rel_1_modified_service_file_is_replaced_only_with_force() {
         let runs = state(Some(7), Some(FILE));
         let changed = found(ServiceKind::User, Some("old"), &runs);
         let refused = install(&changed, &around(Some(7))).unwrap_err();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_what_this_version_wrote_is_changed_as_asked() {
+    fn rel_1_service_file_of_this_version_is_updated_as_requested() {
         let runs = state(Some(7), Some(FILE));
         let ours = found(ServiceKind::User, Some("narrow"), &runs);
         let widened = Surroundings {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_a_system_service_needs_root_and_removing_nothing_is_no_failure() {
+    fn rel_1_system_service_needs_root_and_removal_is_idempotent() {
         let none = State::default();
         let system = found(ServiceKind::System, None, &none);
         let needs = ServiceRefusal::NeedsRoot { command: "install" };

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_what_systemd_says_is_read() {
+    fn rel_1_systemd_output_is_parsed() {
         let text = "MainPID=4711\nLoadState=loaded\nActiveState=active\nFragmentPath=/u/goondan.service\n\
                     UnitFileState=enabled\n";
         let state = ServiceKind::User.read(&said(true, text)).unwrap();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_what_launchd_says_is_read() {
+    fn rel_1_launchd_output_is_parsed() {
         let text = "gui/501/ai.goondan.orchestrator = {\n\tactive count = 1\n\tpath = /L/a.plist\n\
                     \ttype = LaunchAgent\n\tstate = running\n\n\tpid = 4711\n}\n";
         let state = ServiceKind::Agent.read(&said(true, text)).unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_each_manager_is_told_in_its_own_words() {
+    fn rel_1_each_service_manager_gets_its_own_commands() {
         let line = |command: Vec<String>| command.join(" ");
         let all = |commands: Vec<Vec<String>>| commands.into_iter().map(line).collect::<Vec<_>>();
         let (file, unknown) = (Path::new("/L/a.plist"), State::default());

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_directories_that_may_be_written_are_put_in_and_read_back() {
+    fn rel_1_writable_directories_are_added_to_unit_and_read_back() {
         let dirs = [
             PathBuf::from("/home/ada/100%"),
             PathBuf::from("/srv/%h/bot"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_no_directive_breaks_what_agents_need() {
+    fn rel_1_no_unit_directive_breaks_agent_requirements() {
         let units = [
             UNIT.to_owned(),
             system_unit(&places(USUAL.0, USUAL.1), "ada", "staff").unwrap(),

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_and_what_was_dropped_is_added_up() {
+    fn record_sizes_and_dropped_lines_are_summed_up() {
         let root = tempfile::tempdir().unwrap();
         let files = [
             ("a", "runtime-events.jsonl", 5),

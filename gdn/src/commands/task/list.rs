@@ -189,7 +189,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_list_fits_its_terminal_and_says_what_each_task_waits_for() {
+    fn task_list_fits_the_terminal_and_shows_wait_reasons() {
         let mut held = info("held", TaskStatus::Paused);
         held.blocked_by = Some("budget".to_owned());
         let mut damaged = info("broken", TaskStatus::Idle);

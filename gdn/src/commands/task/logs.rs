@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn task_2_the_agents_log_is_shown_in_words_whatever_its_parts() {
+    fn task_2_agent_log_is_shown_as_text_for_any_chunking() {
         let log = concat!(
             "2024-02-15T10:05:00.000Z run requested: run 1\n",
             r#"{"timestamp":"2024-02-15T10:15:00.000Z","level":"warn","message":"Question asked: \"Why?\"","taskId":"t"}"#,

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_what_waits_and_how_to_answer_it() {
+    fn task_page_shows_open_questions_and_how_to_answer_them() {
         let mut asking = detail(TaskStatus::WaitingQuestion);
         asking.asks = vec![question()];
         let now = Timestamp::from_unix_millis(60_000);

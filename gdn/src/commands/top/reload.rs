@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_all_the_time_is_asked_for_now_and_then_and_never_twice_at_once() {
+    fn changing_data_reloads_at_intervals_and_never_concurrently() {
         let mut reload = Reload::every(250);
         assert!(!reload.due(at(0)));
         reload.wanted();

@@ -182,7 +182,7 @@ fn obs_4_the_views_at_200_by_60() {
 }
 
 #[test]
-fn obs_4_a_turn_is_cancelled_only_after_a_person_has_said_yes() {
+fn obs_4_turn_is_canceled_only_after_confirmation() {
     let mut app = busy(View::Conversations);
     assert_eq!(press(&mut app, "cn"), []);
     assert_eq!(app.mode, Mode::Look);
@@ -206,7 +206,7 @@ fn obs_4_nothing_is_changed_where_a_person_only_wants_to_look() {
 }
 
 #[test]
-fn obs_4_what_is_chosen_stays_chosen_when_the_list_moves() {
+fn obs_4_selection_stays_when_the_list_moves() {
     let mut app = busy(View::Conversations);
     press(&mut app, "j");
     let begun = json!({"type": "instance.created", "instanceKey": "new", "agentName": "clerk"});
@@ -234,7 +234,7 @@ fn obs_4_a_filter_narrows_and_escape_widens_again() {
 }
 
 #[test]
-fn obs_4_a_snapshot_asks_for_what_it_does_not_tell_and_events_ask_for_facts_now_and_then() {
+fn obs_4_snapshot_loads_missing_data_and_events_refresh_facts() {
     let mut app = App::new(View::Overview, false, SIZE);
     let Facts {
         workspace,
@@ -264,7 +264,7 @@ fn obs_4_a_snapshot_asks_for_what_it_does_not_tell_and_events_ask_for_facts_now_
 }
 
 #[test]
-fn obs_4_an_open_page_is_read_again_when_something_happened_to_its_conversation() {
+fn obs_4_open_page_reloads_when_its_conversation_changes() {
     let mut app = busy(View::Conversations);
     app.link = ConnectionState::Up;
     app.handle(TopInput::Key(KeyPress::Enter), at(0));
@@ -281,7 +281,7 @@ fn obs_4_an_open_page_is_read_again_when_something_happened_to_its_conversation(
 }
 
 #[test]
-fn obs_4_a_page_is_folded_to_the_width_and_page_keys_move_by_what_is_shown() {
+fn obs_4_page_wraps_to_width_and_keys_scroll_by_visible_lines() {
     let mut app = busy(View::Conversations);
     app.handle(TopInput::Key(KeyPress::Enter), at(0));
     let about = PageSubject::Transcript("main".parse().unwrap());
@@ -330,7 +330,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn obs_4_any_keys_at_any_size_show_something_that_fits_and_harms_no_terminal(
+    fn obs_4_any_keys_at_any_size_draw_a_frame_that_fits(
         keys in proptest::collection::vec(any_key(), 0..12),
         columns in 1..220_u16,
         rows in 1..70_u16,

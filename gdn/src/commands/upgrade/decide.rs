@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_from_every_state_the_end_is_reached_and_is_the_right_one() {
+    fn rel_1_upgrade_reaches_the_correct_end_from_every_state() {
         for ran in [
             PriorDaemonState::Not,
             PriorDaemonState::InBackground,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_no_link_is_swapped_under_a_daemon_that_is_to_go_and_none_is_trusted_unchecked() {
+    fn rel_1_no_swap_under_an_outgoing_daemon_nor_unchecked_finish() {
         for (leads, runs) in LEADS.into_iter().flat_map(|l| RUNS.map(|r| (l, r))) {
             let observed = ObservedVersions {
                 leads,

@@ -71,7 +71,7 @@ impl StagingFixture {
 }
 
 #[test]
-fn rel_1_an_archive_becomes_a_version_with_or_without_a_directory_around_it() {
+fn rel_1_archive_installs_with_or_without_a_top_directory() {
     let place = StagingFixture::new();
     let flat = place.take(&place.archive(&WHOLE)).unwrap();
     let name = flat.name("0.1.0").unwrap();
@@ -153,7 +153,7 @@ fn rel_1_a_hostile_archive_leaves_nothing() {
 }
 
 #[test]
-fn rel_1_what_an_archive_says_of_its_files_has_to_be_so() {
+fn rel_1_archive_must_match_its_checksum_list() {
     let place = StagingFixture::new();
     let sum = |text: &str| digits(&ring::digest::digest(&SHA256, text.as_bytes()));
     let lines = [

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rel_1_a_journal_is_whole_or_not_there_and_a_newer_one_is_left_alone() {
+    fn rel_1_journal_is_whole_or_missing_and_a_newer_one_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let there = Installation::at(dir.path().to_owned());
         assert_eq!(Journal::read(&there).unwrap(), None);

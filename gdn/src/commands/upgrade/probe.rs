@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rel_1_which_workspaces_are_ill_is_read_from_the_status_of_any_version() {
+    fn rel_1_unhealthy_workspaces_parse_from_status_of_any_version() {
         let status: ProbedStatus = serde_json::from_str(
             r#"{"schema":"gdn.status/v9","pid":7,"version":{"goondan":"9.9.9","protocol":1000},
                 "program":"/p","new":1,"workspaces":[{"workspaceId":"a"},
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn rel_1_there_is_a_way_back_while_the_version_before_reads_what_the_new_one_writes() {
+    fn rel_1_rollback_is_possible_if_old_version_reads_new_format() {
         let reads = |wrote, readable_from| Reads {
             version: "0.1.0".to_owned(),
             wrote,

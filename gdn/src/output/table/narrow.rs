@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_moves_below_its_row_and_keys_are_cut() {
+    fn columns_without_room_move_below_the_row_and_keys_are_cut() {
         let at = |columns| {
             let palette = Palette::new(false);
             let columns = Some(columns);

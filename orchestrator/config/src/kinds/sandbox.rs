@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn box_3_what_an_agent_writes_stands_in_for_what_the_swarm_wrote() {
+    fn box_3_agent_sandbox_settings_override_those_of_the_swarm() {
         let path = |text: &str| SandboxPath::try_from(PathBuf::from(text)).unwrap();
         let swarm = SandboxSpec {
             read: Some(vec![path("/opt/a")]),

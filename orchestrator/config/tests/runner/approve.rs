@@ -45,7 +45,7 @@ fn steer_3_calls_need_a_person_by_a_word_or_by_rules() {
 }
 
 #[test]
-fn steer_3_a_rule_that_cannot_hold_is_told_at_its_place() {
+fn steer_3_invalid_approval_rule_is_reported_at_its_place() {
     for (approve, told) in [
         (
             "sometimes",

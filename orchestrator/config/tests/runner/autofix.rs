@@ -58,7 +58,7 @@ fn a_value_that_lacks_quotes_gets_them() {
 }
 
 #[test]
-fn each_change_is_told() {
+fn each_fix_is_reported() {
     let project = Project::new(&SMALLEST.replace("modelConfig", "modelCnfig"));
     let files = fixed(&project);
     let [change] = files[0].changes.as_slice() else {
@@ -90,7 +90,7 @@ fn files_named_by_others_are_mended_too() {
 }
 
 #[test]
-fn what_needs_judgement_is_left_to_people() {
+fn fixes_that_need_judgment_are_left_to_people() {
     for text in [
         // The field is there already.
         SMALLEST.replace("{name: helper}", "{name: helper, nmae: again}"),
@@ -105,7 +105,7 @@ fn what_needs_judgement_is_left_to_people() {
 }
 
 #[test]
-fn what_an_alias_repeats_elsewhere_is_left_alone() {
+fn values_repeated_by_an_alias_are_not_fixed() {
     // Inside the settings of a tool, all values are accepted.
     let text = format!(
         "{SMALLEST}---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: &m {{nmae: x}}\n\
@@ -117,7 +117,7 @@ fn what_an_alias_repeats_elsewhere_is_left_alone() {
 }
 
 #[test]
-fn a_line_that_may_hold_a_secret_is_not_told() {
+fn fixed_line_that_may_hold_a_secret_is_not_shown() {
     let text = "apiVersion: goondan.ai/v1
 kind: Connection
 metadata: {name: hook}

@@ -37,7 +37,7 @@ fn agent(lines: &str) -> String {
 const MODEL_CONFIG: &str = "  modelConfig: {modelRef: Model/main}\n";
 
 #[test]
-fn a_provider_that_there_is_not_is_told_by_what_it_is_reached() {
+fn unknown_provider_is_reported_with_the_provider_to_use() {
     for (provider, help) in [
         (
             "ollama",
@@ -64,7 +64,7 @@ fn a_provider_that_there_is_not_is_told_by_what_it_is_reached() {
 }
 
 #[test]
-fn sec_2_a_key_in_plain_text_is_not_shown_and_told_where_it_belongs() {
+fn sec_2_plain_text_key_is_hidden_and_its_right_place_is_named() {
     let yaml = model("  provider: anthropic\n  model: x\n  apiKey: sk-ant-verysecret\n");
     tells(
         &yaml,
@@ -91,7 +91,7 @@ fn sec_2_a_key_in_plain_text_is_not_shown_and_told_where_it_belongs() {
 }
 
 #[test]
-fn a_line_that_is_no_yaml_is_told_in_the_words_of_a_reader() {
+fn yaml_syntax_error_is_explained_in_plain_words() {
     for (lines, expected) in [
         (
             "  prompt:\n\tsystem: hi\n",
@@ -132,7 +132,7 @@ fn a_line_that_is_no_yaml_is_told_in_the_words_of_a_reader() {
 }
 
 #[test]
-fn a_field_that_stands_elsewhere_or_is_called_otherwise_is_told() {
+fn misplaced_or_misnamed_field_is_reported_with_a_fix() {
     for (lines, field, help) in [
         (
             "  memory: 512\n",
@@ -220,7 +220,7 @@ fn two_resources_without_a_line_between_them_are_one_problem() {
 }
 
 #[test]
-fn the_name_of_a_built_in_tool_is_told_as_it_is_written() {
+fn built_in_tool_name_is_reported_with_its_reference_form() {
     tells(
         &agent(&format!("{MODEL_CONFIG}  tools:\n    - bash\n")),
         &[
@@ -231,7 +231,7 @@ fn the_name_of_a_built_in_tool_is_told_as_it_is_written() {
 }
 
 #[test]
-fn what_lacks_a_space_or_a_field_of_its_own_is_told() {
+fn missing_space_or_nested_field_is_reported_with_a_fix() {
     tells(
         &agent("  modelConfig:\n    modelRef:Model/main\n"),
         &[

@@ -66,7 +66,7 @@ fn budgets_of_the_swarm_and_of_its_agents_all_hold() {
 }
 
 #[test]
-fn what_is_no_budget_is_told_at_its_place() {
+fn invalid_budget_is_reported_at_its_place() {
     let problems = project(
         PRICE,
         "{for: agent}",
@@ -84,7 +84,7 @@ fn what_is_no_budget_is_told_at_its_place() {
 }
 
 #[test]
-fn a_budget_in_money_needs_to_know_what_the_models_cost() {
+fn cost_budget_requires_model_prices() {
     let problems = project("", "", "{for: workspace, cost: 1}").problems();
     assert_eq!(
         problems,

@@ -94,7 +94,7 @@ fn a_script_file_is_read_whole() {
 }
 
 #[test]
-fn prompts_come_from_the_text_or_from_a_file() {
+fn prompts_are_read_from_inline_text_or_a_file() {
     let inline = SMALLEST.replace("Model/main}", "Model/main}, prompt: {system: Be kind.}");
     let bundle = Project::new(&inline).load();
     assert_eq!(
@@ -269,7 +269,7 @@ spec: {entryAgent: Agent/second}
 }
 
 #[test]
-fn a_connection_takes_values_from_the_environment_and_shows_none() {
+fn connection_takes_environment_values_and_shows_none() {
     let bundle = Project::with(
         "apiVersion: goondan.ai/v1
 kind: Connection
@@ -319,7 +319,7 @@ fn without_rules_everything_goes_to_the_entry_agent() {
 }
 
 #[test]
-fn rules_keep_their_order_and_say_where_events_go() {
+fn ingress_rules_keep_their_order_and_routes() {
     let rules = rules(
         "ingress:
     rules:
@@ -465,7 +465,7 @@ fn aliases_and_merges_may_be_used() {
 }
 
 #[test]
-fn merges_take_over_what_is_not_there_yet_the_first_source_first() {
+fn merge_adds_only_missing_values_in_source_order() {
     let rules = |rules: &str| {
         let project =
             Project::new(&SMALLEST.replace("rules: [{say: Hello}]", &format!("rules: {rules}")));

@@ -73,7 +73,7 @@ fn agent_1_a_preset_is_one_line_of_configuration() {
 }
 
 #[test]
-fn agent_1_a_preset_takes_a_model_a_mode_arguments_a_login_and_a_key() {
+fn agent_1_preset_takes_model_mode_arguments_login_and_key() {
     let runtime = "preset: claude, model: sonnet, mode: acceptEdits, args: [--max-budget-usd, '5'], login: guides, \
                    key: {valueFrom: {env: KEY}}, environment: {A: plain, B: {valueFrom: {env: KEY}}}";
     let project = project(runtime).variable("KEY", "sk-secret");
@@ -167,7 +167,7 @@ fn agent_1_the_inner_sandbox_of_codex_is_off_where_ours_holds() {
 }
 
 #[test]
-fn agent_1_gemini_runs_commands_without_a_terminal_where_there_is_none() {
+fn agent_1_gemini_runs_commands_without_pty_if_sandboxed() {
     let variable = |of_agent: &str| {
         let document =
             agent_of("preset: gemini").replace("spec: {", &format!("spec: {{{of_agent}"));
@@ -184,7 +184,7 @@ fn agent_1_gemini_runs_commands_without_a_terminal_where_there_is_none() {
 }
 
 #[test]
-fn repo_1_a_coding_agent_works_on_the_project_unless_it_says_otherwise() {
+fn repo_1_coding_agent_works_on_the_project_by_default() {
     for (runtime, source, deliver) in [
         ("preset: claude", TaskSource::Project, TaskDelivery::Apply),
         (
@@ -240,7 +240,7 @@ fn task_8_a_command_is_written_out() {
 }
 
 #[test]
-fn what_makes_no_sense_for_a_program_is_told() {
+fn settings_invalid_for_a_cli_agent_are_reported() {
     let says = |runtime: &str, expected: &str| {
         let told = only_problem(&project(runtime));
         assert!(told.contains(expected), "{runtime}: {told}");
@@ -357,7 +357,7 @@ fn no_event_goes_to_a_program() {
 }
 
 #[test]
-fn task_8_a_project_of_programs_alone_has_nobody_who_answers() {
+fn task_8_project_with_only_cli_agents_has_no_entry_agent() {
     let two =
         agent("preset: claude") + "---\n" + &agent("preset: codex").replace("coder", "second");
     let bundle = Project::new(&two).load();
@@ -440,7 +440,7 @@ fn notifying(entry: &str) -> Project {
 }
 
 #[test]
-fn task_8_a_connection_tells_people_what_a_task_waits_for() {
+fn task_8_connection_notifies_people_of_waiting_tasks() {
     let project = notifying(
         "{connection: Connection/chat, action: send, args: {chat: -5, text: \"${message}\", silent: true}}",
     );
@@ -469,7 +469,7 @@ fn task_8_a_connection_tells_people_what_a_task_waits_for() {
 }
 
 #[test]
-fn task_8_a_notification_that_could_never_be_made_is_told_with_its_place() {
+fn task_8_impossible_notification_is_reported_with_its_position() {
     let says = |entry: &str, expected: &str| {
         let problems = notifying(entry).refused();
         let [problem] = problems.as_slice() else {

@@ -73,7 +73,7 @@ fn check_by_schema(example: &str) {
 }
 
 #[test]
-fn the_schema_knows_what_each_connector_takes() {
+fn schema_has_the_settings_of_each_connector() {
     let validator = validator();
     for connector in goondan_connectors::BUILTINS {
         let connection = |config: &Value, secrets: &Value| {

@@ -30,7 +30,7 @@ fn files(page: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_example_loads_as_the_page_says() {
+fn documentation_example_loads_as_described() {
     let files = files(&page());
     let paths: Vec<_> = files.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(

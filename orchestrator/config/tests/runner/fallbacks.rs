@@ -37,7 +37,7 @@ spec:
 }
 
 #[test]
-fn steer_5_the_models_after_the_first_come_in_their_order_with_their_own_parameters() {
+fn steer_5_fallback_models_keep_their_order_and_own_parameters() {
     let bundle = project("big", "{modelRef: Model/small, params: {seed: 3}}").load();
     let agent = bundle.agents.values().next().unwrap();
     let ModelProvider::Connector { params, fallbacks } = &agent.model.provider else {
@@ -61,7 +61,7 @@ fn steer_5_the_models_after_the_first_come_in_their_order_with_their_own_paramet
 }
 
 #[test]
-fn steer_5_what_cannot_be_meant_is_refused_with_its_place() {
+fn steer_5_invalid_fallbacks_are_rejected_at_their_place() {
     for (fallbacks, said) in [
         ("{modelRef: Model/big}", "twice"),
         ("{modelRef: Model/small}, {modelRef: Model/small}", "twice"),
@@ -84,7 +84,7 @@ fn steer_5_what_cannot_be_meant_is_refused_with_its_place() {
 }
 
 #[test]
-fn steer_5_a_budget_in_money_needs_the_prices_of_every_model_that_may_answer() {
+fn steer_5_money_budget_needs_prices_of_all_fallback_models() {
     let prices = "prices: [{since: 2026-01-01, input: 1, output: 1}]";
     let hosted = |name: &str, prices: &str| {
         format!(

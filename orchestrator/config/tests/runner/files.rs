@@ -19,7 +19,7 @@ fn with_script(path: &str) -> String {
 }
 
 #[test]
-fn a_missing_project_file_says_what_to_do() {
+fn missing_project_file_is_reported_with_a_fix() {
     assert_eq!(
         Project::empty().refused().to_string(),
         "error[E_CONFIG_MISSING_FILE]: file `goondan.yaml` does not exist in the Project Root
@@ -35,7 +35,7 @@ fn a_missing_project_file_says_what_to_do() {
 }
 
 #[test]
-fn a_resource_file_that_is_gone_is_told_as_such() {
+fn deleted_resource_file_is_reported_as_missing() {
     let problems = Project::new(SMALLEST)
         .link("resources/a.yaml", "gone.yaml")
         .refused();
@@ -65,7 +65,7 @@ fn a_project_root_that_is_no_directory_is_an_error() {
 }
 
 #[test]
-fn paths_that_leave_the_project_are_refused_where_they_are_written() {
+fn paths_outside_the_project_are_refused_at_their_position() {
     let outside = tempfile::tempdir().unwrap();
     let secret = outside.path().join("secret.md");
     std::os::unix::fs::symlink("/dev/null", &secret).unwrap();
@@ -123,7 +123,7 @@ fn links_are_followed_inside_the_project_only() {
 }
 
 #[test]
-fn what_is_no_readable_text_file_is_refused() {
+fn unreadable_or_non_text_files_are_rejected() {
     let codes = |project: Project| -> Vec<&str> {
         let problems = project.refused();
         problems

@@ -62,7 +62,7 @@ fn problems(project: &Project, programs: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn a_module_that_nothing_runs_and_a_server_that_is_not_there_are_problems() {
+fn module_without_runtime_and_missing_server_are_problems() {
     let project = Project::with(DOCUMENTS).file("slug.ts", "");
     let server = "E_CONFIG_NO_RUNTIME the program `servers/one` is not executable".to_owned();
     let servers = [
@@ -161,7 +161,7 @@ spec: {{entryAgent: Agent/helper}}
 }
 
 #[test]
-fn sec_3_a_sandbox_that_cannot_be_had_is_a_problem_that_names_what_is_missing_and_what_to_write() {
+fn sec_3_unavailable_sandbox_problem_names_cause_and_remedy() {
     let of = sandbox_problems;
     assert_eq!(of("", &Right::ALL), Vec::<String>::new());
     let landlock = "sandbox: {require: landlock}";
@@ -188,7 +188,7 @@ fn sec_3_a_sandbox_that_cannot_be_had_is_a_problem_that_names_what_is_missing_an
 }
 
 #[test]
-fn sec_3_the_sandbox_of_another_system_is_a_problem_that_names_the_word_for_this_one() {
+fn sec_3_foreign_sandbox_kind_is_a_problem_naming_the_right_one() {
     const PROFILE: [Right; 1] = [Right::Profile];
     let only = |problems: Vec<String>| {
         let [problem] = &problems[..] else {
@@ -225,7 +225,7 @@ fn sec_3_the_sandbox_of_another_system_is_a_problem_that_names_the_word_for_this
 }
 
 #[test]
-fn sec_3_hosts_are_listed_as_what_they_are_and_at_the_level_full() {
+fn sec_3_listed_hosts_must_be_exact_and_need_level_full() {
     let of =
         |network: &str| sandbox_problems(&format!("sandbox: {{network: {network}}}"), &Right::ALL);
     let good = "{allow: [packages.example.org, '*.example.org:8443', 10.0.0.7, '[::1]:80']}";
@@ -293,7 +293,7 @@ spec: {{connectorRef: {{kind: Connector, name: webhook, package: \"@goondan/base
 }
 
 #[test]
-fn sec_3_a_project_that_holds_goondans_own_files_confines_nobody() {
+fn sec_3_no_sandbox_for_a_project_that_contains_goondan_state() {
     let project = Project::with(
         "apiVersion: goondan.ai/v1
 kind: Agent

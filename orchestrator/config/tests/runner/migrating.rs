@@ -17,7 +17,7 @@ fn put(project: &Project, files: &[MigratedFile]) {
 }
 
 #[test]
-fn compat_1_what_is_written_anew_means_the_same_and_has_no_older_form() {
+fn compat_1_migrated_file_means_the_same_without_older_forms() {
     let project = bundle();
     let load = || Loader::new(&project).load(&project.root());
     let before = load();
@@ -44,7 +44,7 @@ fn compat_1_what_is_written_anew_means_the_same_and_has_no_older_form() {
 }
 
 #[test]
-fn compat_1_a_document_without_an_older_form_stays_to_the_letter() {
+fn compat_1_document_without_older_form_stays_byte_for_byte() {
     let kept = "# The answers.\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: main} # cheap\nspec: {provider: \
                 scripted, options: {rules: [{say: Hi}]}}\n";
     let older = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: clerk}\nspec:\n  prompts: {systemPrompt: \
@@ -80,7 +80,7 @@ fn compat_1_a_project_of_today_has_nothing_to_migrate() {
 }
 
 #[test]
-fn compat_1_what_is_wrong_with_an_older_form_is_said_and_nothing_is_written() {
+fn compat_1_bad_older_form_is_reported_and_nothing_is_written() {
     let wrong = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: clerk}\nspec:\n  modelConfig: {modelRef: \
                  Model/main}\n  tools: [{selector: {kind: Tool, matchLabels: {area: none}}}]\n";
     let project = Project::with(wrong);

@@ -13,7 +13,7 @@ fn connection(name: &str, config: &str) -> String {
 }
 
 #[test]
-fn sys_4_a_server_that_wants_a_login_gets_an_application_and_its_token_by_one_line() {
+fn sys_4_one_auth_line_gives_a_server_its_application_and_token() {
     let one = connection("one", "{url: \"https://one.example/mcp\", auth: oauth}");
     let two = connection("two", "{url: \"https://two.example/mcp\", auth: oauth}");
     let written = "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {name: two}\nspec: {resource: \
@@ -81,7 +81,7 @@ fn sys_4_a_login_at_a_server_that_cannot_have_one_is_a_problem() {
 }
 
 #[test]
-fn sys_4_a_login_takes_an_application_of_the_same_name_only_if_its_tokens_are_for_that_server() {
+fn sys_4_login_uses_a_same_named_app_only_for_its_own_server() {
     let with = |app: &str| {
         let one = connection("one", "{url: \"https://one.example/mcp\", auth: oauth}");
         let app = format!(
@@ -112,7 +112,7 @@ fn sys_4_a_login_takes_an_application_of_the_same_name_only_if_its_tokens_are_fo
 }
 
 #[test]
-fn sys_4_a_secret_needs_an_application_and_a_resource_has_a_field_of_its_own() {
+fn sys_4_secret_needs_an_application_and_resource_has_own_field() {
     let problem = |spec: &str| {
         let app = format!(
             "apiVersion: goondan.ai/v1\nkind: OAuthApp\nmetadata: {{name: one}}\nspec: {{resource: \

@@ -62,7 +62,7 @@ fn split() -> Project {
 }
 
 #[test]
-fn compat_1_files_that_the_older_format_knew_by_their_names_are_read() {
+fn compat_1_files_known_by_name_in_the_older_format_are_read() {
     let project = split();
     let checked = project.loader().check(&project.root());
     let bundle = checked.bundle.unwrap_or_else(|found| panic!("{found}"));
@@ -71,7 +71,7 @@ fn compat_1_files_that_the_older_format_knew_by_their_names_are_read() {
 }
 
 #[test]
-fn compat_1_a_project_of_today_is_not_made_of_files_with_such_names() {
+fn compat_1_current_project_ignores_files_with_older_names() {
     let project = Project::new(&PACKAGE.replace("^0.0.3", "^0.1")).file("models.yaml", BROKEN);
     let problems = project.problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
@@ -79,7 +79,7 @@ fn compat_1_a_project_of_today_is_not_made_of_files_with_such_names() {
 }
 
 #[test]
-fn compat_1_a_file_that_comes_changes_or_goes_is_a_change_of_the_project() {
+fn compat_1_added_changed_or_removed_file_changes_the_project() {
     let project = split();
     let sources = || Loader::new(&project).load(&project.root()).sources;
     let root = project.root().canonicalize().unwrap();
@@ -101,7 +101,7 @@ fn compat_1_a_file_that_comes_changes_or_goes_is_a_change_of_the_project() {
 }
 
 #[test]
-fn compat_1_what_was_kept_of_a_split_project_loads_without_it() {
+fn compat_1_kept_copy_of_a_split_project_loads_on_its_own() {
     let project = split();
     let loaded = Loader::new(&project).load(&project.root());
     let kept = loaded.sources.kept().clone();
@@ -119,7 +119,7 @@ fn compat_1_what_was_kept_of_a_split_project_loads_without_it() {
 }
 
 #[test]
-fn bundle_4_a_change_of_such_a_file_is_looked_at_as_one_of_resources() {
+fn bundle_4_change_to_older_file_is_checked_like_resources() {
     for path in [
         "models.yaml",
         "a/b/tool.yml",

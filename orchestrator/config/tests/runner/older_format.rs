@@ -108,7 +108,7 @@ pub(crate) fn bundle() -> Project {
 }
 
 #[test]
-fn compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once() {
+fn compat_1_older_bundle_loads_and_each_older_form_warns_once() {
     let project = bundle();
     let checked = project.loader().check(&project.root());
     let bundle = checked.bundle.unwrap_or_else(|found| panic!("{found}"));
@@ -193,7 +193,7 @@ fn compat_1_extensions_have_the_defaults_they_had() {
 }
 
 #[test]
-fn compat_1_connections_have_the_names_they_had_and_those_nobody_wrote_are_shown() {
+fn compat_1_connections_keep_names_and_implicit_ones_are_listed() {
     let project = bundle();
     let bundle = project.load();
     let names: Vec<&str> = bundle.connections.keys().map(AsRef::as_ref).collect();
@@ -213,7 +213,7 @@ fn compat_1_connections_have_the_names_they_had_and_those_nobody_wrote_are_shown
 }
 
 #[test]
-fn compat_1_a_tool_of_a_chat_without_a_connection_asks_for_the_usual_variable() {
+fn compat_1_chat_tool_without_connection_needs_usual_variable() {
     let bundle = BUNDLE.replace("ref: Tool/http-fetch", "ref: Tool/telegram");
     let (bundle, _) = bundle.split_once("kind: Connection").unwrap();
     let bundle = bundle
@@ -233,8 +233,7 @@ fn compat_1_a_tool_of_a_chat_without_a_connection_asks_for_the_usual_variable() 
 }
 
 #[test]
-fn compat_1_a_package_beside_a_ref_a_token_among_the_settings_and_a_connection_called_cli_are_understood()
- {
+fn compat_1_package_ref_token_in_config_and_cli_name_are_valid() {
     let written = BUNDLE
         .replace(
             "ref: Tool/http-fetch",
@@ -265,7 +264,7 @@ fn compat_1_a_package_beside_a_ref_a_token_among_the_settings_and_a_connection_c
 }
 
 #[test]
-fn compat_1_what_a_selector_cannot_find_or_override_is_said_where_it_stands() {
+fn compat_1_bad_selector_or_override_is_reported_in_place() {
     let nothing = BUNDLE.replace(
         "{area: desk}}\n      overrides",
         "{area: moon}}\n      overrides",
@@ -284,7 +283,7 @@ fn compat_1_what_a_selector_cannot_find_or_override_is_said_where_it_stands() {
 }
 
 #[test]
-fn compat_1_another_version_of_the_package_keeps_todays_contract() {
+fn compat_1_other_package_version_uses_the_current_contract() {
     let modern = BUNDLE.replace("^0.0.3-alpha29", "^0.1");
     let found = Project::new(&modern)
         .file("tools/notes.mjs", "")

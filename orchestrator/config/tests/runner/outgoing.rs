@@ -42,7 +42,7 @@ fn telegram(name: &str) -> String {
 }
 
 #[test]
-fn a_tool_gets_every_connection_of_its_connector_or_the_one_it_names() {
+fn tool_gets_all_connections_of_its_connector_or_the_named_one() {
     let tool = agent(&builtin("Tool", "telegram"));
     let one = format!("{MODEL}{tool}{}", telegram("bot"));
     assert_eq!(connections(&one), ["bot".parse().unwrap()]);

@@ -53,7 +53,7 @@ fn problems(project: &Project) -> Vec<String> {
 const REFERENCE: &str = "{kind: Tool, name: words, package: '@acme/words'}";
 
 #[test]
-fn pkg_2_a_tool_of_a_package_runs_from_its_folder_which_its_sandbox_may_read() {
+fn pkg_2_package_tool_runs_in_its_folder_readable_in_sandbox() {
     let project = with_words(project(REFERENCE));
     let bundle = project.loader().load(&project.root()).bundle.unwrap();
     // Resources that matter only when the package runs as a project are not loaded.
@@ -69,7 +69,7 @@ fn pkg_2_a_tool_of_a_package_runs_from_its_folder_which_its_sandbox_may_read() {
 }
 
 #[test]
-fn pkg_2_what_a_package_does_not_have_is_told() {
+fn pkg_2_missing_package_resource_is_reported() {
     for (reference, says) in [
         (
             "{kind: Tool, name: wrods, package: '@acme/words'}",
@@ -100,7 +100,7 @@ fn pkg_2_what_a_package_does_not_have_is_told() {
 }
 
 #[test]
-fn pkg_3_modules_of_packages_may_do_what_those_ask_for_within_what_their_agent_may() {
+fn pkg_3_package_modules_get_requested_rights_their_agent_has() {
     let package = |name: &str, permissions: &str| {
         format!(
             "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: {name}}}\nspec: {{permissions: {permissions}}}\n---\n\
@@ -190,7 +190,7 @@ fn pkg_3_modules_of_packages_may_do_what_those_ask_for_within_what_their_agent_m
 }
 
 #[test]
-fn pkg_3_what_is_not_locked_is_not_installed() {
+fn pkg_3_package_missing_from_the_lockfile_is_not_loaded() {
     let requires = |version: &str| {
         let package = format!(
             "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: shop}}\n\

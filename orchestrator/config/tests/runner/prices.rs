@@ -25,7 +25,7 @@ spec: {{modelConfig: {{modelRef: Model/big}}}}
 }
 
 #[test]
-fn a_price_is_exact_and_what_it_does_not_say_costs_as_much_as_input() {
+fn price_is_exact_and_missing_cache_prices_equal_input_price() {
     let bundle = project("    - {input: 0.3, output: '1.234567'}").load();
     let prices = &bundle.prices[&"big".parse().unwrap()];
     let price = prices.at("1999-01-01T00:00:00Z".parse().unwrap()).unwrap();
@@ -60,7 +60,7 @@ fn prices_hold_from_their_day_on_and_count_for_the_digest() {
 }
 
 #[test]
-fn what_is_no_price_is_told_at_its_place() {
+fn invalid_price_is_reported_at_its_place() {
     let problems = project("    - {since: soon, input: -1, output: 0.0000001}").problems();
     assert_eq!(
         problems,

@@ -46,7 +46,7 @@ fn document(kind: &str, spec: &str) -> String {
 }
 
 #[test]
-fn every_problem_is_told_at_once_with_its_line() {
+fn all_problems_are_reported_at_once_with_their_lines() {
     let project = Project::new(
         r#"apiVersion: goondan.ai/v1
 kind: Model
@@ -167,7 +167,7 @@ fn the_frame_of_a_document_is_checked() {
 }
 
 #[test]
-fn invalid_yaml_is_told_with_its_place() {
+fn invalid_yaml_is_reported_with_its_place() {
     let project = Project::new("kind: [Agent\nspec: 1\n");
     let problem = only_problem_of(&project);
     assert!(problem.starts_with("E_CONFIG_SYNTAX 2:"), "{problem}");
@@ -185,7 +185,7 @@ fn a_capture_without_quotes_in_a_flow_mapping_is_explained() {
 }
 
 #[test]
-fn a_file_that_does_not_parse_does_not_raise_false_alarms_elsewhere() {
+fn unparsable_file_raises_no_false_problems_elsewhere() {
     let (model, agent) = SMALLEST.split_once("---\n").unwrap();
     let project = Project::new(agent).file("resources/model.yaml", model.replace('}', ""));
     assert!(only_problem_of(&project).starts_with("E_CONFIG_SYNTAX"));
@@ -229,7 +229,7 @@ fn references_are_followed() {
 }
 
 #[test]
-fn a_resource_stands_once() {
+fn duplicate_resource_is_reported() {
     assert_eq!(
         only_problem_with(
             "apiVersion: goondan.ai/v1
@@ -265,7 +265,7 @@ fn a_package_is_the_first_document() {
 }
 
 #[test]
-fn what_this_version_does_not_do_is_said_clearly() {
+fn invalid_or_unsupported_settings_are_reported_clearly() {
     assert_eq!(
         only_problem("provider: scripted", "provider: anthropic, model: opus"),
         "E_CONFIG_MISSING_FIELD 4:18 a model of `anthropic` needs an `apiKey`"
@@ -309,7 +309,7 @@ fn what_this_version_does_not_do_is_said_clearly() {
 }
 
 #[test]
-fn root_5_extensions_lie_in_the_project_and_are_typescript_or_javascript() {
+fn root_5_extensions_are_project_files_in_typescript_or_js() {
     let module = |entry: &str| {
         Project::with(&document("Extension", &format!("entry: {entry}")))
             .file("tools/x.ts", "export {}")
@@ -484,7 +484,7 @@ fn the_local_client_has_one_connection_and_no_settings() {
 }
 
 #[test]
-fn somebody_must_answer() {
+fn project_needs_exactly_one_entry_agent() {
     let (model, agent) = SMALLEST.split_once("---\n").unwrap();
     let second = agent.replace("helper", "second");
     let problem = only_problem_of(&Project::new(model));
@@ -561,7 +561,7 @@ fn fields_that_exclude_each_other_are_refused() {
 }
 
 #[test]
-fn a_script_says_calls_or_fails() {
+fn script_rule_needs_a_reply_a_call_or_a_failure() {
     let rule = |rule: &str| only_problem("{say: Hello}", rule);
     assert_eq!(
         rule("{when: {step: 1}}"),
@@ -715,7 +715,7 @@ fn no_problem_shows_a_secret() {
 }
 
 #[test]
-fn what_is_hardly_meant_is_warned_of() {
+fn suspicious_settings_yield_warnings() {
     assert_eq!(Project::new(SMALLEST).warnings(), Vec::<String>::new());
     let text = format!(
         "{}---
@@ -830,7 +830,7 @@ fn each_further_kind_and_field_is_checked() {
 }
 
 #[test]
-fn the_settings_of_a_built_in_tool_are_checked_where_they_stand() {
+fn built_in_tool_settings_are_checked_at_their_place() {
     let tool = |spec: &str| only_problem_with(&document("Tool", spec));
     assert_eq!(
         tool("builtin: file-system, config: {maxBytes: 10}"),
@@ -879,7 +879,7 @@ fn the_settings_of_a_built_in_tool_are_checked_where_they_stand() {
 }
 
 #[test]
-fn the_settings_of_a_built_in_extension_are_checked_where_they_stand() {
+fn built_in_extension_settings_are_checked_at_their_position() {
     let extension = |spec: &str| only_problem_with(&document("Extension", spec));
     assert_eq!(
         extension("builtin: message-window, config: {maxMessage: 9}"),

@@ -87,7 +87,7 @@ fn sup_8_every_change_that_matters_is_seen_and_nothing_else() {
 }
 
 #[test]
-fn sup_8_a_project_that_is_gone_is_seen_when_it_comes_back() {
+fn sup_8_deleted_project_is_noticed_when_it_returns() {
     let project = Project::new(SMALLEST);
     let root = project.root().canonicalize().unwrap();
     let aside = root.with_extension("aside");
@@ -101,7 +101,7 @@ fn sup_8_a_project_that_is_gone_is_seen_when_it_comes_back() {
 }
 
 #[test]
-fn sup_8_what_is_reached_through_links_is_watched_where_it_is() {
+fn sup_8_files_behind_links_are_watched_at_their_target() {
     let project = Project::empty()
         .file("versions/1/goondan.yaml", SMALLEST)
         .link("current", "versions/1")
@@ -166,7 +166,7 @@ fn an_environment_file_that_was_named_must_be_there() {
 }
 
 #[test]
-fn what_was_kept_loads_without_the_project_but_for_its_environment() {
+fn kept_sources_load_without_the_project_except_environment() {
     let documents = format!("{WITH_PROMPT}---\n{WITH_TOKEN}");
     let project = Project::with(&documents)
         .file("prompts/clerk.md", "Be kind.")
@@ -223,7 +223,7 @@ fn sup_8_an_edited_program_is_another_connector() {
 }
 
 #[test]
-fn sup_8_an_edit_of_what_a_module_imports_makes_it_another_module() {
+fn sup_8_edited_import_of_a_module_changes_the_module() {
     let documents = WITH_TOKEN
         .replace("builtin: webhook", "entry: connectors/hook.ts")
         .replace(
@@ -266,7 +266,7 @@ fn sup_8_an_edit_of_what_a_module_imports_makes_it_another_module() {
 }
 
 #[test]
-fn sec_1_a_secret_that_is_written_out_is_told() {
+fn sec_1_plain_text_secret_is_detected() {
     let documents = WITH_TOKEN.replace("valueFrom: {env: TOKEN}", "value: hunter2");
     let project = Project::with(&documents);
     let loaded = Loader::new(&project).load(&project.root());

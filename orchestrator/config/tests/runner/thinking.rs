@@ -22,7 +22,7 @@ spec: {{modelConfig: {{modelRef: Model/big{agent}}}}}
 }
 
 #[test]
-fn thoughts_that_leave_no_room_for_a_reply_are_refused_wherever_they_are_asked_for() {
+fn thinking_budget_that_leaves_no_room_for_a_reply_is_refused() {
     for (model, agent, line) in [
         ("params: {reasoningEffort: high, maxTokens: 4096}", "", 8),
         (
@@ -57,7 +57,7 @@ fn thoughts_that_leave_no_room_for_a_reply_are_refused_wherever_they_are_asked_f
 }
 
 #[test]
-fn a_temperature_beside_thoughts_has_no_effect_and_is_told_so() {
+fn temperature_with_reasoning_yields_a_no_effect_warning() {
     let warned = project("params: {reasoningEffort: high, temperature: 0.5}", "").warnings();
     assert!(
         warned.join("\n").contains("`temperature` has no effect"),
@@ -77,7 +77,7 @@ fn a_temperature_beside_thoughts_has_no_effect_and_is_told_so() {
 }
 
 #[test]
-fn a_switch_of_another_provider_has_no_effect_and_is_told_so() {
+fn option_of_another_provider_yields_a_no_effect_warning() {
     let warned = project("sendReasoning: true", "").warnings();
     assert!(
         warned.join("\n").contains("`sendReasoning` has no effect"),
@@ -87,7 +87,7 @@ fn a_switch_of_another_provider_has_no_effect_and_is_told_so() {
 }
 
 #[test]
-fn a_price_of_anthropic_knows_what_its_cache_costs() {
+fn anthropic_price_includes_default_cache_prices() {
     let bundle = project("prices: [{input: 3, output: 15}]", "").load();
     let prices = &bundle.prices[&"big".parse().unwrap()];
     let price = prices.at("2026-01-01T00:00:00Z".parse().unwrap()).unwrap();

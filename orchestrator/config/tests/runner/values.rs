@@ -27,7 +27,7 @@ fn project() -> Project {
 }
 
 #[test]
-fn the_process_wins_over_the_local_file_and_that_over_the_shared_one() {
+fn process_variable_overrides_local_file_which_overrides_shared() {
     let shared = project().file(".env", "HMAC=shared\n");
     assert_eq!(secret(&shared.load()), "shared");
     let local = shared.file(".env.local", "export HMAC='local'\n");
@@ -44,7 +44,7 @@ fn a_value_from_a_file_counts_for_the_digest() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_without_its_lines() {
+fn file_problems_are_reported_without_file_content() {
     let broken = project().file(".env", "HMAC='hunter2\nhunter2 = x\n");
     let problems = broken.refused();
     assert!(!format!("{problems:?}").contains("hunter2"), "{problems:?}");
@@ -73,7 +73,7 @@ fn of_store(reference: &str, key: &str) -> Project {
 }
 
 #[test]
-fn sec_1_a_value_comes_from_the_secret_store() {
+fn sec_1_value_is_read_from_the_secret_store() {
     let project = of_store("Secret/hook", "hmac");
     assert_eq!(secret(&project.load()), "from-the-store");
     let loaded = project.loader().load(&project.root());
@@ -118,7 +118,7 @@ fn sec_1_a_value_comes_from_the_secret_store() {
 }
 
 #[test]
-fn a_secret_that_is_missing_is_told_with_its_place_and_the_command_that_sets_it() {
+fn missing_secret_is_reported_with_position_and_set_command() {
     let told = |reference: &str, key: &str| {
         let project = of_store(reference, key);
         let loaded = project.loader().load(&project.root());
@@ -171,7 +171,7 @@ fn a_secret_that_is_missing_is_told_with_its_place_and_the_command_that_sets_it(
 }
 
 #[test]
-fn sec_2_the_line_of_a_reference_is_shown_but_not_one_that_may_hold_the_secret_itself() {
+fn sec_2_reference_line_is_shown_unless_it_may_hold_the_secret() {
     let shown = |reference: &str| {
         let model = format!(
             "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: big}}\nspec:\n  provider: \
@@ -324,7 +324,7 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
 }
 
 #[test]
-fn sec_2_a_key_that_is_written_in_the_place_of_its_mapping_is_not_shown() {
+fn sec_2_key_in_place_of_its_mapping_is_not_shown() {
     let told = |line: &str| {
         let model = format!(
             "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: big}}\nspec:\n  provider: \

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn task_6_what_a_task_took_is_put_down_once_and_counts_for_all_it_concerns() {
+    fn task_6_task_usage_is_booked_once_and_counts_for_all_payers() {
         let task = LedgerTask {
             id: "t-1".parse().unwrap(),
             created_at: Timestamp::from_unix_millis(1),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_spends_for_another_counts_for_both_and_once_for_all() {
+    fn delegated_spending_counts_for_both_agents_and_once_in_total() {
         let accounts = Accounts::of(&[
             line("2026-01-01", "main", &[], 10),
             line("2026-01-02", "hand:main", &["main"], 5),

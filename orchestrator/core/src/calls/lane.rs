@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_begin_holds_up_nobody_and_keeps_its_turn() {
+    fn blocked_call_delays_no_other_and_keeps_its_position() {
         let mut lane = CredentialQueue::default();
         push(&mut lane, "a/1", 1);
         push(&mut lane, "b/1", 2);

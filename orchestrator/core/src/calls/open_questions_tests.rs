@@ -43,7 +43,7 @@ fn id(text: &str) -> QuestionId {
 }
 
 #[test]
-fn a_question_is_closed_once_and_its_call_hears_how_long_it_waited() {
+fn question_closes_once_and_its_call_learns_how_long_it_waited() {
     let mut questions = Questions::default();
     questions.ask(question("a", "kit", 1, 100));
     assert!(questions.holds(CallId(1)) && !questions.holds(CallId(2)));
@@ -54,7 +54,7 @@ fn a_question_is_closed_once_and_its_call_hears_how_long_it_waited() {
 }
 
 #[test]
-fn two_questions_of_one_call_hold_it_for_the_time_in_which_any_is_open() {
+fn overlapping_questions_pause_their_call_while_any_is_open() {
     let mut questions = Questions::default();
     questions.ask(question("a", "kit", 1, 100));
     questions.ask(question("b", "kit", 1, 300));
@@ -79,7 +79,7 @@ fn a_question_is_due_when_its_time_is_up_and_no_sooner() {
 }
 
 #[test]
-fn each_bound_is_told_by_its_name() {
+fn each_question_limit_is_reported_by_name() {
     let mut questions = Questions::default();
     for n in 0..MAX_QUESTIONS_PER_CONNECTION as u64 {
         assert_eq!(room(&questions, "kit", n), Ok(()));
@@ -99,7 +99,7 @@ fn each_bound_is_told_by_its_name() {
 }
 
 #[test]
-fn what_a_call_has_asked_counts_until_the_call_is_over() {
+fn questions_of_a_call_count_until_the_call_ends() {
     let mut questions = Questions::default();
     for _ in 0..QUESTIONS_PER_CALL_MAX {
         assert_eq!(room(&questions, "kit", 1), Ok(()));
@@ -118,7 +118,7 @@ fn what_a_call_has_asked_counts_until_the_call_is_over() {
 }
 
 #[test]
-fn a_question_is_found_by_its_id_its_requester_and_its_conversation() {
+fn question_is_found_by_id_requester_and_conversation() {
     let mut questions = Questions::default();
     questions.ask(question("a", "kit", 1, 0));
     let (here, there) = ("w".parse().unwrap(), "v".parse().unwrap());
@@ -133,7 +133,7 @@ fn a_question_is_found_by_its_id_its_requester_and_its_conversation() {
 }
 
 #[test]
-fn a_question_without_words_or_with_too_many_or_with_a_strange_form_is_not_asked() {
+fn question_with_bad_text_or_form_is_refused() {
     let ask = |message: &str, schema: serde_json::Value| {
         judged(&QuestionAsk {
             call_id: CallId(1),

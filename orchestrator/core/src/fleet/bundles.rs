@@ -477,7 +477,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bundle_7_rate_limits_and_a_persons_word_say_nothing_about_a_revision() {
+    fn bundle_7_rate_limits_and_cancels_do_not_judge_a_revision() {
         let failed = |code: &str| {
             outcome_of(&TurnOutcome::Failed {
                 code: code.to_owned(),

@@ -415,7 +415,7 @@ mod tests {
     };
 
     #[test]
-    fn sup_3_no_more_agents_than_so_many_go_on_without_work() {
+    fn sup_3_idle_agents_are_limited() {
         let mut room = CapacityState::default();
         let agents = |idle| Agents { working: 7, idle };
         assert_eq!(
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_3_what_is_not_told_is_not_short() {
+    fn sup_3_unknown_supply_is_not_a_shortage() {
         let mut room = CapacityState::default();
         assert_eq!(room.measured(ResourceUsage::default(), NOBODY), 0);
         assert!(room.short_of().is_empty() && room.has_place(0));
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_3_places_are_kept_free_ahead_and_reckoned_between_measures() {
+    fn sup_3_places_are_reserved_and_estimated_between_measurements() {
         let mut room = CapacityState::default();
         // Of 20,000 descriptors, 1,024 are reserved, plus room for the spare starts.
         let full = 20_000 - 1_024;

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_place_is_lost_and_counted_and_nobody_waits() {
+    fn events_over_the_export_limit_are_dropped_and_counted() {
         let mut collecting = ExportQueue::default();
         let exported = ExportedEvent {
             event: event("turn.started", ""),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_said_only_the_code_of_a_failure_is_left() {
+    fn exported_failure_contains_only_its_error_code() {
         let code = |kind: &str, detail: &str| code_of(&event(kind, detail));
         assert_eq!(
             code("turn.failed", "E_LOOP: it says: hello"),

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_9_a_conversation_is_a_connections_if_all_its_events_came_by_it() {
+    fn sec_9_connection_owns_a_conversation_if_it_sent_all_events() {
         let bot: ConnectionName = "bot".parse().unwrap();
         let owned = |sources: &[&str], key: &str, connector: &str| {
             let sources = sources.iter().map(|name| name.parse().unwrap()).collect();

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_8_a_tree_has_one_allowance_and_no_turn_takes_more_than_half_of_what_is_left() {
+    fn sec_8_tree_shares_an_allowance_and_turns_take_half_at_most() {
         let mut trees = Trees::default();
         let mut all = Vec::new();
         loop {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_8_a_step_gives_work_to_so_many_and_the_same_one_counts_once() {
+    fn sec_8_step_delegations_are_limited_and_repeats_count_once() {
         let (mut trees, mut turn) = (Trees::default(), TurnUse::new(0));
         for n in 0..REACHED_PER_STEP_MAX {
             for _ in 0..3 {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_8_reports_of_a_turn_are_bounded_and_counted_and_a_flood_is_one() {
+    fn sec_8_turn_reports_are_bounded_and_a_flood_is_reported_once() {
         let mut turn = TurnUse::new(0);
         for _ in 0..OBSERVATIONS_PER_TURN_BURST {
             assert_eq!(turn.observe(0), ReportDecision::Kept);

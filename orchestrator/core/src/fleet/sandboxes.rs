@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_7_runs_of_conversations_are_told_apart_by_more_than_their_words() {
+    fn sec_7_run_names_differ_for_similar_conversation_keys() {
         let run = |key: &str| run_of(key).unwrap_or_else(|refused| panic!("{}", refused.message));
         assert!(run("main").as_str().starts_with("main-"), "{}", run("main"));
         assert_eq!(run("main"), run("main"));

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_4_the_sixth_crash_in_a_row_waits_and_shows_when_it_is_over() {
+    fn sup_4_sixth_crash_in_a_row_backs_off_and_shows_the_restart() {
         let mut slot = Slot::default();
         for n in 1..=5 {
             slot.start(ProcessId(n), now(n));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_6_a_drained_process_is_killed_after_its_grace_period_and_that_is_no_crash() {
+    fn sup_6_drained_process_killed_after_grace_period_is_no_crash() {
         let mut slot = Slot::default();
         slot.start(ProcessId(1), now(0));
         slot.greeted();

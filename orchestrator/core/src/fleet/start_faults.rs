@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn sup_4_only_failed_starts_in_a_row_that_say_why_count() {
+    fn sup_4_only_consecutive_explained_start_failures_count() {
         let mut faults = StartFaults::default();
         for _ in 1..MAX_START_FAULTS {
             fail(&mut faults);

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sec_8_processes_start_so_many_at_a_time_those_for_people_first() {
+    fn sec_8_process_starts_are_limited_and_people_come_first() {
         let at = |key: &str| InstanceRef {
             workspace_id: "w".parse().unwrap(),
             instance_key: key.parse().unwrap(),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_back_is_told_what_came_after_its_cursor_and_nothing_twice() {
+    fn reconnected_watcher_gets_events_after_its_cursor_once() {
         let mut watchers = Watchers::new(7);
         let begin = watchers.cursor();
         for name in 1..=3 {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_of_another_opening_of_the_future_or_from_too_long_ago_is_not_known() {
+    fn foreign_future_or_expired_cursor_is_unknown() {
         let mut watchers = Watchers::new(7);
         let begin = watchers.cursor();
         let other = Watchers::new(8).cursor();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_watch_are_told_at_once_until_they_go() {
+    fn watchers_are_notified_at_once_until_they_leave() {
         let mut watchers = Watchers::new(7);
         let (first, second) = (RequestToken(1), RequestToken(2));
         watchers.add(first);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_follow_a_conversation_are_told_of_no_other_until_they_go() {
+    fn conversation_watcher_gets_only_events_of_its_conversation() {
         let mut watchers = Watchers::new(7);
         let (first, second, third) = (RequestToken(1), RequestToken(2), RequestToken(3));
         let (one, other): (InstanceKey, InstanceKey) =

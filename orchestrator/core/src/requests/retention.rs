@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn inst_7_a_conversation_is_due_after_its_time_to_live_and_the_grace() {
+    fn inst_7_conversation_expires_after_time_to_live_and_grace() {
         let lifecycle = Lifecycle {
             ttl_ms: Some(1_000),
             gc_grace_ms: 500,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn inst_7_without_a_time_to_live_a_conversation_is_kept_for_ever() {
+    fn inst_7_without_time_to_live_a_conversation_is_kept() {
         assert_eq!(keep_ms(Lifecycle::default()), None);
         assert_eq!(due_at(&metadata(10), None), None);
         let never = Lifecycle {

@@ -152,7 +152,7 @@ fn in_turn() -> Report {
 }
 
 #[test]
-fn ckpt_6_a_turn_that_a_crash_left_open_is_ended_once_for_a_rewind_that_may() {
+fn ckpt_6_rewind_ends_an_open_turn_once_and_only_if_allowed() {
     let (mut world, _) = World::new(false);
     let wanted = world.rewind(true);
     let [pin] = wanted.jobs.as_slice() else {
@@ -247,7 +247,7 @@ fn fail_to_finish(world: &mut World, wanted: &RequestedEffects) -> RequestedEffe
 }
 
 #[test]
-fn ckpt_6_a_rewind_that_cannot_be_finished_is_tried_again_with_pauses() {
+fn ckpt_6_unfinished_rewind_is_retried_with_delays() {
     let (mut world, mut wanted) = World::new(true);
     for _ in 0..=IMMEDIATE_RESTARTS {
         wanted = fail_to_finish(&mut world, &wanted);

@@ -38,7 +38,7 @@ fn spent_by_all(world: &World) -> u64 {
 }
 
 #[test]
-fn no_budget_is_passed_and_what_was_reserved_is_free_again_whoever_is_killed() {
+fn no_budget_is_exceeded_and_reservations_are_freed_after_kills() {
     let mut used_up = 0;
     let runs = runs_or(24);
     for seed in 0..runs {

@@ -31,7 +31,7 @@ fn waiting_for_a_paused_event() -> (World, EventId) {
 }
 
 #[test]
-fn msg_13_whoever_waits_for_a_reply_hears_that_a_person_cancelled_the_event() {
+fn msg_13_reply_waiter_is_notified_when_the_event_is_canceled() {
     let (mut world, event_id) = waiting_for_a_paused_event();
     let call = Call::CancelEvent(CancelEvent {
         workspace_id: workspace_id(&world),
@@ -48,7 +48,7 @@ fn msg_13_whoever_waits_for_a_reply_hears_that_a_person_cancelled_the_event() {
 }
 
 #[test]
-fn msg_13_whoever_waits_for_a_reply_hears_it_once_the_event_is_resumed() {
+fn msg_13_reply_waiter_gets_the_reply_after_the_event_resumes() {
     let (mut world, _) = waiting_for_a_paused_event();
     let before = world.replies.counts.get("reply: over").copied();
     queue_control::resume_all(&mut world);
@@ -59,7 +59,7 @@ fn msg_13_whoever_waits_for_a_reply_hears_it_once_the_event_is_resumed() {
 }
 
 #[test]
-fn msg_13_whoever_waits_for_a_reply_hears_that_the_conversation_is_gone() {
+fn msg_13_reply_waiter_is_notified_of_a_deleted_conversation() {
     let (mut world, _) = waiting_for_a_paused_event();
     super::delete(&mut world, &key_of(ENTRY_AGENT, "ann"));
     run_for(&mut world, 10_000);

@@ -41,7 +41,7 @@ fn told(world: &World) -> Vec<u64> {
 }
 
 #[test]
-fn task_6_the_budget_of_the_workspace_counts_and_holds_tasks_and_lets_them_go_on_the_next_day() {
+fn task_6_workspace_budget_holds_tasks_until_the_next_day() {
     let all = budget(BudgetScope::Workspace, None, BudgetPeriod::Day, 100);
     let mut world = World::budgeted(vec![all]);
     world.get("task.new", &new("a", true)).unwrap();
@@ -93,7 +93,7 @@ fn task_6_the_budget_of_the_workspace_counts_and_holds_tasks_and_lets_them_go_on
 }
 
 #[test]
-fn task_6_what_a_task_took_is_put_down_once_whatever_is_killed_when() {
+fn task_6_task_usage_is_booked_once_over_any_kill() {
     let mut world = World::budgeted(Vec::new());
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -133,7 +133,7 @@ fn task_6_what_a_task_took_is_put_down_once_whatever_is_killed_when() {
 }
 
 #[test]
-fn task_6_a_task_goes_on_by_itself_when_the_budget_is_raised_also_after_a_restart() {
+fn task_6_raised_budget_resumes_a_task_also_after_a_restart() {
     let all = |tokens| {
         vec![budget(
             BudgetScope::Workspace,
@@ -167,7 +167,7 @@ fn task_6_a_task_goes_on_by_itself_when_the_budget_is_raised_also_after_a_restar
 }
 
 #[test]
-fn task_6_a_budget_of_an_agent_for_each_task_holds_that_task_alone() {
+fn task_6_agent_budget_per_task_holds_only_that_task() {
     let each = budget(BudgetScope::Instance, Some("coder"), BudgetPeriod::Ever, 50);
     let mut world = World::budgeted(vec![each]);
     world.get("task.new", &new("a", true)).unwrap();

@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::{ClientOrigin, Peer};
 
 #[test]
-fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is_held() {
+fn task_9_usage_is_measured_rarely_and_over_quota_run_is_held() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -59,7 +59,7 @@ fn task_9_what_a_work_area_takes_is_looked_at_seldom_and_a_run_over_its_quota_is
 }
 
 #[test]
-fn task_9_a_task_that_is_gone_when_it_was_looked_at_is_not_found() {
+fn task_9_task_removed_before_the_measurement_is_not_found() {
     let mut world = World::new();
     world.get("task.new", &new("t", false)).unwrap();
     world.get("task.cancel", &json!({"taskId": "t"})).unwrap();
@@ -95,7 +95,7 @@ fn listed(world: &mut World) -> Vec<String> {
 }
 
 #[test]
-fn task_10_what_ended_long_ago_is_removed_by_policy_when_two_looks_agree() {
+fn task_10_old_ended_tasks_are_removed_when_two_checks_agree() {
     let mut world = World::new();
     cancelled(&mut world, "old");
     world.get("task.new", &new("idle", false)).unwrap();
@@ -164,7 +164,7 @@ fn task_10_a_person_removes_by_age_and_a_program_may_not() {
 }
 
 #[test]
-fn ckpt_4_a_drill_by_policy_is_a_fact_and_one_that_fails_is_seen() {
+fn ckpt_4_scheduled_drill_is_recorded_and_its_failure_is_shown() {
     let mut world = World::new();
     world.get("task.new", &new("t", false)).unwrap();
     world.pass(2 * DAY_MS);
@@ -202,7 +202,7 @@ fn ckpt_4_a_drill_by_policy_is_a_fact_and_one_that_fails_is_seen() {
 }
 
 #[test]
-fn ckpt_4_a_drill_that_cannot_be_made_keeps_no_other_task_from_its_own() {
+fn ckpt_4_impossible_drill_does_not_block_drills_of_other_tasks() {
     let mut world = World::new();
     for task in ["bad", "good"] {
         world.get("task.new", &new(task, false)).unwrap();
@@ -230,7 +230,7 @@ fn ckpt_4_a_drill_that_cannot_be_made_keeps_no_other_task_from_its_own() {
 }
 
 #[test]
-fn task_10_a_clock_that_is_set_right_while_others_are_removed_saves_those_that_wait() {
+fn task_10_clock_fix_during_removal_saves_the_remaining_tasks() {
     let mut world = World::new();
     cancelled(&mut world, "one");
     world.pass(1);

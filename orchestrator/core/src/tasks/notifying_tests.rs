@@ -72,7 +72,7 @@ fn shown(world: &mut World) -> Value {
 }
 
 #[test]
-fn task_8_people_are_told_once_and_the_task_does_not_wait_for_it() {
+fn task_8_people_are_notified_once_and_the_task_does_not_wait() {
     let completed = notify(
         "send",
         json!({"chat": 1, "text": "${on}"}),
@@ -129,7 +129,7 @@ fn task_8_people_are_told_once_and_the_task_does_not_wait_for_it() {
 }
 
 #[test]
-fn task_8_what_was_not_begun_is_sent_by_the_next_daemon_and_what_was_is_not_sent_again() {
+fn task_8_next_daemon_sends_only_notifications_not_yet_begun() {
     let mut world = World::notifying(&[send()]);
     ask(&mut world);
     world.pass(TICK_MS);
@@ -170,7 +170,7 @@ fn task_8_what_was_not_begun_is_sent_by_the_next_daemon_and_what_was_is_not_sent
 }
 
 #[test]
-fn task_8_what_may_be_done_twice_is_done_again_when_the_daemon_died() {
+fn task_8_idempotent_notification_is_resent_after_daemon_death() {
     let mut world = World::notifying(&[edit()]);
     world.connect(true);
     ask(&mut world);
@@ -188,7 +188,7 @@ fn task_8_what_may_be_done_twice_is_done_again_when_the_daemon_died() {
 }
 
 #[test]
-fn task_8_a_notification_that_fails_is_told_and_holds_nothing_up() {
+fn task_8_failed_notification_is_reported_and_blocks_nothing() {
     let mut world = World::notifying(&[send()]);
     world.connect(true);
     ask(&mut world);
@@ -215,7 +215,7 @@ fn task_8_a_notification_that_fails_is_told_and_holds_nothing_up() {
 }
 
 #[test]
-fn task_8_a_configuration_that_cannot_be_read_makes_no_notification_fail() {
+fn task_8_unreadable_configuration_fails_no_notification() {
     let mut world = World::notifying(&[send()]);
     ask(&mut world);
     world.is_unconfigured = true;
@@ -231,7 +231,7 @@ fn task_8_a_configuration_that_cannot_be_read_makes_no_notification_fail() {
 }
 
 #[test]
-fn task_8_a_task_that_could_not_be_removed_still_tells_what_it_had_to() {
+fn task_8_task_whose_removal_failed_still_sends_notifications() {
     let cancelled = notify(
         "send",
         json!({"chat": 1, "text": "${on}"}),

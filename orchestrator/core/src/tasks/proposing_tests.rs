@@ -82,7 +82,7 @@ fn repo_1_a_run_begins_when_its_copy_of_the_project_is_there() {
 }
 
 #[test]
-fn repo_1_a_run_that_is_cancelled_meanwhile_does_not_begin() {
+fn repo_1_run_canceled_during_preparation_does_not_start() {
     let mut world = World::new();
     world.get("task.new", &new("t")).unwrap();
     world.get("task.cancel", &json!({"taskId": "t"})).unwrap();

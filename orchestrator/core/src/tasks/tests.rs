@@ -158,7 +158,7 @@ fn task_7_nothing_is_done_or_acknowledged_before_it_is_durable() {
 }
 
 #[test]
-fn task_1_a_write_that_fails_acknowledges_nothing_and_the_task_goes_on_from_disk() {
+fn task_1_failed_write_is_not_acknowledged_and_task_reloads() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -189,7 +189,7 @@ fn task_1_a_write_that_fails_acknowledges_nothing_and_the_task_goes_on_from_disk
 }
 
 #[test]
-fn task_1_a_killed_daemon_goes_on_with_every_task() {
+fn task_1_killed_daemon_resumes_every_task() {
     let mut world = World::new();
     world.get("task.new", &new("asks", true)).unwrap();
     let process = world.run("asks");
@@ -223,7 +223,7 @@ fn task_1_a_killed_daemon_goes_on_with_every_task() {
 }
 
 #[test]
-fn task_8_a_daemon_that_ends_ends_its_runs_and_asks_nobody_for_it() {
+fn task_8_daemon_shutdown_ends_runs_without_asking_a_person() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -248,7 +248,7 @@ fn task_8_a_daemon_that_ends_ends_its_runs_and_asks_nobody_for_it() {
 }
 
 #[test]
-fn task_8_a_workspace_that_is_closed_and_opened_again_has_its_tasks() {
+fn task_8_reopened_workspace_has_its_tasks() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -303,7 +303,7 @@ fn task_7_only_a_person_changes_a_task() {
 }
 
 #[test]
-fn task_8_so_many_runs_at_once_and_the_others_wait_in_their_order() {
+fn task_8_concurrent_runs_are_limited_and_others_queue_in_order() {
     let mut world = World::new();
     let name = |n: usize| format!("t{n:03}");
     for n in 0..TASK_RUNS_AT_ONCE_MAX + 3 {
@@ -346,7 +346,7 @@ fn task_8_so_many_runs_at_once_and_the_others_wait_in_their_order() {
 }
 
 #[test]
-fn task_8_a_paused_program_stands_still_and_one_that_will_not_end_is_killed() {
+fn task_8_paused_program_stops_and_one_that_hangs_is_killed() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     world.settle();
@@ -393,7 +393,7 @@ fn task_8_a_permission_reaches_the_run_that_asked() {
 }
 
 #[test]
-fn proto_2_a_secret_reaches_the_next_run_and_is_asked_for_again_where_it_is_lost() {
+fn proto_2_secret_reaches_next_run_and_is_requested_if_lost() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -431,7 +431,7 @@ fn proto_2_a_secret_reaches_the_next_run_and_is_asked_for_again_where_it_is_lost
 }
 
 #[test]
-fn task_8_an_agent_that_left_the_configuration_is_named_and_asked_about() {
+fn task_8_agent_missing_from_configuration_raises_a_question() {
     let mut world = World::new();
     world.get("task.new", &new("t", false)).unwrap();
     world.configure(false);
@@ -454,7 +454,7 @@ fn task_8_an_agent_that_left_the_configuration_is_named_and_asked_about() {
 }
 
 #[test]
-fn task_8_a_process_that_lies_is_ended_and_a_run_that_cannot_start_is_told() {
+fn task_8_invalid_process_is_ended_and_failed_start_is_reported() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -485,7 +485,7 @@ fn task_8_a_process_that_lies_is_ended_and_a_run_that_cannot_start_is_told() {
 }
 
 #[test]
-fn task_2_output_that_comes_too_fast_is_dropped_and_that_is_said() {
+fn task_2_too_fast_output_is_dropped_and_the_drop_is_reported() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -563,7 +563,7 @@ fn task_7_ids_have_the_day_and_are_not_taken_twice() {
 }
 
 #[test]
-fn task_7_whether_an_id_is_taken_is_told_once_that_is_durable() {
+fn task_7_duplicate_id_is_reported_only_once_durable() {
     let mut world = World::new();
     let made = world.ask("task.new", &new("t", false));
     let again = world.ask("task.new", &new("t", false));
@@ -587,7 +587,7 @@ fn task_7_whether_an_id_is_taken_is_told_once_that_is_durable() {
 }
 
 #[test]
-fn task_7_a_task_that_was_made_in_part_is_there_for_whoever_asks_again() {
+fn task_7_partially_created_task_exists_and_can_be_started() {
     let mut world = World::new();
     world.is_full_behind_history = true;
     let refused = world.get("task.new", &new("t", true)).unwrap_err();
@@ -602,7 +602,7 @@ fn task_7_a_task_that_was_made_in_part_is_there_for_whoever_asks_again() {
 }
 
 #[test]
-fn ckpt_4_files_are_restored_while_nothing_runs_and_the_agent_hears_of_it() {
+fn ckpt_4_restore_waits_for_the_run_to_end_and_notifies_agent() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -639,7 +639,7 @@ fn ckpt_4_files_are_restored_while_nothing_runs_and_the_agent_hears_of_it() {
 }
 
 #[test]
-fn ckpt_1_a_run_that_goes_on_has_checkpoints_by_itself() {
+fn ckpt_1_running_task_gets_periodic_checkpoints() {
     let mut world = World::new();
     world.get("task.new", &new("t", true)).unwrap();
     let process = world.run("t");
@@ -653,7 +653,7 @@ fn ckpt_1_a_run_that_goes_on_has_checkpoints_by_itself() {
 }
 
 #[test]
-fn task_1_an_import_takes_the_id_of_one_that_is_being_made_and_that_is_told() {
+fn task_1_import_wins_its_id_over_a_task_being_created() {
     let mut world = World::new();
     world.get("task.new", &new("t", false)).unwrap();
     let import = world.ask("task.import", &json!({"path": "/elsewhere"}));

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_named_pipe_in_place_of_a_file_is_an_error_and_nobody_is_waited_for() {
+    fn named_pipe_in_place_of_a_file_fails_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_synced_surely_survives() {
+    fn only_synced_data_is_sure_to_survive() {
         let disk = SimulatedDisk::new();
         let mut file = disk.create(Path::new("/a")).unwrap();
         append_all(file.as_mut(), b"one").unwrap();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chosen_call_fails_and_the_machine_stops_where_it_was_told() {
+    fn selected_call_fails_and_the_simulated_machine_stops_there() {
         let disk = SimulatedDisk::new();
         disk.fail_at(2, CallFault::Errno(28), false);
         let mut file = disk.create(Path::new("/a")).unwrap();

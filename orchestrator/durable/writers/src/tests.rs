@@ -88,7 +88,7 @@ async fn jobs_of_a_route_are_reported_once_and_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_was_put_off_is_done_when_it_is_due() {
+async fn deferred_work_is_done_when_due() {
     let (workers, heard) = recorders(1);
     let (writers, _completed) = Writers::start(workers).unwrap();
     writers.submit(vec![(0, 0)]).await.unwrap();
@@ -99,7 +99,7 @@ async fn what_was_put_off_is_done_when_it_is_due() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_thread_that_has_panicked() {
+async fn panicked_writer_thread_blocks_no_caller() {
     let (workers, _heard) = recorders(1);
     let (writers, mut completed) = Writers::start(workers).unwrap();
     writers.submit(vec![(0, u64::MAX)]).await.unwrap();
@@ -159,7 +159,7 @@ fn late() -> (DelayedWorker, Receiver<u64>, Sender<()>) {
 }
 
 #[tokio::test]
-async fn what_is_told_later_keeps_its_order_and_keeps_no_batch_waiting() {
+async fn late_completions_keep_their_order_and_delay_no_batch() {
     let (late, heard, goes_on) = late();
     let (writers, mut completed) = Writers::start(vec![late]).unwrap();
     for job in [(1, 0), (0, 1), (1, 2), (0, 3), (1, 4)] {
@@ -185,7 +185,7 @@ async fn what_is_told_later_keeps_its_order_and_keeps_no_batch_waiting() {
 }
 
 #[tokio::test]
-async fn a_thread_waits_when_as_much_is_told_later_as_may_be() {
+async fn writer_thread_blocks_at_the_limit_of_deferred_completions() {
     let (late, heard, goes_on) = late();
     let (writers, mut completed) = Writers::start(vec![late]).unwrap();
     // One completion is awaited and this many wait behind it; one more blocks the thread.

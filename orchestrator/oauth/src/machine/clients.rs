@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sys_4_only_what_a_person_has_written_may_lead_into_their_own_network() {
+    fn sys_4_only_configured_urls_may_point_into_the_local_network() {
         let app = OAuthApp {
             name: "idp".parse().unwrap(),
             issuer: Some("https://login.corp.example/tenant".to_owned()),

@@ -378,8 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_who_an_application_is_comes_of_what_is_written_then_of_its_document_then_of_a_registration()
-     {
+    fn sys_4_client_id_comes_from_config_document_or_registration() {
         let document = "https://goondan.example/client.json";
         let reads = |takes: bool| Metadata {
             takes_client_documents: takes,
@@ -427,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_an_address_is_an_ordinary_id_where_nobody_would_read_what_is_there() {
+    fn sys_4_url_client_id_is_opaque_if_the_server_cannot_read_it() {
         let id = "https://goondan.example/client.json";
         let silent = Metadata {
             issuer: None,
@@ -463,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_a_login_is_refused_if_anything_changed_since_its_application_was_registered() {
+    fn sys_4_login_is_refused_after_a_change_since_registration() {
         let good = || {
             let mut world = World::new(app(None), server("https://as.example"), BTreeMap::new());
             world.holds = true;
@@ -526,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_another_server_than_the_one_that_gave_a_token_gets_nothing() {
+    fn sys_4_tokens_are_sent_only_to_the_server_that_issued_them() {
         let mut world = World::new(app(None), server("https://as.example"), BTreeMap::new());
         world.log_in();
         // After a restart, the resource names another server and another identifier of its own.
@@ -565,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_4_tokens_that_their_server_cannot_be_told_of_are_kept_unless_a_person_forgets_them() {
+    fn sys_4_unrevocable_tokens_are_kept_unless_a_user_forgets_them() {
         // The user configured the issuer, which now uses another identifier.
         let written = OAuthApp {
             issuer: Some("https://as.example".to_owned()),

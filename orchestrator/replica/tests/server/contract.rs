@@ -191,7 +191,7 @@ fn a_long_log_is_forgotten_at_once_and_removed_in_pieces() {
 }
 
 #[test]
-fn what_is_forgotten_and_not_removed_yet_is_not_told() {
+fn trimmed_but_not_yet_deleted_records_are_not_returned() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -217,7 +217,7 @@ fn what_is_forgotten_and_not_removed_yet_is_not_told() {
 }
 
 #[test]
-fn nodes_are_heard_and_heads_are_told_at_once() {
+fn node_beats_and_new_heads_are_announced_at_once() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };

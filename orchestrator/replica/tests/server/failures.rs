@@ -38,7 +38,7 @@ fn append(replica: &Replica, name: &str, stop: &AtomicBool, done: &AtomicU64) ->
 }
 
 #[test]
-fn rep_1_what_was_done_survives_crashes_of_the_server_and_nothing_stands_twice() {
+fn rep_1_server_crashes_lose_and_duplicate_no_acknowledged_put() {
     let Some(server) = PostgresServer::running(&[]) else {
         return;
     };
@@ -75,7 +75,7 @@ fn rep_1_what_was_done_survives_crashes_of_the_server_and_nothing_stands_twice()
 }
 
 #[test]
-fn a_server_that_comes_late_is_used_and_said_once() {
+fn late_log_server_is_used_and_logged_once() {
     let Some(server) = PostgresServer::made(&[]) else {
         return;
     };
@@ -122,7 +122,7 @@ fn several_programs_make_the_tables_at_once() {
 }
 
 #[test]
-fn a_server_is_spoken_to_encrypted_if_it_is_the_one_that_the_url_names() {
+fn server_connection_is_encrypted_and_verified_against_the_url() {
     let Some(server) = PostgresServer::with_tls() else {
         return;
     };

@@ -36,7 +36,7 @@ fn ends_by(said: impl FnOnce(&mut UnixStream)) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_is_no_message_ends_it() {
+fn invalid_message_ends_the_replica_process() {
     let greeted = |socket: &mut UnixStream| say(socket, &welcome(NOBODY).to_frame().unwrap());
     let (code, log) = ends_by(|socket| say(socket, b"nonsense"));
     assert!(code == Some(1) && log.contains("not a message"), "{log}");
@@ -118,7 +118,7 @@ fn is_running(pid: Pid) -> bool {
 }
 
 #[test]
-fn without_a_server_everything_is_unavailable_and_it_is_said_once() {
+fn without_server_all_calls_are_unavailable_and_log_it_once() {
     let replica = Replica::start(NOBODY);
     let said = |text| move |line: &&str| line.contains(text);
     wait_until("it is said", || {

@@ -29,7 +29,7 @@ fn backends(server: &PostgresServer) -> usize {
 }
 
 #[test]
-fn rep_1_puts_wait_for_a_standby_that_is_stopped_and_reads_do_not() {
+fn rep_1_puts_wait_for_a_stopped_standby_and_reads_do_not() {
     let Some((primary, standby)) = pair() else {
         return;
     };
@@ -121,7 +121,7 @@ fn rep_1_a_wait_that_is_cut_short_is_no_commit() {
 }
 
 #[test]
-fn rep_1_a_standby_that_takes_over_without_the_tail_says_so() {
+fn rep_1_failover_to_a_standby_missing_the_tail_is_reported() {
     let Some(primary) = PostgresServer::running(&[]) else {
         return;
     };

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn appends_that_go_on_are_one_operation_up_to_its_limit() {
+    fn consecutive_appends_merge_up_to_the_size_limit() {
         let mut taken = CapturedOps::default();
         let bytes = vec![7; APPEND_BYTES_MAX - 1];
         taken.append(&path("a"), 5, b"x");

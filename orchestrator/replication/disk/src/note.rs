@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_is_read_again_whoever_the_workspace_was_released_to() {
+    fn ownership_note_reads_back_for_any_release_target() {
         let disk = SimulatedDisk::new();
         let path = Path::new(PATH);
         assert!(read(&disk, path).unwrap().is_none());

@@ -50,7 +50,7 @@ fn admitted(operations: &[FileOperation]) -> usize {
 }
 
 #[test]
-fn what_would_be_other_files_when_it_is_made_again_waits_for_a_note() {
+fn operations_that_cannot_be_redone_exactly_wait_for_a_note() {
     for spoilt in [
         vec![rename("x.tmp", "x"), create("x.tmp")],
         vec![create("b"), rename("a", "b")],
@@ -67,7 +67,7 @@ fn what_would_be_other_files_when_it_is_made_again_waits_for_a_note() {
 }
 
 #[test]
-fn what_is_made_as_a_whole_is_made_again_however_often() {
+fn atomically_made_files_can_be_replayed_any_number_of_times() {
     for kept in [
         // A file is replaced twice.
         vec![

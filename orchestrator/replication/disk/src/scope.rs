@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_other_programs_write_is_not_replicated() {
+    fn files_written_by_other_programs_are_not_replicated() {
         for replicated in [
             "workspace.json",
             "instances",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_in_a_log_is_told_and_only_where_it_matters() {
+    fn unloggable_paths_are_reported_only_where_they_matter() {
         let workspaces = Path::new("/r/workspaces");
         let strange = OsStr::from_bytes(b"\xff");
         let path = workspaces.join("w").join(strange);

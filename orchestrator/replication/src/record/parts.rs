@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_is_refused() {
+    fn invalid_snapshot_part_is_rejected() {
         let path = RelativePath::new("d").unwrap();
         let part = SnapshotPart {
             operations: vec![FileOperation::CreateDir { path }],

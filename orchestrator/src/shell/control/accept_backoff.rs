@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pause_doubles_up_to_its_maximum_and_begins_anew() {
+    fn accept_pause_doubles_up_to_its_maximum_and_resets() {
         let mut accepting = AcceptBackoff::default();
         let error = io::Error::from_raw_os_error(24);
         let mut pauses_ms = || accepting.failed(&error).as_millis();

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn ctl_1_reserved_places_answer_what_decides() {
+    fn ctl_1_reserved_slots_serve_deciding_calls() {
         let places = ConnectionSlots::new(SIZES);
         let mut busy = [Connection::greeted(&places), Connection::greeted(&places)];
         let open = busy.each_mut().map(|it| it.asks(CallKind::Other).unwrap());
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn ctl_1_those_who_wait_take_no_place_of_others() {
+    fn ctl_1_waiting_calls_do_not_use_slots_of_other_calls() {
         let places = ConnectionSlots::new(SIZES);
         let mut waiting: Vec<_> = (0..2).map(|_| Connection::greeted(&places)).collect();
         let mut waits = Vec::new();

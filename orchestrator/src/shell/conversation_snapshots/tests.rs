@@ -241,7 +241,7 @@ fn judge(world: &World, old: &RewindState, new: &RewindState, call: u64) -> bool
 }
 
 #[test]
-fn ckpt_6_a_rewind_that_is_stopped_at_any_call_takes_all_back_or_nothing() {
+fn ckpt_6_rewind_stopped_at_any_call_restores_all_or_nothing() {
     let (base, new) = World::new();
     let old = base.seen();
     assert_ne!(old, new);
@@ -314,7 +314,7 @@ fn ckpt_6_a_rewind_can_itself_be_taken_back() {
 }
 
 #[test]
-fn ckpt_6_a_checkpoint_that_is_stopped_at_any_call_is_whole_or_none() {
+fn ckpt_6_checkpoint_stopped_at_any_call_is_whole_or_absent() {
     let (base, _) = World::new();
     for call in 1.. {
         let world = base.after(Crash::ProcessOnly);

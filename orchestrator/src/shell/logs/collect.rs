@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn log_3_a_json_line_keeps_its_fields_but_cannot_lie_about_who_it_is() {
+    fn log_3_json_line_keeps_its_fields_but_not_a_forged_identity() {
         let line = rendered(br#"{"message":"m","level":"warn","pid":1,"agentName":"b","x":[1]}"#);
         assert_eq!(line["pid"], 7);
         assert_eq!(line["agentName"], "a");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn log_3_a_line_that_names_its_trace_keeps_it_and_any_other_gets_its_process_s() {
+    fn log_3_line_keeps_its_trace_id_or_gets_that_of_its_process() {
         let text = br#"{"message":"m","traceId":"4bf92f3577b34da6a3ce929d0e0e4736"}"#;
         let of_a_request = rendered_of(ChildRole::Connector, text);
         assert_eq!(of_a_request["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn log_3_over_long_lines_are_split_and_marked_whatever_the_chunks() {
+    fn log_3_long_lines_are_split_and_marked_across_any_chunks() {
         let long = vec![b'x'; MAX_LOG_LINE_BYTES * 2 + 10];
         let stream = [b"a\n".as_slice(), &long, b"\n\nb\nrest"].concat();
         for chunk in [1_000, 64 * 1024, 1 << 20] {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn log_3_what_begins_like_our_own_line_is_split_as_it_is() {
+    fn log_3_overlong_structured_line_is_split_like_plain_text() {
         let masks = Masks::default();
         for long in [
             [b"{".as_slice(), &[b'x'; 300_000]].concat(),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn log_3_a_line_is_passed_on_only_if_it_says_everything_and_says_it_once() {
+    fn log_3_only_complete_unambiguous_lines_are_passed_on() {
         assert!(is_passed_on(COMPLETE));
         for (part, other) in [
             (r#""pid":7"#, r#""pid":8"#),

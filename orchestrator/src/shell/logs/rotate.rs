@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn log_4_files_and_their_number_are_bounded_and_lines_stay_whole() {
+    fn log_4_log_files_are_bounded_and_lines_stay_whole() {
         let temp = tempfile::tempdir().unwrap();
         let mut log = RotatingFile::open(temp.path(), 100, 3).unwrap();
         for n in 0..100 {

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_7_an_agent_names_the_traces_of_its_own_turns_and_no_others() {
+    fn sec_7_agent_may_name_only_the_traces_of_its_own_turns() {
         let traces = Traces::new(id(1), ChildRole::Agent);
         assert!(traces.knows(id(1)) && !traces.knows(id(2)));
         traces.set(Some(context(2)));

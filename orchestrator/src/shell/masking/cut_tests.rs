@@ -94,7 +94,7 @@ fn look_everywhere(masks: &Masks, (before, written, behind): (&str, &str, &str))
 }
 
 #[test]
-fn sec_2_a_value_is_not_cut_in_two_whatever_form_it_has() {
+fn sec_2_secret_in_any_encoding_is_never_split_by_a_cut() {
     let masks = masks();
     let forms = all_forms();
     assert!(forms.len() > 30);
@@ -153,7 +153,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn sec_2_a_value_is_not_cut_in_two_however_its_characters_are_written(
+    fn sec_2_value_is_never_cut_in_two_in_any_notation(
         written in written_somehow(),
         (before, behind) in (filler(), filler()),
     ) {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_2_what_is_escaped_is_undone_level_by_level() {
+    fn sec_2_escapes_are_decoded_level_by_level() {
         let text = br#"a\"\u00e9\ud83d\ude00\\n\x\u12"#;
         let expected = ["a\"é😀\\n\\x\\u12", "a\"é😀\n\\x\\u12"];
         assert_eq!(texts(text), expected);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn sec_2_a_cut_takes_what_escapes_the_next_byte_along() {
+    fn sec_2_cut_never_separates_an_escape_from_its_character() {
         assert_eq!(before_escape(b"ab\\\\u0068", 4), 2);
         assert_eq!(before_escape(b"ab\\\\u0068", 5), 5);
         assert_eq!(before_escape(b"\\\\\\\\", 3), 3);

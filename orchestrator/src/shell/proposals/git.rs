@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_read_from_numstat_whatever_is_in_them() {
+    fn numstat_paths_are_parsed_with_any_characters() {
         let text = b"1\t0\tsrc/a.rs\x00-\t-\ta\tb\nc\x000\t0\tx\x00";
         let expected = [&b"src/a.rs"[..], b"a\tb\nc", b"x"].map(<[u8]>::to_vec);
         assert_eq!(changed_in(text), BTreeSet::from(expected));

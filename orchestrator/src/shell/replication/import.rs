@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn rep_1_a_crash_while_a_node_leaves_leaves_nothing_to_run_without_a_note() {
+    fn rep_1_crash_while_a_node_leaves_runs_nothing_without_a_note() {
         let (before, layout) = former();
         let workspace = workspace();
         let note = note_path(&layout, &workspace);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn rep_1_what_another_node_has_written_is_not_replaced_by_what_was_before() {
+    fn rep_1_records_of_another_node_are_not_replaced_by_old_files() {
         let (disk, layout) = former();
         let workspace = workspace();
         take_away(&disk, &layout, &workspace, true).unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn rep_1_a_node_that_leaves_and_returns_again_keeps_what_it_had() {
+    fn rep_1_files_are_kept_when_a_node_leaves_and_returns_again() {
         let (disk, layout) = former();
         let workspace = workspace();
         let dir = layout.workspace(&workspace);

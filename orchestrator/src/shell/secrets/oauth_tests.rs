@@ -56,7 +56,7 @@ fn sys_3_documents_are_kept_encrypted_read_back_and_removed() {
 }
 
 #[test]
-fn sys_2_a_crash_at_every_call_leaves_the_old_document_or_the_new_one() {
+fn sys_2_crash_at_any_call_leaves_old_or_new_document() {
     for before in [None, Some("first-token")] {
         let start = disk();
         if let Some(token) = before {
@@ -96,7 +96,7 @@ fn sys_2_a_crash_at_every_call_leaves_the_old_document_or_the_new_one() {
 }
 
 #[test]
-fn sys_3_a_lost_identity_is_said_and_none_is_made_in_its_place() {
+fn sys_3_lost_identity_is_reported_and_not_replaced() {
     let disk = disk();
     keeper(&disk)
         .write_oauth(&place(), &fields("open-sesame"), at())

@@ -137,8 +137,7 @@ fn finishes(disk: &SimulatedDisk, before: &[u8]) {
 }
 
 #[test]
-fn sys_3_a_rotation_crashed_at_every_call_leaves_everything_readable_and_a_repetition_finishes_it()
-{
+fn sys_3_crashed_rotation_stays_readable_and_a_repeat_ends_it() {
     let start = filled();
     let before = identity_of(&start);
     let mut crashes = 1;
@@ -160,7 +159,7 @@ fn sys_3_a_rotation_crashed_at_every_call_leaves_everything_readable_and_a_repet
 }
 
 #[test]
-fn sys_3_whatever_call_of_a_rotation_fails_the_old_identity_stays_while_anything_needs_it() {
+fn sys_3_failed_rotation_keeps_the_old_identity_while_needed() {
     let start = filled();
     let before = identity_of(&start);
     let calls = {
@@ -186,7 +185,7 @@ fn sys_3_whatever_call_of_a_rotation_fails_the_old_identity_stays_while_anything
 }
 
 #[test]
-fn sys_3_a_document_that_cannot_be_opened_is_named_and_keeps_the_old_identity() {
+fn sys_3_unreadable_document_is_named_and_keeps_old_identity() {
     let disk = filled();
     let path = Path::new(DOCUMENTS[3]);
     let stranger = Identities::generate();
@@ -204,7 +203,7 @@ fn sys_3_a_document_that_cannot_be_opened_is_named_and_keeps_the_old_identity() 
 }
 
 #[test]
-fn sys_3_where_nothing_is_encrypted_nothing_is_said_to_be_lost() {
+fn sys_3_nothing_is_reported_lost_when_nothing_is_encrypted() {
     let refused = |disk: &SimulatedDisk| {
         keeper(disk)
             .carry_out(SecretWork::Rotate, at())

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prop_6_a_handoff_that_names_what_is_not_there_is_told() {
+    fn prop_6_handoff_naming_missing_files_is_reported() {
         let temp = tempfile::tempdir().unwrap();
         let (area, sandboxes) = (temp.path().join("area"), temp.path().join("sandboxes"));
         std::fs::create_dir_all(area.join("work")).unwrap();

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_7_a_slow_watcher_is_told_what_it_missed() {
+    fn agent_7_slow_watcher_gets_the_number_of_missed_items() {
         let disk = SimulatedDisk::new();
         for dir in [ROOT, "/t/.logs"] {
             disk.create_dir(Path::new(dir)).unwrap();

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_what_was_decided_once_is_on_record_and_nothing_is_decided_twice() {
+    fn steer_3_decision_is_recorded_and_cannot_be_made_twice() {
         let disk = in_a_turn();
         let mut store = open(&disk);
         let mut note = |mark| store.note_approval(&turn("t1"), mark);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_what_waits_ends_with_its_turn_and_the_next_knows_nothing_of_it() {
+    fn steer_3_pending_approval_ends_with_its_turn() {
         for cancels in [false, true] {
             let disk = in_a_turn();
             let mut store = open(&disk);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_3_a_crash_at_every_call_keeps_each_record_that_was_durable() {
+    fn steer_3_crash_at_any_call_keeps_durable_approval_records() {
         for crash in [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::Subset(7)] {
             for at_call in 1.. {
                 let disk = in_a_turn();

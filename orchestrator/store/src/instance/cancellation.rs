@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_1_every_call_of_a_cancelled_turn_has_one_result() {
+    fn steer_1_every_call_of_a_canceled_turn_has_one_result() {
         let disk = in_the_middle();
         let mut store = open(&disk);
         let cancelled = cancel(&mut store, "e1").unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_1_a_crash_at_any_call_cancels_whole_or_not_at_all_and_again() {
+    fn steer_1_crash_at_any_call_cancels_all_or_nothing_repeatably() {
         let mut has_both = [false; 2];
         for crash in [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::Subset(7)] {
             for call in 1.. {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_11_what_became_of_each_line() {
+    fn msg_11_checksum_diff_classifies_every_line() {
         check("abc", "abc", &[Whole; 3], &[]);
         check("abc", "axc", &[Whole, Damaged, Whole], &[]);
         check("abc", "ac", &[Whole, Whole], &[(1, 1)]);

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ckpt_6_a_rewind_that_has_begun_is_not_pinned_and_from_the_first_rename_on_not_given_up() {
+    fn ckpt_6_started_rewind_is_not_pinned_nor_undone_after_rename() {
         let disk = Arc::new(fresh());
         let instances = dir().parent().unwrap().to_owned();
         let made = InstanceStore::create(disk.clone(), &instances, &key(), &agent(), at(0), ".new");

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_12_a_trace_is_gathered_from_all_instances_by_any_of_its_ids() {
+    fn msg_12_trace_is_collected_from_all_instances_by_any_id() {
         let first = [line(1, "t1", 5), "damage\n".to_owned(), line(2, "t2", 9)].concat();
         let second = [line(1, "t3", 7), line(3, "t4", 8)].concat();
         let (disk, keys) = disk_with(&[("a", first), ("b", second)]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_12_what_lies_too_far_back_is_said_to_be_missing() {
+    fn msg_12_trace_records_too_far_back_are_reported_missing() {
         let filler = line(2, "filler", 1);
         let times = TRACE_FILE_BYTES / filler.len() + 1;
         let text = [line(1, "t1", 1), filler.repeat(times), line(1, "t2", 2)].concat();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn obs_1_pages_of_a_trace_miss_and_repeat_nothing_while_it_grows() {
+    fn obs_1_pages_of_a_growing_trace_miss_and_repeat_nothing() {
         // Events with equal times: in one conversation, and in two.
         let first = [line(1, "t1", 5), line(1, "t2", 5), line(2, "x", 5)].concat();
         let second = [line(1, "t3", 5), line(1, "t4", 4), line(1, "t5", 9)].concat();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn bundle_7_what_is_damaged_or_still_being_written_is_no_message() {
+    fn bundle_7_damaged_or_partial_lines_are_not_messages() {
         let text = [&*line("a"), "garbage\n", &line("b"), "{\"id\":\"c\""].concat();
         assert_eq!(read(Some(&text), text.len()), (ids(&["a", "b"]), 1, false));
     }

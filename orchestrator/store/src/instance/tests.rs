@@ -298,7 +298,7 @@ fn msg_9_events_of_another_turn_or_out_of_order_are_refused() {
 }
 
 #[test]
-fn msg_7_the_cost_of_a_delta_fold_does_not_grow_with_the_history() {
+fn msg_7_delta_fold_cost_does_not_grow_with_the_history() {
     let cost = |history: usize| {
         let disk = fresh();
         let mut store = None;
@@ -328,7 +328,7 @@ fn msg_7_the_cost_of_a_delta_fold_does_not_grow_with_the_history() {
 }
 
 #[test]
-fn msg_8_a_turn_of_another_implementation_is_folded_as_it_stands() {
+fn msg_8_turn_of_another_implementation_is_folded_unchanged() {
     let disk = fresh();
     let messages = dir().join("messages");
     for dir in [&dir(), &messages] {
@@ -455,7 +455,7 @@ fn pages_from_the_end_on_hold_the_same_messages() {
 
 /// Found by id and offset, as changed by the open turn; never another message.
 #[test]
-fn obs_1_one_message_is_read_by_the_place_that_its_page_tells() {
+fn obs_1_message_is_read_by_the_position_its_page_reports() {
     let disk = fresh();
     let mut store = None;
     perform(&disk, &mut store, &StoreStep::Create).unwrap();
@@ -514,7 +514,7 @@ fn obs_1_one_message_is_read_by_the_place_that_its_page_tells() {
 }
 
 #[test]
-fn a_long_history_comes_in_pages_that_fit() {
+fn long_history_is_read_in_pages_of_bounded_size() {
     let disk = fresh();
     drop(
         InstanceStore::create(
@@ -588,7 +588,7 @@ fn a_long_history_comes_in_pages_that_fit() {
 }
 
 #[test]
-fn the_inbox_forgets_old_answers_but_never_what_waits() {
+fn inbox_drops_old_answers_but_never_pending_events() {
     let disk = fresh();
     let mut store = None;
     perform(&disk, &mut store, &StoreStep::Create).unwrap();

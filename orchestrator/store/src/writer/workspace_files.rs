@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn msg_11_what_is_cut_from_a_ledger_before_its_last_note_is_told() {
+    fn msg_11_ledger_cut_before_its_last_note_is_reported() {
         let (disk, layout) = fresh();
         live(&disk, &layout).unwrap();
         let id = open(&disk, &layout).unwrap();

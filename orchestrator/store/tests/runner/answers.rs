@@ -77,7 +77,7 @@ fn assert_answered_stay_answered(
 }
 
 #[test]
-fn msg_13_an_inbox_cut_at_every_byte_runs_no_answered_event_again() {
+fn msg_13_inbox_cut_at_any_byte_reruns_no_answered_event() {
     for rig in [rig(), busy_rig()] {
         let content = rig.read(&rig.disk, INBOX);
         for len in 0..content.len() {
@@ -89,7 +89,7 @@ fn msg_13_an_inbox_cut_at_every_byte_runs_no_answered_event_again() {
 }
 
 #[test]
-fn msg_13_an_inbox_that_is_gone_halved_or_without_a_line_runs_no_answered_event_again() {
+fn msg_13_missing_halved_or_cut_inbox_reruns_no_answered_event() {
     let rig = rig();
     let content = rig.read(&rig.disk, INBOX);
     let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
@@ -107,7 +107,7 @@ fn msg_13_an_inbox_that_is_gone_halved_or_without_a_line_runs_no_answered_event_
 }
 
 #[test]
-fn msg_13_an_older_copy_of_the_inbox_runs_no_answered_event_again() {
+fn msg_13_older_inbox_copy_reruns_no_answered_event() {
     let rig = rig();
     for copy in copies_of(&batches(), BatchPace::Quiet, INBOX) {
         let case = format!("a copy of {} bytes", copy.len());
@@ -132,7 +132,7 @@ fn msg_13_an_older_copy_of_the_journal_runs_no_turn_again() {
 
 /// A rewrite keeps the list of answers: compaction must not lose answered events.
 #[test]
-fn msg_13_answers_stay_named_when_the_conversation_is_written_anew() {
+fn msg_13_answered_events_survive_a_rewrite_of_the_conversation() {
     let (disk, workspace_id) = fresh();
     let batches = mixes::rewritten();
     perform(&disk, &workspace_id, &batches, BatchPace::Quiet);

@@ -106,7 +106,7 @@ fn small_archive(disk: &SimulatedDisk) -> String {
 }
 
 #[test]
-fn what_is_exported_is_imported_byte_for_byte() {
+fn exported_conversation_is_imported_byte_for_byte() {
     let disk = disk();
     let archive = small_archive(&disk);
     let lines: Vec<&str> = archive.lines().collect();
@@ -280,7 +280,7 @@ fn a_forged_archive_is_refused_with_the_line_and_the_reason() {
 }
 
 #[test]
-fn a_key_that_is_taken_stays_what_it_was() {
+fn import_to_an_existing_key_changes_nothing() {
     let disk = disk();
     let archive = small_archive(&disk);
     imported(&disk, archive.as_bytes()).unwrap();
@@ -292,7 +292,7 @@ fn a_key_that_is_taken_stays_what_it_was() {
 }
 
 #[test]
-fn a_crash_at_every_call_of_an_import_leaves_all_of_it_or_nothing() {
+fn import_crash_at_any_call_leaves_all_or_nothing() {
     let disk = disk();
     let archive = small_archive(&disk);
     disk.plant(Path::new(ARCHIVE), archive.as_bytes()).unwrap();
@@ -357,7 +357,7 @@ fn damaged_records_stop_an_export_unless_they_are_left_out() {
 }
 
 #[test]
-fn long_conversations_and_long_messages_come_in_parts() {
+fn long_conversations_and_messages_are_exported_in_parts() {
     let disk = disk();
     let long = message("long", &"é\"".repeat(7 << 18));
     assert!(long.len() > EXPORT_PART_BYTES);
@@ -377,7 +377,7 @@ fn long_conversations_and_long_messages_come_in_parts() {
 }
 
 #[test]
-fn what_could_not_be_imported_is_not_exported() {
+fn unimportable_conversation_is_not_exported() {
     let disk = disk();
     let lines = [message("m1", "one"), "{\"note\":1}".to_owned()];
     let mut store = conversation(&disk, &lines);

@@ -230,7 +230,7 @@ fn msg_11_a_journal_of_several_turns_cut_at_every_byte() {
 /// The same for every changed byte and for missing records; here the base may lack data that was
 /// not durable.
 #[test]
-fn msg_11_no_flipped_bit_in_a_journal_of_several_turns_goes_unnoticed() {
+fn msg_11_any_flipped_bit_in_a_journal_of_turns_is_detected() {
     let rig = busy_rig();
     let content = rig.read(&rig.disk, EVENTS);
     let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
@@ -385,7 +385,7 @@ fn msg_11_a_journal_is_damaged_after_a_crash_in_a_rewrite() {
 
 /// Records without a turn id stay with their turn when other turns leave the journal.
 #[test]
-fn msg_3_events_of_another_implementation_behind_turns_that_are_over() {
+fn msg_3_foreign_events_stay_with_their_turn_after_clearing() {
     let mut batches = batches();
     assert!(matches!(
         batches.pop().as_deref(),
@@ -417,7 +417,7 @@ fn msg_3_events_of_another_implementation_behind_turns_that_are_over() {
 
 /// In a rewritten file, zeros in place of a durable record are damage, not a torn end.
 #[test]
-fn msg_11_zeros_in_a_file_that_was_written_anew_take_nothing_behind_them() {
+fn msg_11_zeros_in_a_rewritten_file_hide_nothing_after_them() {
     let rig = busy_rig();
     let disk = rig.disk.after_crash(Crash::KeepUnsynced);
     let mut store = InstanceStore::open(Arc::new(disk.clone()), rig.dir()).unwrap();

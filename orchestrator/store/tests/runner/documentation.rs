@@ -121,7 +121,7 @@ fn the_names_are_the_ones_the_store_gives() {
 }
 
 #[test]
-fn the_kept_configuration_is_what_the_page_shows() {
+fn kept_configuration_matches_the_documentation() {
     let temp = tempfile::tempdir().unwrap();
     let layout = Layout::new(temp.path());
     let id = "srv_bot__no-package".parse().unwrap();
@@ -137,7 +137,7 @@ fn the_kept_configuration_is_what_the_page_shows() {
 }
 
 #[test]
-fn the_files_of_the_system_are_what_the_page_shows() {
+fn system_files_match_the_documentation() {
     let config: SystemConfig = serde_json::from_str(example("config.json")).unwrap();
     assert_eq!(config.log, LogConfig::default());
     let shown: Value = serde_json::from_str(example("config.json")).unwrap();
@@ -164,7 +164,7 @@ fn the_files_of_the_system_are_what_the_page_shows() {
 }
 
 #[test]
-fn the_ledger_is_what_the_page_shows() {
+fn ledger_matches_the_documentation() {
     let temp = tempfile::tempdir().unwrap();
     let layout = Layout::new(temp.path());
     RealDisk.create_dir(&layout.workspaces()).unwrap();
@@ -327,7 +327,7 @@ fn an_open_turn_is_found_again() {
 }
 
 #[test]
-fn steer_3_calls_that_need_a_person_stand_in_the_journal_as_the_page_shows() {
+fn steer_3_approvals_are_journaled_as_the_page_documents() {
     let temp = tempfile::tempdir().unwrap();
     let dir = planted(temp.path());
     let mut store = InstanceStore::open(disk(), &dir).unwrap();
@@ -347,7 +347,7 @@ fn steer_3_calls_that_need_a_person_stand_in_the_journal_as_the_page_shows() {
 /// Crashes after the commit point at each step of the table: recovery finishes the turn and is
 /// idempotent.
 #[test]
-fn a_committed_turn_is_finished_wherever_the_crash_came() {
+fn committed_turn_is_finished_after_a_crash_at_any_step() {
     let new_messages: String = lines(example("messages/events.jsonl"))
         .iter()
         .filter(|line| line["type"] == "append")
@@ -448,7 +448,7 @@ fn a_torn_end_is_cut_and_kept_aside() {
 }
 
 #[test]
-fn damage_in_the_middle_is_passed_over_and_said() {
+fn damage_in_the_middle_is_skipped_and_reported() {
     let temp = tempfile::tempdir().unwrap();
     let dir = planted(temp.path());
     let messages = dir.join("messages");
@@ -486,7 +486,7 @@ fn damage_in_the_middle_is_passed_over_and_said() {
 }
 
 #[test]
-fn a_base_that_lost_its_end_is_used_as_it_is_and_the_loss_is_said() {
+fn truncated_base_is_used_and_the_loss_is_reported() {
     let temp = tempfile::tempdir().unwrap();
     let dir = planted(temp.path());
     let messages = dir.join("messages");
@@ -514,7 +514,7 @@ fn a_link_in_the_place_of_a_file_is_refused() {
 }
 
 #[test]
-fn inst_4_what_is_no_instance_is_left_out_and_reported() {
+fn inst_4_invalid_instance_directories_are_skipped_and_reported() {
     let temp = tempfile::tempdir().unwrap();
     for (name, metadata) in [
         ("main", example("metadata.json")),

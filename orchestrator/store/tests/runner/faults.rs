@@ -134,7 +134,7 @@ fn msg_10_the_same_writer_recovers() {
 /// A turn committed on a full disk is folded once there is space, without another request for its
 /// instance.
 #[test]
-fn msg_10_a_fold_that_failed_is_tried_again_by_itself() {
+fn msg_10_failed_fold_is_retried_automatically() {
     for (name, mut batches) in mixes::small() {
         if !name.starts_with("fold by") {
             continue;

@@ -57,7 +57,7 @@ fn assert_told(rig: &DamageHarness, disk: &SimulatedDisk, case: &str) -> bool {
 }
 
 #[test]
-fn msg_11_a_file_cut_at_every_byte_is_told_until_it_is_acknowledged() {
+fn msg_11_file_cut_at_any_byte_is_reported_until_acknowledged() {
     let rig = rig();
     let mut told = 0;
     for name in FILES {
@@ -71,7 +71,7 @@ fn msg_11_a_file_cut_at_every_byte_is_told_until_it_is_acknowledged() {
 }
 
 #[test]
-fn msg_11_a_file_that_is_gone_is_told_until_it_is_acknowledged() {
+fn msg_11_missing_file_is_reported_until_acknowledged() {
     let rig = rig();
     for (name, is_loss) in FILES.into_iter().zip([true, true, true, false]) {
         let disk = rig.disk.after_crash(Crash::KeepUnsynced);
@@ -86,7 +86,7 @@ fn msg_11_a_file_that_is_gone_is_told_until_it_is_acknowledged() {
 }
 
 #[test]
-fn msg_11_an_older_copy_of_any_file_is_told_until_it_is_acknowledged() {
+fn msg_11_older_copy_of_any_file_is_reported_until_acknowledged() {
     let rig = rig();
     for name in FILES {
         let copies = copies_of(&batches(), BatchPace::Quiet, name);
@@ -99,7 +99,7 @@ fn msg_11_an_older_copy_of_any_file_is_told_until_it_is_acknowledged() {
 }
 
 #[test]
-fn msg_11_base_and_checksums_of_the_same_earlier_time_are_told() {
+fn msg_11_base_and_checksums_of_the_same_past_are_reported() {
     let rig = rig();
     let bases = copies_of(&batches(), BatchPace::Quiet, BASE);
     let sums = copies_of(&batches(), BatchPace::Quiet, SUMS);
@@ -120,7 +120,7 @@ fn msg_11_base_and_checksums_of_the_same_earlier_time_are_told() {
 }
 
 #[test]
-fn msg_11_files_of_another_conversation_are_told() {
+fn msg_11_files_of_another_conversation_are_reported() {
     let rig = rig();
     let other: Vec<_> = batches()
         .into_iter()
@@ -160,7 +160,7 @@ fn msg_11_files_of_another_conversation_are_told() {
 
 /// A foreign line is part of the conversation, and is reported until it is acknowledged.
 #[test]
-fn msg_11_a_foreign_line_is_told_until_it_is_acknowledged() {
+fn msg_11_foreign_line_is_reported_until_acknowledged() {
     let rig = rig();
     let foreign = b"{\"id\":\"f\",\"data\":{\"role\":\"user\",\"content\":\"text of f\"},\"metadata\":{},\"createdAt\":\"2026-01-01T00:00:00.000Z\",\"source\":{\"type\":\"user\"}}\n";
     let content = [&rig.read(&rig.disk, BASE), &foreign[..]].concat();
@@ -187,7 +187,7 @@ fn msg_11_a_foreign_line_is_told_until_it_is_acknowledged() {
 
 /// An outdated manifest is normal after a crash.
 #[test]
-fn msg_11_an_older_manifest_says_nothing_against_its_files() {
+fn msg_11_outdated_manifest_causes_no_findings() {
     let rig = rig();
     let copies = copies_of(&batches(), BatchPace::Quiet, MANIFEST);
     assert!(copies.len() > 5);
@@ -203,7 +203,7 @@ fn msg_11_an_older_manifest_says_nothing_against_its_files() {
 
 /// An export fails if the conversation has losses.
 #[test]
-fn msg_11_what_is_gone_is_missed_by_an_export() {
+fn msg_11_export_fails_for_a_conversation_with_losses() {
     let rig = rig();
     let disk = rig.disk.after_crash(Crash::KeepUnsynced);
     for name in [BASE, SUMS] {

@@ -36,7 +36,7 @@ fn kinds_of(disk: &SimulatedDisk) -> Vec<FindingKind> {
 }
 
 #[test]
-fn msg_11_what_connections_remember_is_known_and_checked() {
+fn msg_11_saved_connection_state_is_known_and_verified() {
     let rig = rig();
     let workspace = workspace(&rig);
     let before = kinds_of(&rig.disk);
@@ -50,7 +50,7 @@ fn msg_11_what_connections_remember_is_known_and_checked() {
 }
 
 #[test]
-fn msg_11_the_history_of_a_task_is_checked_and_what_people_keep_beside_it_is_not() {
+fn msg_11_task_history_is_verified_but_user_files_are_not() {
     let rig = rig();
     let tasks = workspace(&rig).join("tasks");
     let history = |task: &str| {

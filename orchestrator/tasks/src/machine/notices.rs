@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn task_8_people_are_told_what_is_asked_and_what_to_type() {
+    fn task_8_notification_has_the_question_and_reply_command() {
         let mut task = task();
         let waits = NotifyOn::WAITS;
         let question = asked("q-0001", Origin::Agent, "Which?", &["a b", "c"]);

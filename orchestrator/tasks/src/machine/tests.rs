@@ -205,7 +205,7 @@ fn task_7_a_task_goes_through_its_phases() {
 }
 
 #[test]
-fn task_7_an_answer_is_taken_once_and_told_once() {
+fn task_7_answer_is_accepted_once_and_delivered_once() {
     let mut task = TaskDriver::running(1);
     task.tells(question("Which?", true));
     task.tells(question("Which?", true));
@@ -335,7 +335,7 @@ fn task_7_pause_and_cancel_work_from_every_live_state() {
 }
 
 #[test]
-fn task_8_what_is_paused_for_long_is_resumed_by_its_session() {
+fn task_8_long_paused_task_is_resumed_by_its_session() {
     let mut task = TaskDriver::running(1);
     task.does(TaskInput::Pause);
     assert!(
@@ -361,7 +361,7 @@ fn task_8_what_is_paused_for_long_is_resumed_by_its_session() {
 }
 
 #[test]
-fn ckpt_6_after_a_restore_a_new_session_begins_that_is_told_where_it_stands() {
+fn ckpt_6_restore_starts_a_new_session_with_the_task_status() {
     let mut task = TaskDriver::running(1);
     task.tells(question("Which?", true));
     task.ends_well();
@@ -443,7 +443,7 @@ fn task_8_a_stall_is_no_sign_of_life_at_all() {
 }
 
 #[test]
-fn proto_3_a_permission_is_answered_to_the_run_that_waits_for_it() {
+fn proto_3_permission_answer_goes_to_the_run_that_waits_for_it() {
     let mut task = TaskDriver::running(1);
     let ask = |id: &str| {
         CliEvent::Permission(PermissionRequest {
@@ -475,7 +475,7 @@ fn proto_3_a_permission_is_answered_to_the_run_that_waits_for_it() {
 }
 
 #[test]
-fn proto_3_a_permission_that_nobody_can_be_asked_for_is_refused() {
+fn proto_3_permission_over_the_question_limit_is_refused() {
     let mut task = TaskDriver::running(1);
     let ask = |number: usize| {
         CliEvent::Permission(PermissionRequest {
@@ -506,7 +506,7 @@ fn proto_3_a_permission_that_nobody_can_be_asked_for_is_refused() {
 }
 
 #[test]
-fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_asked() {
+fn proto_5_recovery_is_retried_limited_times_before_a_question() {
     let mut task = TaskDriver::running(1);
     let error = |recovery: Option<&str>| {
         CliEvent::Block(Block::Error(AgentError {
@@ -544,7 +544,7 @@ fn proto_5_a_recovery_is_told_to_the_next_run_so_often_and_then_a_person_is_aske
 }
 
 #[test]
-fn proto_5_refused_blocks_wait_longer_and_then_a_person_is_asked() {
+fn proto_5_refused_blocks_delay_runs_then_a_person_is_asked() {
     let refused = || {
         CliEvent::Refused(InvalidBlock {
             protocol: "ERROR".to_owned(),
@@ -610,7 +610,7 @@ fn task_8_lost_sessions_and_rate_limits_have_an_end() {
 }
 
 #[test]
-fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_task_stands() {
+fn task_8_session_after_a_lost_one_gets_the_task_status() {
     let mut task = TaskDriver::running(2);
     task.tells(question("Which?", true));
     task.ends_well();
@@ -658,7 +658,7 @@ fn task_8_a_session_that_is_forgotten_is_followed_by_one_that_is_told_how_the_ta
 }
 
 #[test]
-fn proto_2_proto_3_what_is_optional_is_waited_for_so_long() {
+fn proto_2_proto_3_optional_question_has_a_bounded_wait() {
     let mut task = TaskDriver::running(1);
     task.tells(question("Colour?", false));
     task.ends_well();
@@ -746,7 +746,7 @@ fn task_6_a_budget_warns_and_stops_before_it_is_passed() {
 }
 
 #[test]
-fn task_9_a_run_over_its_quota_is_held_and_goes_on_when_there_is_room() {
+fn task_9_run_over_its_quota_is_held_and_resumes_with_room() {
     let mut task = TaskDriver::running(1);
     let takes = |bytes| {
         let quota_bytes = 100;
@@ -839,7 +839,7 @@ fn a_run_that_floods_is_ended_and_has_failed() {
 }
 
 #[test]
-fn task_8_a_program_that_says_nothing_is_not_started_for_ever() {
+fn task_8_silent_program_is_not_restarted_forever() {
     for phases in [0, 1] {
         let mut task = TaskDriver::idle(phases);
         task.task.state.task.tells_result = false;
@@ -868,7 +868,7 @@ fn task_8_a_program_that_says_nothing_is_not_started_for_ever() {
 }
 
 #[test]
-fn task_7_a_task_that_is_too_large_or_says_nothing_is_refused() {
+fn task_7_oversized_or_empty_task_is_rejected() {
     let made = |change: fn(&mut NewTask)| {
         let mut task = new_task(1);
         change(&mut task);

@@ -66,7 +66,7 @@ fn view(disk: &SimulatedDisk, name: &str) -> Value {
 }
 
 #[test]
-fn task_2_the_plain_format_is_imported_with_all_it_says() {
+fn task_2_plain_format_is_imported_completely() {
     let disk = disk();
     let before: Vec<Value> = FILES[1..]
         .iter()
@@ -135,7 +135,7 @@ fn task_2_the_plain_format_is_imported_with_all_it_says() {
 }
 
 #[test]
-fn task_7_a_plain_task_keeps_its_status_and_unknown_events_are_named() {
+fn task_7_plain_task_keeps_its_status_and_names_unknown_events() {
     for (status, expected) in [
         ("completed", "completed"),
         ("failed", "failed"),

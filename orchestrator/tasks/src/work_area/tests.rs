@@ -195,7 +195,7 @@ fn task_2_the_work_area_has_its_parts() {
 }
 
 #[test]
-fn task_3_task_4_task_6_the_files_are_what_the_clauses_have() {
+fn task_3_task_4_task_6_files_match_the_requirement_examples() {
     let disk = empty();
     let (mut area, mut task) = create(&disk).unwrap();
     live(&disk, &mut area, &mut task).unwrap();
@@ -229,7 +229,7 @@ fn task_3_task_4_task_6_the_files_are_what_the_clauses_have() {
 }
 
 #[test]
-fn task_4_the_plan_says_what_is_done_and_what_is_left() {
+fn task_4_plan_lists_finished_and_remaining_phases() {
     let disk = empty();
     let (mut area, mut task) = create(&disk).unwrap();
     live(&disk, &mut area, &mut task).unwrap();

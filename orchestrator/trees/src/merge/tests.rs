@@ -267,7 +267,7 @@ fn prop_4_merged_trees_hold_both_sides() {
 }
 
 #[test]
-fn prop_4_modes_and_lines_of_both_sides_come_together() {
+fn prop_4_modes_and_lines_of_both_sides_are_merged() {
     let base = tree(&[("a", file(0o644, "1\n2\n3\n4\n5")), ("b", file(0o644, "b"))]);
     let ours = tree(&[
         ("a", file(0o644, "one\n2\n3\n4\n5")),
@@ -285,7 +285,7 @@ fn prop_4_modes_and_lines_of_both_sides_come_together() {
 }
 
 #[test]
-fn prop_4_a_removed_directory_stays_for_what_the_other_side_put_in_it() {
+fn prop_4_removed_directory_stays_for_files_of_the_other_side() {
     let base = tree(&[("d/old", file(0o644, "old"))]);
     let theirs = tree(&[("d/old", file(0o644, "old")), ("d/new", file(0o644, "new"))]);
     let expected = tree(&[("d/new", file(0o644, "new"))]);
@@ -300,7 +300,7 @@ fn prop_4_a_removed_directory_stays_for_what_the_other_side_put_in_it() {
 }
 
 #[test]
-fn prop_4_each_conflict_is_told_with_its_path_and_reason() {
+fn prop_4_each_conflict_is_reported_with_path_and_reason() {
     let link = |to: &str| RandomNode::Link(to.as_bytes().to_vec());
     let cases = [
         (
@@ -370,7 +370,7 @@ fn prop_4_each_conflict_is_told_with_its_path_and_reason() {
 }
 
 #[test]
-fn prop_4_what_no_tree_can_hold_is_a_conflict() {
+fn prop_4_merge_result_that_is_not_a_valid_tree_is_a_conflict() {
     let told = |ours: &str, theirs: &str| {
         let side = |name: &str| tree(&[(name, file(0o644, name))]);
         merged(&RandomNodes::new(), &side(ours), &side(theirs)).unwrap_err()

@@ -243,7 +243,7 @@ fn crash_everywhere(
 }
 
 #[test]
-fn prop_3_a_swap_that_is_stopped_at_any_call_is_all_old_or_all_new() {
+fn prop_3_swap_stopped_at_any_call_is_all_old_or_all_new() {
     let world = World::new(&before(), &after());
     let make = || World::new(&before(), &after());
     crash_everywhere(&make, "/journal", (&world.old, &world.new), &|world| {
@@ -266,7 +266,7 @@ fn ckpt_4_pipes_make_way_whole_or_not_whenever_it_stops() {
 }
 
 #[test]
-fn prop_3_a_revert_that_is_stopped_at_any_call_is_all_new_or_all_old() {
+fn prop_3_swap_revert_stopped_at_any_call_is_all_new_or_all_old() {
     let world = World::new(&before(), &after());
     let make = || {
         let world = World::new(&before(), &after());
@@ -279,7 +279,7 @@ fn prop_3_a_revert_that_is_stopped_at_any_call_is_all_new_or_all_old() {
 }
 
 #[test]
-fn prop_3_random_trees_are_swapped_and_reverted_and_stopped_anywhere() {
+fn prop_3_random_trees_swap_and_revert_with_stops_anywhere() {
     for seed in 0..300 {
         let mut random = fastrand::Rng::with_seed(seed);
         let before = nodes(&mut random, 8);
@@ -480,7 +480,7 @@ fn places(root: &dyn Folder) -> Vec<PathBuf> {
 
 /// A user edits a path before every single call of the swap, by replacing and in place.
 #[test]
-fn prop_4_what_a_person_writes_during_a_swap_is_never_lost() {
+fn prop_4_user_edits_during_a_swap_are_never_lost() {
     let paths = [
         "edited",
         "gone",
@@ -702,7 +702,7 @@ fn ckpt_4_every_kind_of_file_takes_the_place_of_every_other() {
 }
 
 #[test]
-fn prop_4_a_base_that_changed_and_changes_that_cannot_be_are_refused_whole() {
+fn prop_4_stale_base_or_impossible_change_is_refused_entirely() {
     let world = World::new(&before(), &after());
     Edit::new("edited", EditMethod::Write).make(world.root().as_ref());
     let start = found(&world.disk);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::support::{at, sealed, values};
 
 #[test]
-fn sys_3_what_is_written_is_read_back_and_nothing_of_it_is_plain() {
+fn sys_3_documents_read_back_as_written_without_plain_text() {
     let identities = Identities::generate();
     let given = [
         ("token", "open-sesame"),
@@ -79,7 +79,7 @@ fn sec_1_a_document_that_was_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn sec_1_entries_cannot_be_moved_left_out_or_taken_from_elsewhere() {
+fn sec_1_entries_cannot_be_moved_dropped_or_copied_from_others() {
     let identities = Identities::generate();
     let text = sealed(&identities, &[("a", "one"), ("b", "two")]);
     let lines: Vec<&str> = text.lines().collect();
@@ -135,7 +135,7 @@ fn another_identity_opens_nothing_and_a_former_one_still_does() {
 }
 
 #[test]
-fn what_could_not_be_read_back_is_not_taken() {
+fn values_that_could_not_be_read_back_are_rejected() {
     let mut document = Document::new();
     let mut set = |key: &str, value: &str| document.set(&key.parse().unwrap(), value);
     assert!(matches!(

@@ -14,7 +14,7 @@ fn identities() -> Identities {
 }
 
 #[test]
-fn sys_3_what_sops_wrote_is_read() {
+fn sys_3_sops_files_are_readable() {
     let flat = Document::open(FLAT, &identities()).unwrap();
     assert_eq!(
         values(&flat),
@@ -56,7 +56,7 @@ fn sec_1_the_checksum_of_nested_values_is_checked_too() {
 }
 
 #[test]
-fn what_would_lose_something_is_not_changed_here() {
+fn document_that_would_lose_data_is_not_changed() {
     let key = "secret".parse().unwrap();
     for (document, why) in [
         (FLAT, "age19j4d6v9"),

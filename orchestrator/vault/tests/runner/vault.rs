@@ -32,7 +32,7 @@ fn text_of(identities: &Identities) -> String {
 }
 
 #[test]
-fn a_credential_comes_before_the_file_and_a_bad_one_is_not_passed_over() {
+fn credential_overrides_identity_file_and_invalid_one_fails() {
     let root = tempfile::tempdir().unwrap();
     let credentials = root.path().join("credentials");
     let given = ExternalIdentities {
@@ -68,7 +68,7 @@ fn a_credential_comes_before_the_file_and_a_bad_one_is_not_passed_over() {
 }
 
 #[test]
-fn sec_4_an_identity_that_others_can_read_or_that_is_a_link_is_refused() {
+fn sec_4_identity_readable_by_others_or_a_link_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let vault = Vault::new(root.path(), ExternalIdentities::default());
     let path = vault.identity_file();
@@ -85,7 +85,7 @@ fn sec_4_an_identity_that_others_can_read_or_that_is_a_link_is_refused() {
 }
 
 #[test]
-fn what_is_no_identity_is_told_by_its_line_and_never_quoted() {
+fn invalid_identity_is_reported_by_line_and_never_quoted() {
     let parse = |text: &str| Identities::parse(text.as_bytes()).unwrap_err();
     assert_eq!(parse(""), IdentityError::Empty);
     assert_eq!(parse("# only a comment\n"), IdentityError::Empty);
@@ -104,7 +104,7 @@ fn what_is_no_identity_is_told_by_its_line_and_never_quoted() {
 }
 
 #[test]
-fn values_are_looked_up_and_what_is_missing_is_told_with_what_there_is() {
+fn secret_lookup_of_a_missing_name_lists_the_existing_ones() {
     let root = tempfile::tempdir().unwrap();
     let vault = Vault::new(root.path(), ExternalIdentities::default());
     let project = ProjectIdentity::new(Path::new("/project"), None);

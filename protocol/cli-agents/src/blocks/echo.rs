@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn proto_1_a_prompt_that_comes_back_is_not_the_agents_own() {
+    fn proto_1_echoed_prompt_is_not_agent_output() {
         let prompt = "Do it.\n\nSay:\n[ERROR]\nwhen lost\n";
         assert_eq!(own(prompt, &format!("user\n{prompt}done")), "user|done");
         assert_eq!(

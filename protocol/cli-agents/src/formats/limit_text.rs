@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reset_is_read_where_it_is_told() {
+    fn rate_limit_reset_time_is_parsed_from_messages() {
         let at = |seconds: i64| Some(Reset::At(Timestamp::from_unix_millis(seconds * 1000)));
         let after = |seconds| Some(Reset::After(Duration::from_secs(seconds)));
         assert_eq!(

@@ -83,7 +83,7 @@ fn proto_1_of_claude_only_the_assistants_own_text_counts() {
 }
 
 #[test]
-fn task_6_usage_of_claude_is_what_the_provider_says() {
+fn task_6_claude_usage_matches_the_provider() {
     let told = transcript("claude.jsonl");
     let all = Usage {
         input_tokens: 107,
@@ -134,7 +134,7 @@ fn a_rate_limit_of_claude_has_its_time() {
 }
 
 #[test]
-fn proto_2_of_codex_only_messages_count_and_usage_is_of_the_thread() {
+fn proto_2_codex_counts_only_messages_and_usage_per_thread() {
     let events = events("codex.jsonl", Format::CodexJson);
     let [Block::DependencyRequest(needed)] = blocks(&events)[..] else {
         panic!("{:?}", blocks(&events));
@@ -173,14 +173,14 @@ fn proto_2_of_codex_only_messages_count_and_usage_is_of_the_thread() {
 }
 
 #[test]
-fn a_rate_limit_of_codex_is_told_once() {
+fn codex_rate_limit_is_reported_once() {
     let events = events("codex_limit.jsonl", Format::CodexJson);
     assert_eq!(resets(&events), [Reset::After(Duration::from_secs(5400))]);
     assert!(matches!(events.last(), Some(CliEvent::Result(result)) if !result.is_ok));
 }
 
 #[test]
-fn proto_3_of_acp_only_what_the_agent_says_counts() {
+fn proto_3_only_agent_messages_of_acp_are_scanned() {
     let events = events("acp.jsonl", Format::Acp);
     let [Block::UserQuestion(asked)] = blocks(&events)[..] else {
         panic!("{:?}", blocks(&events));
@@ -206,7 +206,7 @@ fn proto_3_of_acp_only_what_the_agent_says_counts() {
 }
 
 #[test]
-fn what_acp_plays_back_of_an_earlier_session_happened_before() {
+fn acp_replay_of_an_earlier_session_counts_as_history() {
     let told = String::from_utf8(transcript("acp.jsonl")).unwrap();
     let mut lines: Vec<&str> = told.lines().collect();
     let answer = lines.remove(1);

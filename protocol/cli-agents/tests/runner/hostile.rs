@@ -101,7 +101,7 @@ fn proto_1_an_unclosed_block_swallows_no_other() {
 }
 
 #[test]
-fn proto_1_fences_within_fences_hold_what_they_hold() {
+fn proto_1_nested_fences_hide_their_content() {
     let inner = format!("```\n{}```\n", question("inner"));
     let nested = format!("`````md\n{inner}````\n{inner}`````\n{}", question("own"));
     assert!(
@@ -139,7 +139,7 @@ fn proto_3_proto_4_lists_are_bounded() {
 }
 
 #[test]
-fn lines_that_never_end_are_skipped_and_said() {
+fn endless_lines_are_skipped_and_reported() {
     let flood = "x".repeat(JSON_LINE_BYTES_MAX + 7);
     let text = format!("{flood}\n{{\"type\":\"thread.started\",\"thread_id\":\"t\"}}\n");
     let events = read(Format::CodexJson, &[text.as_bytes()]);

@@ -18,7 +18,7 @@ fn proto_1_a_cut_at_every_byte_changes_nothing() {
 }
 
 #[test]
-fn proto_1_what_is_damaged_and_cut_anywhere_is_read_without_panic_and_alike() {
+fn proto_1_damaged_input_in_any_chunks_parses_alike() {
     let rounds = match std::env::var("GOONDAN_TEST_CLI_AGENT_ROUNDS") {
         Ok(rounds) => rounds.parse().unwrap(),
         Err(_) => 300,

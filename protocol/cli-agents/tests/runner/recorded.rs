@@ -49,7 +49,7 @@ fn usage(input: u64, output: u64, cached: u64, written: u64, reasoning: u64) -> 
 /// call; some programs make more calls than others. Anthropic's protocol reports the 300 in
 /// addition to the 1,200, and 100 as written.
 #[test]
-fn agent_4_tokens_of_each_program_are_what_the_provider_counted() {
+fn agent_4_tokens_of_each_program_match_the_provider_count() {
     let calls = |calls: u64| usage(900 * calls, 55 * calls, 300 * calls, 0, 0);
     let runs = [
         (
@@ -104,7 +104,7 @@ fn agent_4_tokens_of_each_program_are_what_the_provider_counted() {
 }
 
 #[test]
-fn agent_4_claude_counts_over_the_session_and_says_so() {
+fn agent_4_claude_usage_is_reported_as_cumulative_per_session() {
     let told = recorded("claude-2.1.332.phases-resumed-cumulative-usage.jsonl");
     let runs = runs_of(&told, r#""subtype": "init""#);
     assert_eq!(runs.len(), 6);
@@ -137,7 +137,7 @@ fn runs_of<'t>(told: &'t str, mark: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn agent_3_a_lost_session_is_told_from_a_failure() {
+fn agent_3_lost_session_is_distinguished_from_a_failure() {
     let setup = Setup {
         prompt: String::new(),
         is_resumed: true,
@@ -164,7 +164,7 @@ fn agent_3_a_lost_session_is_told_from_a_failure() {
 }
 
 #[test]
-fn agent_3_what_acp_plays_back_after_its_answer_never_counts() {
+fn agent_3_acp_replay_after_the_response_is_ignored() {
     let setup = Setup {
         prompt: String::new(),
         is_resumed: true,

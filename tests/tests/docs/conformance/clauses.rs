@@ -51,7 +51,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Nothing at run time writes into the Project Root.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time",
+                    "root_2_project_root_is_never_changed_at_run_time",
                     "sec_3_nothing_leads_out_of_the_level_full",
                 ],
                 note: "except `sandbox.write` and `require: off`",
@@ -73,7 +73,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`goondan.yaml` defines every resource, in one file or several.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "the_example_loads_as_the_page_says",
+                    "documentation_example_loads_as_described",
                     "a_project_may_be_split_over_files_without_becoming_another",
                 ],
                 note: "",
@@ -84,7 +84,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Entry files are inside the Project Root; `..`, absolute paths and links that lead out are refused.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "root_5_what_leads_out_of_the_project_is_refused_at_load",
+                    "root_5_paths_outside_the_project_are_rejected_on_load",
                     "root_5_a_tools_module_lies_in_the_project",
                 ],
                 note: "",
@@ -95,7 +95,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "The Project Root may hold version-control data, which is never touched.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time",
+                    "root_2_project_root_is_never_changed_at_run_time",
                     "version_control_is_neither_read_nor_touched",
                 ],
                 note: "",
@@ -106,7 +106,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "System Root: option, then `GOONDAN_STATE_ROOT`, then `~/.goondan`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "root_7_the_option_wins_over_the_environment_and_that_over_the_home",
+                    "root_7_option_overrides_environment_which_overrides_home",
                     "the_tour_can_be_taken",
                 ],
                 note: "",
@@ -117,8 +117,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "The System Root has its parts, created on first use with mode 0700.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "root_2_nothing_under_the_project_root_is_made_or_changed_at_run_time",
-                    "root_8_what_is_missing_is_made_and_private",
+                    "root_2_project_root_is_never_changed_at_run_time",
+                    "root_8_missing_directories_are_created_with_private_mode",
                 ],
                 note: "",
             },
@@ -129,7 +129,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "root_9_the_example_of_the_clause",
-                    "root_9_what_loses_something_ends_in_a_hash",
+                    "root_9_lossy_workspace_names_end_in_a_hash",
                 ],
                 note: "",
             },
@@ -139,8 +139,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`workspace.json` ties the folder to one project and package.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "root_10_a_workspace_whose_record_is_cut_short_is_told_and_put_back",
-                    "root_10_a_folder_stands_for_one_project_only",
+                    "root_10_truncated_workspace_record_is_reported_and_restored",
+                    "root_10_workspace_folder_belongs_to_one_project_only",
                 ],
                 note: "",
             },
@@ -166,7 +166,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Instance directory names are reversible, safe and free of collisions.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "inst_1_wild_keys_are_separate_conversations_and_leave_their_surroundings_alone",
+                    "inst_1_unusual_keys_are_separate_and_harmless_conversations",
                     "inst_1_names_are_reversible",
                 ],
                 note: "",
@@ -199,8 +199,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Listing skips damaged instances and warns once.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "inst_4_what_is_no_instance_is_left_out_and_reported",
-                    "inst_4_what_cannot_be_used_is_said_once_whoever_looks",
+                    "inst_4_invalid_instance_directories_are_skipped_and_reported",
+                    "inst_4_unusable_instance_is_warned_about_once",
                 ],
                 note: "",
             },
@@ -221,7 +221,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Lifecycle events in the log and in `audit.jsonl`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "inst_6_the_audit_log_tells_who_came_and_went_and_damage_in_it_is_passed_over",
+                    "inst_6_audit_log_lists_lifecycles_and_skips_damaged_records",
                     "inst_6_format_2_opens_as_it_was_written",
                 ],
                 note: "",
@@ -270,8 +270,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "The four message events; `turnId` and a number in ours, optional in those of other writers.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "msg_3_what_is_long_past_gives_way_to_a_summary_that_stays_over_restarts",
-                    "msg_3_a_summary_takes_the_place_of_whole_exchanges_and_what_is_kept_stays",
+                    "msg_3_old_messages_give_way_to_a_summary_over_restarts",
+                    "msg_3_summary_replaces_whole_exchanges_but_no_kept_messages",
                 ],
                 note: "",
             },
@@ -281,7 +281,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`NextMessages = BaseMessages + SUM(Events)`, in order; a missing target warns and does not fail.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "msg_4_a_missing_target_does_not_fail_the_turn_and_is_said",
+                    "msg_4_missing_message_target_is_reported_and_turn_continues",
                     "msg_4_a_missing_target_in_a_foreign_turn_leaves_a_warning",
                 ],
                 note: "",
@@ -293,7 +293,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_8_a_crash_at_every_call_of_a_fold_by_delta",
-                    "nothing_is_touched_before_what_was_said_is_durable",
+                    "tools_run_only_after_the_messages_are_durable",
                 ],
                 note: "",
             },
@@ -304,7 +304,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_6_a_crash_at_every_call_of_a_long_journal",
-                    "a_committed_turn_is_finished_wherever_the_crash_came",
+                    "committed_turn_is_finished_after_a_crash_at_any_step",
                 ],
                 note: "",
             },
@@ -314,7 +314,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "An append costs what it adds; only other events cause a rewrite.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "msg_7_the_cost_of_a_delta_fold_does_not_grow_with_the_history",
+                    "msg_7_delta_fold_cost_does_not_grow_with_the_history",
                     "a_prepared_base_counts_only_under_a_commit_record",
                 ],
                 note: "",
@@ -325,7 +325,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "After a stop at any instant the state is restored exactly.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "msg_8_an_agent_killed_in_a_turn_loses_nothing_and_repeats_nothing",
+                    "msg_8_agent_killed_in_a_turn_loses_and_repeats_nothing",
                     "msg_8_a_crash_at_every_call_of_a_fold_by_delta",
                 ],
                 note: "",
@@ -347,7 +347,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A fold that fails keeps the events, is reported, and is retried.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "msg_10_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_room",
+                    "msg_10_full_disk_acknowledges_nothing_and_recovers_with_room",
                     "msg_10_an_error_at_every_call_once",
                 ],
                 note: "",
@@ -370,7 +370,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`runtime-events.jsonl`, append-only, with trace and span ids; never an input of state.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "msg_12_turns_are_told_with_their_outcomes_attempts_and_tools",
+                    "msg_12_turns_are_listed_with_outcomes_attempts_and_tools",
                     "msg_12_pages_hold_every_line_once",
                 ],
                 note: "",
@@ -397,7 +397,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`extensions/<name>.json`, per instance, names encoded.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "ext_2_what_an_extension_remembers_outlives_its_process_and_goes_with_its_instance",
+                    "ext_2_extension_state_outlives_process_but_not_instance",
                     "the_store_writes_the_examples_byte_for_byte",
                 ],
                 note: "",
@@ -408,7 +408,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Read and written only by `state.get()` and `state.set()`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "ext_2_a_tool_is_offered_once_it_was_looked_for_and_stays_so_in_another_process",
+                    "ext_2_tool_is_offered_once_found_also_in_another_process",
                     "ext_2_a_crash_at_every_call_of_states_and_logs",
                 ],
                 note: "",
@@ -419,7 +419,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Setting an equal value writes nothing.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "ext_2_what_an_extension_remembers_outlives_its_process_and_goes_with_its_instance",
+                    "ext_2_extension_state_outlives_process_but_not_instance",
                     "ext_3_setting_an_equal_value_writes_nothing",
                 ],
                 note: "",
@@ -431,7 +431,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "a_module_that_fails_fails_its_turn_and_no_more",
-                    "ext_4_what_is_too_large_to_remember_is_said_and_not_taken",
+                    "ext_4_oversized_extension_state_is_reported_and_not_stored",
                 ],
                 note: "",
             },
@@ -446,7 +446,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`gdn package install`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "pkg_1_a_package_is_stored_by_its_scope_and_version_and_an_agent_uses_its_tool",
+                    "pkg_1_package_is_stored_by_scope_and_version_and_tool_works",
                     "pkg_1_a_registry_that_signs_is_held_to_its_signatures",
                 ],
                 note: "",
@@ -458,7 +458,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "pkg_2_a_folder_is_used_as_it_is",
-                    "pkg_2_what_a_package_does_not_have_is_told",
+                    "pkg_2_missing_package_resource_is_reported",
                 ],
                 note: "",
             },
@@ -468,7 +468,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Integrity, safe archives, semver ranges, lockfile.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "pkg_3_what_is_not_what_was_locked_changes_nothing_and_is_not_run",
+                    "pkg_3_content_that_differs_from_the_lockfile_is_never_run",
                     "pkg_3_hostile_archives_change_nothing",
                 ],
                 note: "",
@@ -484,8 +484,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Secret values are encrypted at rest.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text",
-                    "sec_1_a_value_comes_from_the_secret_store",
+                    "sec_1_secret_lifecycle_leaves_no_plain_text_anywhere",
+                    "sec_1_value_is_read_from_the_secret_store",
                 ],
                 note: "",
             },
@@ -495,7 +495,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Secret values are masked everywhere.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sec_2_a_value_of_the_configuration_turns_up_in_no_log_and_no_runtime_event",
+                    "sec_2_configuration_value_is_in_no_log_and_no_runtime_event",
                     "sec_2_a_reply_goes_out_masked",
                 ],
                 note: "",
@@ -531,7 +531,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Lifecycle events are in the audit log.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "inst_5_delete_ends_the_process_and_the_turn_and_tells_who_waits",
+                    "inst_5_delete_ends_process_and_turn_and_notifies_the_waiter",
                     "sec_5_every_change_is_in_the_audit_log_and_no_value",
                 ],
                 note: "",
@@ -542,7 +542,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A tool cannot act as an operator; a secret goes only to workspaces that a person allowed; daemon and connectors dump no core.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sec_6_a_question_is_answered_by_a_person_and_by_no_program_of_an_agent",
+                    "sec_6_only_people_answer_questions_not_programs_of_an_agent",
                     "sec_6_run_asks_a_person_and_takes_yes_and_no",
                 ],
                 note: "",
@@ -553,7 +553,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A child's definition limits its requests; the daemon sets identity, trace and time in its reports.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sec_7_an_agent_calls_its_own_model_and_connections_only_and_nothing_unmetered",
+                    "sec_7_agent_calls_only_its_metered_model_and_connections",
                     "sec_7_a_directory_exchanged_meanwhile_leads_nowhere",
                 ],
                 note: "",
@@ -564,7 +564,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Everything that a model, a sender or a provider can grow has a ceiling with a default.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sec_8_a_step_that_spawns_fifty_agents_gets_so_many_and_is_told_of_the_ceiling",
+                    "sec_8_step_that_spawns_fifty_agents_is_limited_and_informed",
                     "sec_8_trees_grow_at_a_rate",
                 ],
                 note: "",
@@ -575,8 +575,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Event ids and instance keys of one connection cannot collide with another's, unless an ingress rule says so.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sec_9_a_sender_takes_no_key_and_suppresses_no_event_of_another_connection_or_a_person",
-                    "sec_9_a_schedule_says_its_conversation_in_the_configuration",
+                    "sec_9_sender_cannot_take_keys_or_events_of_other_connections",
+                    "sec_9_schedule_key_is_set_by_the_configuration",
                 ],
                 note: "",
             },
@@ -602,7 +602,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Every process writes structured logs, one JSON object a line.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "a_trace_goes_on_from_the_caller_through_frame_answer_and_log",
+                    "trace_continues_from_caller_to_frame_answer_and_log",
                     "a_line_has_identity_trace_and_fields",
                 ],
                 note: "",
@@ -613,7 +613,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "The orchestrator collects its children's output into one stream.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "log_3_half_a_line_and_death_is_told_and_the_event_is_answered",
+                    "log_3_half_a_line_before_death_is_logged_and_event_answered",
                     "in_the_foreground_the_log_is_on_stdout_and_nowhere_else",
                 ],
                 note: "",
@@ -625,7 +625,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "log_3_no_program_loses_a_character_on_its_way_to_the_log",
-                    "log_3_half_a_line_and_death_is_told_and_the_event_is_answered",
+                    "log_3_half_a_line_before_death_is_logged_and_event_answered",
                     "log_3_a_servers_call_belongs_to_the_trace_of_its_turn",
                 ],
                 note: "",
@@ -636,8 +636,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "No other log files are required; rotated ones are an option.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "log_4_in_the_background_the_log_is_in_files_that_are_rotated_and_bounded",
-                    "log_4_files_and_their_number_are_bounded_and_lines_stay_whole",
+                    "log_4_background_log_is_in_files_that_rotate_and_are_bounded",
+                    "log_4_log_files_are_bounded_and_lines_stay_whole",
                 ],
                 note: "",
             },
@@ -653,7 +653,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sup_1_one_agent_killed_does_not_disturb_another",
-                    "every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited",
+                    "all_guarantees_hold_under_crashes_hangs_garbage_and_edits",
                 ],
                 note: "",
             },
@@ -664,7 +664,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sup_2_a_slot_is_seen_in_each_of_the_seven_states",
-                    "sup_4_a_crash_loop_backs_off_visibly_and_ends_with_a_completed_turn",
+                    "sup_4_crash_loop_backs_off_visibly_and_ends_with_a_turn",
                 ],
                 note: "",
             },
@@ -674,7 +674,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Connectors always run, agents start on demand, the daemon keeps running without any.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sup_3_agents_start_on_demand_and_the_daemon_stays_without_any",
+                    "sup_3_agents_start_on_demand_and_the_daemon_runs_without_any",
                     "sup_3_an_idle_agent_takes_no_more_than_three_descriptors",
                 ],
                 note: "",
@@ -685,7 +685,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Restart; back-off after five crashes; a completed turn resets it; visible.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sup_4_a_crash_loop_backs_off_visibly_and_ends_with_a_completed_turn",
+                    "sup_4_crash_loop_backs_off_visibly_and_ends_with_a_turn",
                     "sup_4_five_at_once_then_doubling_up_to_five_minutes",
                 ],
                 note: "",
@@ -695,7 +695,7 @@ pub(super) const GROUPS: &[Group] = &[
                 level: "MUST",
                 text: "Desired and actual are compared regularly and on every change.",
                 met: ClauseStatus::Yes,
-                tests: &["every_promise_is_kept_whatever_crashes_hangs_lies_or_is_edited"],
+                tests: &["all_guarantees_hold_under_crashes_hangs_garbage_and_edits"],
                 note: "every 250 ms instead of 5 s",
             },
             Row {
@@ -715,8 +715,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "No orphans, however the orchestrator ends.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sup_7_no_child_survives_a_killed_daemon_and_its_turn_finishes_in_the_next",
-                    "when_the_orchestrator_vanishes_the_process_takes_its_tools_with_it",
+                    "sup_7_no_child_outlives_a_killed_daemon_and_its_turn_resumes",
+                    "agent_process_kills_its_tools_when_the_orchestrator_vanishes",
                 ],
                 note: "on Linux",
             },
@@ -726,7 +726,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Edit and restart; watch mode; an invalid edit changes nothing that runs.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sup_8_restart_takes_the_new_configuration_after_the_turn_in_progress",
+                    "sup_8_restart_applies_new_configuration_after_current_turn",
                     "sup_8_an_edit_is_found_when_the_system_lost_count",
                 ],
                 note: "",
@@ -765,8 +765,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`event`, `shutdown`, `shutdown_ack` with addresses; order; trace context; request and response.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "ipc_2_two_workers_are_asked_and_their_answers_come_back",
-                    "ipc_2_answers_are_taken_in_once_whatever_crashes",
+                    "ipc_2_two_workers_are_asked_and_their_answers_return",
+                    "ipc_2_answers_are_taken_at_most_once_despite_crashes",
                 ],
                 note: "",
             },
@@ -777,7 +777,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "ipc_3_a_circular_request_is_refused_at_once_and_named",
-                    "ipc_3_random_requests_between_agents_never_wait_for_each_other",
+                    "ipc_3_random_requests_between_agents_never_deadlock",
                 ],
                 note: "",
             },
@@ -819,7 +819,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_1_the_files_of_a_bundle_are_those_of_the_requirements",
-                    "bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new",
+                    "bundle_7_crash_at_any_call_leaves_old_or_new_revision",
                 ],
                 note: "",
             },
@@ -830,7 +830,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_1_the_files_of_a_bundle_are_those_of_the_requirements",
-                    "bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_working_revision",
+                    "bundle_7_garbage_crashes_and_edits_leave_a_working_revision",
                 ],
                 note: "",
             },
@@ -840,7 +840,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A staging copy for each changeset.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "bundle_3_the_file_tools_reach_the_working_copy_and_nothing_beside_it",
+                    "bundle_3_file_tools_reach_only_the_working_copy",
                     "bundle_1_the_files_of_a_bundle_are_those_of_the_requirements",
                 ],
                 note: "",
@@ -859,8 +859,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "The opaque revision store.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "bundle_5_verify_finds_what_is_altered_in_the_store_and_repair_sets_it_aside",
-                    "bundle_7_a_crash_at_every_call_of_a_change_leaves_the_old_or_the_new",
+                    "bundle_5_verify_finds_altered_files_and_repair_moves_them",
+                    "bundle_7_crash_at_any_call_leaves_old_or_new_revision",
                 ],
                 note: "",
             },
@@ -870,7 +870,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Only the SwarmBundleManager writes these files.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "bundle_7_tools_wait_for_a_person_and_what_is_never_an_agents_is_refused",
+                    "bundle_7_tool_changes_need_approval_and_others_are_refused",
                     "only_the_orchestrator_uses_the_store",
                 ],
                 note: "",
@@ -881,8 +881,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Commit: checks, revision, head; active at a safe point.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_back",
-                    "bundle_7_garbage_crashes_and_a_person_who_edits_never_leave_it_without_a_working_revision",
+                    "bundle_7_bot_improves_its_prompt_and_a_bad_one_rolls_back",
+                    "bundle_7_garbage_crashes_and_edits_leave_a_working_revision",
                 ],
                 note: "",
             },
@@ -892,8 +892,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Tools for agents, `gdn bundle` for people.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "bundle_7_a_bot_improves_its_prompt_within_the_turn_and_a_bad_one_is_taken_back",
-                    "bundle_7_a_person_reverts_and_pins_and_the_project_is_what_holds",
+                    "bundle_7_bot_improves_its_prompt_and_a_bad_one_rolls_back",
+                    "bundle_7_person_reverts_and_pins_and_the_project_prevails",
                 ],
                 note: "",
             },
@@ -908,8 +908,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`messages/llm.jsonl`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "llm_1_every_message_to_and_from_the_model_is_logged_with_its_turn",
-                    "msg_12_what_is_beyond_the_bounds_is_dropped_oldest_first_and_counted",
+                    "llm_1_every_model_message_is_logged_with_its_turn",
+                    "msg_12_segments_over_the_bounds_drop_oldest_first_and_count",
                 ],
                 note: "",
             },
@@ -918,7 +918,7 @@ pub(super) const GROUPS: &[Group] = &[
                 level: "SHOULD",
                 text: "The events log is `runtime-events.jsonl`.",
                 met: ClauseStatus::Yes,
-                tests: &["log_3_one_trace_leads_from_the_webhook_to_the_tool_call_and_the_reply"],
+                tests: &["log_3_one_trace_links_webhook_tool_call_and_reply"],
                 note: "",
             },
         ],
@@ -932,7 +932,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "System state outlives instances.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sec_1_a_secret_is_set_used_changed_and_removed_and_is_nowhere_in_plain_text",
+                    "sec_1_secret_lifecycle_leaves_no_plain_text_anywhere",
                     "sys_1_values_are_kept_listed_without_them_and_removed",
                 ],
                 note: "",
@@ -943,8 +943,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "OAuth grants, sessions, locks.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_nowhere_in_plain_text",
-                    "sys_2_documents_lie_by_application_and_subject_and_share_no_file",
+                    "sys_4_login_token_is_used_renewed_revoked_and_encrypted",
+                    "sys_2_grants_have_separate_files_per_app_and_subject",
                 ],
                 note: "",
             },
@@ -954,7 +954,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "SOPS-compatible documents with age recipients.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sys_3_a_rotation_on_a_running_daemon_disturbs_nobody_and_survives_a_kill_of_it",
+                    "sys_3_rotation_on_a_running_daemon_survives_a_kill",
                     "sys_3_any_text_is_read_back",
                 ],
                 note: "",
@@ -965,9 +965,9 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Authorization Code with PKCE; single-flight refresh.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_nowhere_in_plain_text",
+                    "sys_4_login_token_is_used_renewed_revoked_and_encrypted",
                     "sys_4_only_the_logins_own_state_ends_the_wait",
-                    "sys_4_a_thousand_who_want_a_token_renewed_make_one_request",
+                    "sys_4_thousand_concurrent_token_renewals_make_one_request",
                 ],
                 note: "",
             },
@@ -977,8 +977,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Clean-up of sessions.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "sys_4_a_login_gives_a_token_that_is_used_renewed_shown_and_revoked_and_is_nowhere_in_plain_text",
-                    "sys_5_logins_whose_time_is_over_leave_nothing",
+                    "sys_4_login_token_is_used_renewed_revoked_and_encrypted",
+                    "sys_5_expired_logins_leave_no_files",
                 ],
                 note: "",
             },
@@ -1012,7 +1012,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Only paths relative to the Project Root.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "box_2_what_leads_out_or_is_guarded_is_refused_unless_allowed",
+                    "box_2_outside_or_guarded_paths_are_refused_unless_allowed",
                     "box_2_a_link_that_leads_out_is_refused",
                 ],
                 note: "",
@@ -1023,7 +1023,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "One function chooses the working directory of each agent; enforced.",
                 met: ClauseStatus::Partly,
                 tests: &[
-                    "box_3_tools_start_in_the_conversations_directory_unless_the_agent_works_in_the_project",
+                    "box_3_tools_start_in_conversation_or_project_directory",
                     "box_3_a_worker_works_in_its_sandbox_and_writes_nowhere_else",
                 ],
                 note: "coding agents work for tasks only",
@@ -1050,8 +1050,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`proposal.json`, `changes.patch`, `summary.md`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "prop_1_a_proposal_says_all_that_changed",
-                    "prop_1_a_creation_that_is_stopped_at_any_call_made_a_whole_proposal_or_none",
+                    "prop_1_proposal_lists_all_changes",
+                    "prop_1_creation_stopped_at_any_call_makes_proposal_or_none",
                 ],
                 note: "",
             },
@@ -1072,7 +1072,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Apply: review, check, apply; nothing changes on failure.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "prop_3_a_daemon_killed_while_it_applies_leaves_all_old_or_all_new",
+                    "prop_3_daemon_killed_during_apply_leaves_all_old_or_all_new",
                     "prop_3_a_proposal_is_applied_and_taken_back",
                 ],
                 note: "",
@@ -1084,7 +1084,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "prop_4_a_stale_proposal_is_merged_into_a_new_one_and_applied",
-                    "prop_4_what_was_looked_at_is_what_is_applied",
+                    "prop_4_only_the_reviewed_proposal_is_applied",
                 ],
                 note: "",
             },
@@ -1105,7 +1105,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "HANDOFF messages.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "prop_6_two_workers_hand_in_and_a_person_applies_in_a_repository",
+                    "prop_6_two_workers_submit_and_a_person_applies_in_git",
                     "prop_6_every_path_in_a_handoff_exists",
                 ],
                 note: "",
@@ -1143,7 +1143,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A complete work area for each task.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "task_1_a_daemon_killed_after_every_step_goes_on_from_the_work_area",
+                    "task_1_daemon_killed_after_every_step_resumes_from_work_area",
                     "task_1_work_areas_lie_in_the_tasks_root",
                     "task_1_the_environment_names_the_tasks_root",
                 ],
@@ -1167,7 +1167,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints",
-                    "task_3_task_4_task_6_the_files_are_what_the_clauses_have",
+                    "task_3_task_4_task_6_files_match_the_requirement_examples",
                 ],
                 note: "",
             },
@@ -1177,7 +1177,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`agent-state.json`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "task_3_task_4_task_6_the_files_are_what_the_clauses_have",
+                    "task_3_task_4_task_6_files_match_the_requirement_examples",
                     "task_4_a_plan_is_bounded",
                 ],
                 note: "",
@@ -1200,7 +1200,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints",
-                    "task_6_usage_of_claude_is_what_the_provider_says",
+                    "task_6_claude_usage_matches_the_provider",
                 ],
                 note: "",
             },
@@ -1221,7 +1221,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Pause, resume, cancel of the whole process group.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "task_8_a_paused_task_stands_still_and_a_cancelled_one_leaves_no_process",
+                    "task_8_paused_task_stops_and_canceled_one_leaves_no_process",
                     "task_8_a_command_is_written_out",
                 ],
                 note: "",
@@ -1232,8 +1232,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Disk quota and low space.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "task_9_a_task_over_its_quota_is_held_with_its_files_until_there_is_room",
-                    "task_9_a_run_over_its_quota_is_held_and_goes_on_when_there_is_room",
+                    "task_9_task_over_quota_is_held_with_its_files_until_room",
+                    "task_9_run_over_its_quota_is_held_and_resumes_with_room",
                 ],
                 note: "",
             },
@@ -1243,7 +1243,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Clean-up with a verified backup.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "task_10_what_has_ended_is_removed_by_its_age_with_a_backup_that_can_be_imported",
+                    "task_10_old_ended_tasks_are_removed_with_importable_backup",
                     "task_10_a_person_removes_by_age_and_a_program_may_not",
                 ],
                 note: "",
@@ -1303,7 +1303,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`ERROR` and priorities.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "task_7_an_agent_that_is_killed_is_asked_about_or_goes_on_and_runs_once",
+                    "task_7_killed_agent_asks_a_person_or_resumes_and_runs_once",
                     "proto_5_errors_and_lies",
                 ],
                 note: "",
@@ -1331,7 +1331,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "task_6_ckpt_5_a_running_task_warns_and_gets_checkpoints",
-                    "ckpt_2_what_is_asked_for_is_checked",
+                    "ckpt_2_checkpoint_requests_are_validated",
                 ],
                 note: "",
             },
@@ -1342,7 +1342,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "ckpt_3_any_tar_opens_a_snapshot",
-                    "ckpt_3_what_no_snapshot_holds_is_never_written_by_a_restore",
+                    "ckpt_3_excluded_paths_are_never_written_by_a_restore",
                 ],
                 note: "",
             },
@@ -1374,7 +1374,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Joint checkpoints.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "ckpt_6_code_and_conversation_are_rewound_together_and_the_work_goes_on",
+                    "ckpt_6_code_and_conversation_rewind_together_and_continue",
                     "ckpt_6_a_rewind_can_itself_be_taken_back",
                 ],
                 note: "",
@@ -1403,7 +1403,7 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "agent_2_the_first_prompt_explains_the_protocol",
                     "agent_2_a_program_calls_goondans_tools_at_each_level",
-                    "agent_2_calls_of_goondans_tools_count_once_beside_the_same_blocks",
+                    "agent_2_goondan_tool_calls_count_once_beside_equal_blocks",
                 ],
                 note: "",
             },
@@ -1414,7 +1414,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Partly,
                 tests: &[
                     "agent_3_a_run_without_a_session_gets_the_whole_task",
-                    "agent_3_a_lost_session_is_told_from_a_failure",
+                    "agent_3_lost_session_is_distinguished_from_a_failure",
                 ],
                 note: "a test that runs the real programs",
             },
@@ -1424,8 +1424,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Tokens and cost equal those of the provider; budgets act on them.",
                 met: ClauseStatus::Partly,
                 tests: &[
-                    "task_6_a_task_is_held_by_the_budget_of_its_workspace_and_goes_on_when_that_is_raised",
-                    "agent_4_claude_counts_over_the_session_and_says_so",
+                    "task_6_task_held_by_workspace_budget_resumes_when_raised",
+                    "agent_4_claude_usage_is_reported_as_cumulative_per_session",
                 ],
                 note: "a test that runs the real programs; `aider` rounds, `gemini` reports no cache",
             },
@@ -1446,8 +1446,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`gdn task show` has reason, last words and stderr of a failure; permanent errors stop; restarts are limited.",
                 met: ClauseStatus::Partly,
                 tests: &[
-                    "agent_6_a_failed_run_says_why_and_its_phase_can_be_approved_later",
-                    "agent_6_an_exit_with_an_error_output_says_why",
+                    "agent_6_failed_run_reports_why_and_its_phase_can_be_approved",
+                    "agent_6_failed_exit_is_explained_by_its_error_output",
                 ],
                 note: "the last run in Studio; a run whose only command fails counts as failed",
             },
@@ -1458,7 +1458,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Partly,
                 tests: &[
                     "agent_7_commands_and_changes_of_each_program_look_alike",
-                    "agent_7_a_slow_watcher_is_told_what_it_missed",
+                    "agent_7_slow_watcher_gets_the_number_of_missed_items",
                 ],
                 note: "the stream in Studio; a test that runs the real programs",
             },
@@ -1486,7 +1486,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A task works on the project or a repository in a copy of its own; its git configuration is never executed.",
                 met: ClauseStatus::Partly,
                 tests: &[
-                    "repo_1_a_task_of_a_repository_is_set_up_verified_and_delivered_as_a_branch",
+                    "repo_1_repository_task_is_verified_and_delivered_as_a_branch",
                     "repo_1_a_run_begins_when_its_copy_of_the_project_is_there",
                 ],
                 note: "repositories other than the project",
@@ -1497,8 +1497,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`setup` and `verify` run in the sandbox; the result of `verify` is the `test.log`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "repo_1_a_task_of_a_repository_is_set_up_verified_and_delivered_as_a_branch",
-                    "repo_2_setup_comes_first_and_its_failure_is_shown",
+                    "repo_1_repository_task_is_verified_and_delivered_as_a_branch",
+                    "repo_2_setup_runs_first_and_its_failure_is_shown",
                 ],
                 note: "",
             },
@@ -1535,8 +1535,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "One inbox over all workspaces in CLI, TUI, Studio and chats; decided exactly once, where it is shown.",
                 met: ClauseStatus::Partly,
                 tests: &[
-                    "steer_3_of_a_button_and_a_client_that_answer_at_once_one_decides",
-                    "task_7_an_answer_is_taken_once_and_told_once",
+                    "steer_3_simultaneous_button_and_client_answers_decide_once",
+                    "task_7_answer_is_accepted_once_and_delivered_once",
                 ],
                 note: "one list of all kinds in the CLI, in `gdn top` and in chats",
             },
@@ -1546,8 +1546,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Authorized people answer questions, reviews and approvals in Telegram, Slack and Discord.",
                 met: ClauseStatus::Partly,
                 tests: &[
-                    "steer_3_a_button_of_telegram_approves_once_and_only_of_who_may",
-                    "steer_3_buttons_of_slack_approve_and_deny_over_a_killed_daemon",
+                    "steer_3_telegram_button_approves_once_and_only_for_allowed",
+                    "steer_3_slack_buttons_approve_and_deny_across_a_daemon_kill",
                 ],
                 note: "Discord, questions, reviews, and forms",
             },
@@ -1585,7 +1585,7 @@ pub(super) const GROUPS: &[Group] = &[
                 level: "MUST",
                 text: "Connectors convert every payload of the services' examples to text, or skip it with a counted reason.",
                 met: ClauseStatus::Partly,
-                tests: &["msg_13_no_update_is_lost_or_doubled_whatever_is_killed"],
+                tests: &["msg_13_no_update_is_lost_or_repeated_despite_kills"],
                 note: "tests of the services' examples; a count of skipped payloads",
             },
             Row {
@@ -1618,8 +1618,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A person can cancel a running turn; its tools end, the conversation stays, the history says so.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "steer_1_a_cancelled_turn_ends_its_tools_and_the_conversation_goes_on",
-                    "steer_1_a_crash_at_any_call_cancels_whole_or_not_at_all_and_again",
+                    "steer_1_canceled_turn_ends_tools_and_conversation_continues",
+                    "steer_1_crash_at_any_call_cancels_all_or_nothing_repeatably",
                 ],
                 note: "",
             },
@@ -1629,8 +1629,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Waiting events can be listed, dropped, reordered and held.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "steer_2_a_paused_event_waits_over_a_kill_while_others_have_their_turns",
-                    "steer_2_an_event_that_waits_is_cancelled_without_a_turn",
+                    "steer_2_paused_event_waits_across_a_kill_while_others_run",
+                    "steer_2_waiting_event_is_canceled_without_a_turn",
                 ],
                 note: "",
             },
@@ -1640,7 +1640,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A tool call can need a person's approval, which waits durably and is answered once.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "steer_3_a_call_waits_for_a_person_is_shown_with_its_commands_and_runs_once_approved",
+                    "steer_3_call_waits_with_its_commands_and_runs_once_approved",
                     "steer_3_a_chat_asks_about_agents_that_there_are",
                 ],
                 note: "",
@@ -1651,7 +1651,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`gdn chat` with a line editor, history, multi-line input, Markdown, and messages from other clients.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "steer_4_a_line_is_edited_recalled_continued_and_pasted_as_one_message",
+                    "steer_4_line_editing_history_continuation_and_paste_work",
                     "steer_4_a_panic_gives_the_terminal_back",
                 ],
                 note: "",
@@ -1662,8 +1662,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Several models in order, with fallback by rule.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "steer_5_who_cannot_answer_is_followed_by_another_and_whoever_waits_is_told",
-                    "steer_5_where_none_can_answer_all_that_failed_is_told",
+                    "steer_5_failing_model_is_replaced_and_the_caller_is_notified",
+                    "steer_5_all_failed_models_are_reported_if_none_can_answer",
                 ],
                 note: "",
             },
@@ -1678,7 +1678,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A watch API: a snapshot and changes after a cursor, without gap or duplicate over restarts.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "obs_1_whoever_watches_is_told_each_thing_once_over_a_kill_of_the_daemon",
+                    "obs_1_watcher_gets_each_event_once_over_a_daemon_kill",
                     "obs_1_the_pages_of_tasks_miss_and_repeat_none",
                 ],
                 note: "",
@@ -1690,7 +1690,7 @@ pub(super) const GROUPS: &[Group] = &[
                 met: ClauseStatus::Yes,
                 tests: &[
                     "obs_2_logs_are_read_over_restarts_and_while_no_daemon_runs",
-                    "obs_2_a_line_is_chosen_if_it_says_all_that_is_asked_for",
+                    "obs_2_log_line_is_selected_only_if_all_filters_match",
                 ],
                 note: "",
             },
@@ -1700,7 +1700,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Metrics in three ways from one snapshot; a dashboard and tested alert rules.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "obs_3_tokens_and_cost_equal_the_ledger_after_each_kill_of_the_daemon",
+                    "obs_3_tokens_and_cost_equal_the_ledger_after_daemon_kills",
                     "obs_3_a_snapshot_is_written_as_otlp_has_it",
                 ],
                 note: "",
@@ -1711,7 +1711,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`gdn top`.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "obs_4_top_shows_what_happens_over_a_kill_of_the_daemon_and_gives_the_terminal_back",
+                    "obs_4_top_survives_a_daemon_kill_and_restores_the_terminal",
                     "obs_4_the_views_at_80_by_24",
                 ],
                 note: "",
@@ -1722,7 +1722,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A web page, tested in a real browser.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "obs_5_every_page_is_used_by_keyboard_alone_in_light_and_dark_and_at_360_pixels",
+                    "obs_5_every_page_works_by_keyboard_in_both_themes_and_360_px",
                     "obs_5_our_own_page_is_heard",
                 ],
                 note: "",
@@ -1733,8 +1733,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`gdn status` and exit codes report every problem.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "obs_6_a_connector_that_cannot_work_is_shown_as_such_and_disturbs_nobody",
-                    "status_tells_of_the_daemon_and_of_problems",
+                    "obs_6_failing_connector_is_shown_and_disturbs_no_agent",
+                    "status_shows_the_daemon_and_problems",
                 ],
                 note: "",
             },
@@ -1749,7 +1749,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Bundles of the 0.0.3 format load unchanged.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "compat_1_a_bundle_is_migrated_once_a_person_has_seen_the_difference",
+                    "compat_1_bundle_is_migrated_only_after_the_diff_was_shown",
                     "compat_1_extensions_have_the_defaults_they_had",
                 ],
                 note: "",
@@ -1771,7 +1771,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Modules of tools, extensions and connectors run under their known contracts.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for",
+                    "compat_3_older_tools_extensions_and_connectors_run_unchanged",
                     "compat_3_the_published_types_fit_the_modules",
                 ],
                 note: "",
@@ -1781,7 +1781,7 @@ pub(super) const GROUPS: &[Group] = &[
                 level: "SHOULD",
                 text: "Known commands and options, or an error that names ours.",
                 met: ClauseStatus::Yes,
-                tests: &["compat_4_known_commands_and_options_do_what_they_did"],
+                tests: &["compat_4_known_commands_and_options_work_as_before"],
                 note: "",
             },
         ],
@@ -1795,8 +1795,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`gdn doctor`, `gdn service`, `gdn upgrade` with rollback; a format version of the System Root.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "rel_1_what_has_to_be_mended_is_named_with_the_command_that_mends_it",
-                    "rel_1_a_service_is_installed_runs_and_is_removed_and_the_state_stays",
+                    "rel_1_doctor_names_each_problem_with_its_repair_command",
+                    "rel_1_service_installs_runs_and_is_removed_but_state_is_kept",
                 ],
                 note: "launchd was not run",
             },
@@ -1806,7 +1806,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Archives, packages, an image, man pages, SBOM, a reproducible build, license files, changelog, security policy.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "rel_2_packages_hold_what_they_should_and_are_the_same_each_time",
+                    "rel_2_packages_have_expected_files_and_are_reproducible",
                     "rel_2_groff_takes_every_page_without_a_word",
                 ],
                 note: "",
@@ -1822,8 +1822,8 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "A workspace survives the loss of its node.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "rep_1_a_workspace_goes_on_at_another_node_when_its_own_is_killed",
-                    "rep_1_nothing_that_was_answered_is_lost_or_doubled_whatever_fails",
+                    "rep_1_workspace_resumes_on_another_node_after_a_kill",
+                    "rep_1_no_answered_event_is_lost_or_duplicated_under_faults",
                 ],
                 note: "",
             },
@@ -1846,7 +1846,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once"],
+        tests: &["compat_1_older_bundle_loads_and_each_older_form_warns_once"],
         note: "",
     },
     Row {
@@ -1854,7 +1854,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once"],
+        tests: &["compat_1_older_bundle_loads_and_each_older_form_warns_once"],
         note: "two different overrides of one resource are refused",
     },
     Row {
@@ -1862,7 +1862,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_1_connections_have_the_names_they_had_and_those_nobody_wrote_are_shown"],
+        tests: &["compat_1_connections_keep_names_and_implicit_ones_are_listed"],
         note: "Slack needs `SLACK_SIGNING_SECRET`",
     },
     Row {
@@ -1902,7 +1902,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_2_a_chat_is_written_to_by_a_connection_that_nobody_wrote"],
+        tests: &["compat_2_telegram_sends_through_an_implicit_connection"],
         note: "",
     },
     Row {
@@ -1910,7 +1910,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_2_telegram_edits_deletes_reacts_and_fetches_files_as_it_did"],
+        tests: &["compat_2_telegram_edits_deletes_reacts_and_fetches_as_before"],
         note: "",
     },
     Row {
@@ -1918,7 +1918,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_2_slack_does_what_it_did_by_a_connection_that_nobody_wrote"],
+        tests: &["compat_2_slack_works_as_before_with_an_implicit_connection"],
         note: "without `nextCursor`",
     },
     Row {
@@ -1926,7 +1926,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_2_requests_are_made_to_the_hosts_that_the_policy_allows"],
+        tests: &["compat_2_http_requests_go_only_to_hosts_that_policy_allows"],
         note: "",
     },
     Row {
@@ -1934,7 +1934,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_4_known_commands_and_options_do_what_they_did"],
+        tests: &["compat_4_known_commands_and_options_work_as_before"],
         note: "",
     },
     Row {
@@ -1998,7 +1998,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_1_a_bundle_of_the_older_format_loads_and_each_older_form_is_noted_once"],
+        tests: &["compat_1_older_bundle_loads_and_each_older_form_warns_once"],
         note: "every step includes the prompt anyway",
     },
     Row {
@@ -2014,9 +2014,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &[
-            "compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for",
-        ],
+        tests: &["compat_3_older_tools_extensions_and_connectors_run_unchanged"],
         note: "",
     },
     Row {
@@ -2024,9 +2022,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &[
-            "compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for",
-        ],
+        tests: &["compat_3_older_tools_extensions_and_connectors_run_unchanged"],
         note: "",
     },
     Row {
@@ -2034,9 +2030,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &[
-            "compat_3_tools_extensions_and_connectors_run_under_the_contracts_they_were_written_for",
-        ],
+        tests: &["compat_3_older_tools_extensions_and_connectors_run_unchanged"],
         note: "",
     },
     Row {
@@ -2044,7 +2038,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_1_a_coordinator_with_workers_and_two_chats_runs_as_it_is"],
+        tests: &["compat_1_coordinator_with_workers_and_chats_runs_unchanged"],
         note: "",
     },
     Row {
@@ -2068,7 +2062,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_1_labels_and_selectors_with_overrides_mean_what_they_meant"],
+        tests: &["compat_1_labels_and_selectors_with_overrides_keep_meaning"],
         note: "",
     },
     Row {
@@ -2076,7 +2070,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_4_known_commands_and_options_do_what_they_did"],
+        tests: &["compat_4_known_commands_and_options_work_as_before"],
         note: "",
     },
     Row {
@@ -2084,7 +2078,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["pkg_1_a_package_is_stored_by_its_scope_and_version_and_an_agent_uses_its_tool"],
+        tests: &["pkg_1_package_is_stored_by_scope_and_version_and_tool_works"],
         note: "",
     },
     Row {
@@ -2092,7 +2086,7 @@ pub(super) const OLDER: &[Row] = &[
         level: "",
         text: "",
         met: ClauseStatus::Yes,
-        tests: &["compat_4_known_commands_and_options_do_what_they_did"],
+        tests: &["compat_4_known_commands_and_options_work_as_before"],
         note: "[another page](cli.md#gdn-studio)",
     },
 ];

@@ -60,7 +60,7 @@ impl<T: Ord + Clone> CycleSearch<'_, T> {
 }
 
 #[test]
-fn what_reaches_itself_is_a_circle() {
+fn cyclic_imports_are_detected() {
     let graph = |arrows: &[(u8, u8)]| {
         let mut graph: BTreeMap<u8, BTreeSet<u8>> = BTreeMap::new();
         for (from, to) in arrows {

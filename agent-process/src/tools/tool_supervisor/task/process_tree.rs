@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn task_8_a_child_that_was_stopped_before_it_became_its_program_is_let_go_on() {
+    fn task_8_child_stopped_before_exec_is_continued() {
         let found = [
             seen(2, 1, 'D'),
             seen(3, 2, 'T'),

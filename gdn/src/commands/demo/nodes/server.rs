@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_in_a_url_says_nothing_but_its_name() {
+    fn path_in_a_url_is_percent_encoded() {
         let path = Path::new("/tmp/a b&host=%/é");
         assert_eq!(percent_encoded(path), "/tmp/a%20b%26host%3D%25/%C3%A9");
     }

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_ends_so_many_lines_before_the_end_and_is_full_if_it_can_be() {
+    fn scroll_window_ends_at_offset_and_is_full_if_possible() {
         let lines: Vec<u32> = (0..10).collect();
         assert_eq!(window(&lines, 3, 0), [7, 8, 9]);
         assert_eq!(window(&lines, 3, 4), [3, 4, 5]);

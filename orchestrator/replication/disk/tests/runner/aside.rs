@@ -145,7 +145,7 @@ fn put_back(disk: &SimulatedDisk) -> std::io::Result<()> {
 }
 
 #[test]
-fn rep_1_a_crash_while_all_is_cleared_loses_nothing_that_is_not_replicated() {
+fn rep_1_crash_during_clearing_loses_no_unreplicated_files() {
     at_every_call(&former(), clear, |disk, context| {
         has_all(disk, context);
         assert!(disk.list(&dir()).unwrap().is_empty(), "{context}");
@@ -177,7 +177,7 @@ fn rep_1_a_crash_while_things_are_put_back_loses_none() {
 }
 
 #[test]
-fn what_was_put_aside_twice_is_there_twice_and_the_later_one_comes_back() {
+fn files_set_aside_twice_are_kept_twice_and_the_later_return() {
     let disk = former();
     clear(&disk).unwrap();
     plant(&disk, "instances/i/metadata.json");

@@ -128,7 +128,7 @@ fn rep_1_a_change_that_no_sync_follows_is_handed_over() {
 }
 
 #[test]
-fn what_was_not_synced_is_handed_over_and_nobody_waits_for_it() {
+fn unsynced_operations_are_handed_over_without_waiting() {
     let node = AcknowledgingNode::owning(ConfirmPoint::AtConfirm);
     let disk = &node.replicated;
     let mut file = disk.create(&dir().join("a")).unwrap();
@@ -158,7 +158,7 @@ fn what_was_not_synced_is_handed_over_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_wait_ends_with_the_ownership_and_says_why() {
+fn wait_ends_with_the_reason_when_ownership_is_lost() {
     for waits in WAITS {
         let disowned = ended_by(waits, |node, _| {
             node.recording
@@ -172,7 +172,7 @@ fn a_wait_ends_with_the_ownership_and_says_why() {
 }
 
 #[test]
-fn a_wait_ends_when_the_workspace_comes_back_and_is_no_success() {
+fn wait_fails_when_the_workspace_returns() {
     // With a later confirmation the workspace may have been taken again before the caller asks.
     let at_once = WAITS
         .into_iter()
@@ -241,7 +241,7 @@ const CHANGES: [(&str, Act); 9] = [
 ];
 
 #[test]
-fn rep_1_what_is_not_this_nodes_is_not_changed() {
+fn rep_1_files_not_owned_by_this_node_cannot_be_changed() {
     for is_given_up in [false, true] {
         let node = node(ConfirmPoint::AtEachSync);
         let inner: &dyn Disk = &node.disk;
@@ -287,7 +287,7 @@ fn rep_1_what_is_not_this_nodes_is_not_changed() {
 }
 
 #[test]
-fn what_was_opened_before_it_was_given_up_changes_nothing_ever_after() {
+fn handle_opened_before_disowning_never_writes_again() {
     let node = AcknowledgingNode::owning(ConfirmPoint::AtConfirm);
     let mut file = node.replicated.create(&dir().join("a")).unwrap();
     node.recording
@@ -458,7 +458,7 @@ fn a_workspace_does_not_hold_up_another() {
 }
 
 #[test]
-fn a_removal_holds_up_nobody_and_is_over_before_the_workspace_is_given_up() {
+fn removal_blocks_no_writer_and_ends_before_the_release() {
     let (node, begins, goes_on) = slow_node();
     let trash = dir().join("trash");
     node.replicated.create_dir(&trash).unwrap();

@@ -152,14 +152,14 @@ fn rep_1_a_standby_that_stops_anywhere_gets_the_same_files() {
 }
 
 #[test]
-fn the_test_finds_what_notes_are_there_for() {
+fn replay_test_detects_notes_at_wrong_times() {
     let is_found = |seed| replay(&workload(seed), seed, Notes::AtAnyTime).is_err();
     assert!((0..100).any(is_found));
 }
 
 /// Repeats from any operation since the last note, on files that contain all of them.
 #[test]
-fn what_is_made_again_changes_nothing() {
+fn replaying_operations_again_changes_nothing() {
     for seed in seeds(40) {
         let operations = workload(seed);
         let disk = bare();

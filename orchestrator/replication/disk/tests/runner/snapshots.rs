@@ -43,7 +43,7 @@ fn restored(parts: &[Vec<u8>]) -> Result<SimulatedDisk, RestoreError> {
 }
 
 #[test]
-fn rep_1_a_snapshot_has_the_files_of_its_moment_whatever_happens_to_them_later() {
+fn rep_1_snapshot_keeps_its_files_despite_later_changes() {
     let mut cut = 0;
     for seed in seeds(300) {
         let owner = Owner::new(ConfirmPoint::AtConfirm);
@@ -85,7 +85,7 @@ fn write(owner: &Owner, name: &str, mebibytes: u8) -> Box<dyn DiskFile> {
 }
 
 #[test]
-fn rep_1_what_is_cut_while_it_is_copied_is_in_the_snapshot() {
+fn rep_1_file_truncated_during_copy_is_in_the_snapshot() {
     // The files take four parts, and `b` is in three of them.
     for part in 1..4 {
         for name in ["a", "b", "c", "d"] {
@@ -172,7 +172,7 @@ fn rep_1_a_capture_that_fails_changes_nothing() {
 }
 
 #[test]
-fn rep_1_what_is_no_snapshot_is_refused() {
+fn rep_1_incomplete_or_altered_snapshot_is_rejected() {
     let owner = Owner::new(ConfirmPoint::AtConfirm);
     for name in ["a", "b"] {
         // More than one part.

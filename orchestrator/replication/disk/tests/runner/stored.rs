@@ -170,7 +170,7 @@ fn take_over(disk: &SimulatedDisk, context: &str) -> usize {
 }
 
 #[test]
-fn rep_1_the_files_of_a_store_are_those_of_its_standby_byte_for_byte() {
+fn rep_1_standby_files_equal_the_store_byte_for_byte() {
     for waits in [ConfirmPoint::AtEachSync, ConfirmPoint::AtConfirm] {
         let owner = Owner::new(waits);
         live(&owner);
@@ -192,7 +192,7 @@ fn rep_1_the_files_of_a_store_are_those_of_its_standby_byte_for_byte() {
 }
 
 #[test]
-fn rep_1_a_store_recovers_what_any_prefix_of_the_log_makes() {
+fn rep_1_store_recovers_from_any_prefix_of_the_log() {
     let owner = Owner::new(ConfirmPoint::AtEachSync);
     live(&owner);
     let standby = bare();

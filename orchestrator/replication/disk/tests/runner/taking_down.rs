@@ -12,7 +12,7 @@ use crate::workload::{Faults, run, seeds};
 use crate::world::{Owner, bare, content, dir, memory, relative, replica};
 
 #[test]
-fn rep_1_whatever_is_done_the_log_makes_the_same_files() {
+fn rep_1_log_replay_makes_the_same_files_for_any_workload() {
     for seed in seeds(300) {
         let owner = Owner::new(ConfirmPoint::AtEachSync);
         run(&owner, seed, 60, Faults::None);
@@ -21,7 +21,7 @@ fn rep_1_whatever_is_done_the_log_makes_the_same_files() {
 }
 
 #[test]
-fn rep_1_whatever_fails_the_log_makes_the_files_that_are_there() {
+fn rep_1_log_replay_makes_the_same_files_despite_disk_faults() {
     for seed in seeds(600) {
         let owner = Owner::new(ConfirmPoint::AtConfirm);
         run(&owner, seed, 80, Faults::Some);
@@ -50,7 +50,7 @@ fn a_short_append_is_taken_down_as_far_as_it_went() {
 }
 
 #[test]
-fn a_change_that_failed_on_a_disk_that_cannot_be_asked_keeps_the_next_one_waiting() {
+fn failed_change_on_an_unreadable_disk_blocks_the_next_one() {
     let owner = Owner::new(ConfirmPoint::AtConfirm);
     let path = dir().join("a");
     let mut file = owner.replicated.create(&path).unwrap();
@@ -67,7 +67,7 @@ fn a_change_that_failed_on_a_disk_that_cannot_be_asked_keeps_the_next_one_waitin
 }
 
 #[test]
-fn an_open_file_follows_its_name_and_one_without_a_name_is_nobodys() {
+fn open_file_follows_renames_and_unlinked_file_is_not_recorded() {
     let owner = Owner::new(ConfirmPoint::AtConfirm);
     let disk = &owner.replicated;
     disk.create_dir(&dir().join("new")).unwrap();
@@ -84,7 +84,7 @@ fn an_open_file_follows_its_name_and_one_without_a_name_is_nobodys() {
 }
 
 #[test]
-fn what_leaves_is_removed_and_a_workspace_stays_where_it_is() {
+fn files_moved_out_are_removed_and_workspaces_cannot_move() {
     let owner = Owner::new(ConfirmPoint::AtConfirm);
     let disk = &owner.replicated;
     for path in ["instances", "instances/i", "instances/i/old", "tasks"] {
@@ -114,7 +114,7 @@ fn what_leaves_is_removed_and_a_workspace_stays_where_it_is() {
 }
 
 #[test]
-fn what_comes_from_where_nothing_is_replicated_is_taken_down_whole() {
+fn move_from_an_unreplicated_directory_records_whole_content() {
     let owner = Owner::new(ConfirmPoint::AtConfirm);
     let disk = &owner.replicated;
     for path in ["tasks", "tasks/.import-1", "tasks/.import-1/.metadata"] {
@@ -154,7 +154,7 @@ fn what_comes_from_where_nothing_is_replicated_is_taken_down_whole() {
 }
 
 #[test]
-fn what_is_much_is_handed_over_without_a_sync() {
+fn large_amounts_are_handed_over_without_a_sync() {
     let owner = Owner::new(ConfirmPoint::AtConfirm);
     let mut file = owner.replicated.create(&dir().join("a")).unwrap();
     let piece = vec![7; 1024 * 1024];
@@ -170,7 +170,7 @@ fn what_is_much_is_handed_over_without_a_sync() {
 }
 
 #[test]
-fn changes_of_many_threads_are_taken_down_in_the_order_in_which_they_were_made() {
+fn concurrent_changes_are_recorded_in_the_order_they_were_made() {
     let owner = Owner::new(ConfirmPoint::AtEachSync);
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
@@ -196,7 +196,7 @@ fn changes_of_many_threads_are_taken_down_in_the_order_in_which_they_were_made()
 }
 
 #[test]
-fn what_a_replica_has_synced_survives_whatever_is_lost() {
+fn data_synced_by_a_replica_survives_any_crash() {
     let owner = Owner::new(ConfirmPoint::AtEachSync);
     run(&owner, 7, 200, Faults::None);
     let operations = owner.operations();

@@ -86,7 +86,7 @@ fn names(disk: &SimulatedDisk) -> Vec<String> {
 }
 
 #[test]
-fn msg_12_full_files_become_compressed_segments_and_the_log_reads_as_one() {
+fn msg_12_full_files_become_compressed_segments_of_one_log() {
     let disk = fresh();
     let mut log = open(&disk).unwrap();
     append(&mut log, 0..17, UNBOUNDED, on_day(0)).unwrap();
@@ -133,7 +133,7 @@ fn msg_12_a_log_of_the_format_before_is_the_current_file() {
 }
 
 #[test]
-fn msg_12_what_is_beyond_the_bounds_is_dropped_oldest_first_and_counted() {
+fn msg_12_segments_over_the_bounds_drop_oldest_first_and_count() {
     let disk = fresh();
     let mut log = open(&disk).unwrap();
     append(&mut log, 0..20, UNBOUNDED, on_day(0)).unwrap();
@@ -246,7 +246,7 @@ fn msg_12_each_line_of_a_segment_is_checked() {
 }
 
 #[test]
-fn a_line_is_looked_for_in_the_current_file_and_all_segments_and_damage_is_passed_over() {
+fn log_search_covers_current_file_and_segments_despite_damage() {
     let disk = fresh();
     let mut log = open(&disk).unwrap();
     append(&mut log, 0..17, UNBOUNDED, on_day(0)).unwrap();

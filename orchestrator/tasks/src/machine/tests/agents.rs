@@ -187,7 +187,7 @@ fn agent_6_a_call_of_goondans_own_tool_is_no_success() {
 }
 
 #[test]
-fn agent_2_a_phase_whose_agent_ended_can_be_approved() {
+fn agent_2_phase_can_be_approved_after_its_agent_ended() {
     let mut task = TaskDriver::running(2);
     assert_eq!(task.tries(approve(1)), Err(InputRefusal::NotUnderReview(1)));
     task.ends_well();
@@ -213,7 +213,7 @@ fn agent_2_a_phase_whose_agent_ended_can_be_approved() {
 }
 
 #[test]
-fn agent_3_a_lost_session_is_replaced_once_and_the_next_run_is_no_retry() {
+fn agent_3_lost_session_is_replaced_once_without_using_a_retry() {
     let mut task = TaskDriver::running(1);
     task.ends_well();
     task.does(answer("q-0001", "go on"));
@@ -316,7 +316,7 @@ fn agent_6_a_permanent_failure_asks_a_person_at_once() {
 }
 
 #[test]
-fn agent_6_an_exit_with_an_error_output_says_why() {
+fn agent_6_failed_exit_is_explained_by_its_error_output() {
     let mut task = TaskDriver::running(1);
     task.tells(CliEvent::Text("I begin".to_owned()));
     task.tells(CliEvent::Stderr(
@@ -391,7 +391,7 @@ fn decision(effects: &[TaskEffect]) -> &PermissionDecision {
 }
 
 #[test]
-fn agent_5_a_permission_is_given_once_for_the_task_or_refused_with_a_reason() {
+fn agent_5_permission_is_granted_once_or_denied_with_a_reason() {
     let mut task = TaskDriver::running(1);
     task.tells(permission("p1", "edit", Consent::Tool));
     let shown = task

@@ -28,7 +28,7 @@ fn resumed(effects: &[TaskEffect]) -> &str {
 }
 
 #[test]
-fn agent_7_a_message_waits_for_the_run_and_reaches_its_session_once() {
+fn agent_7_message_waits_for_the_run_and_is_delivered_once() {
     let mut task = TaskDriver::running(2);
     assert!(task.does(say("Use tabs.")).is_empty(), "the run goes on");
     let effects = task.ends_well();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn rep_1_an_agent_is_told_that_its_task_goes_on_at_another_node() {
+fn rep_1_agent_is_notified_when_its_task_moves_to_a_new_node() {
     let mut driven = TaskDriver::running(2);
     for (node, facts) in [("a", 1), ("a", 0), ("b", 1), ("b", 0)] {
         let at = Timestamp::from_unix_millis(driven.now);

@@ -74,7 +74,7 @@ fn is_proposed(effects: &[TaskEffect]) -> bool {
 }
 
 #[test]
-fn repo_3_what_is_complete_is_proposed_then_reviewed_then_delivered() {
+fn repo_3_complete_work_is_proposed_then_reviewed_and_delivered() {
     let mut task = with_source(2);
     task.tells(complete(1));
     assert_eq!(task.status(), Status::Running, "its run may still write");
@@ -149,7 +149,7 @@ fn repo_3_the_only_phase_is_complete_when_its_agent_is_done() {
 }
 
 #[test]
-fn repo_3_a_proposal_that_cannot_be_made_is_not_approved_by_mistake() {
+fn repo_3_failed_proposal_is_not_approved_by_mistake() {
     let mut task = with_source(1);
     task.ends_well();
     let (phase, result) = (1, Err("the disk is full".to_owned()));
@@ -197,7 +197,7 @@ fn repo_3_files_that_are_taken_back_are_complete_no_more() {
 }
 
 #[test]
-fn repo_2_verify_proves_what_is_complete_before_it_is_proposed() {
+fn repo_2_complete_work_is_verified_before_it_is_proposed() {
     let mut task = with_checks(TaskChecks {
         setup: false,
         verify: true,
@@ -240,7 +240,7 @@ fn repo_2_verify_proves_what_is_complete_before_it_is_proposed() {
 }
 
 #[test]
-fn repo_2_setup_comes_first_and_its_failure_is_shown() {
+fn repo_2_setup_runs_first_and_its_failure_is_shown() {
     let mut task = with_checks(TaskChecks {
         setup: true,
         verify: false,
