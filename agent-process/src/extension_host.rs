@@ -392,7 +392,7 @@ impl ExtensionHost {
         invocation.deadline = Some(Instant::now() + invocation.timeout);
         match (&mut invocation.moment, next_result) {
             (InvocationScope::Turn { outcome }, NextResult::Turn(ended)) => {
-                *outcome = Some(ended.clone())
+                *outcome = Some(ended.clone());
             }
             (InvocationScope::Call { result, .. }, NextResult::Call(ended)) => {
                 *result = Some(ended.clone());

@@ -362,7 +362,7 @@ mod tests {
             match result {
                 Ok(_) => assert!(is_good, "{time}"),
                 Err(RequestRejection::NotSigned(SignatureError::Stale { .. })) => {
-                    assert!(!is_good, "{time}")
+                    assert!(!is_good, "{time}");
                 }
                 Err(other) => panic!("{other}"),
             }

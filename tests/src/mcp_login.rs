@@ -277,7 +277,7 @@ fn said(state: &State) -> ProviderResponse {
     });
     match state.lie {
         Some(LoginServerFault::OtherResource) => {
-            body["resource"] = json!("https://bank.example/mcp")
+            body["resource"] = json!("https://bank.example/mcp");
         }
         Some(LoginServerFault::CloudServer) => {
             body["authorization_servers"] = json!(["https://169.254.169.254/latest"]);
@@ -312,16 +312,16 @@ fn authorize(state: &mut State, received: &ReceivedRequest) -> ProviderResponse 
             });
             match state.lie {
                 Some(LoginServerFault::OtherIssuer) => {
-                    body["issuer"] = json!("https://evil.example")
+                    body["issuer"] = json!("https://evil.example");
                 }
                 Some(LoginServerFault::NoS256) => {
-                    body["code_challenge_methods_supported"] = json!(null)
+                    body["code_challenge_methods_supported"] = json!(null);
                 }
                 Some(LoginServerFault::PlainEndpoint) => {
                     body["token_endpoint"] = json!("http://evil.example/token");
                 }
                 Some(LoginServerFault::NoRegistration) => {
-                    body["registration_endpoint"] = json!(null)
+                    body["registration_endpoint"] = json!(null);
                 }
                 _ => {}
             }
@@ -369,10 +369,10 @@ fn register(state: &mut State, received: &ReceivedRequest) -> ProviderResponse {
     body["client_secret"] = json!(secret);
     match state.lie {
         Some(LoginServerFault::OtherRedirect) => {
-            body["redirect_uris"] = json!(["https://evil.example/back"])
+            body["redirect_uris"] = json!(["https://evil.example/back"]);
         }
         Some(LoginServerFault::HugeRegistration) => {
-            body["software_id"] = json!("x".repeat(1024 * 1024))
+            body["software_id"] = json!("x".repeat(1024 * 1024));
         }
         _ => {}
     }

@@ -64,7 +64,7 @@ impl Agent {
                 TurnEngineEffect::Assemble => self.assemble(),
                 TurnEngineEffect::Enter(enter) => self.enter(enter),
                 TurnEngineEffect::Return { invocation, result } => {
-                    self.return_to(invocation, &result)
+                    self.return_to(invocation, &result);
                 }
                 TurnEngineEffect::AskSummary {
                     step_id,

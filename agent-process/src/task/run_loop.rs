@@ -556,7 +556,7 @@ impl TaskRunLoop {
                 self.state.answers.push((call, answer));
             }
             Some(SupervisorReport::Paused { running: 0 }) => {
-                tracing::debug!("the program was stopped")
+                tracing::debug!("the program was stopped");
             }
             Some(SupervisorReport::Paused { running }) => {
                 tracing::warn!(

@@ -208,7 +208,7 @@ impl<R: ToolRules> Engine<R> {
         let doing = turn.doing();
         match input {
             TurnEngineInput::Durable { turn_id, seq } if turn_id == *turn.id() => {
-                turn.durable(seq)?
+                turn.durable(seq)?;
             }
             TurnEngineInput::ModelReplied { step, reply } if turn.is_asking(step) => {
                 turn.take_reply(&self.rules, &mut self.conversation, step, reply, now)?;

@@ -344,7 +344,7 @@ impl ChatSession<'_> {
             ChatInput::Quit => return Ok(LoopStep::End),
             ChatInput::Help => output.note(self.help()),
             ChatInput::Unknown(line) => {
-                output.note(format!("Unknown command: {line}\n{}", self.help()))
+                output.note(format!("Unknown command: {line}\n{}", self.help()));
             }
             ChatInput::History(limit) => self.history(limit).await?,
             ChatInput::Say(text) => self.say(text, interrupt).await?,

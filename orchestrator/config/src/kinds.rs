@@ -156,7 +156,7 @@ static KINDS: [(ResourceKind, FieldType, DocumentReader); 9] = [
         FieldType::Choice(&agent::SPEC),
         |document, all, cx| match agent::read(document, cx) {
             Some(agent::AgentDocument::Llm(agent)) => {
-                all.agents.extend(document.located(Some(*agent)))
+                all.agents.extend(document.located(Some(*agent)));
             }
             Some(agent::AgentDocument::Cli(agent)) => {
                 all.cli_agent_count += 1;

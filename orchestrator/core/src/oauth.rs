@@ -179,7 +179,7 @@ impl OAuth {
         while let Some(said) = effects.pop_front() {
             match said {
                 OAuthEffect::Documents(work) => {
-                    fleet.push(CoreEffect::OAuth(OAuthWork::Documents(work)))
+                    fleet.push(CoreEffect::OAuth(OAuthWork::Documents(work)));
                 }
                 OAuthEffect::Ask {
                     ticket,
@@ -194,7 +194,7 @@ impl OAuth {
                     }
                 },
                 OAuthEffect::Token { key, token } => {
-                    fleet.set_token(&key.workspace_id, &key.need, token)
+                    fleet.set_token(&key.workspace_id, &key.need, token);
                 }
                 OAuthEffect::Answer { waiter, result } => {
                     let token = RequestToken(waiter.0);

@@ -542,7 +542,7 @@ impl Core {
             // Logs and what processes take are the shell's own; these never come here.
             // The shell deals with these.
             Call::FollowLogs(_) | Call::WatchProcesses(_) => {
-                self.fleet.respond(token, &EmptyResult {})
+                self.fleet.respond(token, &EmptyResult {});
             }
             Call::CheckDaemon(_) => self.fleet.respond(token, &DaemonCheck::default()),
             Call::CheckNodes(_) => self.fleet.respond(token, &NodesCheck::default()),

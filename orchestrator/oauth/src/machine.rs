@@ -355,7 +355,7 @@ impl OAuthMachine {
             }
             Some(TicketPurpose::Used(id)) => self.on_used_kept(&id, result),
             Some(TicketPurpose::LoginGrant(id, grant)) => {
-                self.on_login_granted(&id, *grant, result)
+                self.on_login_granted(&id, *grant, result);
             }
             Some(TicketPurpose::Lock(key)) => self.on_locked(&key, ticket, result),
             Some(TicketPurpose::Renewed(key)) => self.on_renewal_kept(&key, ticket, result),

@@ -172,7 +172,7 @@ impl MemoryTree {
         for (path, node) in &self.nodes {
             match node {
                 MemoryNode::File(content) => {
-                    digest.file(path, content.len() as u64, Hash::of(content))
+                    digest.file(path, content.len() as u64, Hash::of(content));
                 }
                 MemoryNode::Directory => digest.directory(path),
             }

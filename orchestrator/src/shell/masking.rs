@@ -346,7 +346,7 @@ impl Masks {
             ToOrchestrator::TurnComplete(complete) => match &mut complete.outcome {
                 TurnOutcome::Failed { message, .. } => self.mask(message),
                 TurnOutcome::Completed { reply } if works_for == MaskingScope::Task => {
-                    self.mask(reply)
+                    self.mask(reply);
                 }
                 TurnOutcome::Completed { .. } => {}
             },

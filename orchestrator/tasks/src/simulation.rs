@@ -263,7 +263,7 @@ impl World {
             open.map(|(id, told)| (id, told.stage.clone())).collect();
         match open.first().cloned() {
             Some((id, NotificationStage::Requested)) => {
-                self.feed(TaskInput::NotificationBegun { id })
+                self.feed(TaskInput::NotificationBegun { id });
             }
             Some((id, _)) => {
                 let result = Ok(());

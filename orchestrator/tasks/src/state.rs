@@ -568,7 +568,7 @@ impl State {
                 self.notifications.add(notification, at);
             }
             TaskEvent::NotificationBegun { id } => {
-                self.notifications.set(id, NotificationStage::Begun)
+                self.notifications.set(id, NotificationStage::Begun);
             }
             TaskEvent::Notified { id } => self.notifications.set(id, NotificationStage::Sent),
             TaskEvent::NotificationFailed { id, why } => {

@@ -319,7 +319,7 @@ impl WorkArea {
                     state = Some(State::new(task.clone(), entry.timestamp));
                 }
                 (Some(state), fact) if !matches!(fact, TaskEvent::TaskCreated(_)) => {
-                    state.apply(&entry)
+                    state.apply(&entry);
                 }
                 _ => {
                     return Err(damaged(format!(

@@ -198,7 +198,7 @@ impl Notice<'_> {
                 TemplatePart::Text(text) => filled.push_str(text),
                 // Names were checked when the configuration was loaded.
                 TemplatePart::Place(name) => {
-                    filled.push_str(&self.value_of(name).unwrap_or_default())
+                    filled.push_str(&self.value_of(name).unwrap_or_default());
                 }
                 TemplatePart::Open(rest) => filled.push_str(rest),
             }

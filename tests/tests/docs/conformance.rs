@@ -119,15 +119,15 @@ fn counts() -> String {
 
 fn render() -> String {
     let mut page = format!("{INTRODUCTION}{}\n", counts());
+    page.push_str("\n## Clauses\n\n");
     for group in GROUPS {
-        let heading = group.heading;
-        let header = "| id | level | clause | met | tests |\n| --- | --- | --- | --- | --- |";
-        writeln!(page, "\n## {heading}\n\n{header}").unwrap();
-        for row in group.clauses {
-            let (met, proof) = (met(row.met), proof(row));
-            let (id, level, text) = (row.name, row.level, row.text);
-            writeln!(page, "| {id} | {level} | {text} | {met} | {proof} |").unwrap();
-        }
+        writeln!(page, "* {}", group.heading).unwrap();
+    }
+    page.push_str("\n| id | level | clause | met | tests |\n| --- | --- | --- | --- | --- |\n");
+    for row in clauses() {
+        let (met, proof) = (met(row.met), proof(row));
+        let (id, level, text) = (row.name, row.level, row.text);
+        writeln!(page, "| {id} | {level} | {text} | {met} | {proof} |").unwrap();
     }
     page.push_str("\n## Contract of goondan 0.0.3\n\n");
     page.push_str("Content made for goondan 0.0.3 relies on these parts.\n\n");

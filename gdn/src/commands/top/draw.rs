@@ -124,7 +124,7 @@ fn head_of(app: &App, ink: RenderContext<'_>, area: Rect) -> Line<'static> {
         ConnectionState::Up => {}
         ConnectionState::Connecting => spans.push(ink.span(style::WARN, "   connecting …")),
         ConnectionState::Lost => {
-            spans.push(ink.span(style::BAD, "   no daemon runs the project; waiting"))
+            spans.push(ink.span(style::BAD, "   no daemon runs the project; waiting"));
         }
     }
     if let Some(facts) = facts {

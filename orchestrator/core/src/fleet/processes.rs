@@ -166,7 +166,7 @@ impl Fleet {
         self.announce(owner.workspace_id(), event, None);
         match &owner {
             ProcessOwner::Agent(_) | ProcessOwner::Task(..) => {
-                self.on_worker_gone(owner.workspace_id())
+                self.on_worker_gone(owner.workspace_id());
             }
             ProcessOwner::Connector(id, name) => {
                 self.on_collecting_gone(process, how);

@@ -174,7 +174,7 @@ impl Core {
                 result,
             }),
             ProposalRequester::Task(step) => {
-                self.tasks.on_sandbox_done(&mut self.fleet, step, result)
+                self.tasks.on_sandbox_done(&mut self.fleet, step, result);
             }
             ProposalRequester::Verification(token) => self.on_sandboxes_verified(*token, result),
             ProposalRequester::Agent(requester) => {

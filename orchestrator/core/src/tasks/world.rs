@@ -393,7 +393,7 @@ impl World {
                         inputs.push_back(CoreInput::WorkspaceWritten {
                             workspace_id: record.workspace_id,
                             result: Ok(()),
-                        })
+                        });
                     }
                     CoreEffect::Log(event) => self.logged.push(event.message.to_owned()),
                     CoreEffect::Exit => self.has_exited = true,

@@ -85,7 +85,7 @@ impl OAuthMachine {
                 self.not_revoked(revoking, &refused.to_string());
             }
             ServerResponse::NotMade(why) | ServerResponse::Unknown(why) => {
-                self.not_revoked(revoking, &why)
+                self.not_revoked(revoking, &why);
             }
             other => {
                 let why = format!("unexpected response: {other:?}");

@@ -136,7 +136,7 @@ impl OAuthMachine {
         match step {
             DeferredStep::Begin(beginning) => self.answer(beginning.waiter, Err(unavailable(why))),
             DeferredStep::Exchange(id) | DeferredStep::Poll(id) => {
-                self.end_login(&id, &Err(unavailable(why)))
+                self.end_login(&id, &Err(unavailable(why)));
             }
             DeferredStep::Refresh(key) => self.refresh_failed(&key, why),
             DeferredStep::Revoke(revoking) => self.not_revoked(revoking, why),

@@ -243,7 +243,7 @@ impl ReplicationNode {
             standby::StandbyEffect::Digest => self.effects.push(files(FilesWork::Digest)),
             standby::StandbyEffect::Verify => self.effects.push(files(FilesWork::Verify)),
             standby::StandbyEffect::Restore(from) => {
-                self.effects.push(files(FilesWork::Restore(from)))
+                self.effects.push(files(FilesWork::Restore(from)));
             }
             standby::StandbyEffect::Own { chain, seal } => {
                 let work = FilesWork::Own(chain.as_ref().clone());
@@ -307,7 +307,7 @@ impl ReplicationNode {
             }
             owner::OwnerEffect::SnapshotStands(at) => self.snapshot_stands(now_ms, workspace, at),
             owner::OwnerEffect::Fence(OwnershipLoss::Released { .. }) => {
-                self.released(now_ms, workspace)
+                self.released(now_ms, workspace);
             }
             owner::OwnerEffect::Fence(why) => {
                 if let Some(place) = self.places.get_mut(workspace) {

@@ -141,7 +141,7 @@ impl WorkspaceOwner {
                     by: node,
                     epoch: record.epoch,
                     position,
-                })
+                });
             }
             (Ok(RecordRole::Follows), _) => {
                 self.depose(OwnershipLoss::Strange(ChainFault::Broken { position }));

@@ -207,7 +207,7 @@ impl ReplicationMachine {
                 self.give(NodeInput::Connected(false));
             }
             Message::Answered(LogResponse { id, answer }) => {
-                self.give(NodeInput::Answered { id, answer })
+                self.give(NodeInput::Answered { id, answer });
             }
             Message::Joined {
                 chain,
@@ -364,7 +364,7 @@ impl ReplicationMachine {
             NodeEffect::Found(workspace) => self.file(FilesJob::Join(workspace)),
             NodeEffect::Own(workspace) => self.own(workspace),
             NodeEffect::Acknowledge(workspace, batch) => {
-                self.recording.acknowledge(&workspace, batch)
+                self.recording.acknowledge(&workspace, batch);
             }
             NodeEffect::Released(chain) => self.released(chain),
             NodeEffect::Elsewhere(workspace, node) => {

@@ -42,7 +42,7 @@ impl EventLoop {
                 child.kill();
             }
             CoreEffect::SetTrace { process, trace } => {
-                self.children.get(&process)?.set_trace(trace)
+                self.children.get(&process)?.set_trace(trace);
             }
             CoreEffect::Store(mut job) => {
                 self.reports.hub.masks().stored(&mut job.op);

@@ -180,7 +180,7 @@ fn perform(
             store.append_event(&turn(id), *seq, &raw)?;
         }
         StoreStep::Complete(id, last) => {
-            store.complete_turn(&turn(id), *last, completed(id), at(3))?
+            store.complete_turn(&turn(id), *last, completed(id), at(3))?;
         }
         StoreStep::Metadata => store.flush_metadata()?,
     }

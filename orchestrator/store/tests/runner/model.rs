@@ -239,7 +239,7 @@ impl ModelView {
             ModelStep::Append(_, _, _, change) => self.pending.push(change.clone()),
             ModelStep::Complete(_, turn, last_seq) => self.complete(turn, *last_seq, &[]),
             ModelStep::CompleteWith(_, turn, last_seq, also) => {
-                self.complete(turn, *last_seq, also)
+                self.complete(turn, *last_seq, also);
             }
             ModelStep::Await(_, question, reply) => {
                 let is_there = self.ended.contains_key(reply)

@@ -93,7 +93,7 @@ impl ProposalProcess {
         match outcome {
             RunOutcome::Done => self.is_set_up = true,
             RunOutcome::Failed(why) | RunOutcome::Blocked(why) => {
-                self.setup_problem = Some(why.clone())
+                self.setup_problem = Some(why.clone());
             }
             RunOutcome::NotStarted(why) if self.lost > RETRIES_MAX => {
                 self.setup_problem = Some(why.clone());

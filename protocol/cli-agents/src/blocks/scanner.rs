@@ -122,7 +122,7 @@ impl BlockFinder {
         }
         match &mut self.open {
             PartialItem::Block { tag, .. } if Tag::closed_by(line) == Some(*tag) => {
-                self.finish_block()
+                self.finish_block();
             }
             // A completion is never part of a block that was left open.
             PartialItem::Block { .. } if completion_of(line).is_some() => {

@@ -17,7 +17,7 @@ impl World {
     pub(super) fn owner_effect(&mut self, n: usize, effect: owner::OwnerEffect) {
         match effect {
             owner::OwnerEffect::Put(attempt, put) => {
-                self.send(n, PendingLogRequest::Put(attempt, put))
+                self.send(n, PendingLogRequest::Put(attempt, put));
             }
             owner::OwnerEffect::Look(attempt, position) => {
                 self.send(n, PendingLogRequest::Look(attempt, position));

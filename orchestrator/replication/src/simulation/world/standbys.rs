@@ -46,7 +46,7 @@ impl World {
     ) -> Option<standby::StandbyInput> {
         match effect {
             standby::StandbyEffect::Read(attempt, from) => {
-                self.send(n, PendingLogRequest::Read(attempt, from))
+                self.send(n, PendingLogRequest::Read(attempt, from));
             }
             standby::StandbyEffect::Apply(changes) => {
                 // Before the changes are applied, the files match the note.
