@@ -36,9 +36,9 @@ mod client;
 mod content;
 mod error_texts;
 mod http_client;
-mod own;
 mod questions;
 mod requests;
+mod resource_tools;
 mod rounds;
 mod session;
 

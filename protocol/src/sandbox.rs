@@ -3,18 +3,18 @@
 //!
 //! These types are data. The crate `goondan-confinement` makes the kernel enforce them.
 
-mod own;
 mod reachable_host;
 mod right;
+mod self_confinement;
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use own::OwnSandbox;
 pub use reachable_host::{Host, InvalidHost, ReachableHost};
 pub use right::{Facts, Right};
+pub use self_confinement::OwnSandbox;
 
 /// Network access (`SEC-3`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

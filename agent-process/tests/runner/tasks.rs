@@ -5,6 +5,6 @@ mod example;
 mod fakes;
 mod formats;
 mod lifecycle;
-mod pausing;
+mod pause;
 mod run;
 mod tools;

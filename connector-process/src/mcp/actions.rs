@@ -20,9 +20,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, watch};
 
 use super::client::McpClientHandler;
-use super::own::{Capabilities, OwnTool, OwnToolFailure};
 use super::questions::OpenCalls;
 use super::requests::{self, OmittedTool};
+use super::resource_tools::{Capabilities, OwnTool, OwnToolFailure};
 use super::{content, error_texts, rounds};
 use crate::call_clock::DeadlineExceeded;
 use crate::calls::{CallHandler, Pieces, RawCallResult};

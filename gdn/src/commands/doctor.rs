@@ -6,9 +6,9 @@
 mod check_result;
 mod daemon_probe;
 mod endpoints;
+mod goondan_checks;
 mod kernel;
 mod machine;
-mod own;
 mod project;
 
 use clap::Args;
@@ -48,14 +48,14 @@ struct DoctorReport {
 }
 
 pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Failure> {
-    let mut findings = own::programs();
-    findings.extend(own::state_root(context));
-    findings.extend(own::upgrade());
-    findings.push(own::daemon(context).await);
-    findings.extend(own::service(context));
-    findings.extend(own::log_server(context).await);
+    let mut findings = goondan_checks::programs();
+    findings.extend(goondan_checks::state_root(context));
+    findings.extend(goondan_checks::upgrade());
+    findings.push(goondan_checks::daemon(context).await);
+    findings.extend(goondan_checks::service(context));
+    findings.extend(goondan_checks::log_server(context).await);
     findings.extend(machine::findings(&context.state_root));
-    let seen = match own::daemon_check(context).await {
+    let seen = match goondan_checks::daemon_check(context).await {
         Some(check) => ProbeResults::by_daemon(check),
         None => ProbeResults::here(),
     };

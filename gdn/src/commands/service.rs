@@ -3,9 +3,9 @@
 //! The service manager is controlled through its command-line programs. `manager` has the commands, `decide` the
 //! rules, `unit` the contents of the file; this module combines them.
 
+mod daemon_service;
 mod decide;
 mod manager;
-mod own;
 mod site;
 mod unit;
 
@@ -16,9 +16,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
 
+pub(super) use self::daemon_service::{
+    Runner, runner_of, service_differences, start_own, stop_own,
+};
 use self::decide::{ServiceState, Surroundings};
 use self::manager::{ManagerName, ServiceKind, State, SystemPrograms};
-pub(super) use self::own::{Runner, runner_of, service_differences, start_own, stop_own};
 use self::site::{ServiceControl, ServiceSite};
 use crate::client::{Client, ConnectError, DaemonConnection};
 use crate::context::Context;

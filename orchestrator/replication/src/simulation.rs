@@ -16,7 +16,7 @@
 //!
 //! `GOONDAN_SIMULATION_RUNS` sets the number of seeds, `GOONDAN_SIMULATION_SEED` a single seed.
 //! Five million steps: `GOONDAN_SIMULATION_RUNS=1000 cargo test -p goondan-replication
-//! every_promise`.
+//! rep_1_guarantees`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -76,7 +76,7 @@ fn simulate(seed: u64, plan: SimulationFaults) -> World {
             drop(catch_unwind(AssertUnwindSafe(|| live(seed, plan, true))));
             eprintln!(
                 "seed {seed}, {plan:?}; again with\n  GOONDAN_SIMULATION_SEED={seed} cargo test -p \
-                 goondan-replication every_promise"
+                 goondan-replication rep_1_guarantees"
             );
             resume_unwind(failure);
         }

@@ -9,21 +9,19 @@ mod approval_buttons;
 #[cfg(test)]
 mod approvals;
 #[cfg(test)]
-mod arranging;
-#[cfg(test)]
 mod ask;
 #[cfg(test)]
 mod authority;
 #[cfg(test)]
 mod bundles;
 #[cfg(test)]
-mod cancelling;
+mod cancellation;
 #[cfg(test)]
 mod ceilings;
 #[cfg(test)]
 mod cgroups;
 #[cfg(test)]
-mod chatting;
+mod chat;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
@@ -41,7 +39,7 @@ mod control;
 #[cfg(test)]
 mod conversation;
 #[cfg(test)]
-mod coordinating;
+mod coordinator;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
@@ -129,11 +127,9 @@ mod owners;
 #[cfg(test)]
 mod packages;
 #[cfg(test)]
-mod packaging;
-#[cfg(test)]
 mod pages;
 #[cfg(test)]
-mod parking;
+mod parked_events;
 #[cfg(test)]
 mod partitions;
 #[cfg(test)]
@@ -153,9 +149,11 @@ mod proposals;
 #[cfg(test)]
 mod public_callback;
 #[cfg(test)]
-mod publishing;
+mod publication;
 #[cfg(test)]
 mod questions;
+#[cfg(test)]
+mod queue_control;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
@@ -163,9 +161,11 @@ mod registered_tools;
 #[cfg(test)]
 mod registries;
 #[cfg(test)]
-mod rehearsing;
+mod rehearsal;
 #[cfg(test)]
 mod relay;
+#[cfg(test)]
+mod release_packages;
 #[cfg(test)]
 mod replicated_work;
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod replication_outage;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]
-mod rewinding;
+mod rewind;
 #[cfg(test)]
 mod room;
 #[cfg(test)]

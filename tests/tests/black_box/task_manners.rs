@@ -262,7 +262,7 @@ fn agent_2_goondan_tool_calls_count_once_beside_equal_blocks() {
     clippy::disallowed_methods,
     reason = "a file of the test need not be durable"
 )]
-fn agent_8_at_a_limit_another_program_continues_with_a_hand_over() {
+fn agent_8_at_a_limit_another_program_takes_over() {
     let home = cli_agents::home(&[Manner::Limit, Manner::Honest]);
     let daemon = Daemon::serving(&home);
     let first = agent_name(Format::Claude, Manner::Limit);

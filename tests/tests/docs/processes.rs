@@ -19,7 +19,7 @@ const INHERITING: [&str; 6] = [
 ];
 
 /// Allowed arguments of `current_dir(…)`: the function, or a variable with its result.
-const ASKS: [&str; 2] = ["working_directory(Purpose::", "cwd)"];
+const ASKS: [&str; 2] = ["working_directory(ProcessPurpose::", "cwd)"];
 
 #[test]
 fn box_3_process_starts_get_their_directory_from_one_function() {

@@ -371,7 +371,7 @@ fn task_8_project_with_only_cli_agents_has_no_entry_agent() {
 }
 
 #[test]
-fn agent_8_an_account_is_a_login_directory_or_the_name_of_a_secret() {
+fn agent_8_account_is_a_login_directory_or_a_secret_name() {
     let account = |runtime: &str| definition(runtime).account;
     let unknown = account("preset: claude, environment: {A: b}");
     assert_eq!(unknown.program, "claude");

@@ -26,14 +26,12 @@ mod files;
 mod hostile;
 #[cfg(test)]
 mod machine;
-mod migrating;
+mod migration;
 #[cfg(test)]
 mod oauth;
 #[cfg(test)]
 mod older_files;
 mod older_format;
-#[cfg(test)]
-mod outgoing;
 #[cfg(test)]
 mod packages;
 #[cfg(test)]
@@ -46,5 +44,7 @@ mod sources;
 mod support;
 #[cfg(test)]
 mod thinking;
+#[cfg(test)]
+mod tool_connections;
 #[cfg(test)]
 mod values;

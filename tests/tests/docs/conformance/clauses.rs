@@ -1468,7 +1468,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Subscription limits: wait, or hand over to another program.",
                 met: ClauseStatus::Yes,
                 tests: &[
-                    "agent_8_at_a_limit_another_program_continues_with_a_hand_over",
+                    "agent_8_at_a_limit_another_program_takes_over",
                     "agent_8_if_all_limits_are_reached_the_earliest_reset_counts",
                     "task_7_a_rate_limit_of_each_program_is_waited_for",
                     "task_7_a_rate_limit_is_a_timer_with_the_same_session",

@@ -2,7 +2,7 @@
 //! real store.
 
 #[cfg(test)]
-mod aside;
+mod non_replicated;
 #[cfg(test)]
 mod ownership;
 #[cfg(test)]

@@ -21,7 +21,7 @@ use goondan_store::writer::operation::{
 use goondan_store::writer::{Op, StoreJob, Worker};
 use serde_json::json;
 
-use crate::aside::files;
+use crate::non_replicated::files;
 use crate::world::{Owner, bare, content, dir, replica, workspace};
 
 fn at() -> Timestamp {
