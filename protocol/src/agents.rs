@@ -117,7 +117,7 @@ pub enum AgentQuestion {
     Send {
         /// The agent.
         agent: AgentName,
-        /// Its conversation; defaults as for [`Question::Request`].
+        /// Its conversation; defaults as for [`AgentQuestion::Request`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance_key: Option<InstanceKey>,
         /// The text to send.
@@ -355,7 +355,7 @@ pub enum AgentAnswer {
         /// Number of tasks left out.
         more: usize,
     },
-    /// Result of a [`Question::Bundle`] request.
+    /// Result of a [`AgentQuestion::Bundle`] request.
     Bundle {
         /// The result.
         told: Box<BundleAskResult>,

@@ -2,7 +2,7 @@
 //! decisions about them.
 //!
 //! The agent process evaluates its rules. It reports a call that needs approval to the orchestrator
-//! (`agent.ask`, [`crate::agents::Question::Approval`]), which stores it durably until a person
+//! (`agent.ask`, [`crate::agents::AgentQuestion::Approval`]), which stores it durably until a person
 //! decides and delivers the decision once.
 //!
 //! Some connections show pending approvals with buttons. The messages at the end of this file carry

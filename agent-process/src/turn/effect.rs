@@ -27,7 +27,7 @@ pub enum TurnEngineInput {
         reply: ModelReply,
     },
     /// The model answered, and its answer is already durable under the number that
-    /// [`Effect::AskModel`] gave.
+    /// [`TurnEngineEffect::AskModel`] gave.
     ModelRecorded {
         /// The step it was asked for.
         step: u32,

@@ -51,7 +51,7 @@ impl Store {
     ///
     /// Files that are not in the checkpoint are removed; the previous files are saved in a
     /// checkpoint of type [`PRE_RESTORE`]. `.metadata` and paths that no snapshot contains stay
-    /// unchanged. The restore is atomic. [`Which::Latest`] skips damaged checkpoints and lists
+    /// unchanged. The restore is atomic. [`CheckpointSelector::Latest`] skips damaged checkpoints and lists
     /// them.
     ///
     /// # Errors

@@ -208,7 +208,7 @@ proposal_work! {
     /// Merge it into a new proposal on top of the project's current files.
     Merge(MergeProposal),
     /// Verify all of their files; the answer contains the number of sandboxes and a
-    /// [`VerificationResult`](goondan_durable::Verified).
+    /// [`VerificationResult`](goondan_durable::VerificationResult).
     Verify(VerifySandboxes),
 }
 
@@ -311,7 +311,7 @@ pub struct BundleWork {
 pub struct BundleResult {
     pub instance: InstanceRef,
     /// The answer for the caller; for an agent a
-    /// [`BundleTold`](goondan_protocol::bundle::BundleTold).
+    /// [`BundleTold`](goondan_protocol::bundle::BundleAskResult).
     pub answer: Result<Value, ControlError>,
     /// The definition with which the agent's process must start, if it was requested; `None` for
     /// the project's own.

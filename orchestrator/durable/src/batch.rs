@@ -4,7 +4,7 @@
 //! for many jobs, and only then reports every job. Work that no caller waits for follows later.
 //! `goondan_writers` provides the threads; tests and simulations call the same worker directly. For
 //! replicated files the reports wait for replication, but the next batch does not
-//! ([`Done::Later`]).
+//! ([`Completions::Later`]).
 
 use std::fmt;
 use std::time::Instant;

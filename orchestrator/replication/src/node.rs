@@ -6,8 +6,8 @@
 //!
 //! A deposed node has children that rely on its ownership, and batches that will never be
 //! acknowledged. The only reliable reaction is to exit and restart as a standby
-//! ([`Effect::Deposed`]). A node that releases a workspace voluntarily, with nothing in progress
-//! ([`Input::Release`]), becomes its standby.
+//! ([`NodeEffect::Deposed`]). A node that releases a workspace voluntarily, with nothing in progress
+//! ([`NodeInput::Release`]), becomes its standby.
 //!
 //! # When it takes a workspace over
 //!
@@ -46,7 +46,7 @@ pub enum NodeInput {
         chain: Chain,
         files: FilesState,
     },
-    /// A client wants to work with the workspace here; it was [`Input::Joined`] before.
+    /// A client wants to work with the workspace here; it was [`NodeInput::Joined`] before.
     Wanted(WorkspaceId),
     /// File operations of a batch. The files are synced, or will be before the batch is reported.
     Batch {
@@ -81,7 +81,7 @@ pub enum NodeInput {
         workspace: WorkspaceId,
         outcome: FilesOutcome,
     },
-    /// The program that speaks to the log has answered [`Effect::Ask`].
+    /// The program that speaks to the log has answered [`NodeEffect::Ask`].
     Answered {
         id: u64,
         answer: LogAnswer,
@@ -153,7 +153,7 @@ pub struct CapturedSnapshot {
 pub enum NodeEffect {
     /// Ask the program that speaks to the log.
     Ask(LogRequest),
-    /// Work on files, to be executed in order for each workspace, together with [`Effect::Own`].
+    /// Work on files, to be executed in order for each workspace, together with [`NodeEffect::Own`].
     Files {
         workspace: WorkspaceId,
         work: FilesWork,
@@ -175,7 +175,7 @@ pub enum NodeEffect {
     Deposed(WorkspaceId, NodeExit),
     /// Settings of the server; `None` if they are unknown.
     Checked(Option<Vec<ServerCheck>>),
-    /// Answer of the log to [`Input::Forward`]; `None` if the request was not sent, or the answer
+    /// Answer of the log to [`NodeInput::Forward`]; `None` if the request was not sent, or the answer
     /// is lost.
     Forwarded { id: u64, answer: Option<LogAnswer> },
     /// Report this to the user.
@@ -457,7 +457,7 @@ impl ReplicationNode {
         }
     }
 
-    /// When [`Input::Tick`] is due at the latest, in the milliseconds that are handed in.
+    /// When [`NodeInput::Tick`] is due at the latest, in the milliseconds that are handed in.
     #[must_use]
     pub fn due_ms(&self) -> u64 {
         let own = [

@@ -68,7 +68,7 @@ pub enum OwnerInput {
     },
     /// The copy is complete. A later record makes this durable.
     SnapshotKept {
-        /// Position of the snapshot's record, from [`Effect::SnapshotBegins`].
+        /// Position of the snapshot's record, from [`OwnerEffect::SnapshotBegins`].
         at: Position,
         digest: Hash,
     },
@@ -282,7 +282,7 @@ impl WorkspaceOwner {
         self.release.is_some()
     }
 
-    /// Latest time for the next [`Input::Tick`], in milliseconds of the caller's clock.
+    /// Latest time for the next [`OwnerInput::Tick`], in milliseconds of the caller's clock.
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
         match self.phase {

@@ -41,16 +41,16 @@ mod taking_over;
 
 #[derive(Debug, Clone)]
 pub enum StandbyInput {
-    /// The log has answered [`Effect::Read`].
+    /// The log has answered [`StandbyEffect::Read`].
     Read(Attempt, ReadAnswer),
-    /// The log has answered [`Effect::Seal`].
+    /// The log has answered [`StandbyEffect::Seal`].
     Sealed(Attempt, PutAnswer),
-    /// [`Effect::Apply`] is done, or does not fit the files.
+    /// [`StandbyEffect::Apply`] is done, or does not fit the files.
     Applied(Result<(), ApplyFailure>),
     Digested(Hash),
-    /// Result of [`Effect::Verify`]: true if the files match the records.
+    /// Result of [`StandbyEffect::Verify`]: true if the files match the records.
     Verified(bool),
-    /// The files are those that [`Effect::Restore`] asked for; false if they could not be got.
+    /// The files are those that [`StandbyEffect::Restore`] asked for; false if they could not be got.
     Restored(bool),
     /// The owner is alive, and has acknowledged records.
     Heard {
@@ -69,7 +69,7 @@ pub enum StandbyInput {
     Tick,
 }
 
-/// Output of a standby. At most one effect is in progress, except [`Effect::Say`], and the read of
+/// Output of a standby. At most one effect is in progress, except [`StandbyEffect::Say`], and the read of
 /// the next page while the changes of a page are applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StandbyEffect {
@@ -383,7 +383,7 @@ impl Standby {
         self.sealed.is_none() && self.differed.is_none()
     }
 
-    /// When [`Input::Tick`] is due at the latest, in the milliseconds that are handed in.
+    /// When [`StandbyInput::Tick`] is due at the latest, in the milliseconds that are handed in.
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
         match &self.step {

@@ -65,52 +65,52 @@ pub struct LogRequest {
 /// A request of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogCommand {
-    /// Offer a record for its position; answered by [`Answer::Put`].
+    /// Offer a record for its position; answered by [`LogAnswer::Put`].
     Put(PutRequest),
-    /// Read a log from a position on; answered by [`Answer::Read`].
+    /// Read a log from a position on; answered by [`LogAnswer::Read`].
     Read {
         workspace: WorkspaceId,
         from: Position,
     },
     /// Truncate the log before a snapshot's record, if that is still at its position and all parts
     /// of the snapshot exist: they may be missing after a fail-over of the server. Answered by
-    /// [`Answer::Trimmed`].
+    /// [`LogAnswer::Trimmed`].
     Trim {
         workspace: WorkspaceId,
         /// The new first snapshot of the log.
         before: KeptSnapshot,
     },
     /// Last positions of logs, and the heartbeats of their nodes; at most [`HEADS_MAX`]. Answered
-    /// by [`Answer::Heads`].
+    /// by [`LogAnswer::Heads`].
     Heads(Vec<WorkspaceId>),
     /// List the workspaces that have a log, in ascending order of their names; answered by
-    /// [`Answer::Listed`].
+    /// [`LogAnswer::Listed`].
     List {
         /// The last workspace of the previous page.
         after: Option<WorkspaceId>,
     },
-    /// Publish heartbeats; at most [`HEADS_MAX`]. Answered by [`Answer::Noted`].
+    /// Publish heartbeats; at most [`HEADS_MAX`]. Answered by [`LogAnswer::Noted`].
     Beat(Vec<Beat>),
-    /// Keep a part of a snapshot, in place of what is kept as that part; answered by [`Answer::Noted`].
+    /// Keep a part of a snapshot, in place of what is kept as that part; answered by [`LogAnswer::Noted`].
     KeepPart(SnapshotPartRef, Vec<u8>),
-    /// Read a part of a snapshot; answered by [`Answer::Part`].
+    /// Read a part of a snapshot; answered by [`LogAnswer::Part`].
     ReadPart(SnapshotPartRef),
     /// Forget the snapshots whose names sort before this one, byte by byte: as those do that were taken earlier. Only if
     /// the log begins with it by then: a trim was perhaps done on another server, before a fail-over. Answered by
-    /// [`Answer::Noted`].
+    /// [`LogAnswer::Noted`].
     ForgetSnapshots {
         workspace: WorkspaceId,
         before: KeptSnapshot,
     },
-    /// Check the settings of the server; answered by [`Answer::Checked`].
+    /// Check the settings of the server; answered by [`LogAnswer::Checked`].
     Check,
-    /// Return the known reason why puts or reads fail; answered by [`Answer::Standing`].
+    /// Return the known reason why puts or reads fail; answered by [`LogAnswer::Standing`].
     Standing,
-    /// Make a commit with nothing in it, to find out whether the server confirms any; answered by [`Answer::Noted`] if it
+    /// Make a commit with nothing in it, to find out whether the server confirms any; answered by [`LogAnswer::Noted`] if it
     /// does.
     Probe,
     /// Update the URL of the log's server, including its password, for later connections. Answered
-    /// by [`Answer::Noted`].
+    /// by [`LogAnswer::Noted`].
     Server(SecretValue),
 }
 

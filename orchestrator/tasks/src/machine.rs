@@ -80,7 +80,7 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// [`Refused::BadTask`].
+    /// [`InputRefusal::BadTask`].
     pub fn create(task: NewTask, now: Timestamp) -> Result<(Self, HistoryEntry), InputRefusal> {
         let is_short = [&task.title, &task.kind]
             .into_iter()
@@ -100,7 +100,7 @@ impl Task {
     }
 
     /// Restores a task from its facts. The state of a run that was in flight is unknown: end what
-    /// is left of it, then report it as [`Input::Exited`].
+    /// is left of it, then report it as [`TaskInput::Exited`].
     #[must_use]
     pub fn restored(state: State) -> Self {
         Self {
@@ -263,7 +263,7 @@ impl Task {
         Ok(std::mem::take(&mut self.output))
     }
 
-    /// Time when [`Input::Tick`] is due next, if known.
+    /// Time when [`TaskInput::Tick`] is due next, if known.
     #[must_use]
     pub fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
         let asks = self.state.open_asks().filter_map(|(_, ask)| ask.until);

@@ -198,7 +198,7 @@ pub enum TaskEffect {
     PauseRun { run: u64 },
     /// Resume the run's process group.
     ContinueRun { run: u64 },
-    /// Check documents in the work area: [`Input::DocumentsFound`] returns those that do not exist.
+    /// Check documents in the work area: [`TaskInput::DocumentsFound`] returns those that do not exist.
     FindDocuments {
         /// Paths in the work area, as the agent wrote them.
         documents: Vec<String>,
@@ -221,7 +221,7 @@ pub enum TaskEffect {
     },
     /// Check that the paths in a HANDOFF exist (`PROP-6`).
     CheckHandoff { text: String },
-    /// Create a proposal of the agent's changes: [`Input::ProposalMade`] returns it.
+    /// Create a proposal of the agent's changes: [`TaskInput::ProposalMade`] returns it.
     MakeProposal {
         /// The phase that is complete.
         phase: u32,
