@@ -275,7 +275,12 @@ pub fn list_instances(
     folders.retain(|entry| {
         entry.kind == EntryKind::Directory && !entry.name.as_encoded_bytes().starts_with(b".")
     });
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // The system answers from several files, which takes longer than to read a few instances.
+    let threads = if folders.len() > LISTED_BY_ONE_THREAD {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    } else {
+        1
+    };
     let each = LISTED_BY_ONE_THREAD.max(folders.len().div_ceil(threads));
     let parts: Vec<_> = std::thread::scope(|scope| {
         let parts: Vec<_> = folders.chunks(each).collect();
