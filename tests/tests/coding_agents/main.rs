@@ -3,7 +3,8 @@
 //! `tests/coding-agents [PROGRAM ...]` installs the programs and runs this with
 //! `GOONDAN_TEST_CODING_AGENTS`, a list of programs or `all`. It writes the results to
 //! `measured.json` and the table of `docs/coding-agents.md`. `GOONDAN_TEST_CODING_AGENTS_SCENES`
-//! limits a run to some scenes.
+//! limits a run to some scenes. With `GOONDAN_TEST_CODING_AGENTS_TASKS`, a number, the programs work
+//! on that many tasks at once instead, and are killed at random.
 
 #![cfg(test)]
 #![expect(
@@ -11,6 +12,7 @@
     reason = "results are written into the repository"
 )]
 
+mod crowd;
 mod programs;
 mod scenes;
 mod table;
@@ -28,6 +30,8 @@ const PROGRAMS_VAR: &str = "GOONDAN_TEST_CODING_AGENTS";
 
 const SCENES_VAR: &str = "GOONDAN_TEST_CODING_AGENTS_SCENES";
 
+const TASKS_VAR: &str = "GOONDAN_TEST_CODING_AGENTS_TASKS";
+
 /// Today, in UTC.
 fn today() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -35,20 +39,25 @@ fn today() -> String {
     Timestamp::from_unix_millis(millis).day().to_string()
 }
 
-#[test]
-fn agent_1_real_programs_match_the_known_capabilities() {
+/// Programs that the run is about; none if it is not wanted.
+fn wanted_programs() -> Option<Vec<Program>> {
     let Ok(names) = std::env::var(PROGRAMS_VAR) else {
         needs::note_left_out(&format!(
             "{PROGRAMS_VAR} is not set; run tests/coding-agents"
         ));
-        return;
+        return None;
     };
-    let programs: Vec<Program> = match names.as_str() {
-        "all" => Program::ALL.to_vec(),
-        names => {
-            let of = |name| Program::of(name).unwrap_or_else(|| panic!("no program `{name}`"));
-            names.split(',').map(of).collect()
-        }
+    if names == "all" {
+        return Some(Program::ALL.to_vec());
+    }
+    let of = |name| Program::of(name).unwrap_or_else(|| panic!("no program `{name}`"));
+    Some(names.split(',').map(of).collect())
+}
+
+#[test]
+fn agent_1_real_programs_match_the_known_capabilities() {
+    let Some(programs) = wanted_programs() else {
+        return;
     };
     let scenes = std::env::var(SCENES_VAR).unwrap_or_default();
     let scenes: Vec<Scene> = scenes.split(',').filter_map(Scene::of).collect();
@@ -65,4 +74,15 @@ fn agent_1_real_programs_match_the_known_capabilities() {
         table::record(program, &version, &today(), &results);
     }
     assert!(unexpected.is_empty(), "{unexpected:#?}");
+}
+
+#[test]
+fn repo_3_many_tasks_at_once_survive_random_kills() {
+    let Ok(tasks) = std::env::var(TASKS_VAR) else {
+        needs::note_left_out(&format!("{TASKS_VAR} is not set; run tests/coding-agents"));
+        return;
+    };
+    if let Some(programs) = wanted_programs() {
+        crowd::run(&programs, tasks.parse().unwrap());
+    }
 }

@@ -15,6 +15,20 @@ pub(crate) const KEY_VARIABLE: &str = "TEST_KEY";
 /// Variable with the directory into which `tests/coding-agents` installs the programs.
 const PREFIX_VAR: &str = "GOONDAN_TEST_CODING_AGENTS_PREFIX";
 
+/// Settings of an agent that do not depend on its program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AgentSetting<'a> {
+    /// Name of the agent, and of its scene at the model server.
+    pub(crate) name: &'a str,
+    pub(crate) level: &'a str,
+    /// True if the program must ask for a permission.
+    pub(crate) asks_permission: bool,
+    /// True if it works on a copy of the project.
+    pub(crate) has_project: bool,
+    /// True if a program without tools runs a command that prints the requested secret.
+    pub(crate) prints_secret: bool,
+}
+
 /// A coding agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Program {
@@ -83,12 +97,12 @@ impl Program {
             .to_owned()
     }
 
-    /// Its `runtime` for a scene.
-    fn runtime(self, scene: Scene, server: &ModelServer, home: &Home) -> Value {
-        let url = server.url(scene.name());
+    /// Its `runtime` for an agent.
+    fn runtime(self, agent: AgentSetting<'_>, server: &ModelServer, home: &Home) -> Value {
+        let url = server.url(agent.name);
         let openai = format!("{url}/v1");
         let key = json!({"valueFrom": {"env": KEY_VARIABLE}});
-        let asks = scene.asks_permission();
+        let asks = agent.asks_permission;
         let anthropic = json!({"ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                                "DISABLE_AUTOUPDATER": "1"});
         match self {
@@ -143,7 +157,7 @@ impl Program {
                     "--map-tokens",
                     "0",
                 ];
-                if scene == Scene::Phases {
+                if agent.prints_secret {
                     args.extend([
                         "--auto-test",
                         "--test-cmd",
@@ -160,12 +174,12 @@ impl Program {
                 json!({"command": ["claude-agent-acp"], "format": "acp", "mode": mode, "environment": environment})
             }
             Self::CodexAcp => {
-                let directory = codex_home(home, scene);
+                let directory = codex_home(home, agent.name);
                 let provider = format!(
                     "model = \"fake-model\"\nmodel_provider = \"fake\"\n[model_providers.fake]\nname = \"Fake\"\n\
                      base_url = \"{openai}\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n"
                 );
-                home.write(&format!("codex/{}/config.toml", scene.name()), &provider);
+                home.write(&format!("codex/{}/config.toml", agent.name), &provider);
                 let mut runtime = json!({"command": ["codex-acp"], "format": "acp",
                     "environment": {"CODEX_HOME": directory, "OPENAI_API_KEY": key}});
                 runtime["mode"] = json!(if asks {
@@ -179,20 +193,34 @@ impl Program {
     }
 
     /// Its agent for a scene, as a document of the project.
-    pub(crate) fn agent(self, scene: Scene, server: &ModelServer, home: &Home) -> String {
-        let mut runtime = self.runtime(scene, server, home);
-        runtime["kind"] = json!("cli");
-        if scene == Scene::Proposal {
-            runtime["source"] = json!("project");
-        } else {
-            runtime["source"] = json!("none");
-        }
+    pub(crate) fn agent_of_scene(self, scene: Scene, server: &ModelServer, home: &Home) -> String {
         let level = match self {
             // `opencode acp` calls its own server at 127.0.0.1, which is the machine's at the level
             // `full`, because the model server is listed there.
             Self::Opencode if scene.asks_permission() => "landlock",
             _ => scene.level(),
         };
+        let setting = AgentSetting {
+            name: scene.name(),
+            level,
+            asks_permission: scene.asks_permission(),
+            has_project: scene == Scene::Proposal,
+            prints_secret: scene == Scene::Phases,
+        };
+        self.agent(setting, server, home)
+    }
+
+    /// An agent, as a document of the project.
+    pub(crate) fn agent(
+        self,
+        agent: AgentSetting<'_>,
+        server: &ModelServer,
+        home: &Home,
+    ) -> String {
+        let mut runtime = self.runtime(agent, server, home);
+        runtime["kind"] = json!("cli");
+        runtime["source"] = json!(if agent.has_project { "project" } else { "none" });
+        let level = agent.level;
         let mut sandbox = json!({"require": level});
         if level != "off" {
             sandbox["read"] = json!(installed());
@@ -204,17 +232,17 @@ impl Program {
             sandbox["network"] = json!({"allow": [server.authority()]});
         }
         if self == Self::CodexAcp && level != "off" {
-            sandbox["write"] = json!([codex_home(home, scene)]);
+            sandbox["write"] = json!([codex_home(home, agent.name)]);
         }
-        let agent = json!({"apiVersion": "goondan.ai/v1", "kind": "Agent", "metadata": {"name": scene.name()},
-                           "spec": {"runtime": runtime, "sandbox": sandbox}});
-        format!("{agent}\n")
+        let document = json!({"apiVersion": "goondan.ai/v1", "kind": "Agent", "metadata": {"name": agent.name},
+                              "spec": {"runtime": runtime, "sandbox": sandbox}});
+        format!("{document}\n")
     }
 }
 
-/// Directory of the settings and sessions of `codex-acp` in a scene.
-pub(crate) fn codex_home(home: &Home, scene: Scene) -> PathBuf {
-    home.path().join("codex").join(scene.name())
+/// Directory of the settings and sessions of an agent's `codex-acp`.
+pub(crate) fn codex_home(home: &Home, agent: &str) -> PathBuf {
+    home.path().join("codex").join(agent)
 }
 
 /// Directories in which the programs and their runtimes are installed.

@@ -128,13 +128,8 @@ pub(crate) fn decide(has_tools: bool, scene: &str, it: &Conversation) -> Decisio
             is_held: false,
         };
     }
-    if it.is_json_wanted {
-        return says(
-            r#"{"reasoning": "simple", "next_speaker": "user", "model_choice": "flash", "complexity_score": 10}"#,
-        );
-    }
-    if has_tools && it.tools.is_empty() {
-        return says("A title");
+    if let Some(side) = side_request(has_tools, it) {
+        return side;
     }
     let said = it.user_text();
     let phase = phase_of(&it.prompt());
@@ -184,7 +179,17 @@ pub(crate) fn decide(has_tools: bool, scene: &str, it: &Conversation) -> Decisio
     }
 }
 
-fn says(text: &str) -> Decision {
+/// Reply to a request that a program makes beside the conversation: for a title, or a routing.
+pub(crate) fn side_request(has_tools: bool, it: &Conversation) -> Option<Decision> {
+    if it.is_json_wanted {
+        return Some(says(
+            r#"{"reasoning": "simple", "next_speaker": "user", "model_choice": "flash", "complexity_score": 10}"#,
+        ));
+    }
+    (has_tools && it.tools.is_empty()).then(|| says("A title"))
+}
+
+pub(crate) fn says(text: &str) -> Decision {
     Decision {
         reply: Reply::Say(text.to_owned()),
         is_held: false,

@@ -45,7 +45,7 @@ const JOBS_VAR: &str = "GOONDAN_TEST_CODING_AGENTS_JOBS";
 const SECRET: &str = "price-4711";
 
 /// Answer to the daemon's question about a lost run.
-const GO_ON: &str = "go on";
+pub(crate) const GO_ON: &str = "go on";
 
 /// Files of the programs below their home, with their sessions.
 const SESSION_PLACES: [&str; 6] = [".claude", ".codex", ".gemini", ".qwen", ".local", ".config"];
@@ -66,7 +66,7 @@ pub(crate) fn run(program: Program, only: &[Scene]) -> Results {
                        {version: 0.1.0}\n"
         .to_owned();
     for scene in Scene::ALL {
-        project += &format!("---\n{}", program.agent(scene, &server, &home));
+        project += &format!("---\n{}", program.agent_of_scene(scene, &server, &home));
     }
     home.write("project/goondan.yaml", &project);
     home.write("project/.env", &format!("{KEY_VARIABLE}=sk-test-4711\n"));
@@ -74,7 +74,7 @@ pub(crate) fn run(program: Program, only: &[Scene]) -> Results {
     home.write("secret", SECRET);
     if program == Program::Aider {
         // It creates a repository, with a `.gitignore`, where there is none.
-        create_repository(&home.project());
+        create_repository(&home.project(), "README.md");
     }
     let daemon = Daemon::serving(&home);
     let bench = Bench {
@@ -115,11 +115,12 @@ pub(crate) fn run(program: Program, only: &[Scene]) -> Results {
     results
 }
 
-fn create_repository(project: &Path) {
+/// Makes a repository of the project, and commits a part of it.
+pub(crate) fn create_repository(project: &Path, part: &str) {
     let author = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"];
     for args in [
         &["init", "--quiet"][..],
-        &["add", "README.md"],
+        &["add", part],
         &["commit", "--quiet", "--message", "Begin"],
     ] {
         let mut git = Command::new("git");
@@ -213,16 +214,24 @@ fn check(is_true: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if is_true { Ok(()) } else { Err(why()) }
 }
 
-fn status(shown: &Value) -> &str {
+pub(crate) fn status(shown: &Value) -> &str {
     shown["info"]["status"].as_str().unwrap_or_default()
 }
 
-fn asks(shown: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn asks(shown: &Value) -> impl Iterator<Item = &Value> {
     shown["asks"].as_array().into_iter().flatten()
 }
 
+/// Input and output tokens of a task, as goondan counted them.
+pub(crate) fn tokens(home: &Home, task: &str) -> (u64, u64) {
+    let counted = home.gdn_json(&["task", "usage", task]);
+    let tokens = |name: &str| counted["usage"][name].as_u64().unwrap_or(0);
+    let input = tokens("inputTokens") + tokens("cacheReadTokens") + tokens("cacheWriteTokens");
+    (input, tokens("outputTokens"))
+}
+
 /// Request of the daemon to decide about a run that it cannot continue.
-fn doubt(shown: &Value) -> Option<&Value> {
+pub(crate) fn doubt(shown: &Value) -> Option<&Value> {
     asks(shown).find(|ask| {
         let options = ask["options"].as_array();
         options.is_some_and(|options| options.contains(&json!(GO_ON)))
@@ -494,10 +503,7 @@ impl Task<'_> {
     }
 
     fn usage(&self) -> Result<(), String> {
-        let counted = self.bench.home.gdn_json(&["task", "usage", self.name()]);
-        let tokens = |name: &str| counted["usage"][name].as_u64().unwrap_or(0);
-        let input = tokens("inputTokens") + tokens("cacheReadTokens") + tokens("cacheWriteTokens");
-        let output = tokens("outputTokens");
+        let (input, output) = tokens(&self.bench.home, self.name());
         let tally = self.bench.server.tally(self.name());
         check((input, output) == (tally.input, tally.output), || {
             format!(
@@ -622,7 +628,7 @@ impl Task<'_> {
         })?;
         // The program's home is the work area.
         let own = SESSION_PLACES.map(|place| self.dir.join(place));
-        let codex = fs::read_dir(codex_home(&self.bench.home, self.scene));
+        let codex = fs::read_dir(codex_home(&self.bench.home, self.name()));
         let codex = codex
             .into_iter()
             .flatten()
