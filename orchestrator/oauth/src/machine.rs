@@ -517,7 +517,9 @@ impl OAuthMachine {
     ) -> Option<FormRequest> {
         let app = &self.app_of(key)?.definition;
         let client = clients::client_of(app, binding);
+        let omits_resource = clients::omits_resource(app);
         let form = form.into_iter();
+        let form = form.filter(|(name, _)| !(omits_resource && *name == "resource"));
         Some(FormRequest {
             endpoint: endpoint.to_owned(),
             client_id: client.id,

@@ -69,7 +69,7 @@ struct Wire {
     #[serde(default, rename = "dist-tags")]
     tags: BTreeMap<String, Value>,
     #[serde(default)]
-    versions: BTreeMap<String, WireVersion>,
+    versions: BTreeMap<String, Value>,
     #[serde(default)]
     time: BTreeMap<String, Value>,
 }
@@ -138,7 +138,9 @@ impl Packument {
                 continue;
             };
             let published = wire.time.get(&text).and_then(Value::as_str);
-            match offer(name, &text, it, built_in) {
+            let read = WireVersion::deserialize(it)
+                .map_err(|error| format!("the registry's entry is malformed: {error}"));
+            match read.and_then(|it| offer(name, &text, it, built_in)) {
                 Ok(offer) => {
                     let published = published.map(str::to_owned);
                     found
@@ -278,6 +280,7 @@ mod tests {
                 "v2": version("v2", &json!({})),
                 "1.7.0": version("1.7.0", &json!({"dependencies": [], "deprecated": false})),
                 "1.8.0": version("1.8.0", &json!({"dependencies": {"x": "nonsense!"}, "bundledDependencies": true})),
+                "1.9.0": null, "2.0.0": "x", "2.1.0": {"dist": null}, "2.2.0": [],
             },
         });
         let found = read(&whole).unwrap();
@@ -288,7 +291,7 @@ mod tests {
         assert_eq!(requires, ["b"]);
         assert_eq!(first.deprecated.as_deref(), Some("use 2"));
         assert_eq!(first.published.as_deref(), Some("2020-01-02T00:00:00Z"));
-        assert_eq!(found.passed_over.len(), 5, "{:?}", found.passed_over);
+        assert_eq!(found.passed_over.len(), 9, "{:?}", found.passed_over);
         assert_eq!(found.tags.len(), 1);
     }
 

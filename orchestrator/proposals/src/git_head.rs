@@ -77,10 +77,12 @@ fn packed(disk: &dyn Disk, common: &Path, name: &str) -> io::Result<Option<Strin
 
 /// Reads a file as text; `None` if it does not exist or is not a file.
 fn read(disk: &dyn Disk, path: &Path, max: usize) -> io::Result<Option<String>> {
-    if disk
-        .stat(path)?
-        .is_none_or(|stat| stat.kind != EntryKind::File)
-    {
+    let stat = match disk.stat(path) {
+        // With reftable, `refs/heads` is a file.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => None,
+        stat => stat?,
+    };
+    if stat.is_none_or(|stat| stat.kind != EntryKind::File) {
         return Ok(None);
     }
     let mut file = disk.open_read(path)?;

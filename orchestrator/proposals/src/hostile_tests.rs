@@ -140,6 +140,18 @@ fn prop_4_case_conflict_with_a_file_not_given_is_refused() {
 }
 
 #[test]
+fn prov_1_a_rename_that_only_changes_case_is_applied() {
+    let world = World::new();
+    world.prepared(&["README.md"]).unwrap();
+    world.remove(WORK, "README.md");
+    world.write(WORK, "Readme.md", "read me\n");
+    world.created().unwrap();
+    world.applied().unwrap();
+    assert_eq!(world.read(PROJECT, "README.md"), None);
+    assert_eq!(world.read(PROJECT, "Readme.md").as_deref(), Some("read me\n"));
+}
+
+#[test]
 fn prop_4_a_directory_that_became_a_link_is_not_followed() {
     let base = World::with_proposal();
     let world = base.copy();

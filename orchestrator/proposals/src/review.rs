@@ -263,7 +263,7 @@ fn stale(
             refusals.push(refusal(kind, change, &found));
         } else if change.old.is_none()
             && !is_wanted
-            && let Some(twin) = twin(root, path)?
+            && let Some(twin) = twin(root, path, &changes)?
         {
             let reason = format!("`{twin}` exists and differs only in case");
             let path = Some(path.to_string());
@@ -413,8 +413,17 @@ pub(crate) fn late_refusals(
     told.collect()
 }
 
-/// An existing name in the Project Root that differs from a new path only in case.
-fn twin(root: &dyn Folder, path: &RelativePath) -> Result<Option<String>, ProposalError> {
+/// An existing name in the Project Root that differs from a new path only in case, unless the
+/// proposal removes it, as a rename does.
+fn twin(
+    root: &dyn Folder,
+    path: &RelativePath,
+    changes: &BTreeMap<RelativePath, PathChange>,
+) -> Result<Option<String>, ProposalError> {
+    let is_removed = |path: &RelativePath| {
+        let change = changes.get(path);
+        change.is_some_and(|change| change.new.is_none())
+    };
     for part in path.ancestors().iter().chain([path]) {
         let parent = part.parent();
         let directory = parent.as_ref().map_or(Path::new(""), RelativePath::as_path);
@@ -430,6 +439,7 @@ fn twin(root: &dyn Folder, path: &RelativePath) -> Result<Option<String>, Propos
             if let Ok(beside) = beside
                 && beside != *part
                 && beside.folded() == part.folded()
+                && !is_removed(&beside)
             {
                 return Ok(Some(beside.to_string()));
             }

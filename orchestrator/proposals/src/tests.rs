@@ -120,6 +120,10 @@ fn box_4_the_git_head_is_read_without_git() {
     assert_eq!(head(&world, PROJECT).as_deref(), Some(other));
     world.write(PROJECT, ".git/HEAD", &format!("{id}\n"));
     assert_eq!(head(&world, PROJECT).as_deref(), Some(id), "detached");
+    // With reftable, HEAD names nothing, and `refs/heads` is a file.
+    world.write(PROJECT, "table/.git/HEAD", "ref: refs/heads/.invalid\n");
+    world.write(PROJECT, "table/.git/refs/heads", "this repository uses the reftable format\n");
+    assert_eq!(head(&world, "/project/table"), None, "reftable");
     for bad in ["ref: ../../etc/passwd", "ref: refs/../../x", "nonsense", ""] {
         world.write(PROJECT, ".git/HEAD", bad);
         assert_eq!(head(&world, PROJECT), None, "{bad}");

@@ -73,6 +73,12 @@ pub(super) fn resource_field(
     resource.map(|resource| ("resource", plain(resource)))
 }
 
+/// True if the configuration leaves `resource` out, by `params: {resource: ""}`, because the server
+/// rejects it.
+pub(super) fn omits_resource(app: &OAuthApp) -> bool {
+    app.params.get("resource").is_some_and(String::is_empty)
+}
+
 /// True if tokens or a login belong to this server.
 pub(super) fn is_of_server(binding: Option<&GrantServer>, server: &Metadata) -> bool {
     binding.is_none_or(|binding| server.issuer.as_ref() == Some(&binding.issuer))

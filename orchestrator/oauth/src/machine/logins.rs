@@ -3,12 +3,12 @@
 use goondan_protocol::control::{ControlError, ErrorCode, LoginBegun};
 use goondan_protocol::ids::{LoginId, WorkspaceId};
 use goondan_protocol::oauth::{
-    FormRequest, Metadata, OAuthApp, Reply, Token, form_encoded, public_path,
+    FormRequest, Metadata, OAuthApp, Reply, Token, TokenErrorResponse, form_encoded, public_path,
 };
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
-use super::clients::{Registration, client_of, is_of_server, resource_field, scope_of};
+use super::clients::{Registration, client_of, is_of_server, omits_resource, resource_field, scope_of};
 use super::renewal::login_command;
 use super::{
     Call, DeferredStep, GrantAnswer, OAuthEvent, OAuthMachine, ServerRequest, ServerResponse,
@@ -39,6 +39,8 @@ pub(super) type EndedLogin = (LoginId, WorkspaceId, Result<GrantAnswer, ControlE
 const PENDING: &str = "authorization_pending";
 /// Error code for too frequent polling.
 const SLOW_DOWN: &str = "slow_down";
+/// Error code of a server that rejects the field `resource` (RFC 8707).
+const INVALID_TARGET: &str = "invalid_target";
 /// Grant type of a login on another device.
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 /// Path of the redirect address on this machine.
@@ -415,7 +417,7 @@ impl OAuthMachine {
             return Err(error);
         }
         match callback.outcome {
-            Err(refused) => self.end_login(id, &Err(declined(&refused.to_string()))),
+            Err(refused) => self.end_login(id, &Err(declined(&refused))),
             Ok(code) => self.use_code(id, code),
         }
         Ok(())
@@ -512,7 +514,7 @@ impl OAuthMachine {
                 login.poll_at_ms = Some(self.now_ms.saturating_add(*interval_ms));
             }
             (ServerResponse::Token(Reply::Refused(refused)), _) => {
-                self.end_login(id, &Err(declined(&refused.to_string())));
+                self.end_login(id, &Err(declined(&refused)));
             }
             // Polling has no side effect.
             (
@@ -620,7 +622,7 @@ impl OAuthMachine {
         let device = match answered {
             ServerResponse::Device(Reply::Granted(device)) => device,
             ServerResponse::Device(Reply::Refused(refused)) => {
-                return self.answer(waiter, Err(declined(&refused.to_string())));
+                return self.answer(waiter, Err(declined(&refused)));
             }
             ServerResponse::NotMade(why) | ServerResponse::Unknown(why) => {
                 return self.answer(waiter, Err(unavailable(&why)));
@@ -742,9 +744,11 @@ fn authorization_url(
     if !scope.is_empty() {
         fields.push(("scope", scope));
     }
-    let resource = server.resource.as_deref();
+    let omits_resource = omits_resource(app);
+    let resource = server.resource.as_deref().filter(|_| !omits_resource);
     fields.extend(resource.map(|resource| ("resource", resource)));
     let params = app.params.iter();
+    let params = params.filter(|(name, _)| !(omits_resource && *name == "resource"));
     fields.extend(params.map(|(name, value)| (name.as_str(), value.as_str())));
     let separator = if endpoint.contains('?') { '&' } else { '?' };
     format!("{endpoint}{separator}{}", form_encoded(fields))
@@ -772,9 +776,16 @@ fn not_accepted(why: &str) -> ControlError {
         .suggest("hand in the whole address that the browser shows at the end, of the latest login")
 }
 
-fn declined(why: &str) -> ControlError {
-    let text = format!("the authorization server rejected the request: {why}");
-    ControlError::new(ErrorCode::OauthRefused, text).suggest(
-        "log in again and consent; check `clientId`, `scopes` and `redirectUri` of the OAuthApp",
-    )
+fn declined(refused: &TokenErrorResponse) -> ControlError {
+    let text = format!("the authorization server rejected the request: {refused}");
+    let hint = match refused.error.as_str() {
+        INVALID_TARGET => {
+            "the server rejects the field `resource`: to log in without it, add `params: {resource: \
+             \"\"}` to the OAuthApp; for a Connection with `auth: oauth`, to an OAuthApp with its name"
+        }
+        _ => {
+            "log in again and consent; check `clientId`, `scopes` and `redirectUri` of the OAuthApp"
+        }
+    };
+    ControlError::new(ErrorCode::OauthRefused, text).suggest(hint)
 }

@@ -426,6 +426,18 @@ mod tests {
     }
 
     #[test]
+    fn prov_1_a_rejected_resource_can_be_left_out() {
+        let left_out = OAuthApp {
+            params: BTreeMap::from([("resource".to_owned(), String::new())]),
+            ..app(Some("by-hand"))
+        };
+        let mut world = World::new(left_out, server("https://as.example"), BTreeMap::new());
+        let fields = world.log_in();
+        assert_eq!(fields.get("resource"), None);
+        assert!(!world.last_form().form.contains_key("resource"));
+    }
+
+    #[test]
     fn sys_4_url_client_id_is_opaque_if_the_server_cannot_read_it() {
         let id = "https://goondan.example/client.json";
         let silent = Metadata {
