@@ -4,11 +4,12 @@
 //! * `normalize`, `tool_schema`: names, ids, results and schemas in forms that a provider accepts.
 //! * `tool_calls`: tool calls from the fragments that servers send.
 //! * `anthropic`, `openai`, `google`: requests and replies in their protocols.
+//! * `repair`: changes of a request that the provider rejects.
 //! * `reply`: reads a server's response, which can be anything, into one answer.
 //! * `failure`: classifies failures, and determines if retrying helps. The orchestrator retries,
 //!   because it tracks all calls with the same key.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -27,6 +28,7 @@ use crate::gateway::Gateway;
 use crate::http;
 use dialect::Dialect;
 use question::ChatRequest;
+use repair::Repairs;
 use reply::Expectation;
 
 mod ahead;
@@ -40,13 +42,19 @@ mod message;
 mod normalize;
 mod openai;
 mod question;
+mod repair;
 mod reply;
+#[cfg(test)]
+mod stream_quirks;
 mod thoughts;
 mod tool_calls;
 mod tool_schema;
 
 /// Placeholder for servers that need no key, because some clients and servers require one.
 const NO_KEY: &str = "none";
+
+/// Repairs of one request that its provider rejects.
+const REPAIRS_MAX: usize = 4;
 
 /// The header of W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -71,6 +79,8 @@ pub(crate) async fn run(
 struct ModelCaller {
     model: Arc<HostedModel>,
     client: reqwest::Client,
+    /// Changes that the provider made necessary so far.
+    repairs: Arc<Mutex<Repairs>>,
 }
 
 impl ModelCaller {
@@ -79,7 +89,11 @@ impl ModelCaller {
         let client = http::client(connect_timeout)
             .map_err(|error| format!("failed to create the HTTP client: {error}"))?;
         let model = Arc::new(model.clone());
-        Ok(Self { model, client })
+        Ok(Self {
+            model,
+            client,
+            repairs: Arc::default(),
+        })
     }
 }
 
@@ -152,8 +166,9 @@ fn exchange_of(
 impl CallHandler for ModelCaller {
     fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let (model, client) = (Arc::clone(&self.model), self.client.clone());
+        let repairs = Arc::clone(&self.repairs);
         async move {
-            let outcome = ask(&model, &client, &call, pieces).await;
+            let outcome = ask(&model, &client, &call, &pieces, &repairs).await;
             // A server may quote the request.
             outcome.map_err(|error| failure::without_key(error, model.api_key.as_deref()))
         }
@@ -161,22 +176,70 @@ impl CallHandler for ModelCaller {
     }
 }
 
+/// Requests a reply. A request that the provider rejects as invalid is repaired and sent again.
 async fn ask(
     model: &HostedModel,
     client: &reqwest::Client,
     call: &CallOrder,
-    pieces: Pieces,
+    pieces: &Pieces,
+    repairs: &Mutex<Repairs>,
 ) -> RawCallResult {
-    let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
     if call.method != COMPLETE {
         let message = format!("a model has no method `{}`", call.method);
         return Err(CallError::new(CallErrorCode::NotFound, message));
     }
+    let until = Instant::now() + Duration::from_millis(model.timeouts.total_ms);
+    for _ in 0..REPAIRS_MAX {
+        let known = repairs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let rejection = match ask_once(model, client, call, pieces, &known, until).await {
+            Err(error) if error.code == CallErrorCode::Invalid => error,
+            outcome => return outcome,
+        };
+        let mut question = question_of(model, call)?;
+        known.apply(&mut question);
+        let mut more = known.clone();
+        let Some(repair) = more.add(model, &question, &rejection.message) else {
+            return Err(rejection);
+        };
+        tracing::warn!(
+            repair,
+            rejection = rejection.message,
+            "the provider rejected the request; changed it and sent it again"
+        );
+        *repairs.lock().unwrap_or_else(PoisonError::into_inner) = more;
+    }
+    let known = repairs
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    ask_once(model, client, call, pieces, &known, until).await
+}
+
+fn invalid(message: String) -> CallError {
+    CallError::new(CallErrorCode::Invalid, message)
+}
+
+fn question_of(model: &HostedModel, call: &CallOrder) -> Result<ChatRequest, CallError> {
     let completion: CompletionRequest = serde_json::from_str(call.params.get())
         .map_err(|error| invalid(format!("failed to parse the request: {error}")))?;
-    let until = Instant::now() + Duration::from_millis(model.timeouts.total_ms);
-    let question = ChatRequest::of(model, completion);
-    let (body, reader) = exchange_of(model, &question).map_err(invalid)?;
+    Ok(ChatRequest::of(model, completion))
+}
+
+async fn ask_once(
+    model: &HostedModel,
+    client: &reqwest::Client,
+    call: &CallOrder,
+    pieces: &Pieces,
+    repairs: &Repairs,
+    until: Instant,
+) -> RawCallResult {
+    let mut question = question_of(model, call)?;
+    repairs.apply(&mut question);
+    let (mut body, reader) = exchange_of(model, &question).map_err(invalid)?;
+    repairs.apply_to_body(&mut body);
     let url = url_of(model).map_err(|error| {
         invalid(format!("the address cannot be used: {error}"))
             .suggest(format!("check `endpoint` of Model `{}`", model.name))
@@ -204,6 +267,6 @@ async fn ask(
         may_be_silent: question.reports_results(),
         names: question.names,
     };
-    let answer = reply::of(model, response, expected, pieces, until).await?;
+    let answer = reply::of(model, response, expected, pieces.clone(), until).await?;
     to_raw_value(&answer).map_err(|error| invalid(format!("failed to write the reply: {error}")))
 }

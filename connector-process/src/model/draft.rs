@@ -367,6 +367,8 @@ fn named_apart(
 fn input_of(arguments: Arguments) -> Value {
     match arguments {
         Arguments::Json(Value::Null) => json!({}),
+        // Some servers send the object as a text where the protocol has an object.
+        Arguments::Json(Value::String(text)) => input_of(Arguments::Text(text)),
         Arguments::Json(input) => input,
         // The arguments of a call without arguments may be an empty text.
         Arguments::Text(text) if text.trim().is_empty() => json!({}),

@@ -223,6 +223,9 @@ pub(super) struct GoogleReader {
 
 impl Dialect for GoogleReader {
     fn event(&mut self, event: &SseEvent, draft: &mut Draft) -> Result<StreamProgress, ReplyFault> {
+        if event.data.trim().eq_ignore_ascii_case("[DONE]") {
+            return Ok(StreamProgress::Unknown);
+        }
         let said = super::dialect::json(event)?;
         self.take(&said, draft)
     }
@@ -259,7 +262,7 @@ impl Dialect for GoogleReader {
 
 impl GoogleReader {
     fn take(&mut self, said: &Value, draft: &mut Draft) -> Result<StreamProgress, ReplyFault> {
-        if said.get("error").is_some() {
+        if said.get("error").is_some_and(|error| !error.is_null()) {
             return Err(ReplyFault::Said(said.clone()));
         }
         let is_known = ["candidates", "promptFeedback", "usageMetadata"]

@@ -109,18 +109,8 @@ pub(super) async fn of(
     }
     let content_type = response.headers().get(CONTENT_TYPE);
     let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let mut reading = ReplyReader {
-        model,
-        dialect: expected.dialect,
-        draft: Draft::default(),
-        form: Form::Unknown,
-        content_type: content_type.unwrap_or_default().into_owned(),
-        is_done: false,
-        stream: StreamState::default(),
-        bytes: 0,
-        names: expected.names,
-        may_be_silent: expected.may_be_silent,
-    };
+    let content_type = content_type.unwrap_or_default().into_owned();
+    let mut reading = ReplyReader::new(model, expected, content_type);
     let read = reading
         .read(response, PieceBuffer::new(pieces), until)
         .await;
@@ -141,6 +131,23 @@ async fn error_body(model: &HostedModel, mut response: Response) -> String {
         }
     }
     String::from_utf8_lossy(&body).into_owned()
+}
+
+impl<'m> ReplyReader<'m> {
+    fn new(model: &'m HostedModel, expected: Expectation, content_type: String) -> Self {
+        Self {
+            model,
+            dialect: expected.dialect,
+            draft: Draft::default(),
+            form: Form::Unknown,
+            content_type,
+            is_done: false,
+            stream: StreamState::default(),
+            bytes: 0,
+            names: expected.names,
+            may_be_silent: expected.may_be_silent,
+        }
+    }
 }
 
 impl ReplyReader<'_> {
@@ -346,6 +353,31 @@ impl ReplyReader<'_> {
             .finish(model, &self.names)
             .map_err(|error| failure::unkept(model, &error))
     }
+}
+
+/// Reads the parts of a complete body.
+#[cfg(test)]
+pub(super) fn read_parts(
+    model: &HostedModel,
+    dialect: Box<dyn Dialect>,
+    parts: &[Vec<u8>],
+) -> Result<ModelAnswer, CallError> {
+    let expected = Expectation {
+        dialect,
+        names: ToolNames::default(),
+        may_be_silent: false,
+    };
+    let mut reading = ReplyReader::new(model, expected, "text/event-stream".to_owned());
+    for part in parts {
+        if reading.is_done {
+            break;
+        }
+        reading.take(part)?;
+    }
+    if !reading.is_done {
+        reading.finish()?;
+    }
+    reading.end()
 }
 
 /// The error in place of a reply: an object that contains it, or a list of one such object, as

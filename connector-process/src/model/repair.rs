@@ -1,0 +1,372 @@
+//! Repairs of a request that a provider rejects with a 400 (pure).
+//!
+//! Requests are normalized before they are sent, but each provider and model rejects something
+//! else. One rejected tool, parameter or old message must not end a conversation, so the smallest
+//! part that the error names is changed, and the request is sent again. The stored conversation
+//! stays unchanged.
+
+use std::collections::BTreeSet;
+
+use goondan_protocol::definition::HostedModel;
+use goondan_protocol::message::MessageRole;
+use serde_json::Value;
+
+use super::message::{ChatMessage, MessagePart};
+use super::question::{ChatRequest, arguments, told};
+
+/// Text in place of an image that the model does not accept.
+const NO_IMAGE: &str = "[image left out: the model does not accept images]";
+
+/// Fields that can be left out, in all protocols.
+const FIELDS: &[&str] = &[
+    "temperature",
+    "top_p",
+    "topP",
+    "seed",
+    "stop",
+    "stop_sequences",
+    "stopSequences",
+    "stream_options",
+    "reasoning_effort",
+    "thinking",
+    "output_config",
+    "thinkingConfig",
+    "max_completion_tokens",
+    "max_tokens",
+];
+
+/// Words by which a provider says that it does not know a field, in lower case.
+const UNSUPPORTED: &[&str] = &[
+    "unsupported",
+    "not supported",
+    "not support",
+    "unrecognized",
+    "unknown",
+    "not permitted",
+    "not allowed",
+    "extra inputs",
+    "unexpected",
+    "deprecated",
+    "cannot find field",
+];
+
+/// Changes of a Model's requests that its provider made necessary.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Repairs {
+    fields: BTreeSet<&'static str>,
+    tools: BTreeSet<String>,
+    tools_max: Option<usize>,
+    has_no_images: bool,
+    has_no_thoughts: bool,
+    has_no_old_calls: bool,
+}
+
+impl Repairs {
+    /// Adds the smallest change that the rejection suggests; returns its description, or `None`
+    /// without one.
+    pub(super) fn add(
+        &mut self,
+        model: &HostedModel,
+        question: &ChatRequest,
+        rejection: &str,
+    ) -> Option<String> {
+        let lower = rejection.to_lowercase();
+        let mentions = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+        if mentions(UNSUPPORTED)
+            && let Some(field) = self.named_field(model, rejection)
+        {
+            self.fields.insert(field);
+            return Some(format!("left out the field `{field}`"));
+        }
+        if let Some(most) = most_tools(&lower).filter(|most| *most < question.tools.len()) {
+            self.tools_max = Some(most);
+            let left_out = question.tools.iter().skip(most);
+            let names: Vec<&str> = left_out.map(|tool| tool.name.as_str()).collect();
+            return Some(format!(
+                "left out the tools after the first {most} ({}); use the extension `tool-search`",
+                names.join(", ")
+            ));
+        }
+        if let Some(tool) = named_tool(question, rejection) {
+            self.tools.insert(tool.to_owned());
+            return Some(format!("left out the tool `{tool}`"));
+        }
+        let has_images = question.messages.iter().any(has_image);
+        if has_images && !self.has_no_images && mentions(&["image", "vision", "multimodal"]) {
+            self.has_no_images = true;
+            return Some("left out images".to_owned());
+        }
+        let has_thoughts = question.messages.iter().any(|said| said.thoughts.is_some());
+        let is_about_thoughts = mentions(&["thinking", "signature", "thought", "reasoning"]);
+        if has_thoughts && !self.has_no_thoughts && is_about_thoughts {
+            self.has_no_thoughts = true;
+            return Some("left out earlier thoughts".to_owned());
+        }
+        let place = question.place_of_steps();
+        let mut old = question.messages.iter().take(place);
+        let has_old_calls = old.any(|said| !said.calls.is_empty());
+        let is_about_calls = mentions(&["tool", "function", "messages", "role", "contents"]);
+        if has_old_calls && !self.has_no_old_calls && is_about_calls {
+            self.has_no_old_calls = true;
+            return Some("showed earlier tool calls as text".to_owned());
+        }
+        None
+    }
+
+    fn named_field(&self, model: &HostedModel, rejection: &str) -> Option<&'static str> {
+        let mut fields = FIELDS.iter().copied();
+        fields.find(|field| {
+            !self.fields.contains(field)
+                && !model.options.contains_key(*field)
+                && contains_word(rejection, field)
+                // "Use 'max_completion_tokens' instead" names the field to use.
+                && !(*field == "max_completion_tokens" && contains_word(rejection, "max_tokens"))
+        })
+    }
+
+    /// Changes a request.
+    pub(super) fn apply(&self, question: &mut ChatRequest) {
+        question
+            .tools
+            .retain(|tool| !self.tools.contains(&tool.name));
+        question
+            .tools
+            .truncate(self.tools_max.unwrap_or(usize::MAX));
+        let place = question.place_of_steps();
+        for (at, said) in question.messages.iter_mut().enumerate() {
+            if self.has_no_images {
+                leave_out_images(said);
+            }
+            if self.has_no_thoughts {
+                said.thoughts = None;
+            }
+            if self.has_no_old_calls && at < place {
+                show_calls_as_text(said);
+            }
+        }
+    }
+
+    /// Changes a request's body.
+    pub(super) fn apply_to_body(&self, body: &mut Value) {
+        let renamed = body.get("max_tokens").cloned();
+        remove(body, &self.fields);
+        if let Some(config) = body.get_mut("generationConfig") {
+            remove(config, &self.fields);
+        }
+        // Newer models of OpenAI's protocol have another name for it.
+        if let (true, Some(tokens), Some(fields)) = (
+            self.fields.contains("max_tokens"),
+            renamed,
+            body.as_object_mut(),
+        ) {
+            fields.insert("max_completion_tokens".to_owned(), tokens);
+        }
+    }
+}
+
+fn remove(object: &mut Value, names: &BTreeSet<&'static str>) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|name, _| !names.contains(name.as_str()));
+    }
+}
+
+/// True if a text contains a word, not as a part of a longer one.
+fn contains_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let before = text.get(..at).and_then(|text| text.chars().next_back());
+        let behind = text
+            .get(at + word.len()..)
+            .and_then(|text| text.chars().next());
+        !before.is_some_and(is_part) && !behind.is_some_and(is_part)
+    })
+}
+
+/// The tool that a rejection names, or gives the position of: `tools[3]`, `tools.3.custom`.
+fn named_tool<'q>(question: &'q ChatRequest, rejection: &str) -> Option<&'q str> {
+    let mut tools = question.tools.iter().map(|tool| tool.name.as_str());
+    let by_name = tools.find(|name| contains_word(rejection, name));
+    by_name.or_else(|| {
+        let marks = ["tools[", "tools.", "function_declarations[", "functions["];
+        let place = marks
+            .iter()
+            .find_map(|mark| number_after(rejection, mark))?;
+        // Google's errors name the list of tools first: `tools[0].function_declarations[3]`.
+        let inner = number_after(rejection, "function_declarations[");
+        let tool = question.tools.get(inner.unwrap_or(place))?;
+        Some(tool.name.as_str())
+    })
+}
+
+/// The number of tools that a provider accepts.
+fn most_tools(lower: &str) -> Option<usize> {
+    if !lower.contains("tool") && !lower.contains("function") {
+        return None;
+    }
+    let marks = [
+        "maximum length ",
+        "at most ",
+        "maximum of ",
+        "limit of ",
+        "limit is ",
+        "exceeds ",
+    ];
+    marks.iter().find_map(|mark| number_after(lower, mark))
+}
+
+fn number_after(text: &str, mark: &str) -> Option<usize> {
+    let (_, rest) = text.split_once(mark)?;
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    rest.get(..end)?.parse().ok()
+}
+
+fn has_image(said: &ChatMessage) -> bool {
+    !said.is_text() || said.results.iter().any(|result| !result.images.is_empty())
+}
+
+fn leave_out_images(said: &mut ChatMessage) {
+    for part in &mut said.parts {
+        if matches!(part, MessagePart::Image(_)) {
+            *part = MessagePart::Text(NO_IMAGE.to_owned());
+        }
+    }
+    for result in &mut said.results {
+        if !std::mem::take(&mut result.images).is_empty() {
+            result.text.push('\n');
+            result.text.push_str(NO_IMAGE);
+        }
+    }
+}
+
+fn show_calls_as_text(said: &mut ChatMessage) {
+    for call in std::mem::take(&mut said.calls) {
+        let text = format!("[called {} with {}]", call.tool_name, arguments(&call));
+        said.parts.push(MessagePart::Text(text));
+    }
+    for result in std::mem::take(&mut said.results) {
+        let text = format!("[{} returned: {}]", result.tool_name, told(&result));
+        said.parts.push(MessagePart::Text(text));
+        said.role = MessageRole::User;
+    }
+    said.thoughts = None;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn model() -> HostedModel {
+        serde_json::from_value(json!({"name": "m", "provider": "openai", "model": "m",
+            "options": {"seed": 1}}))
+        .unwrap()
+    }
+
+    fn question() -> ChatRequest {
+        let image = json!({"type": "image", "image": "AAAA", "mediaType": "image/png"});
+        let call = json!({"type": "tool-call", "toolCallId": "k", "toolName": "t", "input": {}});
+        let result = json!({"type": "tool-result", "toolCallId": "k", "toolName": "t",
+            "output": {"type": "text", "value": "done"}});
+        let completion = json!({
+            "messages": [
+                {"role": "user", "content": [image, {"type": "text", "text": "Go."}]},
+                {"role": "assistant", "content": [call]},
+                {"role": "tool", "content": [result]},
+                {"role": "assistant", "content": "Done."},
+                {"role": "user", "content": "Again."},
+            ],
+            "tools": (0..5).map(|n| json!({"name": format!("tool{n}"), "description": "d",
+                "parameters": {}})).collect::<Vec<_>>(),
+        });
+        ChatRequest::of(&model(), serde_json::from_value(completion).unwrap())
+    }
+
+    #[test]
+    fn prov_1_a_rejection_leads_to_the_smallest_repair() {
+        for (rejection, expected) in [
+            (
+                "Unsupported parameter: 'temperature' is not supported with this model.",
+                "left out the field `temperature`",
+            ),
+            (
+                "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+                "left out the field `max_tokens`",
+            ),
+            (
+                "Unknown name \"thinkingConfig\" at 'generation_config': Cannot find field.",
+                "left out the field `thinkingConfig`",
+            ),
+            (
+                "Invalid 'tools': array too long. Expected an array with maximum length 3, but got 5",
+                "left out the tools after the first 3 (tool3, tool4); use the extension `tool-search`",
+            ),
+            (
+                "Invalid schema for function 'tool2': None is not of type 'object'",
+                "left out the tool `tool2`",
+            ),
+            (
+                "tools.4.custom.input_schema: JSON schema is invalid",
+                "left out the tool `tool4`",
+            ),
+            (
+                "* GenerateContentRequest.tools[0].function_declarations[1].parameters: bad type",
+                "left out the tool `tool1`",
+            ),
+            ("This model does not accept image input", "left out images"),
+            (
+                "messages.1: tool_calls without a result",
+                "showed earlier tool calls as text",
+            ),
+        ] {
+            let mut repairs = Repairs::default();
+            let found = repairs.add(&model(), &question(), rejection);
+            assert_eq!(found.as_deref(), Some(expected), "{rejection}");
+        }
+        for rejection in [
+            "temperature must be at most 2",
+            "Unsupported parameter: 'seed'",
+            "your request is invalid",
+        ] {
+            let found = Repairs::default().add(&model(), &question(), rejection);
+            assert_eq!(found, None, "{rejection}");
+        }
+    }
+
+    #[test]
+    fn prov_1_repairs_change_the_request_only_where_needed() {
+        let mut repairs = Repairs::default();
+        for rejection in [
+            "unsupported: max_tokens",
+            "bad schema of tool2",
+            "no image please",
+            "role `tool` is unexpected",
+        ] {
+            assert!(
+                repairs.add(&model(), &question(), rejection).is_some(),
+                "{rejection}"
+            );
+        }
+        let mut repaired = question();
+        repairs.apply(&mut repaired);
+        assert_eq!(repaired.tools.len(), 4);
+        assert!(
+            repaired
+                .messages
+                .iter()
+                .all(|said| !has_image(said) && said.calls.is_empty() && said.results.is_empty())
+        );
+        assert!(repaired.messages[1].text().contains("[called t with {}]"));
+        assert!(repaired.messages[2].text().contains("[t returned: done]"));
+        let mut body = json!({"model": "m", "max_tokens": 5, "temperature": 1,
+            "generationConfig": {"max_tokens": 1, "topP": 1}});
+        repairs.apply_to_body(&mut body);
+        assert_eq!(
+            body,
+            json!({"model": "m", "temperature": 1, "generationConfig": {"topP": 1},
+                "max_completion_tokens": 5})
+        );
+    }
+}
