@@ -38,6 +38,44 @@ pub(crate) fn client(connect_timeout: Duration) -> reqwest::Result<reqwest::Clie
     builder(connect_timeout).build()
 }
 
+/// A client that follows redirects of requests within the same scheme, host and port, with the same
+/// method and body (307, 308), as of servers that move a path.
+///
+/// # Errors
+///
+/// If the client cannot be built.
+pub(crate) fn client_of_one_host(connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
+    let policy = Policy::custom(|attempt| {
+        let from = attempt.previous().last();
+        let is_near = from.is_some_and(|from| from.origin() == attempt.url().origin());
+        let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
+        if !keeps_method {
+            return attempt.stop();
+        }
+        if attempt.previous().len() > REDIRECTS_MAX {
+            return attempt.error(Redirected::TooOften);
+        }
+        if !is_near {
+            let url = attempt.url().to_string();
+            return attempt.error(Redirected::Elsewhere(url));
+        }
+        attempt.follow()
+    });
+    builder(connect_timeout).redirect(policy).build()
+}
+
+/// Redirects that one request follows.
+const REDIRECTS_MAX: usize = 3;
+
+/// Reason why a redirect is not followed.
+#[derive(Debug, thiserror::Error)]
+enum Redirected {
+    #[error("the server redirects more than {REDIRECTS_MAX} times")]
+    TooOften,
+    #[error("the server moved to another host; if you trust it, set `url` to `{0}`")]
+    Elsewhere(String),
+}
+
 fn builder(connect_timeout: Duration) -> reqwest::ClientBuilder {
     install_cryptography();
     reqwest::Client::builder()

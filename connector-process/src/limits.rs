@@ -237,6 +237,12 @@ pub const VERSION_TIMEOUT_MS: u64 = 10_000;
 /// Time limit for connecting to a trace collector, in milliseconds.
 pub const EXPORT_CONNECT_MS: u64 = 5_000;
 
+/// Part of a collector's answer that is read, in bytes.
+pub const EXPORT_ANSWER_BYTES_MAX: usize = 4_096;
+
+/// Part of a collector's answer that is shown, in characters.
+pub const EXPORT_ANSWER_CHARS_MAX: usize = 200;
+
 /// Time limit for a collector to accept a batch of spans, in milliseconds.
 pub const EXPORT_REQUEST_MS: u64 = 10_000;
 
@@ -378,8 +384,8 @@ pub const MCP_ROUNDS_MAX: usize = 10;
 /// Pause before such a call is repeated if the server asks nothing, in milliseconds.
 pub const MCP_ROUND_PAUSE_MS: u64 = 1_000;
 
-/// Tools of one MCP server that are offered to agents; further ones are omitted.
-pub const MCP_TOOLS_MAX: usize = 256;
+/// Tools of one MCP server that are listed; further ones are omitted. Agents get a smaller number.
+pub const MCP_TOOLS_MAX: usize = 2_048;
 
 /// Resources or prompts of one MCP server shown to an agent at once; further ones are omitted.
 pub const MCP_LISTED_MAX: usize = 512;

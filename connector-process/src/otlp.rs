@@ -23,8 +23,8 @@ use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{
-    EXPORT_ATTEMPTS_MAX, EXPORT_CONNECT_MS, EXPORT_LAST_MS, EXPORT_PAUSE_FIRST_MS,
-    EXPORT_REQUEST_MS,
+    EXPORT_ANSWER_BYTES_MAX, EXPORT_ANSWER_CHARS_MAX, EXPORT_ATTEMPTS_MAX, EXPORT_CONNECT_MS,
+    EXPORT_LAST_MS, EXPORT_PAUSE_FIRST_MS, EXPORT_REQUEST_MS,
 };
 use crate::otlp::spans::Spans;
 
@@ -49,7 +49,6 @@ fn url_of(endpoint: &str, path: &str) -> Result<Url, String> {
 /// The exporter of one connection.
 pub(crate) struct Otlp {
     collector: Arc<Collector>,
-    shown: String,
 }
 
 struct Collector {
@@ -61,6 +60,10 @@ struct Collector {
     authorization: Option<HeaderValue>,
     service: String,
     spans: Mutex<Spans>,
+    /// Status when all is well, for people.
+    shown: String,
+    /// The status that was last reported.
+    told: tokio::sync::Mutex<String>,
 }
 
 impl Otlp {
@@ -93,9 +96,11 @@ impl Otlp {
         };
         let client = http::client(Duration::from_millis(EXPORT_CONNECT_MS));
         let client = client.map_err(|error| goondan_log::error_chain(&error))?;
+        let shown = format!("exports traces to {url}");
         Ok(Self {
-            shown: format!("exports traces to {url}"),
             collector: Arc::new(Collector {
+                told: tokio::sync::Mutex::new(shown.clone()),
+                shown,
                 client,
                 url,
                 metrics_url,
@@ -112,10 +117,11 @@ impl Otlp {
         let collector = Arc::clone(&self.collector);
         let exporter = Exporter {
             collector: self.collector,
+            gateway: gateway.clone(),
             stop: stop.clone(),
         };
         gateway.serve(Arc::new(exporter)).await;
-        gateway.report(true, self.shown).await;
+        gateway.report(true, collector.shown.clone()).await;
         tokio::select! {
             () = stop.cancelled() => {}
             () = collector.export_metrics(&gateway) => {}
@@ -125,12 +131,14 @@ impl Otlp {
 
 struct Exporter {
     collector: Arc<Collector>,
+    gateway: Gateway,
     stop: CancellationToken,
 }
 
 impl CallHandler for Exporter {
     fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let (collector, stop) = (Arc::clone(&self.collector), self.stop.clone());
+        let gateway = self.gateway.clone();
         async move {
             if call.method != EXPORT {
                 let message = format!("unknown method of an exporter: `{}`", call.method);
@@ -145,7 +153,10 @@ impl CallHandler for Exporter {
                     sleep(Duration::from_millis(EXPORT_LAST_MS)).await;
                 };
                 tokio::select! {
-                    delivered = collector.deliver(&collector.url, &body) => delivered?,
+                    delivered = collector.deliver(&collector.url, &body) => {
+                        collector.report(&gateway, &delivered).await;
+                        delivered?;
+                    }
                     () = given_up => {
                         let message = "the connection is ending, and the collector does not answer";
                         return Err(CallError::new(CallErrorCode::Cancelled, message));
@@ -170,6 +181,23 @@ impl Collector {
         (!ended.is_empty()).then(|| wire::request(&self.service, &ended))
     }
 
+    /// Reports the outcome of an export in `gdn ps`, if it differs from the previous one.
+    async fn report(&self, gateway: &Gateway, delivered: &Result<Option<String>, CallError>) {
+        let status = match delivered {
+            Ok(None) => self.shown.clone(),
+            Ok(Some(rejected)) => format!("{}; {rejected}", self.shown),
+            Err(error) => format!("{}; {}", self.shown, error.message),
+        };
+        if let Ok(Some(rejected)) = delivered {
+            tracing::warn!(reason = rejected, "the collector rejected trace events");
+        }
+        let mut told = self.told.lock().await;
+        if *told != status {
+            status.clone_into(&mut told);
+            gateway.report(true, status).await;
+        }
+    }
+
     /// Exports metrics periodically. A failed export is not stored, because the next one contains
     /// all totals.
     async fn export_metrics(&self, gateway: &Gateway) {
@@ -188,22 +216,23 @@ impl Collector {
                 Err(problem) => Err(problem),
             };
             match delivered {
-                Ok(()) => is_failing = false,
-                Err(reason) if !is_failing => {
+                Ok(None) => is_failing = false,
+                Ok(Some(reason)) | Err(reason) if !is_failing => {
                     tracing::warn!(reason, "failed to export metrics; retrying");
                     is_failing = true;
                 }
-                Err(_) => {}
+                Ok(Some(_)) | Err(_) => {}
             }
         }
     }
 
-    /// Sends a batch, with retries if the collector cannot accept it at the moment.
-    async fn deliver(&self, url: &Url, body: &str) -> Result<(), CallError> {
+    /// Sends a batch, with retries if the collector cannot accept it at the moment. Returns the
+    /// collector's report of rejected data, if any.
+    async fn deliver(&self, url: &Url, body: &str) -> Result<Option<String>, CallError> {
         let mut attempt = 1;
         loop {
             let (error, is_passing) = match self.send(url, body).await {
-                Ok(()) => return Ok(()),
+                Ok(rejected) => return Ok(rejected),
                 Err(problem) => problem,
             };
             if !is_passing || attempt >= EXPORT_ATTEMPTS_MAX {
@@ -216,7 +245,7 @@ impl Collector {
     }
 
     /// Sends a batch once. The error's flag is true if a retry may help.
-    async fn send(&self, url: &Url, body: &str) -> Result<(), (CallError, bool)> {
+    async fn send(&self, url: &Url, body: &str) -> Result<Option<String>, (CallError, bool)> {
         let mut request = self
             .client
             .post(url.clone())
@@ -235,11 +264,86 @@ impl Collector {
             (CallError::new(CallErrorCode::Unavailable, message), true)
         })?;
         let status = response.status();
+        let said = answer_of(response).await;
         if status.is_success() {
-            return Ok(());
+            return Ok(rejected_in(&said));
         }
         let is_passing = matches!(status.as_u16(), 429 | 502 | 503 | 504);
-        let message = format!("the collector answered {status}");
+        let said = shown(&said);
+        let message = match said.is_empty() {
+            true => format!("the collector answered {status}"),
+            false => format!("the collector answered {status}: {said}"),
+        };
         Err((CallError::new(CallErrorCode::Refused, message), is_passing))
+    }
+}
+
+/// The beginning of a response's body.
+async fn answer_of(mut response: reqwest::Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    let deadline = Duration::from_millis(EXPORT_REQUEST_MS);
+    while let Ok(Ok(Some(part))) = timeout(deadline, response.chunk()).await {
+        let room = EXPORT_ANSWER_BYTES_MAX.saturating_sub(body.len());
+        body.extend(part.iter().take(room));
+        if part.len() >= room {
+            break;
+        }
+    }
+    body
+}
+
+/// The beginning of a body for people.
+fn shown(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(EXPORT_ANSWER_CHARS_MAX)
+        .collect();
+    text.trim().to_owned()
+}
+
+/// The collector's report of rejected data in a successful response (`partialSuccess`).
+fn rejected_in(body: &[u8]) -> Option<String> {
+    let said: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let partial = said.get("partialSuccess")?;
+    let counts = ["rejectedSpans", "rejectedDataPoints"];
+    let count = counts.iter().find_map(|name| {
+        let count = partial.get(name)?;
+        // 64-bit numbers are strings in this format.
+        count.as_u64().or_else(|| count.as_str()?.parse().ok())
+    });
+    let message = partial
+        .get("errorMessage")
+        .and_then(serde_json::Value::as_str);
+    let message = shown(message.unwrap_or_default().as_bytes());
+    match (count.unwrap_or(0), message.as_str()) {
+        (0, "") => None,
+        (0, message) => Some(format!("the collector warns: {message}")),
+        (count, "") => Some(format!("the collector rejected {count} of them")),
+        (count, message) => Some(format!("the collector rejected {count} of them: {message}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prov_1_partial_success_of_a_collector_is_reported() {
+        let of = |body: &str| rejected_in(body.as_bytes());
+        let told = of(r#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"too old"}}"#);
+        assert_eq!(told.unwrap(), "the collector rejected 3 of them: too old");
+        let told = of(r#"{"partialSuccess":{"rejectedDataPoints":2}}"#);
+        assert_eq!(told.unwrap(), "the collector rejected 2 of them");
+        for nothing in [
+            "",
+            "{}",
+            r#"{"partialSuccess":{}}"#,
+            r#"{"partialSuccess":null}"#,
+            "\n\u{0}",
+        ] {
+            assert_eq!(of(nothing), None, "{nothing}");
+        }
     }
 }

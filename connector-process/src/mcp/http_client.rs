@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::{HeaderName, HeaderValue};
 use futures_util::stream::BoxStream;
@@ -24,7 +25,50 @@ type EventStream = BoxStream<'static, Result<Sse, SseError>>;
 
 /// A client that correlates every answer with its request.
 #[derive(Debug, Clone)]
-pub(super) struct McpHttpClient(pub(super) reqwest::Client);
+pub(super) struct McpHttpClient {
+    http: reqwest::Client,
+    /// True if the server probably lost the session, so that the next request must start another.
+    is_doubtful: Arc<AtomicBool>,
+}
+
+impl McpHttpClient {
+    pub(super) fn new(http: reqwest::Client) -> Self {
+        Self {
+            http,
+            is_doubtful: Arc::default(),
+        }
+    }
+
+    /// Describes a request before it is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`StreamableHttpError::SessionExpired`] if its session must be started again first.
+    fn prepare(
+        &self,
+        message: &ClientJsonRpcMessage,
+        has_session: bool,
+    ) -> Result<Option<PendingRpc>, HttpError> {
+        let request = PendingRpc::of(message, has_session);
+        let in_session = request.as_ref().is_some_and(|request| request.in_session);
+        if in_session && self.is_doubtful.swap(false, Ordering::AcqRel) {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        Ok(request)
+    }
+
+    fn correlate(
+        &self,
+        request: Option<PendingRpc>,
+        response: StreamableHttpPostResponse,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let correlation = correlate(request, response)?;
+        if correlation.is_doubtful {
+            self.is_doubtful.store(true, Ordering::Release);
+        }
+        Ok(correlation.response)
+    }
+}
 
 impl StreamableHttpClient for McpHttpClient {
     type Error = reqwest::Error;
@@ -37,12 +81,12 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let request = PendingRpc::of(&message, session_id.is_some());
+        let request = self.prepare(&message, session_id.is_some())?;
         let response = self
-            .0
+            .http
             .post_message(uri, message, session_id, auth_header, custom_headers)
             .await?;
-        correlate(request, response)
+        self.correlate(request, response)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -54,9 +98,9 @@ impl StreamableHttpClient for McpHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let request = PendingRpc::of(&message, session_id.is_some());
+        let request = self.prepare(&message, session_id.is_some())?;
         let response = self
-            .0
+            .http
             .post_message_with_max_sse_event_size(
                 uri,
                 message,
@@ -66,7 +110,7 @@ impl StreamableHttpClient for McpHttpClient {
                 max_sse_event_size,
             )
             .await?;
-        correlate(request, response)
+        self.correlate(request, response)
     }
 
     async fn delete_session(
@@ -76,7 +120,7 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
-        self.0
+        self.http
             .delete_session(uri, session_id, auth_header, custom_headers)
             .await
     }
@@ -89,7 +133,7 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<EventStream, HttpError> {
-        self.0
+        self.http
             .get_stream(uri, session_id, last_event_id, auth_header, custom_headers)
             .await
     }
@@ -103,7 +147,7 @@ impl StreamableHttpClient for McpHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<EventStream, HttpError> {
-        self.0
+        self.http
             .get_stream_with_max_sse_event_size(
                 uri,
                 session_id,
@@ -121,6 +165,8 @@ struct PendingRpc {
     id: RequestId,
     /// True if the request belongs to a session that the server may have lost.
     in_session: bool,
+    /// True if the request can be sent twice without a second effect.
+    is_repeatable: bool,
 }
 
 impl PendingRpc {
@@ -132,47 +178,75 @@ impl PendingRpc {
         Some(Self {
             id: request.id.clone(),
             in_session: has_session && !begins,
+            is_repeatable: !matches!(request.request, ClientRequest::CallToolRequest(_)),
         })
     }
 }
 
-/// Assigns an answer to its request.
+/// Answer of a request.
+#[derive(Debug)]
+struct Correlation {
+    response: StreamableHttpPostResponse,
+    /// True if the server probably lost the session.
+    is_doubtful: bool,
+}
+
+impl Correlation {
+    fn certain(response: StreamableHttpPostResponse) -> Self {
+        Self {
+            response,
+            is_doubtful: false,
+        }
+    }
+
+    /// An error as the answer of a request.
+    fn error(request: PendingRpc, error: ErrorData, session: Option<String>) -> Self {
+        let error = JsonRpcError::new(Some(request.id), error);
+        Self {
+            response: StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session),
+            is_doubtful: request.in_session,
+        }
+    }
+}
+
+/// Assigns an answer to its request. The request is sent again in a new session if the server
+/// certainly did not execute it. If it is unknown whether the server did, only the next request
+/// starts a new session.
 fn correlate(
     request: Option<PendingRpc>,
     response: StreamableHttpPostResponse,
-) -> Result<StreamableHttpPostResponse, HttpError> {
+) -> Result<Correlation, HttpError> {
     let Some(request) = request else {
-        return Ok(response);
+        return Ok(Correlation::certain(response));
     };
     match response {
+        StreamableHttpPostResponse::Accepted if request.in_session && request.is_repeatable => {
+            Err(StreamableHttpError::SessionExpired)
+        }
         StreamableHttpPostResponse::Accepted => {
             let message = "the server accepted the request and sent no answer";
             let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None);
-            let error = JsonRpcError::new(Some(request.id), error);
-            Ok(StreamableHttpPostResponse::Json(
-                ServerJsonRpcMessage::Error(error),
-                None,
-            ))
+            Ok(Correlation::error(request, error, None))
         }
         StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session)
             if error.id.as_ref() != Some(&request.id) =>
         {
-            if request.in_session && is_about_session(&error.error.message) {
+            let is_lost = is_about_session(&error.error.message) || request.is_repeatable;
+            if request.in_session && is_lost {
                 return Err(StreamableHttpError::SessionExpired);
             }
-            let error = JsonRpcError::new(Some(request.id), error.error);
-            Ok(StreamableHttpPostResponse::Json(
-                ServerJsonRpcMessage::Error(error),
-                session,
-            ))
+            Ok(Correlation::error(request, error.error, session))
         }
-        other => Ok(other),
+        other => Ok(Correlation::certain(other)),
     }
 }
 
 /// True if the error means that the server does not know the session.
 fn is_about_session(message: &str) -> bool {
-    message.to_lowercase().contains("session")
+    let message = message.to_lowercase();
+    ["session", "initializ", "initialis"]
+        .iter()
+        .any(|word| message.contains(word))
 }
 
 #[cfg(test)]
@@ -183,6 +257,7 @@ mod tests {
         Some(PendingRpc {
             id: RequestId::Number(7),
             in_session,
+            is_repeatable: false,
         })
     }
 
@@ -194,8 +269,8 @@ mod tests {
         )
     }
 
-    fn answered(response: Result<StreamableHttpPostResponse, HttpError>) -> Option<RequestId> {
-        match response.unwrap() {
+    fn answered(response: Result<Correlation, HttpError>) -> Option<RequestId> {
+        match response.unwrap().response {
             StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), _) => error.id,
             other => panic!("{other:?}"),
         }
@@ -215,10 +290,27 @@ mod tests {
     #[test]
     fn prov_1_a_forgotten_session_is_begun_again() {
         let forgotten = || error(None, "Bad Request: no valid session ID provided");
-        assert!(matches!(
-            correlate(awaited(true), forgotten()),
-            Err(StreamableHttpError::SessionExpired)
-        ));
+        let is_begun_again =
+            |correlated| matches!(correlated, Err(StreamableHttpError::SessionExpired));
+        assert!(is_begun_again(correlate(awaited(true), forgotten())));
+        let early = error(None, "Bad Request: Server not initialized");
+        assert!(is_begun_again(correlate(awaited(true), early)));
+        // A request without an effect is sent again whatever the error says.
+        let repeatable = || {
+            awaited(true).map(|request| PendingRpc {
+                is_repeatable: true,
+                ..request
+            })
+        };
+        let broken = || error(None, "Internal error");
+        assert!(is_begun_again(correlate(repeatable(), broken())));
+        let accepted = StreamableHttpPostResponse::Accepted;
+        assert!(is_begun_again(correlate(repeatable(), accepted)));
+        // A call may have been executed: the next request starts the session.
+        let call = correlate(awaited(true), broken()).unwrap();
+        assert!(call.is_doubtful);
+        let call = correlate(awaited(true), StreamableHttpPostResponse::Accepted).unwrap();
+        assert!(call.is_doubtful);
         assert_eq!(
             answered(correlate(awaited(false), forgotten())),
             Some(RequestId::Number(7))

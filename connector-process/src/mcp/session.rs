@@ -71,10 +71,10 @@ impl McpSession {
         client: &McpClientHandler,
         config: &StreamableHttpClientTransportConfig,
     ) -> Result<Self, ServerStartFailure> {
-        let http = http::client(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
+        let http = http::client_of_one_host(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
         let http = http.map_err(|error| ServerStartFailure::new(error_chain(&error), None))?;
         let transport =
-            StreamableHttpClientTransport::with_client(McpHttpClient(http), config.clone());
+            StreamableHttpClientTransport::with_client(McpHttpClient::new(http), config.clone());
         let running = serve_client(client.clone(), transport).await;
         let running = running.map_err(|error| {
             let token = error
