@@ -24,7 +24,7 @@ use goondan_store::writer::Worker;
 use goondan_trees::{Guard, GuardedDisk};
 use goondan_writers::Writers;
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook_tokio::Signals;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -275,6 +275,10 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     };
     let disk = disk_that(ConfirmPoint::AtEachSync);
     let io = |error: std::io::Error| StartFailure::new(&error);
+
+    // With a handler, a write beyond the limit of file sizes fails with EFBIG instead of killing the
+    // daemon. Programs that it starts have the default again.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(io)?;
 
     let known = InstanceCache::default();
     let masks = Arc::new(Masks::default());

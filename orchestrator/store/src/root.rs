@@ -486,11 +486,46 @@ fn read_config(layout: &Layout) -> Result<SystemConfig, FileError> {
 fn parse_config(path: &Path) -> Result<SystemConfig, FileError> {
     let mut file = RealDisk.open_read(path).during("open", path)?;
     let bytes = read_all(file.as_mut(), CONFIG_BYTES_MAX).during("read", path)?;
-    serde_json::from_slice(&bytes).map_err(|error| FileError::Damaged {
-        line: u64::try_from(error.line()).unwrap_or(0),
-        problem: error.to_string(),
+    let damaged = |line, problem| FileError::Damaged {
+        line,
+        problem,
         path: path.to_owned(),
-    })
+    };
+    let config: SystemConfig = serde_json::from_slice(&bytes).map_err(|error| {
+        let line = u64::try_from(error.line()).unwrap_or(0);
+        damaged(line, error.to_string())
+    })?;
+    match &config.replication {
+        Some(replication) if !is_postgres_url(replication.postgres.expose()) => {
+            Err(damaged(0, BAD_POSTGRES_URL.to_owned()))
+        }
+        _ => Ok(config),
+    }
+}
+
+/// Why the URL of the log's server is rejected, without its password.
+const BAD_POSTGRES_URL: &str = "`replication.postgres` is not a URL: expected the form \
+    `postgres://user:password@host:port/database`; in a user, password or path, write characters \
+    such as `@`, `:`, `/` and `?` as `%40`, `%3A`, `%2F` and `%3F`";
+
+/// True if the parts of a server's URL can be told apart. The client of the log checks the rest.
+fn is_postgres_url(url: &str) -> bool {
+    let schemes = ["postgres://", "postgresql://"];
+    let Some(rest) = schemes.iter().find_map(|scheme| url.strip_prefix(scheme)) else {
+        return false;
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let authority = rest.get(..end).unwrap_or_default();
+    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let is_port = |port: &str| port.is_empty() || port.parse::<u16>().is_ok();
+    let is_host = |host: &str| {
+        let port = match host.strip_prefix('[') {
+            Some(address) => address.split_once(']').map(|(_, port)| port),
+            None => host.find(':').and_then(|at| host.get(at..)).or(Some("")),
+        };
+        port.is_some_and(|port| is_port(port.strip_prefix(':').unwrap_or(port)))
+    };
+    !user.contains('@') && user.matches(':').count() <= 1 && hosts.split(',').all(is_host)
 }
 
 /// Checks that neither root contains the other (`ROOT-1`). Both paths must be canonical.
@@ -551,6 +586,30 @@ mod tests {
         let mode = fs::metadata(&root).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o700);
         assert_eq!(taken.config(), &SystemConfig::default());
+    }
+
+    #[test]
+    fn prov_1_a_malformed_log_server_url_is_refused() {
+        for url in [
+            "postgres://keeper:p@ss:w/1@127.0.0.1:9312/d1",
+            "postgres://u:p@ss@h/d",
+            "postgres://u:a:b@h/d",
+            "postgres://h:port/d",
+            "host=h user=u",
+        ] {
+            assert!(!is_postgres_url(url), "{url}");
+        }
+        for url in [
+            "postgres://u:p%40ss%3Aw%2F1@127.0.0.1:9312/d1",
+            "postgresql://u@h1:1,h2:2/d?sslmode=disable",
+            "postgres://u:p@[::1]:5432/d",
+            "postgres://[::1]/d",
+            "postgres://h",
+            "postgresql:///d?host=/run/postgresql&user=u",
+            "postgres://h/d?options=-c%20x",
+        ] {
+            assert!(is_postgres_url(url), "{url}");
+        }
     }
 
     #[test]

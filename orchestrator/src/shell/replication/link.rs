@@ -6,7 +6,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -69,12 +69,16 @@ impl LogClientLauncher {
         let mut pause_ms = REPLICA_RESTART_FIRST_MS;
         loop {
             let mut has_spoken = false;
+            let since = Instant::now();
             let ended = tokio::select! {
                 ended = self.live(&mut has_spoken) => ended,
                 () = ending.cancelled() => return,
             };
-            if has_spoken {
+            // A process that greets and then fails, for example because of its URL, will fail again.
+            if since.elapsed() >= Duration::from_millis(REPLICA_RESTART_MAX_MS) {
                 pause_ms = REPLICA_RESTART_FIRST_MS;
+            }
+            if has_spoken {
                 drop(self.machine.send(Message::Disconnected));
             }
             if let Err(fault) = ended {
