@@ -118,6 +118,7 @@ pub(crate) async fn run(
         recorder: None,
         extension_host,
         asked_servers: None,
+        reported_missing: Vec::new(),
         work: JoinSet::new(),
         is_draining: false,
     };
@@ -229,10 +230,12 @@ impl Agent {
                         BackgroundResult::Summary { came } => TurnEngineInput::Summarized { came },
                         BackgroundResult::Tool { key, outcome } => TurnEngineInput::ToolFinished { key, outcome },
                         BackgroundResult::Offered { step, seq, message_id } => {
+                            self.report_missing_tools().await?;
                             self.ask_model(step, seq, &message_id);
                             continue;
                         }
                         BackgroundResult::OfferedTo { enter } => {
+                            self.report_missing_tools().await?;
                             self.enter_now(&enter);
                             continue;
                         }
@@ -333,6 +336,7 @@ impl Agent {
         });
         self.prepare_modules();
         self.asked_servers = None;
+        self.reported_missing.clear();
         let effects = self.engine.start(start, now())?;
         self.origin = Some(Arc::new(Origin::of(&start.event)));
         self.recorder = Some(Recorder::new(

@@ -78,6 +78,8 @@ pub(super) struct Agent {
     pub(super) extension_host: Option<ExtensionHost>,
     /// The latest step of the turn for which MCP servers were asked for their tools.
     pub(super) asked_servers: Option<u32>,
+    /// Reports of missing tools in the current turn.
+    pub(super) reported_missing: Vec<String>,
     /// Model and tool calls. Dropping a task ends the processes of its tool.
     pub(super) work: JoinSet<BackgroundResult>,
     pub(super) is_draining: bool,

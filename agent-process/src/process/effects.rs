@@ -10,8 +10,9 @@ use goondan_protocol::definition::CatalogEntry;
 use goondan_protocol::ids::{MessageId, StepId, ToolCallId};
 use goondan_protocol::ipc::{ToOrchestrator, TurnAppend, TurnComplete};
 use goondan_protocol::message::{Message, ToolCall};
-use goondan_protocol::observe::{RuntimeEvent, SpanPhase};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, SpanPhase};
 use goondan_protocol::trace::TraceContext;
+use goondan_protocol::usage::ReplyCost;
 
 use crate::model::ModelRequest;
 use crate::recorder::Recorder;
@@ -247,6 +248,45 @@ impl Agent {
         });
     }
 
+    /// Reports servers whose tools are missing in the coming step.
+    pub(super) async fn report_missing_tools(&mut self) -> Result<(), ProcessError> {
+        let trace = self.recorder.as_ref().map(Recorder::trace);
+        for missing in self.missing_tools() {
+            if self.reported_missing.contains(&missing) {
+                continue;
+            }
+            self.reported_missing.push(missing.clone());
+            let warning = Observation {
+                kind: RuntimeEventKind::MessageWarning,
+                scope: Scope::Turn,
+                spent: ReplyCost::default(),
+                response: None,
+                outcome_unknown: false,
+                detail: Some(missing),
+            };
+            self.observe(warning, trace).await?;
+        }
+        Ok(())
+    }
+
+    fn missing_tools(&self) -> Vec<String> {
+        let servers = self.toolbox.servers().iter();
+        servers.filter_map(|server| server.missing()).collect()
+    }
+
+    /// The system prompt, and a note about tools that are not available yet.
+    fn system_prompt(&self) -> Option<Cow<'_, str>> {
+        let prompt = self.assignment.agent.system_prompt.as_deref();
+        let missing = self.missing_tools();
+        if missing.is_empty() {
+            return prompt.map(Cow::Borrowed);
+        }
+        let mut parts: Vec<&str> = prompt.into_iter().collect();
+        let note = format!("Note: {}.", missing.join("; "));
+        parts.push(&note);
+        Some(Cow::Owned(parts.join("\n\n")))
+    }
+
     pub(super) fn ask_model(&mut self, step: u32, seq: u64, message_id: &MessageId) {
         let Some(turn_id) = self.engine.turn_id() else {
             return;
@@ -255,8 +295,9 @@ impl Agent {
         let scope = Scope::Step(step_id.clone());
         let trace = self.recorder.as_ref().map(|r| r.place_of(&scope));
         let catalog = self.offered();
+        let system = self.system_prompt();
         let answer = self.model.ask(ModelRequest {
-            system: self.assignment.agent.system_prompt.as_deref(),
+            system: system.as_deref(),
             messages: self.engine.conversation(),
             catalog: &catalog,
             turn_id,

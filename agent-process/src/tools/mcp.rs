@@ -4,7 +4,7 @@
 //! The list of tools is requested before each step, so that the model is offered the current ones.
 //! If the list has not changed, the reply does not contain it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::future::BoxFuture;
@@ -24,9 +24,21 @@ use super::schema::ArgumentSchema;
 use crate::outgoing_calls::{OutboundCall, OutboundCalls};
 use crate::tool_call::{CallRejection, ToolOutcome};
 
-/// Time limit for a server's list within a step, in milliseconds. It includes the start of the
-/// server.
-const LIST_DEADLINE_MS: u64 = 30_000;
+/// Time limit for a server's first list within a step, in milliseconds. It includes the start of
+/// the server.
+const FIRST_LIST_DEADLINE_MS: u64 = 10_000;
+
+/// Time limit for further lists, in milliseconds: a server that is starting delays only one step.
+const LIST_DEADLINE_MS: u64 = 2_000;
+
+/// Maximum number of a server's tools that an agent gets. `exports` choose first.
+const TOOLS_MAX: usize = 256;
+
+/// Longest name of a server's tool that is used unchanged, in bytes.
+const EXPORT_BYTES_MAX: usize = 100;
+
+/// Tools that a log line names.
+const NAMED_TOOLS_MAX: usize = 20;
 
 /// Time limit of a call, in milliseconds; the connection has its own, shorter one.
 const CALL_DEADLINE_MS: u64 = 600_000;
@@ -41,6 +53,8 @@ pub(crate) struct McpServerHandle {
     chosen: Vec<ToolExport>,
     pub(super) error_limit_chars: usize,
     listed: Mutex<Option<Arc<ToolListing>>>,
+    /// Reason why the server was not listed at the latest attempt.
+    problem: Mutex<Option<String>>,
 }
 
 /// The server's tools at the last listing.
@@ -69,6 +83,7 @@ impl McpServerHandle {
             chosen: definition.exports.clone(),
             error_limit_chars: definition.error_message_limit,
             listed: Mutex::default(),
+            problem: Mutex::default(),
         })
     }
 
@@ -162,7 +177,37 @@ impl McpServerHandle {
         place: CallPlace,
         trace: Option<TraceContext>,
     ) -> Result<(), ToolFault> {
+        let refreshed = self.request_list(outgoing, place, trace).await;
+        let problem = refreshed.as_ref().err().map(ToString::to_string);
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        refreshed
+    }
+
+    /// Message about tools that the server has, but has not listed yet; `None` once it is listed.
+    pub(crate) fn missing(&self) -> Option<String> {
+        if self.listed().is_some() {
+            return None;
+        }
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        let problem = problem.as_ref()?;
+        Some(format!(
+            "the tools of connection `{}` are not available yet: {problem}",
+            self.connection
+        ))
+    }
+
+    async fn request_list(
+        &self,
+        outgoing: &OutboundCalls,
+        place: CallPlace,
+        trace: Option<TraceContext>,
+    ) -> Result<(), ToolFault> {
+        let has_waited = {
+            let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+            problem.is_some()
+        };
         let known = self.listed().map(|listed| listed.digest.clone());
+        let is_known = known.is_some();
         let unusable = |error: serde_json::Error| {
             ToolFault::new("E_TOOL_FAILED", format!("failed to use its list: {error}"))
         };
@@ -173,7 +218,10 @@ impl McpServerHandle {
             },
             method,
             params,
-            deadline_ms: LIST_DEADLINE_MS,
+            deadline_ms: match !is_known && !has_waited {
+                true => FIRST_LIST_DEADLINE_MS,
+                false => LIST_DEADLINE_MS,
+            },
             idempotent: true,
             place: Some(place),
             record: None,
@@ -193,19 +241,29 @@ impl McpServerHandle {
             digest,
             ..ToolListing::default()
         };
-        for tool in tools {
-            let export = self.chosen.iter().find(|export| export.name == tool.name);
-            if export.is_none() && !self.chosen.is_empty() {
-                continue;
-            }
-            let callable = callable(&tool.name);
+        let mut chosen: Vec<McpTool> = tools
+            .into_iter()
+            .filter(|tool| self.chosen.is_empty() || self.export(&tool.name).is_some())
+            .collect();
+        let surplus = chosen.split_off(chosen.len().min(TOOLS_MAX));
+        self.report_surplus(&surplus);
+        // The names that need no change come first, so that a changed one never shadows them.
+        let originals = chosen.iter().map(|tool| tool.name.clone());
+        let mut taken: BTreeSet<String> = originals.filter(|name| is_callable(name)).collect();
+        for tool in chosen {
+            let export = self.export(&tool.name);
+            let callable = match is_callable(&tool.name) {
+                true => tool.name.clone(),
+                false => callable(&tool.name, &taken),
+            };
+            taken.insert(callable.clone());
             let name = match tool_full_name(self.tool.as_str(), &callable) {
                 Ok(name) if !listed.tools.contains_key(name.as_str()) => name,
                 Ok(_) | Err(_) => {
                     tracing::warn!(
                         connection = self.connection.as_str(),
                         tool = tool.name,
-                        "skipped an MCP tool: models cannot call it by its name, or another tool has the same name"
+                        "skipped an MCP tool: the server lists it twice, or no model can call it"
                     );
                     continue;
                 }
@@ -224,6 +282,26 @@ impl McpServerHandle {
             listed.tools.insert(name.to_string(), offered);
         }
         listed
+    }
+
+    /// The project's settings of a tool, by the server's name.
+    fn export(&self, name: &str) -> Option<&ToolExport> {
+        self.chosen.iter().find(|export| export.name == name)
+    }
+
+    fn report_surplus(&self, surplus: &[McpTool]) {
+        if surplus.is_empty() {
+            return;
+        }
+        let names = surplus.iter().take(NAMED_TOOLS_MAX);
+        let names: Vec<&str> = names.map(|tool| tool.name.as_str()).collect();
+        tracing::warn!(
+            connection = self.connection.as_str(),
+            tools = surplus.len(),
+            names = names.join(", "),
+            "left out tools of an MCP server: an agent gets at most {TOOLS_MAX} of them; choose \
+             them with `exports` of the Tool"
+        );
     }
 
     /// Calls a tool.
@@ -272,12 +350,34 @@ impl McpServerHandle {
     }
 }
 
-/// Converts a server's tool name to one that models can call.
-fn callable(name: &str) -> String {
+fn is_callable(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    name.chars()
+    !name.is_empty() && name.len() <= EXPORT_BYTES_MAX && name.chars().all(fits)
+}
+
+/// Converts a server's tool name to one that models can call, and that is not taken. The same name
+/// gives the same result unless the server's other names change.
+fn callable(name: &str, taken: &BTreeSet<String>) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let cleaned: String = name
+        .chars()
         .map(|c| if fits(c) { c } else { '_' })
-        .collect()
+        .collect();
+    let is_short = is_callable(&cleaned);
+    if is_short && !taken.contains(&cleaned) {
+        return cleaned;
+    }
+    let digest = fnv1a(name);
+    let room = EXPORT_BYTES_MAX - 9;
+    let beginning: String = cleaned.chars().take(room).collect();
+    format!("{beginning}_{digest:08x}")
+}
+
+/// FNV-1a hash of a name.
+fn fnv1a(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
 }
 
 #[cfg(test)]
@@ -299,6 +399,7 @@ mod tests {
             chosen: chosen.iter().map(export).collect(),
             error_limit_chars: 100,
             listed: Mutex::default(),
+            problem: Mutex::default(),
         }
     }
 
@@ -324,19 +425,56 @@ mod tests {
     }
 
     #[test]
-    fn uncallable_tool_names_are_rewritten_and_duplicates_dropped() {
+    fn prov_1_rewritten_mcp_names_never_shadow_true_ones() {
         let server = server(&[]);
         listed(
             &server,
-            &["files/read", "files.read", "ok", &"x".repeat(200)],
+            &[
+                "files/read",
+                "files.read",
+                "files_read",
+                "ok",
+                "ok",
+                &"x".repeat(200),
+                "",
+            ],
         );
         let names: Vec<String> = server
             .entries()
             .iter()
             .map(|e| e.name.to_string())
             .collect();
-        assert_eq!(names, ["notes__files_read", "notes__ok"]);
+        assert_eq!(names[2], "notes__files_read", "{names:?}");
+        assert!(names[0].starts_with("notes__files_read_"), "{names:?}");
+        assert!(names[4].starts_with("notes__xxx"), "{names:?}");
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        assert_eq!((names.len(), distinct.len()), (6, 6), "{names:?}");
+        let listed = server.listed().unwrap();
+        assert_eq!(listed.tools[&names[0]].name, "files/read");
+        assert_eq!(listed.tools["notes__files_read"].name, "files_read");
         assert!(!server.is_idempotent("notes__ok"));
+    }
+
+    #[test]
+    fn prov_1_exports_choose_before_the_limit_of_mcp_tools() {
+        let names: Vec<String> = (0..TOOLS_MAX + 10).map(|n| format!("t{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (all, last) = (server(&[]), *names.last().unwrap());
+        listed(&all, &names);
+        assert_eq!(all.entries().len(), TOOLS_MAX);
+        let one = server(&[last]);
+        listed(&one, &names);
+        assert_eq!(one.entries()[0].name.as_str(), format!("notes__{last}"));
+    }
+
+    #[test]
+    fn prov_1_a_server_without_a_list_is_reported() {
+        let server = server(&[]);
+        assert_eq!(server.missing(), None, "it has not been asked");
+        *server.problem.lock().unwrap() = Some("it is starting".to_owned());
+        assert!(server.missing().unwrap().contains("`notes`"));
+        listed(&server, &["add"]);
+        assert_eq!(server.missing(), None);
     }
 
     #[test]

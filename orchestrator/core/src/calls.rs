@@ -52,8 +52,8 @@ use crate::fleet::authority;
 use crate::fleet::availability::Availability;
 use crate::fleet::views::ProcessWorkload;
 use crate::limits::{
-    CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RETRY_FIRST_MS, CALL_RETRY_MAX_MS,
-    CALLS_OPEN_PER_AGENT, TICK_MS,
+    CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RECOVERY_WAIT_MS, CALL_RETRY_FIRST_MS,
+    CALL_RETRY_MAX_MS, CALLS_OPEN_PER_AGENT, TICK_MS,
 };
 use crate::{LogEvent, ProcessId};
 
@@ -130,6 +130,8 @@ struct OpenCall {
     /// Start of the current wait for a login. Time spent waiting for a login does not count.
     held_since_ms: Option<u64>,
     not_before_ms: u64,
+    /// Time of the request.
+    asked_ms: u64,
     /// The rejection of the token last used. The call waits for another token.
     declined: Option<TokenRejection>,
     attempts: u32,
@@ -152,6 +154,12 @@ impl OpenCall {
             agent: &self.agent,
             instance_key: &self.at.instance_key,
         }
+    }
+
+    /// True if the call has waited this long, or cannot wait this long before its deadline.
+    fn has_waited(&self, now_ms: u64, patience_ms: u64) -> bool {
+        let until_ms = self.asked_ms.saturating_add(patience_ms);
+        now_ms >= until_ms || self.deadline_ms <= until_ms.saturating_add(patience_ms)
     }
 
     /// True if this call requests the reply of `step_id`.
@@ -340,6 +348,7 @@ impl Calls {
             deadline_ms: fleet.now().mono_ms.saturating_add(deadline_ms),
             held_since_ms: None,
             not_before_ms: 0,
+            asked_ms: fleet.now().mono_ms,
             declined: None,
             attempts: 0,
             begun_ms: 0,
@@ -398,11 +407,18 @@ impl Calls {
         if let CallTarget::Model { name } = target {
             fleet.pump_model(id, name, true);
         }
-        if let Availability::Not(error) = fleet.availability(id, target) {
+        let ended = match fleet.availability(id, target) {
+            Availability::Not(error) => Some((error, 0)),
+            Availability::Recovering(error) => Some((error, CALL_RECOVERY_WAIT_MS)),
+            Availability::Ready(_) | Availability::Coming | Availability::Consent => None,
+        };
+        if let Some((error, patience_ms)) = ended {
+            let now_ms = fleet.now().mono_ms;
             let waiting = self.ids(|call| {
                 call.at.workspace_id == *id
                     && call.target == *target
                     && matches!(call.state, CallState::Waiting)
+                    && call.has_waited(now_ms, patience_ms)
             });
             for call_id in waiting {
                 self.end_call(fleet, call_id, CallOutcome::Error(error.clone()));

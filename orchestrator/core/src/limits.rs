@@ -180,6 +180,9 @@ pub(crate) const CALLS_OPEN_PER_AGENT: usize = 128;
 /// Maximum number of attempts of a call, including failures without effect and crashes of its
 /// connector.
 pub(crate) const CALL_ATTEMPTS_MAX: u32 = 5;
+/// Time that a call waits for a connection that reports a problem, in milliseconds. A call with less
+/// than twice this time fails immediately.
+pub(crate) const CALL_RECOVERY_WAIT_MS: u64 = 10_000;
 /// Delay before the second attempt of a call, in milliseconds; it doubles each time. A longer
 /// `Retry-After` of the other side takes precedence.
 pub(crate) const CALL_RETRY_FIRST_MS: u64 = 500;

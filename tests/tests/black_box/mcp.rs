@@ -257,10 +257,11 @@ fn mcp_server_death_fails_its_call_and_the_server_restarts() {
         .wait_for("the end of the server is told", |line| {
             line.to_string().contains("exited with code 7")
         });
+    // A call between two starts waits for the server.
+    assert_eq!(home.ask("a", "call echo again"), "so: echo: again");
     wait_until("it is there again", || {
         detail(&home) == "MCP server double 1.2"
     });
-    assert_eq!(home.ask("a", "call echo again"), "so: echo: again");
     let servers = || {
         let all = processes::of_home(home.path());
         all.into_iter()

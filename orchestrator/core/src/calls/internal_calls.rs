@@ -53,6 +53,7 @@ impl Calls {
             held_since_ms: None,
             declined: None,
             not_before_ms: 0,
+            asked_ms: fleet.now().mono_ms,
             attempts: 0,
             begun_ms: 0,
             has_streamed: false,

@@ -14,6 +14,9 @@ pub(crate) enum Availability {
     Coming,
     /// The process will become ready after a user's login.
     Consent,
+    /// The process reported a problem that it may overcome, such as a server that is being
+    /// restarted. Calls wait for a limited time, then fail with the error.
+    Recovering(CallError),
     /// The process cannot accept calls.
     Not(CallError),
 }

@@ -317,7 +317,14 @@ impl Fleet {
         match connector {
             Some(_) if self.lacking(id, &target).is_some() => Availability::Consent,
             Some(connector) if !is_over || connector.slot.ready().is_some() => {
-                availability_of(&connector.slot, connector.readiness, self.now, &target)
+                let found =
+                    availability_of(&connector.slot, connector.readiness, self.now, &target);
+                match found {
+                    Availability::Not(error) if connector.slot.ready().is_some() => {
+                        Availability::Recovering(error)
+                    }
+                    found => found,
+                }
             }
             Some(_) => Availability::Not(not_ready(&target, "it is being stopped")),
             None => Availability::Not(not_ready(&target, "it was removed from the configuration")),

@@ -162,10 +162,13 @@ impl Tasks {
                 let why = format!("{target} waits for a login; see `gdn status`");
                 self.end_notification(fleet, of, Err(why));
             }
-            Availability::Not(error) if is_late => {
+            Availability::Not(error) | Availability::Recovering(error) if is_late => {
                 self.end_notification(fleet, of, Err(words_of(&error)));
             }
-            Availability::Coming | Availability::Consent | Availability::Not(_) => {}
+            Availability::Coming
+            | Availability::Consent
+            | Availability::Recovering(_)
+            | Availability::Not(_) => {}
         }
     }
 
