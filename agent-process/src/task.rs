@@ -34,6 +34,7 @@ mod run_loop;
 mod tool_calls;
 mod tool_offer;
 mod tool_server;
+mod usage_limit;
 
 pub(crate) use run_loop::run;
 pub(crate) use tool_server::serve as serve_tools;

@@ -18,12 +18,13 @@ use nix::errno::Errno;
 use super::dialogue::{Dialogue, StdinAction};
 use super::freezer::Freezer;
 use super::launch::{is_resumed, launch_of};
-use super::liveness::Liveness;
+use super::liveness::{Liveness, Sample};
 use super::messages::{Text, told};
 use super::places::RunDirectories;
 use super::program::{Program, SupervisorEnd};
 use super::tool_calls;
 use super::tool_offer::Offer;
+use super::usage_limit;
 use crate::link::{MessageSender, OrchestratorLink};
 use crate::process::{ProcessError, ProcessExit, own_sandbox};
 use crate::tools::orphan_reaper;
@@ -33,6 +34,9 @@ use crate::tools::tool_supervisor::{NOT_CONFINED, NOT_CONFINED_WORDS};
 
 /// Silence of a program before other signs of life are checked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The same after its result, when it should exit soon.
+const LOOK_INTERVAL_AFTER_RESULT: Duration = Duration::from_secs(5);
 
 /// How long an `acp` program that has loaded a session may say nothing before it gets its prompt, although it has not
 /// answered the latest probe: programs may ignore requests that they do not know.
@@ -242,6 +246,8 @@ struct State {
     /// True once its failure to start was reported.
     is_not_started: bool,
     is_paused: bool,
+    /// True once it has reported a result.
+    has_result: bool,
     /// Its exit code, as reported by the supervisor.
     code: Option<i32>,
     /// Exit code of the supervisor.
@@ -308,6 +314,7 @@ impl TaskRunLoop {
                     self.program.order(&Order::CallAnswer { call, answer });
                 }
             }
+            next_look = next_look.min(Instant::now() + self.look_interval());
             let happened = self.wait(link, outlet, next_look).await?;
             match happened {
                 RunLoopEvent::Asked(None) => return Ok(Some(ProcessExit::Orphaned)),
@@ -328,7 +335,7 @@ impl TaskRunLoop {
                     self.proceed(steps);
                 }
                 RunLoopEvent::TimeToLook => {
-                    next_look = Instant::now() + LOOK_INTERVAL;
+                    next_look = Instant::now() + self.look_interval();
                     if self.state.is_started
                         && !self.state.is_paused
                         && self.liveness.is_to_be_looked_at()
@@ -339,6 +346,13 @@ impl TaskRunLoop {
             }
         }
         Ok(None)
+    }
+
+    fn look_interval(&self) -> Duration {
+        match self.state.has_result {
+            true => LOOK_INTERVAL_AFTER_RESULT,
+            false => LOOK_INTERVAL,
+        }
     }
 
     async fn wait(
@@ -468,7 +482,7 @@ impl TaskRunLoop {
     }
 
     fn hear_stdout(&mut self, bytes: &[u8]) {
-        self.liveness.wrote();
+        self.liveness.printed();
         self.bound_draining(bytes.len());
         let output = match bytes {
             [] => self.stdout_text.end(),
@@ -480,7 +494,7 @@ impl TaskRunLoop {
     }
 
     fn hear_stderr(&mut self, bytes: &[u8]) {
-        self.liveness.wrote();
+        self.liveness.printed();
         self.bound_draining(bytes.len());
         if !self.state.is_started && self.state.first_words.len() < FIRST_WORDS_BYTES_MAX {
             self.state.first_words.extend_from_slice(bytes);
@@ -512,7 +526,11 @@ impl TaskRunLoop {
                 }
             }
         }
-        for event in &events {
+        for event in &mut events {
+            self.state.has_result |= matches!(event, CliEvent::Result(_));
+            if let CliEvent::RateLimit(reset) = event {
+                usage_limit::resolve(reset, goondan_log::unix_millis_now());
+            }
             let steps = self.dialogue.hear(event);
             self.take(steps);
         }
@@ -550,7 +568,7 @@ impl TaskRunLoop {
                 tracing::warn!(error, "the program cannot reach goondan's tools");
             }
             Some(SupervisorReport::Call { call, request }) => {
-                self.liveness.wrote();
+                self.liveness.printed();
                 let (events, answer) = tool_calls::receive(&request);
                 self.outbox.extend(told(events));
                 self.state.answers.push((call, answer));
@@ -566,9 +584,14 @@ impl TaskRunLoop {
             }
             Some(SupervisorReport::Vitals {
                 cpu_ticks,
-                children,
+                written_bytes,
             }) => {
-                let shows_life = self.liveness.looked(cpu_ticks, children);
+                let sample = Sample {
+                    cpu_ticks,
+                    written_bytes,
+                };
+                let interval = self.look_interval();
+                let shows_life = self.liveness.looked(sample, interval);
                 if shows_life && !self.state.is_paused {
                     self.outbox.add(ToOrchestrator::TaskAlive(TaskAlive {}));
                 }

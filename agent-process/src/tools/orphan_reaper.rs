@@ -193,6 +193,13 @@ pub(crate) fn look_beneath(_ancestor: Pid, _spared: &[Pid]) -> Vec<ProcessSample
     Vec::new()
 }
 
+/// Bytes that a process and its reaped children have written; `None` if it is gone or unreadable.
+pub(crate) fn written_bytes_of(pid: Pid) -> Option<u64> {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let written = io.lines().find_map(|line| line.strip_prefix("wchar:"))?;
+    written.trim().parse().ok()
+}
+
 /// Start time of a process, in ticks of the kernel's clock since boot; `None` if it is gone.
 pub(crate) fn start_time_of(pid: Pid) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -210,6 +210,17 @@ pub enum TaskEvent {
         run: u64,
         problem: String,
     },
+    /// The agent reported the result of its run. Its program may still run.
+    ResultReported {
+        run: u64,
+        /// Reason of a failure; absent for a success.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// The program still ran after its result, and was ended.
+    RunCutOff {
+        run: u64,
+    },
     /// The run's process has exited.
     RunEnded {
         run: u64,

@@ -11,6 +11,13 @@ pub const TOOL_EXIT_GRACE_MS: i64 = 180_000;
 /// stalled, in milliseconds.
 pub const STALL_MS: i64 = 600_000;
 
+/// Longest time that a program can continue its work after its result, in milliseconds.
+pub const WORK_AFTER_RESULT_MS: i64 = 3_600_000;
+
+/// Input tokens, without cached ones, of one session. The next run then starts a new session, with
+/// the task and its status.
+pub const SESSION_INPUT_TOKENS_MAX: u64 = 5_000_000;
+
 /// Wait for an optional request before its default is used, in milliseconds (`PROTO-2`).
 pub const OPTIONAL_WAIT_MS: i64 = 600_000;
 

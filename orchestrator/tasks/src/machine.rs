@@ -13,7 +13,7 @@ use goondan_protocol::time::Timestamp;
 use crate::fact::{HistoryEntry, NewTask, Origin, PauseReason, RunOutcome, TaskEvent};
 use crate::limits::{
     DESCRIPTION_BYTES_MAX, LONG_PAUSE_MS, PHASES_MAX, RATE_LIMITED_RUNS_MAX, RETRIES_MAX, RETRY_MS,
-    STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX,
+    SESSION_INPUT_TOKENS_MAX, STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX, WORK_AFTER_RESULT_MS,
 };
 use crate::preamble::Preamble;
 use crate::prompt::prompt_of;
@@ -129,7 +129,8 @@ impl Task {
     fn session(&self) -> Option<&String> {
         let session = self.state.session.as_ref();
         let agent = self.agents.get(&self.state.agent);
-        session.filter(|_| agent.is_none_or(|agent| agent.resumes))
+        let is_used_up = self.state.session_input >= SESSION_INPUT_TOKENS_MAX;
+        session.filter(|_| !is_used_up && agent.is_none_or(|agent| agent.resumes))
     }
 
     /// Handles an input. A refused input changes nothing.
@@ -217,7 +218,7 @@ impl Task {
             }
             TaskInput::Told { run, event } if self.is_current(run) => self.told(run, event, now),
             TaskInput::Printed { run, text } if self.is_current(run) => self.watch.printed = text,
-            TaskInput::Alive { run } if self.is_current(run) => self.watch.active_at = Some(now),
+            TaskInput::Alive { run } if self.is_current(run) => self.alive(now),
             TaskInput::Exited { run, code } if self.is_current(run) => self.exited(run, code, now),
             TaskInput::Stopped { run, code } => {
                 if self.is_current(run) {
@@ -494,10 +495,26 @@ impl Task {
         self.watch.end_at = Some(sooner.unwrap_or(end_at));
     }
 
+    /// Handles a sign of life. A program that works after its result is left to it, for a limited
+    /// time.
+    pub(super) fn alive(&mut self, now: Timestamp) {
+        self.watch.active_at = Some(now);
+        let last = self
+            .watch
+            .result_at
+            .map(|at| plus(at, WORK_AFTER_RESULT_MS));
+        if let (Some(end_at), Some(last)) = (self.watch.end_at, last) {
+            let later = plus(now, self.watch.exit_grace_ms).min(last);
+            self.watch.end_at = Some(end_at.max(later));
+        }
+    }
+
     fn exited(&mut self, run: u64, code: Option<i32>, now: Timestamp) {
         let watch = &self.watch;
         let tells_code = !self.state.tells_result() || !self.run_kind().is_agent();
-        let outcome = match (&watch.result, watch.rate_limit, code) {
+        // A run that was lost with the daemon may have reported its result before.
+        let reported = self.state.run.as_ref().and_then(|run| run.result.as_ref());
+        let outcome = match (watch.result.as_ref().or(reported), watch.rate_limit, code) {
             (Some(Ok(())), _, _) => RunOutcome::Done,
             (_, Some(until), _) => RunOutcome::RateLimited(until),
             (Some(Err(why)), None, _) => RunOutcome::Failed(why.clone()),
@@ -634,6 +651,9 @@ impl Task {
             return;
         };
         if self.watch.end_at.is_some_and(|at| now >= at) {
+            if self.watch.result.is_some() && !self.watch.is_ended_on_purpose {
+                self.record(now, TaskEvent::RunCutOff { run });
+            }
             self.end_run(run);
         }
         let active_at = *self.watch.active_at.get_or_insert(now);

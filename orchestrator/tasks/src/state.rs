@@ -97,6 +97,8 @@ pub struct AgentRun {
     /// True if the agent will restart because a block was refused, an error was reported, or the
     /// session was lost, and nothing was completed since.
     is_fruitless: bool,
+    /// Result that the agent reported, or the reason of its failure.
+    pub(crate) result: Option<Result<(), String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,6 +194,8 @@ pub struct State {
     pub(crate) budget_warned: bool,
     pub(crate) notifications: notifications::Notifications,
     pub tokens: Tokens,
+    /// Input tokens of the session that are not cached.
+    pub(crate) session_input: u64,
 }
 
 impl State {
@@ -253,6 +257,7 @@ impl State {
             budget_warned: false,
             notifications: notifications::Notifications::default(),
             tokens: Tokens::default(),
+            session_input: 0,
         }
     }
 
@@ -364,8 +369,12 @@ impl State {
                     carried: *carried,
                     is_taken: false,
                     is_fruitless: false,
+                    result: None,
                 });
                 self.runs = self.runs.max(*run);
+                if kind.is_agent() && session.is_none() {
+                    self.session_input = 0;
+                }
                 if kind.is_agent() {
                     // A message is pending, otherwise the task would be completed.
                     self.is_work_completed = false;
@@ -382,6 +391,12 @@ impl State {
                     run.process = pid.zip(*start_time);
                 }
             }
+            TaskEvent::ResultReported { error, .. } => {
+                if let Some(run) = &mut self.run {
+                    run.result = Some(error.clone().map_or(Ok(()), Err));
+                }
+            }
+            TaskEvent::RunCutOff { .. } => {}
             TaskEvent::PromptTaken { .. } => {
                 self.has_begun = true;
                 if let Some(run) = &mut self.run {
@@ -554,7 +569,9 @@ impl State {
                 let phase = phase.unwrap_or(self.current_phase);
                 let before = self.tokens.total();
                 self.tokens.record(at, phase, counter, usage, *cost);
-                self.charge(at, &self.tokens.total().beyond(&before));
+                let taken = self.tokens.total().beyond(&before);
+                self.session_input = self.session_input.saturating_add(taken.usage.input_tokens);
+                self.charge(at, &taken);
                 if let Some(session) = session {
                     self.tokens.record_session(counter, session);
                 }

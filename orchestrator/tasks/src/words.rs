@@ -34,6 +34,7 @@ pub fn stream_item(entry: &HistoryEntry) -> Option<TaskItem> {
     let content = match &entry.fact {
         TaskEvent::PlanTold { .. }
         | TaskEvent::PromptTaken { .. }
+        | TaskEvent::ResultReported { .. }
         | TaskEvent::NotificationRequested { .. }
         | TaskEvent::NotificationBegun { .. }
         | TaskEvent::Notified { .. } => return None,
@@ -58,6 +59,7 @@ pub fn stream_item(entry: &HistoryEntry) -> Option<TaskItem> {
         | TaskEvent::AgentStarted { run, .. }
         | TaskEvent::SessionOpened { run, .. }
         | TaskEvent::SessionLost { run, .. }
+        | TaskEvent::RunCutOff { run }
         | TaskEvent::RunEnded { run, .. }
         | TaskEvent::WorkVerified { run, .. } => Some(*run),
         _ => None,
@@ -184,6 +186,13 @@ fn detail(fact: &TaskEvent) -> String {
             format!("{} of {} steps are done", done.count(), steps.len())
         }
         TaskEvent::PromptTaken { run } => format!("run {run}"),
+        TaskEvent::ResultReported { run, error } => match error {
+            Some(error) => format!("run {run}: {error}"),
+            None => format!("run {run}"),
+        },
+        TaskEvent::RunCutOff { run } => {
+            format!("run {run}: its program still ran after its result, and was ended")
+        }
         TaskEvent::SessionLost { problem, .. } => format!("its session is lost: {problem}"),
         TaskEvent::SessionOpened { session, model, .. } => match model {
             Some(model) => format!("{session}, {model}"),

@@ -87,14 +87,28 @@ pub struct InvalidBlock {
 }
 
 /// End of a rate limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reset {
     At(Timestamp),
     /// After a delay from the time of the report.
     After(Duration),
+    /// At the next such time.
+    Clock(WallClock),
     /// Not reported.
     Unknown,
+}
+
+/// A time of day, as a program shows it to people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WallClock {
+    pub hour: i8,
+    pub minute: i8,
+    /// Month and day, if it names them.
+    pub date: Option<(i8, i8)>,
+    /// Name of the time zone; without one, the zone of this machine.
+    pub zone: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -43,7 +43,7 @@ pub mod usage;
 
 pub use event::{
     ChoicePrompt, CliEvent, Consent, InvalidBlock, PermissionOption, PermissionRequest, Reset,
-    RunResult, ToolActivity, ToolDetail, ToolKind,
+    RunResult, ToolActivity, ToolDetail, ToolKind, WallClock,
 };
 pub use formats::{Parser, Setup};
 pub use goondan_protocol::task::{AgentFormat as Format, ToolState};

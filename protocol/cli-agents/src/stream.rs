@@ -65,7 +65,7 @@ impl Stream {
                     let seconds = span.as_secs();
                     format!("the provider's limit is reached for {seconds} s")
                 }
-                Reset::Unknown => "the provider's limit is reached".to_owned(),
+                Reset::Clock(_) | Reset::Unknown => "the provider's limit is reached".to_owned(),
             })),
             CliEvent::Noise(line) => Some(Item::Output {
                 text: beginning(line, ITEM_RESULT_CHARS_MAX),

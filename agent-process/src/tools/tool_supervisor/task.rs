@@ -27,7 +27,7 @@ use tokio_util::codec::Framed;
 
 use super::super::orphan_reaper;
 use super::termination::{code_at_end, end_group};
-use calls::{Calls, is_tool_server};
+use calls::Calls;
 use wire::{Launch, Order, SupervisorReport};
 
 /// Maximum number of bytes that wait for a program to read them. A program that does not read its
@@ -164,21 +164,20 @@ impl TaskProgram {
                 process_tree::continue_tree();
             }
             Order::Look {} => {
-                let vitals = self.vitals();
+                let vitals = Self::vitals();
                 tell(agent, &vitals).await;
             }
         }
     }
 
-    fn vitals(&self) -> SupervisorReport {
+    fn vitals() -> SupervisorReport {
         let seen = orphan_reaper::look_beneath(Pid::this(), &[]);
-        let alive = seen.iter().filter(|process| !process.has_ended());
-        let others = alive.filter(|process| {
-            Some(process.pid) != self.program && !is_tool_server(process.pid.as_raw())
-        });
+        let written = seen
+            .iter()
+            .filter_map(|process| orphan_reaper::written_bytes_of(process.pid));
         SupervisorReport::Vitals {
             cpu_ticks: seen.iter().map(|process| process.cpu_ticks).sum(),
-            children: others.count(),
+            written_bytes: written.sum(),
         }
     }
 }

@@ -239,15 +239,34 @@ fn plan_of(plan: &[PlanStep]) -> String {
     format!("{done} of {} done{next}", plan.len())
 }
 
-/// Tokens and cost used, each with its limit.
+/// Tokens and cost used, each with its limit. What a program has not reported is unknown, not zero.
 fn taken_of(detail: &TaskDetail) -> Cell {
     let (info, budget) = (&detail.info, &detail.budget);
+    let has_run = detail.last_run.is_some();
+    if has_run && info.tokens == 0 && info.cost.0 == 0 {
+        let is_limited = budget.tokens.is_some() || budget.micro_usd.is_some();
+        return match is_limited {
+            true => Cell::styled(
+                "unknown: the agent reports no usage, so its budget has no effect",
+                style::WARN,
+            ),
+            false => Cell::styled("unknown: the agent reports no usage", style::PLAIN),
+        };
+    }
+    if has_run && info.cost.0 == 0 && budget.micro_usd.is_some() {
+        let text = format!(
+            "{} tokens, unknown cost: the agent reports none, so its budget in dollars has no effect",
+            info.tokens
+        );
+        return Cell::styled(text, style::WARN);
+    }
     let tokens = match budget.tokens {
         Some(most) => format!("{} of {most} tokens", info.tokens),
         None => format!("{} tokens", info.tokens),
     };
     let cost = match budget.micro_usd {
         Some(most) => format!("{} of {most}", info.cost),
+        None if has_run && info.cost.0 == 0 => "unknown cost".to_owned(),
         None => info.cost.to_string(),
     };
     let percent = |taken: u64, most: Option<u64>| {

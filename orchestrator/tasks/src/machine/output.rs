@@ -38,7 +38,7 @@ impl Task {
     }
 
     fn told_within_bounds(&mut self, run: u64, event: CliEvent, now: Timestamp) {
-        self.watch.active_at = Some(now);
+        self.alive(now);
         let is_taken = self.state.run.as_ref().is_some_and(|run| run.is_taken);
         let is_sign = !matches!(
             event,
@@ -68,13 +68,16 @@ impl Task {
             }
             CliEvent::Result(result) => {
                 self.proposing.hear(&result.text);
-                // The first reported outcome counts.
+                // The latest reported outcome counts: a program may continue after a first one.
                 let told = match self.watch.tools.all_failed() {
                     _ if !result.is_ok => Err(shortened(result.text)),
                     Some(why) if !self.watch.is_answered => Err(why),
                     _ => Ok(()),
                 };
-                self.watch.result.get_or_insert(told);
+                let error = told.as_ref().err().cloned();
+                self.record(now, TaskEvent::ResultReported { run, error });
+                self.watch.result = Some(told);
+                self.watch.result_at.get_or_insert(now);
                 self.watch.exit_grace_ms = EXIT_GRACE_MS;
                 self.let_exit(now);
             }
@@ -380,7 +383,7 @@ impl Task {
         let wait = match reset {
             Reset::At(at) => at.as_unix_millis().saturating_sub(now.as_unix_millis()),
             Reset::After(span) => i64::try_from(span.as_millis()).unwrap_or(i64::MAX),
-            Reset::Unknown => RATE_LIMIT_DEFAULT_MS,
+            Reset::Clock(_) | Reset::Unknown => RATE_LIMIT_DEFAULT_MS,
         };
         let spread = self
             .state

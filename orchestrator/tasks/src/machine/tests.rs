@@ -413,6 +413,85 @@ fn task_8_done_is_a_result_and_then_the_exit() {
 }
 
 #[test]
+fn prov_1_work_after_a_result_continues_and_a_cut_is_recorded() {
+    let mut task = TaskDriver::running(0);
+    task.tells(result(false));
+    for _ in 0..10 {
+        assert!(task.waits(EXIT_GRACE_MS - 1).is_empty());
+        task.does(TaskInput::Alive { run: 1 });
+    }
+    // The latest result counts.
+    task.tells(result(true));
+    assert!(task.waits(EXIT_GRACE_MS - 1).is_empty());
+    task.now += 1;
+    let at = Timestamp::from_unix_millis(task.now);
+    let cut = task.task.handle(TaskInput::Tick, at).unwrap();
+    assert_eq!(cut.effects, [TaskEffect::EndRun { run: 1 }]);
+    assert_eq!(cut.facts[0].fact, TaskEvent::RunCutOff { run: 1 });
+    task.exits(None);
+    assert_eq!(task.status(), Status::Completed);
+    // Signs of life do not keep a program forever.
+    let mut task = TaskDriver::running(0);
+    task.tells(result(true));
+    let looks = (1..).find(|_| {
+        task.does(TaskInput::Alive { run: 1 });
+        !task.waits(EXIT_GRACE_MS - 1).is_empty()
+    });
+    assert_eq!(looks, Some(WORK_AFTER_RESULT_MS / EXIT_GRACE_MS + 1));
+}
+
+#[test]
+fn prov_1_a_reported_result_outlives_the_daemon() {
+    for (is_ok, expected) in [
+        (true, RunOutcome::Done),
+        (false, RunOutcome::Failed("words".to_owned())),
+    ] {
+        let mut task = TaskDriver::running(0);
+        task.tells(result(is_ok));
+        task.task = Task::restored(task.task.state().clone());
+        let lost = TaskInput::Exited { run: 1, code: None };
+        let output = task.task.handle(lost, Timestamp::from_unix_millis(0));
+        let outcome = output.unwrap().facts.into_iter().find_map(|entry| match entry.fact {
+            TaskEvent::RunEnded { outcome, .. } => Some(outcome),
+            _ => None,
+        });
+        assert_eq!(outcome, Some(expected));
+    }
+}
+
+#[test]
+fn prov_1_a_session_with_too_much_input_is_not_resumed() {
+    let mut task = TaskDriver::running(1);
+    let session_after_rework = |task: &mut TaskDriver| {
+        task.tells(complete(1));
+        task.ends_well();
+        let effects = task.does(TaskInput::Rework {
+            phase: 1,
+            text: "again".to_owned(),
+        });
+        match effects.last() {
+            Some(TaskEffect::StartRun { session, .. }) => session.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    task.tells(CliEvent::Usage(UsageReport {
+        counter: Counter::Run,
+        usage: Usage {
+            input_tokens: SESSION_INPUT_TOKENS_MAX,
+            ..Usage::default()
+        },
+        cost: None,
+        session: None,
+    }));
+    assert_eq!(session_after_rework(&mut task), None);
+    task.tells(CliEvent::Session {
+        id: "s2".to_owned(),
+        model: None,
+    });
+    assert_eq!(session_after_rework(&mut task).as_deref(), Some("s2"));
+}
+
+#[test]
 fn task_8_a_stall_is_no_sign_of_life_at_all() {
     let mut task = TaskDriver::running(1);
     for _ in 0..5 {

@@ -19,6 +19,8 @@ const OWN_CALLS_MAX: usize = 64;
 pub(super) struct RunWatch {
     pub(super) active_at: Option<Timestamp>,
     pub(super) result: Option<Result<(), String>>,
+    /// Time of its first result.
+    pub(super) result_at: Option<Timestamp>,
     /// Time when it is ended if it has not exited.
     pub(super) end_at: Option<Timestamp>,
     /// Time that it has to exit, in milliseconds.
@@ -53,6 +55,7 @@ impl Default for RunWatch {
         Self {
             active_at: None,
             result: None,
+            result_at: None,
             end_at: None,
             exit_grace_ms: EXIT_GRACE_MS,
             completed_phase: None,

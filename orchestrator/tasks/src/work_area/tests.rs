@@ -285,6 +285,7 @@ fn task_5_the_history_has_every_event_in_order() {
         "session_opened",
         "usage_recorded",
         "question_asked",
+        "result_reported",
         "run_ended",
         "question_answered",
         "run_requested",

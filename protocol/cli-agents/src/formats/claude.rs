@@ -249,7 +249,7 @@ impl Claude {
         let is_refused = text(info, "status") == "rejected"
             || (is_overage && text(info, "overageStatus") == "rejected");
         if resets.is_some() {
-            self.window_ends = resets;
+            self.window_ends.clone_from(&resets);
         }
         if is_refused {
             sink.push(CliEvent::RateLimit(resets.unwrap_or(Reset::Unknown)));
@@ -259,8 +259,8 @@ impl Claude {
     /// Reports a provider error: a rate limit, or another reason.
     fn provider_error(&mut self, words: &str, is_limit: bool, sink: &mut Sink<'_>) {
         let reset = reset_of(words).or(is_limit.then_some(Reset::Unknown));
-        sink.push(match (reset, self.window_ends) {
-            (Some(Reset::Unknown), Some(known)) => CliEvent::RateLimit(known),
+        sink.push(match (reset, &self.window_ends) {
+            (Some(Reset::Unknown), Some(known)) => CliEvent::RateLimit(known.clone()),
             (Some(reset), _) => CliEvent::RateLimit(reset),
             (None, _) if is_permanent(words) => CliEvent::Permanent(words.to_owned()),
             (None, _) => CliEvent::Error(words.to_owned()),

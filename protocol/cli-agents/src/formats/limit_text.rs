@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use goondan_protocol::time::Timestamp;
 
-use crate::event::Reset;
+use crate::event::{Reset, WallClock};
 
 /// Larger numbers are times in milliseconds instead of seconds.
 const SECONDS_MAX: i64 = 100_000_000_000;
@@ -32,7 +32,14 @@ pub(super) fn reset_of(text: &str) -> Option<Reset> {
         "too many requests",
     ];
     let lower = text.to_lowercase();
-    if !MARKS.iter().any(|mark| lower.contains(mark)) {
+    let clock = clock_of(text);
+    let is_marked = MARKS.iter().any(|mark| lower.contains(mark));
+    // The words of programs change; a limit or usage with its end is a usage limit in all of them.
+    let has_end = clock.is_some() || span_after(&lower, "resets in ").is_some();
+    let is_about_usage = ["limit", "usage", "quota"]
+        .iter()
+        .any(|word| lower.contains(word));
+    if !(is_marked || has_end && is_about_usage) {
         return None;
     }
     let at =
@@ -41,8 +48,10 @@ pub(super) fn reset_of(text: &str) -> Option<Reset> {
         || number_after(&lower, "\"resets_in_seconds\":").and_then(|n| u64::try_from(n).ok());
     let found = at.map(|at| Reset::At(time_of(at)));
     let found = found.or_else(|| after().map(|seconds| Reset::After(Duration::from_secs(seconds))));
-    let found = found.or_else(|| span_after(&lower, "try again in ").map(Reset::After));
-    Some(found.unwrap_or(Reset::Unknown))
+    let spans = ["try again in ", "resets in ", "reset in "];
+    let span = spans.iter().find_map(|mark| span_after(&lower, mark));
+    let found = found.or(span.map(Reset::After));
+    Some(found.or(clock.map(Reset::Clock)).unwrap_or(Reset::Unknown))
 }
 
 fn number_after(text: &str, mark: &str) -> Option<i64> {
@@ -78,6 +87,79 @@ fn span_after(text: &str, mark: &str) -> Option<Duration> {
     is_span.then(|| Duration::from_secs(seconds))
 }
 
+/// Parses the time at which a limit ends: `resets 3pm (Europe/Berlin)`, `try again at 15:05`, `resets
+/// Nov 30 at 10am`.
+fn clock_of(text: &str) -> Option<WallClock> {
+    const MARKS: [&str; 6] = [
+        "resets at ",
+        "resets on ",
+        "resets ",
+        "reset at ",
+        "reset on ",
+        "try again at ",
+    ];
+    // Only ASCII changes, so that positions stay.
+    let lower = text.to_ascii_lowercase();
+    MARKS.iter().find_map(|mark| {
+        let at = lower.find(mark)? + mark.len();
+        let rest: String = text.get(at..)?.chars().take(80).collect();
+        wall_clock(&rest)
+    })
+}
+
+fn wall_clock(text: &str) -> Option<WallClock> {
+    const MONTHS: [&str; 12] = [
+        "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+    ];
+    let (time, zone) = match text.split_once('(') {
+        Some((time, rest)) => (time, rest.split_once(')').map(|(zone, _)| zone)),
+        None => (text, None),
+    };
+    let lower = time.to_lowercase();
+    let words = words(&lower);
+    let mut words = words.iter().map(String::as_str).peekable();
+    let number = |word: &str| word.parse::<i8>().ok();
+    let month = words.peek().and_then(|word| {
+        let found = MONTHS.iter().position(|month| word.starts_with(month))?;
+        i8::try_from(found + 1).ok()
+    });
+    let mut date = None;
+    if let Some(month) = month {
+        words.next();
+        date = Some((month, words.next().and_then(number)?));
+        while words
+            .next_if(|word| matches!(*word, "st" | "nd" | "rd" | "th" | "at") || word.len() == 4)
+            .is_some()
+        {}
+    }
+    let Some(mut hour) = words.next().and_then(number) else {
+        // A day without a time.
+        return date.map(|date| WallClock {
+            hour: 0,
+            minute: 0,
+            date: Some(date),
+            zone: zone.map(str::to_owned),
+        });
+    };
+    let minute = words.next_if(|word| word.len() == 2 && number(word).is_some());
+    match words.next() {
+        Some("am") if hour == 12 => hour = 0,
+        Some("pm") if hour < 12 => hour += 12,
+        Some("am" | "pm") => {}
+        // A number alone is not a time.
+        _ if minute.is_none() => return None,
+        _ => {}
+    }
+    let minute = minute.and_then(number).unwrap_or(0);
+    let is_time = (0..24).contains(&hour) && (0..60).contains(&minute);
+    is_time.then(|| WallClock {
+        hour,
+        minute,
+        date,
+        zone: zone.map(|zone| zone.trim().to_owned()),
+    })
+}
+
 /// Runs of digits and runs of letters.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -100,6 +182,54 @@ mod tests {
     use super::*;
 
     #[test]
+    fn prov_1_usage_limits_end_at_the_time_they_name() {
+        let clock = |hour, minute, date, zone: Option<&str>| {
+            Some(Reset::Clock(WallClock {
+                hour,
+                minute,
+                date,
+                zone: zone.map(str::to_owned),
+            }))
+        };
+        for (text, expected) in [
+            (
+                "Your session limit is used up · resets 3pm (Europe/Berlin)",
+                clock(15, 0, None, Some("Europe/Berlin")),
+            ),
+            (
+                "5-hour limit is used up ∙ resets 3pm",
+                clock(15, 0, None, None),
+            ),
+            (
+                "No extra usage is left · resets 11:30am (Asia/Colombo)",
+                clock(11, 30, None, Some("Asia/Colombo")),
+            ),
+            (
+                "Your limit of the week is used up · resets Nov 30 at 10am",
+                clock(10, 0, Some((11, 30)), None),
+            ),
+            (
+                "You have hit your usage limit. Try again at 3:05 PM.",
+                clock(15, 5, None, None),
+            ),
+            (
+                "Usage limit reached. Your limit will reset at 12am (UTC).",
+                clock(0, 0, None, Some("UTC")),
+            ),
+            (
+                "You've hit your usage limit. Try again at Dec 1st, 2026 9:07 AM.",
+                clock(9, 7, Some((12, 1)), None),
+            ),
+            ("limit reached, resets 15:05", clock(15, 5, None, None)),
+            ("Connection reset at 3 of 5 packages; usage: x", None),
+            ("the counter resets 5 times, see usage", None),
+            ("limit: it resets quickly", None),
+        ] {
+            assert_eq!(reset_of(text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn rate_limit_reset_time_is_parsed_from_messages() {
         let at = |seconds: i64| Some(Reset::At(Timestamp::from_unix_millis(seconds * 1000)));
         let after = |seconds| Some(Reset::After(Duration::from_secs(seconds)));
@@ -120,8 +250,6 @@ mod tests {
             reset_of("Rate limit reached. Please try again in 20s."),
             after(20)
         );
-        let local = "You've hit your usage limit. Try again at 3:05 PM.";
-        assert_eq!(reset_of(local), Some(Reset::Unknown));
         assert_eq!(reset_of("file not found, try again in 5 minutes"), None);
         assert_eq!(time_of(1_788_879_437_000), time_of(1_788_879_437));
     }

@@ -165,11 +165,3 @@ impl Calls {
         }
     }
 }
-
-/// True if a process is a server of goondan's tools, by its arguments. It lives as long as the
-/// program, so it is no sign of work.
-pub(super) fn is_tool_server(pid: i32) -> bool {
-    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let second = arguments.split(|byte| *byte == 0).nth(1);
-    second == Some(TOOL_SERVER.as_bytes())
-}

@@ -75,8 +75,8 @@ pub(crate) enum SupervisorReport {
     Vitals {
         /// Processor time of all processes, in ticks of the kernel's clock.
         cpu_ticks: u64,
-        /// Number of processes besides the program.
-        children: usize,
+        /// Bytes that all processes have written, to files and pipes.
+        written_bytes: u64,
     },
     Exited {
         code: Option<i32>,
