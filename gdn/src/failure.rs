@@ -212,6 +212,9 @@ impl From<ConnectError> for Failure {
                 &error,
                 "check the newest file in `logs/` of the state root",
             ),
+            ConnectError::Handshake(CallError::Refused(refused) | CallError::Replaced(refused)) => {
+                refused.clone().into()
+            }
             ConnectError::Handshake(_) => Self::of(
                 Exit::ConnectionLost,
                 &error,
@@ -224,7 +227,7 @@ impl From<ConnectError> for Failure {
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Refused(refused) => refused.into(),
+            CallError::Refused(refused) | CallError::Replaced(refused) => refused.into(),
             CallError::Lost { .. } => Self::of(
                 Exit::ConnectionLost,
                 &error,

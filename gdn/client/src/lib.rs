@@ -113,6 +113,9 @@ pub enum ConnectError {
 pub enum CallError {
     #[error("the daemon refused")]
     Refused(#[source] ControlError),
+    /// The daemon closed the connection to make room for others, and did not start the request.
+    #[error("the daemon closed the connection")]
+    Replaced(#[source] ControlError),
     #[error("the connection to the daemon was lost")]
     Lost {
         /// The error that ended it; `None` if the daemon closed it.
@@ -143,9 +146,10 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// True if the daemon may have died, so that retrying after its restart makes sense.
+    /// True if the connection ended, so that retrying on a new one makes sense: the daemon may have
+    /// died, or have closed the connection.
     pub fn is_lost(&self) -> bool {
-        matches!(self, Self::Lost { .. })
+        matches!(self, Self::Lost { .. } | Self::Replaced(_))
     }
 }
 
@@ -455,7 +459,8 @@ impl Client {
             Err(source @ FrameError::TooLarge { .. }) => {
                 return Err(CallError::TooLarge { method, source });
             }
-            Err(source) => return Err(lost(Some(source))),
+            // The daemon may have given a reason before it closed the connection.
+            Err(source) => return Err(self.reason().await.unwrap_or(lost(Some(source)))),
         }
         loop {
             let frame = match self.frames.next().await {
@@ -465,7 +470,7 @@ impl Client {
             };
             let incoming: ServerMessage = serde_json::from_slice(&frame).map_err(unreadable)?;
             if let Some(error) = incoming.error {
-                return Err(CallError::Refused(error.into()));
+                return Err(refused(incoming.id, error.into()));
             }
             if incoming.id == Some(self.request_id) {
                 return Ok(incoming.result.unwrap_or_else(|| RawValue::NULL.to_owned()));
@@ -474,6 +479,17 @@ impl Client {
                 on_notification(name, params, self.request_id).map_err(unreadable)?;
             }
         }
+    }
+
+    /// The error that the daemon sent before it closed the connection.
+    async fn reason(&mut self) -> Option<CallError> {
+        while let Some(Ok(frame)) = self.frames.next().await {
+            let incoming: ServerMessage = serde_json::from_slice(&frame).ok()?;
+            if let Some(error) = incoming.error {
+                return Some(refused(incoming.id, error.into()));
+            }
+        }
+        None
     }
 
     /// Waits until the daemon closes the connection.
@@ -528,6 +544,14 @@ fn notice(
         _ => return Ok(None),
     };
     Ok((of == request_id).then_some(notice))
+}
+
+/// Converts an error of the daemon. One without a request's id ends the connection.
+fn refused(id: Option<u64>, error: ControlError) -> CallError {
+    match (id, error.code) {
+        (None, ErrorCode::Overloaded) => CallError::Replaced(error),
+        _ => CallError::Refused(error),
+    }
 }
 
 fn lost(source: Option<FrameError>) -> CallError {

@@ -176,10 +176,9 @@ impl AgentInput {
 
     /// Converts `error` to a failure of this event.
     pub(crate) fn failed(&self, error: CallError, context: &Context) -> Failure {
-        if error.is_lost() {
-            self.lost(&error, context)
-        } else {
-            error.into()
+        match error {
+            CallError::Lost { .. } => self.lost(&error, context),
+            _ => error.into(),
         }
     }
 }

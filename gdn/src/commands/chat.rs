@@ -457,7 +457,7 @@ impl ChatSession<'_> {
                     );
                     tokio::time::sleep(Duration::from_millis(RECONNECT_POLL_MS)).await;
                 }
-                Err(error) if error.is_lost() => return Err(question.lost(&error, self.context)),
+                Err(error) if error.is_lost() => return Err(question.failed(error, self.context)),
                 Err(error) => {
                     self.client = Some(client);
                     return Err(error.into());

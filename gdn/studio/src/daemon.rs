@@ -59,7 +59,7 @@ impl DaemonRequestError {
     /// The error for the page, and the status of the response.
     pub(crate) fn told(&self) -> (StatusCode, PageError) {
         match self {
-            Self::Call(CallError::Refused(refused)) => {
+            Self::Call(CallError::Refused(refused) | CallError::Replaced(refused)) => {
                 let code = serde_json::to_value(refused.code).unwrap_or_default();
                 let told = PageError {
                     code: code.as_str().unwrap_or("internal").to_owned(),

@@ -31,6 +31,8 @@ pub(crate) enum Act {
     Processes(Value),
     Answer(Value),
     Refuse(ControlError),
+    /// Sends this error without a request's id and closes the connection.
+    Replace(ControlError),
     /// Sends nothing and keeps the connection open.
     Silence,
     /// Closes the connection and removes the socket.
@@ -193,8 +195,12 @@ impl FakeDaemon {
                             change["requestId"] = json!(request.id);
                             notification(PROCESS_CHANGE, &change)
                         }
-                        Act::Answer(value) => response(request.id, Ok(value)),
-                        Act::Refuse(error) => response(request.id, Err(error)),
+                        Act::Answer(value) => response(Some(request.id), Ok(value)),
+                        Act::Refuse(error) => response(Some(request.id), Err(error)),
+                        Act::Replace(error) => {
+                            write(&codec, &mut stream, &response(None, Err(error)));
+                            return;
+                        }
                         Act::Silence => continue,
                         Act::Die => {
                             self.stopped.store(true, Ordering::SeqCst);
@@ -204,10 +210,7 @@ impl FakeDaemon {
                             return;
                         }
                     };
-                    let mut wire = BytesMut::new();
-                    codec.encode(message.as_slice(), &mut wire).unwrap();
-                    // An interrupted client may have disconnected.
-                    if stream.write_all(&wire).is_err() {
+                    if !write(&codec, &mut stream, &message) {
                         return;
                     }
                 }
@@ -243,6 +246,13 @@ impl FakeDaemon {
     }
 }
 
+/// Sends a message; false if an interrupted client has disconnected.
+fn write(codec: &FrameCodec, stream: &mut UnixStream, message: &[u8]) -> bool {
+    let mut wire = BytesMut::new();
+    codec.encode(message, &mut wire).unwrap();
+    stream.write_all(&wire).is_ok()
+}
+
 fn notification(method: &'static str, params: &Value) -> Vec<u8> {
     serde_json::to_vec(&Notification {
         jsonrpc: goondan_protocol::control::JsonRpc,
@@ -252,6 +262,6 @@ fn notification(method: &'static str, params: &Value) -> Vec<u8> {
     .unwrap()
 }
 
-fn response(id: u64, outcome: Result<Value, ControlError>) -> Vec<u8> {
-    serde_json::to_vec(&RpcResponse::new(Some(id), outcome)).unwrap()
+fn response(id: Option<u64>, outcome: Result<Value, ControlError>) -> Vec<u8> {
+    serde_json::to_vec(&RpcResponse::new(id, outcome)).unwrap()
 }

@@ -77,6 +77,29 @@ fn another_version_is_refused_by_either_side() {
 }
 
 #[test]
+fn ctl_1_a_closed_idle_connection_reports_the_reason() {
+    let home = Home::new();
+    let root = home.state_root();
+    let error = || ControlError::new(ErrorCode::Overloaded, "too many").suggest("do that");
+    for is_greeted in [false, true] {
+        let root = root.clone();
+        let _daemon = home.daemon(move |call| match call {
+            Call::Connect(_) if is_greeted => {
+                let greeted = json!({"version": Version::current(), "pid": 1, "stateRoot": root});
+                vec![Act::Answer(greeted), Act::Replace(error())]
+            }
+            Call::Connect(_) => vec![Act::Replace(error())],
+            _ => vec![],
+        });
+        for args in [&["ps"][..], &["send", "x"]] {
+            home.gdn(args)
+                .exits(8)
+                .tells(&["error: too many\n", "hint: do that\n"]);
+        }
+    }
+}
+
+#[test]
 fn a_daemon_of_another_form_is_another_version() {
     let home = Home::new();
     let _odd = home.daemon(|call| match call {

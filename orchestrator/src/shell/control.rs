@@ -148,7 +148,14 @@ impl ControlServer {
                     // Received frames are read before the greeting deadline is checked.
                     timeout_at(greet_by, next).await.unwrap_or(None)
                 } => frame,
-                () = connection.cancelled() => None,
+                () = connection.cancelled() => {
+                    if place.is_replaced() {
+                        // The client reads this as the answer to its next request.
+                        let error = overloaded(SlotRefusal::Replaced);
+                        client.send(&RpcResponse::new(None, Err(error)));
+                    }
+                    None
+                }
             };
             let Some(frame) = frame else { break };
             if !self.on_frame(&client, &mut place, &mut spoken, frame).await {
@@ -214,11 +221,11 @@ impl ControlServer {
             Ok(())
         };
         let client = match placed.and_then(|()| place.begin(CallKind::from(&call))) {
-            Ok(wait) => client.waiting(wait),
+            Ok((wait, _in_use)) => client.waiting(wait),
             Err(no_place) => {
                 client.respond(id, Err(overloaded(no_place)));
                 // An admitted client stays, and may send another request.
-                return !is_greeting;
+                return !is_greeting && no_place != SlotRefusal::Replaced;
             }
         };
         if matches!(call, Call::Connect(_)) {
@@ -339,7 +346,9 @@ fn overloaded(no_place: SlotRefusal) -> ControlError {
             "try again in a moment, or do not wait: `gdn send --no-wait`; end unneeded clients, \
              such as `gdn logs -f` and `gdn watch`"
         }
-        SlotRefusal::Brief(_) | SlotRefusal::OfOneConnection(_) => "try again in a moment",
+        SlotRefusal::Brief(_) | SlotRefusal::OfOneConnection(_) | SlotRefusal::Replaced => {
+            "try again in a moment"
+        }
     };
     ControlError::new(ErrorCode::Overloaded, no_place.to_string()).suggest(suggestion)
 }

@@ -242,14 +242,23 @@ fn ctl_1_clients_that_wait_keep_no_decision_out() {
     let home = home();
     let daemon = Daemon::serving(&home);
     let (goondan, protocol) = version(&home);
+    // Of 33 idle connections of one process, one is closed, and receives the reason.
+    let greeted = || {
+        let mut stream = connect(&home);
+        send(&mut stream, &greeting(&goondan, protocol));
+        assert!(receive(&mut stream).get("result").is_some());
+        stream
+    };
+    let mut idle: Vec<_> = (0..33).map(|_| greeted()).collect();
+    let closed = receive(&mut idle[0]);
+    assert_eq!(closed["error"]["data"]["code"], "overloaded", "{closed}");
+    drop(idle);
     let workspace = home.gdn_json(&["status"])["workspaces"][0]["workspaceId"].clone();
     let watch = request("workspace.watch", &json!({"workspaceId": workspace}));
     let mut waiting = Vec::new();
     let mut refused = 0;
     for _ in 0..150 {
-        let mut stream = connect(&home);
-        send(&mut stream, &greeting(&goondan, protocol));
-        assert!(receive(&mut stream).get("result").is_some());
+        let mut stream = greeted();
         send(&mut stream, &watch);
         let first = receive(&mut stream);
         refused += usize::from(first["error"]["data"]["code"] == "overloaded");

@@ -42,6 +42,12 @@ pub(super) enum SlotRefusal {
     /// One connection has too many requests open.
     #[error("this connection already has {0} open requests")]
     OfOneConnection(usize),
+    /// Another connection took the place of this one, which had been idle for longest.
+    #[error(
+        "too many clients connected at the same time; this connection was idle for longest and \
+         was closed before its next request"
+    )]
+    Replaced,
 }
 
 /// Held for each open request of a connection, beside the one that is its own.
@@ -242,6 +248,11 @@ fn share_of_one(places: usize) -> usize {
 }
 
 impl ConnectionSlot {
+    /// True if another connection took this place.
+    pub(super) fn is_replaced(&self) -> bool {
+        !self.places.lock().seats.contains_key(&self.number)
+    }
+
     /// Records that the connection has greeted, and its peer.
     ///
     /// # Errors
@@ -251,8 +262,7 @@ impl ConnectionSlot {
         let mut taken = self.places.lock();
         let owner = ConnectionOwner::from(peer);
         let Some(mut seat) = taken.seats.remove(&self.number) else {
-            // It has lost its place already, and is about to notice.
-            return Ok(());
+            return Err(SlotRefusal::Replaced);
         };
         let share = share_of_one(taken.sizes.brief);
         let is_limited = owner != ConnectionOwner::Nameless;
@@ -276,7 +286,7 @@ impl ConnectionSlot {
     }
 
     /// Begins a request of this kind on a greeted connection. The caller holds the returned guard
-    /// until the answer.
+    /// until the answer, and a reference of the connection's use.
     ///
     /// # Errors
     ///
@@ -284,18 +294,20 @@ impl ConnectionSlot {
     pub(super) fn begin(
         &mut self,
         kind: CallKind,
-    ) -> Result<Option<Arc<RequestGuard>>, SlotRefusal> {
+    ) -> Result<(Option<Arc<RequestGuard>>, InUse), SlotRefusal> {
         let mut taken = self.places.lock();
         let now = taken.number();
         let sizes = taken.sizes;
         let Some(seat) = taken.seats.get_mut(&self.number) else {
-            return Ok(None);
+            return Err(SlotRefusal::Replaced);
         };
         seat.spoke = now;
         if seat.requests() >= CONTROL_REQUESTS_OPEN {
             return Err(SlotRefusal::OfOneConnection(CONTROL_REQUESTS_OPEN));
         }
         let (owner, stage) = (seat.owner, seat.stage);
+        // Taken under the lock, so that the connection of a started request is never replaced.
+        let in_use = seat.in_use.clone();
         let stage = match (kind, stage) {
             (CallKind::Waits, SeatStage::Waiting { requests }) => SeatStage::Waiting {
                 requests: requests + 1,
@@ -329,7 +341,8 @@ impl ConnectionSlot {
         }
         let places = self.places.clone();
         let number = self.number;
-        Ok((kind == CallKind::Waits).then(|| Arc::new(RequestGuard { places, number })))
+        let wait = (kind == CallKind::Waits).then(|| Arc::new(RequestGuard { places, number }));
+        Ok((wait, in_use))
     }
 }
 
@@ -369,7 +382,7 @@ mod tests {
     struct Connection {
         place: ConnectionSlot,
         end: CancellationToken,
-        in_use: InUse,
+        _in_use: InUse,
     }
 
     fn person(pid: u32) -> Peer {
@@ -383,7 +396,11 @@ mod tests {
         fn new(places: &ConnectionSlots) -> Self {
             let (end, in_use) = (CancellationToken::new(), InUse::default());
             let place = places.enter(end.clone(), in_use.clone());
-            Self { place, end, in_use }
+            Self {
+                place,
+                end,
+                _in_use: in_use,
+            }
         }
 
         /// A connection of a separate process.
@@ -403,8 +420,7 @@ mod tests {
             &mut self,
             kind: CallKind,
         ) -> Result<(Option<Arc<RequestGuard>>, InUse), SlotRefusal> {
-            let wait = self.place.begin(kind)?;
-            Ok((wait, self.in_use.clone()))
+            self.place.begin(kind)
         }
 
         fn is_ended(&self) -> bool {
@@ -434,6 +450,10 @@ mod tests {
         let third = Connection::greeted(&places);
         let ended = [&first, &second, &third].map(Connection::is_ended);
         assert_eq!(ended, [false, true, false]);
+        let mut second = second;
+        let refused = second.asks(CallKind::Decides).unwrap_err();
+        assert_eq!(refused, SlotRefusal::Replaced, "nothing starts on it");
+        assert!(second.place.is_replaced() && !third.place.is_replaced());
     }
 
     #[test]
