@@ -28,6 +28,40 @@ const FILES: [&str; 21] = [
     "gdn/src/commands/upgrade/limits.rs",
 ];
 
+/// Sentences of other pages that state limits.
+const SENTENCES: [(&str, &str); 7] = [
+    (
+        "docs/protocol.md",
+        "Sent every {HEARTBEAT_INTERVAL_MS} ms. A child that sends nothing, not even `pong`, for \
+         {HEARTBEAT_TIMEOUT_MS} ms is killed",
+    ),
+    (
+        "docs/protocol.md",
+        "without a `hello` within {HELLO_TIMEOUT_MS} ms from its start",
+    ),
+    (
+        "docs/control-api.md",
+        "a client with more than {CLIENT_QUEUE_FRAMES} unread frames",
+    ),
+    (
+        "docs/control-api.md",
+        "**{UNGREETED_CONNECTIONS} connections before their greeting.**",
+    ),
+    (
+        "docs/control-api.md",
+        "**{CONTROL_CONNECTIONS} greeted connections that do not wait.**",
+    ),
+    (
+        "docs/control-api.md",
+        "**{CONTROL_CONNECTIONS_RESERVED} more, if all {CONTROL_CONNECTIONS} have open requests**",
+    ),
+    (
+        "docs/control-api.md",
+        "**{WAITING_CONNECTIONS} waiting connections, and {CONTROL_REQUESTS_OPEN} open requests \
+         of a connection.**",
+    ),
+];
+
 /// The public constants of a file of limits: name and expression.
 fn constants(text: &str) -> Vec<(String, String)> {
     let items = text.split("\npub").skip(1);
@@ -123,4 +157,27 @@ fn every_shown_limit_exists_with_its_value() {
     }
     let headings = page.text.matches("\n## ").count();
     assert_eq!(sections, headings, "docs/limits.md has an unknown section");
+}
+
+#[test]
+fn every_sentence_with_a_limit_states_its_value() {
+    let mut known = BTreeMap::new();
+    for file in FILES {
+        let text = std::fs::read_to_string(repository().join(file)).unwrap();
+        for (name, expression) in constants(&text) {
+            let value = value(&expression, &known);
+            known.insert(name, value);
+        }
+    }
+    for (page, sentence) in SENTENCES {
+        let text = Page::read(page).text;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let mut parts = sentence.split('{');
+        let mut expected = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (name, rest) = part.split_once('}').unwrap();
+            expected.push_str(&format!("{}{rest}", known[name]));
+        }
+        assert!(words.join(" ").contains(&expected), "{page}: {expected}");
+    }
 }
