@@ -183,7 +183,10 @@ fn place_of<'a>(finding: &'a FileFinding, state_root: &Path) -> &'a Path {
     let mut parts = in_workspaces.components();
     // The id of the workspace.
     parts.next();
-    parts.as_path()
+    match parts.as_path() {
+        folder if folder.as_os_str().is_empty() => below,
+        path => path,
+    }
 }
 
 /// Merges a partial result; findings in both are kept once.
@@ -266,6 +269,7 @@ mod tests {
                 "tasks/shop/.metadata/history.jsonl",
             ),
             ("/state/workspaces/w/audit.jsonl", None, "audit.jsonl"),
+            ("/state/workspaces/w", None, "workspaces/w"),
             (
                 "/state/system/secrets/github.sops.yaml",
                 None,

@@ -285,8 +285,9 @@ impl<'d> Register<'d> {
         })
     }
 
-    /// Prepares for a folder that will replace a missing one, which is recorded as a finding.
-    /// Durable when it returns. Does nothing without claims, or if the folder exists.
+    /// Prepares for a folder that will replace a missing one, which is recorded as one finding, in
+    /// the register of all machines if it exists. Durable when it returns. Does nothing without
+    /// claims, or if the folder exists.
     ///
     /// # Errors
     ///
@@ -295,8 +296,15 @@ impl<'d> Register<'d> {
         if !(self.exists()? && self.is_folder_gone()?) {
             return Ok(());
         }
+        let is_recorded = self.name == HERE && {
+            let path = self.dir.join(FILES);
+            self.disk.stat(&path).during("inspect", &path)?.is_some()
+        };
+        let problem = "an earlier folder of this name was removed, and everything in it is lost";
         self.change_durably(|known, manifest| {
-            manifest.remember(&[self.folder_finding()])?;
+            if !is_recorded {
+                manifest.remember(&[self.folder_finding(problem)])?;
+            }
             *known = ClaimTable::default();
             Ok(())
         })
@@ -366,7 +374,8 @@ impl<'d> Register<'d> {
         if self.is_folder_gone()? {
             // It may have been removed since it was looked up.
             if self.exists()? {
-                findings.push(self.folder_finding());
+                let problem = "the folder was removed, and everything in it is lost";
+                findings.push(self.folder_finding(problem));
             }
             return Ok(findings);
         }
@@ -409,9 +418,10 @@ impl<'d> Register<'d> {
         Ok(stat.is_none_or(|stat| stat.kind != EntryKind::Directory))
     }
 
-    fn folder_finding(&self) -> Finding {
-        let problem = "the folder was removed, and everything in it is lost";
-        Finding::new(&self.subject, FindingKind::MissingFile, problem).severity(Severity::Error)
+    fn folder_finding(&self, problem: &str) -> Finding {
+        Finding::new(&self.subject, FindingKind::MissingFile, problem)
+            .severity(Severity::Error)
+            .advice("restore it from a backup, or acknowledge the loss: `gdn verify --repair`")
     }
 
     /// Problem of a file; `None` if its claim was retracted or extended meanwhile.

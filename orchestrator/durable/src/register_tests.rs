@@ -144,6 +144,21 @@ fn msg_11_a_removed_folder_is_found_until_acknowledged() {
 }
 
 #[test]
+fn msg_11_a_replaced_folder_is_one_loss() {
+    let disk = fresh();
+    live(&disk).unwrap();
+    register(&disk).here().note(&[LOG]);
+    disk.remove_tree(Path::new(FOLDER)).unwrap();
+    register(&disk).begin_again().unwrap();
+    register(&disk).here().begin_again().unwrap();
+    disk.create_dir(Path::new(FOLDER)).unwrap();
+    assert_eq!(kinds(&disk), [FindingKind::MissingFile]);
+    assert_eq!(register(&disk).here().check().unwrap(), []);
+    register(&disk).acknowledge().unwrap();
+    assert_eq!(kinds(&disk), []);
+}
+
+#[test]
 fn existing_files_are_registered_with_the_first_note() {
     let disk = fresh();
     append(&disk, "{}\n").unwrap();

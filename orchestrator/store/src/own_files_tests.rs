@@ -167,6 +167,50 @@ fn root_10_truncated_or_missing_record_is_reported_and_restored() {
 }
 
 #[test]
+fn msg_11_a_removed_workspace_folder_is_reported() {
+    for is_run_again in [false, true] {
+        let (disk, layout) = disk();
+        let id = live(&disk, &layout).unwrap();
+        let dir = layout.workspace(&id);
+        disk.remove_tree(&dir).unwrap();
+        if is_run_again {
+            open(&disk, &layout).unwrap();
+            // Later writes of the record keep the loss.
+            let record = workspace::read(&disk, &dir).unwrap().unwrap();
+            workspace::write(&disk, &layout, &record).unwrap();
+        }
+        let mut result = verify::root_files(&disk, &layout).unwrap();
+        let findings = &result.findings;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(
+            (findings[0].severity, &findings[0].path),
+            (Severity::Error, &dir)
+        );
+        assert_eq!(verify::root(&disk, &layout).unwrap().findings, *findings);
+        let own = verify::workspace_files(&disk, &layout, &id).unwrap();
+        assert_eq!(own.findings, *findings);
+        verify::acknowledge_lost_folders(&disk, &layout, &mut result).unwrap();
+        assert_eq!(result.findings[0].severity, Severity::Warning);
+        assert_eq!(found(&disk, &layout, &id), []);
+        open(&disk, &layout).unwrap();
+        assert_eq!(found(&disk, &layout, &id), []);
+    }
+}
+
+#[test]
+fn rep_1_a_folder_that_replication_moved_is_not_missing() {
+    let (disk, layout) = disk();
+    let id = live(&disk, &layout).unwrap();
+    let kept = layout.replication().join("before");
+    for dir in [layout.replication(), kept.clone()] {
+        disk.create_dir(&dir).unwrap();
+    }
+    disk.rename(&layout.workspace(&id), &kept.join(id.as_str()))
+        .unwrap();
+    assert_eq!(found(&disk, &layout, &id), []);
+}
+
+#[test]
 fn root_10_edited_workspace_record_is_reported_and_used() {
     let (disk, layout) = disk();
     let id = live(&disk, &layout).unwrap();

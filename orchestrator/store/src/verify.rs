@@ -24,7 +24,7 @@ use crate::ledger::LEDGER_FILE;
 use crate::limits::CONFIGURATION_BYTES_MAX;
 use crate::own_files::{self, OWN_MANIFEST};
 use crate::root::{AUDIT_FILE, CONFIGURATION_FILE, Layout, TASKS_GROUP};
-use crate::workspace::{self, RecordCopy, UnusableEntry, WORKSPACE_FILE};
+use crate::workspace::{self, RecordCopy, UnusableEntry, WORKSPACE_FILE, record_copy};
 
 /// Directory of the state of a workspace's connections.
 const CONNECTORS: &str = "connectors";
@@ -312,17 +312,54 @@ pub fn root(disk: &dyn Disk, layout: &Layout) -> Result<VerificationResult, Stor
         instance::check_json(disk, &config, &mut out)?;
     }
     let dir = layout.workspaces();
-    if disk.stat(&dir).during("inspect", &dir)?.is_none() {
-        return Ok(out);
-    }
-    for (path, kind, name) in sorted(disk, &dir)? {
-        if kind == EntryKind::Directory {
-            check_workspace(disk, layout, &path, &mut out)?;
-        } else {
-            out.findings.push(instance::odd(&path, kind, &name));
+    if disk.stat(&dir).during("inspect", &dir)?.is_some() {
+        for (path, kind, name) in sorted(disk, &dir)? {
+            if kind == EntryKind::Directory {
+                check_workspace(disk, layout, &path, &mut out)?;
+            } else {
+                out.findings.push(instance::odd(&path, kind, &name));
+            }
         }
     }
+    check_lost_folders(disk, layout, &mut out)?;
     Ok(out)
+}
+
+/// Reports each workspace whose folder is missing.
+fn check_lost_folders(
+    disk: &dyn Disk,
+    layout: &Layout,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
+    for id in record_copy::list(disk, layout)? {
+        let dir = layout.workspace(&id);
+        if disk.stat(&dir).during("inspect", &dir)?.is_none() {
+            check_record(disk, layout, &dir, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Acknowledges the losses of folders among the findings.
+pub(crate) fn acknowledge_lost_folders(
+    disk: &dyn Disk,
+    layout: &Layout,
+    out: &mut VerificationResult,
+) -> Result<(), StoreError> {
+    let dir = layout.workspaces();
+    for finding in &mut out.findings {
+        let name = finding.path.strip_prefix(&dir).ok().and_then(Path::to_str);
+        if let Some(id) = name.and_then(|name| name.parse().ok()) {
+            record_copy::acknowledge_loss(disk, layout, &id)?;
+            own_files::mark(finding);
+        }
+    }
+    Ok(())
+}
+
+fn lost_folder(dir: &Path, problem: String) -> Finding {
+    let finding = Finding::new(dir, FindingKind::MissingFile, problem).severity(Severity::Error);
+    finding.advice("restore it from a backup, or acknowledge the loss: `gdn verify --all --repair`")
 }
 
 fn sorted(disk: &dyn Disk, dir: &Path) -> Result<Vec<(PathBuf, EntryKind, String)>, StoreError> {
@@ -381,6 +418,7 @@ pub fn root_files(disk: &dyn Disk, layout: &Layout) -> Result<VerificationResult
             }
         }
     }
+    check_lost_folders(disk, layout, &mut out)?;
     Ok(out)
 }
 
@@ -398,6 +436,24 @@ fn check_record(
         Some(id) => RecordCopy::read(disk, layout, id)?,
         None => None,
     };
+    if disk.stat(dir).during("inspect", dir)?.is_none() {
+        let lost = match &id {
+            Some(id) => workspace::lost_folder(disk, layout, id)?,
+            None => None,
+        };
+        out.findings.extend(lost.map(|copy| {
+            let project = copy.record.project_root.display();
+            let problem = format!(
+                "the folder of the workspace is missing, with all conversations and tasks of `{project}`"
+            );
+            lost_folder(dir, problem)
+        }));
+        return Ok(());
+    }
+    if copy.as_ref().is_some_and(|copy| copy.is_folder_lost) {
+        let problem = "the folder of the workspace was missing when the project ran, and was created again, empty";
+        out.findings.push(lost_folder(dir, problem.to_owned()));
+    }
     let advice = match &copy {
         Some(copy) => format!(
             "run `gdn run` in `{}` to restore its last written state",
@@ -468,6 +524,9 @@ fn check_own_files(
     out: &mut VerificationResult,
 ) -> Result<(), StoreError> {
     check_record(disk, layout, dir, out)?;
+    if disk.stat(dir).during("inspect", dir)?.is_none() {
+        return Ok(());
+    }
     own_files::check(disk, dir, out)?;
     for (path, kind, name) in sorted(disk, dir)? {
         match (kind, name.as_str()) {
@@ -546,7 +605,7 @@ fn check_task(
         }
     }
     for finding in out.findings.iter_mut().skip(before) {
-        if finding.severity == Severity::Error {
+        if finding.severity == Severity::Error && finding.path != work_area {
             instance::HISTORY_ADVICE.clone_into(&mut finding.advice);
         }
     }

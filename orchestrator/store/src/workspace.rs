@@ -76,6 +76,15 @@ pub fn register(
         problem: error.to_string(),
     })?;
     let dir = layout.workspace(&id);
+    if let Some(copy) = lost_folder(disk, layout, &id)? {
+        tracing::error!(
+            workspace_id = %id,
+            path = %dir.display(),
+            "the workspace's folder is missing and is created again, empty; \
+             `gdn verify --all --repair` acknowledges the loss"
+        );
+        record_copy::mark_lost(disk, layout, &id, copy)?;
+    }
     files::ensure_dir(disk, layout.root(), &layout.instances(&id))?;
     let record = match recall(disk, layout, &id)? {
         None => WorkspaceRecord {
@@ -132,6 +141,38 @@ pub fn open(
     let record = register(disk, layout, project_root, package)?;
     settle(disk, layout, &record.workspace_id)?;
     Ok(record)
+}
+
+/// Returns the copy of the record of a workspace whose folder was removed. Replication moves folders
+/// itself.
+///
+/// # Errors
+///
+/// [`FileError::Io`].
+pub(crate) fn lost_folder(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<Option<RecordCopy>, FileError> {
+    let exists = |path: &Path| {
+        let stat = disk.stat(path).during("inspect", path);
+        stat.map(|stat| stat.is_some())
+    };
+    if exists(&layout.workspace(id))? {
+        return Ok(None);
+    }
+    let replication = layout.replication();
+    for name in [
+        format!("{id}.json"),
+        format!("before/{id}"),
+        format!("importing/{id}"),
+        format!("aside/{id}"),
+    ] {
+        if exists(&replication.join(name))? {
+            return Ok(None);
+        }
+    }
+    RecordCopy::read(disk, layout, id)
 }
 
 /// Writes a workspace's record, after its copy in `system/`.

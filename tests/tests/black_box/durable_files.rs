@@ -264,6 +264,34 @@ fn msg_11_every_loss_in_a_task_with_checkpoints_is_found() {
     home.gdn(&["task", "checkpoint", "shop"]).exits(0);
     drop(daemon.stop());
     assert!(check_every_loss(&home) > 8);
+
+    // A new task does not hide the loss of an earlier one, which is one finding.
+    fs::remove_dir_all(tasks::area(&home)).unwrap();
+    let daemon = Daemon::serving(&home);
+    tasks::new_task(&home);
+    acknowledge_one_loss(&home, "an earlier folder of this name was removed");
+    let history = tasks::area(&home).join(".metadata/history.jsonl.damaged");
+    assert!(!history.exists(), "an intact history is not rewritten");
+    drop(daemon.stop());
+
+    // A new run does not hide the loss of a workspace.
+    let workspaces = fs::read_dir(home.state_root().join("workspaces")).unwrap();
+    for workspace in workspaces {
+        fs::remove_dir_all(workspace.unwrap().path()).unwrap();
+    }
+    let daemon = Daemon::serving(&home);
+    acknowledge_one_loss(&home, "the folder of the workspace was missing");
+    drop(daemon);
+}
+
+fn acknowledge_one_loss(home: &Home, problem: &str) {
+    let report = home.gdn(&["verify", "--all", "--json"]).exits(15).json();
+    let findings = report["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let found = findings[0]["problem"].as_str().unwrap();
+    assert!(found.starts_with(problem), "{found}");
+    home.gdn(&["verify", "--all", "--repair"]).exits(0);
+    home.gdn(&["verify", "--all"]).exits(0);
 }
 
 /// Flips one bit of a record in the middle of a history.

@@ -16,6 +16,8 @@ use crate::root::Layout;
 
 /// Directory of the copies in the system's folder.
 const COPIES: &str = "workspaces";
+/// Suffix of the name of a copy.
+const SUFFIX: &str = ".json";
 
 /// `system/workspaces/<workspaceId>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +25,14 @@ pub(crate) struct RecordCopy {
     pub(crate) record: WorkspaceRecord,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     before: Option<WorkspaceRecord>,
+    /// True if the workspace's folder was missing when its project ran, until a person acknowledges
+    /// the loss.
+    #[serde(
+        rename = "folderLost",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub(crate) is_folder_lost: bool,
 }
 
 impl RecordCopy {
@@ -50,7 +60,7 @@ impl RecordCopy {
 
 /// Returns the path of a workspace's copy.
 pub(crate) fn path_of(layout: &Layout, id: &WorkspaceId) -> PathBuf {
-    layout.system().join(COPIES).join(format!("{id}.json"))
+    layout.system().join(COPIES).join(format!("{id}{SUFFIX}"))
 }
 
 /// Writes the copy of a record before the record itself. Durable when it returns.
@@ -68,11 +78,67 @@ pub(super) fn write(
         Err(FileError::Damaged { .. }) => None,
         Err(error) => return Err(error.into()),
     };
+    let known = RecordCopy::read(disk, layout, id)?;
     let copy = RecordCopy {
         record: record.clone(),
         before,
+        is_folder_lost: known.is_some_and(|known| known.is_folder_lost),
     };
     Ok(files::replace(disk, &path, &pretty(&copy)?)?)
+}
+
+/// Lists the workspaces that have a copy, which are all workspaces that were ever open here.
+pub(crate) fn list(disk: &dyn Disk, layout: &Layout) -> Result<Vec<WorkspaceId>, FileError> {
+    let dir = layout.system().join(COPIES);
+    if disk.stat(&dir).during("inspect", &dir)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let entries = disk.list(&dir).during("list", &dir)?.into_iter();
+    let mut ids: Vec<WorkspaceId> = entries
+        .filter_map(|entry| entry.name.to_str()?.strip_suffix(SUFFIX)?.parse().ok())
+        .collect();
+    ids.sort();
+    Ok(ids)
+}
+
+/// Records that a workspace's folder is missing, before it is created again. Durable when it
+/// returns.
+pub(super) fn mark_lost(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+    copy: RecordCopy,
+) -> Result<(), StoreError> {
+    let copy = RecordCopy {
+        is_folder_lost: true,
+        ..copy
+    };
+    Ok(files::replace(disk, &path_of(layout, id), &pretty(&copy)?)?)
+}
+
+/// Acknowledges that a workspace's folder was lost. If it is still missing, the workspace is no
+/// longer known.
+pub(crate) fn acknowledge_loss(
+    disk: &dyn Disk,
+    layout: &Layout,
+    id: &WorkspaceId,
+) -> Result<(), StoreError> {
+    let Some(copy) = RecordCopy::read(disk, layout, id)? else {
+        return Ok(());
+    };
+    let (path, folder) = (path_of(layout, id), layout.workspace(id));
+    if disk.stat(&folder).during("inspect", &folder)?.is_none() {
+        disk.remove_file(&path).during("remove", &path)?;
+        let dir = path.parent().unwrap_or(&path);
+        disk.sync_dir(dir).during("sync", dir)?;
+    } else if copy.is_folder_lost {
+        let copy = RecordCopy {
+            is_folder_lost: false,
+            ..copy
+        };
+        files::replace(disk, &path, &pretty(&copy)?)?;
+    }
+    Ok(())
 }
 
 /// Returns indented JSON with a trailing newline.

@@ -282,7 +282,11 @@ impl Perform<VerifyWorkspaceFiles> for Worker {
         let (disk, layout, id) = (self.disk.as_ref(), &self.layout, &verify.workspace_id);
         let mut found = verify::workspace_files(disk, layout, id)?;
         if verify.repair {
-            self.workspace_files.acknowledge(disk, layout, id)?;
+            verify::acknowledge_lost_folders(disk, layout, &mut found)?;
+            let dir = layout.workspace(id);
+            if disk.stat(&dir).during("inspect", &dir)?.is_some() {
+                self.workspace_files.acknowledge(disk, layout, id)?;
+            }
             own_files::mark_acknowledged(&mut found);
         }
         let groups = [Group::Instances, Group::Sandboxes];
@@ -303,6 +307,7 @@ impl Perform<VerifyRootFiles> for Worker {
         if verify.repair {
             FolderManifest::open(disk, &layout.system())?.acknowledge(disk)?;
             own_files::mark_acknowledged(&mut found);
+            verify::acknowledge_lost_folders(disk, layout, &mut found)?;
         }
         Ok(Box::new(found))
     }
