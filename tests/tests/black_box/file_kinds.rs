@@ -66,6 +66,20 @@ fn ckpt_4_restore_succeeds_if_a_directory_changed_its_kind() {
         .exits(10)
         .tells(&["nothing was restored", "`parts/.env` is in the way"]);
     assert!(parts.join(".env").exists());
+    // Without a sandbox, an agent can replace the work area itself.
+    let (work_area, moved) = (area(&home), home.path().join("moved"));
+    fs::rename(&work_area, &moved).unwrap();
+    let elsewhere = home.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, &work_area).unwrap();
+    home.gdn(&["task", "restore", "shop", first, "--yes"])
+        .exits(10)
+        .tells(&["was replaced by a symbolic link", "move the directory back"]);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    fs::remove_file(&work_area).unwrap();
+    fs::rename(&moved, &work_area).unwrap();
+    home.gdn(&["task", "restore", "shop", first, "--yes"])
+        .exits(0);
 }
 
 #[test]

@@ -190,12 +190,13 @@ fn open_at(
     boot: &str,
 ) -> Result<Store, ControlError> {
     let folder = |path: &Path| {
+        check_directory(path, task)?;
         RealFolder::open(path).map(Box::new).map_err(|error| {
             let text = format!("failed to open `{}`: {error}", path.display());
             ControlError::new(ErrorCode::Storage, text)
         })
     };
-    if let Some(copy) = copy.filter(|copy| !copy.is_dir()) {
+    if let Some(copy) = copy.filter(|copy| std::fs::symlink_metadata(copy).is_err()) {
         let text = format!(
             "task `{task}` has no copy of the project at `{}`",
             copy.display()
@@ -217,6 +218,24 @@ fn open_at(
         );
     }
     Ok(store)
+}
+
+/// Refuses a work area or a copy that an agent without a sandbox replaced, for example by a link to
+/// other files, which a restore would overwrite.
+fn check_directory(path: &Path, task: &str) -> Result<(), ControlError> {
+    let kind = match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
+        Ok(kind) if kind.is_symlink() => "a symbolic link",
+        Ok(kind) if !kind.is_dir() => "a file of another kind",
+        _ => return Ok(()),
+    };
+    let at = path.display();
+    let text = format!(
+        "`{at}` of task `{task}` was replaced by {kind}; its checkpoints cannot be used there"
+    );
+    let error = ControlError::new(ErrorCode::TaskRefused, text);
+    Err(error.suggest(format!(
+        "move the directory back, or restore it from a backup: `ls -l {at}`; then try again"
+    )))
 }
 
 /// Makes checkpoints of the plain format ours. One that cannot be made ours stays as it is.
