@@ -21,8 +21,30 @@ const WORK: &str = include_str!("ordinary/work.py");
 /// work.
 const CONVERSATION: &str = "telegram:7 %41/Ada \u{fc}";
 
-/// Programs whose tasks are skipped if they are missing, even in CI.
-const OPTIONAL: [&str; 5] = ["go", "uv", "pnpm", "pytest", "the module pip"];
+const README: &str = include_str!("../../../README.md");
+
+/// Programs, and the packages that contain them. If the README's command for all tests does not
+/// install a package, the tasks of its program are skipped if it is missing, even in CI.
+const PACKAGES: [(&str, &str); 5] = [
+    ("go", "golang-go"),
+    ("uv", "uv"),
+    ("pnpm", "pnpm"),
+    ("pytest", "python3-pytest"),
+    ("the module pip", "python3-pip"),
+];
+
+fn is_optional(program: &str) -> bool {
+    let install = README
+        .lines()
+        .find(|line| line.starts_with("apt-get update"));
+    let is_installed = |package: &str| {
+        let mut words = install.unwrap().split_whitespace();
+        words.any(|word| word == package)
+    };
+    PACKAGES
+        .iter()
+        .any(|(name, package)| *name == program && !is_installed(package))
+}
 
 /// Directories with programs that are not in `PATH`: PostgreSQL, and a Rust toolchain if the
 /// programs in `PATH` only forward to it.
@@ -91,7 +113,7 @@ fn is_done_with(level: &str, setting: &str, is_chosen: impl Fn(&Value) -> bool) 
         if let Some((_, lacks)) = said.split_once("left out: there is no ") {
             let lacks = lacks.trim();
             let why = format!("{name}: there is no {lacks}");
-            match OPTIONAL.contains(&lacks) {
+            match is_optional(lacks) {
                 true => needs::note_left_out(&why),
                 false => needs::left_out(&why),
             };
@@ -137,6 +159,14 @@ fn pieces() -> Vec<Value> {
         .output()
         .unwrap();
     serde_json::from_slice(&listed.stdout).unwrap()
+}
+
+#[test]
+fn sec_10_programs_that_the_readme_installs_are_required() {
+    let optional = PACKAGES.iter().map(|(name, _)| *name);
+    let optional: Vec<&str> = optional.filter(|name| is_optional(name)).collect();
+    assert_eq!(optional, ["go", "uv"]);
+    assert!(!is_optional("git"));
 }
 
 #[test]
