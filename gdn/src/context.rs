@@ -114,6 +114,7 @@ impl Context {
     pub(crate) fn machine(&self) -> LocalMachine {
         LocalMachine::new(self.state_root.clone(), programs::rights)
             .with_readable(goondan_confinement::readable)
+            .with_open_beneath(goondan_confinement::open_beneath)
     }
 
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {

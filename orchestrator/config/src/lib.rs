@@ -92,7 +92,7 @@ pub use effective::{Origin, Setting, SettingValue};
 pub use goondan_connectors::ApprovalChat;
 pub use kept::ProjectSnapshot;
 pub use loader::{LoadResult, Loader};
-pub use machine::{AnyMachine, HostMachine, LocalMachine, ReadablePathsFn};
+pub use machine::{AnyMachine, HostMachine, LocalMachine, OpenBeneathFn, ReadablePathsFn};
 pub use migrate::MigratedFile;
 pub use schema::{schema, schema_names};
 pub use secrets::Secrets;

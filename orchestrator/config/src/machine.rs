@@ -2,7 +2,7 @@
 
 use std::cell::{LazyCell, OnceCell};
 use std::ffi::OsString;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -100,7 +100,11 @@ pub struct LocalMachine {
     tasks_root: Option<PathBuf>,
     rights: LazyCell<Facts, Box<dyn FnOnce() -> Facts>>,
     readable: Option<ReadablePathsFn>,
+    open_beneath: Option<OpenBeneathFn>,
 }
+
+/// Tests the system call `openat2`, which mounts need.
+pub type OpenBeneathFn = fn() -> io::Result<()>;
 
 /// Returns the paths that a policy lets programs of a project read.
 pub type ReadablePathsFn = fn(&SandboxPolicy, &Path) -> Vec<PathBuf>;
@@ -117,6 +121,17 @@ impl LocalMachine {
             tasks_root: None,
             rights: LazyCell::new(Box::new(rights)),
             readable: None,
+            open_beneath: None,
+        }
+    }
+
+    /// Adds the test of `openat2`. Service managers and containers can refuse that system call, so
+    /// that mounts fail although the kernel supports them.
+    #[must_use]
+    pub fn with_open_beneath(self, open_beneath: OpenBeneathFn) -> Self {
+        Self {
+            open_beneath: Some(open_beneath),
+            ..self
         }
     }
 
@@ -201,7 +216,16 @@ impl HostMachine for LocalMachine {
     fn lacks_sandbox(&self, level: Level) -> Option<String> {
         let needed = Right::of(level).iter();
         let missing = needed.filter(|right| !self.rights.contains(right));
-        let missing: Vec<String> = missing.map(ToString::to_string).collect();
+        let named = |right: &Right| {
+            let test = self.open_beneath.filter(|_| *right == Right::Mounts);
+            match test.map(|test| test()) {
+                Some(Err(error)) => {
+                    format!("mounts (the system call `openat2` is refused: {error})")
+                }
+                _ => right.to_string(),
+            }
+        };
+        let missing: Vec<String> = missing.map(named).collect();
         (!missing.is_empty()).then(|| missing.join(", "))
     }
 

@@ -80,6 +80,7 @@ impl Projects {
         let rights = move || goondan_confinement::probe_all(&agent_process);
         LocalMachine::new(self.layout.root().to_owned(), rights)
             .with_readable(goondan_confinement::readable)
+            .with_open_beneath(goondan_confinement::open_beneath)
             .with_tasks_root(self.layout.tasks_root())
     }
 

@@ -130,6 +130,14 @@ fn agent_6_a_program_that_its_sandbox_hides_is_a_problem() {
 
 /// Problems of a project with an agent that runs commands, on a machine with these rights.
 fn sandbox_problems(sandbox: &str, rights: &'static [Right]) -> Vec<String> {
+    sandbox_problems_with(sandbox, rights, || Ok(()))
+}
+
+fn sandbox_problems_with(
+    sandbox: &str,
+    rights: &'static [Right],
+    open_beneath: fn() -> std::io::Result<()>,
+) -> Vec<String> {
     let project = Project::with(&format!(
         "apiVersion: goondan.ai/v1
 kind: Agent
@@ -146,7 +154,8 @@ spec: {{entryAgent: Agent/helper}}
 "
     ));
     let state = project.root().join("nowhere");
-    let machine = LocalMachine::new(state, || rights.iter().copied().collect());
+    let machine = LocalMachine::new(state, || rights.iter().copied().collect())
+        .with_open_beneath(open_beneath);
     let loader = project.loader().with_machine(&machine);
     let Err(found) = loader.load(&project.root()).bundle else {
         return Vec::new();
@@ -185,7 +194,26 @@ fn sec_3_unavailable_sandbox_problem_names_cause_and_remedy() {
     };
     assert!(problem.contains("seccomp"), "{problem}");
     assert!(problem.contains("`sandbox: {require: off}`"), "{problem}");
+
+    // A unit or a container refuses the system call that mounts need.
+    let refused = || Err(std::io::ErrorKind::Unsupported.into());
+    let [problem] = &sandbox_problems_with("", &WITHOUT_MOUNTS, refused)[..] else {
+        panic!("one problem");
+    };
+    assert!(problem.contains("`openat2` is refused"), "{problem}");
+    assert!(!problem.contains("mount namespaces"), "{problem}");
+    assert!(problem.contains("`gdn doctor`"), "{problem}");
 }
+
+const WITHOUT_MOUNTS: [Right; 7] = [
+    Right::Files,
+    Right::Signals,
+    Right::AbstractSockets,
+    Right::SystemCalls,
+    Right::UserNamespaces,
+    Right::Processes,
+    Right::Network,
+];
 
 #[test]
 fn sec_3_foreign_sandbox_kind_is_a_problem_naming_the_right_one() {
