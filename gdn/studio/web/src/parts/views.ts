@@ -4,7 +4,7 @@ import { html, nothing, type TemplateResult } from 'lit';
 import type { ApiError } from '../api.js';
 import { studio } from '../studio.js';
 import type { Json } from '../types.js';
-import { ago, timeOf } from './figures.js';
+import { ago, isUnknown, timeOf } from './figures.js';
 import { command, harmless, oneLine, pieces } from './text.js';
 
 /** An error with what to do about it. */
@@ -17,12 +17,17 @@ export function failureView(failure: ApiError): TemplateResult {
 
 /** A time of the daemon. */
 export function timeView(at: string | undefined): TemplateResult | typeof nothing {
-  return at === undefined ? nothing : html`<time datetime=${at} title=${at}>${timeOf(at)}</time>`;
+  if (at === undefined) return nothing;
+  return isUnknown(at) ? unknownView() : html`<time datetime=${at} title=${at}>${timeOf(at)}</time>`;
 }
 
 /** How long ago something was, with the time itself. */
 export function agoView(at: string): TemplateResult {
-  return html`<time datetime=${at} title=${at}>${ago(at)}</time>`;
+  return isUnknown(at) ? unknownView() : html`<time datetime=${at} title=${at}>${ago(at)}</time>`;
+}
+
+function unknownView(): TemplateResult {
+  return html`<span>unknown</span>`;
 }
 
 /** The command that does the same: what stands in place of a button where nothing may be changed. */
