@@ -364,6 +364,12 @@ fn msg_11_history_without_an_intact_copy_pauses_its_task() {
     fs::remove_dir_all(&checkpoints).unwrap();
     damage_history(&home, 2);
     let _daemon = Daemon::serving(&home);
+    for following in [
+        &["task", "watch", "shop"][..],
+        &["task", "logs", "shop", "--follow"],
+    ] {
+        home.gdn(following).exits(15).tells(&["task `shop`"]);
+    }
     home.gdn(&["verify"]).exits(15);
     home.gdn(&["verify", "--repair"])
         .exits(0)

@@ -103,6 +103,11 @@ pub(super) async fn run(args: TaskLogsArgs, context: &Context) -> Result<(), Fai
             if !context.output.is_json() {
                 context.output.piece(&words.rest)?;
             }
+            if args.follow {
+                let task = args.at.task.clone();
+                let detail = super::read(&mut client, workspace.workspace_id, task).await?;
+                super::watch::check_readable(&detail, context)?;
+            }
             return Ok(());
         }
     }

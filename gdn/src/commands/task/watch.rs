@@ -115,8 +115,24 @@ fn show(
     Ok(())
 }
 
+/// Fails if the task's files cannot be read, so that its logs do not grow.
+pub(super) fn check_readable(detail: &TaskDetail, context: &Context) -> Result<(), Failure> {
+    let Some(why) = &detail.info.damaged else {
+        return Ok(());
+    };
+    let task = &detail.info.task_id;
+    let message = format!("task {task} cannot be read: {}", text::one_line(why));
+    let verify = context.command("verify --repair");
+    Err(Failure::new(
+        Exit::Damaged,
+        message,
+        format!("repair its files: `{verify}`"),
+    ))
+}
+
 /// The exit code says how the task ended.
 fn outcome(detail: &TaskDetail, context: &Context) -> Result<(), Failure> {
+    check_readable(detail, context)?;
     let task = &detail.info.task_id;
     let show = context.command(&format!("task show {task}"));
     match detail.info.status {

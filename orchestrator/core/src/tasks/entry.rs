@@ -440,6 +440,15 @@ impl TaskEntry {
         }
     }
 
+    /// True if its work area could not be read, and the next attempt is later than now. A task whose
+    /// write failed is read again immediately.
+    pub(super) fn is_unreadable(&self, now_ms: u64) -> bool {
+        match &self.body {
+            Body::Damaged { reload_at_ms, .. } => reload_at_ms.is_some_and(|at_ms| at_ms > now_ms),
+            Body::New(..) | Body::Open(_) | Body::Leaving(_) => false,
+        }
+    }
+
     /// True if it is damaged and must be read again now; the read counts as begun.
     pub(super) fn begin_reload(&mut self) -> bool {
         match &mut self.body {

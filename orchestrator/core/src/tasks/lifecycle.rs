@@ -72,6 +72,7 @@ impl Tasks {
         if let Some(entry) = self.entry_mut(&at) {
             entry.reloaded(found.result, now);
             self.take_up(fleet, &at);
+            self.end_logs(fleet, &at);
         }
     }
 

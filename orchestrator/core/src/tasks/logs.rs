@@ -67,13 +67,15 @@ impl Tasks {
         Self::log(fleet, at, LogText::Items(items));
     }
 
-    /// True if the task has ended and none of its processes runs, so its logs are complete.
+    /// True if the task has ended or cannot be read, and none of its processes runs: its logs do not
+    /// grow.
     fn is_over(&self, fleet: &Fleet, at: &TaskRef) -> bool {
         let runs = fleet.run_of(&at.workspace_id, &at.task_id).is_some();
         self.entry(at).is_some_and(|entry| {
             let state = entry.durable();
             let has_ended = state.is_some_and(|state| state.status().is_final());
-            has_ended && !runs && entry.conversing.is_none()
+            let is_unreadable = entry.is_unreadable(fleet.now().mono_ms);
+            (has_ended || is_unreadable) && !runs && entry.conversing.is_none()
         })
     }
 
