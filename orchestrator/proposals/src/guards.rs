@@ -16,10 +16,14 @@ pub(crate) fn path_of(text: &str) -> Result<RelativePath, ProposalError> {
     let trimmed = text.strip_prefix("./").unwrap_or(text);
     let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
     RelativePath::from_text(trimmed).map_err(|problem| {
-        ProposalError::invalid(
-            problem.to_string(),
-            "write its path relative to the project's directory, such as `src/main.rs`",
-        )
+        let is_git = |part: &str| part.eq_ignore_ascii_case(".git");
+        let hint = if trimmed.split('/').any(is_git) {
+            "omit it: `.git` is never copied, not even with `--allow`; a task with `--source project` \
+             has a repository of its own"
+        } else {
+            "write its path relative to the project's directory, such as `src/main.rs`"
+        };
+        ProposalError::invalid(problem.to_string(), hint)
     })
 }
 
