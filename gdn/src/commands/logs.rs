@@ -215,6 +215,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<(), Failure
         };
         let Some(next) = next else {
             // An agent or conversation that no longer exists may have logged.
+            let unknown = unknown.or_else(|| reader.nothing_about());
             return match unknown.filter(|_| !reader.has_shown.get()) {
                 Some(unknown) => Err(unknown),
                 None => Ok(()),
@@ -281,6 +282,40 @@ impl LogPrinter<'_> {
             Err(failure) if failure.exit == Exit::NotFound => Ok(Some(failure)),
             known => known.map(|()| None),
         }
+    }
+
+    /// Failure of a search that found no line of an event or a trace; none if other arguments can be
+    /// the reason.
+    fn nothing_about(&self) -> Option<Failure> {
+        let args = &self.args;
+        let (option, id) = match (&args.event, args.trace) {
+            (Some(event), None) => ("event", event.to_string()),
+            (None, Some(trace)) => ("trace", trace.to_string()),
+            _ => return None,
+        };
+        let is_narrowed = args.follow
+            || args.lines() == 0
+            || args.since.is_some()
+            || args.until.is_some()
+            || args.level.is_some()
+            || args.process.is_some()
+            || args.agent.is_some()
+            || args.instance.is_some();
+        if is_narrowed {
+            return None;
+        }
+        let message = format!("no log line of {option} `{id}`");
+        let hint = match args.all {
+            true => format!(
+                "check the id: `{}`; older log files may have been deleted",
+                self.context.command("event list")
+            ),
+            false => format!(
+                "search every workspace: `{}`",
+                self.context.command(&format!("logs --all --{option} {id}"))
+            ),
+        };
+        Some(Failure::new(Exit::NotFound, message, hint))
     }
 
     fn show(&self, line: &str) -> Result<(), Failure> {

@@ -1,9 +1,11 @@
 //! `gdn reload`.
 
 use clap::Args;
-use goondan_protocol::control::{Reload, WorkspaceReload};
+use goondan_protocol::control::{ConfigurationChange, Reload, WorkspaceReload};
 
 use super::active_configuration::{self, ActiveConfig};
+use super::run;
+use crate::client::Client;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -18,7 +20,8 @@ Examples:
   gdn reload --all                       every workspace's
   gdn reload --json | jq '.workspaces[] | select(.problem)'
 
-An invalid configuration changes nothing: the previous one continues to run. SIGHUP reloads all workspaces.")]
+An invalid configuration changes nothing: the previous one continues to run. SIGHUP reloads all workspaces.
+Exit code 16: a connector of a changed connection is not ready within 10 seconds.")]
 pub(crate) struct ReloadArgs {
     /// Include every workspace
     #[arg(long, conflicts_with_all = ["project", "workspace"])]
@@ -43,7 +46,7 @@ pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Fail
         warn(workspace, context);
     }
     if refused.is_empty() {
-        return Ok(());
+        return check_connectors(&mut client, &reloaded.workspaces, context).await;
     }
     Err(Failure::new(
         Exit::InvalidConfiguration,
@@ -59,6 +62,29 @@ pub(crate) async fn run(args: &ReloadArgs, context: &Context) -> Result<(), Fail
             }
         ),
     ))
+}
+
+/// Waits for the connectors of changed connections, and fails if one is not ready.
+async fn check_connectors(
+    client: &mut Client,
+    workspaces: &[WorkspaceReload],
+    context: &Context,
+) -> Result<(), Failure> {
+    let is_of_connection = |change: &ConfigurationChange| {
+        let kind = change.resource.split('/').next();
+        matches!(kind, Some("Connection" | "Connector"))
+    };
+    for workspace in workspaces {
+        if !workspace.changes.iter().any(is_of_connection) {
+            continue;
+        }
+        let info = context.find_by_id(client, &workspace.workspace_id).await?;
+        let (info, silent) = run::ready(client, info, context).await?;
+        if let Some(unready) = run::unready(&info, &silent, context) {
+            return Err(unready);
+        }
+    }
+    Ok(())
 }
 
 /// Prints why a workspace's configuration was rejected and what runs instead, if it was rejected.

@@ -172,7 +172,7 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
 
 /// Waits until every connector is ready or reports a failure. Returns the workspace's state and the connectors that
 /// have not reported.
-async fn ready(
+pub(super) async fn ready(
     client: &mut Client,
     info: WorkspaceInfo,
     context: &Context,
@@ -248,7 +248,11 @@ impl ReadinessWait {
             .iter()
             .filter(|process| process.role == ChildRole::Connector)
             .filter(|process| process.state != ProcessState::Terminated)
-            .filter(|process| process.readiness != Some(Readiness::Ready));
+            .filter(|process| {
+                // After a reload, the former process ends first.
+                process.readiness != Some(Readiness::Ready)
+                    || process.state == ProcessState::Draining
+            });
         let unready: Vec<&ProcessInfo> = unready.collect();
         let has_reported = |process: &&ProcessInfo| {
             process.state == ProcessState::CrashLoopBackOff
@@ -324,7 +328,11 @@ fn tell(
 }
 
 /// Failure if some connectors of the running workspace are not ready.
-fn unready(info: &WorkspaceInfo, silent: &[String], context: &Context) -> Option<Failure> {
+pub(super) fn unready(
+    info: &WorkspaceInfo,
+    silent: &[String],
+    context: &Context,
+) -> Option<Failure> {
     let is_connector = |process: &&UnhealthyProcess| process.role == ChildRole::Connector;
     let unhealthy = info.unhealthy.iter().filter(is_connector);
     let reasons = unhealthy.map(|process| text::printable(&health::told(process)));

@@ -298,7 +298,7 @@ fn obs_3_each_alert_fires_on_its_fault_and_none_when_healthy() {
         after.replacen("config: {port: 0}", &unready, 1)
     );
     home.write("project/goondan.yaml", &home.filled_in(&unready));
-    home.gdn(&["reload"]).exits(0);
+    home.gdn(&["reload"]).exits(16);
     watch.fires("GoondanNotReady", &[("connection", "hook")]);
     home.write("project/goondan.yaml", "kind: [");
     assert_ne!(home.gdn(&["reload"]).code, 0);

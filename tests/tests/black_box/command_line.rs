@@ -1,5 +1,6 @@
 //! Errors of `gdn` for wrong names and for connections that do not start (`CTL-1`, `OBS-6`).
 
+use std::fs;
 use std::net::TcpListener;
 
 use goondan_tests::projects::LAB;
@@ -86,7 +87,19 @@ spec:
     ]);
     // The daemon runs, with the rest of the project.
     assert_eq!(home.ask("main", "echo hello"), "hello");
-    drop(taken);
+    // A reload waits for the connectors of changed connections, too.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let yaml = fs::read_to_string(home.project().join("goondan.yaml")).unwrap();
+    let other_port = other.local_addr().unwrap().port();
+    let changed = yaml.replace(&format!("port: {port}"), &format!("port: {other_port}"));
+    home.write("project/goondan.yaml", &changed);
+    home.gdn(&["reload"])
+        .exits(16)
+        .tells(&["connector taken is not ready: cannot listen on 127.0.0.1"]);
+    home.gdn(&["logs", "--event", "nosuch"])
+        .exits(5)
+        .tells(&["no log line of event `nosuch`", "--all --event nosuch"]);
+    drop((taken, other));
     home.gdn(&["shutdown"]).exits(0);
     home.gdn(&["run"]).exits(0);
     home.gdn(&["shutdown"]).exits(0);
