@@ -44,6 +44,9 @@ pub struct NewTask {
     /// Agents that continue while the usage limit of those before them is reached (`AGENT-8`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<FallbackAgent>,
+    /// Model of the agent that worked on an imported task. Only shown, until a session is opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// An agent that continues a task of another one.

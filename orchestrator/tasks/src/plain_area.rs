@@ -80,6 +80,7 @@ struct AgentFile {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct AgentMetadata {
+    model: Option<String>,
     completed_steps: Vec<String>,
     pending_steps: Vec<String>,
 }
@@ -215,6 +216,7 @@ impl PlainArea {
             source: TaskSource::None,
             checks: TaskChecks::default(),
             fallbacks: Vec::new(),
+            model: self.agent.metadata.model.clone(),
         };
         let mut to = Translation {
             entries: Vec::new(),
@@ -276,6 +278,7 @@ impl PlainArea {
         let AgentMetadata {
             completed_steps,
             pending_steps,
+            ..
         } = &self.agent.metadata;
         let completed = completed_steps.iter().map(step(PlanStepState::Completed));
         let current = self.agent.current_step.iter();

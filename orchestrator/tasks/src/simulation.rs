@@ -101,6 +101,7 @@ impl World {
             } else {
                 Vec::new()
             },
+            model: None,
         };
         let (root, now) = (Path::new(ROOT), Timestamp::from_unix_millis(0));
         let folder = disk.folder(root);

@@ -29,6 +29,7 @@ fn new_task(description: String, format: Format, total_phases: u32) -> NewTask {
         source: Default::default(),
         checks: Default::default(),
         fallbacks: Vec::new(),
+        model: None,
     }
 }
 

@@ -386,6 +386,7 @@ impl Tasks {
             tells_result: worker.tells_result,
             created_by: created_by.cloned(),
             fallbacks,
+            model: None,
         };
         let now = fleet.now().wall;
         let (task, created) = Task::create(new.clone(), now).map_err(|why| refused(&at, &why))?;

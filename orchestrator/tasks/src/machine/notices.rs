@@ -235,6 +235,7 @@ mod tests {
             source: Default::default(),
             checks: Default::default(),
             fallbacks: Vec::new(),
+            model: None,
         };
         Task::create(new, at()).unwrap().0
     }

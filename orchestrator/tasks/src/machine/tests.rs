@@ -44,6 +44,7 @@ fn new_task(phases: u32) -> NewTask {
         source: Default::default(),
         checks: Default::default(),
         fallbacks: Vec::new(),
+        model: None,
     }
 }
 

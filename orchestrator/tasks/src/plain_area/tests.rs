@@ -113,7 +113,7 @@ fn task_2_plain_format_is_imported_completely() {
     ] {
         assert_eq!(now[field], agent[field], "{field}");
     }
-    for field in ["startTime", "completedSteps", "pendingSteps"] {
+    for field in ["model", "startTime", "completedSteps", "pendingSteps"] {
         assert_eq!(now["metadata"][field], agent["metadata"][field], "{field}");
     }
     let now = view(&disk, ".metadata/tokens.json");

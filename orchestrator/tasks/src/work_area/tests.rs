@@ -39,6 +39,7 @@ fn new_task() -> NewTask {
         source: Default::default(),
         checks: Default::default(),
         fallbacks: Vec::new(),
+        model: None,
     }
 }
 

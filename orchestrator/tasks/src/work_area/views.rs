@@ -130,6 +130,8 @@ pub(super) fn views_of(state: &State, root: &Path) -> Result<[Vec<u8>; 3], FileE
         total_phases: state.task.total_phases,
         working_dir: root,
     };
+    let imported = state.task.model.as_deref();
+    let imported = imported.filter(|_| state.sessions().next().is_none());
     let agent = AgentStateView {
         task_id: state.task.task_id.as_str(),
         status: state.status(),
@@ -141,7 +143,7 @@ pub(super) fn views_of(state: &State, root: &Path) -> Result<[Vec<u8>; 3], FileE
         blocked_by: state.blocked_by(),
         checkpoint_id: state.checkpoint.as_deref(),
         metadata: AgentMetadata {
-            model: state.model.as_deref(),
+            model: state.model.as_deref().or(imported),
             start_time: state.started_at,
             completed_steps: state.completed_steps().collect(),
             pending_steps: state.pending_steps().collect(),
