@@ -39,7 +39,11 @@ const PERSON_ONLY: &[&str] = &[
     "event.resume",
     "event.retry",
     "instance.checkpoint",
+    "instance.delete",
     "instance.rewind",
+    "node.drain",
+    "node.leave",
+    "node.move",
     "oauth.finish",
     "oauth.login",
     "oauth.refresh",
@@ -221,6 +225,7 @@ fn sec_4_every_method_for_persons_refuses_agents() {
         ("root.verify", "repair", json!(true)),
         ("sandbox.prepare", "allow", json!([".env"])),
         ("sandbox.remove", "force", json!(true)),
+        ("instance.prune", "dryRun", json!(false)),
         ("task.prune", "dryRun", json!(false)),
     ] {
         let mut request = examples[method].clone();

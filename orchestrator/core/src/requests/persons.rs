@@ -60,6 +60,15 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         Call::CheckpointInstance(_) => person("creating a checkpoint", "gdn instance checkpoint"),
         Call::RewindInstance(_) => person("rewinding a conversation", "gdn rewind"),
 
+        // Not reversible, and no work of an agent needs them.
+        Call::DeleteInstance(_) => person("deleting a conversation", "gdn instance delete"),
+        Call::PruneInstances(call) if !call.dry_run => {
+            person("deleting conversations", "gdn instance prune")
+        }
+        Call::MoveWorkspace(_) => person("moving a workspace", "gdn node move"),
+        Call::DrainNode(_) => person("draining a node", "gdn node drain"),
+        Call::LeaveNodes(_) => person("leaving the other nodes", "gdn node leave"),
+
         Call::PrepareSandbox(call) if !call.allow.is_empty() => {
             person("allowing a sandbox files that are usually refused", PROPOSALS)
         }
@@ -178,6 +187,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         | Call::WatchTask(_)
         | Call::ListCheckpoints(_)
         | Call::PruneTasks(_)
+        | Call::PruneInstances(_)
         | Call::ListSecrets(_)
         | Call::ListGrants(_)
         | Call::ShowGrant(_)
@@ -186,22 +196,18 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         | Call::PrepareSandbox(_)
         | Call::RemoveSandbox(_)
         | Call::CreateProposal(_)
-        // Operating the daemon, which scripts and agents without a sandbox do as well: nothing here takes a
-        // decision that waits for a person, and secrets stay behind a person's consent.
+        // Operating the daemon, which scripts and agents without a sandbox do as well: nothing here
+        // deletes data or makes a decision that waits for a person, and secrets require a person's
+        // consent.
         | Call::Stop(_)
         | Call::OpenWorkspace(_)
         | Call::CloseWorkspace(_)
-        | Call::MoveWorkspace(_)
-        | Call::DrainNode(_)
-        | Call::LeaveNodes(_)
         | Call::Restart(_)
         | Call::Reload(_)
         | Call::SendEvent(_)
         | Call::VerifyInstances(_)
         | Call::VerifyRoot(_)
-        | Call::ImportInstance(_)
-        | Call::PruneInstances(_)
-        | Call::DeleteInstance(_) => None,
+        | Call::ImportInstance(_) => None,
     }
 }
 
@@ -275,6 +281,9 @@ mod tests {
             ("proposal.check", json!({}), false),
             ("proposal.apply", json!({}), true),
             ("proposal.merge", json!({}), true),
+            ("instance.prune", json!({"dryRun": true}), false),
+            ("instance.prune", json!({}), true),
+            ("instance.delete", json!({"instanceKey": "k"}), true),
         ] {
             let only = person_only(&call(method, &more));
             assert_eq!(only.is_some(), is_for_a_person, "{method} {more}");
