@@ -26,8 +26,28 @@ fn root_2_project_root_is_never_changed_at_run_time() {
     // Version control files there are not changed either (`ROOT-6`).
     home.write("project/.git/HEAD", "ref: refs/heads/main\n");
     home.write("project/.git/config.yaml", "not: [valid");
+    // A command of an agent tries to write there.
+    let script = home.project().join("scripts/clerk.yaml");
+    let rules = std::fs::read_to_string(&script).unwrap();
+    let write = r#"rules:
+  - when: { user: '^write to the project$', step: 1 }
+    call:
+      - tool: bash__exec
+        args: { command: 'for file in new data/orders.csv .git/HEAD; do echo x >> "$GOONDAN_PROJECT_ROOT/$file" && echo written; done; echo tried' }
+  - when: { user: '^write to the project$', tool: bash__exec, result: '(?s)(?<said>.*)' }
+    say: "${said}"
+"#;
+    home.write(
+        "project/scripts/clerk.yaml",
+        &rules.replacen("rules:\n", write, 1),
+    );
     let before = tree::snapshot(&home.project(), |_| true);
     let daemon = Daemon::serving(&home);
+    let said = home.ask("other", "write to the project");
+    assert!(
+        said.contains("tried") && !said.contains("written"),
+        "{said}"
+    );
     let question = "How many copies of Dune were sold, and what did they earn?";
     assert!(home.ask("main", question).starts_with("25 copies"));
     assert_eq!(

@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use goondan_tests::binaries::bin;
 use goondan_tests::home::ORCHESTRATOR;
@@ -105,6 +106,79 @@ fn prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back() {
             .iter()
             .all(|event| audit.contains(event))
     });
+}
+
+#[test]
+fn box_4_sandbox_and_proposal_of_real_files_record_their_base() {
+    let home = home();
+    let head = "0123456789abcdef0123456789abcdef01234567";
+    home.write("project/.git/HEAD", &format!("{head}\n"));
+    home.write("project/node_modules/x.js", "");
+    home.write("outside.txt", "outside");
+    std::os::unix::fs::symlink("../../outside.txt", home.project().join("src/out")).unwrap();
+    let _daemon = Daemon::serving(&home);
+    for (path, problem, hint) in [
+        (
+            "../outside.txt",
+            "are not allowed",
+            "relative to the project",
+        ),
+        ("/etc/passwd", "absolute", "relative to the project"),
+        (".git/config", ".git", "never copied"),
+        ("node_modules", "excludes it", "--allow node_modules"),
+        ("src/out", "src/out", "src/out"),
+    ] {
+        let prepare = ["sandbox", "prepare", "--run", "r1", "--agent", "coder"];
+        let refused = home.gdn(&[&prepare[..], &[path]].concat());
+        assert_ne!(refused.code, 0, "{path}");
+        refused.tells(&[problem, hint]);
+    }
+    fs::remove_file(home.project().join("src/out")).unwrap();
+
+    let work = worked(&home);
+    let sandbox = work.parent().unwrap();
+    let json = |path: &str| -> Value {
+        serde_json::from_slice(&fs::read(sandbox.join(path)).unwrap()).unwrap()
+    };
+    let record = json("sandbox.json");
+    assert_eq!(record["base"]["gitHead"], head);
+    for file in ["src/a.txt", "src/b.txt", "src/old.txt"] {
+        let content = fs::read(sandbox.join("input").join(file)).unwrap();
+        assert_eq!(content, fs::read(home.project().join(file)).unwrap());
+        let digest = Command::new("sha256sum")
+            .arg(home.project().join(file))
+            .output()
+            .unwrap();
+        let digest = String::from_utf8(digest.stdout).unwrap();
+        let recorded = record["given"][file]["sha256"].as_str().unwrap();
+        assert!(digest.starts_with(recorded), "{file}: {recorded}");
+    }
+
+    fs::write(sandbox.join("proposal/summary.md"), "# Better\n").unwrap();
+    home.gdn(&["proposal", "create", "r1", "coder", "--notes", "for Ada"])
+        .exits(0);
+    let proposal = json("proposal/proposal.json");
+    assert_eq!(proposal["runId"], "r1");
+    assert_eq!(proposal["agentId"], "coder");
+    assert_eq!(proposal["base"]["gitHead"], head);
+    assert_eq!(proposal["notes"], "for Ada");
+    for field in ["version", "createdAt"] {
+        assert!(!proposal[field].is_null(), "{field}: {proposal}");
+    }
+    // Every path leads from the sandbox to a file or directory.
+    let paths = proposal["paths"].as_object().unwrap();
+    for name in ["inputDir", "workDir", "patchFile", "summaryFile"] {
+        let path = sandbox.join(paths[name].as_str().unwrap());
+        assert!(path.exists(), "{name}: {}", path.display());
+    }
+    let changed = proposal["changedFiles"].as_array().unwrap();
+    let changed: Vec<&str> = changed
+        .iter()
+        .map(|file| file["path"].as_str().unwrap())
+        .collect();
+    assert!(changed.contains(&"src/a.txt") && changed.contains(&"src/new.txt"));
+    let patch = fs::read_to_string(sandbox.join("proposal/changes.patch")).unwrap();
+    assert!(patch.contains("+one 2 three"), "{patch}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use goondan_tests::home::{GDN, RunningProgram, STUDIO};
 use goondan_tests::http::HttpResponse;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home, wait_for, wait_until};
+use goondan_tests::{Daemon, Home, tree, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use crate::{approvals, bundles, proposals};
@@ -160,7 +160,7 @@ fn prop_5_a_page_that_shows_a_proposal_writes_nothing() {
     let of = json!({"workspaceId": workspace, "sandbox": {"runId": "r1", "agentId": "coder"}});
     for args in [&[][..], &["--write"]] {
         let (_studio, page) = Studio::with_page(&home, args);
-        let before = lines();
+        let before = tree::snapshot(&home.workspace_dir(), |_| true);
         for method in ["proposal.list", "sandbox.list"] {
             page.result(method, &json!({"workspaceId": workspace}));
         }
@@ -172,7 +172,8 @@ fn prop_5_a_page_that_shows_a_proposal_writes_nothing() {
         ] {
             page.result(method, &of);
         }
-        assert_eq!(lines(), before, "{args:?}");
+        let after = tree::snapshot(&home.workspace_dir(), |_| true);
+        assert!(after == before, "{args:?}");
         // Methods that record a review are not available to pages.
         assert_ne!(page.call("proposal.review", &of).status, 200);
     }

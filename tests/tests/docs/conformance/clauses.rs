@@ -54,7 +54,7 @@ pub(super) const GROUPS: &[Group] = &[
                     "root_2_project_root_is_never_changed_at_run_time",
                     "sec_3_nothing_leads_out_of_the_level_full",
                 ],
-                note: "except `sandbox.write` and `require: off`",
+                note: "except `sandbox.write` and `require: off`; a person can apply proposals and create branches of tasks",
             },
             Row {
                 name: "ROOT-3",
@@ -695,7 +695,11 @@ pub(super) const GROUPS: &[Group] = &[
                 level: "MUST",
                 text: "Desired and actual are compared regularly and on every change.",
                 met: ClauseStatus::Yes,
-                tests: &["all_guarantees_hold_under_crashes_hangs_garbage_and_edits"],
+                tests: &[
+                    "sup_3_killed_connector_restarts_without_effect_on_agents",
+                    "sup_8_configuration_edit_restarts_only_affected_processes",
+                    "all_guarantees_hold_under_crashes_hangs_garbage_and_edits",
+                ],
                 note: "every 250 ms instead of 5 s",
             },
             Row {
@@ -1012,6 +1016,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Only paths relative to the Project Root.",
                 met: ClauseStatus::Yes,
                 tests: &[
+                    "box_4_sandbox_and_proposal_of_real_files_record_their_base",
                     "box_2_outside_or_guarded_paths_are_refused_unless_allowed",
                     "box_2_a_link_that_leads_out_is_refused",
                 ],
@@ -1034,6 +1039,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`gitHead` and digests at prepare.",
                 met: ClauseStatus::Yes,
                 tests: &[
+                    "box_4_sandbox_and_proposal_of_real_files_record_their_base",
                     "box_4_the_git_head_is_read_without_git",
                     "box_4_a_sandbox_records_the_head_and_a_digest_of_each_file",
                 ],
@@ -1050,6 +1056,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "`proposal.json`, `changes.patch`, `summary.md`.",
                 met: ClauseStatus::Yes,
                 tests: &[
+                    "box_4_sandbox_and_proposal_of_real_files_record_their_base",
                     "prop_1_proposal_lists_all_changes",
                     "prop_1_creation_stopped_at_any_call_makes_proposal_or_none",
                 ],
@@ -1828,8 +1835,9 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "rep_1_workspace_resumes_on_another_node_after_a_kill",
                     "rep_1_no_answered_event_is_lost_or_duplicated_under_faults",
+                    "a_node_that_is_far_behind_is_not_given_a_workspace",
                 ],
-                note: "",
+                note: "that `drain` skips a node far behind is tested without processes",
             },
             Row {
                 name: "REP-2",
