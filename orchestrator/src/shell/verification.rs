@@ -116,6 +116,17 @@ impl Verification<'_> {
             mark(findings, "acknowledged: it is not reported again");
             return Ok(());
         }
+        // Only an earlier folder of this name was lost. The history is intact and may be open, so
+        // it must not be rewritten.
+        let is_of_folder = |finding: &Finding| finding.path == work_area;
+        let mut errors = findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error);
+        if errors.all(is_of_folder) {
+            register.acknowledge()?;
+            mark(findings, "acknowledged: it is not reported again");
+            return Ok(());
+        }
         let mut records = Records::default();
         if let Some(history) = read_history(disk, &work_area.join(HISTORY))? {
             records.add(&history);
