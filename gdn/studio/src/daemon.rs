@@ -8,16 +8,17 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use goondan_client::{CallError, Client, ConnectError, RequestTimeout};
-use goondan_protocol::control::{Call, CallKind};
+use goondan_protocol::control::{Call, CallKind, Method as _, TaskStreamPart, WatchTask};
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::limits::{
-    CALLS_MAX, DECISIONS_MAX, STREAM_ALIVE_MS, STREAM_LINES_MAX, STREAMS_MAX, WAITS_MAX,
+    CALLS_MAX, DECISIONS_MAX, STREAM_ALIVE_MS, STREAM_LINES_MAX, STREAM_PARTS_MAX, STREAMS_MAX,
+    WAITS_MAX,
 };
 use crate::methods::Access;
 
@@ -32,6 +33,8 @@ pub(crate) enum DaemonRequestError {
     TooManyStreams,
     #[error("{WAITS_MAX} requests wait already")]
     TooManyWaits,
+    #[error("invalid parameters of a stream: {0}")]
+    Params(#[source] serde_json::Error),
 }
 
 /// An error as shown by the page.
@@ -94,6 +97,10 @@ impl DaemonRequestError {
                 let told =
                     PageError::new("overloaded", self, "try again when one of them has ended");
                 (StatusCode::TOO_MANY_REQUESTS, told)
+            }
+            Self::Params(_) => {
+                let told = PageError::new("invalidRequest", self, "load the page again");
+                (StatusCode::BAD_REQUEST, told)
             }
         }
     }
@@ -170,9 +177,18 @@ impl Daemon {
     ) -> Result<StreamLines, DaemonRequestError> {
         let permit = Arc::clone(&self.streams).try_acquire_owned();
         let permit = permit.map_err(|_| DaemonRequestError::TooManyStreams)?;
-        let client = Client::connect(&self.state_root).await?;
-        let (sender, lines) = mpsc::channel(STREAM_LINES_MAX);
-        self.following.spawn(follow(client, method, params, sender));
+        let lines = if method == WatchTask::NAME {
+            let watch = serde_json::from_str(params.get()).map_err(DaemonRequestError::Params)?;
+            let client = Client::connect(&self.state_root).await?;
+            let (sender, lines) = mpsc::channel(STREAM_PARTS_MAX);
+            self.following.spawn(watch_task(client, watch, sender));
+            lines
+        } else {
+            let client = Client::connect(&self.state_root).await?;
+            let (sender, lines) = mpsc::channel(STREAM_LINES_MAX);
+            self.following.spawn(follow(client, method, params, sender));
+            lines
+        };
         Ok(StreamLines {
             lines,
             _permit: permit,
@@ -221,6 +237,60 @@ async fn follow(
     };
     // A browser that misses this line still sees that the stream has ended.
     drop(lines.try_send(line(&last)));
+}
+
+/// Forwards a task's stream part by part until the task is over, or the browser closes the
+/// connection. A browser that reads slowly delays the next request.
+async fn watch_task(mut client: Client, mut watch: WatchTask, lines: mpsc::Sender<Bytes>) {
+    // The first part comes at once, even without an item, so that the page sees a live stream.
+    watch.wait = false;
+    loop {
+        let Ok(room) = lines.reserve().await else {
+            return;
+        };
+        let part = tokio::select! {
+            part = next_part(&mut client, &watch) => part,
+            () = lines.closed() => return,
+        };
+        let part = match part {
+            Ok(part) => part,
+            Err(error) => {
+                return room.send(line(&json!({ "error": DaemonRequestError::Call(error).told().1 })));
+            }
+        };
+        let notice = TaskNotice {
+            after: watch.after,
+            part: &part,
+        };
+        room.send(line(&json!({ "notice": "task.part", "params": notice })));
+        if part.is_over {
+            return;
+        }
+        watch.after = Some(part.next);
+        watch.wait = true;
+    }
+}
+
+async fn next_part(client: &mut Client, watch: &WatchTask) -> Result<TaskStreamPart, CallError> {
+    let unreadable = |source| CallError::Unreadable {
+        method: WatchTask::NAME,
+        source,
+    };
+    let params = to_raw_value(watch).map_err(unreadable)?;
+    let limit = RequestTimeout::Endless;
+    let part = client.forward(WatchTask::NAME, &params, limit, |_, _| {});
+    serde_json::from_str(part.await?.get()).map_err(unreadable)
+}
+
+/// A part of a task's stream with the position at which it begins, which shows the page if it
+/// missed one.
+#[derive(Serialize)]
+struct TaskNotice<'p> {
+    /// Absent at the start of the latest run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<u64>,
+    #[serde(flatten)]
+    part: &'p TaskStreamPart,
 }
 
 /// Formats a notification for the page, without the request id, which belongs to our own request.
@@ -274,6 +344,19 @@ mod tests {
         let written = "{\"notice\":\"workspace.change\",\
                        \"params\":{\"cursor\":\"1.2\",\"event\":{\"type\":\"turnBegan\"}}}\n";
         assert_eq!(line, written);
+    }
+
+    #[test]
+    fn agent_7_a_part_of_a_task_names_its_beginning() {
+        let part = TaskStreamPart {
+            next: 4096,
+            is_over: true,
+            ..TaskStreamPart::default()
+        };
+        let shown = |after| serde_json::to_value(TaskNotice { after, part: &part }).unwrap();
+        let first = json!({"items": [], "next": 4096, "isEnd": false, "isOver": true});
+        assert_eq!(shown(None), first);
+        assert_eq!(shown(Some(2048))["after"], 2048);
     }
 
     #[tokio::test(start_paused = true)]

@@ -41,5 +41,8 @@ const _: () = assert!(STREAMS_MAX + WAITS_MAX + CALLS_MAX + DECISIONS_MAX < CONN
 /// Unread lines of a stream; with more, the browser is disconnected and resumes with its cursor.
 pub(crate) const STREAM_LINES_MAX: usize = 4_096;
 
+/// Unread parts of a task's stream; the next one is requested when the browser has taken the previous one.
+pub(crate) const STREAM_PARTS_MAX: usize = 1;
+
 /// Silent interval after which a stream sends a keep-alive line, in milliseconds.
 pub(crate) const STREAM_ALIVE_MS: u64 = 15_000;

@@ -45,7 +45,6 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
     ("task.list", Access::Reads),
     ("task.show", Access::Reads),
     ("task.logs", Access::Reads),
-    ("task.watch", Access::Reads),
     ("task.checkpoints", Access::Reads),
     ("oauth.list", Access::Reads),
     ("oauth.show", Access::Reads),
@@ -90,6 +89,7 @@ pub(crate) const STREAMS: &[&str] = &[
     "process.watch",
     "turn.follow",
     "logs.follow",
+    "task.watch",
 ];
 
 /// A method of the page by its name.

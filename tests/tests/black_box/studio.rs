@@ -13,7 +13,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, tree, wait_for, wait_until};
 use serde_json::{Value, json};
 
-use crate::{approvals, bundles, proposals};
+use crate::{approvals, bundles, proposals, tasks};
 
 /// Maximum time for a response before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -505,6 +505,130 @@ impl StreamReader {
             }
         }
     }
+
+    /// Returns the next part of a task's stream; none at the end.
+    fn next_part(&mut self) -> Option<Value> {
+        loop {
+            let mut line = self.next()?;
+            // A silent stream reports that it is alive.
+            if line["alive"].is_null() {
+                assert_eq!(line["notice"], "task.part", "{line}");
+                return Some(line["params"].take());
+            }
+        }
+    }
+}
+
+/// A program like `claude`. Its first run waits for the file `go`, works, and fails; later ones
+/// answer the message in their prompt.
+const CODER: &str = r#"#!/bin/sh
+read -r prompt
+echo '{"type":"system","subtype":"init","session_id":"s-1","model":"test"}'
+say() {
+  printf '%s\n' "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}}"
+}
+heard() {
+  say "I heard: Prices are in $1."
+  echo '{"type":"result","subtype":"success","result":"done"}'
+  exit 0
+}
+case $prompt in
+*dollars*) heard dollars ;;
+*euros*) heard euros ;;
+esac
+say 'I begin.'
+while [ ! -e go ]; do sleep 0.05; done
+cat <<'LINES'
+{"type":"assistant","message":{"id":"m-1","usage":{"input_tokens":10,"output_tokens":5},"content":[{"type":"thinking","thinking":"Which test?"},{"type":"tool_use","id":"t-1","name":"TodoWrite","input":{"todos":[{"content":"Mend it","status":"in_progress"}]}},{"type":"tool_use","id":"t-2","name":"Bash","input":{"command":"npm test"}}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t-2","is_error":true,"content":"Exit code 1\n1 test failed"}]}}
+{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t-3","name":"Edit","input":{"file_path":"a.js","old_string":"old","new_string":"new"}}]}}
+{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t-3","content":"ok"}]}}
+{"type":"assistant","message":{"content":[{"type":"text","text":"<img src=x onerror=alert(1)> \u001b[2J x\u202egnp.exe"}]}}
+LINES
+echo 'warning: old' >&2
+echo '{"type":"result","subtype":"error_during_execution","is_error":true,"result":"Incorrect API key provided: sk-1"}'
+exit 1
+"#;
+
+/// A home with [`CODER`], and its task `shop`, which must be started with [`start_shop`].
+pub(crate) fn task_home() -> Home {
+    let home = Home::new(
+        "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: coder}\nspec: {runtime: {kind: cli, command: \
+         [./agent.sh], format: claude-stream-json}, sandbox: {require: landlock}}\n",
+    );
+    home.write_program("project/agent.sh", CODER);
+    home
+}
+
+/// Starts the task, whose agent then waits.
+pub(crate) fn start_shop(home: &Home) {
+    tasks::new_shop(home, &["--start"]);
+}
+
+/// Lets the agent of the task work, until its run has failed.
+pub(crate) fn let_shop_fail(home: &Home) {
+    let go = tasks::area(home).join("go");
+    home.write(go.to_str().unwrap(), "");
+    tasks::wait_for(home, "waiting_question");
+}
+
+#[test]
+fn agent_7_studio_streams_a_task_and_sends_only_with_write() {
+    let home = task_home();
+    let _daemon = Daemon::serving(&home);
+    start_shop(&home);
+    let (_studio, page) = Studio::with_page(&home, &[]);
+    let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
+    let of_shop = json!({"workspaceId": id, "taskId": "shop"});
+    let mut lines = Lines::of(&page, "task.watch", &of_shop);
+    let (mut items, mut next) = (Vec::new(), Value::Null);
+    // Reads parts until one has such an item, and returns the position behind it.
+    let mut read = |is_enough: &dyn Fn(&Value) -> bool| loop {
+        let part = lines.next_part().unwrap();
+        assert_eq!(part["after"], next, "{part}");
+        next = part["next"].clone();
+        let of_part = part["items"].as_array().unwrap();
+        items.extend(of_part.clone());
+        if of_part.iter().any(is_enough) {
+            return next.clone();
+        }
+    };
+    read(&|item| item["text"] == "I begin.");
+    let_shop_fail(&home);
+    let failed = read(&|item| item["type"] == "result");
+    // Calls are answered soon, so none waits for a part.
+    assert_eq!(page.call("task.watch", &of_shop).status, 403);
+    let message = json!({
+        "workspaceId": id, "taskId": "shop", "text": "Prices are in euros.", "messageId": "m-1",
+    });
+    let refused = page.call("task.send", &message);
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.json()["error"]["code"], "readOnly");
+    let (_writer, writer) = Studio::with_page(&home, &["--write"]);
+    for _ in 0..2 {
+        writer.result("task.send", &message);
+    }
+    let heard = |item: &Value| item["text"] == "I heard: Prices are in euros.";
+    read(&heard);
+    tasks::wait_for(&home, "completed");
+    let mut last = Value::Null;
+    while let Some(part) = lines.next_part() {
+        last = part;
+    }
+    assert_eq!(last["isOver"], true, "{last}");
+    // A stream that continues at a position has the rest, each item once.
+    let after = json!({"workspaceId": id, "taskId": "shop", "after": failed});
+    let mut rest = Lines::of(&page, "task.watch", &after);
+    let part = rest.next_part().unwrap();
+    let again = part["items"].as_array().unwrap().iter();
+    let again = again.filter(|item| heard(item) || item["event"] == "message_sent");
+    assert_eq!(again.count(), 2, "{part}");
+    assert!(rest.next_part().is_none());
+    let wrong = json!({"method": "task.watch", "params": {"workspaceId": id}});
+    let wrong = page.post("/api/stream", &wrong);
+    assert_eq!(wrong.status, 400);
+    assert_eq!(wrong.json()["error"]["code"], "invalidRequest");
+    assert!(items.iter().any(|item| item["exit"] == 1), "{items:?}");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::studio::Studio;
-use crate::{approvals, bundles, models};
+use crate::studio::{Studio, let_shop_fail, start_shop, task_home};
+use crate::{approvals, bundles, models, tasks};
 
 /// Number of kills of the daemon under the page; the long form is 50.
 const KILLS_VAR: &str = "GOONDAN_TEST_STUDIO_KILLS";
@@ -166,6 +166,27 @@ fn obs_5_reply_words_appear_on_the_page_as_they_stream() {
     suite.answer("go");
     suite.says("piece to page: ");
     suite.ends_well();
+}
+
+#[test]
+fn agent_7_work_of_a_task_is_live_in_the_browser() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = task_home();
+    let daemon = Daemon::serving(&home);
+    start_shop(&home);
+    let mut studio = Studio::start(&home, &["--write"]);
+    let mut suite = Suite::start(&home, (&browser, "task"), &mut studio);
+    suite.says("ready work");
+    let_shop_fail(&home);
+    suite.answer("go");
+    suite.says("ready kill");
+    drop(daemon.kill());
+    let _daemon = Daemon::serving(&home);
+    suite.answer("go");
+    suite.ends_well();
+    tasks::wait_for(&home, "completed");
 }
 
 #[test]

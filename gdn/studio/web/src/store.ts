@@ -13,6 +13,8 @@ export interface Reducer<State, Notice> {
   resume(state: State): Record<string, unknown>;
   /** The state when a stream begins again. */
   restarted(state: State): State;
+  /** True if the stream ended because nothing follows for now. It is not reopened until the page requests it. */
+  isOver?(state: State): boolean;
 }
 
 /** Something that happened, as it was told. */

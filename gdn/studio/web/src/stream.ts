@@ -5,7 +5,7 @@ import { ApiError, asApiError, errorOf, post, type WireError } from './api.js';
 import type { Reducer } from './store.js';
 
 /** How a stream stands. */
-export type Standing = 'connecting' | 'live' | 'lost';
+export type Standing = 'connecting' | 'live' | 'lost' | 'over';
 
 interface Line {
   notice?: string;
@@ -43,6 +43,8 @@ export class Feed<State, Notice> {
   #isSilent = false;
   /** Whether the reader was asked for its state and has not answered. */
   #isAsking = false;
+  /** Reopens a stream that is over. */
+  #reopen: () => void = () => undefined;
 
   constructor(method: string, params: Record<string, unknown>, reducer: Reducer<State, Notice>) {
     this.#method = method;
@@ -61,7 +63,13 @@ export class Feed<State, Notice> {
   close(): void {
     this.#ended.abort();
     this.#attempt.abort();
+    this.#reopen();
     this.#channel.close();
+  }
+
+  /** Reopens a stream that is over, because it continues. Every tab with its page calls this; the reader does it. */
+  continue(): void {
+    this.#reopen();
   }
 
   #hear(word: Word<State>): void {
@@ -104,6 +112,10 @@ export class Feed<State, Notice> {
           wasLive = true;
           this.#stand('live', null);
         });
+        if (this.#reducer.isOver?.(this.state) === true) {
+          await this.#untilContinued();
+          continue;
+        }
         this.#stand('lost', new ApiError('ended', 'The stream has ended.', 'it is reopened'));
       } catch (thrown) {
         if (this.#ended.signal.aborted) return;
@@ -145,6 +157,17 @@ export class Feed<State, Notice> {
       clearTimeout(timer);
       this.#attempt.abort();
     }
+  }
+
+  #untilContinued(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#reopen = () => {
+        this.#reopen = () => undefined;
+        this.#stand('connecting', null);
+        resolve();
+      };
+      this.#stand('over', null);
+    });
   }
 
   #timer(): ReturnType<typeof setTimeout> {

@@ -338,10 +338,39 @@ export interface TaskDetail {
   review?: number;
   failure?: string;
   runs?: number;
+  lastRun?: { number: number; isOk: boolean; outcome: string; lastWords?: string; stderr?: string };
+  messages?: string[];
   budget?: TaskBudget;
   disk?: { bytes: number; quotaBytes: number; freeBytes: number };
   drill?: { checkpointId: string; at: Time; problem?: string };
   recent?: { at: Time; event: string; detail?: string }[];
+}
+
+/** State of a call in a task's stream. */
+export type CallState = 'started' | 'completed' | 'failed';
+
+/** Content of an item of a task's stream. */
+export type TaskItemContent =
+  | { type: 'text' | 'thinking' | 'output' | 'problem'; text: string }
+  | { type: 'plan'; steps: { title: string; state: string }[] }
+  | { type: 'command'; id?: string; state: CallState; command: string; exit?: number; output?: string }
+  | { type: 'fileChange'; id?: string; state: CallState; files: { path: string; diff?: string }[] }
+  | { type: 'tool'; id?: string; name: string; state: CallState; input?: string; output?: string }
+  | { type: 'usage'; usage: Usage; cost?: number }
+  | { type: 'result'; isOk: boolean; text: string; denied?: string[] }
+  | { type: 'event'; event: string; detail?: string }
+  | { type: 'gap'; items: number };
+
+/** An item of a task's stream. */
+export type TaskItem = { at: Time; run?: number } & TaskItemContent;
+
+/** A part of a task's stream. `after` is the position at which it begins; absent at the start of the latest run. */
+export interface TaskPart {
+  after?: number;
+  items: TaskItem[];
+  next: number;
+  skippedBytes?: number;
+  isOver?: boolean;
 }
 
 /** What a task would change of the project. */

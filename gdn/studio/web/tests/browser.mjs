@@ -43,6 +43,16 @@ const DRIVERS = {
     }
     return JSON.stringify({ pieces: PIECES, messages: 1 });
   },
+  task: async ({ daemon }, round) => {
+    if (round === 0) {
+      daemon.tellTask([{ type: 'text', text: 'The rest.' }]);
+      return 'go';
+    }
+    daemon.kill();
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    daemon.restart();
+    return 'go';
+  },
   tabs: async (fake) => {
     fake.daemon.tell({ type: 'event.parked', instanceKey: 'main', eventId: 'e9', reason: 'test' });
     return 'go';
@@ -52,7 +62,7 @@ const DRIVERS = {
 async function run(name) {
   const fake = await startFake({ write: name !== 'readonly' });
   const extra = '#/conversation/main #/tasks/fix-the-login #/proposals/r1%2Fcoder #/conversation/no-such-one';
-  const env = { ...process.env, STUDIO_URL: fake.ticket(), STUDIO_EXTRA: extra };
+  const env = { ...process.env, STUDIO_URL: fake.ticket(), STUDIO_EXTRA: extra, STUDIO_TASK: 'fix-the-login' };
   const child = spawn(process.execPath, [join(here, 'browser', `${name}.mjs`)], { env, stdio: ['pipe', 'pipe', 'inherit'] });
   let round = 0;
   createInterface({ input: child.stdout }).on('line', async (line) => {
@@ -73,7 +83,7 @@ async function run(name) {
 }
 
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live', 'task'];
 const failed = [];
 for (const name of names) {
   console.log(name);

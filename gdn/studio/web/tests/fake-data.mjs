@@ -130,7 +130,27 @@ export const taskDetail = {
   usage: { inputTokens: 1000, outputTokens: 200, cacheReadTokens: 0, cacheWriteTokens: 0 },
   disk: { bytes: 1048576, quotaBytes: 21474836480, freeBytes: 107374182400, measuredAt: at(0) },
   recent: [{ at: at(0), event: 'question_asked', detail: 'q-0001 Which rule?' }],
+  lastRun: { number: 1, isOk: false, outcome: 'Incorrect API key provided: sk-1', lastWords: 'I begin.\n<b>now</b>', stderr: HOSTILE[2] },
+  messages: ['Shorter, please.'],
 };
+/** An item of every kind of a task's stream, some of them hostile. */
+export const taskItems = [
+  { type: 'event', event: 'run_requested', detail: 'run 1' },
+  { type: 'plan', steps: taskDetail.plan },
+  { type: 'thinking', text: `Which rule? ${HOSTILE[0]}` },
+  { type: 'text', text: 'I begin.' },
+  { type: 'text', text: HOSTILE.join('\n') },
+  { type: 'command', id: 'c1', state: 'started', command: `npm test # ${HOSTILE[1]}` },
+  { type: 'command', id: 'c1', state: 'failed', command: '', exit: 1, output: `1 test failed\n${'line\n'.repeat(30)}` },
+  { type: 'fileChange', id: 'f1', state: 'completed', files: [{ path: 'src/a.rs', diff: '--- src/a.rs\n+++ src/a.rs\n@@ line 12 @@\n fn a() {\n-old\n+new <b>\n' }, { path: HOSTILE[3] }] },
+  { type: 'tool', id: 't1', name: HOSTILE[0], state: 'completed', input: HOSTILE[1], output: HOSTILE[2] },
+  { type: 'output', text: HOSTILE[5] },
+  { type: 'usage', usage: { inputTokens: 1000, outputTokens: 200, cacheReadTokens: 0, cacheWriteTokens: 0 }, cost: 15000 },
+  { type: 'problem', text: 'the provider answered 529; attempt 1 of 10' },
+  { type: 'gap', items: 3 },
+  { type: 'result', isOk: false, text: 'Incorrect API key provided: sk-1', denied: ['Bash'] },
+  { type: 'kind-of-tomorrow' },
+].map((item, n) => ({ at: at(n * 1000), run: 1, ...item }));
 export const checkpoints = [
   { checkpointId: 'checkpoint_001', type: 'manual', name: 'early', phase: 1, createdAt: at(0), snapshotSize: 2904 },
   { checkpointId: 'checkpoint_002', type: '', phase: 0, createdAt: at(0), snapshotSize: 0, damaged: '`metadata.json` is missing' },

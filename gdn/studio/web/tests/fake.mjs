@@ -30,6 +30,8 @@ export class FakeDaemon {
   turnMs = 100;
   decided = [];
   sent = [];
+  taskItems = [...data.taskItems];
+  isTaskOver = false;
   constructor() {
     const { events, ...others } = data.waits();
     Object.assign(this, others, { waiting: events });
@@ -48,6 +50,21 @@ export class FakeDaemon {
   /** Something happens in a turn, or its model says something. */
   tellTurn(notice, params) {
     this.#toAll('turn.follow', notice, params);
+  }
+  /** The agent of a task works. */
+  tellTask(items, isOver = false) {
+    this.taskItems.push(...items.map((item) => ({ at: new Date().toISOString(), run: 2, ...item })));
+    this.isTaskOver = isOver;
+    for (const stream of this.streams) if (stream.method === 'task.watch') this.#taskPart(stream);
+  }
+  #taskPart(stream) {
+    const { after } = stream;
+    const items = this.taskItems.slice(after ?? 0);
+    const next = this.taskItems.length;
+    const isOver = this.isTaskOver ? { isOver: true } : {};
+    stream.write({ notice: 'task.part', params: { ...(after === undefined ? {} : { after }), items, next, isEnd: true, ...isOver } });
+    stream.after = next;
+    if (this.isTaskOver) stream.finish();
   }
   log(text) {
     this.#toAll('logs.follow', 'logs.line', { line: data.logLine(1000, text) });
@@ -82,6 +99,9 @@ export class FakeDaemon {
       stream.write({ notice: 'workspace.change', params: snapshot(rest, false) });
     } else if (stream.method === 'turn.follow') {
       stream.write({ alive: true });
+    } else if (stream.method === 'task.watch') {
+      stream.after = params.after;
+      this.#taskPart(stream);
     } else if (stream.method === 'process.watch') {
       stream.write({ notice: 'process.change', params: { at: new Date().toISOString(), processes: data.processes(), gone: [] } });
     } else {
@@ -204,6 +224,23 @@ function send(of, { conversationKey = 'main', input, eventId }) {
   return ok({ eventId, instanceKey: conversationKey, agent: 'clerk', traceId: 'c'.repeat(32), duplicate: false });
 }
 
+/** A message to the agent of a task, which it answers; then the task is completed. */
+function sendToTask(of, { taskId, text, messageId }) {
+  of.sent.push({ messageId, text });
+  const task = of.tasks.find((one) => one.taskId === taskId);
+  const changed = (status) => {
+    task.status = status;
+    of.tell({ type: 'task.changed', taskId, status });
+  };
+  changed('running');
+  of.tellTask([{ type: 'event', event: 'message_sent', detail: text }]);
+  setTimeout(() => {
+    changed('completed');
+    of.tellTask([{ type: 'text', text: `I heard: ${text}` }, { type: 'result', isOk: true, text: 'done' }], true);
+  }, of.turnMs);
+  return ok(task);
+}
+
 const rewound = { checkpointId: 'checkpoint_001', isChanged: true, messagesRemoved: 1, messagesRestored: 0, removedMessages: [{ id: 'x', role: 'user', head: 'Hi' }], added: [], changed: ['work/b.txt'], removed: [], extensions: [], preRewind: 'checkpoint_003', notRewound: ['money spent'] };
 
 const CALLS = {
@@ -291,6 +328,7 @@ const CALLS = {
     of.tasks[0].status = 'running';
     return ok(of.tasks[0]);
   },
+  'task.send': sendToTask,
   'task.logs': () => ok({ text: 'Phase 1: The brief\n', next: 19, isEnd: true, isOver: false }),
   'event.move': (of, { eventId, place }) => {
     const at = of.waiting.findIndex((one) => one.eventId === eventId);
@@ -325,7 +363,7 @@ async function bodyOf(request) {
 
 function openStream(daemon, response, { method, params }) {
   response.writeHead(200, { 'Content-Type': 'application/x-ndjson', 'Content-Security-Policy': CSP, 'Cache-Control': 'no-store' });
-  const stream = { method, write: (line) => response.write(`${JSON.stringify(line)}\n`), end: () => response.destroy() };
+  const stream = { method, write: (line) => response.write(`${JSON.stringify(line)}\n`), end: () => response.destroy(), finish: () => response.end() };
   const alive = setInterval(() => stream.write({ alive: true }), 15_000);
   daemon.streams.add(stream);
   daemon.streamsMax = Math.max(daemon.streamsMax, daemon.streams.size);

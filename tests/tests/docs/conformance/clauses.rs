@@ -1455,8 +1455,9 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "agent_6_failed_run_reports_why_and_its_phase_can_be_approved",
                     "agent_6_failed_exit_is_explained_by_its_error_output",
+                    "agent_7_work_of_a_task_is_live_in_the_browser",
                 ],
-                note: "the last run in Studio; a run whose only command fails counts as failed",
+                note: "a run whose only command fails counts as failed",
             },
             Row {
                 name: "AGENT-7",
@@ -1466,8 +1467,9 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "agent_7_commands_and_changes_of_each_program_look_alike",
                     "agent_7_slow_watcher_gets_the_number_of_missed_items",
+                    "agent_7_work_of_a_task_is_live_in_the_browser",
                 ],
-                note: "the stream in Studio; a test that runs the real programs",
+                note: "a test that runs the real programs",
             },
             Row {
                 name: "AGENT-8",

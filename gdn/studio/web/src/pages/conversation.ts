@@ -10,6 +10,7 @@ import { isEvent } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
 import { counted, dollars, duration } from '../parts/figures.js';
 import { messageView, replyView } from '../parts/message.js';
+import { sendView } from '../parts/sendbox.js';
 import { head, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { rewind } from '../rewind.js';
@@ -392,38 +393,19 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     if (this.#conversationKey() === null) {
       return html`<p class="faint">This conversation receives messages only through its connection.</p>`;
     }
-    return html`<form class="send" @submit=${(event: SubmitEvent) => void this.#submit(event)}>
-      <label for="message">Message to ${oneLine(this.#instance?.agentName ?? 'the agent')}</label>
-      <textarea id="message" name="message" rows="3" required @keydown=${sendByKey}></textarea>
-      <p class="actions"><button type="submit" class="primary" ?disabled=${this.isBusy}>Send</button>
-        <span class="faint">Ctrl-Enter also sends.</span></p>
-    </form>`;
+    const label = `Message to ${oneLine(this.#instance?.agentName ?? 'the agent')}`;
+    return sendView(label, this.isBusy, (input, eventId) => this.#submit(input, eventId));
   }
 
-  async #submit(event: SubmitEvent): Promise<void> {
-    event.preventDefault();
-    const field = this.querySelector<HTMLTextAreaElement>('#message');
-    const input = field?.value ?? '';
-    if (field === null || input === '') return;
-    // The same message under the same id is one turn, if the answer to this request is lost and it is sent again.
-    const eventId = (field.dataset['eventId'] ??= `studio-${crypto.randomUUID()}`);
+  async #submit(input: string, eventId: string): Promise<boolean> {
     const isSent = await this.act('Sending', async () => {
       const to = { agent: this.#instance?.agentName, conversationKey: this.#conversationKey() };
       const done = await call<{ instanceKey: string }>('event.send', studio.of({ ...to, input, eventId, wait: false }));
       return done.instanceKey === this.#key ? 'The message was accepted.' : `The message went to ${oneLine(done.instanceKey)}.`;
     });
-    if (!isSent) return;
-    field.value = '';
-    delete field.dataset['eventId'];
-    this.#isAtEnd = true;
-    field.focus();
+    if (isSent) this.#isAtEnd = true;
+    return isSent;
   }
-}
-
-function sendByKey(event: KeyboardEvent): void {
-  if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
-  event.preventDefault();
-  (event.target as HTMLTextAreaElement).form?.requestSubmit();
 }
 
 customElements.define('gdn-conversation', ConversationPage);

@@ -1,25 +1,34 @@
-// One task: state, pending requests, checkpoints, and actions.
+// One task: state, pending requests, live work, the last run, checkpoints, and actions.
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { call, callPages } from '../api.js';
 import { budgetCommand, isOverOwnBudget } from '../budgets.js';
-import { isEvent, Page } from '../page.js';
+import { FollowingPage } from '../following.js';
+import { isEvent } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
 import { bytes, count, counted, dollars } from '../parts/figures.js';
+import { sendView } from '../parts/sendbox.js';
+import { taskStreamView } from '../parts/taskstream.js';
 import { harmless, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { raiseBudget } from '../raise.js';
+import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
-import type { Checkpoint, TaskAsk, TaskDetail, WorkspaceChange } from '../types.js';
+import { taskReducer, type TaskStreamState } from '../taskstream.js';
+import type { Checkpoint, TaskAsk, TaskDetail, TaskPart, WorkspaceChange } from '../types.js';
 
 /** So much of the end of the log is shown. */
 const LOG_BYTES = 8192;
 const ENDED = ['completed', 'failed', 'cancelled'];
+/** From so near to its end on, the stream follows what arrives. */
+const NEAR_END_PX = 40;
 
-class TaskPage extends Page {
+class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   #detail: TaskDetail | null = null;
   #checkpoints: Checkpoint[] = [];
   #log = '';
+  #frame = 0;
+  #isAtEnd = true;
 
   protected heading(): string {
     return `Task ${oneLine(this.#detail?.info.title ?? this.route.arg)}`;
@@ -29,11 +38,39 @@ class TaskPage extends Page {
     return this.route.arg;
   }
 
-  protected override concerns(change: WorkspaceChange | null): boolean {
-    return super.concerns(change) || (isEvent(change, 'task.', 'process.', 'approval.') && (change?.event?.taskId ?? this.#id) === this.#id);
+  protected begin(): Feed<TaskStreamState, TaskPart> {
+    this.#isAtEnd = true;
+    return new Feed('task.watch', studio.of({ taskId: this.#id }), taskReducer);
   }
 
-  protected async read(): Promise<void> {
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    cancelAnimationFrame(this.#frame);
+  }
+
+  /** Many parts in one frame are drawn once. */
+  protected override told(): void {
+    // The task may have continued since it was read.
+    if (this.feed?.standing === 'over' && !this.#hasEnded) this.readSoon();
+    cancelAnimationFrame(this.#frame);
+    this.#frame = requestAnimationFrame(() => this.requestUpdate());
+  }
+
+  get #hasEnded(): boolean {
+    return ENDED.includes(this.#detail?.info.status ?? '');
+  }
+
+  protected override updated(): void {
+    const box = this.querySelector('.stream');
+    if (box !== null && this.#isAtEnd) box.scrollTop = box.scrollHeight;
+  }
+
+  protected override concerns(change: WorkspaceChange | null): boolean {
+    if (change === null || change.snapshot !== undefined) return true;
+    return isEvent(change, 'task.', 'process.', 'approval.') && (change.event?.taskId ?? this.#id) === this.#id;
+  }
+
+  protected override async read(): Promise<void> {
     const of = studio.of({ taskId: this.#id });
     const [detail, checkpoints, log] = await Promise.all([
       call<TaskDetail>('task.show', of),
@@ -43,6 +80,8 @@ class TaskPage extends Page {
     this.#detail = detail;
     this.#checkpoints = checkpoints.all;
     this.#log = log.text;
+    // What made the page read again may have continued the task, even if it has ended again by now.
+    if (this.feed?.standing === 'over') this.feed.continue();
   }
 
   protected content(): TemplateResult | typeof nothing {
@@ -61,21 +100,67 @@ class TaskPage extends Page {
         ['Phase', info.totalPhases === 0 ? '' : `${info.currentPhase} of ${info.totalPhases}`],
         ['Progress', `${info.progress} %${detail.step === undefined ? '' : `, ${oneLine(detail.step)}`}`],
         ['Agent', oneLine(info.agent)],
+        ['Last run', this.#lastRun(detail)],
         ['Usage', `${count(info.tokens)} tokens, ${dollars(info.cost)}`],
         ['Disk', detail.disk === undefined ? '' : `${bytes(detail.disk.bytes)} of ${bytes(detail.disk.quotaBytes)}`],
         ['Work area', html`<span class="name">${oneLine(detail.workArea)}</span>`],
         ['Works in', detail.sandbox === undefined ? '' : html`<span class="name">${oneLine(detail.sandbox.workDir)}</span>`],
         ['Last drill', drillText(detail.drill)],
       ])}
+      ${this.#failedRun(detail)}
       <h2>Description</h2>${view.blockView(detail.description, 'Description')}
       ${detail.plan === undefined
         ? nothing
         : html`<h2>Plan</h2>
             <ol>${detail.plan.map((step) => html`<li>${oneLine(step.title)} ${view.standingView(step.state)}</li>`)}</ol>`}
+      <h2>Live work ${this.#standing()}</h2>${this.#stream()}
+      ${this.#talk(detail)}
       <h2>Checkpoints</h2>${this.#checkpointsView(info.status)}
       <h2>Recent history</h2>${view.tableView('Recent history', ['When', 'What', 'Detail'],
         (detail.recent ?? []).map((fact) => [view.timeView(fact.at), oneLine(fact.event), oneLine(fact.detail ?? '')]))}
       <h2>Log</h2>${view.blockView(logText(this.#log), 'End of the log')}`;
+  }
+
+  #lastRun({ lastRun }: TaskDetail): TemplateResult | string {
+    if (lastRun === undefined) return '';
+    return html`<span class=${lastRun.isOk ? '' : 'warn'} data-last-run>${lastRun.number}: ${oneLine(lastRun.outcome)}</span>`;
+  }
+
+  /** Last words and errors of a failed run. A successful one is described by its documents. */
+  #failedRun({ lastRun }: TaskDetail): TemplateResult | typeof nothing {
+    if (lastRun === undefined || lastRun.isOk) return nothing;
+    const part = (title: string, text = ''): TemplateResult | typeof nothing =>
+      text === '' ? nothing : html`<h2>${title}</h2>${view.blockView(text, title)}`;
+    return html`${part('Last output', lastRun.lastWords)} ${part('Error output', lastRun.stderr)}`;
+  }
+
+  #standing(): TemplateResult | typeof nothing {
+    const standing = this.feed?.standing ?? 'connecting';
+    return html`<small data-stream=${standing}>${view.standingView(standing === 'over' ? 'ended' : standing)}</small>`;
+  }
+
+  #stream(): TemplateResult {
+    const { state, standing, failure } = this.feed ?? { state: taskReducer.start(), standing: 'connecting', failure: null };
+    const scrolled = (event: Event): void => {
+      const box = event.target as HTMLElement;
+      this.#isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END_PX;
+    };
+    return html`${standing === 'lost' && failure !== null ? view.failureView(failure) : nothing}
+      ${state.entries.length === 0 ? html`<p class="faint">No work yet.</p>` : taskStreamView(state, scrolled)}`;
+  }
+
+  /** Messages to the agent. */
+  #talk(detail: TaskDetail): TemplateResult | typeof nothing {
+    const { info, proposal, messages = [] } = detail;
+    const waiting = messages.map((message) => html`<blockquote>${harmless(message)}</blockquote>`);
+    const isDelivered = info.status === 'completed' && proposal?.isDelivered === true;
+    if (info.status === 'cancelled' || isDelivered) return nothing;
+    return html`<h2>Messages to the agent</h2>
+      ${messages.length === 0 ? nothing : html`<p>Its next run receives:</p>${waiting}`}
+      ${studio.write
+        ? html`${sendView(`Message to ${oneLine(info.agent)}`, this.isBusy, (text, messageId) => this.#do('send', 'Sending', { text, messageId }))}
+            ${this.#hasEnded ? html`<p class="faint">The task then continues.</p>` : nothing}`
+        : html`<p class="instead">Run instead: ${view.commandView('gdn', 'task', 'send', this.#id, 'TEXT')}</p>`}`;
   }
 
   #do(method: string, what: string, more: Record<string, unknown> = {}): Promise<boolean> {

@@ -1,0 +1,147 @@
+// The live stream of a task, reduced to the entries of its page. Pure, and bounded.
+
+import { bytes } from './parts/figures.js';
+import type { Reducer } from './store.js';
+import type { TaskItem, TaskPart, Time } from './types.js';
+
+/** The most entries that are kept. */
+export const ENTRIES_MAX = 500;
+/** The most characters of all entries, as JSON. */
+export const CHARACTERS_MAX = 512 * 1024;
+/** The most characters of texts that are joined to one entry. */
+const JOINED_MAX = 8 * 1024;
+
+/** An entry: an item, or several that belong together, such as the start and the end of a command. */
+export interface Entry {
+  /** Its number, which rises. */
+  number: number;
+  item: TaskItem;
+  /** Time of the end of a call that had a start. */
+  endedAt?: Time;
+  /** Characters as JSON. */
+  size: number;
+}
+
+/** A task's stream: its latest entries. */
+export interface TaskStreamState {
+  /** Position of the next part; null before the first. */
+  next: number | null;
+  entries: Entry[];
+  /** The number of the next entry. */
+  count: number;
+  /** True if earlier entries were dropped. */
+  isCut: boolean;
+  /** True if the task has ended and none of its processes runs. */
+  isOver: boolean;
+}
+
+const START: TaskStreamState = { next: null, entries: [], count: 0, isCut: false, isOver: false };
+
+type Call = Extract<TaskItem, { state: string }>;
+
+function isCall(item: TaskItem): item is Call {
+  return item.type === 'command' || item.type === 'fileChange' || item.type === 'tool';
+}
+
+/** The report of a call with what earlier reports of the same call had. */
+function joinedCall(before: Call, item: Call): Call {
+  if (before.type === 'command' && item.type === 'command') return { ...before, ...item, command: item.command || before.command };
+  if (before.type === 'fileChange' && item.type === 'fileChange') {
+    return { ...item, files: item.files.length === 0 ? before.files : item.files };
+  }
+  return { ...before, ...item };
+}
+
+/** A longer text of two items; null if they are separate. */
+function joinedText(before: TaskItem, item: TaskItem): TaskItem | null {
+  if (before.run !== item.run) return null;
+  if (before.type === 'usage' && item.type === 'usage') return item;
+  if (!('text' in before && 'text' in item) || before.type !== item.type) return null;
+  if (item.type !== 'text' && item.type !== 'thinking' && item.type !== 'output') return null;
+  const text = `${before.text}\n${item.text}`;
+  return text.length > JOINED_MAX ? null : { ...item, at: before.at, text };
+}
+
+function entryOf(number: number, item: TaskItem): Entry {
+  return { number, item, size: JSON.stringify(item).length };
+}
+
+/** Adds an item to the entries, or joins it with one of them. */
+function add(entries: Entry[], count: number, item: TaskItem): number {
+  if (isCall(item) && item.id !== undefined) {
+    const at = entries.findLastIndex(({ item: one }) => one.type === item.type && one.id === item.id && one.run === item.run);
+    const before = entries[at]?.item;
+    if (before !== undefined && isCall(before) && before.state === 'started') {
+      const entry = entryOf(entries[at]!.number, { ...joinedCall(before, item), at: before.at });
+      entries[at] = item.state === 'started' ? entry : { ...entry, endedAt: item.at };
+      return count;
+    }
+  }
+  const last = entries.at(-1);
+  const joined = last === undefined ? null : joinedText(last.item, item);
+  if (last !== undefined && joined !== null) {
+    entries[entries.length - 1] = entryOf(last.number, joined);
+    return count;
+  }
+  entries.push(entryOf(count, item));
+  return count + 1;
+}
+
+/** How many entries must go, so that the rest is as much as may be kept. The last one stays. */
+function surplus(entries: Entry[]): number {
+  let characters = 0;
+  for (let at = entries.length - 1; at >= 0; at -= 1) {
+    characters += entries[at]!.size;
+    const isTooMuch = characters > CHARACTERS_MAX || entries.length - at > ENTRIES_MAX;
+    if (isTooMuch && at < entries.length - 1) return at + 1;
+  }
+  return 0;
+}
+
+/** `task.watch`: each part begins where the previous one ended. The first one begins with the latest run. */
+export const taskReducer: Reducer<TaskStreamState, TaskPart> = {
+  start: () => START,
+  resume: ({ next }) => (next === null ? {} : { after: next }),
+  restarted: (state) => ({ ...state, isOver: false }),
+  isOver: ({ isOver }) => isOver,
+  apply(before, { after, items, next, skippedBytes, isOver }) {
+    const state = after === undefined ? START : before;
+    if (after !== undefined && after !== state.next) {
+      return { state, verdict: state.next !== null && next <= state.next ? 'duplicate' : 'gap' };
+    }
+    const entries = [...state.entries];
+    let { count } = state;
+    // At the start, nobody missed what is no longer kept.
+    if (after !== undefined && skippedBytes !== undefined && skippedBytes > 0) {
+      count = add(entries, count, missing(items[0]?.at, skippedBytes));
+    }
+    for (const item of items) count = add(entries, count, item);
+    const dropped = surplus(entries);
+    entries.splice(0, dropped);
+    return {
+      state: { next, entries, count, isCut: state.isCut || dropped > 0, isOver: isOver === true },
+      verdict: 'applied',
+    };
+  },
+};
+
+function missing(at: Time | undefined, size: number): TaskItem {
+  return { at: at ?? '', type: 'problem', text: `${bytes(size)} of the stream are missing: they are no longer kept.` };
+}
+
+/** A line of a change, and what it is. */
+export interface ChangeLine {
+  kind: 'added' | 'removed' | 'place' | 'same';
+  text: string;
+}
+
+/** The lines of a file's diff as programs report it, without the first ones, which repeat the path. */
+export function changeLines(diff: string): ChangeLine[] {
+  const lines = diff.endsWith('\n') ? diff.slice(0, -1).split('\n') : diff.split('\n');
+  const first = lines.findIndex((line) => !line.startsWith('--- ') && !line.startsWith('+++ '));
+  if (first === -1 || diff === '') return [];
+  return lines.slice(first).map((text) => {
+    if (text.startsWith('@@')) return { kind: 'place', text };
+    return { kind: text.startsWith('+') ? 'added' : text.startsWith('-') ? 'removed' : 'same', text };
+  });
+}
