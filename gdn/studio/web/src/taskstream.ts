@@ -2,7 +2,7 @@
 
 import { bytes } from './parts/figures.js';
 import type { Reducer } from './store.js';
-import type { TaskItem, TaskPart, Time } from './types.js';
+import type { TaskDetail, TaskItem, TaskPart, Time } from './types.js';
 
 /** The most entries that are kept. */
 export const ENTRIES_MAX = 500;
@@ -129,19 +129,72 @@ function missing(at: Time | undefined, size: number): TaskItem {
   return { at: at ?? '', type: 'problem', text: `${bytes(size)} of the stream are missing: they are no longer kept.` };
 }
 
+/** A person's message to the agent, and how far it came. */
+export interface SentMessage {
+  /** Absent if the message is older than what the page has. */
+  at?: Time;
+  text: string;
+  /** `sent` until the task is read again. */
+  state: 'sent' | 'waiting' | 'delivered';
+}
+
+/** The latest messages, the oldest first: from the stream, the recent history, and the list of those that wait. */
+export function sentMessages(entries: Entry[], detail: Pick<TaskDetail, 'recent' | 'messages'> & { info: { updatedAt: Time } }): SentMessage[] {
+  const texts = new Map<Time, string>();
+  const add = (at: Time, { event, detail: text = '' }: { event: string; detail?: string }): void => {
+    if (event === 'message_sent') texts.set(at, text);
+  };
+  for (const line of detail.recent ?? []) add(line.at, line);
+  // The stream has more of a text than the history.
+  for (const { item } of entries) if (item.type === 'event') add(item.at, item);
+  const all = [...texts].map(([at, text]) => ({ at, text })).sort((one, other) => (one.at < other.at ? -1 : 1));
+  const isRead = ({ at }: { at: Time }): boolean => at <= detail.info.updatedAt;
+  const waiting = detail.messages ?? [];
+  const read = all.filter(isRead);
+  const received = read.slice(0, Math.max(0, read.length - waiting.length));
+  const times = read.slice(received.length);
+  return [
+    ...received.map((one): SentMessage => ({ ...one, state: 'delivered' })),
+    ...waiting.map((text, n): SentMessage => {
+      const at = times[n - (waiting.length - times.length)]?.at;
+      return { ...(at === undefined ? {} : { at }), text, state: 'waiting' };
+    }),
+    ...all.filter((one) => !isRead(one)).map((one): SentMessage => ({ ...one, state: 'sent' })),
+  ];
+}
+
+/** A request for a permission, in parts: its title, and the change of a file as a diff, if it is one. */
+export function requestParts(text: string): { title: string; diff: string } {
+  const at = text.search(/^--- .*\n\+\+\+ /m);
+  return at === -1 ? { title: text, diff: '' } : { title: text.slice(0, at).trimEnd(), diff: text.slice(at) };
+}
+
 /** A line of a change, and what it is. */
 export interface ChangeLine {
-  kind: 'added' | 'removed' | 'place' | 'same';
+  kind: 'added' | 'removed' | 'place' | 'file' | 'same';
   text: string;
 }
 
-/** The lines of a file's diff as programs report it, without the first ones, which repeat the path. */
+/** The lines of a file's diff as programs report it, without the lines before each change that repeat the path. */
 export function changeLines(diff: string): ChangeLine[] {
+  if (diff === '') return [];
   const lines = diff.endsWith('\n') ? diff.slice(0, -1).split('\n') : diff.split('\n');
-  const first = lines.findIndex((line) => !line.startsWith('--- ') && !line.startsWith('+++ '));
-  if (first === -1 || diff === '') return [];
-  return lines.slice(first).map((text) => {
-    if (text.startsWith('@@')) return { kind: 'place', text };
-    return { kind: text.startsWith('+') ? 'added' : text.startsWith('-') ? 'removed' : 'same', text };
-  });
+  const [from, to] = lines;
+  const isHead = (at: number): boolean => lines[at] === from && lines[at + 1] === to;
+  const hasHeads = from?.startsWith('--- ') === true && to?.startsWith('+++ ') === true;
+  const shown = hasHeads ? lines.filter((_, at) => !isHead(at) && !isHead(at - 1)) : lines;
+  return shown.map(changeLine);
+}
+
+function changeLine(text: string): ChangeLine {
+  if (text.startsWith('@@')) return { kind: 'place', text };
+  return { kind: text.startsWith('+') ? 'added' : text.startsWith('-') ? 'removed' : 'same', text };
+}
+
+/** All lines of a diff that a person decides about, with the paths. */
+export function requestLines(diff: string): ChangeLine[] {
+  const lines = diff.trimEnd().split('\n');
+  const isHead = (at: number): boolean =>
+    lines[at]?.startsWith('--- ') === true && lines[at + 1]?.startsWith('+++ ') === true && lines[at + 2]?.startsWith('@@') === true;
+  return lines.map((text, at) => (isHead(at) || isHead(at - 1) ? { kind: 'file', text } : changeLine(text)));
 }

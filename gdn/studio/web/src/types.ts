@@ -281,6 +281,7 @@ export interface Task {
   createdAt: Time;
   updatedAt: Time;
   createdBy?: string;
+  warning?: string;
   damaged?: string;
 }
 
@@ -338,6 +339,9 @@ export interface TaskDetail {
   review?: number;
   failure?: string;
   runs?: number;
+  run?: { number: number };
+  notBefore?: Time;
+  agents?: { name: string; isCurrent?: boolean; limitedUntil?: Time }[];
   lastRun?: { number: number; isOk: boolean; outcome: string; lastWords?: string; stderr?: string };
   messages?: string[];
   budget?: TaskBudget;

@@ -61,7 +61,7 @@ const DRIVERS = {
 
 async function run(name) {
   const fake = await startFake({ write: name !== 'readonly' });
-  const extra = '#/conversation/main #/tasks/fix-the-login #/proposals/r1%2Fcoder #/conversation/no-such-one';
+  const extra = '#/conversation/main #/tasks/fix-the-login #/tasks/broken #/proposals/r1%2Fcoder #/conversation/no-such-one';
   const env = { ...process.env, STUDIO_URL: fake.ticket(), STUDIO_EXTRA: extra, STUDIO_TASK: 'fix-the-login' };
   const child = spawn(process.execPath, [join(here, 'browser', `${name}.mjs`)], { env, stdio: ['pipe', 'pipe', 'inherit'] });
   let round = 0;

@@ -67,6 +67,8 @@ export function asInTheDocs(daemon) {
     ...one, notes: 'submitted by agent `anna` in `anna:main`', summary: 'Corrected the spelling.\n',
     files: [{ path: 'text/bees.txt', status: 'modified', oldBytes: 86, newBytes: 86 }],
   }));
+  const change = '--- src/login.js\n+++ src/login.js\n@@ line 12 @@\n-const address = /^[a-z0-9.]+@/;\n+const address = /^[a-z0-9.+]+@/;\n';
+  daemon.taskAsks = daemon.taskAsks.map((one) => (one.kind === 'permission' ? { ...one, text: `Edit:\n${change}` } : one));
   const events = trace();
   const answers = {
     'trace.page': { traceId: events[0].traceId, events, partial: false },

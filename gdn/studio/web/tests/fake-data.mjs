@@ -117,6 +117,11 @@ const task = {
   blockedBy: 'question', currentPhase: 1, totalPhases: 3, progress: 40, tokens: 1200, cost: 15000, createdAt: at(0), updatedAt: at(0),
 };
 const dear = { ...task, taskId: 'dear', title: 'Dear work', status: 'paused', blockedBy: 'budget', tokens: 90_000, cost: 1_000_000 };
+const epoch = new Date(0).toISOString();
+const damaged = {
+  ...task, taskId: 'broken', title: '', agent: 'unknown', status: 'idle', blockedBy: undefined, currentPhase: 0, totalPhases: 0, progress: 0,
+  tokens: 0, cost: 0, createdAt: epoch, updatedAt: epoch, damaged: 'history.jsonl: line 3 is damaged',
+};
 const large = { ...dear, taskId: 'large', title: 'Large work', blockedBy: 'quota' };
 const shared = { ...dear, taskId: 'shared', title: 'Work that shares', blockedBy: 'shared_budget' };
 export const taskDetail = {
@@ -124,14 +129,15 @@ export const taskDetail = {
   description: 'The login fails for users with a plus sign in their address.', workArea: '/home/ada/tasks/fix-the-login', startedAt: at(0),
   asks: [
     { id: 'q-0001', kind: 'question', text: 'Which rule?', options: ['RFC 5321', 'ours'], default: 'ours', until: at(900_000) },
+    { id: 'q-0003', kind: 'permission', text: 'Edit:\n--- src/a.rs\n+++ src/a.rs\n@@ line 1 @@\n-old\n+new <b>\n', options: ['allow', 'allow for this task', 'refuse'], until: at(900_000) },
     { id: 'd-0002', kind: 'secret', text: 'API_KEY', description: 'The key of the mail service.' },
   ],
   step: 'Reading', plan: [{ title: 'Read the code', state: 'completed' }, { title: 'Mend the check', state: 'in_progress' }], runs: 2,
   usage: { inputTokens: 1000, outputTokens: 200, cacheReadTokens: 0, cacheWriteTokens: 0 },
   disk: { bytes: 1048576, quotaBytes: 21474836480, freeBytes: 107374182400, measuredAt: at(0) },
   recent: [{ at: at(0), event: 'question_asked', detail: 'q-0001 Which rule?' }],
+  agents: [{ name: 'coder', limitedUntil: at(400 * 86_400_000) }, { name: 'codex', isCurrent: true }],
   lastRun: { number: 1, isOk: false, outcome: 'Incorrect API key provided: sk-1', lastWords: 'I begin.\n<b>now</b>', stderr: HOSTILE[2] },
-  messages: ['Shorter, please.'],
 };
 /** An item of every kind of a task's stream, some of them hostile. */
 export const taskItems = [
@@ -153,7 +159,7 @@ export const taskItems = [
 ].map((item, n) => ({ at: at(n * 1000), run: 1, ...item }));
 export const checkpoints = [
   { checkpointId: 'checkpoint_001', type: 'manual', name: 'early', phase: 1, createdAt: at(0), snapshotSize: 2904 },
-  { checkpointId: 'checkpoint_002', type: '', phase: 0, createdAt: at(0), snapshotSize: 0, damaged: '`metadata.json` is missing' },
+  { checkpointId: 'checkpoint_002', type: '', phase: 0, createdAt: epoch, snapshotSize: 0, damaged: '`metadata.json` is missing' },
 ];
 const usage = { inputTokens: 230, outputTokens: 31, cacheReadTokens: 0, cacheWriteTokens: 0 };
 export const usageReport = (by) => ({
@@ -185,5 +191,5 @@ export const waits = () => ({
   inputs: { 'a-7f3a9c21': { command: 'make release' }, 'a-11111111': { to: HOSTILE[0] } },
   calls: [unknown('main', 'c7', 'telegram__send', 'E_TOOL_INTERRUPTED: connection `telegram` ended during the call; outcome unknown'), unknown('hostile', 'c8', HOSTILE[0], HOSTILE[1])],
   questions: [question], form, events: [event('e-parked', 'parked'), event('e-paused', 'paused'), event('e-wait', 'waiting')],
-  proposals: [proposal], tasks: [task, dear, large, shared], changesets: changesets(),
+  proposals: [proposal], tasks: [task, dear, large, shared, damaged], changesets: changesets(),
 });

@@ -32,6 +32,8 @@ export class FakeDaemon {
   sent = [];
   taskItems = [...data.taskItems];
   isTaskOver = false;
+  taskAsks = data.taskDetail.asks;
+  taskMessages = ['Shorter, please.'];
   constructor() {
     const { events, ...others } = data.waits();
     Object.assign(this, others, { waiting: events });
@@ -227,17 +229,38 @@ function send(of, { conversationKey = 'main', input, eventId }) {
 /** A message to the agent of a task, which it answers; then the task is completed. */
 function sendToTask(of, { taskId, text, messageId }) {
   of.sent.push({ messageId, text });
+  of.taskMessages.push(text);
   const task = of.tasks.find((one) => one.taskId === taskId);
-  const changed = (status) => {
-    task.status = status;
-    of.tell({ type: 'task.changed', taskId, status });
-  };
-  changed('running');
+  changeTask(of, task, 'running');
   of.tellTask([{ type: 'event', event: 'message_sent', detail: text }]);
   setTimeout(() => {
-    changed('completed');
-    of.tellTask([{ type: 'text', text: `I heard: ${text}` }, { type: 'result', isOk: true, text: 'done' }], true);
+    of.taskMessages = [];
+    if (text.includes('dollars')) {
+      of.taskAsks = [{ id: 'q-0009', kind: 'permission', text: 'Edit:\n--- price.txt\n+++ price.txt\n@@ line 1 @@\n-euros\n+dollars\n', options: ['allow', 'allow for this task', 'refuse'] }];
+      of.tellTask([{ type: 'event', event: 'question_asked', detail: 'q-0009 Edit' }]);
+      return changeTask(of, task, 'waiting_question');
+    }
+    endTask(of, task, `I heard: ${text}`);
   }, of.turnMs);
+  return ok(task);
+}
+
+function changeTask(of, task, status) {
+  task.status = status;
+  task.updatedAt = new Date().toISOString();
+  of.tell({ type: 'task.changed', taskId: task.taskId, status });
+}
+
+function endTask(of, task, text) {
+  of.tellTask([{ type: 'text', text }, { type: 'result', isOk: true, text: 'done' }], true);
+  changeTask(of, task, 'completed');
+}
+
+function answerTask(of, { taskId, id, text }) {
+  const task = of.tasks.find((one) => one.taskId === taskId);
+  of.taskAsks = of.taskAsks.filter((one) => one.id !== id);
+  if (id === 'q-0009') endTask(of, task, `${text}\nI heard: Prices are in dollars.`);
+  else changeTask(of, task, 'running');
   return ok(task);
 }
 
@@ -322,12 +345,13 @@ const CALLS = {
     return ok(of.proposals[0]);
   },
   'task.list': (of, { needsMe }) => ok({ tasks: needsMe ? of.tasks.filter((one) => one.status.startsWith('waiting') || one.blockedBy !== undefined) : of.tasks }),
-  'task.show': (of, { taskId }) => ok({ info: of.tasks.find((one) => one.taskId === taskId), ...data.taskDetail }),
-  'task.checkpoints': () => ok({ checkpoints: data.checkpoints }),
-  'task.answer': (of) => {
-    of.tasks[0].status = 'running';
-    return ok(of.tasks[0]);
+  'task.show': (of, { taskId }) => {
+    const info = of.tasks.find((one) => one.taskId === taskId);
+    if (info.damaged !== undefined) return refusal('damaged', `failed to use the work area of task \`${taskId}\`: ${info.damaged}`, 'fix the cause');
+    return ok({ info, ...data.taskDetail, asks: of.taskAsks, messages: of.taskMessages });
   },
+  'task.checkpoints': () => ok({ checkpoints: data.checkpoints }),
+  'task.answer': answerTask,
   'task.send': sendToTask,
   'task.logs': () => ok({ text: 'Phase 1: The brief\n', next: 19, isEnd: true, isOver: false }),
   'event.move': (of, { eventId, place }) => {

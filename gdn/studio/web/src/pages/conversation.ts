@@ -331,12 +331,10 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
 
   #checkpointsView(): TemplateResult {
     const rows = [...this.#checkpoints].reverse().map((checkpoint) => [
-      oneLine(checkpoint.checkpointId),
-      view.timeView(checkpoint.createdAt),
-      oneLine(checkpoint.name ?? checkpoint.type),
-      checkpoint.damaged === undefined ? this.#rewindView(checkpoint) : html`<span class="warn">${oneLine(checkpoint.damaged)}</span>`,
+      ...view.checkpointCells(checkpoint),
+      checkpoint.damaged === undefined ? this.#rewindView(checkpoint) : view.damageView(checkpoint.damaged),
     ]);
-    return view.tableView('Checkpoints', ['Checkpoint', 'Created', 'Name', 'Action'], rows);
+    return view.tableView('Checkpoints', ['Checkpoint', 'Created', 'Name', 'Size', 'Action'], rows);
   }
 
   #rewindView({ checkpointId }: Checkpoint): TemplateResult {

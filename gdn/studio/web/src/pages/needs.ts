@@ -242,11 +242,15 @@ class NeedsPage extends Page {
   }
 
   #task(task: Task): TemplateResult {
-    return html`<article class="item" tabindex="0" data-item=${task.taskId} aria-label=${`Task ${oneLine(task.taskId)}`}>
-      <h3><a href=${studio.href('tasks', task.taskId)} class="name">${oneLine(task.title)}</a></h3>
-      <p>${view.standingView(task.status)} ${task.blockedBy === undefined ? nothing : html`(${oneLine(task.blockedBy)})`}
-        since ${view.agoView(task.updatedAt)}. Answer it on its page.</p>
-      ${this.#taskBudget(task)}
+    const { taskId, title, status, blockedBy, damaged, updatedAt } = task;
+    return html`<article class="item" tabindex="0" data-item=${taskId} aria-label=${`Task ${oneLine(taskId)}`}>
+      <h3><a href=${studio.href('tasks', taskId)} class="name">${oneLine(title === '' ? taskId : title)}</a></h3>
+      ${damaged === undefined
+        ? html`<p>${view.standingView(status)} ${blockedBy === undefined ? nothing : html`(${oneLine(blockedBy)})`}
+            since ${view.agoView(updatedAt)}. Answer it on its page.</p>
+            ${this.#taskBudget(task)}`
+        : html`<p>${view.damageView(damaged)}</p>
+            <p>Fix the cause; the daemon then loads the task again automatically.</p>`}
     </article>`;
   }
 

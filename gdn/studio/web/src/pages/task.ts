@@ -1,31 +1,36 @@
 // One task: state, pending requests, live work, the last run, checkpoints, and actions.
 
 import { html, nothing, type TemplateResult } from 'lit';
-import { call, callPages } from '../api.js';
+import { type ApiError, asApiError, call, callPages } from '../api.js';
 import { budgetCommand, isOverOwnBudget } from '../budgets.js';
 import { FollowingPage } from '../following.js';
 import { isEvent } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
 import { bytes, count, counted, dollars } from '../parts/figures.js';
 import { sendView } from '../parts/sendbox.js';
-import { taskStreamView } from '../parts/taskstream.js';
+import { messagesView, requestView, taskStreamView } from '../parts/taskstream.js';
 import { harmless, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { raiseBudget } from '../raise.js';
 import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
-import { taskReducer, type TaskStreamState } from '../taskstream.js';
-import type { Checkpoint, TaskAsk, TaskDetail, TaskPart, WorkspaceChange } from '../types.js';
+import { sentMessages, taskReducer, type TaskStreamState } from '../taskstream.js';
+import type { Checkpoint, TaskAsk, TaskDetail, TaskItem, TaskPart, WorkspaceChange } from '../types.js';
 
 /** So much of the end of the log is shown. */
 const LOG_BYTES = 8192;
 const ENDED = ['completed', 'failed', 'cancelled'];
+/** Buttons for the answers to a request for a permission. */
+const PERMISSION_LABELS: Record<string, string> = { allow: 'Allow once', 'allow for this task': 'Allow for this task', refuse: 'Deny…' };
 /** From so near to its end on, the stream follows what arrives. */
 const NEAR_END_PX = 40;
 
 class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   #detail: TaskDetail | null = null;
   #checkpoints: Checkpoint[] = [];
+  #checkpointsFailure: ApiError | null = null;
+  /** True from a message until the task is read again. */
+  #isMessageDue = false;
   #log = '';
   #frame = 0;
   #isAtEnd = true;
@@ -49,11 +54,21 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   }
 
   /** Many parts in one frame are drawn once. */
-  protected override told(): void {
+  protected override told(part: TaskPart | null): void {
     // The task may have continued since it was read.
     if (this.feed?.standing === 'over' && !this.#hasEnded) this.readSoon();
+    this.#followMessages(part?.items ?? []);
     cancelAnimationFrame(this.#frame);
     this.#frame = requestAnimationFrame(() => this.requestUpdate());
+  }
+
+  /** Reads the task again if items of the stream can be a new message, or the sign that one was delivered. */
+  #followMessages(items: TaskItem[]): void {
+    const isNew = items.some((item) => item.type === 'event' && item.event === 'message_sent');
+    const isWaiting = items.length > 0 && (this.#detail?.messages ?? []).length > 0;
+    if (this.#isMessageDue || !(isNew || isWaiting)) return;
+    this.#isMessageDue = true;
+    this.readSoon();
   }
 
   get #hasEnded(): boolean {
@@ -71,10 +86,15 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   }
 
   protected override async read(): Promise<void> {
+    this.#isMessageDue = false;
+    this.#checkpointsFailure = null;
     const of = studio.of({ taskId: this.#id });
     const [detail, checkpoints, log] = await Promise.all([
       call<TaskDetail>('task.show', of),
-      callPages<Checkpoint>('task.checkpoints', 'checkpoints', of).catch(() => ({ all: [] })),
+      callPages<Checkpoint>('task.checkpoints', 'checkpoints', of).catch((thrown: unknown) => {
+        this.#checkpointsFailure = asApiError(thrown);
+        return { all: [] };
+      }),
       call<{ text: string }>('task.logs', { ...of, log: 'agent', offset: -LOG_BYTES, wait: false }).catch(() => ({ text: '' })),
     ]);
     this.#detail = detail;
@@ -89,6 +109,10 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
     if (detail === null) return nothing;
     const { info } = detail;
     return html`<p><a href=${studio.href('tasks')}>All tasks</a></p>
+      ${info.damaged === undefined
+        ? nothing
+        : html`<p class="warn">${view.damageView(info.damaged)}. Fix the cause; the daemon then loads the task again automatically.</p>`}
+      ${info.warning === undefined ? nothing : html`<p class="warn">${harmless(info.warning)}</p>`}
       ${(detail.asks ?? []).map((one) => this.#ask(one))}
       ${(detail.approvals ?? []).map((id) => html`<p class="warn">The call ${oneLine(id)} waits for a person:
         <a href=${studio.href('needs')}>Needs a person</a></p>`)}
@@ -99,8 +123,9 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
         ['Failure', detail.failure === undefined ? '' : oneLine(detail.failure)],
         ['Phase', info.totalPhases === 0 ? '' : `${info.currentPhase} of ${info.totalPhases}`],
         ['Progress', `${info.progress} %${detail.step === undefined ? '' : `, ${oneLine(detail.step)}`}`],
-        ['Agent', oneLine(info.agent)],
+        ['Agent', this.#agents(detail)],
         ['Last run', this.#lastRun(detail)],
+        ['Next run', detail.run === undefined && info.status === 'running' ? view.timeView(detail.notBefore) : ''],
         ['Usage', `${count(info.tokens)} tokens, ${dollars(info.cost)}`],
         ['Disk', detail.disk === undefined ? '' : `${bytes(detail.disk.bytes)} of ${bytes(detail.disk.quotaBytes)}`],
         ['Work area', html`<span class="name">${oneLine(detail.workArea)}</span>`],
@@ -119,6 +144,14 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
       <h2>Recent history</h2>${view.tableView('Recent history', ['When', 'What', 'Detail'],
         (detail.recent ?? []).map((fact) => [view.timeView(fact.at), oneLine(fact.event), oneLine(fact.detail ?? '')]))}
       <h2>Log</h2>${view.blockView(logText(this.#log), 'End of the log')}`;
+  }
+
+  /** Its agents in order of preference, with the limits that they reached. */
+  #agents({ info, agents = [] }: TaskDetail): TemplateResult | string {
+    if (agents.length === 0) return oneLine(info.agent);
+    return html`<ul>${agents.map(({ name, isCurrent, limitedUntil }) => html`<li>${oneLine(name)}
+      ${isCurrent === true ? view.standingView('current') : nothing}
+      ${limitedUntil === undefined || Date.parse(limitedUntil) < Date.now() ? nothing : html`<span class="faint">usage limit until ${view.timeView(limitedUntil)}</span>`}</li>`)}</ul>`;
   }
 
   #lastRun({ lastRun }: TaskDetail): TemplateResult | string {
@@ -151,12 +184,12 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
 
   /** Messages to the agent. */
   #talk(detail: TaskDetail): TemplateResult | typeof nothing {
-    const { info, proposal, messages = [] } = detail;
-    const waiting = messages.map((message) => html`<blockquote>${harmless(message)}</blockquote>`);
+    const { info, proposal } = detail;
+    const messages = messagesView(sentMessages(this.feed?.state.entries ?? [], detail));
     const isDelivered = info.status === 'completed' && proposal?.isDelivered === true;
-    if (info.status === 'cancelled' || isDelivered) return nothing;
-    return html`<h2>Messages to the agent</h2>
-      ${messages.length === 0 ? nothing : html`<p>Its next run receives:</p>${waiting}`}
+    const title = html`<h2>Messages to the agent</h2>${messages}`;
+    if (info.status === 'cancelled' || isDelivered) return messages.length === 0 ? nothing : title;
+    return html`${title}
       ${studio.write
         ? html`${sendView(`Message to ${oneLine(info.agent)}`, this.isBusy, (text, messageId) => this.#do('send', 'Sending', { text, messageId }))}
             ${this.#hasEnded ? html`<p class="faint">The task then continues.</p>` : nothing}`
@@ -174,24 +207,32 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   }
 
   #ask(one: TaskAsk): TemplateResult {
-    const isAnswered = one.kind === 'question' || one.kind === 'permission';
-    const choices = one.kind === 'permission' ? ['allow', 'refuse'] : (one.options ?? []);
+    const isPermission = one.kind === 'permission';
+    const isAnswered = one.kind === 'question' || isPermission;
+    const choices = one.options ?? (isPermission ? ['allow', 'refuse'] : []);
+    const choose = (choice: string): Promise<unknown> =>
+      isPermission && choice === 'refuse' ? this.#refuse(one) : this.#do('answer', 'Answering', { id: one.id, text: choice });
     return html`<section class="item" aria-label=${`Waits for ${oneLine(one.id)}`}>
       <h2>${oneLine(one.kind)} <small>${oneLine(one.id)}</small></h2>
-      <blockquote>${harmless(one.text)}${one.description === undefined ? '' : `\n${harmless(one.description)}`}</blockquote>
+      ${isPermission
+        ? requestView(one.text)
+        : html`<blockquote>${harmless(one.text)}${one.description === undefined ? '' : `\n${harmless(one.description)}`}</blockquote>`}
       ${one.until === undefined
         ? nothing
         : html`<p>At ${view.timeView(one.until)}
             ${one.default === undefined ? 'the request expires' : `the answer is “${oneLine(one.default)}”`}.</p>`}
       ${!studio.write
         ? html`<p class="instead">Run instead: ${isAnswered
-            ? view.commandView('gdn', 'task', 'answer', this.#id, choices[0] ?? 'ANSWER', '--id', one.id)
+            ? html`${view.commandView('gdn', 'task', 'answer', this.#id, choices[0] ?? 'ANSWER', '--id', one.id)}
+                ${isPermission ? view.commandView('gdn', 'task', 'answer', this.#id, 'refuse: REASON', '--id', one.id) : nothing}`
             : view.commandView('gdn', 'task', 'provide', this.#id, one.id)}</p>`
         : html`<p class="actions">
-            ${choices.map((choice) => this.#button(oneLine(choice), '', () => this.#do('answer', 'Answering', { id: one.id, text: choice })))}
-            ${isAnswered
-              ? this.#button('Answer…', 'primary', () => this.#answer(one))
-              : this.#button('Provide…', 'primary', () => this.#provide(one))}
+            ${choices.map((choice) => this.#button((isPermission ? PERMISSION_LABELS[choice] : undefined) ?? oneLine(choice), '', () => choose(choice)))}
+            ${isPermission
+              ? nothing
+              : isAnswered
+                ? this.#button('Answer…', 'primary', () => this.#answer(one))
+                : this.#button('Provide…', 'primary', () => this.#provide(one))}
           </p>`}
     </section>`;
   }
@@ -204,6 +245,18 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
       confirm: 'Answer',
     });
     if (answer !== null) await this.#do('answer', 'Answering', { id: one.id, text: fieldText(answer, 'text') });
+  }
+
+  async #refuse(one: TaskAsk): Promise<void> {
+    const answer = await ask({
+      title: `Deny ${oneLine(one.id)}`,
+      body: html`${requestView(one.text)}<p class="field"><label for="reason">Reason for the agent (optional)</label>
+        <textarea id="reason" name="reason" rows="3"></textarea></p>`,
+      confirm: 'Deny',
+    });
+    if (answer === null) return;
+    const reason = fieldText(answer, 'reason').trim();
+    await this.#do('answer', 'Denying', { id: one.id, text: reason === '' ? 'refuse' : `refuse: ${reason}` });
   }
 
   async #provide(one: TaskAsk): Promise<void> {
@@ -280,13 +333,11 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   }
 
   #checkpointsView(status: string): TemplateResult {
+    if (this.#checkpointsFailure !== null) return view.failureView(this.#checkpointsFailure);
     const rows = [...this.#checkpoints].reverse().map((checkpoint) => [
-      oneLine(checkpoint.checkpointId),
-      view.timeView(checkpoint.createdAt),
-      oneLine(checkpoint.name ?? checkpoint.type),
-      bytes(checkpoint.snapshotSize),
+      ...view.checkpointCells(checkpoint),
       checkpoint.damaged !== undefined
-        ? html`<span class="warn">${oneLine(checkpoint.damaged)}</span>`
+        ? view.damageView(checkpoint.damaged)
         : studio.write && status !== 'running'
           ? html`<button type="button" ?disabled=${this.isBusy} aria-label=${`Restore ${checkpoint.checkpointId}`}
               @click=${() => void this.#restore(checkpoint.checkpointId)}>Restore…</button>`

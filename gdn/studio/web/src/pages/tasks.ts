@@ -52,9 +52,9 @@ class TasksPage extends Page {
       ${view.tableView(
         'Tasks',
         ['Task', 'Status', 'Phase', 'Progress', 'Agent', 'Tokens', 'Cost', 'Changed'],
-        this.#tasks.map((task) => task.damaged !== undefined && task.title === '' ? unread(task) : [
+        this.#tasks.map((task) => task.damaged !== undefined && task.title === '' ? unread(task, task.damaged) : [
           html`<a href=${studio.href('tasks', task.taskId)}>${oneLine(task.title)}</a>`,
-          html`${view.standingView(task.status)} ${task.blockedBy === undefined ? '' : oneLine(task.blockedBy)}`,
+          standingOf(task),
           task.totalPhases === 0 ? '' : `${task.currentPhase} of ${task.totalPhases}`,
           `${task.progress} %`,
           oneLine(task.agent),
@@ -67,10 +67,16 @@ class TasksPage extends Page {
   }
 }
 
-/** A task that was never read: only its id is known. */
-function unread(task: Task): (TemplateResult | string)[] {
-  const name = html`<a href=${studio.href('tasks', task.taskId)}>${oneLine(task.taskId)}</a>`;
-  return [name, html`<span class="warn">damaged: ${oneLine(task.damaged ?? '')}</span>`, '', '', '', '', '', ''];
+/** Status of a task, and the reason for waiting or the damage. */
+function standingOf({ status, blockedBy, damaged }: Task): TemplateResult {
+  if (damaged !== undefined) return view.damageView(damaged);
+  return html`${view.standingView(status)} ${blockedBy === undefined ? '' : oneLine(blockedBy)}`;
+}
+
+/** A damaged task that was never read: only its id is known. */
+function unread({ taskId }: Task, damaged: string): (TemplateResult | string)[] {
+  const name = html`<a href=${studio.href('tasks', taskId)}>${oneLine(taskId)}</a>`;
+  return [name, view.damageView(damaged), '', '', '', '', '', ''];
 }
 
 customElements.define('gdn-tasks', TasksPage);

@@ -5,20 +5,17 @@ const DAY_MS = 86_400_000;
 const clock = new Intl.DateTimeFormat('en-US', { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 const day = new Intl.DateTimeFormat('en-US', { month: 'short', day: 'numeric', year: 'numeric' });
 
-/** The daemon's value of a time that cannot be read. */
-const UNKNOWN_MS = 0;
-
-/** True if the daemon does not know a time, such as that of a damaged checkpoint. */
-export function isUnknown(text: string): boolean {
-  return Date.parse(text) === UNKNOWN_MS;
-}
-
 /** A time of the daemon for a person: the time of day, with its day unless that is today. */
 export function timeOf(text: string, nowMs = Date.now()): string {
   const at = new Date(text);
   if (Number.isNaN(at.getTime())) return text;
   const isToday = Math.abs(nowMs - at.getTime()) < DAY_MS && at.getDate() === new Date(nowMs).getDate();
   return isToday ? clock.format(at) : `${day.format(at)}, ${clock.format(at)}`;
+}
+
+/** True if a time is known: the daemon writes the start of 1970 for an unknown one. */
+export function isKnown(at: string): boolean {
+  return Date.parse(at) !== 0;
 }
 
 /** A duration in the two largest units that say something. */

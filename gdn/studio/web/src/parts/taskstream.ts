@@ -2,7 +2,7 @@
 
 import { html, nothing, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
-import { changeLines, type Entry, type TaskStreamState } from '../taskstream.js';
+import { type ChangeLine, changeLines, type Entry, requestLines, requestParts, type SentMessage, type TaskStreamState } from '../taskstream.js';
 import type { CallState, TaskItem } from '../types.js';
 import { bytes, count, counted, dollars, duration } from './figures.js';
 import { harmless, head, oneLine } from './text.js';
@@ -10,6 +10,8 @@ import { standingView, textView, timeView } from './views.js';
 
 /** Outputs and changes with more lines are folded. */
 const FOLDED_LINES = 12;
+/** So many of the latest messages to the agent are shown. */
+const MESSAGES_SHOWN = 10;
 /** The most characters of a tool's arguments that are shown. */
 const INPUT_CHARACTERS = 300;
 
@@ -88,9 +90,24 @@ function outputView(output: string | undefined): TemplateResult | typeof nothing
 
 function changeView(path: string, diff: string): TemplateResult {
   const lines = changeLines(diff);
-  const view = html`<pre class="diff">${lines.map(({ kind, text }) => html`<span class=${kind}>${harmless(text)}\n</span>`)}</pre>`;
   return html`<p class="name">${oneLine(path)}</p>
-    ${lines.length === 0 ? nothing : folded(lines.length, `Diff: ${count(lines.length)} lines`, view)}`;
+    ${lines.length === 0 ? nothing : folded(lines.length, `Diff: ${count(lines.length)} lines`, linesView(lines))}`;
+}
+
+function linesView(lines: ChangeLine[]): TemplateResult {
+  return html`<pre class="diff">${lines.map(({ kind, text }) => html`<span class=${kind}>${harmless(text)}\n</span>`)}</pre>`;
+}
+
+/** What a program asks permission for: a command, or the diff of a file. */
+export function requestView(text: string): TemplateResult {
+  const { title, diff } = requestParts(text);
+  return html`<blockquote>${harmless(title)}</blockquote>${diff === '' ? nothing : linesView(requestLines(diff))}`;
+}
+
+/** The latest messages to the agent, with their states. */
+export function messagesView(messages: SentMessage[]): TemplateResult[] {
+  return messages.slice(-MESSAGES_SHOWN).map(({ at, text, state }) => html`<div class="entry" data-message=${state}>
+    <p class="faint">${timeView(at)} ${standingView(state)}</p><blockquote>${harmless(text)}</blockquote></div>`);
 }
 
 function folded(lines: number, summary: string, view: TemplateResult): TemplateResult {

@@ -3,8 +3,8 @@
 import { html, nothing, type TemplateResult } from 'lit';
 import type { ApiError } from '../api.js';
 import { studio } from '../studio.js';
-import type { Json } from '../types.js';
-import { ago, isUnknown, timeOf } from './figures.js';
+import type { Checkpoint, Json } from '../types.js';
+import { ago, bytes, isKnown, timeOf } from './figures.js';
 import { command, harmless, oneLine, pieces } from './text.js';
 
 /** An error with what to do about it. */
@@ -15,19 +15,14 @@ export function failureView(failure: ApiError): TemplateResult {
   </div>`;
 }
 
-/** A time of the daemon. */
+/** A time of the daemon; nothing if it is unknown. */
 export function timeView(at: string | undefined): TemplateResult | typeof nothing {
-  if (at === undefined) return nothing;
-  return isUnknown(at) ? unknownView() : html`<time datetime=${at} title=${at}>${timeOf(at)}</time>`;
+  return at === undefined || !isKnown(at) ? nothing : html`<time datetime=${at} title=${at}>${timeOf(at)}</time>`;
 }
 
 /** How long ago something was, with the time itself. */
 export function agoView(at: string): TemplateResult {
-  return isUnknown(at) ? unknownView() : html`<time datetime=${at} title=${at}>${ago(at)}</time>`;
-}
-
-function unknownView(): TemplateResult {
-  return html`<span>unknown</span>`;
+  return isKnown(at) ? html`<time datetime=${at} title=${at}>${ago(at)}</time>` : html`at an unknown time`;
 }
 
 /** The command that does the same: what stands in place of a button where nothing may be changed. */
@@ -59,6 +54,16 @@ export function nameView(name: string): TemplateResult {
   return html`<span class="name">${oneLine(name)}</span>`;
 }
 
+/** The first cells of a checkpoint's row: id, time, name and size. Of a damaged one, only the id may be known. */
+export function checkpointCells({ checkpointId, createdAt, name, type, snapshotSize }: Checkpoint): unknown[] {
+  return [oneLine(checkpointId), timeView(createdAt), oneLine(name ?? type), isKnown(createdAt) ? bytes(snapshotSize) : ''];
+}
+
+/** Reason why something cannot be used. */
+export function damageView(why: string): TemplateResult {
+  return html`${standingView('damaged')} ${oneLine(why)}`;
+}
+
 /** A link to a conversation. */
 export function conversationLink(instanceKey: string): TemplateResult {
   return html`<a href=${studio.href('conversation', instanceKey)} class="name">${oneLine(instanceKey)}</a>`;
@@ -69,7 +74,7 @@ export function standingView(standing: string): TemplateResult {
   return html`<span class="standing ${toneOf(standing)}">${oneLine(standing)}</span>`;
 }
 
-const GOOD = ['ready', 'processing', 'running', 'completed', 'applied', 'live', 'committed', 'promoted'];
+const GOOD = ['ready', 'processing', 'running', 'completed', 'applied', 'live', 'committed', 'promoted', 'delivered'];
 const BAD = ['failed', 'crashLoopBackOff', 'notReady', 'parked', 'lost', 'cancelled', 'error', 'rejected', 'damaged'];
 const WAITS = ['paused', 'waiting', 'open', 'warn', 'draining', 'spawning', 'connecting'];
 

@@ -31,11 +31,13 @@ async function checkShape(page, where) {
     titles: document.querySelectorAll('h1').length,
     landmarks: ['header', 'nav', 'main', '[role="status"]'].filter((one) => document.querySelector(one) === null),
     wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    isUnknownTimeShown: /\b(Jan 1, 1970|Dec 31, 1969)\b/.test(document.querySelector('main').textContent),
     failures: [...document.querySelectorAll('main [role="alert"]')].map((one) => one.textContent.trim()),
     buttons: [...document.querySelectorAll('main button')].map((one) => one.textContent.trim()),
   }));
   must(shape.titles === 1, `${where} has ${shape.titles} titles`);
   must(shape.landmarks.length === 0, `${where} lacks ${shape.landmarks.join(', ')}`);
+  must(!shape.isUnknownTimeShown, `${where} shows an unknown time as one of 1970`);
   must(shape.wide <= 0, `${where} scrolls sideways by ${shape.wide} pixels`);
   if (isReadOnly) {
     const changes = shape.buttons.filter((label) => CHANGES.test(label));

@@ -1,13 +1,25 @@
 // The page of a task shows its agent's work live, why a run failed, and sends messages. `STUDIO_TASK` is the task
 // (`shop`); its run has begun. Prints `ready work`: a line continues once the run has failed, with a command that
 // exited with 1, a change of a file, hostile text, and a line on stderr. Prints `ready kill`: a line continues once the
-// daemon was killed and restarted. Then the agent answers each message (`I heard: …`), and the task is completed.
+// daemon was killed and restarted. Then the agent answers each message (`I heard: …`), and the task is completed. With
+// `dollars`, it requests permission to change a file first, and repeats the reason of a denial.
 import { must, open, ready, settled, shot, suite, tabTo, visit, watched } from './lib.mjs';
 
 const task = process.env.STUDIO_TASK ?? 'shop';
 
 /** The texts of the entries of a kind. */
 const entries = (page, kind) => page.$$eval(`.stream [data-entry="${kind}"]`, (all) => all.map((one) => one.textContent));
+
+/** Denies the agent's request to change a file, which is shown as a diff. */
+async function deny(page) {
+  const request = page.locator('section[aria-label^="Waits for"]', { hasText: 'dollars' });
+  await request.locator('.diff .added', { hasText: '+dollars' }).waitFor();
+  for (const label of ['Allow once', 'Allow for this task']) must((await request.getByText(label, { exact: true }).count()) === 1, `no button ${label}`);
+  await request.getByText('Deny…', { exact: true }).click();
+  await page.fill('dialog #reason', 'not on a Friday');
+  await page.click('dialog button[type="submit"]');
+  await page.waitForFunction(() => document.querySelector('.stream').textContent.includes('not on a Friday'));
+}
 
 await suite('task', async (browser) => {
   const context = await browser.newContext();
@@ -53,10 +65,15 @@ await suite('task', async (browser) => {
     await tabTo(page, '#message');
     await page.keyboard.type(`Prices are in ${text}.`);
     await page.keyboard.press('Control+Enter');
+    if (text === 'dollars') await deny(page);
     await page.waitForFunction((word) => document.querySelector('.stream').textContent.includes(`I heard: Prices are in ${word}.`), text);
     // The agent has finished: the next message continues the task.
     await page.waitForSelector('[data-stream="over"]');
     await page.waitForFunction(() => document.querySelector('#message').value === '');
+    await page.waitForFunction((word) => {
+      const last = [...document.querySelectorAll('[data-message]')].at(-1);
+      return last?.dataset.message === 'delivered' && last.textContent.includes(`Prices are in ${word}.`);
+    }, text);
   }
   const said = (await entries(page, 'text')).join('\n');
   must(said.split('I heard: Prices are in euros.').length === 2, `an answer is there several times: ${said}`);

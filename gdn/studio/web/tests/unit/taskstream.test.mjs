@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { changeLines, CHARACTERS_MAX, ENTRIES_MAX, taskReducer } from '../../src/taskstream.ts';
+import { changeLines, CHARACTERS_MAX, ENTRIES_MAX, requestLines, requestParts, sentMessages, taskReducer } from '../../src/taskstream.ts';
 
 let clock = 0;
 const item = (type, fields = {}) => ({ at: `${(clock += 1)}`, run: 1, type, ...fields });
@@ -73,4 +73,28 @@ test('the lines of a change are added, removed or the same, without the path', (
   const diff = '--- a.js\n+++ a.js\n@@ line 3 @@\n same\n--- old\n+new\n';
   assert.deepEqual(changeLines(diff).map(({ kind, text }) => `${kind} ${text}`), ['place @@ line 3 @@', 'same  same', 'removed --- old', 'added +new']);
   assert.deepEqual(changeLines(''), []);
+  // Several changes of a file.
+  const change = '--- a.js\n+++ a.js\n@@ line 3 @@\n-old\n+new\n';
+  assert.deepEqual(changeLines(change + change).map(({ kind }) => kind), ['place', 'removed', 'added', 'place', 'removed', 'added']);
+  assert.deepEqual(changeLines('+new\n').map(({ kind }) => kind), ['added']);
+});
+
+test('a request for a permission is a command or a change', () => {
+  assert.deepEqual(requestParts('Bash:\nnpm test --- x'), { title: 'Bash:\nnpm test --- x', diff: '' });
+  const kinds = requestLines('--- a\n+++ a\n@@ line 1 @@\n--- b\n+c\n').map(({ kind }) => kind);
+  assert.deepEqual(kinds, ['file', 'file', 'place', 'removed', 'added'], 'the path is shown, and nothing is left out');
+  assert.deepEqual(requestParts('Edit:\n--- a\n+++ a\n@@ line 1 @@\n-b\n'), { title: 'Edit:', diff: '--- a\n+++ a\n@@ line 1 @@\n-b\n' });
+});
+
+test('a message is sent, then it waits, then it is delivered', () => {
+  const sent = (at, text) => ({ at, event: 'message_sent', detail: text });
+  const { entries } = applied([part(null, 1, [{ run: 1, type: 'event', ...sent('5', 'a\nb') }, { run: 1, type: 'event', ...sent('8', 'd') }])]).state;
+  const states = (detail) => sentMessages(entries, { recent: [], ...detail }).map(({ at, text, state }) => [at, text, state]);
+  const recent = [sent('4', 'z'), { at: '5', event: 'task_paused' }, sent('5', 'a b')];
+  const info = { updatedAt: '7' };
+  // The last one was sent after the task was read.
+  assert.deepEqual(states({ info, recent, messages: ['a\nb'] }), [['4', 'z', 'delivered'], ['5', 'a\nb', 'waiting'], ['8', 'd', 'sent']]);
+  assert.deepEqual(states({ info: { updatedAt: '9' }, recent }).map(([, , state]) => state), ['delivered', 'delivered', 'delivered']);
+  // One that waits for longer than the page looks back.
+  assert.deepEqual(states({ info, messages: ['old', 'a\nb'] }).slice(0, 2), [[undefined, 'old', 'waiting'], ['5', 'a\nb', 'waiting']]);
 });
