@@ -292,6 +292,8 @@ impl Agent {
                 .and_then(|rest| rest.split_once(": "))
             {
                 note(&format!("heard {id} provided"));
+            } else if let Some(text) = line.strip_prefix("Message from a person: ") {
+                note(&format!("heard message in {}: {text}", self.session));
             } else if line.starts_with("Another agent, ") {
                 note("heard hand-over");
             } else if let Some(rest) = line.strip_prefix("Your error ") {

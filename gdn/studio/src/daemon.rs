@@ -255,7 +255,9 @@ async fn watch_task(mut client: Client, mut watch: WatchTask, lines: mpsc::Sende
         let part = match part {
             Ok(part) => part,
             Err(error) => {
-                return room.send(line(&json!({ "error": DaemonRequestError::Call(error).told().1 })));
+                return room.send(line(
+                    &json!({ "error": DaemonRequestError::Call(error).told().1 }),
+                ));
             }
         };
         let notice = TaskNotice {

@@ -221,6 +221,8 @@ mod task_secrets;
 #[cfg(test)]
 mod task_sources;
 #[cfg(test)]
+mod task_streams;
+#[cfg(test)]
 mod task_tools;
 #[cfg(test)]
 mod tasks;

@@ -520,7 +520,8 @@ impl StreamReader {
 }
 
 /// A program like `claude`. Its first run waits for the file `go`, works, and fails; later ones
-/// answer the message in their prompt.
+/// answer the message in their prompt. For one about dollars, it requests permission, and repeats
+/// the reason of a denial.
 const CODER: &str = r#"#!/bin/sh
 read -r prompt
 echo '{"type":"system","subtype":"init","session_id":"s-1","model":"test"}'
@@ -533,7 +534,12 @@ heard() {
   exit 0
 }
 case $prompt in
-*dollars*) heard dollars ;;
+*dollars*)
+  echo '{"type":"control_request","request_id":"p-1","request":{"subtype":"can_use_tool","tool_name":"Edit","input":{"file_path":"price.txt","old_string":"euros","new_string":"dollars"}}}'
+  read -r decision
+  case $decision in *'not on a Friday'*) say 'Denied: not on a Friday.' ;; esac
+  heard dollars
+  ;;
 *euros*) heard euros ;;
 esac
 say 'I begin.'
@@ -580,7 +586,7 @@ fn agent_7_studio_streams_a_task_and_sends_only_with_write() {
     let (_studio, page) = Studio::with_page(&home, &[]);
     let id = page.result("workspace.list", &json!({}))["workspaces"][0]["workspaceId"].take();
     let of_shop = json!({"workspaceId": id, "taskId": "shop"});
-    let mut lines = Lines::of(&page, "task.watch", &of_shop);
+    let mut lines = StreamReader::of(&page, "task.watch", &of_shop);
     let (mut items, mut next) = (Vec::new(), Value::Null);
     // Reads parts until one has such an item, and returns the position behind it.
     let mut read = |is_enough: &dyn Fn(&Value) -> bool| loop {
@@ -618,7 +624,7 @@ fn agent_7_studio_streams_a_task_and_sends_only_with_write() {
     assert_eq!(last["isOver"], true, "{last}");
     // A stream that continues at a position has the rest, each item once.
     let after = json!({"workspaceId": id, "taskId": "shop", "after": failed});
-    let mut rest = Lines::of(&page, "task.watch", &after);
+    let mut rest = StreamReader::of(&page, "task.watch", &after);
     let part = rest.next_part().unwrap();
     let again = part["items"].as_array().unwrap().iter();
     let again = again.filter(|item| heard(item) || item["event"] == "message_sent");

@@ -87,7 +87,7 @@ function add(entries: Entry[], count: number, item: TaskItem): number {
   return count + 1;
 }
 
-/** How many entries must go, so that the rest is as much as may be kept. The last one stays. */
+/** Number of entries to drop, so that the rest is within the limits. The last one stays. */
 function surplus(entries: Entry[]): number {
   let characters = 0;
   for (let at = entries.length - 1; at >= 0; at -= 1) {
@@ -111,7 +111,7 @@ export const taskReducer: Reducer<TaskStreamState, TaskPart> = {
     }
     const entries = [...state.entries];
     let { count } = state;
-    // At the start, nobody missed what is no longer kept.
+    // At the start, the page has missed nothing.
     if (after !== undefined && skippedBytes !== undefined && skippedBytes > 0) {
       count = add(entries, count, missing(items[0]?.at, skippedBytes));
     }
@@ -129,7 +129,7 @@ function missing(at: Time | undefined, size: number): TaskItem {
   return { at: at ?? '', type: 'problem', text: `${bytes(size)} of the stream are missing: they are no longer kept.` };
 }
 
-/** A person's message to the agent, and how far it came. */
+/** A person's message to the agent, and its delivery. */
 export interface SentMessage {
   /** Absent if the message is older than what the page has. */
   at?: Time;
@@ -169,7 +169,7 @@ export function requestParts(text: string): { title: string; diff: string } {
   return at === -1 ? { title: text, diff: '' } : { title: text.slice(0, at).trimEnd(), diff: text.slice(at) };
 }
 
-/** A line of a change, and what it is. */
+/** A line of a change, and its kind. */
 export interface ChangeLine {
   kind: 'added' | 'removed' | 'place' | 'file' | 'same';
   text: string;

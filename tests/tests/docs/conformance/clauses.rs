@@ -1467,6 +1467,7 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "agent_7_commands_and_changes_of_each_program_look_alike",
                     "agent_7_slow_watcher_gets_the_number_of_missed_items",
+                    "agent_7_watched_agents_get_each_message_once_over_kills",
                     "agent_7_work_of_a_task_is_live_in_the_browser",
                 ],
                 note: "a test that runs the real programs",

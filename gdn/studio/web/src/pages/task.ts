@@ -22,14 +22,14 @@ const LOG_BYTES = 8192;
 const ENDED = ['completed', 'failed', 'cancelled'];
 /** Buttons for the answers to a request for a permission. */
 const PERMISSION_LABELS: Record<string, string> = { allow: 'Allow once', 'allow for this task': 'Allow for this task', refuse: 'Deny…' };
-/** From so near to its end on, the stream follows what arrives. */
+/** Distance from the end within which the stream follows new items. */
 const NEAR_END_PX = 40;
 
 class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   #detail: TaskDetail | null = null;
   #checkpoints: Checkpoint[] = [];
   #checkpointsFailure: ApiError | null = null;
-  /** True from a message until the task is read again. */
+  /** True from a message until the task is read again: then its delivery is known. */
   #isMessageDue = false;
   #log = '';
   #frame = 0;
@@ -100,7 +100,7 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
     this.#detail = detail;
     this.#checkpoints = checkpoints.all;
     this.#log = log.text;
-    // What made the page read again may have continued the task, even if it has ended again by now.
+    // The change that caused this read may have continued the task, even if it has ended again by now.
     if (this.feed?.standing === 'over') this.feed.continue();
   }
 

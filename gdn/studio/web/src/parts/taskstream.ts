@@ -10,7 +10,7 @@ import { standingView, textView, timeView } from './views.js';
 
 /** Outputs and changes with more lines are folded. */
 const FOLDED_LINES = 12;
-/** So many of the latest messages to the agent are shown. */
+/** The most messages to the agent that are shown, the latest ones. */
 const MESSAGES_SHOWN = 10;
 /** The most characters of a tool's arguments that are shown. */
 const INPUT_CHARACTERS = 300;
@@ -98,7 +98,7 @@ function linesView(lines: ChangeLine[]): TemplateResult {
   return html`<pre class="diff">${lines.map(({ kind, text }) => html`<span class=${kind}>${harmless(text)}\n</span>`)}</pre>`;
 }
 
-/** What a program asks permission for: a command, or the diff of a file. */
+/** A program's request for permission: a command, or the diff of a file. */
 export function requestView(text: string): TemplateResult {
   const { title, diff } = requestParts(text);
   return html`<blockquote>${harmless(title)}</blockquote>${diff === '' ? nothing : linesView(requestLines(diff))}`;

@@ -46,7 +46,7 @@ await suite('task', async (browser) => {
     strange: [...document.querySelectorAll('main :is(img, script, svg, b)')].map((one) => one.outerHTML),
   }));
   for (const seen of ['<img', 'onerror', '\\u{1b}', '\\u{202e}']) must(found.text.includes(seen), `the stream does not show ${seen}`);
-  must(found.strange.length === 0, `the stream made elements of what was said: ${found.strange.join(' ')}`);
+  must(found.strange.length === 0, `the stream made elements of the agent's text: ${found.strange.join(' ')}`);
   for (const title of ['Last output', 'Error output']) {
     must((await page.textContent(`pre[aria-label="${title}"]`)).trim() !== '', `${title} is empty`);
   }

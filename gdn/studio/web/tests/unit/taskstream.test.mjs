@@ -53,7 +53,7 @@ test('lines of the same kind are one text, and the latest usage counts', () => {
   assert.equal(itemsOf([item('problem', { text: 'a' }), item('problem', { text: 'a' })]).length, 2);
 });
 
-test('no more is kept than may be, and the last entry always', () => {
+test('entries are kept up to the limits, and the last one always', () => {
   const many = Array.from({ length: ENTRIES_MAX + 5 }, (_, n) => item('event', { event: `e${n}` }));
   const { state } = applied([part(null, 1, many)]);
   assert.deepEqual([state.entries.length, state.isCut, state.entries[0].item.event], [ENTRIES_MAX, true, 'e5']);
@@ -62,7 +62,7 @@ test('no more is kept than may be, and the last entry always', () => {
   assert.equal(itemsOf([item('event', { event: 'a', detail: 'x'.repeat(CHARACTERS_MAX * 2) })]).length, 1);
 });
 
-test('what was missed is noted, but not what was no longer kept at the start', () => {
+test('missed items are noted, but not those dropped before the start', () => {
   const first = part(null, 10, [item('event', { event: 'a' })], { skippedBytes: 5 });
   const { state } = applied([first, part(10, 20, [item('event', { event: 'b' })], { skippedBytes: 2048 })]);
   assert.deepEqual(state.entries.map((entry) => entry.item.type), ['event', 'problem', 'event']);
