@@ -112,6 +112,12 @@ pub const PROPOSAL_CHECK: &str = "gdn.proposal.check/v1";
 pub const PROPOSAL_APPLY: &str = "gdn.proposal.apply/v1";
 /// `gdn proposal merge`.
 pub const PROPOSAL_MERGE: &str = "gdn.proposal.merge/v1";
+/// `gdn proposal comment`.
+pub const PROPOSAL_COMMENT: &str = "gdn.proposal.comment/v1";
+/// `gdn proposal comments`.
+pub const PROPOSAL_COMMENTS: &str = "gdn.proposal.comments/v1";
+/// `gdn proposal uncomment`.
+pub const PROPOSAL_UNCOMMENT: &str = "gdn.proposal.uncomment/v1";
 /// `gdn proposal reject`.
 pub const PROPOSAL_REJECT: &str = "gdn.proposal.reject/v1";
 /// `gdn proposal revert`.
@@ -306,6 +312,9 @@ pub const ALL: &[&str] = &[
     PROPOSAL_MERGE,
     PROPOSAL_REJECT,
     PROPOSAL_REVERT,
+    PROPOSAL_COMMENT,
+    PROPOSAL_COMMENTS,
+    PROPOSAL_UNCOMMENT,
     BUNDLE_STATUS,
     BUNDLE_LOG,
     BUNDLE_SHOW,

@@ -103,12 +103,13 @@ pub use process::{
     ProcessState, ProcessesPage, Readiness, WatchProcesses,
 };
 pub use proposal::{
-    ApplyProposal, BaseCheck, CheckProposal, CreateProposal, DiffProposal, DirectoryChange,
-    DisplacedUserFile, EntryStanding, FileStatus, GitCheck, ListProposals, MergeBase,
-    MergeProposal, ModeChange, PROPOSAL_VERSION, ProposalApplied, ProposalDetail, ProposalDiff,
-    ProposalFile, ProposalInfo, ProposalMerged, ProposalPaths, ProposalRecord, ProposalRefusal,
-    ProposalReview, ProposalsPage, ProposedChange, RefusalKind, RejectProposal, RevertProposal,
-    ReviewProposal, RunEvent, RunEventKind, ShowProposal,
+    ApplyProposal, BaseCheck, CheckProposal, CommentChange, CommentProposal, CommentState,
+    CreateProposal, DiffProposal, DirectoryChange, DisplacedUserFile, EntryStanding, FileStatus,
+    GitCheck, ListProposals, MergeBase, MergeProposal, ModeChange, PROPOSAL_VERSION,
+    ProposalApplied, ProposalComment, ProposalDetail, ProposalDiff, ProposalFile, ProposalInfo,
+    ProposalMerged, ProposalPaths, ProposalRecord, ProposalRefusal, ProposalReview, ProposalsPage,
+    ProposedChange, RefusalKind, RejectProposal, RevertProposal, ReviewProposal, RunEvent,
+    RunEventKind, ShowProposal, UncommentProposal,
 };
 pub use question::{
     AnswerQuestion, DeclineQuestion, ListQuestions, QuestionClosed, QuestionDetail, QuestionInfo,
@@ -329,6 +330,10 @@ methods! {
     RevertProposal = "proposal.revert" -> ProposalApplied;
     /// Makes a new one of one that is stale, on top of the project's files as they are. Only a person may.
     MergeProposal = "proposal.merge" -> ProposalMerged;
+    /// Adds a comment on a file of a proposal, or on one of its lines. Only a person may.
+    CommentProposal = "proposal.comment" -> ProposalComment;
+    /// Removes a comment that was not sent to the agent. Only a person may.
+    UncommentProposal = "proposal.uncomment" -> EmptyResult;
     /// The changesets that wait for a person.
     ListWaitingChangesets = "bundle.waiting" -> WaitingChangesetsPage;
     /// Shows the state of a conversation's configuration, and its agent's proposed changes.

@@ -436,6 +436,18 @@ pub enum LifecycleEvent {
         /// Details.
         detail: String,
     },
+    /// The comments on a proposal changed.
+    #[serde(rename = "proposal.commented")]
+    ProposalCommented {
+        /// The run.
+        run_id: RunId,
+        /// The worker.
+        agent_id: WorkerId,
+        /// Digest of the worker's `proposal.json`, which identifies the proposal.
+        digest: String,
+        /// Details.
+        detail: String,
+    },
     /// The state of an agent's own configuration changed.
     #[serde(rename = "bundle.changed")]
     BundleChanged {
@@ -544,6 +556,7 @@ impl LifecycleEvent {
             | Self::ProposalApplied { .. }
             | Self::ProposalRejected { .. }
             | Self::ProposalReverted { .. }
+            | Self::ProposalCommented { .. }
             | Self::TaskChanged { .. }
             | Self::TaskDecided { .. } => None,
         }

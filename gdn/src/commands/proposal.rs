@@ -4,11 +4,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{
-    ApplyProposal, CreateProposal, DiffProposal, ListProposals, MergeProposal, ProposalApplied,
-    ProposalDetail, ProposalInfo, ProposalRefusal, ProposalState, RejectProposal, RevertProposal,
-    ReviewProposal, SandboxRef, ShowProposal,
+    ApplyProposal, CommentProposal, CreateProposal, DiffProposal, ListProposals, MergeProposal,
+    ProposalApplied, ProposalDetail, ProposalInfo, ProposalRefusal, ProposalState, RejectProposal,
+    RevertProposal, ReviewProposal, SandboxRef, ShowProposal, UncommentProposal,
 };
-use goondan_protocol::ids::{RunId, WorkerId, WorkspaceId};
+use goondan_protocol::ids::{EventId, RunId, WorkerId, WorkspaceId};
 use goondan_protocol::time::Timestamp;
 use serde_json::json;
 
@@ -83,6 +83,26 @@ Examples:
 Merges your changed lines with the worker's. Review and apply the new proposal like any other; the old
 one stays unchanged. On conflicts, prints every conflicting file, creates nothing, and exits with 10.")]
     Merge(ProposalMergeArgs),
+    /// Comment on a file of a proposal, or on one of its lines
+    #[command(after_help = "\
+Examples:
+  gdn proposal comment fix-the-login coder src/login.ts:12 'Use the constant.'
+  gdn proposal comment fix-the-login coder src/login.ts:8 'Why is this gone?' --old
+  gdn proposal comment fix-the-login coder docs/api.md 'Add an example.'
+
+The agent of a task receives all open comments with the next `gdn task rework`.")]
+    Comment(ProposalCommentArgs),
+    /// List the comments on a proposal and on earlier ones in its sandbox
+    #[command(after_help = "\
+Examples:
+  gdn proposal comments fix-the-login coder
+  gdn proposal comments fix-the-login coder --json | jq '.comments[] | select(.state == \"open\")'")]
+    Comments(ProposalAtArgs),
+    /// Remove a comment that was not sent to the agent
+    #[command(after_help = "\
+Examples:
+  gdn proposal uncomment fix-the-login coder 2")]
+    Uncomment(ProposalUncommentArgs),
     /// Reject a proposal
     #[command(after_help = "\
 Examples:
@@ -152,6 +172,33 @@ pub(crate) struct ProposalMergeArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ProposalCommentArgs {
+    #[command(flatten)]
+    at: ProposalAtArgs,
+    /// File, and line after the change
+    #[arg(value_name = "PATH[:LINE]")]
+    place: String,
+    /// The comment
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// The line is one from before the change
+    #[arg(long)]
+    old: bool,
+    /// Id of the comment: a known id is not added again
+    #[arg(long, value_name = "ID")]
+    comment_id: Option<EventId>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProposalUncommentArgs {
+    #[command(flatten)]
+    at: ProposalAtArgs,
+    /// Number of the comment
+    #[arg(value_name = "NUMBER")]
+    number: u32,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ProposalRejectArgs {
     #[command(flatten)]
     at: ProposalAtArgs,
@@ -187,6 +234,9 @@ pub(crate) async fn run(command: ProposalCommand, context: &Context) -> Result<(
         ProposalCommand::Check(args) => check(args, context).await,
         ProposalCommand::Apply(args) => apply(args, context).await,
         ProposalCommand::Merge(args) => merge(args, context).await,
+        ProposalCommand::Comment(args) => comment(args, context).await,
+        ProposalCommand::Comments(args) => comments(args, context).await,
+        ProposalCommand::Uncomment(args) => uncomment(args, context).await,
         ProposalCommand::Reject(args) => reject(args, context).await,
         ProposalCommand::Revert(args) => revert(args, context).await,
     }
@@ -319,10 +369,22 @@ async fn diff(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
     let (detail, patch) = read(&mut client, &workspace.workspace_id, &args.named()).await?;
     let output = context.output;
     if output.is_json() {
-        let object = json!({ "digest": detail.info.digest, "patch": STANDARD.encode(&patch) });
+        let mut object = json!({ "digest": detail.info.digest, "patch": STANDARD.encode(&patch) });
+        if let Some(fields) = object
+            .as_object_mut()
+            .filter(|_| !detail.comments.is_empty())
+        {
+            fields.insert("comments".to_owned(), json!(detail.comments));
+        }
         return output.object(schemas::PROPOSAL_DIFF, &object);
     }
-    output.bytes(&patch)
+    output.bytes(&patch)?;
+    // The patch itself must stay applicable.
+    if !detail.comments.is_empty() {
+        let comments = review::comments_of(&detail, output.err);
+        output.note(format!("\nComments:\n{comments}"));
+    }
+    Ok(())
 }
 
 async fn check(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
@@ -469,6 +531,71 @@ async fn merge(args: ProposalMergeArgs, context: &Context) -> Result<(), Failure
     Ok(())
 }
 
+/// Splits `PATH:LINE`; without a line, the whole text is the path.
+fn path_and_line(place: &str) -> (&str, Option<u32>) {
+    let split = place.rsplit_once(':').filter(|(path, _)| !path.is_empty());
+    match split.and_then(|(path, line)| Some((path, line.parse().ok()?))) {
+        Some((path, line)) => (path, Some(line)),
+        None => (place, None),
+    }
+}
+
+async fn comment(args: ProposalCommentArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let (path, line) = path_and_line(&args.place);
+    let at = args.at.named();
+    let comment = CommentProposal {
+        workspace_id: workspace.workspace_id,
+        at: at.clone(),
+        path: path.to_owned(),
+        line,
+        old: args.old,
+        text: args.text,
+        digest: None,
+        comment_id: args.comment_id,
+    };
+    let made = client.change(comment).await?;
+    let output = context.output;
+    output.object(schemas::PROPOSAL_COMMENT, &made)?;
+    output.data(review::comment_lines(&made, output.out))?;
+    let SandboxRef { run_id, agent_id } = &at;
+    let remove = format!("proposal uncomment {run_id} {agent_id} {}", made.number);
+    output.note(format!("To remove it: {}", context.command(&remove)));
+    Ok(())
+}
+
+async fn comments(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let show = ShowProposal {
+        workspace_id: workspace.workspace_id,
+        at: args.named(),
+    };
+    let detail = client.query(show).await?;
+    let output = context.output;
+    output.object(
+        schemas::PROPOSAL_COMMENTS,
+        &json!({ "digest": detail.info.digest, "comments": detail.comments }),
+    )?;
+    if detail.comments.is_empty() {
+        return output.data("No comments.");
+    }
+    output.data(review::comments_of(&detail, output.out))
+}
+
+async fn uncomment(args: ProposalUncommentArgs, context: &Context) -> Result<(), Failure> {
+    let (mut client, workspace) = context.open().await?;
+    let number = args.number;
+    let uncomment = UncommentProposal {
+        workspace_id: workspace.workspace_id,
+        at: args.at.named(),
+        number,
+    };
+    client.change(uncomment).await?;
+    let output = context.output;
+    output.object(schemas::PROPOSAL_UNCOMMENT, &json!({ "number": number }))?;
+    output.data(format!("Removed comment {number}"))
+}
+
 async fn reject(args: ProposalRejectArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, workspace) = context.open().await?;
     let reject = RejectProposal {
@@ -503,4 +630,18 @@ async fn revert(args: ProposalRevertArgs, context: &Context) -> Result<(), Failu
     };
     let reverted = client.change(revert).await?;
     told(&reverted, schemas::PROPOSAL_REVERT, "Reverted", context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path_and_line;
+
+    #[test]
+    fn place_of_a_comment_is_a_path_and_perhaps_a_line() {
+        assert_eq!(path_and_line("src/a.rs:12"), ("src/a.rs", Some(12)));
+        assert_eq!(path_and_line("src/a.rs"), ("src/a.rs", None));
+        assert_eq!(path_and_line("a:b"), ("a:b", None));
+        assert_eq!(path_and_line("a:1:2"), ("a:1", Some(2)));
+        assert_eq!(path_and_line(":12"), (":12", None));
+    }
 }

@@ -115,7 +115,10 @@ fails, nothing is applied and the task stays in review.")]
     /// Request changes to the phase that waits for review
     #[command(after_help = "\
 Examples:
-  gdn task rework shop 'The price list lacks taxes'")]
+  gdn task rework shop 'The price list lacks taxes'
+  gdn task rework shop                       only the comments on its proposal
+
+Sends all open comments on its proposal (`gdn proposal comment`) to the agent, in the same session.")]
     Rework(TaskReworkArgs),
     /// Send a message to the agent of a task, while it works or after
     #[command(after_help = "\
@@ -337,8 +340,8 @@ pub(crate) struct TaskApproveArgs {
 pub(crate) struct TaskReworkArgs {
     #[command(flatten)]
     at: TaskAtArgs,
-    /// Requested changes
-    #[arg(value_name = "TEXT")]
+    /// Requested changes; can be omitted if the proposal has open comments
+    #[arg(value_name = "TEXT", default_value = "", hide_default_value = true)]
     text: String,
     /// Only if this phase waits for review
     #[arg(long, value_name = "NUMBER")]

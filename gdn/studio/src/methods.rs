@@ -66,6 +66,8 @@ pub(crate) const METHODS: &[(&str, Access)] = &[
     ("proposal.reject", Access::Writes),
     ("proposal.revert", Access::Writes),
     ("proposal.merge", Access::Writes),
+    ("proposal.comment", Access::Writes),
+    ("proposal.uncomment", Access::Writes),
     ("bundle.approve", Access::Writes),
     ("bundle.reject", Access::Writes),
     ("bundle.revert", Access::Writes),

@@ -7,10 +7,11 @@ use goondan_config::{ChangesetPolicy, Sources};
 use goondan_durable::VerificationResult;
 use goondan_protocol::bundle::BundleAsk;
 use goondan_protocol::control::{
-    AllowSecret, ApplyProposal, CheckProposal, ControlError, CreateProposal, DenySecret,
-    DiffProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox, RejectProposal,
-    RemoveSandbox, RemoveSecret, RevertProposal, ReviewProposal, RunEvent, SecretChanged,
-    SecretConsentChanged, SecretList, SecretsRotated, SetSecret, ShowProposal, ShowSandbox,
+    AllowSecret, ApplyProposal, CheckProposal, CommentProposal, ControlError, CreateProposal,
+    DenySecret, DiffProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
+    RejectProposal, RemoveSandbox, RemoveSecret, RevertProposal, ReviewProposal, RunEvent,
+    SandboxRef, SecretChanged, SecretConsentChanged, SecretList, SecretsRotated, SetSecret,
+    ShowProposal, ShowSandbox, UncommentProposal,
 };
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{
@@ -178,6 +179,15 @@ pub struct ProposeForTask {
     pub words: Option<String>,
 }
 
+/// Take the open comments on the proposal of a task for a request for rework.
+#[derive(Debug)]
+pub struct TakeComments {
+    pub workspace_id: WorkspaceId,
+    pub at: SandboxRef,
+    /// Identifies the request: taking again for the same one returns the same comments.
+    pub round: u64,
+}
+
 proposal_work! {
     /// Copy files for a worker.
     Prepare(PrepareSandbox),
@@ -205,6 +215,12 @@ proposal_work! {
     Apply(ApplyProposal),
     Reject(RejectProposal),
     Revert(RevertProposal),
+    /// Add a comment on a file or a line.
+    Comment(CommentProposal),
+    /// Remove a comment that was not sent.
+    Uncomment(UncommentProposal),
+    /// Mark the open comments as sent, unless that was done, and return them.
+    TakeComments(TakeComments),
     /// Merge it into a new proposal on top of the project's current files.
     Merge(MergeProposal),
     /// Verify all of their files; the answer contains the number of sandboxes and a

@@ -443,6 +443,18 @@ impl Core {
             Call::RevertProposal(call) => {
                 self.use_proposals(ProposalRequester::Client(token), ProposalWork::Revert(call));
             }
+            Call::CommentProposal(call) => {
+                self.use_proposals(
+                    ProposalRequester::Client(token),
+                    ProposalWork::Comment(call),
+                );
+            }
+            Call::UncommentProposal(call) => {
+                self.use_proposals(
+                    ProposalRequester::Client(token),
+                    ProposalWork::Uncomment(call),
+                );
+            }
             Call::MergeProposal(call) => {
                 self.use_proposals(ProposalRequester::Client(token), ProposalWork::Merge(call));
             }

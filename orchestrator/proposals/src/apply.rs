@@ -25,7 +25,7 @@ impl Sandboxes<'_> {
     pub fn apply(&mut self, request: &ApplyProposal) -> Result<ProposalApplied, ProposalError> {
         let open = self.open(&request.at)?;
         let kept = self.kept(&open)?;
-        self.check_digest(request, &kept)?;
+        Self::check_digest(request.digest.as_deref(), &kept)?;
         let review = self.examine_and_record(&open, &kept)?;
         let stands =
             |refusal: &ProposalRefusal| !(request.allow_moved_base && refusal.is_overridable());
@@ -56,11 +56,10 @@ impl Sandboxes<'_> {
 
     /// Refuses a proposal other than the reviewed one.
     pub(crate) fn check_digest(
-        &self,
-        request: &ApplyProposal,
+        reviewed: Option<&str>,
         kept: &StoredProposal,
     ) -> Result<(), ProposalError> {
-        match &request.digest {
+        match reviewed {
             Some(digest) if *digest != kept.standing.digest => Err(ProposalError::invalid(
                 "a newer proposal was submitted in the meantime",
                 "review it again: `gdn proposal show`",

@@ -10,6 +10,16 @@ pub const LEFT_OUT_MAX: usize = 1_000;
 pub const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 /// Maximum size of the stored end of `test.log`, in bytes.
 pub const TEST_LOG_BYTES_MAX: usize = 1024 * 1024;
+/// Comments that one sandbox can have, removed ones included.
+pub const COMMENTS_MAX: usize = 500;
+/// Comments on one proposal that wait to be sent to its agent.
+pub const COMMENTS_OPEN_MAX: usize = 50;
+/// Bytes of a comment.
+pub const COMMENT_BYTES_MAX: usize = 2 * 1024;
+/// Stored characters of the line that a comment is about.
+pub const COMMENT_LINE_CHARS_MAX: usize = 200;
+/// Bytes of a file whose lines can be commented on.
+pub const COMMENTED_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Room for the line that says that the beginning of a text is missing.
 pub(crate) const CUT_LINE_BYTES: usize = 200;
 /// Bytes of a record (`sandbox.json`, `proposal.json`) at most.

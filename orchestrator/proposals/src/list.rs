@@ -17,6 +17,7 @@ use goondan_protocol::ids::RunId;
 use goondan_protocol::time::Timestamp;
 use goondan_trees::RelativePath;
 
+use crate::comments::comments;
 use crate::entries::{bytes, files};
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::{CUT_LINE_BYTES, DIFF_PART_BYTES, SUMMARY_BYTES_MAX, TEST_LOG_BYTES_MAX};
@@ -229,6 +230,7 @@ impl Sandboxes<'_> {
             left_out: kept.details.left_out.clone(),
             git: kept.details.git,
             history: kept.standing.history.clone(),
+            comments: comments(&self.events(&open.at.run_id)?, &open.at.agent_id),
         })
     }
 

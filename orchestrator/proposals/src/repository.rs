@@ -94,7 +94,7 @@ impl Sandboxes<'_> {
     ) -> Result<String, ProposalError> {
         let open = self.open(&request.at)?;
         let kept = self.kept(&open)?;
-        self.check_digest(request, &kept)?;
+        Self::check_digest(request.digest.as_deref(), &kept)?;
         let refusals = unsound(&open, &kept)?;
         if !refusals.is_empty() {
             return Err(ProposalError::Refused {

@@ -70,6 +70,8 @@ pub(crate) fn standing(events: &[RunEvent], agent: &WorkerId) -> Option<Proposal
                     history: vec![event.clone()],
                 });
             }
+            // Comments are shown on their own.
+            RunEventKind::ProposalCommented => {}
             kind => {
                 let Some(standing) = &mut standing else {
                     continue;

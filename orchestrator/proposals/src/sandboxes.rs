@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use goondan_durable::disk::Folder;
 use goondan_durable::register::Register;
 use goondan_protocol::control::{
-    ProposalInfo, ProposalRecord, ProposalState, RunEvent, RunEventKind, SandboxInfo, SandboxRef,
+    CommentChange, ProposalInfo, ProposalRecord, ProposalState, RunEvent, RunEventKind,
+    SandboxInfo, SandboxRef,
 };
 use goondan_protocol::ids::RunId;
 use goondan_protocol::time::Timestamp;
@@ -93,15 +94,38 @@ impl<'f> Sandboxes<'f> {
         digest: Option<&str>,
         detail: impl Into<String>,
     ) -> Result<(), ProposalError> {
-        let event = RunEvent {
+        self.note_event(RunEvent {
             kind,
             at: self.now,
             run_id: at.run_id.clone(),
             agent_id: at.agent_id.clone(),
             digest: digest.map(str::to_owned),
             detail: detail.into(),
-        };
-        run_log::append(self.files.disk(), &self.log_path(&at.run_id), &event)?;
+            comments: None,
+        })
+    }
+
+    /// Records a change of the comments durably.
+    pub(crate) fn note_comments(
+        &mut self,
+        at: &SandboxRef,
+        digest: &str,
+        detail: String,
+        change: CommentChange,
+    ) -> Result<(), ProposalError> {
+        self.note_event(RunEvent {
+            kind: RunEventKind::ProposalCommented,
+            at: self.now,
+            run_id: at.run_id.clone(),
+            agent_id: at.agent_id.clone(),
+            digest: Some(digest.to_owned()),
+            detail,
+            comments: Some(change),
+        })
+    }
+
+    fn note_event(&mut self, event: RunEvent) -> Result<(), ProposalError> {
+        run_log::append(self.files.disk(), &self.log_path(&event.run_id), &event)?;
         self.happened.push(event);
         Ok(())
     }

@@ -120,6 +120,14 @@ fn perform(
         ProposalWork::Review(request) => answer(&sandboxes.review(&request.at)?),
         ProposalWork::Apply(request) => answer(&sandboxes.apply(&request)?),
         ProposalWork::Reject(request) => answer(&sandboxes.reject(&request.at, &request.reason)?),
+        ProposalWork::Comment(request) => answer(&sandboxes.comment(&request)?),
+        ProposalWork::Uncomment(request) => {
+            sandboxes.uncomment(&request)?;
+            answer(&EmptyResult {})
+        }
+        ProposalWork::TakeComments(request) => {
+            answer(&sandboxes.take_comments(&request.at, request.round)?)
+        }
         ProposalWork::Revert(request) => answer(&sandboxes.revert(&request.at)?),
         ProposalWork::Verify(request) => {
             let found = sandboxes.verify()?;

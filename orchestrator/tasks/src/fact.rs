@@ -2,7 +2,7 @@
 
 use goondan_cli_agents::blocks::{AgentError, DependencyRequest, UserQuestion};
 use goondan_cli_agents::usage::SessionUsage;
-use goondan_protocol::control::{TaskProposal, TaskVerdict};
+use goondan_protocol::control::{ProposalComment, TaskProposal, TaskVerdict};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey};
 use goondan_protocol::task::{NotifyOn, PlanStep, TaskChecks, TaskRunKind, TaskSource};
 use goondan_protocol::time::Timestamp;
@@ -143,6 +143,52 @@ pub enum PauseReason {
     SharedBudget,
     /// Its work area exceeds its quota (`TASK-9`).
     Quota,
+}
+
+/// A comment on the proposal of a task, as its agent receives it (`REPO-3`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReworkComment {
+    pub number: u32,
+    /// The file and the line.
+    pub place: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_text: Option<String>,
+    pub text: String,
+}
+
+impl From<ProposalComment> for ReworkComment {
+    fn from(comment: ProposalComment) -> Self {
+        Self {
+            number: comment.number,
+            place: comment.place(),
+            line_text: comment.line_text,
+            text: comment.text,
+        }
+    }
+}
+
+/// The requested changes, with the comments. Comments are indented, because a tag of a block counts
+/// only at the start of a line.
+pub(crate) fn rework_text(text: &str, comments: &[ReworkComment]) -> String {
+    if comments.is_empty() {
+        return text.to_owned();
+    }
+    let mut whole = match text {
+        "" => "a person commented on your changes.".to_owned(),
+        text => text.to_owned(),
+    };
+    whole.push_str("\nComments on your changes:");
+    for comment in comments {
+        whole.push_str(&format!("\n- {}", comment.place));
+        if let Some(line) = &comment.line_text {
+            whole.push_str(&format!("\n    > {line}"));
+        }
+        for line in comment.text.lines() {
+            whole.push_str(&format!("\n    {line}"));
+        }
+    }
+    whole
 }
 
 /// Notification that a connection must deliver to people.
@@ -338,6 +384,9 @@ pub enum TaskEvent {
     ReviewReworked {
         phase: u32,
         text: String,
+        /// Comments on the proposal, which its agent receives as well.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        comments: Vec<ReworkComment>,
     },
     /// A person's message to the agent. If the task had ended, it continues.
     MessageSent {

@@ -10,7 +10,9 @@ use goondan_protocol::limits::MAX_FALLBACK_AGENTS;
 use goondan_protocol::task::TaskRunKind;
 use goondan_protocol::time::Timestamp;
 
-use crate::fact::{HistoryEntry, NewTask, Origin, PauseReason, RunOutcome, TaskEvent};
+use crate::fact::{
+    HistoryEntry, NewTask, Origin, PauseReason, ReworkComment, RunOutcome, TaskEvent,
+};
 use crate::limits::{
     DESCRIPTION_BYTES_MAX, LONG_PAUSE_MS, PHASES_MAX, RATE_LIMITED_RUNS_MAX, RETRIES_MAX, RETRY_MS,
     SESSION_INPUT_TOKENS_MAX, STALL_MS, TEXT_CHARS_MAX, TITLE_CHARS_MAX, WORK_AFTER_RESULT_MS,
@@ -148,7 +150,11 @@ impl Task {
             TaskInput::Answer { id, text } => self.answer(&id, &text, now)?,
             TaskInput::Approve { phase, delivery } => self.approve(phase, delivery, now)?,
             TaskInput::ProposalMade { phase, result } => self.proposal_made(phase, result, now),
-            TaskInput::Rework { phase, text } => self.rework(phase, text, now)?,
+            TaskInput::Rework {
+                phase,
+                text,
+                comments,
+            } => self.rework(phase, text, comments, now)?,
             TaskInput::Say { id, text } => self.say(id, text, now)?,
             TaskInput::SetBudget(budget) => {
                 self.live()?;
@@ -460,14 +466,43 @@ impl Task {
         Ok(())
     }
 
-    fn rework(&mut self, phase: u32, text: String, now: Timestamp) -> Result<(), InputRefusal> {
+    fn rework(
+        &mut self,
+        phase: u32,
+        text: String,
+        comments: Vec<ReworkComment>,
+        now: Timestamp,
+    ) -> Result<(), InputRefusal> {
+        self.check_rework(phase, &text)?;
+        if comments.is_empty() {
+            check_text(&text)?;
+        }
+        self.record(
+            now,
+            TaskEvent::ReviewReworked {
+                phase,
+                text,
+                comments,
+            },
+        );
+        Ok(())
+    }
+
+    /// Checks that rework of a phase can be requested with this text, or with comments and without
+    /// a text.
+    ///
+    /// # Errors
+    ///
+    /// [`InputRefusal`], as for [`TaskInput::Rework`].
+    pub fn check_rework(&self, phase: u32, text: &str) -> Result<(), InputRefusal> {
         self.live()?;
         if self.state.review != Some(phase) {
             return Err(InputRefusal::NotUnderReview(phase));
         }
-        check_text(&text)?;
-        self.record(now, TaskEvent::ReviewReworked { phase, text });
-        Ok(())
+        match text.is_empty() {
+            true => Ok(()),
+            false => check_text(text),
+        }
     }
 
     /// Checks that the documents of the last completed work exist, because a review relies on them.

@@ -468,7 +468,11 @@ impl World {
             }
             16 => {
                 let text = "better".to_owned();
-                self.feed(TaskInput::Rework { phase, text });
+                self.feed(TaskInput::Rework {
+                    phase,
+                    text,
+                    comments: Vec::new(),
+                });
             }
             17 => {
                 let input = [TaskInput::Pause, TaskInput::Resume, TaskInput::Start]

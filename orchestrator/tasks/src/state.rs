@@ -10,6 +10,7 @@ use goondan_protocol::time::Timestamp;
 
 use crate::fact::{
     HistoryEntry, InputOutcome, NewTask, Origin, PauseReason, Provision, RunOutcome, TaskEvent,
+    rework_text,
 };
 use crate::limits::REWORKS_KEPT;
 
@@ -547,10 +548,15 @@ impl State {
             }
             TaskEvent::MessageSent { id, text } => self.message_sent(id.as_ref(), text),
             TaskEvent::ReviewWithdrawn { .. } => self.back_to_work(),
-            TaskEvent::ReviewReworked { phase, text } => {
+            TaskEvent::ReviewReworked {
+                phase,
+                text,
+                comments,
+            } => {
                 self.back_to_work();
+                let text = rework_text(text, comments);
                 self.notes.push(Note::Rework(*phase, text.clone()));
-                self.reworks.push((*phase, text.clone()));
+                self.reworks.push((*phase, text));
                 let beyond = self.reworks.len().saturating_sub(REWORKS_KEPT);
                 self.reworks.drain(..beyond);
             }

@@ -64,6 +64,12 @@ impl State {
         self.progress
     }
 
+    /// Number of runs so far, those of its commands included.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
     #[must_use]
     pub fn created_at(&self) -> Timestamp {
         self.created_at

@@ -257,7 +257,15 @@ fn detail(fact: &TaskEvent) -> String {
             InputOutcome::TimedOut(_) => format!("{id} not in time"),
             InputOutcome::Withdrawn => format!("{id} is withdrawn"),
         },
-        TaskEvent::ReviewReworked { phase, text } => format!("phase {phase}: {text}"),
+        TaskEvent::ReviewReworked {
+            phase,
+            text,
+            comments,
+        } => match comments.len() {
+            0 => format!("phase {phase}: {text}"),
+            1 => format!("phase {phase}: {text} (1 comment)"),
+            count => format!("phase {phase}: {text} ({count} comments)"),
+        },
         TaskEvent::MessageSent { text, .. } => text.clone(),
         TaskEvent::ErrorReported { error } => error.message.clone(),
         TaskEvent::WorkHandedOff { text } => text.clone(),

@@ -213,7 +213,11 @@ fn agent_4_a_recorded_session_of_claude_is_counted_once() {
         state = Some(match (after.review(), run) {
             (Some(phase), 2) => {
                 let text = "Shorter.".to_owned();
-                handle(TaskInput::Rework { phase, text })
+                handle(TaskInput::Rework {
+                    phase,
+                    text,
+                    comments: Vec::new(),
+                })
             }
             (Some(phase), _) => handle(TaskInput::Approve {
                 phase,

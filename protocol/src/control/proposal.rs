@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pages::try_page_of;
 use super::sandbox::{ProposalBase, ProposalState, SandboxRef, UncopiedPath};
-use crate::ids::{RunId, WorkerId, WorkspaceId};
+use crate::ids::{EventId, RunId, WorkerId, WorkspaceId};
 use crate::limits::MAX_PROPOSALS_PAGE;
 use crate::time::Timestamp;
 
@@ -126,6 +126,30 @@ requests_about! {
     }
     /// `proposal.revert`.
     RevertProposal {}
+    /// `proposal.comment`: a comment on a file of the proposal, or on one of its lines (`REPO-3`).
+    CommentProposal {
+        /// The file, which the proposal changes.
+        path: String,
+        /// The line, counted from 1; absent for the whole file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        line: Option<u32>,
+        /// True if the line is one of the file before the change. A deleted file has only these.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        old: bool,
+        /// The comment.
+        text: String,
+        /// Digest of the reviewed proposal. A proposal with a different digest gets no comment.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<String>,
+        /// Id of the comment. A comment with a known id is returned, and not added again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment_id: Option<EventId>,
+    }
+    /// `proposal.uncomment`: removes a comment that was not sent to the agent.
+    UncommentProposal {
+        /// Number of the comment.
+        number: u32,
+    }
     /// `proposal.merge`.
     MergeProposal {
         /// The worker of the new proposal, in the same run. If absent, `AGENT-merged` or the first
@@ -353,6 +377,92 @@ pub struct ProposalDetail {
     pub git: GitCheck,
     /// Its history, oldest event first.
     pub history: Vec<RunEvent>,
+    /// Comments on the proposal and on earlier ones of the sandbox, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<ProposalComment>,
+}
+
+/// A person's comment on a file of a proposal, or on one of its lines (`REPO-3`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProposalComment {
+    /// Its number, counted from 1 in the sandbox. Numbers are not used again.
+    pub number: u32,
+    /// Its id, if the client chose one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment_id: Option<EventId>,
+    /// Time of the comment.
+    pub at: Timestamp,
+    /// Digest of the proposal that it is about.
+    pub digest: String,
+    /// The file.
+    pub path: String,
+    /// The line, counted from 1; absent for the whole file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// True if the line is one of the file before the change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub old: bool,
+    /// Text of the line, shortened if it is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_text: Option<String>,
+    /// The comment.
+    pub text: String,
+    /// State of the comment.
+    #[serde(default)]
+    pub state: CommentState,
+    /// Time at which it was sent to the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_at: Option<Timestamp>,
+    /// Digest of the first proposal that was submitted after it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addressed_by: Option<String>,
+}
+
+impl ProposalComment {
+    /// The file and the line, as in `src/main.rs:12`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match (self.line, self.old) {
+            (None, _) => self.path.clone(),
+            (Some(line), false) => format!("{}:{line}", self.path),
+            (Some(line), true) => format!("{}:{line} (before the change)", self.path),
+        }
+    }
+}
+
+/// State of a comment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CommentState {
+    /// The agent has not received it.
+    #[default]
+    Open,
+    /// The agent received it with a request for rework.
+    Sent,
+}
+
+/// Change of the comments on a proposal, in the run's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "camelCase")]
+pub enum CommentChange {
+    /// A comment was added.
+    Added {
+        /// The comment.
+        comment: Box<ProposalComment>,
+    },
+    /// A comment was removed.
+    Removed {
+        /// Its number.
+        number: u32,
+    },
+    /// Comments were sent to the agent.
+    Sent {
+        /// Their numbers.
+        numbers: Vec<u32>,
+        /// Identifies the request for rework: sending again for the same request has no effect.
+        round: u64,
+    },
 }
 
 /// Result of git's check of a patch.
@@ -554,6 +664,8 @@ pub enum RunEventKind {
     ProposalRejected,
     /// A proposal was reverted.
     ProposalReverted,
+    /// The comments on a proposal changed.
+    ProposalCommented,
 }
 
 impl RunEventKind {
@@ -568,6 +680,7 @@ impl RunEventKind {
             Self::ProposalApplied => "proposal_applied",
             Self::ProposalRejected => "proposal_rejected",
             Self::ProposalReverted => "proposal_reverted",
+            Self::ProposalCommented => "proposal_commented",
         }
     }
 }
@@ -591,4 +704,7 @@ pub struct RunEvent {
     /// Details, for people to read.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
+    /// The change of its comments, for `proposal_commented`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comments: Option<CommentChange>,
 }

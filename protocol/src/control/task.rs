@@ -151,7 +151,9 @@ requests_about! {
         /// The phase; the one under review if it is not said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         phase: Option<u32>,
-        /// The requested changes.
+        /// The requested changes; may be empty if the proposal has open comments, which the agent
+        /// receives as well.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
     }
     /// `task.send`: a person's message to the agent of a task (`AGENT-7`).

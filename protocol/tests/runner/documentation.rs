@@ -370,6 +370,8 @@ fn check_result(method: &str, result: &str) {
         control::ApplyProposal::NAME => result_round_trip::<control::ApplyProposal>(result),
         control::RejectProposal::NAME => result_round_trip::<control::RejectProposal>(result),
         control::RevertProposal::NAME => result_round_trip::<control::RevertProposal>(result),
+        control::CommentProposal::NAME => result_round_trip::<control::CommentProposal>(result),
+        control::UncommentProposal::NAME => result_round_trip::<control::UncommentProposal>(result),
         control::ShowBundle::NAME => result_round_trip::<control::ShowBundle>(result),
         control::ReadBundleLog::NAME => result_round_trip::<control::ReadBundleLog>(result),
         control::ShowChangeset::NAME => result_round_trip::<control::ShowChangeset>(result),

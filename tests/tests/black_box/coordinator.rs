@@ -356,6 +356,7 @@ fn prop_3_only_people_apply_reject_revert_or_merge_proposals() {
         format!("{gdn} proposal apply {run} anna --yes --allow-moved-base"),
         format!("{gdn} proposal reject {run} anna"),
         format!("{gdn} proposal merge {run} anna"),
+        format!("{gdn} proposal comment {run} anna text/bees.txt:1 fine"),
         format!("{gdn} sandbox remove {run} anna --force"),
         format!("{gdn} sandbox prepare --run x --agent x --allow .env .env"),
     ] {

@@ -33,6 +33,7 @@ session=${1:-s-1}
 read -r told
 echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$session\",\"model\":\"m\"}"
 echo "${1:-new} in $PWD" >> "$HOME/diary"
+cat >> "$HOME/comments"
 case $told in
 *Shorter*) echo 'fn b() {}' > src/b.rs ;;
 *Nothing*) ;;
@@ -139,11 +140,38 @@ fn go_the_whole_way(kills: bool) {
     assert!(!work.join(".env").exists(), "secrets are not given away");
     assert_eq!(read(&home, "src/a.rs").unwrap(), "fn a() {}\n");
     settle(&home, "fix", "waiting_review");
+    let of = ["fix", "coder"];
+    let comment = |more: &[&str]| home.gdn(&[&["proposal", "comment"], &of[..], more].concat());
+    comment(&["src/b.rs:2", "One line is enough.", "--comment-id", "c1"]).exits(0);
+    kill();
+    settle(&home, "fix", "waiting_review");
+    comment(&["src/b.rs:2", "One line is enough.", "--comment-id", "c1"]).exits(0);
+    comment(&["old.md:1", "Why?\n[ERROR]", "--old"]).exits(0);
+    comment(&["src/a.rs", "Not this."]).exits(0);
+    home.gdn(&["proposal", "uncomment", "fix", "coder", "3"])
+        .exits(0);
+    comment(&["src/c.rs:1", "x"]).tells(&["does not change `src/c.rs`"]);
+    comment(&["src/b.rs:4", "x"]).tells(&["no line 4"]);
+    home.gdn(&["proposal", "diff", "fix", "coder"])
+        .exits(0)
+        .tells(&["src/b.rs:2", "One line is enough."]);
     home.gdn(&["task", "rework", "fix", "Shorter."]).exits(0);
     kill();
     settle(&home, "fix", "waiting_review");
     kill();
     settle(&home, "fix", "waiting_review");
+    let shown = home.gdn_json(&["proposal", "show", "fix", "coder"]);
+    let comments = shown["comments"].as_array().unwrap();
+    assert_eq!(comments.len(), 2, "{comments:?}");
+    for comment in comments {
+        assert_eq!(comment["state"], "sent", "{comment}");
+        assert!(comment["addressedBy"].is_string(), "{comment}");
+    }
+    let told = fs::read_to_string(home.workspace_dir().join("tasks/fix/.cache/home/comments"));
+    let told = told.unwrap();
+    let text = "- src/b.rs:2\n    >     // long\n    One line is enough.\n\
+        - old.md:1 (before the change)\n    > old\n    Why?\n    [ERROR]\n";
+    assert!(told.contains(text), "{told}");
     home.gdn(&["task", "approve", "fix"]).exits(0);
     kill();
     let done = settle(&home, "fix", "completed");
@@ -162,6 +190,7 @@ fn go_the_whole_way(kills: bool) {
         expected,
         "the comment reached the same session"
     );
+    assert_eq!(told.matches(text).count(), 1, "{told}");
     home.gdn(&["proposal", "show", "fix", "coder"])
         .exits(0)
         .prints(&["I worked on the functions.", "phase 1 of task"]);

@@ -2,8 +2,8 @@
 
 use anstyle::Style;
 use goondan_protocol::control::{
-    EntryStanding, FileStatus, GitCheck, ProposalDetail, ProposalFile, ProposalRefusal,
-    ProposalState,
+    CommentState, EntryStanding, FileStatus, GitCheck, ProposalComment, ProposalDetail,
+    ProposalFile, ProposalRefusal, ProposalState,
 };
 
 use super::patch::{self, sizes_of};
@@ -27,6 +27,7 @@ pub(super) fn review_of(detail: &ProposalDetail, patch: &[u8], canvas: Canvas) -
     page.part("Summary", &text::quoted(&detail.summary));
     page.part("Files", &files_of(detail, palette));
     page.part("Changes", &patch::colored(patch, &detail.files, palette));
+    page.part("Comments", &comments_of(detail, palette));
     page.part(
         "Tests",
         &text::quoted(detail.test_log.as_deref().unwrap_or_default()),
@@ -150,6 +151,42 @@ fn file_line(file: &ProposalFile, palette: Palette) -> String {
         text::one_line(&file.change.path),
         palette.paint(style::FAINT, &sizes)
     )
+}
+
+/// Lists the comments; the state says which proposal had to address them.
+pub(super) fn comments_of(detail: &ProposalDetail, palette: Palette) -> String {
+    let digest = &detail.info.digest;
+    let comments = detail.comments.iter();
+    let blocks = comments.map(|comment| {
+        let about = match (comment.state, &comment.addressed_by) {
+            (CommentState::Open, _) if comment.digest == *digest => "open",
+            (CommentState::Open, _) => "open, on an earlier proposal",
+            (CommentState::Sent, None) => "sent to the agent",
+            (CommentState::Sent, Some(by)) if by == digest => "sent; this proposal addresses it",
+            (CommentState::Sent, Some(_)) => "sent; an earlier proposal addressed it",
+        };
+        let lines = comment_lines(comment, palette);
+        format!("{lines}      {}\n", palette.paint(style::FAINT, about))
+    });
+    blocks.collect()
+}
+
+/// One comment: its number, its place, the line and its text.
+pub(super) fn comment_lines(comment: &ProposalComment, palette: Palette) -> String {
+    let place = text::one_line(&comment.place());
+    let mut out = format!(
+        "  {:>2}  {}\n",
+        comment.number,
+        palette.paint(style::HINT, &place)
+    );
+    if let Some(line) = &comment.line_text {
+        let line = format!("> {}", text::printable(line));
+        out.push_str(&format!("      {}\n", palette.paint(style::FAINT, &line)));
+    }
+    for line in comment.text.lines() {
+        out.push_str(&format!("      {}\n", text::printable(line)));
+    }
+    out
 }
 
 /// Explains refused files, with the given, proposed and current contents.

@@ -75,6 +75,7 @@ fn line_of(event: &Event) -> Option<(Severity, &'static str)> {
         | Event::ProposalApplied { .. }
         | Event::ProposalRejected { .. }
         | Event::ProposalReverted { .. }
+        | Event::ProposalCommented { .. }
         | Event::InstanceCreated { .. }
         | Event::InstanceImported { .. }
         | Event::InstanceDeleted { .. }
@@ -99,6 +100,7 @@ fn audited(event: &Event) -> Option<AuditTarget> {
         Event::ProposalApplied { .. } => AuditTarget::Workspace("proposalApplied"),
         Event::ProposalRejected { .. } => AuditTarget::Workspace("proposalRejected"),
         Event::ProposalReverted { .. } => AuditTarget::Workspace("proposalReverted"),
+        Event::ProposalCommented { .. } => AuditTarget::Workspace("proposalCommented"),
         Event::TaskDecided { .. } => AuditTarget::Workspace("taskDecided"),
         Event::InstanceCreated { .. } => AuditTarget::Instance("created"),
         Event::InstanceImported { .. } => AuditTarget::Instance("imported"),

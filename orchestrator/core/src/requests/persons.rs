@@ -79,6 +79,8 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         Call::RejectProposal(_) => person("rejecting a proposal", PROPOSALS),
         Call::RevertProposal(_) => person("reverting a proposal", PROPOSALS),
         Call::MergeProposal(_) => person("merging a proposal", PROPOSALS),
+        Call::CommentProposal(_) => person("commenting on a proposal", PROPOSALS),
+        Call::UncommentProposal(_) => person("removing a comment", PROPOSALS),
 
         // Acknowledges losses, which are not reported again.
         Call::VerifyInstances(call) if call.repair => repair(),

@@ -49,6 +49,9 @@ fn needs_person(work: &ProposalWork) -> Option<&'static str> {
         ProposalWork::Reject(_) => Some("rejecting a proposal"),
         ProposalWork::Revert(_) => Some("reverting a proposal"),
         ProposalWork::Merge(_) => Some("merging a proposal"),
+        ProposalWork::Comment(_) | ProposalWork::Uncomment(_) | ProposalWork::TakeComments(_) => {
+            Some("commenting on a proposal")
+        }
         ProposalWork::Prepare(prepare) if !prepare.allow.is_empty() => {
             Some("allowing a sandbox files that are usually refused")
         }
@@ -226,6 +229,12 @@ fn lifecycle_event(event: RunEvent) -> Option<LifecycleEvent> {
             detail,
         },
         RunEventKind::ProposalReverted => LifecycleEvent::ProposalReverted {
+            run_id,
+            agent_id,
+            digest,
+            detail,
+        },
+        RunEventKind::ProposalCommented => LifecycleEvent::ProposalCommented {
             run_id,
             agent_id,
             digest,

@@ -173,6 +173,8 @@ pub(super) struct TaskEntry {
     pub(super) restore: Option<RestoreOrder>,
     /// The approval that waits until its proposal is applied.
     pub(super) delivering: Option<PendingTaskRequest>,
+    /// The request for rework that waits for the comments on its proposal.
+    pub(super) reworking: Option<PendingTaskRequest>,
     /// The exhausted budget that its state machine was notified of.
     pub(super) shortage: Option<String>,
     /// Last measurement of its work area.
@@ -209,6 +211,7 @@ impl TaskEntry {
             is_restoring: false,
             restore: None,
             delivering: None,
+            reworking: None,
             shortage: None,
             last_look: None,
             printed: String::new(),
@@ -279,6 +282,23 @@ impl TaskEntry {
     pub(super) fn run_kind(&self) -> TaskRunKind {
         let run = self.state().and_then(|state| state.run.as_ref());
         run.map(|run| run.kind).unwrap_or_default()
+    }
+
+    /// True if rework of a phase can be requested with this text, or with comments and without one.
+    pub(super) fn may_rework(&self, phase: u32, text: &str) -> bool {
+        match &self.body {
+            Body::Open(task) => !self.is_restoring && task.check_rework(phase, text).is_ok(),
+            Body::New(..) | Body::Damaged { .. } | Body::Leaving(_) => false,
+        }
+    }
+
+    /// The decision of a person that is being carried out.
+    pub(super) fn decision_under_way(&self) -> Option<&'static str> {
+        if self.delivering.is_some() {
+            return Some("its proposal is being applied");
+        }
+        let is_reworking = self.reworking.is_some();
+        is_reworking.then_some("the comments on its proposal are being sent")
     }
 
     /// Durable state, as far as known.
@@ -466,6 +486,7 @@ impl TaskEntry {
         let durable = self.durable.take();
         let conversing = self.conversing.take();
         let delivering = self.delivering.take();
+        let reworking = self.reworking.take();
         let Self {
             output_waiting,
             output_dropped,
@@ -484,6 +505,7 @@ impl TaskEntry {
             is_restoring,
             conversing,
             delivering,
+            reworking,
             ..Self::found(result, now)
         };
         if self.durable.is_none() {

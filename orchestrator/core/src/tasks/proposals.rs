@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 use goondan_protocol::control::{
     ApplyProposal, ApproveTask, ControlError, CreateProposal, ErrorCode, PrepareSandbox,
-    ProposalDetail, RemoveSandbox, SandboxRef, TaskProposal, TaskProposalFile, TaskSandbox,
+    ProposalComment, ProposalDetail, RemoveSandbox, SandboxRef, TaskProposal, TaskProposalFile,
+    TaskSandbox,
 };
 use goondan_protocol::ids::{AgentName, RunId, WorkerId};
 use goondan_protocol::task::{SANDBOX_WORK, TaskDelivery, TaskId};
@@ -21,7 +22,7 @@ use serde_json::Value;
 use super::Tasks;
 use super::entry::{PendingTaskRequest, TaskEntry};
 use super::runs::is_ending;
-use crate::exchange::{PrepareForTask, ProposalWork, ProposeForTask, TaskRef};
+use crate::exchange::{PrepareForTask, ProposalWork, ProposeForTask, TakeComments, TaskRef};
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::TASK_PROPOSAL_FILES_TOLD;
 use crate::{LogEvent, RequestToken};
@@ -32,6 +33,7 @@ pub(super) enum SandboxOperation {
     Prepare { run: u64 },
     Propose { phase: u32 },
     Deliver { phase: u32, digest: String },
+    TakeComments { phase: u32, text: String },
     Remove,
 }
 
@@ -282,6 +284,73 @@ impl Tasks {
         self.sandbox_work(at, SandboxOperation::Deliver { phase, digest }, work);
     }
 
+    /// A person requests rework of a phase: the open comments on its proposal are taken first. The
+    /// run number identifies the request, so that one that a crash interrupted loses no comments.
+    pub(super) fn rework(
+        &mut self,
+        fleet: &mut Fleet,
+        token: RequestToken,
+        at: &TaskRef,
+        phase: u32,
+        text: String,
+    ) {
+        let decision = PendingTaskRequest::new(token, format!("rework phase {phase}"));
+        let entry = self.entry(at).filter(|it| it.may_rework(phase, &text));
+        let state = entry.and_then(TaskEntry::state);
+        let Some((of, round)) = state.and_then(|state| Some((sandbox_of(state)?, state.runs())))
+        else {
+            let comments = Vec::new();
+            let input = TaskInput::Rework {
+                phase,
+                text,
+                comments,
+            };
+            return self.input(fleet, at, input, Some(decision));
+        };
+        if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
+            space.works += 1;
+        }
+        if let Some(entry) = self.entry_mut(at) {
+            entry.reworking = Some(decision);
+        }
+        let work = ProposalWork::TakeComments(TakeComments {
+            workspace_id: at.workspace_id.clone(),
+            at: of,
+            round,
+        });
+        self.sandbox_work(at, SandboxOperation::TakeComments { phase, text }, work);
+    }
+
+    fn on_comments(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        (phase, text): (u32, String),
+        result: Result<Value, ControlError>,
+    ) {
+        self.work_done(&at.workspace_id);
+        let decision = self.entry_mut(at).and_then(|entry| entry.reworking.take());
+        let Some(decision) = decision else {
+            return;
+        };
+        let comments = result.and_then(|comments| {
+            serde_json::from_value::<Vec<ProposalComment>>(comments)
+                .map_err(|error| ControlError::new(ErrorCode::Internal, error.to_string()))
+        });
+        match comments {
+            Ok(comments) => {
+                let comments = comments.into_iter().map(Into::into).collect();
+                let input = TaskInput::Rework {
+                    phase,
+                    text,
+                    comments,
+                };
+                self.input(fleet, at, input, Some(decision));
+            }
+            Err(error) => Self::tell_error(fleet, &decision.asker, error),
+        }
+    }
+
     /// Current delivery setting for the task's proposal.
     fn delivery_of(&self, fleet: &Fleet, at: &TaskRef) -> TaskDelivery {
         let state = self.entry(at).and_then(TaskEntry::state);
@@ -347,6 +416,9 @@ impl Tasks {
             SandboxOperation::Propose { phase } => self.on_proposed(fleet, at, *phase, result),
             SandboxOperation::Deliver { phase, digest } => {
                 self.on_delivered(fleet, at, (*phase, digest.clone()), result);
+            }
+            SandboxOperation::TakeComments { phase, text } => {
+                self.on_comments(fleet, at, (*phase, text.clone()), result);
             }
             SandboxOperation::Remove => match result {
                 // A task that never ran has no sandbox.

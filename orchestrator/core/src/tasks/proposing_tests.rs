@@ -133,3 +133,48 @@ fn repo_3_a_person_may_approve_without_delivery() {
     assert_eq!(world.status("t"), "completed");
     assert!(!world.is_next_about_sandboxes(|_| true));
 }
+
+#[test]
+fn repo_3_rework_hands_the_comments_to_the_agent() {
+    let mut world = done();
+    world.sandbox_done(proposed("d1"));
+    let is_taking = |work: &ProposalWork| matches!(work, ProposalWork::TakeComments(_));
+    let rework = json!({"taskId": "t"});
+    let comments = json!([{
+        "number": 1, "at": "2026-01-01T00:00:00.000Z", "digest": "d1", "path": "src/a.rs",
+        "line": 2, "lineText": "fn a() {}", "text": "Shorter.", "state": "sent",
+    }]);
+    // Nothing to send: the task stays under review.
+    let token = world.ask("task.rework", &rework);
+    assert!(world.is_next_about_sandboxes(is_taking));
+    let busy = world.get("task.approve", &json!({"taskId": "t"}));
+    assert!(busy.unwrap_err().message.contains("are being sent"));
+    world.sandbox_done(Ok(json!([])));
+    let error = world.answers.remove(&token).unwrap().unwrap_err();
+    assert!(error.message.contains("text is empty"), "{error:?}");
+    let round = |world: &World| match world.proposal_works.front() {
+        Some(ProposalWork::TakeComments(take)) => take.round,
+        other => panic!("{other:?}"),
+    };
+    world.ask("task.rework", &rework);
+    let first = round(&world);
+    // A daemon killed before the request is recorded takes the same comments again.
+    world.kill_daemon();
+    world.settle();
+    assert_eq!(world.status("t"), "waiting_review");
+    let token = world.ask("task.rework", &rework);
+    assert_eq!(round(&world), first);
+    world.sandbox_done(Ok(comments));
+    world.answers.remove(&token).unwrap().unwrap();
+    world.sandbox_done(prepared());
+    let process = world.run("t");
+    let prompt = &world.children[&process].assignment.as_ref().unwrap().prompt;
+    let text = "- src/a.rs:2\n    > fn a() {}\n    Shorter.\n";
+    assert!(prompt.contains(text), "{prompt}");
+    let refused = world.get("task.rework", &json!({"taskId": "t", "text": "x"}));
+    assert!(refused.is_err());
+    assert!(
+        !world.is_next_about_sandboxes(is_taking),
+        "it is not under review"
+    );
+}

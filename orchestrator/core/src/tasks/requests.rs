@@ -113,8 +113,9 @@ impl Tasks {
             Call::PruneTasks(prune) => self.prune(fleet, token, &prune),
             other => {
                 if let Some((at, changes)) = subject_of(&other) {
-                    if changes && self.entry(&at).is_some_and(|it| it.delivering.is_some()) {
-                        let error = super::busy(&at, "its proposal is being applied");
+                    let under_way = self.entry(&at).and_then(TaskEntry::decision_under_way);
+                    if let Some(under_way) = under_way.filter(|_| changes) {
+                        let error = super::busy(&at, under_way);
                         return fleet.respond_error(token, error);
                     }
                     self.on_request_about(fleet, token, &at, other);
@@ -199,8 +200,7 @@ impl Tasks {
                 let Some(phase) = rework.phase.or(review) else {
                     return fleet.respond_error(token, nothing_to_review(at));
                 };
-                let (what, text) = (format!("rework phase {phase}"), rework.text);
-                (TaskInput::Rework { phase, text }, what)
+                return self.rework(fleet, token, at, phase, rework.text);
             }
             Call::SendTask(send) => {
                 let id = send.message_id.map(|id| id.to_string());

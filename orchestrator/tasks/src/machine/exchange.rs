@@ -5,7 +5,7 @@ use goondan_cli_agents::reply::PermissionDecision;
 use goondan_protocol::control::{TaskDrill, TaskProposal};
 use goondan_protocol::task::TaskRunKind;
 
-use crate::fact::{Budget, HistoryEntry, Notification, Provision};
+use crate::fact::{Budget, HistoryEntry, Notification, Provision, ReworkComment};
 use crate::limits::{DESCRIPTION_BYTES_MAX, PHASES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX};
 use crate::state::Status;
 
@@ -76,6 +76,8 @@ pub enum TaskInput {
     Rework {
         phase: u32,
         text: String,
+        /// Comments on its proposal.
+        comments: Vec<ReworkComment>,
     },
     /// A person sends a message to the agent.
     Say {

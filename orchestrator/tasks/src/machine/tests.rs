@@ -186,6 +186,7 @@ fn task_7_a_task_goes_through_its_phases() {
     let wrong = task.tries(approve(2));
     assert_eq!(wrong, Err(InputRefusal::NotUnderReview(2)));
     let rework = TaskInput::Rework {
+        comments: Vec::new(),
         phase: 1,
         text: "Shorter.".to_owned(),
     };
@@ -616,6 +617,7 @@ fn proto_5_recovery_is_retried_limited_times_before_a_question() {
     task.tells(complete(1));
     task.ends_well();
     let rework = TaskInput::Rework {
+        comments: Vec::new(),
         phase: 1,
         text: "Shorter.".to_owned(),
     };

@@ -1520,8 +1520,11 @@ pub(super) const GROUPS: &[Group] = &[
                 tests: &[
                     "repo_3_a_task_changes_the_project_by_a_reviewed_proposal",
                     "repo_3_an_approval_waits_until_the_proposal_is_applied",
+                    "repo_3_comments_name_lines_of_either_side",
+                    "repo_3_each_comment_is_sent_with_one_rework",
+                    "repo_3_rework_hands_the_comments_to_the_agent",
                 ],
-                note: "comments on lines, and pull requests",
+                note: "pull requests",
             },
         ],
     },

@@ -47,6 +47,7 @@ fn agent_3_a_run_without_a_session_gets_the_whole_task() {
     task.tells(complete(1));
     task.ends_well();
     let rework = TaskInput::Rework {
+        comments: Vec::new(),
         phase: 1,
         text: "Shorter.".to_owned(),
     };

@@ -95,6 +95,7 @@ fn repo_3_complete_work_is_proposed_then_reviewed_and_delivered() {
     assert!(is_proposed(&task.ends_well()));
     task.does(made(2, "d2"));
     let effects = task.does(TaskInput::Rework {
+        comments: Vec::new(),
         phase: 2,
         text: "Shorter.".to_owned(),
     });
@@ -226,6 +227,7 @@ fn repo_2_complete_work_is_verified_before_it_is_proposed() {
     task.does(made(1, "d"));
     // The agent is notified about the failure, and the work is verified again.
     let effects = task.does(TaskInput::Rework {
+        comments: Vec::new(),
         phase: 1,
         text: "Mend it.".to_owned(),
     });
@@ -264,6 +266,10 @@ fn repo_2_setup_runs_first_and_its_failure_is_shown() {
     assert!(is_proposed(&task.ends_well()));
     task.does(made(1, "d"));
     let text = "Better.".to_owned();
-    let effects = task.does(TaskInput::Rework { phase: 1, text });
+    let effects = task.does(TaskInput::Rework {
+        phase: 1,
+        text,
+        comments: Vec::new(),
+    });
     assert_eq!(begun(&effects), TaskRunKind::Agent);
 }
