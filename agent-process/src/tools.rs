@@ -25,6 +25,7 @@ pub(crate) mod orphan_reaper;
 pub(crate) mod pipe;
 mod places;
 mod proposal;
+mod proposal_review;
 mod readable_file;
 pub(crate) mod registered;
 mod residents;
@@ -558,6 +559,7 @@ fn exports_of(
         (BASE_PACKAGE, "file-system") => file_system::exports(),
         (BASE_PACKAGE, "json-query") => json_query::exports(),
         (BASE_PACKAGE, "proposal") => proposal::exports(),
+        (BASE_PACKAGE, "proposal-review") => proposal_review::exports(),
         (BASE_PACKAGE, "sandbox") => sandbox::exports(),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
         (BASE_PACKAGE, "swarm-bundle") => swarm_bundle::exports(),

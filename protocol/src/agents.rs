@@ -13,7 +13,10 @@ use serde_json::Value;
 use crate::JsonObject;
 use crate::approval::ApprovalDecision;
 use crate::bundle::{BundleAsk, BundleAskResult};
-use crate::control::{FileStatus, ProposalState, TaskDetail, TaskInfo};
+use crate::control::{
+    FileStatus, ProposalApplied, ProposalComment, ProposalDiff, ProposalReview, ProposalState,
+    TaskDetail, TaskInfo,
+};
 use crate::event::{AgentEvent, TurnOutcome};
 use crate::ids::{
     AgentName, EventId, InstanceKey, InvalidId, ResourceName, RunId, StepId, ToolCallId, TurnId,
@@ -227,6 +230,30 @@ pub enum AgentQuestion {
         /// The operation.
         ask: BundleAsk,
     },
+    /// Read a part of the patch of a proposal of the requester's conversation (`PROP-8`).
+    #[serde(rename = "proposal.diff")]
+    DiffProposal {
+        /// The proposal.
+        of: ProposalOwner,
+        /// Byte offset in the patch at which the part starts.
+        #[serde(default)]
+        offset: u64,
+    },
+    /// Check if the requester can apply a proposal of its conversation, and record the review.
+    #[serde(rename = "proposal.check")]
+    CheckProposal {
+        /// The proposal.
+        of: ProposalOwner,
+    },
+    /// Apply a proposal of the requester's conversation, if the project's policy lets the requester
+    /// change all of its paths.
+    #[serde(rename = "proposal.apply")]
+    ApplyProposal {
+        /// The proposal.
+        of: ProposalOwner,
+        /// Digest of the proposal that the requester has read.
+        digest: String,
+    },
     /// Show a proposal of the requester's conversation.
     #[serde(rename = "proposal.status")]
     ShowProposal {
@@ -243,6 +270,9 @@ impl AgentQuestion {
         match self {
             Self::PrepareSandbox { agent, .. } => Some(agent),
             Self::ShowSandbox { agent } | Self::ShowProposal { agent } => agent.as_ref(),
+            Self::DiffProposal { of, .. }
+            | Self::CheckProposal { of }
+            | Self::ApplyProposal { of, .. } => of.agent(),
             _ => None,
         }
     }
@@ -250,10 +280,34 @@ impl AgentQuestion {
     /// True if the request is about tasks.
     #[must_use]
     pub fn is_of_tasks(&self) -> bool {
-        matches!(
-            self,
-            Self::CreateTask { .. } | Self::ShowTask { .. } | Self::AwaitTask { .. }
-        )
+        match self {
+            Self::CreateTask { .. } | Self::ShowTask { .. } | Self::AwaitTask { .. } => true,
+            Self::DiffProposal { of, .. }
+            | Self::CheckProposal { of }
+            | Self::ApplyProposal { of, .. } => of.agent().is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// Author of a proposal, in the requester's conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProposalOwner {
+    /// An agent that works in a sandbox.
+    Agent(AgentName),
+    /// A task that works on a copy of the project.
+    Task(TaskId),
+}
+
+impl ProposalOwner {
+    /// The agent, unless a task is the author.
+    #[must_use]
+    pub fn agent(&self) -> Option<&AgentName> {
+        match self {
+            Self::Agent(agent) => Some(agent),
+            Self::Task(_) => None,
+        }
     }
 }
 
@@ -342,6 +396,21 @@ pub enum AgentAnswer {
     Proposal {
         /// State of the proposal.
         proposal: Box<AgentProposal>,
+    },
+    /// A part of a proposal's patch.
+    Diff {
+        /// The part.
+        diff: Box<ProposalDiff>,
+    },
+    /// Result of a check of a proposal.
+    Review {
+        /// The result.
+        review: Box<ProposalReview>,
+    },
+    /// A proposal that is applied.
+    Applied {
+        /// The result.
+        applied: Box<ProposalApplied>,
     },
     /// A task.
     Task {
@@ -446,6 +515,9 @@ pub struct AgentProposal {
     /// Comment of the last decision, if one was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
+    /// Comments that were not sent to a task's agent, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<ProposalComment>,
 }
 
 /// A file that a proposal changes, as agents see it.

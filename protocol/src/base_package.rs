@@ -41,6 +41,7 @@ const OWN_TOOLS: &[(&str, &[&str])] = &[
     ),
     ("json-query", &["query", "pointer"]),
     ("proposal", &["submit", "status"]),
+    ("proposal-review", &["diff", "check", "apply"]),
     ("sandbox", &["prepare", "status"]),
     ("self-restart", &["request"]),
     (

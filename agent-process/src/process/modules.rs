@@ -350,6 +350,9 @@ fn told(answer: AgentAnswer) -> AgentRequestResult {
         | AgentAnswer::Sandbox { .. }
         | AgentAnswer::Proposal { .. }
         | AgentAnswer::Task { .. }
+        | AgentAnswer::Diff { .. }
+        | AgentAnswer::Review { .. }
+        | AgentAnswer::Applied { .. }
         | AgentAnswer::Tasks { .. }
         | AgentAnswer::Bundle { .. } => Ok(Value::Null),
         AgentAnswer::Refused { code, message } => Err((code, message)),

@@ -1,15 +1,25 @@
 //! Formats the orchestrator's answers for models.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::agents::{
     AgentAnswer, AgentListItem, AgentProposal, AgentSandbox, InstanceListItem,
 };
-use goondan_protocol::control::{ProposalState, TaskDetail, TaskInfo};
+use goondan_protocol::control::{
+    ProposalDiff, ProposalInfo, ProposalReview, ProposalState, TaskDetail, TaskInfo,
+};
 use goondan_protocol::event::TurnOutcome;
 use serde_json::json;
 
 use super::bundle_answers;
 use super::fault::ToolFault;
 use crate::tool_call::ToolOutcome;
+
+/// Maximum bytes of a patch in one answer to the model.
+const PATCH_BYTES_TOLD: usize = 32 * 1024;
+
+/// Maximum number of reasons in one answer to the model.
+const REFUSALS_TOLD: usize = 100;
 
 /// Maximum number of history lines of a task shown to the model.
 const RECENT_TOLD: usize = 10;
@@ -63,6 +73,16 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
         AgentAnswer::Approval { decision, .. } => ToolOutcome::ok(decision.as_str()),
         AgentAnswer::Sandbox { sandbox } => ToolOutcome::ok(text_of_sandbox(&sandbox)),
         AgentAnswer::Proposal { proposal } => ToolOutcome::ok(text_of_proposal(&proposal)),
+        AgentAnswer::Diff { diff } => text_of_diff(&diff)?,
+        AgentAnswer::Review { review } => ToolOutcome::ok(text_of_review(&review)),
+        AgentAnswer::Applied { applied } => {
+            let mut lines = vec![format!(
+                "applied {} to the project:",
+                applied.proposal.digest
+            )];
+            lines.extend(applied.files.iter().map(|file| format!("- {file}")));
+            ToolOutcome::ok(lines.join("\n"))
+        }
         AgentAnswer::Task { task } => ToolOutcome::ok(text_of_task(&task)),
         AgentAnswer::Tasks { tasks, .. } if tasks.is_empty() => {
             ToolOutcome::ok("this conversation has no tasks")
@@ -119,6 +139,73 @@ fn text_of_proposal(proposal: &AgentProposal) -> String {
     lines.extend(changed.map(|file| format!("- {} ({})", file.path, file.status.as_str())));
     if proposal.more_changed > 0 {
         lines.push(format!("- and {} more", proposal.more_changed));
+    }
+    if !proposal.comments.is_empty() {
+        lines.push("comments of a person:".to_owned());
+    }
+    for comment in &proposal.comments {
+        lines.push(format!("- {}: {}", comment.place(), comment.text));
+        lines.extend(
+            comment
+                .line_text
+                .as_ref()
+                .map(|line| format!("    > {line}")),
+        );
+    }
+    lines.join("\n")
+}
+
+/// A part of a patch; whole lines, as far as there are some.
+fn text_of_diff(diff: &ProposalDiff) -> Result<ToolOutcome, ToolFault> {
+    let bytes = STANDARD
+        .decode(&diff.data)
+        .map_err(|error| ToolFault::new("E_FAILED", format!("the patch is damaged: {error}")))?;
+    let mut part = bytes.get(..PATCH_BYTES_TOLD).unwrap_or(&bytes);
+    if part.len() < bytes.len() || diff.next.is_some() {
+        let end = part.iter().rposition(|byte| *byte == b'\n');
+        part = end.and_then(|end| part.get(..=end)).unwrap_or(part);
+    }
+    let mut text = String::from_utf8_lossy(part).into_owned();
+    // The part ends where the next one starts, or at the end of the patch.
+    let start = diff
+        .next
+        .unwrap_or(diff.total)
+        .saturating_sub(bytes.len() as u64);
+    let next = start.saturating_add(part.len() as u64);
+    let left = diff.total.saturating_sub(next);
+    if left > 0 {
+        text.push_str(&format!(
+            "[{left} more bytes: continue with offset {next}]\n"
+        ));
+    }
+    Ok(ToolOutcome::ok(text))
+}
+
+fn text_of_review(review: &ProposalReview) -> String {
+    let ProposalInfo {
+        at,
+        digest,
+        changed_files,
+        ..
+    } = &review.proposal;
+    let mut lines = vec![
+        format!("proposal of {} in run {}", at.agent_id, at.run_id),
+        format!("digest: {digest}"),
+        format!("changed files: {changed_files}"),
+    ];
+    if review.can_apply {
+        lines.push("you can apply it".to_owned());
+        return lines.join("\n");
+    }
+    lines.push("you cannot apply it:".to_owned());
+    let reasons = review.refusals.iter().take(REFUSALS_TOLD);
+    lines.extend(reasons.map(|refusal| match &refusal.path {
+        Some(path) => format!("- {path}: {}", refusal.reason),
+        None => format!("- {}", refusal.reason),
+    }));
+    let more = review.refusals.len().saturating_sub(REFUSALS_TOLD);
+    if more > 0 {
+        lines.push(format!("- and {more} more reasons"));
     }
     lines.join("\n")
 }

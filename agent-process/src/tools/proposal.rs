@@ -1,6 +1,6 @@
 //! The tool `proposal`: an agent submits the changes in its sandbox (`PROP-1`, `PROP-6`).
 //!
-//! Only a person can apply a proposal.
+//! A person applies a proposal, or an agent with the tool `proposal-review` and a policy for it.
 
 use goondan_protocol::agents::{AgentAnswer, AgentProposal, AgentQuestion};
 use goondan_protocol::handoff::{
@@ -271,6 +271,7 @@ mod tests {
             }],
             more_changed: 0,
             said: String::new(),
+            comments: Vec::new(),
         }
     }
 

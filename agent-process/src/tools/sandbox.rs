@@ -78,7 +78,7 @@ pub(super) fn agent_of(call: &ToolInvocation) -> Result<Option<AgentName>, ToolF
     agent.as_deref().map(name_of).transpose()
 }
 
-fn name_of(agent: &str) -> Result<AgentName, ToolFault> {
+pub(super) fn name_of(agent: &str) -> Result<AgentName, ToolFault> {
     let wrong = |error: goondan_protocol::ids::InvalidId| {
         ToolFault::new("E_AGENT_NOT_FOUND", error.to_string())
     };

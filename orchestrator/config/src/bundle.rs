@@ -87,6 +87,8 @@ pub struct ProjectConfig {
     pub tasks: TaskPolicy,
     /// Rules for changes by agents to their own configuration; `None` if they are not allowed.
     pub changesets: Option<ChangesetPolicy>,
+    /// Paths that agents may change by applying proposals of other agents (`PROP-8`).
+    pub appliers: BTreeMap<AgentName, Vec<String>>,
     /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
     /// environment values included.
     pub digest: String,
@@ -157,6 +159,7 @@ impl ProjectConfig {
             resolve_connections(&membership, &resources, &ground, report);
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
         let notify = notify::resolve(&membership, &resources, report);
+        let appliers = appliers_of(&membership, &resources, report);
         egress::add(&agents, &cli_agents, &mut connections, &resources, report);
         let mut oauth_needs = oauth::resolve_needs(&resources, report);
         let mut oauth_apps = oauth::apps_of(&resources);
@@ -197,6 +200,7 @@ impl ProjectConfig {
             observation: membership.policy.observation,
             tasks: membership.policy.tasks,
             changesets: membership.policy.changesets,
+            appliers,
             models,
             oauth_apps,
             oauth_needs,
@@ -311,9 +315,32 @@ fn add_said(bundle: &ProjectConfig, content: &mut Map<String, Value>) {
         let agents: Vec<Value> = bundle.cli_agents().map(|agent| json!(agent)).collect();
         content.insert("cliAgents".to_owned(), agents.into());
     }
+    if !bundle.appliers.is_empty() {
+        content.insert("appliers".to_owned(), json!(bundle.appliers));
+    }
     if !bundle.notify.is_empty() {
         content.insert("notify".to_owned(), json!(bundle.notify));
     }
+}
+
+/// The paths that each agent may change by applying proposals; several rules add up.
+fn appliers_of(
+    membership: &Membership,
+    resources: &Resources,
+    report: &mut ProblemReport,
+) -> BTreeMap<AgentName, Vec<String>> {
+    let mut appliers: BTreeMap<AgentName, Vec<String>> = BTreeMap::new();
+    for rule in &membership.policy.appliers {
+        if membership.check(&rule.agent, resources, report).is_some()
+            && let Ok(agent) = AgentName::new(&rule.agent.name)
+        {
+            appliers
+                .entry(agent)
+                .or_default()
+                .extend(rule.paths.iter().cloned());
+        }
+    }
+    appliers
 }
 
 /// The budgets, checked against what models cost.

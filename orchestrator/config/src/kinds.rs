@@ -22,6 +22,7 @@ pub(crate) mod params;
 pub(crate) mod permissions;
 pub(crate) mod prices;
 pub(crate) mod process_limits;
+pub(crate) mod proposals;
 mod runtime;
 pub(crate) mod sandbox;
 pub(crate) mod script;

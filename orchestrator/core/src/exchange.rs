@@ -15,7 +15,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{
-    AgentName, ChangesetId, InstanceRef, RehearsalSubject, RevisionId, WorkspaceId,
+    AgentName, ChangesetId, InstanceKey, InstanceRef, RehearsalSubject, RevisionId, WorkspaceId,
 };
 use goondan_protocol::ipc::EnvelopeHeader;
 use goondan_protocol::time::Timestamp;
@@ -188,6 +188,34 @@ pub struct TakeComments {
     pub round: u64,
 }
 
+/// A coordinating agent that reviews or applies a proposal (`PROP-8`).
+#[derive(Debug, Clone)]
+pub struct ReviewingAgent {
+    pub agent: AgentName,
+    /// Its conversation.
+    pub instance_key: InstanceKey,
+    /// Patterns of the paths that it may change; empty if a person must apply.
+    pub paths: Vec<String>,
+    /// Sources of the project's configuration, which it must not change.
+    pub sources: Arc<Sources>,
+}
+
+/// Check a proposal for an agent.
+#[derive(Debug)]
+pub struct ReviewByAgent {
+    pub workspace_id: WorkspaceId,
+    pub at: SandboxRef,
+    pub by: ReviewingAgent,
+}
+
+/// Apply a proposal for an agent.
+#[derive(Debug)]
+pub struct ApplyByAgent {
+    pub workspace_id: WorkspaceId,
+    pub apply: ApplyProposal,
+    pub by: ReviewingAgent,
+}
+
 proposal_work! {
     /// Copy files for a worker.
     Prepare(PrepareSandbox),
@@ -213,6 +241,10 @@ proposal_work! {
     /// Look, and record what was found.
     Review(ReviewProposal),
     Apply(ApplyProposal),
+    /// Look for an agent, and record what was found.
+    ReviewByAgent(ReviewByAgent),
+    /// Apply it for an agent, unless that was done, if the agent may change all of its paths.
+    ApplyByAgent(ApplyByAgent),
     Reject(RejectProposal),
     Revert(RevertProposal),
     /// Add a comment on a file or a line.

@@ -61,10 +61,11 @@ pub use exchange::tasks::{
     TaskWork, UnreadableSecrets,
 };
 pub use exchange::{
-    BundleAction, BundleCall, BundleChange, BundleResult, BundleStanding, BundleWork, ClientOrigin,
-    ClockTime, ConfigOutcome, MetricsReader, Peer, PrepareForTask, ProcessId, ProposalWork,
-    ProposalsResult, ProposeForTask, RequestToken, ResourceLevel, ResourceUsage, SecretWork,
-    SecretsResult, StateResult, StateWork, VerifySandboxes,
+    ApplyByAgent, BundleAction, BundleCall, BundleChange, BundleResult, BundleStanding, BundleWork,
+    ClientOrigin, ClockTime, ConfigOutcome, MetricsReader, Peer, PrepareForTask, ProcessId,
+    ProposalWork, ProposalsResult, ProposeForTask, RequestToken, ResourceLevel, ResourceUsage,
+    ReviewByAgent, ReviewingAgent, SecretWork, SecretsResult, StateResult, StateWork,
+    VerifySandboxes,
 };
 pub use fleet::parked_events::parked_among;
 pub use fleet::watchers::WatchNotification;

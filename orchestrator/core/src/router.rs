@@ -392,6 +392,7 @@ mod tests {
             observation: goondan_protocol::observe::ObservationBounds::default(),
             tasks: goondan_config::TaskPolicy::default(),
             changesets: None,
+            appliers: BTreeMap::new(),
             digest: String::new(),
         }
     }

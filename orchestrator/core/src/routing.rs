@@ -199,8 +199,12 @@ impl Core {
             let news = self.fleet.take_run_news();
             let gone = self.tasks.take_gone_conversations();
             let sandboxes = self.tasks.take_sandbox_works();
-            let is_quiet =
-                sandboxes.is_empty() && asked.is_empty() && called.is_empty() && news.is_empty();
+            let of_agents = self.tasks.take_agent_works();
+            let is_quiet = of_agents.is_empty()
+                && sandboxes.is_empty()
+                && asked.is_empty()
+                && called.is_empty()
+                && news.is_empty();
             if is_quiet && gone.is_empty() && spending.is_empty() && bound.is_empty() {
                 return;
             }
@@ -212,6 +216,9 @@ impl Core {
             }
             for (step, work) in sandboxes {
                 self.use_proposals(ProposalRequester::Task(step), work);
+            }
+            for (requester, work) in of_agents {
+                self.use_proposals(ProposalRequester::Agent(requester), work);
             }
             for call in asked {
                 self.calls.on_task_call(&mut self.fleet, call);

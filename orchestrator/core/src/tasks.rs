@@ -83,6 +83,8 @@ pub(crate) struct Tasks {
     preparing: BTreeSet<TaskRef>,
     /// Pending operations on sandboxes, and their purposes.
     sandbox_works: Vec<(proposals::SandboxStep, ProposalWork)>,
+    /// Requests of agents about the proposals of tasks, to be started.
+    agent_works: Vec<(Requester, ProposalWork)>,
     /// Work areas that are being measured, and the actions that wait for the result.
     looks: BTreeMap<TaskRef, Vec<disk::MeasurementFollowUp>>,
     removals: retention::Removals,

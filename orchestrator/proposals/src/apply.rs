@@ -14,6 +14,7 @@ use crate::limits::SUMMARY_BYTES_MAX;
 use crate::place::{AFTER, APPLY, KEPT, PLAN, REVERT, STAGING, sandbox_name};
 use crate::review::{changes_of, in_the_way, late_refusals};
 use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
+use crate::texts::with_agent;
 
 impl Sandboxes<'_> {
     /// Applies a proposal to the Project Root atomically.
@@ -26,32 +27,39 @@ impl Sandboxes<'_> {
         let open = self.open(&request.at)?;
         let kept = self.kept(&open)?;
         Self::check_digest(request.digest.as_deref(), &kept)?;
-        let review = self.examine_and_record(&open, &kept)?;
+        let review = self.examine_and_record(&open, &kept, Vec::new(), None)?;
         let stands =
             |refusal: &ProposalRefusal| !(request.allow_moved_base && refusal.is_overridable());
-        if review.refusals.iter().any(stands) {
+        let refusals = review.refusals.into_iter().filter(stands).collect();
+        self.apply_reviewed(&open, &kept, refusals, None)
+    }
+
+    /// Applies a proposal if no refusal stands.
+    pub(crate) fn apply_reviewed(
+        &mut self,
+        open: &OpenSandbox,
+        kept: &StoredProposal,
+        refusals: Vec<ProposalRefusal>,
+        by: Option<&str>,
+    ) -> Result<ProposalApplied, ProposalError> {
+        if !refusals.is_empty() {
             let refused = ProposalError::Refused {
                 what: "the proposal",
-                refusals: review.refusals.into_iter().filter(stands).collect(),
+                refusals,
                 kept: Vec::new(),
                 merge: None,
             };
             return Err(refused.or_merge(&open.at));
         }
-        let changes = changes_of(&open, &kept);
+        let changes = changes_of(open, kept);
         let after = Path::new(AFTER);
         let new = kept.folder.below(after).during("open", after)?;
-        let aside = self.swap(&kept, APPLY, &changes, |place| {
+        let aside = self.swap(kept, APPLY, &changes, |place| {
             swap::swap(place, new.as_ref(), &changes, STAGING)
         });
         let aside = aside.map_err(|error| error.or_merge(&open.at))?;
-        self.done(
-            &open.at,
-            &kept,
-            RunEventKind::ProposalApplied,
-            &changes,
-            aside,
-        )
+        let kind = RunEventKind::ProposalApplied;
+        self.done(&open.at, kept, (kind, by), &changes, aside)
     }
 
     /// Refuses a proposal other than the reviewed one.
@@ -81,12 +89,21 @@ impl Sandboxes<'_> {
         if !is_applied || !request.digest.as_ref().is_none_or(is_it) {
             return self.apply(request);
         }
+        Ok(self.applied_before(&open, &kept))
+    }
+
+    /// The result for a proposal that is applied already.
+    pub(crate) fn applied_before(
+        &self,
+        open: &OpenSandbox,
+        kept: &StoredProposal,
+    ) -> ProposalApplied {
         let files = kept.record.changed_files.iter();
-        Ok(ProposalApplied {
+        ProposalApplied {
             files: files.map(|file| file.path.clone()).collect(),
-            proposal: self.proposal_info(&open, &kept),
+            proposal: self.proposal_info(open, kept),
             kept: Vec::new(),
-        })
+        }
     }
 
     /// Reverts an applied proposal atomically.
@@ -122,7 +139,8 @@ impl Sandboxes<'_> {
         let aside = self.swap(&kept, REVERT, &changes, |place| {
             swap::revert(done.as_ref(), place, STAGING)
         })?;
-        self.done(at, &kept, RunEventKind::ProposalReverted, &changes, aside)
+        let kind = RunEventKind::ProposalReverted;
+        self.done(at, &kept, (kind, None), &changes, aside)
     }
 
     /// Refuses to take a proposal back by a journal that is not as it was written.
@@ -241,7 +259,7 @@ impl Sandboxes<'_> {
         &mut self,
         at: &SandboxRef,
         kept: &StoredProposal,
-        kind: RunEventKind,
+        (kind, by): (RunEventKind, Option<&str>),
         changes: &[PathChange],
         aside: Vec<DisplacedUserFile>,
     ) -> Result<ProposalApplied, ProposalError> {
@@ -265,7 +283,7 @@ impl Sandboxes<'_> {
                 aside.path
             ));
         }
-        self.note(at, kind, Some(&digest), detail)?;
+        self.note(at, kind, Some(&digest), with_agent(detail, by))?;
         let open = self.look(at)?;
         self.note_kept(&open)?;
         let kept = self.kept(&open)?;

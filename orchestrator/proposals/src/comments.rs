@@ -49,7 +49,7 @@ fn logged(events: &[RunEvent], agent: &WorkerId) -> Vec<LoggedComment> {
                 }
             }
             (_, Some(CommentChange::Added { comment })) => all.push(LoggedComment {
-                comment: comment.as_ref().clone(),
+                comment: (**comment).clone(),
                 is_removed: false,
                 round: None,
             }),

@@ -4,7 +4,8 @@
 //! [`Sandboxes`] is the interface for one workspace, on the files ([`FileAccess`]) of the machine or of
 //! a test. The modules, from the lowest up: paths (`place`), records (`record`), the log of a run
 //! and the states derived from it (`run_log`), the commit that git's HEAD names ([`git_head()`]);
-//! then one module for each operation: `prepare`, `create`, `review`, `comments`, `apply`, `merge`, `recover`;
+//! then one module for each operation: `prepare`, `create`, `review`, `comments`, `apply`, `by_agents`,
+//! `merge`, `recover`;
 //! proposals for other nodes: `handed_on`; and integrity checks: `verify`.
 //!
 //! # On disk
@@ -31,6 +32,7 @@
 //! * One caller at a time for each workspace.
 
 mod apply;
+mod by_agents;
 mod comments;
 mod create;
 mod entries;
@@ -53,6 +55,7 @@ mod sandboxes;
 mod texts;
 mod verify;
 
+pub use by_agents::AgentReviewer;
 pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;
 pub use git_head::git_head;

@@ -134,7 +134,7 @@ impl Sandboxes<'_> {
         kept: &StoredProposal,
     ) -> Result<(), ProposalError> {
         let SandboxRef { run_id, agent_id } = &open.at;
-        let review = self.examine_and_record(open, kept)?;
+        let review = self.examine_and_record(open, kept, Vec::new(), None)?;
         if review.can_apply {
             return Err(ProposalError::invalid(
                 format!("the proposal of `{agent_id}` can be applied without a merge"),

@@ -28,7 +28,7 @@ use crate::limits::{CUT_LINE_BYTES, RECORD_BYTES_MAX, SUMMARY_BYTES_MAX, TEST_LO
 use crate::place::{PATCH, PROPOSAL, RECORD, STAGING, SUMMARY, TEST_LOG};
 use crate::record::read_file;
 use crate::sandboxes::{OpenSandbox, Sandboxes, StoredProposal};
-use crate::texts::verdict;
+use crate::texts::{verdict, with_agent};
 
 impl Sandboxes<'_> {
     /// Checks if a proposal can be applied, and returns every obstacle. Writes nothing.
@@ -50,21 +50,26 @@ impl Sandboxes<'_> {
     pub fn review(&mut self, at: &SandboxRef) -> Result<ProposalReview, ProposalError> {
         let open = self.open(at)?;
         let kept = self.kept(&open)?;
-        self.examine_and_record(&open, &kept)
+        self.examine_and_record(&open, &kept, Vec::new(), None)
     }
 
-    /// Checks everything, and records the verdict.
+    /// Checks everything, and records the verdict: the found refusals and `more`, and the agent
+    /// that requested the check.
     pub(crate) fn examine_and_record(
         &mut self,
         open: &OpenSandbox,
         kept: &StoredProposal,
+        more: Vec<ProposalRefusal>,
+        by: Option<&str>,
     ) -> Result<ProposalReview, ProposalError> {
-        let review = self.examine(open, kept)?;
+        let mut review = self.examine(open, kept)?;
+        review.refusals.extend(more);
+        review.can_apply = review.refusals.is_empty();
         self.note(
             &open.at,
             RunEventKind::ProposalReviewed,
             Some(kept.standing.digest.as_str()),
-            verdict(&review.refusals),
+            with_agent(verdict(&review.refusals), by),
         )?;
         Ok(review)
     }
@@ -107,7 +112,11 @@ impl Sandboxes<'_> {
     }
 }
 
-fn about(kind: RefusalKind, path: Option<String>, reason: impl Into<String>) -> ProposalRefusal {
+pub(crate) fn about(
+    kind: RefusalKind,
+    path: Option<String>,
+    reason: impl Into<String>,
+) -> ProposalRefusal {
     ProposalRefusal {
         kind,
         path,

@@ -56,6 +56,15 @@ fn lines_in_words(lines: &Range<usize>) -> String {
     }
 }
 
+/// Detail of an event, with the agent that caused it.
+pub(crate) fn with_agent(mut detail: String, by: Option<&str>) -> String {
+    if let Some(by) = by {
+        detail.push_str("; by ");
+        detail.push_str(by);
+    }
+    detail
+}
+
 /// Result of a review in one line.
 pub(crate) fn verdict(refusals: &[ProposalRefusal]) -> String {
     match refusals {

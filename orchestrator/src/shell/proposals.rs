@@ -3,9 +3,12 @@
 
 use std::path::Path;
 
-use goondan_core::{CoreInput, ProposalWork, ProposalsResult, VerifySandboxes};
+use goondan_core::{
+    ApplyByAgent, CoreInput, ProposalWork, ProposalsResult, ReviewByAgent, ReviewingAgent,
+    VerifySandboxes,
+};
 use goondan_durable::VerificationResult;
-use goondan_proposals::{FileAccess, ProposalError, Sandboxes};
+use goondan_proposals::{AgentReviewer, FileAccess, ProposalError, Sandboxes};
 use goondan_protocol::control::{ControlError, EmptyResult, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -67,7 +70,8 @@ pub(super) fn carry_out(
         };
         Ok(verification.run()?)
     };
-    let answer = perform(&mut sandboxes, others, work).unwrap_or_else(|error| Err(error.into()));
+    let answer = perform(&mut sandboxes, project_root, others, work)
+        .unwrap_or_else(|error| Err(error.into()));
     ProposalsResult {
         answer,
         happened: sandboxes.take_happened(),
@@ -92,6 +96,7 @@ fn verified(
 
 fn perform(
     sandboxes: &mut Sandboxes<'_>,
+    project_root: &Path,
     others: impl FnOnce(&VerifySandboxes) -> Result<VerificationResult, ControlError>,
     work: ProposalWork,
 ) -> Result<ProposalAnswer, ProposalError> {
@@ -119,6 +124,14 @@ fn perform(
         ProposalWork::Check(request) => answer(&sandboxes.check(&request.at)?),
         ProposalWork::Review(request) => answer(&sandboxes.review(&request.at)?),
         ProposalWork::Apply(request) => answer(&sandboxes.apply(&request)?),
+        ProposalWork::ReviewByAgent(ReviewByAgent { at, by, .. }) => {
+            let is_configuration = |path: &Path| by.sources.concerns(&project_root.join(path));
+            answer(&sandboxes.review_by_agent(&at, &reviewer(&by, &is_configuration))?)
+        }
+        ProposalWork::ApplyByAgent(ApplyByAgent { apply, by, .. }) => {
+            let is_configuration = |path: &Path| by.sources.concerns(&project_root.join(path));
+            answer(&sandboxes.apply_by_agent(&apply, &reviewer(&by, &is_configuration))?)
+        }
         ProposalWork::Reject(request) => answer(&sandboxes.reject(&request.at, &request.reason)?),
         ProposalWork::Comment(request) => answer(&sandboxes.comment(&request)?),
         ProposalWork::Uncomment(request) => {
@@ -135,6 +148,18 @@ fn perform(
         }
         ProposalWork::Merge(request) => answer(&sandboxes.merge(&request, &Git)?),
     })
+}
+
+fn reviewer<'a>(
+    by: &'a ReviewingAgent,
+    is_configuration: &'a dyn Fn(&Path) -> bool,
+) -> AgentReviewer<'a> {
+    AgentReviewer {
+        agent: by.agent.as_str(),
+        conversation: by.instance_key.as_str(),
+        paths: &by.paths,
+        is_configuration,
+    }
 }
 
 fn answer(result: &impl Serialize) -> ProposalAnswer {

@@ -382,3 +382,196 @@ fn prop_3_only_people_apply_reject_revert_or_merge_proposals() {
         .exits(0);
     assert_eq!(read(&home, "text/bees.txt"), "Teh hive wakes.\n");
 }
+
+/// The example with a coordinator that reviews proposals, a worker that tries to, and this policy.
+fn reviewing(policy: &str) -> Home {
+    let home = obedient();
+    let tool = "    - {kind: Tool, name: proposal-review, package: \"@goondan/base\"}\n";
+    let rules = "      - when: {user: '^diff$', step: 1}
+        call: [{tool: proposal-review__diff, args: {agent: anna}}]
+      - when: {user: '^check$', step: 1}
+        call: [{tool: proposal-review__check, args: {agent: anna}}]
+      - when: {user: '^apply (?P<digest>\\w+)$', step: 1}
+        call: [{tool: proposal-review__apply, args: {agent: anna, digest: \"${digest}\"}}]
+      - when: {user: '^submit$', step: 1}\n";
+    let text = read(&home, "goondan.yaml")
+        .replacen(
+            "    - {kind: Tool, name: review}\n",
+            &format!("    - {{kind: Tool, name: review}}\n{tool}"),
+            1,
+        )
+        .replacen(
+            "    - {kind: Tool, name: place}\n",
+            &format!("    - {{kind: Tool, name: place}}\n{tool}"),
+            1,
+        )
+        .replace("      - when: {user: '^submit$', step: 1}\n", rules)
+        .replacen(
+            "  entryAgent: Agent/chief\n",
+            &format!("  entryAgent: Agent/chief\n{policy}"),
+            1,
+        );
+    home.write("project/goondan.yaml", &text);
+    home
+}
+
+fn digest_in(told: &str) -> String {
+    let mut lines = told.lines();
+    let digest = lines.find_map(|line| line.strip_prefix("digest: "));
+    digest.unwrap_or_else(|| panic!("{told}")).to_owned()
+}
+
+#[test]
+fn prop_8_a_coordinator_applies_what_the_policy_allows() {
+    let home = reviewing("");
+    let mut daemon = Daemon::serving(&home);
+    let ask = |text: &str| home.ask("main", text);
+    ask("prepare");
+    ask("anna bash echo The hive sleeps. > text/bees.txt");
+    ask("anna submit");
+    let patch = ask("diff");
+    assert!(patch.contains("+The hive sleeps."), "{patch}");
+    // By default, only a person applies it.
+    let told = ask("check");
+    assert!(told.contains("does not name agent `chief`"), "{told}");
+    let digest = digest_in(&told);
+    let told = ask(&format!("apply {digest}"));
+    assert!(told.starts_with("E_PROPOSAL_REFUSED"), "{told}");
+    let set = |policy: &str| {
+        let text = read(&home, "goondan.yaml");
+        let start = text.find("  entryAgent: Agent/chief\n").unwrap();
+        let end = start + text[start..].find("---\n").unwrap();
+        let swarm = format!("  entryAgent: Agent/chief\n{policy}");
+        home.write(
+            "project/goondan.yaml",
+            &format!("{}{swarm}{}", &text[..start], &text[end..]),
+        );
+        home.gdn(&["reload"]).exits(0);
+    };
+    let rule = |agent: &str, paths: &str| {
+        format!(
+            "  policy: {{proposals: {{apply: [{{agent: Agent/{agent}, paths: [{paths}]}}]}}}}\n"
+        )
+    };
+    set(&rule("chief", "docs/**"));
+    let told = ask(&format!("apply {digest}"));
+    assert!(
+        told.contains("text/bees.txt: `policy.proposals.apply` does not let agent `chief`"),
+        "{told}"
+    );
+    // No agent applies its own proposal.
+    set(&rule("anna", "'**'"));
+    let told = ask(&format!("anna apply {digest}"));
+    assert!(told.contains("its own proposal"), "{told}");
+    set(&rule("chief", "text/**"));
+    let told = ask("apply 00");
+    assert!(told.contains("a newer proposal was submitted"), "{told}");
+    assert_eq!(read(&home, "text/bees.txt"), "Teh hive wakes.\n");
+    let told = ask("check");
+    assert!(told.contains("you can apply it"), "{told}");
+    drop(daemon.kill());
+    daemon = Daemon::start(&home);
+    let told = ask(&format!("apply {digest}"));
+    assert!(told.starts_with("applied"), "{told}");
+    assert_eq!(read(&home, "text/bees.txt"), "The hive sleeps.\n");
+    home.write("project/text/bees.txt", "A person's.\n");
+    let again = ask(&format!("apply {digest}"));
+    assert!(again.starts_with("applied"), "{again}");
+    assert_eq!(read(&home, "text/bees.txt"), "A person's.\n");
+    let run = run_of(&home.gdn_json(&["proposal", "list"]));
+    home.gdn(&["proposal", "show", &run, "anna"])
+        .exits(0)
+        .prints(&["applied  1 file; by agent `chief` in `main`"]);
+    let audit = home.gdn_json(&["audit"]).to_string();
+    assert!(audit.contains("by agent `chief` in `main`"), "{audit}");
+    drop(daemon);
+}
+
+/// A coordinator that creates a task, and a program that works on it.
+const LEAD: &str = r#"apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: "@goondan/lab"}
+spec: {version: 0.1.0}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: lead}
+spec:
+  modelConfig: {modelRef: Model/lead}
+  tools:
+    - {kind: Tool, name: tasks, package: "@goondan/base"}
+    - {kind: Tool, name: proposal-review, package: "@goondan/base"}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: coder}
+spec:
+  runtime: {kind: cli, command: [./agent.sh], format: plain, source: project}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: site}
+spec:
+  entryAgent: Agent/lead
+  policy: {proposals: {apply: [{agent: Agent/lead, paths: ["docs/**"]}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: lead}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {user: '^make (?P<told>.+)$', step: 1}
+        call: [{tool: tasks__create, args: {title: Write, description: "${told}", agent: coder}}]
+      - when: {user: '^wait (?P<task>\S+)$', step: 1}
+        call: [{tool: tasks__wait, args: {taskId: "${task}"}}]
+      - when: {user: '^check (?P<task>\S+)$', step: 1}
+        call: [{tool: proposal-review__check, args: {taskId: "${task}"}}]
+      - when: {user: '^apply (?P<task>\S+) (?P<digest>\w+)$', step: 1}
+        call: [{tool: proposal-review__apply, args: {taskId: "${task}", digest: "${digest}"}}]
+      - say: "${result}"
+"#;
+
+#[test]
+fn prop_8_a_coordinator_applies_the_proposal_of_its_task() {
+    let home = Home::new(LEAD);
+    let agent = "#!/bin/sh\nread -r told\nmkdir -p docs\necho new > \"$told\"\n";
+    home.write_program("project/agent.sh", agent);
+    let _daemon = Daemon::serving(&home);
+    let ask = |text: &str| home.ask("main", text);
+    let propose = |path: &str| {
+        let made = ask(&format!("make {path}"));
+        let task = made.split(':').next().unwrap().to_owned();
+        let told = ask(&format!("wait {task}"));
+        assert!(told.contains("waits for a person's review"), "{told}");
+        let told = ask(&format!("check {task}"));
+        (task, digest_in(&told), told)
+    };
+    let (task, digest, told) = propose("docs/guide.md");
+    assert!(told.contains("you can apply it"), "{told}");
+    // Only the conversation that created the task sees it.
+    let other = home.ask("other", &format!("apply {task} {digest}"));
+    assert!(other.starts_with("E_NO_TASK"), "{other}");
+    let told = ask(&format!("apply {task} {digest}"));
+    assert!(told.contains("completed"), "{told}");
+    assert_eq!(read(&home, "docs/guide.md"), "new\n");
+    let again = ask(&format!("apply {task} {digest}"));
+    assert!(again.contains("completed"), "{again}");
+    let audit = home.gdn_json(&["audit"]).to_string();
+    assert!(
+        audit.contains("approve phase 1, by agent `lead` in `main`"),
+        "{audit}"
+    );
+
+    let (task, digest, told) = propose("goondan.yaml");
+    assert!(told.contains("the project's configuration"), "{told}");
+    let told = ask(&format!("apply {task} {digest}"));
+    assert!(
+        told.starts_with("E_PROPOSAL_REFUSED") && told.contains("goondan.yaml"),
+        "{told}"
+    );
+    let shown = home.gdn_json(&["task", "show", &task]);
+    assert_eq!(shown["info"]["status"], "waiting_review");
+    assert_eq!(read(&home, "goondan.yaml"), LEAD);
+}

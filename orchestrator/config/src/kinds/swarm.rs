@@ -9,7 +9,7 @@ use goondan_protocol::limits::{
 };
 use goondan_protocol::observe::ObservationBounds;
 
-use super::{Context, budgets, changesets, id, sandbox};
+use super::{Context, budgets, changesets, id, proposals, sandbox};
 use crate::document::Document;
 use crate::fields::{Fields, LocatedValue};
 use crate::kind::ResourceKind;
@@ -110,6 +110,7 @@ static POLICY_SHAPE: Shape = Shape::of(
             "Retention, drills and checkpoints of command-line agents' tasks.",
         ),
         changesets::OF_SWARM,
+        proposals::OF_SWARM,
         budgets::OF_SWARM,
         sandbox::OF_SWARM,
     ],
@@ -237,6 +238,8 @@ pub(crate) struct Policy {
     pub(crate) observation: ObservationBounds,
     pub(crate) tasks: TaskPolicy,
     pub(crate) changesets: Option<ChangesetPolicy>,
+    /// Agents that may apply proposals.
+    pub(crate) appliers: Vec<proposals::ApplyRuleSpec>,
     pub(crate) sandbox: sandbox::SandboxSpec,
 }
 
@@ -250,6 +253,7 @@ impl Default for Policy {
             observation: ObservationBounds::default(),
             tasks: TaskPolicy::default(),
             changesets: None,
+            appliers: Vec::new(),
             sandbox: sandbox::SandboxSpec::default(),
         }
     }
@@ -336,6 +340,7 @@ fn read_policy(
         tasks.close();
     }
     policy.changesets = changesets::read(&mut fields, report);
+    policy.appliers = proposals::read(&mut fields, report);
     let budgets = budgets::read(&mut fields, None, report);
     policy.sandbox = sandbox::read(&mut fields, cx);
     fields.close();

@@ -172,6 +172,9 @@ impl Fleet {
             | AgentQuestion::ShowSandbox { .. }
             | AgentQuestion::SubmitProposal { .. }
             | AgentQuestion::ShowProposal { .. }
+            | AgentQuestion::DiffProposal { .. }
+            | AgentQuestion::CheckProposal { .. }
+            | AgentQuestion::ApplyProposal { .. }
             | AgentQuestion::Bundle { .. }
             | AgentQuestion::CreateTask { .. }
             | AgentQuestion::ShowTask { .. }

@@ -19,6 +19,9 @@ const AGENTS_TOOL: &str = "agents";
 /// The built-in tool that grants a restart of the agent's own process, and its one export.
 const RESTART_TOOL: (&str, &str) = ("self-restart", "request");
 
+/// The built-in tool with which a coordinator reviews and applies proposals.
+const REVIEW_TOOL: &str = "proposal-review";
+
 /// Tool export that makes an agent a coordinator.
 const PREPARE: (&str, &str) = ("sandbox", "prepare");
 /// Tool export that makes an agent a worker.
@@ -54,6 +57,9 @@ fn grant_of(question: &AgentQuestion) -> Option<(&'static str, &'static str)> {
         AgentQuestion::ShowSandbox { .. } => ("sandbox", "status"),
         AgentQuestion::SubmitProposal { .. } => SUBMIT,
         AgentQuestion::ShowProposal { .. } => ("proposal", "status"),
+        AgentQuestion::DiffProposal { .. } => (REVIEW_TOOL, "diff"),
+        AgentQuestion::CheckProposal { .. } => (REVIEW_TOOL, "check"),
+        AgentQuestion::ApplyProposal { .. } => (REVIEW_TOOL, "apply"),
         AgentQuestion::CreateTask { .. } => ("tasks", "create"),
         AgentQuestion::ShowTask { .. } => ("tasks", "status"),
         AgentQuestion::AwaitTask { .. } => ("tasks", "wait"),
@@ -95,8 +101,8 @@ pub(super) fn may_ask(
     Err(AgentRequestError::new("E_NOT_GRANTED", message))
 }
 
-/// Checks that an agent may access a sandbox: its own, or any if the agent is a coordinator. No
-/// agent can apply a proposal, because there is no such request.
+/// Checks that an agent may access a sandbox: its own, or any if the agent is a coordinator. The
+/// paths of a proposal that it applies are checked against the project's policy when it is applied.
 fn may_ask_of(agent: &AgentDefinition, question: &AgentQuestion) -> Result<(), AgentRequestError> {
     match question.sandbox_of() {
         Some(other) if *other != agent.name && !is_coordinator(agent) => {

@@ -7,11 +7,12 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::agents::{
-    AGENT_FILES_MAX, AgentAnswer, AgentProposal, AgentQuestion, AgentSandbox, ProposedFile,
+    AGENT_FILES_MAX, AgentAnswer, AgentProposal, AgentQuestion, AgentSandbox, ProposalOwner,
+    ProposedFile,
 };
 use goondan_protocol::control::{
-    ControlError, CreateProposal, ErrorCode, PrepareSandbox, ProposalDetail, SandboxDetail,
-    SandboxRef, ShowProposal, ShowSandbox,
+    ApplyProposal, CommentState, ControlError, CreateProposal, DiffProposal, ErrorCode,
+    PrepareSandbox, ProposalDetail, SandboxDetail, SandboxRef, ShowProposal, ShowSandbox,
 };
 use goondan_protocol::ids::{AgentName, InstanceKey, InstanceRef, RunId, WorkerId, WorkspaceId};
 use goondan_store::file_names::{run_dir, sandbox_dir};
@@ -19,7 +20,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{Fleet, authority, bundle_of};
-use crate::exchange::ProposalWork;
+use crate::exchange::{ApplyByAgent, ProposalWork, ReviewByAgent, ReviewingAgent};
 use crate::refusals::AgentRequestError;
 use crate::router;
 
@@ -93,8 +94,55 @@ impl Fleet {
                 workspace_id,
                 at: self.sandbox_ref(at, agent.as_ref())?,
             }),
+            AgentQuestion::DiffProposal {
+                of: ProposalOwner::Agent(agent),
+                offset,
+            } => ProposalWork::Diff(DiffProposal {
+                workspace_id,
+                at: self.sandbox_ref(at, Some(agent))?,
+                offset: *offset,
+            }),
+            AgentQuestion::CheckProposal {
+                of: ProposalOwner::Agent(agent),
+            } => ProposalWork::ReviewByAgent(ReviewByAgent {
+                workspace_id,
+                at: self.sandbox_ref(at, Some(agent))?,
+                by: self.reviewing_agent(at)?,
+            }),
+            AgentQuestion::ApplyProposal {
+                of: ProposalOwner::Agent(agent),
+                digest,
+            } => ProposalWork::ApplyByAgent(ApplyByAgent {
+                workspace_id: workspace_id.clone(),
+                apply: ApplyProposal {
+                    workspace_id,
+                    at: self.sandbox_ref(at, Some(agent))?,
+                    digest: Some(digest.clone()),
+                    allow_moved_base: false,
+                },
+                by: self.reviewing_agent(at)?,
+            }),
             _ => return Ok(None),
         }))
+    }
+
+    /// The agent of an instance, with the paths that the project's policy lets it change. The policy
+    /// is the project's own: an agent cannot extend it by changes to its configuration.
+    pub(crate) fn reviewing_agent(
+        &self,
+        at: &InstanceRef,
+    ) -> Result<ReviewingAgent, AgentRequestError> {
+        let agent = self.agent_of(at)?.clone();
+        let gone = || AgentRequestError::new("E_UNAVAILABLE", "the workspace no longer exists");
+        let workspace = self.workspaces.get(&at.workspace_id).ok_or_else(gone)?;
+        let bundle = bundle_of(workspace).map_err(|_| gone())?;
+        let paths = bundle.appliers.get(&agent).cloned().unwrap_or_default();
+        Ok(ReviewingAgent {
+            agent,
+            instance_key: at.instance_key.clone(),
+            paths,
+            sources: workspace.sources.clone(),
+        })
     }
 
     /// Checks that an agent may receive files: it belongs to the swarm, and can submit proposals.
@@ -265,8 +313,18 @@ fn pattern_of(file: &Path, project_root: &Path) -> Option<String> {
     Some(pattern)
 }
 
+/// Kind of the answer to an agent's request about files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileAnswer {
+    Sandbox,
+    Proposal,
+    Diff,
+    Review,
+    Applied,
+}
+
 /// Converts a result to an agent's answer.
-pub(crate) fn told(is_sandbox: bool, answer: Result<Value, ControlError>) -> AgentAnswer {
+pub(crate) fn told(kind: FileAnswer, answer: Result<Value, ControlError>) -> AgentAnswer {
     let read = |error: serde_json::Error| AgentRequestError::new("E_FAILED", error.to_string());
     let answer = answer.map_err(|error| {
         // The suggestion is for people, who have other means.
@@ -276,14 +334,20 @@ pub(crate) fn told(is_sandbox: bool, answer: Result<Value, ControlError>) -> Age
         Ok(value) => value,
         Err(refused) => return refused,
     };
-    let told = if is_sandbox {
-        serde_json::from_value(value).map(|detail| AgentAnswer::Sandbox {
+    let told = match kind {
+        FileAnswer::Sandbox => serde_json::from_value(value).map(|detail| AgentAnswer::Sandbox {
             sandbox: Box::new(sandbox_of(detail)),
-        })
-    } else {
-        serde_json::from_value(value).map(|detail| AgentAnswer::Proposal {
+        }),
+        FileAnswer::Proposal => serde_json::from_value(value).map(|detail| AgentAnswer::Proposal {
             proposal: Box::new(proposal_of(detail)),
-        })
+        }),
+        FileAnswer::Diff => serde_json::from_value(value).map(|diff| AgentAnswer::Diff { diff }),
+        FileAnswer::Review => {
+            serde_json::from_value(value).map(|review| AgentAnswer::Review { review })
+        }
+        FileAnswer::Applied => {
+            serde_json::from_value(value).map(|applied| AgentAnswer::Applied { applied })
+        }
     };
     told.unwrap_or_else(|error| read(error).into())
 }
@@ -324,6 +388,8 @@ fn proposal_of(detail: ProposalDetail) -> AgentProposal {
         status: file.change.status,
     });
     let said = detail.history.last().map(|event| event.detail.clone());
+    let mut comments = detail.comments;
+    comments.retain(|comment| comment.state == CommentState::Open);
     AgentProposal {
         work_dir: detail.info.work_dir(),
         proposal_dir: detail.info.directory,
@@ -334,6 +400,7 @@ fn proposal_of(detail: ProposalDetail) -> AgentProposal {
         changed: changed.take(AGENT_FILES_MAX).collect(),
         more_changed,
         said: said.unwrap_or_default(),
+        comments,
     }
 }
 

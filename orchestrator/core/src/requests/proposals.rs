@@ -13,7 +13,7 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 use super::persons::person_needed;
 use crate::exchange::{ProposalWork, ProposalsResult};
 use crate::fleet::agent_replies::pending_replies::Requester;
-use crate::fleet::sandboxes::told;
+use crate::fleet::sandboxes::{FileAnswer, told};
 use crate::limits::PROPOSAL_REQUESTS_MAX;
 use crate::tasks::proposals::SandboxStep;
 use crate::{ClientOrigin, Core, CoreEffect, RequestToken};
@@ -42,7 +42,8 @@ pub(crate) enum ProposalRequester {
     Task(SandboxStep),
 }
 
-/// Description of work that only a person may request, matching [`super::persons`] for clients.
+/// Description of work that only a person may request, matching [`super::persons`] for clients. An
+/// agent applies a proposal only by [`ProposalWork::ApplyByAgent`], which checks the policy.
 fn needs_person(work: &ProposalWork) -> Option<&'static str> {
     match work {
         ProposalWork::Apply(_) => Some("applying a proposal"),
@@ -69,6 +70,9 @@ enum Subject {
     NewSandbox(WorkerId),
     Sandbox,
     Proposal,
+    Patch,
+    Review,
+    Application,
 }
 
 impl ProposalWork {
@@ -76,6 +80,9 @@ impl ProposalWork {
         match self {
             Self::Prepare(prepare) => Subject::NewSandbox(prepare.at.agent_id.clone()),
             Self::ListSandboxes(_) | Self::ShowSandbox(_) | Self::Remove(_) => Subject::Sandbox,
+            Self::Diff(_) => Subject::Patch,
+            Self::ReviewByAgent(_) => Subject::Review,
+            Self::ApplyByAgent(_) => Subject::Application,
             _ => Subject::Proposal,
         }
     }
@@ -184,8 +191,14 @@ impl Core {
                 if let (Subject::NewSandbox(agent), Ok(_)) = (subject, &result) {
                     self.fleet.on_sandbox_prepared(&requester.at, agent);
                 }
-                let is_sandbox = !matches!(subject, Subject::Proposal);
-                self.fleet.answer_agent(requester, told(is_sandbox, result));
+                let kind = match subject {
+                    Subject::NewSandbox(_) | Subject::Sandbox => FileAnswer::Sandbox,
+                    Subject::Proposal => FileAnswer::Proposal,
+                    Subject::Patch => FileAnswer::Diff,
+                    Subject::Review => FileAnswer::Review,
+                    Subject::Application => FileAnswer::Applied,
+                };
+                self.fleet.answer_agent(requester, told(kind, result));
             }
         }
     }

@@ -151,6 +151,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> ProjectConfig 
         observation: goondan_protocol::observe::ObservationBounds::default(),
         tasks: goondan_config::TaskPolicy::default(),
         changesets: None,
+        appliers: BTreeMap::new(),
         digest: variant.to_string(),
     }
 }

@@ -1,11 +1,16 @@
 //! Requests of agents about tasks: create a task, return its status, and wait for it (`TASK-8`).
 //!
 //! An agent can only access tasks of its own conversation. It cannot answer questions or approve
-//! phases, which is for people. A task's id is derived from the tool call that creates it, so that
-//! a repeated call, after a crash of either side, refers to the same task.
+//! phases, which is for people; it can apply the proposal of the last phase where the project's
+//! policy allows it (`PROP-8`). A task's id is derived from the tool call that creates it, so that a
+//! repeated call, after a crash of either side, refers to the same task.
 
-use goondan_protocol::agents::{AGENT_TASKS_MAX, AgentAnswer, AgentAsk, AgentQuestion};
-use goondan_protocol::control::{ControlError, CreateTask, ErrorCode, ListTasks, TaskInfo};
+use goondan_protocol::agents::{
+    AGENT_TASKS_MAX, AgentAnswer, AgentAsk, AgentQuestion, ProposalOwner,
+};
+use goondan_protocol::control::{
+    ControlError, CreateTask, DiffProposal, ErrorCode, ListTasks, SandboxRef, TaskInfo,
+};
 use goondan_protocol::ids::{EventId, InvalidId};
 use goondan_protocol::limits::MAX_REQUEST_TIMEOUT_MS;
 use goondan_protocol::task::{TaskBudget, TaskId, is_of_task};
@@ -15,7 +20,7 @@ use super::entry::{TaskEntry, TaskRequester};
 use super::requests::id_of_day;
 use super::views::{needs_person, too_many};
 use super::{Tasks, not_found};
-use crate::exchange::TaskRef;
+use crate::exchange::{ProposalWork, ReviewByAgent, TaskRef};
 use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::fleet::workspaces::being_stopped;
@@ -126,6 +131,46 @@ impl Tasks {
                 self.answer_waiters(fleet);
                 Ok(())
             }
+            AgentQuestion::DiffProposal {
+                of: ProposalOwner::Task(task),
+                offset,
+            } => {
+                let (_, of) = self.own_proposal(requester, &task)?;
+                let workspace_id = requester.at.workspace_id.clone();
+                let work = ProposalWork::Diff(DiffProposal {
+                    workspace_id,
+                    at: of,
+                    offset,
+                });
+                self.agent_works.push((requester.clone(), work));
+                Ok(())
+            }
+            AgentQuestion::CheckProposal {
+                of: ProposalOwner::Task(task),
+            } => {
+                let (_, of) = self.own_proposal(requester, &task)?;
+                let work = ProposalWork::ReviewByAgent(ReviewByAgent {
+                    workspace_id: requester.at.workspace_id.clone(),
+                    at: of,
+                    by: fleet.reviewing_agent(&requester.at)?,
+                });
+                self.agent_works.push((requester.clone(), work));
+                Ok(())
+            }
+            AgentQuestion::ApplyProposal {
+                of: ProposalOwner::Task(task),
+                digest,
+            } => {
+                let (at, _) = self.own_proposal(requester, &task)?;
+                let is_closing = fleet.workspace(&at.workspace_id);
+                let is_closing = is_closing.map_err(told_refusal)?.closing.is_some();
+                if is_closing || fleet.is_stopping() {
+                    return Err(told_refusal(being_stopped(&at.workspace_id)));
+                }
+                let by = fleet.reviewing_agent(&requester.at)?;
+                self.apply_for_agent(fleet, requester, &at, (digest, by))
+                    .map_err(told_refusal)
+            }
             // Everything else is the fleet's to answer.
             _ => Ok(()),
         }
@@ -203,6 +248,22 @@ impl Tasks {
         }
     }
 
+    /// A task of the requester's conversation that works on a copy of the project, and its sandbox.
+    fn own_proposal(
+        &self,
+        requester: &Requester,
+        task: &TaskId,
+    ) -> Result<(TaskRef, SandboxRef), AgentAnswer> {
+        let at = self.own_task(requester, task).map_err(told_refusal)?;
+        match self.sandbox_of_task(&at) {
+            Some(of) => Ok((at, of)),
+            None => {
+                let why = format!("task `{task}` does not work on a copy of the project");
+                Err(AgentRequestError::new("E_NO_PROPOSAL", why).into())
+            }
+        }
+    }
+
     fn tasks_of(&self, fleet: &Fleet, requester: &Requester) -> AgentAnswer {
         let (id, key) = (&requester.at.workspace_id, &requester.at.instance_key);
         let list = ListTasks {
@@ -273,6 +334,7 @@ fn told_refusal(error: ControlError) -> AgentAnswer {
         ErrorCode::AgentNotFound => "E_AGENT_NOT_FOUND",
         ErrorCode::InvalidRequest => "E_INVALID_REQUEST",
         ErrorCode::Overloaded => "E_OVERLOADED",
+        ErrorCode::ProposalRefused => "E_PROPOSAL_REFUSED",
         _ => "E_FAILED",
     };
     let mut message = error.message;

@@ -20,9 +20,13 @@ use goondan_tasks::state::State;
 use serde_json::Value;
 
 use super::Tasks;
-use super::entry::{PendingTaskRequest, TaskEntry};
+use super::entry::{PendingTaskRequest, TaskEntry, TaskRequester};
 use super::runs::is_ending;
-use crate::exchange::{PrepareForTask, ProposalWork, ProposeForTask, TakeComments, TaskRef};
+use crate::exchange::{
+    ApplyByAgent, PrepareForTask, ProposalWork, ProposeForTask, ReviewingAgent, TakeComments,
+    TaskRef,
+};
+use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::TASK_PROPOSAL_FILES_TOLD;
 use crate::{LogEvent, RequestToken};
@@ -84,6 +88,11 @@ fn in_words(error: &ControlError) -> String {
 }
 
 impl Tasks {
+    /// Drains the requests of agents about the proposals of tasks, in order.
+    pub(crate) fn take_agent_works(&mut self) -> Vec<(Requester, ProposalWork)> {
+        std::mem::take(&mut self.agent_works)
+    }
+
     /// Drains the pending operations on sandboxes, in order.
     pub(crate) fn take_sandbox_works(&mut self) -> Vec<(SandboxStep, ProposalWork)> {
         std::mem::take(&mut self.sandbox_works)
@@ -275,13 +284,7 @@ impl Tasks {
             TaskDelivery::Branch => ProposalWork::DeliverBranch(apply),
             TaskDelivery::Apply | TaskDelivery::Proposal => ProposalWork::Deliver(apply),
         };
-        if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
-            space.works += 1;
-        }
-        if let Some(entry) = self.entry_mut(at) {
-            entry.delivering = Some(decision);
-        }
-        self.sandbox_work(at, SandboxOperation::Deliver { phase, digest }, work);
+        self.begin_delivery(at, decision, (phase, digest), work);
     }
 
     /// A person requests rework of a phase: the open comments on its proposal are taken first. The
@@ -359,6 +362,88 @@ impl Tasks {
         let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
         let agent = agent.and_then(|agent| bundle?.cli_agent(agent));
         agent.map(|agent| agent.deliver).unwrap_or_default()
+    }
+
+    /// The sandbox of a task, if it works on a copy of the project.
+    pub(super) fn sandbox_of_task(&self, at: &TaskRef) -> Option<SandboxRef> {
+        self.entry(at)
+            .and_then(TaskEntry::state)
+            .and_then(sandbox_of)
+    }
+
+    /// An agent applies the proposal of a task that it created, which approves its last phase.
+    pub(super) fn apply_for_agent(
+        &mut self,
+        fleet: &mut Fleet,
+        requester: &Requester,
+        at: &TaskRef,
+        (digest, by): (String, ReviewingAgent),
+    ) -> Result<(), ControlError> {
+        let refused = |why: &str| {
+            let text = format!("task `{}`: {why}", at.task_id);
+            Err(ControlError::new(ErrorCode::TaskRefused, text))
+        };
+        let entry = self.entry(at);
+        if let Some(under_way) = entry.and_then(TaskEntry::decision_under_way) {
+            return Err(super::busy(at, under_way));
+        }
+        let Some(state) = entry.and_then(TaskEntry::state) else {
+            return refused("its work area cannot be used now");
+        };
+        let proposal = state.proposal();
+        // A repeated call, after a crash of the agent, finds it done.
+        if proposal.is_some_and(|it| it.is_delivered && it.digest == digest) {
+            self.tell_agent(fleet, requester, at);
+            return Ok(());
+        }
+        let phase = state.review().unwrap_or_default();
+        let waiting = state.to_deliver(phase);
+        let of = sandbox_of(state).filter(|_| waiting.is_some());
+        let Some(of) = of else {
+            return refused("no proposal of its last phase waits for a review");
+        };
+        if self.delivery_of(fleet, at) != TaskDelivery::Apply {
+            return refused("its agent has another `deliver` than `apply`; a person approves it");
+        }
+        let what = format!(
+            "approve phase {phase}, by agent `{}` in `{}`",
+            by.agent, by.instance_key
+        );
+        let asker = TaskRequester::Agent(requester.clone());
+        let work = ProposalWork::ApplyByAgent(ApplyByAgent {
+            workspace_id: at.workspace_id.clone(),
+            apply: ApplyProposal {
+                workspace_id: at.workspace_id.clone(),
+                at: of,
+                digest: Some(digest.clone()),
+                allow_moved_base: false,
+            },
+            by,
+        });
+        self.begin_delivery(
+            at,
+            PendingTaskRequest::new(asker, what),
+            (phase, digest),
+            work,
+        );
+        Ok(())
+    }
+
+    /// Starts the delivery of a proposal, on which an approval waits.
+    fn begin_delivery(
+        &mut self,
+        at: &TaskRef,
+        decision: PendingTaskRequest,
+        (phase, digest): (u32, String),
+        work: ProposalWork,
+    ) {
+        if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
+            space.works += 1;
+        }
+        if let Some(entry) = self.entry_mut(at) {
+            entry.delivering = Some(decision);
+        }
+        self.sandbox_work(at, SandboxOperation::Deliver { phase, digest }, work);
     }
 
     fn on_delivered(

@@ -171,6 +171,7 @@ fn bundle() -> ProjectConfig {
         lifecycle: Lifecycle::default(),
         observation: ObservationBounds::default(),
         changesets: None,
+        appliers: BTreeMap::new(),
         tasks: TaskPolicy {
             keep_ms: Some(2 * DAY_MS),
             drill_ms: Some(DAY_MS),
