@@ -2,6 +2,7 @@
 
 mod actions;
 mod own_mark;
+mod pull_requests;
 mod texts;
 
 use std::collections::BTreeMap;

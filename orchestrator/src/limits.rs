@@ -131,6 +131,9 @@ pub(crate) const GIT_TIMEOUT_MS_PER_MIB: u64 = 500;
 /// Timeout of git's copy of a project's repository for a task, in milliseconds.
 pub(crate) const GIT_COPY_TIMEOUT_MS: u64 = 600_000;
 
+/// Longest time in seconds in which a transfer of git makes no progress.
+pub(crate) const GIT_STALL_TIMEOUT_S: u64 = 60;
+
 /// Timeout of a client that waits until this node owns a workspace, in milliseconds: the maximum
 /// duration of a takeover.
 pub(crate) const ACQUIRE_TIMEOUT_MS: u64 = 15_000;

@@ -24,7 +24,7 @@ pub use action::{
     ActionCall, ActionPlan, ActionSpec, ConnectorRequest, PlanError, ServiceSpec, of_call,
 };
 pub use discord::{DISCORD, Discord};
-pub use github::{GITHUB, GitHub};
+pub use github::{GITHUB, GitHub, PullRequest};
 pub use http::{FetchResult, HTTP, Http};
 pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
 pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};

@@ -28,8 +28,9 @@ pub use conversation::{TASK_KEY_PREFIX, conversation_of, event_of, is_of_task};
 pub use notify::{Notice, Notify, NotifyOn, TemplatePart, action_of, parts_of};
 pub use plan::{PLAN_STEP_CHARS_MAX, PLAN_STEPS_MAX, PlanStep, PlanStepState};
 pub use source::{
-    SANDBOX_INPUT, SANDBOX_PROPOSAL, SANDBOX_WORK, TASK_BRANCHES, TaskChecks, TaskDelivery,
-    TaskRunKind, TaskSource,
+    DeliveredBranch, GitCredentials, RepositoryAccess, RepositorySource, SANDBOX_INPUT,
+    SANDBOX_PROPOSAL, SANDBOX_WORK, TASK_BRANCHES, TaskChecks, TaskDelivery, TaskRunKind,
+    TaskSource,
 };
 pub use stream::{ChangedFile, TaskItem, TaskItemContent, ToolState};
 
@@ -330,6 +331,9 @@ pub struct CliAgentDefinition {
     /// Source of its tasks' files; `gdn task new --source` overrides it.
     #[serde(default, skip_serializing_if = "TaskSource::is_none")]
     pub source: TaskSource,
+    /// Rights at the repository that is the source.
+    #[serde(default, skip_serializing_if = "RepositoryAccess::is_none")]
+    pub repository: RepositoryAccess,
     /// Delivery of a task's proposal to the project.
     #[serde(default, skip_serializing_if = "TaskDelivery::is_usual")]
     pub deliver: TaskDelivery,

@@ -32,6 +32,7 @@ pub mod cast;
 pub mod cli_agents;
 pub mod copies;
 pub mod daemon;
+pub mod git_server;
 pub mod home;
 pub mod http;
 pub mod log;

@@ -126,6 +126,7 @@ pub(super) mod tests {
                 limits: ProcessLimits::default(),
                 disk_bytes: None,
                 source: Default::default(),
+                repository: Default::default(),
                 deliver: Default::default(),
                 setup: Vec::new(),
                 verify: Vec::new(),

@@ -3,11 +3,12 @@
 use std::time::SystemTime;
 
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{GITHUB, GitHub as Action, ServiceSpec};
+use goondan_protocol::service::{GITHUB, GitHub as Action, PullRequest, ServiceSpec};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::own_mark::marked;
+use super::pull_requests::{Wanted, pull_request};
 use crate::payload::text;
 use crate::service::{FailureContext, HttpAnswer, check_place};
 use crate::service_api::ServiceApi;
@@ -38,6 +39,16 @@ impl ServiceApi for Api {
         let repository = repository_of(&action);
         let allowed = self.repositories.as_deref();
         check_place("repository", repository, allowed, "repositories")?;
+        if let Action::OpenPullRequest { head, commit, .. } = &action {
+            let wanted = Wanted {
+                repository,
+                head,
+                commit,
+            };
+            let opened = self.open_pull_request(wanted, &action).await?;
+            return serde_json::to_value(opened)
+                .map_err(|error| CallError::new(CallErrorCode::Internal, error.to_string()));
+        }
         let request = to_request(&action)?;
         let body = Some(&request.body);
         let result = self
@@ -46,7 +57,9 @@ impl ServiceApi for Api {
         let field = |name: &str| result.get(name).cloned().unwrap_or(Value::Null);
         Ok(match action {
             Action::Comment { .. } => json!({"comment": field("id"), "url": field("html_url")}),
-            Action::Edit { .. } | Action::React { .. } => json!({}),
+            Action::Edit { .. } | Action::React { .. } | Action::OpenPullRequest { .. } => {
+                json!({})
+            }
         })
     }
 
@@ -76,6 +89,35 @@ impl Api {
             token,
             repositories,
         }
+    }
+
+    /// Opens a pull request, unless there is one; a repeated request finds the first one's result.
+    async fn open_pull_request(
+        &self,
+        wanted: Wanted<'_>,
+        action: &Action,
+    ) -> Result<PullRequest, CallError> {
+        let creation = to_request(action)?;
+        let list = wanted.list_path()?;
+        let listed = self.ask(Method::GET, &list, None, true).await;
+        if let Some(found) = wanted.among(&listed.map_err(for_pull_requests)?) {
+            return Ok(found);
+        }
+        let body = Some(&creation.body);
+        let created = self.ask(creation.method, &creation.path, body, true).await;
+        let opened = match created {
+            Ok(created) => pull_request(&created),
+            // An earlier request may have been carried out late.
+            Err(error) if error.code == CallErrorCode::Invalid => {
+                let listed = self.ask(Method::GET, &list, None, true).await?;
+                Some(wanted.among(&listed).ok_or(error)?)
+            }
+            Err(error) => return Err(for_pull_requests(error)),
+        };
+        opened.ok_or_else(|| {
+            let message = "GitHub's answer names no pull request";
+            CallError::new(CallErrorCode::Internal, message)
+        })
     }
 
     async fn ask(
@@ -111,7 +153,8 @@ fn repository_of(action: &Action) -> &str {
     match action {
         Action::Comment { repository, .. }
         | Action::Edit { repository, .. }
-        | Action::React { repository, .. } => repository,
+        | Action::React { repository, .. }
+        | Action::OpenPullRequest { repository, .. } => repository,
     }
 }
 
@@ -158,8 +201,29 @@ fn to_request(action: &Action) -> Result<GitHubRequest, CallError> {
             };
             (Method::POST, path, json!({"content": content}))
         }
+        Action::OpenPullRequest {
+            head,
+            base,
+            title,
+            body,
+            ..
+        } => (
+            Method::POST,
+            format!("repos/{repository}/pulls"),
+            json!({"title": title, "head": head, "base": base, "body": body}),
+        ),
     };
     Ok(GitHubRequest { method, path, body })
+}
+
+/// The error of a request about pull requests.
+fn for_pull_requests(error: CallError) -> CallError {
+    match error.code {
+        CallErrorCode::Refused | CallErrorCode::NotFound => error.suggest(
+            "the token needs the permissions to write contents and pull requests of this repository",
+        ),
+        _ => error,
+    }
 }
 
 fn read(answered: &HttpAnswer, failed: FailureContext<'_>, now_s: u64) -> Result<Value, CallError> {

@@ -355,8 +355,13 @@ async fn show(args: ProposalAtArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     output.object(schemas::PROPOSAL_SHOW, &detail)?;
     output.paged(&review::review_of(&detail, &patch, output.canvas()))?;
-    if detail.info.state == ProposalState::Open {
+    if detail.info.state == ProposalState::Open && detail.delivered_as.is_none() {
         let SandboxRef { run_id, agent_id } = &detail.info.at;
+        if detail.repository.is_some() {
+            let approve = context.command(&format!("task approve {run_id}"));
+            output.note(format!("\nApprove its task: {approve}"));
+            return Ok(());
+        }
         let apply = context.command(&format!("proposal apply {run_id} {agent_id}"));
         let reject = context.command(&format!("proposal reject {run_id} {agent_id}"));
         output.note(format!("\nApply it:   {apply}\nReject it:  {reject}"));

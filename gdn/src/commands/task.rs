@@ -7,7 +7,7 @@ use goondan_protocol::control::{
     TaskDetail, TaskInfo,
 };
 use goondan_protocol::ids::{AgentName, EventId, WorkspaceId};
-use goondan_protocol::task::{TaskBudget, TaskId, TaskSource};
+use goondan_protocol::task::{RepositorySource, TaskBudget, TaskId, TaskSource};
 use goondan_protocol::usage::MicroUsd;
 use serde_json::json;
 use std::io::{IsTerminal as _, Read as _};
@@ -250,18 +250,49 @@ pub(crate) struct TaskNewArgs {
     phases: u32,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Files to work on: a copy of the project, or the work area only [default: the agent's `runtime.source`]
-    #[arg(long, value_name = "SOURCE", value_parser = source_of)]
-    source: Option<TaskSource>,
+    /// Files to work on: a copy of the `project`, a clone of the git repository at a URL or path, or `none` but the work
+    /// area [default: the agent's `runtime.source`]
+    #[arg(long, value_name = "SOURCE")]
+    source: Option<String>,
+    /// Branch, tag or commit of that repository [default: its default branch]
+    #[arg(long = "ref", value_name = "REF", requires = "source")]
+    reference: Option<String>,
     /// Start it immediately
     #[arg(long)]
     start: bool,
 }
 
-fn source_of(text: &str) -> Result<TaskSource, String> {
-    let sources = [TaskSource::Project, TaskSource::None];
-    let found = sources.into_iter().find(|source| source.as_str() == text);
-    found.ok_or_else(|| "expected `project` or `none`".to_owned())
+/// The source that is written as a word, a URL, or a path with a `/`.
+fn source_of(text: &str, reference: Option<String>) -> Result<TaskSource, Failure> {
+    let hint = "pass `--source project`, `none`, `https://HOST/PATH` or `./PATH`";
+    let word = match text {
+        "project" => Some(TaskSource::Project),
+        "none" => Some(TaskSource::None),
+        _ => None,
+    };
+    if let Some(word) = word {
+        return match reference {
+            None => Ok(word),
+            Some(_) => {
+                let problem = "`--ref` needs a repository in `--source`";
+                Err(Failure::new(Exit::Usage, problem, hint))
+            }
+        };
+    }
+    let is_path = text.contains('/') && !text.contains("://") && !text.starts_with('-');
+    let repository = match is_path {
+        // The daemon has another current directory.
+        true => std::path::absolute(text)?.to_string_lossy().into_owned(),
+        false => text.to_owned(),
+    };
+    let source = RepositorySource {
+        repository,
+        reference,
+    };
+    match source.address() {
+        Ok(_) => Ok(TaskSource::Repository(source)),
+        Err(problem) => Err(Failure::new(Exit::Usage, problem, hint)),
+    }
 }
 
 /// Budget of a task.
@@ -474,6 +505,9 @@ async fn new(args: TaskNewArgs, context: &Context) -> Result<(), Failure> {
         Some(description) => description,
         None => read_description()?,
     };
+    let source = args.source.as_deref();
+    let source = source.map(|source| source_of(source, args.reference));
+    let source = source.transpose()?;
     let (mut client, workspace) = context.open().await?;
     let create = CreateTask {
         workspace_id: workspace.workspace_id,
@@ -484,7 +518,7 @@ async fn new(args: TaskNewArgs, context: &Context) -> Result<(), Failure> {
         description,
         total_phases: args.phases,
         budget: args.budget.wanted(),
-        source: args.source,
+        source,
         fallbacks: (!args.fallbacks.is_empty()).then_some(args.fallbacks),
         start: args.start,
     };

@@ -46,7 +46,7 @@ use self::open_questions::Questions;
 use self::pending_charges::Charges;
 use self::token_rejection::{TokenRejection, runs_with_declined};
 use crate::exchange::oauth_calls::{OAuthCallResult, TokenReport};
-use crate::exchange::task_calls::{NotificationRef, TaskCallResult};
+use crate::exchange::task_calls::{TaskCallRef, TaskCallResult};
 use crate::fleet::Fleet;
 use crate::fleet::authority;
 use crate::fleet::availability::Availability;
@@ -105,7 +105,7 @@ enum CallState {
 enum Origin {
     /// A turn of an agent. The agent's process waits, unless it crashed.
     Agent,
-    Task(NotificationRef),
+    Task(TaskCallRef),
     OAuth(Ticket),
 }
 

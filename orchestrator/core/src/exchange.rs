@@ -18,6 +18,7 @@ use goondan_protocol::ids::{
     AgentName, ChangesetId, InstanceKey, InstanceRef, RehearsalSubject, RevisionId, WorkspaceId,
 };
 use goondan_protocol::ipc::EnvelopeHeader;
+use goondan_protocol::task::{GitCredentials, RepositorySource};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -168,6 +169,27 @@ pub struct PrepareForTask {
     pub prepare: PrepareSandbox,
     /// When the task was made: a sandbox from before belongs to an earlier task.
     pub made_at: Timestamp,
+    /// The repository to clone, if the source is another one than the project.
+    pub source: Option<RepositorySource>,
+    pub credentials: Option<GitCredentials>,
+}
+
+/// Make the proposal of a task a branch of its source's repository.
+#[derive(Debug)]
+pub struct DeliverBranch {
+    pub workspace_id: WorkspaceId,
+    pub apply: ApplyProposal,
+    /// Credentials for a repository with a URL.
+    pub credentials: Option<GitCredentials>,
+}
+
+/// Record the pull request that a proposal was delivered as.
+#[derive(Debug)]
+pub struct NoteDelivery {
+    pub workspace_id: WorkspaceId,
+    pub at: SandboxRef,
+    pub digest: String,
+    pub delivered_as: String,
 }
 
 /// Create a proposal from the changes of a task's agent.
@@ -225,8 +247,11 @@ proposal_work! {
     ProposeForTask(ProposeForTask),
     /// Apply the proposal of a task, unless that was done.
     Deliver(ApplyProposal),
-    /// Make it a branch of the project's repository, unless that was done; the answer is the branch.
-    DeliverBranch(ApplyProposal),
+    /// Make it a branch of its source's repository, unless that was done; the answer is a
+    /// `DeliveredBranch`.
+    DeliverBranch(DeliverBranch),
+    /// Record its pull request, unless that was done.
+    NoteDelivery(NoteDelivery),
     ListSandboxes(ListSandboxes),
     ShowSandbox(ShowSandbox),
     Remove(RemoveSandbox),

@@ -147,6 +147,9 @@ pub(crate) const TASK_CHECKPOINTS_WAITING_MAX: usize = 2;
 /// Timeout of a task's notification that waits for its connection, in milliseconds; then it has
 /// failed.
 pub(crate) const TASK_NOTIFICATION_WAIT_MS: u64 = 600_000;
+/// Timeout of the request that opens a pull request for a task, in milliseconds, with the wait for
+/// its connection and for rate limits.
+pub(crate) const TASK_PULL_REQUEST_WAIT_MS: u64 = 120_000;
 /// Delay before the work area of a task is read again after an error, in milliseconds.
 pub(crate) const TASK_RELOAD_MS: u64 = 30_000;
 /// Grace period of a task's program after a stop request, in milliseconds; then it is killed.

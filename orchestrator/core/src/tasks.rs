@@ -45,6 +45,7 @@ mod by_agents;
 mod checkpoints;
 mod conversation_runs;
 mod conversations;
+mod deliveries;
 mod disk;
 mod drills;
 mod entry;

@@ -148,7 +148,10 @@ fn prov_1_a_rename_that_only_changes_case_is_applied() {
     world.created().unwrap();
     world.applied().unwrap();
     assert_eq!(world.read(PROJECT, "README.md"), None);
-    assert_eq!(world.read(PROJECT, "Readme.md").as_deref(), Some("read me\n"));
+    assert_eq!(
+        world.read(PROJECT, "Readme.md").as_deref(),
+        Some("read me\n")
+    );
 }
 
 #[test]

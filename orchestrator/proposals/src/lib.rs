@@ -60,7 +60,10 @@ pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;
 pub use git_head::git_head;
 pub use goondan_trees::{FileAccess, RealFiles};
-pub use repository::{BranchMaker, NewBranch, NewRepository, NoRepositories, RepositoryMaker};
+pub use repository::{
+    BranchMaker, BranchPush, FetchedRepository, NewBranch, NewRepository, NoRepositories,
+    RepositoryClone, RepositoryMaker,
+};
 pub use sandboxes::Sandboxes;
 
 #[cfg(test)]

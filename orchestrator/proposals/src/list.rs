@@ -10,7 +10,7 @@ use goondan_durable::names::decode_directory;
 use goondan_log::error_chain;
 use goondan_protocol::control::{
     FileStatus, ListProposals, ListSandboxes, ProposalDetail, ProposalDiff, ProposalFile,
-    ProposalInfo, ProposalsPage, RunEventKind, SandboxDetail, SandboxInfo, SandboxRef,
+    ProposalInfo, ProposalsPage, RunEvent, RunEventKind, SandboxDetail, SandboxInfo, SandboxRef,
     SandboxesPage,
 };
 use goondan_protocol::ids::RunId;
@@ -229,6 +229,12 @@ impl Sandboxes<'_> {
             not_given: open.record.not_given.clone(),
             left_out: kept.details.left_out.clone(),
             git: kept.details.git,
+            repository: open
+                .record
+                .repository
+                .as_ref()
+                .map(|it| it.source.to_string()),
+            delivered_as: delivered_as(&kept.standing.history),
             history: kept.standing.history.clone(),
             comments: comments(&self.events(&open.at.run_id)?, &open.at.agent_id),
         })
@@ -255,6 +261,13 @@ impl Sandboxes<'_> {
             total,
         })
     }
+}
+
+/// Branch or pull request that a proposal was last delivered as.
+fn delivered_as(history: &[RunEvent]) -> Option<String> {
+    let mut latest = history.iter().rev();
+    let delivered = latest.find(|event| event.kind == RunEventKind::ProposalDelivered);
+    delivered.map(|event| event.detail.clone())
 }
 
 /// Lists the directories in a directory, without hidden ones; empty if it does not exist.

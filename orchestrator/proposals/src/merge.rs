@@ -244,6 +244,7 @@ impl Sandboxes<'_> {
             may_create: old.may_create.clone(),
             not_given: old.not_given.clone(),
             ignored: old.ignored.clone(),
+            repository: None,
             merged_from: Some(MergeBase {
                 run_id: source.open.at.run_id.clone(),
                 agent_id: source.open.at.agent_id.clone(),

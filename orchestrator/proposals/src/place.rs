@@ -37,6 +37,10 @@ pub(crate) const PUBLISHED: &str = "published";
 pub(crate) const PARTIAL: &str = ".partial";
 /// In the folder of a run: proposals for other nodes.
 pub(crate) const HANDED_ON: &str = ".handed-on";
+/// The repository that the files of a task were cloned from, bare, out of the worker's reach.
+pub(crate) const ORIGIN: &str = "origin.git";
+/// Ends the name of a directory in which a repository is checked out.
+pub(crate) const CHECKOUT: &str = ".checkout";
 /// Begins the name of a sandbox that one of another node took the place of.
 pub(crate) const SUPERSEDED: &str = ".superseded-";
 /// Begins the name of a sandbox that is being removed.

@@ -1,6 +1,6 @@
 //! Making a sandbox, and removing one (`BOX-1`, `BOX-2`, `BOX-4`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::Folder;
 use goondan_durable::files::ensure_dir;
@@ -8,6 +8,7 @@ use goondan_durable::names;
 use goondan_protocol::control::{
     PrepareSandbox, ProposalBase, ProposalState, RunEventKind, SandboxDetail, SandboxRef,
 };
+use goondan_protocol::git::RepositoryAddress;
 use goondan_protocol::task::TASK_BRANCHES;
 use goondan_protocol::time::Timestamp;
 use goondan_trees::freeze::{EntryPolicy, Options, freeze, freeze_read_only};
@@ -19,10 +20,13 @@ use crate::git_head::git_head;
 use crate::guards::{excludes, options, path_of, refuse_guarded};
 use crate::ignored::{self, IgnoreFile, ignoring};
 use crate::place::{
-    EVENTS, INPUT, KEPT, PARTIAL, PROPOSAL, REMOVING, SANDBOX, STAGING, WORK, run_dir, sandbox_name,
+    CHECKOUT, EVENTS, INPUT, KEPT, ORIGIN, PARTIAL, PROPOSAL, REMOVING, SANDBOX, STAGING, WORK,
+    run_dir, sandbox_name,
 };
-use crate::record::{MayCreate, RECORD_VERSION, SandboxRecord, write_file, written};
-use crate::repository::{NewRepository, RepositoryMaker};
+use crate::record::{
+    ClonedRepository, MayCreate, RECORD_VERSION, SandboxRecord, write_file, written,
+};
+use crate::repository::{NewRepository, RepositoryClone, RepositoryMaker};
 use crate::sandboxes::Sandboxes;
 
 /// A validated request.
@@ -30,6 +34,21 @@ struct PrepareParams {
     excludes: Excludes,
     may_create: MayCreate,
     ignored: Vec<IgnoreFile>,
+    clone: Option<CheckedOut>,
+}
+
+/// Preparation for a task.
+struct ForTask<'t> {
+    maker: &'t dyn RepositoryMaker,
+    /// The repository to clone, if it is another one than the project.
+    source: Option<&'t RepositoryClone<'t>>,
+}
+
+/// A repository that was checked out.
+#[derive(Clone)]
+struct CheckedOut {
+    commit: String,
+    repository: ClonedRepository,
 }
 
 impl Sandboxes<'_> {
@@ -48,7 +67,7 @@ impl Sandboxes<'_> {
     fn prepare_any(
         &mut self,
         request: &PrepareSandbox,
-        for_task: Option<&dyn RepositoryMaker>,
+        for_task: Option<&ForTask<'_>>,
     ) -> Result<SandboxDetail, ProposalError> {
         let at = &request.at;
         // The run's log, and what is kept beside it when it was damaged.
@@ -58,8 +77,16 @@ impl Sandboxes<'_> {
                 "choose another `--agent`",
             ));
         }
-        let project = self.project()?;
-        let mut wanted = self.wanted(project.as_ref(), request)?;
+        let clone = for_task.and_then(|it| Some((it.source?, it.maker)));
+        // A request for the project's files is checked before anything is created.
+        let copy = match clone {
+            Some(_) => None,
+            None => {
+                let project = self.project()?;
+                let wanted = self.wanted(project.as_ref(), request)?;
+                Some((project, wanted))
+            }
+        };
         let disk = self.files.disk();
         let run = run_dir(&self.dir, &at.run_id);
         ensure_dir(disk, &self.dir, &run)?;
@@ -69,25 +96,23 @@ impl Sandboxes<'_> {
         if taken.is_some() {
             return Err(ProposalError::Taken { at: at.clone() });
         }
-        if for_task.is_some() {
-            wanted.ignored = ignored::read(project.as_ref(), &wanted.excludes)?;
-            wanted.excludes = ignoring(wanted.excludes, &wanted.ignored);
-        }
         let partial = format!(".{name}{PARTIAL}");
-        let built = self.build(project.as_ref(), folder.as_ref(), &partial, at, wanted);
-        let built = built.and_then(|git_head| match (for_task, &git_head) {
-            (Some(maker), Some(head)) => {
-                let wanted = NewRepository {
-                    project: &self.project_root,
-                    head,
-                    work: run.join(&partial).join(WORK),
-                    branch: format!("{TASK_BRANCHES}{}", at.run_id),
-                    author: at.agent_id.as_str(),
-                };
-                self.make_repository(project.as_ref(), &wanted, maker)
+        let checkout = format!(".{name}{CHECKOUT}");
+        remove_all(folder.as_ref(), Path::new(&checkout))?;
+        let built = match (clone, copy) {
+            (Some((source, maker)), _) => {
+                let into = (folder.as_ref(), checkout.as_str(), run.join(&checkout));
+                self.build_clone(into, &partial, request, source, maker)
             }
-            _ => Ok(()),
-        });
+            (None, Some((project, wanted))) => {
+                let maker = for_task.map(|it| it.maker);
+                let from = (project.as_ref(), wanted);
+                self.build_copy(folder.as_ref(), &partial, at, from, maker)
+            }
+            (None, None) => Ok(()),
+        };
+        // Of no use from here on; the next attempt removes what is left.
+        drop(remove_all(folder.as_ref(), Path::new(&checkout)));
         let placed = built.and_then(|()| {
             let (from, to) = (Path::new(&partial), Path::new(&name));
             folder
@@ -113,9 +138,101 @@ impl Sandboxes<'_> {
         Ok(detail)
     }
 
+    /// Builds a sandbox with a copy of the project.
+    fn build_copy(
+        &self,
+        run: &dyn Folder,
+        partial: &str,
+        at: &SandboxRef,
+        (project, mut wanted): (&dyn Folder, PrepareParams),
+        for_task: Option<&dyn RepositoryMaker>,
+    ) -> Result<(), ProposalError> {
+        if for_task.is_some() {
+            wanted.ignored = ignored::read(project, &wanted.excludes)?;
+            wanted.excludes = ignoring(wanted.excludes, &wanted.ignored);
+        }
+        let git_head = self.build(project, run, partial, at, wanted)?;
+        let (Some(maker), Some(head)) = (for_task, &git_head) else {
+            return Ok(());
+        };
+        let wanted = NewRepository {
+            project: &self.project_root,
+            head,
+            work: run_dir(&self.dir, &at.run_id).join(partial).join(WORK),
+            branch: format!("{TASK_BRANCHES}{}", at.run_id),
+            author: at.agent_id.as_str(),
+        };
+        self.make_repository(project, &wanted, maker)
+    }
+
+    /// Builds a sandbox with a clone of another repository. It is fetched into a bare repository
+    /// that no worker reaches, and checked out by that repository's settings, which are empty.
+    fn build_clone(
+        &self,
+        (run, checkout, path): (&dyn Folder, &str, PathBuf),
+        partial: &str,
+        request: &PrepareSandbox,
+        source: &RepositoryClone<'_>,
+        maker: &dyn RepositoryMaker,
+    ) -> Result<(), ProposalError> {
+        let at = &request.at;
+        let failed = |problem: String| {
+            ProposalError::invalid(
+                format!("failed to clone {}: {problem}", source.source),
+                "check the address, `ref`, and the access of the token",
+            )
+        };
+        let address = source.source.address().map_err(failed)?;
+        let name = Path::new(checkout);
+        run.create_dir(name, 0o700).during("create", name)?;
+        let directory = run.below(name).during("open", name)?;
+        for name in [ORIGIN, WORK] {
+            let name = Path::new(name);
+            directory.create_dir(name, 0o700).during("create", name)?;
+        }
+        let origin = path.join(ORIGIN);
+        let fetched = maker
+            .fetch(source, &address, &origin, &path.join(WORK))
+            .map_err(failed)?;
+        let files = directory
+            .below(Path::new(WORK))
+            .during("open", Path::new(WORK))?;
+        let mut wanted = self.wanted(files.as_ref(), request)?;
+        // Tracked files are copied even if `.gitignore` lists them.
+        wanted.ignored = ignored::read(files.as_ref(), &wanted.excludes)?;
+        let repository = ClonedRepository {
+            source: source.source.clone(),
+            branch: fetched.branch,
+        };
+        wanted.clone = Some(CheckedOut {
+            commit: fetched.commit.clone(),
+            repository,
+        });
+        self.build(files.as_ref(), run, partial, at, wanted)?;
+        let partial = run_dir(&self.dir, &at.run_id).join(partial);
+        let wanted = NewRepository {
+            project: &origin,
+            head: &fetched.commit,
+            work: partial.join(WORK),
+            branch: format!("{TASK_BRANCHES}{}", at.run_id),
+            author: at.agent_id.as_str(),
+        };
+        maker.make(&wanted).map_err(failed)?;
+        // A branch is pushed from there; a repository on this machine has the commit itself.
+        if matches!(address, RepositoryAddress::Url(_)) {
+            let from = name.join(ORIGIN);
+            let to = Path::new(partial.file_name().unwrap_or_default()).join(ORIGIN);
+            run.rename_new(&from, &to).during("rename", &to)?;
+            let above = to.parent().unwrap_or(&to);
+            run.sync_dir(above).during("sync", above)?;
+        }
+        Ok(())
+    }
+
     /// Prepares the sandbox of a task, or returns the existing one of this task. Files that the
     /// project's `.gitignore` files exclude are left out. If the project is a git repository,
-    /// `maker` creates a repository in the sandbox.
+    /// `maker` creates a repository in the sandbox. With `source`, it clones that repository
+    /// instead of the project.
     ///
     /// # Errors
     ///
@@ -125,9 +242,10 @@ impl Sandboxes<'_> {
         &mut self,
         request: &PrepareSandbox,
         made_at: Timestamp,
+        source: Option<&RepositoryClone<'_>>,
         maker: &dyn RepositoryMaker,
     ) -> Result<SandboxDetail, ProposalError> {
-        match self.prepare_any(request, Some(maker)) {
+        match self.prepare_any(request, Some(&ForTask { maker, source })) {
             Err(ProposalError::Taken { at }) => {
                 let open = self.open(&at)?;
                 if open.record.created_at < made_at {
@@ -189,6 +307,7 @@ impl Sandboxes<'_> {
                 excludes.only(chosen)
             },
             ignored: Vec::new(),
+            clone: None,
             may_create: if is_anywhere {
                 MayCreate::Anywhere
             } else {
@@ -210,8 +329,11 @@ impl Sandboxes<'_> {
         run.create_dir(path, 0o700).during("create", path)?;
         let sandbox = run.below(path).during("open", path)?;
         let copied = options(wanted.excludes, EntryPolicy::LeaveOut);
-        let (git_head, frozen) =
-            self.at_head(|| freeze(project, sandbox.as_ref(), WORK, &copied))?;
+        let copy = || freeze(project, sandbox.as_ref(), WORK, &copied);
+        let (git_head, frozen) = match &wanted.clone {
+            Some(clone) => (Some(clone.commit.clone()), copy()?),
+            None => self.at_head(copy)?,
+        };
         let work = sandbox.below(Path::new(WORK)).during("open", path)?;
         let everything = Options {
             excludes: Excludes::new::<&str>(&[]).map_err(|error| {
@@ -242,6 +364,7 @@ impl Sandboxes<'_> {
             not_given: not_given(frozen.left_out),
             merged_from: None,
             ignored: wanted.ignored,
+            repository: wanted.clone.map(|clone| clone.repository),
             given: frozen.manifest,
         };
         write_file(sandbox.as_ref(), SANDBOX, &written(&record)?)?;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use goondan_durable::disk::{Folder, append_all, read_all, read_full};
 use goondan_protocol::control::{GitCheck, MergeBase, ProposalBase, SandboxRef, UncopiedPath};
+use goondan_protocol::task::RepositorySource;
 use goondan_protocol::time::Timestamp;
 use goondan_trees::{Manifest, RelativePath};
 use serde::de::DeserializeOwned;
@@ -35,8 +36,21 @@ pub(crate) struct SandboxRecord {
     /// are neither given nor proposed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ignored: Vec<IgnoreFile>,
+    /// The repository that the files come from, if it is another one than the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) repository: Option<ClonedRepository>,
     /// Every file, link and directory that was given.
     pub(crate) given: Manifest,
+}
+
+/// The repository of a clone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ClonedRepository {
+    pub(crate) source: RepositorySource,
+    /// The branch that the clone began at, or the default branch, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) branch: Option<String>,
 }
 
 /// Paths at which a worker may create files.

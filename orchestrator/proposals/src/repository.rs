@@ -6,16 +6,17 @@
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::Folder;
-use goondan_protocol::control::ApplyProposal;
-use goondan_protocol::task::TASK_BRANCHES;
+use goondan_protocol::control::{ApplyProposal, RunEventKind, SandboxRef};
+use goondan_protocol::git::{RepositoryAddress, RepositoryUrl};
+use goondan_protocol::task::{DeliveredBranch, GitCredentials, RepositorySource, TASK_BRANCHES};
 use goondan_protocol::time::Timestamp;
 
 use crate::error::{IoContext as _, ProposalError};
 use crate::limits::SUMMARY_BYTES_MAX;
-use crate::place::{KEPT, PATCH, SUMMARY};
+use crate::place::{KEPT, ORIGIN, PATCH, SUMMARY};
 use crate::record::read_file;
 use crate::review::unsound;
-use crate::sandboxes::Sandboxes;
+use crate::sandboxes::{OpenSandbox, Sandboxes};
 
 #[derive(Debug)]
 pub struct NewRepository<'p> {
@@ -31,10 +32,38 @@ pub struct NewRepository<'p> {
     pub author: &'p str,
 }
 
-/// A branch to be made of a proposal, in the repository of the project.
+/// A repository to clone.
+#[derive(Debug)]
+pub struct RepositoryClone<'r> {
+    pub source: &'r RepositorySource,
+    /// Credentials, for a repository with a URL.
+    pub credentials: Option<&'r GitCredentials>,
+}
+
+/// Result of a fetch.
+#[derive(Debug)]
+pub struct FetchedRepository {
+    /// The commit, in hexadecimal digits.
+    pub commit: String,
+    /// The branch that was fetched; the default branch if it was a tag or a commit.
+    pub branch: Option<String>,
+}
+
+/// A branch to push.
+#[derive(Debug)]
+pub struct BranchPush<'p> {
+    /// The bare repository that contains it.
+    pub origin: &'p Path,
+    pub url: &'p RepositoryUrl,
+    pub branch: &'p str,
+    pub credentials: Option<&'p GitCredentials>,
+}
+
+/// A branch to be made of a proposal, in the repository of its source.
 #[derive(Debug)]
 pub struct NewBranch<'p> {
-    /// The project, which is the root of a repository.
+    /// The root of a repository: the project, another one on this machine, or the bare one that is
+    /// pushed from.
     pub project: &'p Path,
     /// The commit that the proposal's files were copied at.
     pub base: &'p str,
@@ -51,12 +80,20 @@ pub struct NewBranch<'p> {
 
 /// Creates branches: git.
 pub trait BranchMaker {
-    /// Makes a branch with one commit; one that is there already is done. No file of the project is touched.
+    /// Makes a branch with one commit, and returns the commit; one that is there already is done. No
+    /// file of the project is touched.
     ///
     /// # Errors
     ///
     /// Why it cannot be made, in words.
-    fn branch(&self, wanted: &NewBranch<'_>) -> Result<(), String>;
+    fn branch(&self, wanted: &NewBranch<'_>) -> Result<String, String>;
+
+    /// Pushes a branch that does not exist there; one with the same commit is done.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text without credentials.
+    fn push(&self, push: &BranchPush<'_>) -> Result<(), String>;
 }
 
 /// Creates repositories: git, where it is installed.
@@ -67,6 +104,20 @@ pub trait RepositoryMaker {
     ///
     /// Why it cannot be made, in words.
     fn make(&self, wanted: &NewRepository<'_>) -> Result<(), String>;
+
+    /// Fetches a commit with its history into an empty directory, which becomes a bare repository,
+    /// and checks out its files in another empty directory.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text without credentials.
+    fn fetch(
+        &self,
+        source: &RepositoryClone<'_>,
+        address: &RepositoryAddress,
+        origin: &Path,
+        files: &Path,
+    ) -> Result<FetchedRepository, String>;
 }
 
 /// No repositories: copies contain only files.
@@ -77,11 +128,21 @@ impl RepositoryMaker for NoRepositories {
     fn make(&self, _wanted: &NewRepository<'_>) -> Result<(), String> {
         Ok(())
     }
+
+    fn fetch(
+        &self,
+        _source: &RepositoryClone<'_>,
+        _address: &RepositoryAddress,
+        _origin: &Path,
+        _files: &Path,
+    ) -> Result<FetchedRepository, String> {
+        Err("git is not available".to_owned())
+    }
 }
 
 impl Sandboxes<'_> {
-    /// Commits a task's proposal to a branch of the project's repository, unless that was done
-    /// before; returns the branch.
+    /// Commits a task's proposal to a branch of its source's repository, unless that was done
+    /// before. A repository with a URL is pushed to.
     ///
     /// # Errors
     ///
@@ -90,8 +151,9 @@ impl Sandboxes<'_> {
     pub fn deliver_branch(
         &mut self,
         request: &ApplyProposal,
+        credentials: Option<&GitCredentials>,
         maker: &dyn BranchMaker,
-    ) -> Result<String, ProposalError> {
+    ) -> Result<DeliveredBranch, ProposalError> {
         let open = self.open(&request.at)?;
         let kept = self.kept(&open)?;
         Self::check_digest(request.digest.as_deref(), &kept)?;
@@ -104,36 +166,112 @@ impl Sandboxes<'_> {
                 merge: None,
             });
         }
-        let git = Path::new(".git");
-        let has_repository = self.project()?.look(git).during("inspect", git)?.is_some();
-        let base = open.record.base.git_head.as_deref();
-        let base = base.filter(|_| has_repository).ok_or_else(|| {
-            ProposalError::invalid(
-                "the project is not the root of a git repository with a commit",
-                "write `deliver: apply`, or create a first commit and a new task",
-            )
-        })?;
+        let (target, url) = self.target_of(&open)?;
+        let base = open.record.base.git_head.as_deref().ok_or_else(no_commit)?;
         let summary = read_file(kept.folder.as_ref(), SUMMARY, SUMMARY_BYTES_MAX)?;
-        let summary = summary.unwrap_or_default();
+        let summary = String::from_utf8_lossy(&summary.unwrap_or_default()).into_owned();
         let branch = format!("{TASK_BRANCHES}{}", open.at.run_id);
         let directory = open.path.join(KEPT).join(&kept.standing.digest);
         let wanted = NewBranch {
-            project: &self.project_root,
+            project: &target,
             base,
             patch: directory.join(PATCH),
             scratch: open.path.join(KEPT),
-            message: String::from_utf8_lossy(&summary).into_owned(),
+            message: summary.clone(),
             branch: branch.clone(),
             author: open.at.agent_id.as_str(),
             at: kept.record.created_at,
         };
-        maker.branch(&wanted).map_err(|problem| {
+        let hint = match &open.record.repository {
+            Some(_) => "check the address and the access of the token, and approve again",
+            None => "apply the proposal instead, with `gdn proposal apply`",
+        };
+        let commit = maker.branch(&wanted).map_err(|problem| {
             ProposalError::invalid(
                 format!("failed to create branch `{branch}`: {problem}"),
-                "apply the proposal instead, with `gdn proposal apply`",
+                hint,
             )
         })?;
-        Ok(branch)
+        if let Some(url) = &url {
+            let push = BranchPush {
+                origin: &target,
+                url,
+                branch: &branch,
+                credentials,
+            };
+            maker.push(&push).map_err(|problem| {
+                let url = url.as_str();
+                ProposalError::invalid(
+                    format!("failed to push branch `{branch}` to {url}: {problem}"),
+                    hint,
+                )
+            })?;
+        }
+        self.note_delivered(&open.at, &kept.standing.digest, &branch)?;
+        let repository = open.record.repository.as_ref();
+        Ok(DeliveredBranch {
+            branch,
+            commit,
+            into: repository.and_then(|repository| repository.branch.clone()),
+            summary,
+        })
+    }
+
+    /// Records the branch or pull request that a proposal was delivered as, once.
+    ///
+    /// # Errors
+    ///
+    /// [`ProposalError::File`].
+    pub fn note_delivered(
+        &mut self,
+        at: &SandboxRef,
+        digest: &str,
+        delivered_as: &str,
+    ) -> Result<(), ProposalError> {
+        let kind = RunEventKind::ProposalDelivered;
+        let standing = self.standing(at)?;
+        let history = standing
+            .as_ref()
+            .map(|standing| standing.history.as_slice());
+        let mut history = history.unwrap_or_default().iter();
+        if history.any(|event| event.kind == kind && event.detail == delivered_as) {
+            return Ok(());
+        }
+        self.note(at, kind, Some(digest), delivered_as)
+    }
+
+    /// The repository in which a branch is made, and the URL to which it is pushed, if there is one.
+    fn target_of(
+        &self,
+        open: &OpenSandbox,
+    ) -> Result<(PathBuf, Option<RepositoryUrl>), ProposalError> {
+        let Some(repository) = &open.record.repository else {
+            let git = Path::new(".git");
+            let found = self.project()?.look(git).during("inspect", git)?;
+            return match found {
+                Some(_) => Ok((self.project_root.clone(), None)),
+                None => Err(no_commit()),
+            };
+        };
+        let damaged = |problem: String| ProposalError::invalid(problem, "create a new task");
+        match repository.source.address().map_err(damaged)? {
+            RepositoryAddress::Path(path) => Ok((path, None)),
+            RepositoryAddress::Url(url) => {
+                let origin = Path::new(ORIGIN);
+                if open
+                    .folder
+                    .look(origin)
+                    .during("inspect", origin)?
+                    .is_none()
+                {
+                    return Err(ProposalError::invalid(
+                        "the clone of the repository is not on this node",
+                        "approve the task on the node that prepared its sandbox",
+                    ));
+                }
+                Ok((open.path.join(origin), Some(url)))
+            }
+        }
     }
 
     /// Makes a repository in the copy of a project that is the root of one and has a commit.
@@ -154,4 +292,11 @@ impl Sandboxes<'_> {
             )
         })
     }
+}
+
+fn no_commit() -> ProposalError {
+    ProposalError::invalid(
+        "the project is not the root of a git repository with a commit",
+        "write `deliver: apply`, or create a first commit and a new task",
+    )
 }

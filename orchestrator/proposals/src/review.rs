@@ -87,6 +87,19 @@ impl Sandboxes<'_> {
                 problem: "only a waiting proposal can be checked and applied",
             });
         }
+        if let Some(repository) = &open.record.repository {
+            let SandboxRef { run_id, agent_id } = &open.at;
+            return Err(ProposalError::invalid(
+                format!(
+                    "the proposal of `{agent_id}` changes {}, not the project",
+                    repository.source
+                ),
+                format!(
+                    "deliver it by approving its task: `gdn task approve {run_id}`; or apply the \
+                     patch there: `gdn proposal diff {run_id} {agent_id} | git apply`"
+                ),
+            ));
+        }
         let mut refusals = unsound(open, kept)?;
         let project = self.project()?;
         refusals.extend(stale(open, kept, project.as_ref())?);

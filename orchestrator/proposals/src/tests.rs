@@ -122,7 +122,11 @@ fn box_4_the_git_head_is_read_without_git() {
     assert_eq!(head(&world, PROJECT).as_deref(), Some(id), "detached");
     // With reftable, HEAD names nothing, and `refs/heads` is a file.
     world.write(PROJECT, "table/.git/HEAD", "ref: refs/heads/.invalid\n");
-    world.write(PROJECT, "table/.git/refs/heads", "this repository uses the reftable format\n");
+    world.write(
+        PROJECT,
+        "table/.git/refs/heads",
+        "this repository uses the reftable format\n",
+    );
     assert_eq!(head(&world, "/project/table"), None, "reftable");
     for bad in ["ref: ../../etc/passwd", "ref: refs/../../x", "nonsense", ""] {
         world.write(PROJECT, ".git/HEAD", bad);
@@ -520,17 +524,17 @@ fn repo_1_ignored_files_are_not_copied_for_a_task_nor_proposed() {
     let request = prepare(&[]);
     let prepared = world
         .sandboxes()
-        .prepare_for_task(&request, made_at, &NoRepositories)
+        .prepare_for_task(&request, made_at, None, &NoRepositories)
         .unwrap();
     // It is taken as it is, unless it is of an earlier task.
     world
         .sandboxes()
-        .prepare_for_task(&request, made_at, &NoRepositories)
+        .prepare_for_task(&request, made_at, None, &NoRepositories)
         .unwrap();
     let later = Timestamp::from_unix_millis(1 << 42);
     world
         .sandboxes()
-        .prepare_for_task(&request, later, &NoRepositories)
+        .prepare_for_task(&request, later, None, &NoRepositories)
         .unwrap_err();
     let given: Vec<&str> = prepared
         .given
@@ -575,7 +579,7 @@ fn repo_3_task_that_reverts_its_changes_leaves_no_proposal() {
     let made_at = Timestamp::from_unix_millis(0);
     world
         .sandboxes()
-        .prepare_for_task(&prepare(&[]), made_at, &NoRepositories)
+        .prepare_for_task(&prepare(&[]), made_at, None, &NoRepositories)
         .unwrap();
     let propose = || world.sandboxes().propose(&create(), None, &NoGit).unwrap();
     assert!(propose().is_none());

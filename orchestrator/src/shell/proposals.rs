@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use goondan_core::{
-    ApplyByAgent, CoreInput, ProposalWork, ProposalsResult, ReviewByAgent, ReviewingAgent,
-    VerifySandboxes,
+    ApplyByAgent, CoreInput, NoteDelivery, ProposalWork, ProposalsResult, ReviewByAgent,
+    ReviewingAgent, VerifySandboxes,
 };
 use goondan_durable::VerificationResult;
-use goondan_proposals::{AgentReviewer, FileAccess, ProposalError, Sandboxes};
+use goondan_proposals::{AgentReviewer, FileAccess, ProposalError, RepositoryClone, Sandboxes};
 use goondan_protocol::control::{ControlError, EmptyResult, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::time::Timestamp;
@@ -103,14 +103,32 @@ fn perform(
     Ok(match work {
         ProposalWork::Prepare(request) => answer(&sandboxes.prepare(&request)?),
         ProposalWork::PrepareForTask(request) => {
-            answer(&sandboxes.prepare_for_task(&request.prepare, request.made_at, &Git)?)
+            let source = request.source.as_ref().map(|source| RepositoryClone {
+                source,
+                credentials: request.credentials.as_ref(),
+            });
+            let (prepare, made_at) = (&request.prepare, request.made_at);
+            answer(&sandboxes.prepare_for_task(prepare, made_at, source.as_ref(), &Git)?)
         }
         ProposalWork::ProposeForTask(request) => {
             let words = request.words.as_deref();
             answer(&sandboxes.propose(&request.create, words, &Git)?)
         }
         ProposalWork::Deliver(request) => answer(&sandboxes.deliver(&request)?),
-        ProposalWork::DeliverBranch(request) => answer(&sandboxes.deliver_branch(&request, &Git)?),
+        ProposalWork::DeliverBranch(request) => {
+            let credentials = request.credentials.as_ref();
+            answer(&sandboxes.deliver_branch(&request.apply, credentials, &Git)?)
+        }
+        ProposalWork::NoteDelivery(request) => {
+            let NoteDelivery {
+                at,
+                digest,
+                delivered_as,
+                ..
+            } = &request;
+            sandboxes.note_delivered(at, digest, delivered_as)?;
+            answer(&EmptyResult {})
+        }
         ProposalWork::ListSandboxes(request) => answer(&sandboxes.list(&request)?),
         ProposalWork::ShowSandbox(request) => answer(&sandboxes.show_sandbox(&request.at)?),
         ProposalWork::Remove(request) => {

@@ -374,6 +374,9 @@ pub enum TaskEvent {
         /// Its branch, if the proposal is a branch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch: Option<String>,
+        /// URL of its pull request, if one was opened.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pull_request: Option<String>,
     },
     ReviewRequested {
         phase: u32,

@@ -227,6 +227,7 @@ impl World {
                 more_files: 1,
                 is_delivered: false,
                 branch: None,
+                pull_request: None,
             };
             let results = [Ok(Some(proposal)), Ok(None), Err("no room".to_owned())];
             let result = results[self.random.usize(..3)].clone();
@@ -242,6 +243,7 @@ impl World {
             Some(digest) => Delivery::Delivered {
                 digest,
                 branch: None,
+                pull_request: None,
             },
             None if self.random.bool() => Delivery::Left,
             None => Delivery::None,

@@ -530,8 +530,13 @@ impl State {
             TaskEvent::ProposalMade {
                 proposal, problem, ..
             } => self.proposing.made(proposal.as_ref(), problem.as_deref()),
-            TaskEvent::ProposalDelivered { digest, branch } => {
-                self.proposing.delivered(digest, branch.as_deref());
+            TaskEvent::ProposalDelivered {
+                digest,
+                branch,
+                pull_request,
+            } => {
+                let (branch, url) = (branch.as_deref(), pull_request.as_deref());
+                self.proposing.delivered(digest, branch, url);
             }
             TaskEvent::ReviewRequested { phase } => {
                 self.review = Some(*phase);

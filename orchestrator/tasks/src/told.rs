@@ -215,6 +215,7 @@ impl State {
             info: self.info(workspace_id),
             description: self.task.description.clone(),
             work_area: work_area.to_owned(),
+            source: self.task.source.clone(),
             // Unknown here.
             sandbox: None,
             proposal: self.proposing.proposal().cloned(),

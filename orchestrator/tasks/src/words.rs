@@ -224,9 +224,14 @@ fn detail(fact: &TaskEvent) -> String {
             Some(problem) => format!("none: {problem}"),
             None => "none: no changes".to_owned(),
         },
-        TaskEvent::ProposalDelivered { digest, branch } => match branch {
-            Some(branch) => format!("as the branch {branch}"),
-            None => digest.clone(),
+        TaskEvent::ProposalDelivered {
+            digest,
+            branch,
+            pull_request,
+        } => match (branch, pull_request) {
+            (_, Some(url)) => format!("as the pull request {url}"),
+            (Some(branch), None) => format!("as the branch {branch}"),
+            (None, None) => digest.clone(),
         },
         TaskEvent::DocumentsMissing { documents } if documents.is_empty() => "all exist".to_owned(),
         TaskEvent::WorkCompleted { documents } | TaskEvent::DocumentsMissing { documents } => {

@@ -375,6 +375,12 @@ pub struct ProposalDetail {
     pub left_out: Vec<UncopiedPath>,
     /// Result of git's check of the patch when the proposal was created.
     pub git: GitCheck,
+    /// The repository that it changes, if it is another one than the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// The branch or the URL of the pull request that it was delivered as, if as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_as: Option<String>,
     /// Its history, oldest event first.
     pub history: Vec<RunEvent>,
     /// Comments on the proposal and on earlier ones of the sandbox, oldest first.
@@ -666,6 +672,8 @@ pub enum RunEventKind {
     ProposalReverted,
     /// The comments on a proposal changed.
     ProposalCommented,
+    /// A proposal was delivered as a branch or a pull request.
+    ProposalDelivered,
 }
 
 impl RunEventKind {
@@ -681,6 +689,7 @@ impl RunEventKind {
             Self::ProposalRejected => "proposal_rejected",
             Self::ProposalReverted => "proposal_reverted",
             Self::ProposalCommented => "proposal_commented",
+            Self::ProposalDelivered => "proposal_delivered",
         }
     }
 }

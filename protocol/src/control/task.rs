@@ -504,6 +504,9 @@ pub struct TaskDetail {
     pub description: String,
     /// Its work area.
     pub work_area: PathBuf,
+    /// Source of its files.
+    #[serde(default, skip_serializing_if = "TaskSource::is_none")]
+    pub source: TaskSource,
     /// The sandbox that its agent works in, if it has a source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<TaskSandbox>,
@@ -644,9 +647,12 @@ pub struct TaskProposal {
     /// True if it was delivered when its phase was approved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_delivered: bool,
-    /// The branch of the project's repository that it was delivered as, if as one.
+    /// The branch of the source's repository that it was delivered as, if as one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// URL of the pull request that was opened for the branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_request: Option<String>,
 }
 
 /// Result of the command `runtime.verify` (`REPO-2`).

@@ -95,6 +95,32 @@ pub enum GitHub {
         /// One of GitHub's reactions.
         content: String,
     },
+    /// Opens a pull request, or returns the existing one of that branch and commit. Requested by
+    /// the daemon for a task; agents have no action for it (`REPO-3`).
+    OpenPullRequest {
+        /// `owner/name`.
+        repository: String,
+        /// The branch to merge.
+        head: String,
+        /// Its commit.
+        commit: String,
+        /// The branch to merge it into.
+        base: String,
+        /// The title.
+        title: String,
+        /// The description, in Markdown.
+        body: String,
+    },
+}
+
+/// Result of [`GitHub::OpenPullRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PullRequest {
+    /// Its number.
+    pub number: u64,
+    /// Its page.
+    pub url: String,
 }
 
 fn repository_schema() -> Value {

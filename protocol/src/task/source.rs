@@ -1,6 +1,11 @@
 //! Source of a task's files, and delivery of its result to the project (`REPO-1`, `REPO-3`).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+
+use crate::git::{RepositoryAddress, RepositoryUrl, check_reference};
+use crate::ids::ConnectionName;
 
 /// Directory of a sandbox in which a program works: its copy of the project.
 pub const SANDBOX_WORK: &str = "work";
@@ -16,7 +21,7 @@ pub const TASK_BRANCHES: &str = "goondan/";
 
 /// Source of a task's files: `runtime.source` of its agent, or `gdn task new --source`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(from = "WrittenSource", into = "WrittenSource")]
 pub enum TaskSource {
     /// No source: the task works in its work area, and changes nothing in the project.
     #[default]
@@ -24,6 +29,91 @@ pub enum TaskSource {
     /// The project: the task works in a sandbox with a full copy of it, and its result is a
     /// proposal.
     Project,
+    /// Another git repository: the task works in a sandbox with a clone of it, and its result is a
+    /// proposal for that repository.
+    Repository(RepositorySource),
+}
+
+/// A git repository as a source, not checked yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RepositorySource {
+    /// Absolute path or URL of the repository.
+    pub repository: String,
+    /// Branch, tag or commit; by default the one that the repository's HEAD names.
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+impl RepositorySource {
+    /// Checks both parts, and returns the address.
+    ///
+    /// # Errors
+    ///
+    /// The reason, as text.
+    pub fn address(&self) -> Result<RepositoryAddress, String> {
+        let Self {
+            repository,
+            reference,
+        } = self;
+        if let Some(reference) = reference {
+            check_reference(reference).map_err(|why| format!("`{reference}` {why}"))?;
+        }
+        RepositoryAddress::parse(repository).map_err(|why| format!("`{repository}` {why}"))
+    }
+
+    /// The URL, if the repository has one.
+    #[must_use]
+    pub fn url(&self) -> Option<RepositoryUrl> {
+        match self.address() {
+            Ok(RepositoryAddress::Url(url)) => Some(url),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for RepositorySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reference {
+            Some(reference) => write!(f, "{} at {reference}", self.repository),
+            None => f.write_str(&self.repository),
+        }
+    }
+}
+
+/// A source as it is written: a word, or a repository.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenSource {
+    Word(SourceWord),
+    Repository(RepositorySource),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum SourceWord {
+    None,
+    Project,
+}
+
+impl From<WrittenSource> for TaskSource {
+    fn from(written: WrittenSource) -> Self {
+        match written {
+            WrittenSource::Word(SourceWord::None) => Self::None,
+            WrittenSource::Word(SourceWord::Project) => Self::Project,
+            WrittenSource::Repository(source) => Self::Repository(source),
+        }
+    }
+}
+
+impl From<TaskSource> for WrittenSource {
+    fn from(source: TaskSource) -> Self {
+        match source {
+            TaskSource::None => Self::Word(SourceWord::None),
+            TaskSource::Project => Self::Word(SourceWord::Project),
+            TaskSource::Repository(source) => Self::Repository(source),
+        }
+    }
 }
 
 impl TaskSource {
@@ -33,14 +123,67 @@ impl TaskSource {
         *self == Self::None
     }
 
-    /// The source as it is written.
+    /// The repository, if it is another one than the project.
     #[must_use]
-    pub fn as_str(&self) -> &'static str {
+    pub fn repository(&self) -> Option<&RepositorySource> {
         match self {
-            Self::None => "none",
-            Self::Project => "project",
+            Self::Repository(source) => Some(source),
+            Self::None | Self::Project => None,
         }
     }
+}
+
+/// Rights of an agent's tasks at the repository in its `runtime.source`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepositoryAccess {
+    /// Connection that opens pull requests; its token is used for git, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<ConnectionName>,
+    /// Credentials for git. They stay in the daemon.
+    #[serde(skip)]
+    pub credentials: Option<GitCredentials>,
+}
+
+impl RepositoryAccess {
+    /// True if there are none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// User and token for a repository, for Basic authentication.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GitCredentials {
+    /// The user.
+    pub username: String,
+    /// The token. Never shown.
+    pub token: String,
+}
+
+impl fmt::Debug for GitCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GitCredentials")
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A proposal that was delivered as a branch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveredBranch {
+    /// The branch.
+    pub branch: String,
+    /// Its commit.
+    pub commit: String,
+    /// Branch of the repository that a pull request is merged into, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+    /// Summary of the proposal.
+    #[serde(default)]
+    pub summary: String,
 }
 
 /// Delivery of a task's proposal when its last phase is approved: `runtime.deliver`.
@@ -52,8 +195,11 @@ pub enum TaskDelivery {
     Apply,
     /// It stays a proposal, which a person applies with `gdn proposal apply`.
     Proposal,
-    /// It becomes a commit on a branch of the project's repository, and no file of the project is touched.
+    /// It becomes a commit on a branch of the source's repository, and no file of the project is touched.
     Branch,
+    /// The branch is pushed, and a pull request is opened for it.
+    #[serde(rename = "pull-request")]
+    PullRequest,
 }
 
 impl TaskDelivery {

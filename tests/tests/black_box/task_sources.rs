@@ -2,11 +2,13 @@
 //! `BOX-3`).
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use goondan_tests::git_server::GitServer;
+use goondan_tests::provider::{Gate, Provider, ProviderResponse};
 use goondan_tests::{Daemon, Home, needs, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PROJECT: &str = r#"apiVersion: goondan.ai/v1
 kind: Package
@@ -249,9 +251,13 @@ echo 'all is well'
 "#;
 
 fn git(home: &Home, args: &[&str]) -> String {
+    git_in(&home.project(), args)
+}
+
+fn git_in(directory: &Path, args: &[&str]) -> String {
     let ran = Command::new("git")
         .arg("-C")
-        .arg(home.project())
+        .arg(directory)
         .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"])
         .args(args)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -339,5 +345,218 @@ fn repo_1_repository_task_is_verified_and_delivered_as_a_branch() {
         !work.join("ran").exists(),
         "a setting of the agent's was run"
     );
+    drop(daemon);
+}
+
+/// Creates a repository beside the project, with a submodule, a tracked file that is ignored, and
+/// code that a trusting git would execute. Returns it and its commit.
+fn hostile_repository(home: &Home) -> (PathBuf, String) {
+    let other = home.path().join("other");
+    for (path, text) in [
+        ("other/src/a.rs", "fn a() {}\n"),
+        ("other/build.log", "tracked\n"),
+        ("other/.gitignore", "*.log\n"),
+        ("other/.gitattributes", "*.rs filter=f\n"),
+        (
+            "other/.gitmodules",
+            "[submodule \"m\"]\n\tpath = m\n\turl = ext::touch ran\n",
+        ),
+    ] {
+        home.write(path, text);
+    }
+    git_in(&other, &["init", "-q", "-b", "main"]);
+    git_in(&other, &["add", "-A", "-f"]);
+    let module = "160000,1111111111111111111111111111111111111111,m";
+    git_in(&other, &["update-index", "--add", "--cacheinfo", module]);
+    git_in(&other, &["commit", "-qm", "First"]);
+    let ran = home.path().join("ran");
+    for hook in ["post-index-change", "reference-transaction", "pre-push"] {
+        home.write_program(
+            &format!("other/.git/hooks/{hook}"),
+            &format!("#!/bin/sh\ntouch {}\n", ran.display()),
+        );
+    }
+    let touch = format!("touch {}; cat", ran.display());
+    for name in ["filter.f.smudge", "filter.f.clean", "core.fsmonitor"] {
+        git_in(&other, &["config", name, &touch]);
+    }
+    let commit = git_in(&other, &["-c", "core.fsmonitor=false", "rev-parse", "HEAD"]);
+    (other, commit)
+}
+
+#[test]
+fn repo_1_task_changes_another_repository_by_a_branch() {
+    if !needs::program("git") {
+        return;
+    }
+    let source = "source: {repository: ../other, ref: main}";
+    let home = home(&PROJECT.replace("source: project", source));
+    home.write_program("project/agent.sh", COMMITTER);
+    let (other, base) = hostile_repository(&home);
+    let daemon = Daemon::serving(&home);
+    new_task(&home, "fix", "Fix the functions.");
+    let review = settle(&home, "fix", "waiting_review");
+    assert_eq!(files(&review), ["modified src/a.rs"]);
+    let work = PathBuf::from(review["sandbox"]["workDir"].as_str().unwrap());
+    assert!(work.join("build.log").exists(), "tracked, but ignored");
+    assert!(!work.join("agent.sh").exists(), "a file of the project");
+    let place = "tasks/fix/.cache/home/diary";
+    let diary = fs::read_to_string(home.workspace_dir().join(place)).unwrap();
+    assert_eq!(diary, "First\ngoondan/fix\n");
+    home.gdn(&["task", "show", "fix"])
+        .exits(0)
+        .prints(&["other at main"]);
+    let refused = home.gdn(&["proposal", "apply", "fix", "coder", "--yes"]);
+    assert!(refused.stderr.contains("not the project"), "{refused:?}");
+    drop(daemon.kill());
+    let daemon = Daemon::start(&home);
+    settle(&home, "fix", "waiting_review");
+    home.gdn(&["task", "approve", "fix"]).exits(0);
+    let done = settle(&home, "fix", "completed");
+    assert_eq!(done["proposal"]["branch"], "goondan/fix");
+    let shown = home.gdn_json(&["proposal", "show", "fix", "coder"]);
+    assert_eq!(shown["deliveredAs"], "goondan/fix");
+    let show = |name: &str| git_in(&other, &["-c", "core.fsmonitor=false", "show", "-s", name]);
+    assert!(show("goondan/fix").contains("Mended"));
+    let parent = ["-c", "core.fsmonitor=false", "rev-parse", "goondan/fix^"];
+    assert_eq!(git_in(&other, &parent), base);
+    let in_other = fs::read_to_string(other.join("src/a.rs")).unwrap();
+    assert_eq!(in_other, "fn a() {}\n", "no file of its own is touched");
+    assert_eq!(read(&home, "src/a.rs").unwrap(), "fn a() {}\n");
+    let ran = home.path().join("ran");
+    assert!(!ran.exists(), "a setting of the repository was run");
+    // What git could take for an option or a program is refused.
+    for (source, reference) in [
+        ("--source=--upload-pack=touch ran", None),
+        ("--source=ext::touch% ran", None),
+        ("--source=git@example.org:a/b", None),
+        ("--source=https://user:token@example.org/a", None),
+        ("--source=../other", Some("--ref=--output=ran")),
+        ("--source=project", Some("--ref=main")),
+    ] {
+        let new = ["task", "new", "X", "--description", "x", source];
+        let args: Vec<&str> = new.into_iter().chain(reference).collect();
+        home.gdn(&args).exits(2);
+    }
+    let new = ["task", "new", "X", "--description", "x", "--id", "lost"];
+    let other = other.display().to_string();
+    let of = ["--source", other.as_str(), "--ref", "nowhere", "--start"];
+    home.gdn(&[&new[..], &of[..]].concat()).exits(0);
+    wait_until("the missing branch is reported", || {
+        let shown = home.gdn(&["task", "show", "lost", "--json"]).stdout;
+        shown.contains("failed to clone") && shown.contains("nowhere")
+    });
+    drop(daemon);
+}
+
+const TOKEN: &str = "the-token-of-the-connection";
+
+/// Pull requests of a fake of GitHub.
+type PullRequests = std::sync::Arc<std::sync::Mutex<Vec<Value>>>;
+
+/// A fake of the GitHub API; the answer to the first new pull request waits at the gate.
+fn github_double(gate: Gate, pulls: PullRequests) -> Provider {
+    Provider::start(move |request| {
+        if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+            return ProviderResponse::error(401, &json!({"message": "Bad credentials"}));
+        }
+        let mut pulls = pulls.lock().unwrap();
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET", "/v1/rate_limit") => ProviderResponse::json(&json!({})),
+            ("GET", "/v1/repos/acme/shop/pulls?state=all&head=acme:goondan/fix&per_page=100") => {
+                ProviderResponse::json(&json!(*pulls))
+            }
+            ("POST", "/v1/repos/acme/shop/pulls") => {
+                let opened = json!({
+                    "number": 7, "state": "open", "html_url": "https://github.com/acme/shop/pull/7",
+                    "head": {"ref": request.body["head"], "sha": "any"}, "asked": request.body,
+                });
+                pulls.push(opened.clone());
+                ProviderResponse::error(201, &opened).behind(gate.clone())
+            }
+            _ => ProviderResponse::error(404, &json!({"message": "Not Found"})),
+        }
+    })
+}
+
+/// A coding agent that records all it can read of its environment and its repository.
+const CURIOUS: &str = r#"#!/bin/sh
+set -eu
+read -r told
+{ env; cat .git/config; git remote -v; git log --format=%s; cat ../origin.git/config; } >> "$HOME/diary" 2>&1 || true
+echo '{"type":"system","subtype":"init","session_id":"s-1","model":"m"}'
+echo 'fn a() { 1 }' > src/a.rs
+echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s-1","result":"Check the name\n\nNobody did."}'
+"#;
+
+#[test]
+fn repo_3_pull_request_is_opened_once_despite_a_kill() {
+    if !needs::program("git") {
+        return;
+    }
+    let (gate, pulls) = (Gate::default(), PullRequests::default());
+    let github = github_double(gate.clone(), pulls.clone());
+    let remotes = tempfile::tempdir().unwrap();
+    let server = GitServer::start(remotes.path(), "x-access-token", TOKEN);
+    let runtime = format!(
+        "source: {{repository: \"{}\", connection: Connection/github}}
+    deliver: pull-request
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: github}}
+spec:
+  connectorRef: {{kind: Connector, name: github, package: \"@goondan/base\"}}
+  config: {{endpoint: \"{}\", port: 0}}
+  secrets: {{webhookSecret: {{value: a-secret}}, token: {{value: {TOKEN}}}}}",
+        server.url("acme/shop.git"),
+        github.endpoint()
+    );
+    let home = home(&PROJECT.replace("source: project", &runtime));
+    home.write_program("project/agent.sh", CURIOUS);
+    let (other, base) = hostile_repository(&home);
+    let shop = remotes.path().join("acme/shop.git");
+    let bare = ["clone", "-q", "--bare", "--", &other.display().to_string()];
+    let clone = [&bare[..], &[&shop.display().to_string()]].concat();
+    git_in(remotes.path(), &clone);
+    git_in(&shop, &["config", "http.receivepack", "true"]);
+    let daemon = Daemon::serving(&home);
+    new_task(&home, "fix", "Fix the functions.");
+    settle(&home, "fix", "waiting_review");
+    let place = "tasks/fix/.cache/home/diary";
+    let diary = fs::read_to_string(home.workspace_dir().join(place)).unwrap();
+    assert!(diary.contains("First"), "{diary}");
+    assert!(!diary.contains(TOKEN), "{diary}");
+    // The daemon is killed when the pull request is open, before it can know.
+    let approve = home.start_gdn(&["task", "approve", "fix"]);
+    wait_until("the pull request is open", || {
+        pulls.lock().unwrap().len() == 1
+    });
+    drop(daemon.kill());
+    gate.open();
+    approve.wait();
+    let daemon = Daemon::start(&home);
+    settle(&home, "fix", "waiting_review");
+    home.gdn(&["task", "approve", "fix"]).exits(0);
+    let done = settle(&home, "fix", "completed");
+    let url = "https://github.com/acme/shop/pull/7";
+    assert_eq!(done["proposal"]["branch"], "goondan/fix");
+    assert_eq!(done["proposal"]["pullRequest"], url);
+    home.gdn(&["task", "show", "fix"]).exits(0).prints(&[url]);
+    home.gdn(&["proposal", "show", "fix", "coder"])
+        .exits(0)
+        .prints(&[url]);
+    let shown = home.gdn_json(&["proposal", "show", "fix", "coder"]);
+    assert_eq!(shown["deliveredAs"], url);
+    let opened = pulls.lock().unwrap().clone();
+    assert_eq!(opened.len(), 1, "{opened:?}");
+    let asked = json!({"title": "Check the name", "body": "Nobody did.", "head": "goondan/fix", "base": "main"});
+    assert_eq!(opened[0]["asked"], asked);
+    assert_eq!(git_in(&shop, &["rev-parse", "goondan/fix^"]), base);
+    assert_eq!(
+        git_in(&shop, &["show", "goondan/fix:src/a.rs"]),
+        "fn a() { 1 }"
+    );
+    assert!(!home.path().join("ran").exists());
     drop(daemon);
 }

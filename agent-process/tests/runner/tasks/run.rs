@@ -52,6 +52,7 @@ pub(super) fn assignment(site: &TestProject, script: &str) -> TaskAssignment {
             limits: ProcessLimits::default(),
             disk_bytes: None,
             source: Default::default(),
+            repository: Default::default(),
             deliver: Default::default(),
             setup: Vec::new(),
             verify: Vec::new(),

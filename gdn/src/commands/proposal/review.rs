@@ -69,6 +69,12 @@ fn fields_of(detail: &ProposalDetail) -> Table {
     table.field("Submitted", text::clock(info.created_at));
     let head = detail.base.git_head.as_deref().unwrap_or("no git commit");
     table.field("Based on", head.to_owned());
+    if let Some(repository) = &detail.repository {
+        table.field("Repository", text::one_line(repository));
+    }
+    if let Some(delivered_as) = &detail.delivered_as {
+        table.field("Delivered as", text::one_line(delivered_as));
+    }
     if let Some(from) = &detail.merged_from {
         table.field(
             "Merged from",

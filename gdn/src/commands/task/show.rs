@@ -93,9 +93,15 @@ fn proposal_text(detail: &TaskDetail, canvas: Canvas) -> String {
         told.push_str(&format!("  and {more}\n"));
     }
     if proposal.is_delivered {
-        told.push_str(&match &proposal.branch {
-            Some(branch) => format!("  Branch: {branch}.\n"),
-            None => "  Applied to the project.\n".to_owned(),
+        told.push_str(&match (&proposal.branch, &proposal.pull_request) {
+            (Some(branch), Some(url)) => {
+                format!(
+                    "  Branch: {branch}.\n  Pull request: {}\n",
+                    text::one_line(url)
+                )
+            }
+            (Some(branch), None) => format!("  Branch: {branch}.\n"),
+            (None, _) => "  Applied to the project.\n".to_owned(),
         });
     }
     told + &verified
@@ -220,6 +226,9 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
         table.field("Restore drill", drill_of(drill, now));
     }
     table.field("Work area", detail.work_area.display().to_string());
+    if let Some(repository) = detail.source.repository() {
+        table.field("Repository", text::one_line(&repository.to_string()));
+    }
     if let Some(sandbox) = &detail.sandbox {
         table.field("Works in", sandbox.work_dir.display().to_string());
     }
@@ -401,7 +410,7 @@ pub(super) fn next_commands(detail: &TaskDetail) -> Vec<NextCommand> {
         let of = format!("{} {}", sandbox.at.run_id, sandbox.at.agent_id);
         next("Show its changes", format!("proposal diff {of}"));
         next("Show its summary and tests", format!("proposal show {of}"));
-        if is_left {
+        if is_left && detail.source.repository().is_none() {
             next("Apply it", format!("proposal apply {of}"));
         }
     }
@@ -470,6 +479,7 @@ mod tests {
             info: list::tests::info("shop", status),
             description: "Build a small web shop.\nNo payments yet.".to_owned(),
             work_area: "/home/ann/.goondan/workspaces/w/tasks/shop".into(),
+            source: Default::default(),
             sandbox: None,
             proposal: None,
             proposal_problem: None,

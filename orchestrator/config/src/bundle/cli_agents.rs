@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use goondan_protocol::ids::AgentName;
+use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::sandbox::{Level, SandboxPath};
-use goondan_protocol::task::CliAgentDefinition;
+use goondan_protocol::service::GITHUB;
+use goondan_protocol::task::{CliAgentDefinition, GitCredentials, RepositoryAccess};
 
 use super::members::Membership;
 use super::sandboxes::{self, SandboxCheckContext};
 use crate::codes;
 use crate::fields::LocatedValue;
 use crate::kinds::Resources;
-use crate::kinds::cli_agent::CliAgentSpec;
+use crate::kinds::cli_agent::{CliAgentSpec, TOKEN_USER};
 use crate::kinds::cli_presets;
 use crate::report::{Problem, ProblemReport};
+use crate::tool_connections::{check_secret, is_of};
 
 /// Resolves the members that are programs.
 pub(super) fn resolve(
@@ -25,11 +28,12 @@ pub(super) fn resolve(
 ) -> BTreeMap<AgentName, CliAgentDefinition> {
     let mut agents = BTreeMap::new();
     for written in &resources.cli_agents {
-        let definition = definition_of(&written.value, membership);
+        let mut definition = definition_of(&written.value, membership);
         if membership.members.contains(definition.name.as_str()) {
             sandboxes::check_cli_agent(&definition, written, ground, report);
             check_guide(&definition, written, report);
             check_visible(&definition, written, ground, report);
+            definition.repository = access_of(&written.value, resources, report);
             agents.insert(definition.name.clone(), definition);
         }
     }
@@ -102,12 +106,69 @@ fn definition_of(written: &CliAgentSpec, membership: &Membership) -> CliAgentDef
         limits: written.limits,
         disk_bytes: written.disk_bytes,
         source: written.of_project.source.clone(),
+        repository: RepositoryAccess::default(),
         deliver: written.of_project.deliver,
         setup: written.of_project.setup.clone(),
         verify: written.of_project.verify.clone(),
         fallbacks: fallbacks.flatten().collect(),
         account: written.account.clone(),
         sandbox,
+    }
+}
+
+/// Resolves the rights at the repository of an agent's tasks.
+fn access_of(
+    written: &CliAgentSpec,
+    resources: &Resources,
+    report: &mut ProblemReport,
+) -> RepositoryAccess {
+    let own = written.of_project.credentials.clone();
+    let none = |credentials| RepositoryAccess {
+        connection: None,
+        credentials,
+    };
+    let Some(reference) = &written.of_project.connection else {
+        return none(own);
+    };
+    if resources.names.check(reference, report).is_none() {
+        return none(own);
+    }
+    let mut connections = resources.connections.iter().map(|it| &it.value);
+    // An unreadable connection was already reported.
+    let Some(connection) = connections.find(|it| it.name.as_str() == reference.name) else {
+        return none(own);
+    };
+    if !is_of(connection, GITHUB.connector, resources) {
+        let message = format!(
+            "Connection `{}` is not a connection to GitHub",
+            connection.name
+        );
+        let problem = Problem::new(codes::INVALID_VALUE, reference.place, message);
+        report.add(problem.help("use a Connection of the connector `github`"));
+        return none(own);
+    }
+    let at = (reference.place, resources);
+    check_secret("`source`", &GITHUB, connection, at, report);
+    let token = connection.secrets.get("token");
+    if let (None, Some(token)) = (&own, token)
+        && OAuthNeed::of_placeholder(token).is_some()
+    {
+        let message = format!(
+            "the `token` of Connection `{}` is a token of an authorization server, which git cannot renew",
+            connection.name
+        );
+        let problem = Problem::new(codes::INVALID_VALUE, reference.place, message);
+        report.add(problem.help("write a `token` beside `connection`, from a secret"));
+    }
+    let of_connection = || {
+        Some(GitCredentials {
+            username: TOKEN_USER.to_owned(),
+            token: token?.clone(),
+        })
+    };
+    RepositoryAccess {
+        connection: Some(connection.name.clone()),
+        credentials: own.or_else(of_connection),
     }
 }
 

@@ -9,8 +9,8 @@ use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{
-    AgentAccount, AgentFormat, PROMPT_PLACE, PromptChannel, SESSION_PLACE, SecretVariables,
-    TaskDelivery, TaskSource, ToolsBy,
+    AgentAccount, AgentFormat, GitCredentials, PROMPT_PLACE, PromptChannel, RepositorySource,
+    SESSION_PLACE, SecretVariables, TaskDelivery, TaskSource, ToolsBy,
 };
 
 use super::cli_presets::{Choices, PRESET_NAMES, Preset, find_preset};
@@ -18,7 +18,7 @@ use super::notify::NotifySpec;
 use super::process_limits::BYTES_PER_MIB;
 use super::{Context, budgets, notify, process_limits, sandbox, value};
 use crate::codes;
-use crate::fields::{Fields, LocatedValue, text};
+use crate::fields::{Fields, LocatedValue, WordOr, text};
 use crate::kind::ResourceKind;
 use crate::limits::{
     DEFAULT_AGENT_MEMORY_MIB, MAX_COMMAND_WORDS, MAX_ENVIRONMENT_VARIABLES, MAX_FALLBACK_AGENTS,
@@ -44,6 +44,10 @@ const NONE: &str = "none";
 const APPLY: &str = "apply";
 const PROPOSAL: &str = "proposal";
 const BRANCH: &str = "branch";
+const PULL_REQUEST: &str = "pull-request";
+
+/// User for a repository's token: GitHub ignores it.
+pub(crate) const TOKEN_USER: &str = "x-access-token";
 
 /// Prefix of variable names that are reserved for goondan.
 const OWN_PREFIX: &str = "GOONDAN_";
@@ -166,17 +170,19 @@ static RUNTIME: Shape = Shape::of(
         .or(FieldDefault::Meaning("20480; `gdn task budget` overrides it for one task")),
         Field::optional(
             "source",
-            FieldType::Word(&[PROJECT, NONE]),
-            "Files that its tasks work on: a copy of the project in a sandbox, or only the work area.",
+            FieldType::WordOr(&[PROJECT, NONE], &REPOSITORY),
+            "Files that its tasks work on: a copy of the project in a sandbox, a clone of another git \
+             repository, or only the work area.",
         )
         .or(FieldDefault::Meaning("`project` with a `preset`, else `none`; `gdn task new --source` overrides it for one task")),
         Field::optional(
             "deliver",
-            FieldType::Word(&[APPLY, BRANCH, PROPOSAL]),
+            FieldType::Word(&[APPLY, BRANCH, PULL_REQUEST, PROPOSAL]),
             "Action on a task's proposal once its last phase is approved: apply it to the project, \
-             create a branch in the repository, or leave it for `gdn proposal apply`.",
+             create a branch in the repository, open a pull request for the branch, or leave it for \
+             `gdn proposal apply`.",
         )
-        .or(FieldDefault::Text(APPLY)),
+        .or(FieldDefault::Meaning("`apply`; with a repository as `source`, `branch`")),
         Field::optional(
             "fallbacks",
             FieldType::List(&FieldType::Reference(ResourceKind::AGENT)),
@@ -208,6 +214,33 @@ static RUNTIME: Shape = Shape::of(
     FieldConstraint::NotBoth("command", "login"),
     FieldConstraint::NotBoth("command", "key"),
 ]);
+
+static REPOSITORY: Shape = Shape::of(
+    "TaskRepository",
+    "A git repository that tasks work on.",
+    &[
+        Field::required(
+            "repository",
+            FieldType::Text,
+            "Its `https` URL, or its path: absolute, or relative to the project.",
+        ),
+        Field::optional("ref", FieldType::Text, "A branch, a tag or a commit.")
+            .or(FieldDefault::Meaning("the repository's default branch")),
+        Field::optional(
+            "connection",
+            FieldType::Reference(ResourceKind::CONNECTION),
+            "A Connection of the connector `github`. It opens pull requests, and its `token` reads \
+             and pushes.",
+        ),
+        Field::optional(
+            "token",
+            FieldType::Secret,
+            "The token that reads and pushes, in place of the Connection's.",
+        ),
+        Field::optional("username", FieldType::Text, "The user of the token.")
+            .or(FieldDefault::Text(TOKEN_USER)),
+    ],
+);
 
 /// An Agent that is a program, as written.
 #[derive(Debug)]
@@ -306,6 +339,8 @@ struct Runtime {
 #[derive(Debug)]
 pub(crate) struct TaskProjectSettings {
     pub(crate) source: TaskSource,
+    pub(crate) connection: Option<Reference>,
+    pub(crate) credentials: Option<GitCredentials>,
     pub(crate) deliver: TaskDelivery,
     pub(crate) setup: Vec<String>,
     pub(crate) verify: Vec<String>,
@@ -594,24 +629,127 @@ fn read_of_project(
     is_preset: bool,
     cx: &mut Context<'_>,
 ) -> TaskProjectSettings {
-    let source = runtime.word("source", &mut cx.report);
-    let source = match source.map(|word| word.value) {
-        Some(PROJECT) => TaskSource::Project,
+    let (mut connection, mut credentials) = (None, None);
+    let source = match runtime.word_or_mapping("source", &mut cx.report) {
+        Some(WordOr::Word(word)) if word.value == PROJECT => TaskSource::Project,
+        Some(WordOr::Word(_)) => TaskSource::None,
+        Some(WordOr::Mapping(mut fields)) => {
+            connection = fields.reference("connection", &mut cx.report);
+            credentials = read_credentials(&mut fields, cx);
+            let source = read_repository(&mut fields, cx);
+            fields.close();
+            source.map_or(TaskSource::None, TaskSource::Repository)
+        }
         None if is_preset => TaskSource::Project,
-        _ => TaskSource::None,
+        None => TaskSource::None,
     };
+    let deliver_place = runtime.place_of("deliver");
     let deliver = runtime.word("deliver", &mut cx.report);
+    let is_repository = source.repository().is_some();
     let deliver = match deliver.map(|word| word.value) {
         Some(PROPOSAL) => TaskDelivery::Proposal,
         Some(BRANCH) => TaskDelivery::Branch,
+        Some(PULL_REQUEST) => TaskDelivery::PullRequest,
+        None if is_repository => TaskDelivery::Branch,
         _ => TaskDelivery::Apply,
     };
+    if let Some(place) = deliver_place {
+        check_delivery(deliver, &source, connection.is_some(), place, cx);
+    }
     TaskProjectSettings {
         source,
+        connection,
+        credentials,
         deliver,
         setup: read_check("setup", runtime, cx),
         verify: read_check("verify", runtime, cx),
     }
+}
+
+/// Checks that the source supports the delivery.
+fn check_delivery(
+    deliver: TaskDelivery,
+    source: &TaskSource,
+    is_connected: bool,
+    place: SourceLocation,
+    cx: &mut Context<'_>,
+) {
+    let repository = source.repository();
+    let name = repository.and_then(RepositorySource::url);
+    let name = name.as_ref().and_then(|url| url.owner_and_name());
+    let (message, help) = match deliver {
+        TaskDelivery::Apply if repository.is_some() => (
+            "`apply` changes the project, but `source` is another repository",
+            "write `deliver: branch`, `pull-request` or `proposal`",
+        ),
+        TaskDelivery::PullRequest if !is_connected => (
+            "`pull-request` needs a repository with a Connection",
+            "write `source: {repository: https://github.com/OWNER/NAME, connection: Connection/NAME}`",
+        ),
+        TaskDelivery::PullRequest if name.is_none() => (
+            "`pull-request` needs a repository on GitHub",
+            "write its URL: `repository: https://github.com/OWNER/NAME`",
+        ),
+        _ => return,
+    };
+    let problem = Problem::new(codes::INVALID_VALUE, place, message);
+    cx.report.add(problem.help(help));
+}
+
+fn read_repository(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<RepositorySource> {
+    let written = fields.text("repository", &mut cx.report);
+    let reference = fields.text("ref", &mut cx.report);
+    let written = written?;
+    let is_relative = written.value.starts_with("./") || written.value.starts_with("../");
+    let repository = match is_relative {
+        true => {
+            let path = cx.files.place_of(Path::new(written.value));
+            path.to_string_lossy().into_owned()
+        }
+        false => written.value.to_owned(),
+    };
+    let source = RepositorySource {
+        repository,
+        reference: reference.map(|reference| reference.value.to_owned()),
+    };
+    match source.address() {
+        Ok(_) => Some(source),
+        Err(message) => {
+            let problem = Problem::new(codes::INVALID_VALUE, written.place, message);
+            cx.report.add(
+                problem.help("write `repository: https://HOST/PATH` or a path, and `ref: BRANCH`"),
+            );
+            None
+        }
+    }
+}
+
+fn read_credentials(fields: &mut Fields<'_>, cx: &mut Context<'_>) -> Option<GitCredentials> {
+    let place = fields.place_of("token");
+    let token = value::read_secret(fields, "token", cx);
+    let username = fields.text("username", &mut cx.report);
+    let invalid = |message: &str, place| Problem::new(codes::INVALID_VALUE, place, message);
+    if let Some(username) = &username
+        && username.value.contains([':', '\n', '\r', '\0'])
+    {
+        let message = "`username` contains a colon or a control character";
+        cx.report.add(invalid(message, username.place));
+        return None;
+    }
+    let (token, place) = (token?, place?);
+    if OAuthNeed::of_placeholder(&token).is_some() {
+        let message = "`token` is a token of an authorization server, which git cannot renew";
+        let problem = invalid(message, place);
+        cx.report
+            .add(problem.help("use a secret or an environment variable"));
+        return None;
+    }
+    Some(GitCredentials {
+        username: username
+            .map_or(TOKEN_USER, |username| username.value)
+            .to_owned(),
+        token,
+    })
 }
 
 /// A program with a `/` in it is one of the task's copy, which may not be there yet.

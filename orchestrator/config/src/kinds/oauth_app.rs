@@ -292,7 +292,8 @@ fn read_params(spec: &mut Fields<'_>, cx: &mut Context<'_>) -> BTreeMap<String, 
     for entry in spec.entries("params", &mut cx.report) {
         let value = crate::fields::text(&entry.node, &label.field(&entry.key), &mut cx.report);
         // An empty `resource` leaves the field out of all requests.
-        let leaves_out = entry.key == "resource" && value.as_ref().is_some_and(|it| it.value.is_empty());
+        let leaves_out =
+            entry.key == "resource" && value.as_ref().is_some_and(|it| it.value.is_empty());
         if OWN_PARAMS.contains(&entry.key.as_str()) && !leaves_out {
             let message = format!("`{}` is reserved: goondan sets it", entry.key);
             let problem = Problem::new(codes::INVALID_VALUE, entry.key_place, message);

@@ -226,6 +226,8 @@ fn corpus() -> Vec<Value> {
                 "runtime": {
                     "kind": "cli", "command": ["x", "{prompt}"], "resume": ["x", "{session}", "{prompt}"],
                     "format": "codex-json", "prompt": "argument", "fallbacks": ["Agent/known-program"],
+                    "source": {"repository": "https://h/a/b", "ref": "main", "username": "u",
+                               "token": {"valueFrom": {"env": "KEY"}}},
                 },
             }),
         ),

@@ -2,8 +2,10 @@
 
 use goondan_protocol::sandbox::SandboxPath;
 use goondan_protocol::task::{
-    AgentFormat, CliAgentDefinition, NotifyOn, PromptChannel, TaskDelivery, TaskSource, ToolsBy,
+    AgentFormat, CliAgentDefinition, NotifyOn, PromptChannel, RepositorySource, TaskDelivery,
+    TaskSource, ToolsBy,
 };
+use serde_json::json;
 
 use crate::support::Project;
 
@@ -205,6 +207,49 @@ fn repo_1_coding_agent_works_on_the_project_by_default() {
             (source, deliver),
             "{runtime}"
         );
+    }
+}
+
+#[test]
+fn repo_1_agent_works_on_another_repository_with_a_token() {
+    let url = "https://github.com/acme/shop";
+    let with = |source: &str| format!("command: [sh], source: {{repository: {source}}}");
+    let agent = definition(&with(&format!(
+        "\"{url}\", ref: v1, token: {{value: t}}, username: ada"
+    )));
+    let source = RepositorySource {
+        repository: url.to_owned(),
+        reference: Some("v1".to_owned()),
+    };
+    assert_eq!(agent.source, TaskSource::Repository(source));
+    assert_eq!(agent.deliver, TaskDelivery::Branch);
+    let credentials = agent.repository.credentials.clone().unwrap();
+    assert_eq!((&*credentials.username, &*credentials.token), ("ada", "t"));
+    let written = serde_json::to_value(&agent).unwrap();
+    assert_eq!(written["source"], json!({"repository": url, "ref": "v1"}));
+    assert_eq!(written.get("repository"), None, "the token stays here");
+    let below = definition(&with("../shop"));
+    let repository = below.source.repository().unwrap();
+    assert!(
+        repository.repository.ends_with("/../shop"),
+        "{repository:?}"
+    );
+    for (runtime, problem) in [
+        (with("\"ssh://h/a\""), "does not use `https`"),
+        (with("shop"), "neither an absolute path"),
+        (with("/a, ref: --x"), "not the name of a branch"),
+        (
+            with("/a") + ", deliver: apply",
+            "`apply` changes the project",
+        ),
+        (
+            with(&format!("\"{url}\"")) + ", deliver: pull-request",
+            "needs a repository with",
+        ),
+        (with("/a, connection: Connection/none"), "none"),
+    ] {
+        let problems = project(&runtime).problems().concat();
+        assert!(problems.contains(problem), "{runtime}: {problems}");
     }
 }
 

@@ -26,7 +26,7 @@ impl Calls {
     /// Enqueues a call for a task.
     pub(crate) fn on_task_call(&mut self, fleet: &mut Fleet, asked: TaskCall) {
         let of = asked.of.clone();
-        let made = place_of(&of.at).and_then(|at| {
+        let made = place_of(of.at()).and_then(|at| {
             let call = DaemonCall {
                 at,
                 agent: asked.agent,

@@ -13,10 +13,27 @@ pub(crate) struct NotificationRef {
     pub(crate) id: String,
 }
 
+/// Purpose of a task's call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TaskCallRef {
+    Notification(NotificationRef),
+    /// The pull request as which the proposal of this task is delivered.
+    PullRequest(TaskRef),
+}
+
+impl TaskCallRef {
+    pub(crate) fn at(&self) -> &TaskRef {
+        match self {
+            Self::Notification(of) => &of.at,
+            Self::PullRequest(at) => at,
+        }
+    }
+}
+
 /// A call requested by a task.
 #[derive(Debug)]
 pub(crate) struct TaskCall {
-    pub(crate) of: NotificationRef,
+    pub(crate) of: TaskCallRef,
     pub(crate) agent: AgentName,
     pub(crate) connection: ConnectionName,
     pub(crate) request: ConnectorRequest,
@@ -26,6 +43,6 @@ pub(crate) struct TaskCall {
 
 #[derive(Debug)]
 pub(crate) struct TaskCallResult {
-    pub(crate) of: NotificationRef,
+    pub(crate) of: TaskCallRef,
     pub(crate) outcome: CallOutcome,
 }

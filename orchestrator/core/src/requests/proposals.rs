@@ -216,7 +216,10 @@ fn lifecycle_event(event: RunEvent) -> Option<LifecycleEvent> {
     } = event;
     let digest = digest.unwrap_or_default();
     Some(match kind {
-        RunEventKind::SandboxPrepared | RunEventKind::SandboxRemoved => return None,
+        // The delivery of a task's proposal is reported as a decision about the task.
+        RunEventKind::SandboxPrepared
+        | RunEventKind::SandboxRemoved
+        | RunEventKind::ProposalDelivered => return None,
         RunEventKind::ProposalCreated => LifecycleEvent::ProposalCreated {
             run_id,
             agent_id,

@@ -16,6 +16,7 @@ use goondan_tasks::words::happening;
 use serde_json::Value;
 
 use super::conversation_runs::ConversationTurnRun;
+use super::deliveries::PendingDelivery;
 use crate::exchange::tasks::DiskMeasurement;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::limits::TASK_RELOAD_MS;
@@ -171,8 +172,8 @@ pub(super) struct TaskEntry {
     /// True if its files are being restored, or will be when its run is over.
     pub(super) is_restoring: bool,
     pub(super) restore: Option<RestoreOrder>,
-    /// The approval that waits until its proposal is applied.
-    pub(super) delivering: Option<PendingTaskRequest>,
+    /// The approval that waits until its proposal is delivered.
+    pub(super) delivering: Option<PendingDelivery>,
     /// The request for rework that waits for the comments on its proposal.
     pub(super) reworking: Option<PendingTaskRequest>,
     /// The exhausted budget that its state machine was notified of.

@@ -20,7 +20,7 @@ use super::Tasks;
 use super::entry::TaskEntry;
 use crate::LogEvent;
 use crate::exchange::TaskRef;
-use crate::exchange::task_calls::{NotificationRef, TaskCall, TaskCallResult};
+use crate::exchange::task_calls::{NotificationRef, TaskCall, TaskCallRef, TaskCallResult};
 use crate::fleet::Fleet;
 use crate::fleet::availability::Availability;
 use crate::limits::TASK_NOTIFICATION_WAIT_MS;
@@ -98,6 +98,11 @@ fn words_of(error: &CallError) -> String {
 }
 
 impl Tasks {
+    /// Requests a call that is no notification.
+    pub(super) fn request_call(&mut self, call: TaskCall) {
+        self.notifying.calls.push(call);
+    }
+
     pub(crate) fn take_calls(&mut self) -> Vec<TaskCall> {
         std::mem::take(&mut self.notifying.calls)
     }
@@ -203,7 +208,7 @@ impl Tasks {
             return false;
         };
         self.notifying.calls.push(TaskCall {
-            of: of.clone(),
+            of: TaskCallRef::Notification(of.clone()),
             agent,
             connection,
             request,
@@ -216,6 +221,10 @@ impl Tasks {
     /// Handles the result of a request.
     pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: TaskCallResult) {
         let TaskCallResult { of, outcome } = called;
+        let of = match of {
+            TaskCallRef::Notification(of) => of,
+            TaskCallRef::PullRequest(at) => return self.on_pull_request(fleet, &at, outcome),
+        };
         let Some(delivery) = self.notifying.under_way.get_mut(&of) else {
             return;
         };
@@ -299,6 +308,6 @@ impl Tasks {
         } = &mut self.notifying;
         waiting.retain(|of, _| !is_of(&of.at));
         under_way.retain(|of, _| !is_of(&of.at));
-        calls.retain(|call| !is_of(&call.of.at));
+        calls.retain(|call| !is_of(call.of.at()));
     }
 }

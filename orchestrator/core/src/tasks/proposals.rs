@@ -20,14 +20,15 @@ use goondan_tasks::state::State;
 use serde_json::Value;
 
 use super::Tasks;
+use super::deliveries::PendingDelivery;
 use super::entry::{PendingTaskRequest, TaskEntry, TaskRequester};
 use super::runs::is_ending;
 use crate::exchange::{
-    ApplyByAgent, PrepareForTask, ProposalWork, ProposeForTask, ReviewingAgent, TakeComments,
-    TaskRef,
+    ApplyByAgent, DeliverBranch, PrepareForTask, ProposalWork, ProposeForTask, ReviewingAgent,
+    TakeComments, TaskRef,
 };
+use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
-use crate::fleet::{Fleet, bundle_of};
 use crate::limits::TASK_PROPOSAL_FILES_TOLD;
 use crate::{LogEvent, RequestToken};
 
@@ -36,7 +37,8 @@ use crate::{LogEvent, RequestToken};
 pub(super) enum SandboxOperation {
     Prepare { run: u64 },
     Propose { phase: u32 },
-    Deliver { phase: u32, digest: String },
+    Deliver,
+    NoteDelivery,
     TakeComments { phase: u32, text: String },
     Remove,
 }
@@ -57,7 +59,7 @@ fn sandbox_ref(task: &TaskId, agent: &AgentName) -> Option<SandboxRef> {
 }
 
 /// The sandbox of a task, if it has a source.
-fn sandbox_of(state: &State) -> Option<SandboxRef> {
+pub(super) fn sandbox_of(state: &State) -> Option<SandboxRef> {
     let task = &state.task;
     let has_source = !task.source.is_none();
     has_source.then(|| sandbox_ref(&task.task_id, &task.agent))?
@@ -76,6 +78,7 @@ fn told(detail: ProposalDetail) -> TaskProposal {
         more_files,
         is_delivered: false,
         branch: None,
+        pull_request: None,
     }
 }
 
@@ -98,7 +101,12 @@ impl Tasks {
         std::mem::take(&mut self.sandbox_works)
     }
 
-    fn sandbox_work(&mut self, at: &TaskRef, step: SandboxOperation, work: ProposalWork) {
+    pub(super) fn sandbox_work(
+        &mut self,
+        at: &TaskRef,
+        step: SandboxOperation,
+        work: ProposalWork,
+    ) {
         let at = at.clone();
         self.sandbox_works.push((SandboxStep { at, step }, work));
     }
@@ -142,6 +150,8 @@ impl Tasks {
             return false;
         };
         let (run, made_at) = (pending.order.run, state.created_at());
+        let source = state.task.source.repository().cloned();
+        let credentials = self.repository_access(fleet, at).credentials;
         let workspace_id = at.workspace_id.clone();
         let prepare = PrepareSandbox {
             workspace_id: workspace_id.clone(),
@@ -155,6 +165,8 @@ impl Tasks {
             workspace_id,
             prepare,
             made_at,
+            source,
+            credentials,
         });
         self.preparing.insert(at.clone());
         self.sandbox_work(at, SandboxOperation::Prepare { run }, work);
@@ -281,10 +293,17 @@ impl Tasks {
             allow_moved_base: approval.allow_moved_base,
         };
         let work = match delivery {
-            TaskDelivery::Branch => ProposalWork::DeliverBranch(apply),
+            TaskDelivery::Branch | TaskDelivery::PullRequest => {
+                ProposalWork::DeliverBranch(DeliverBranch {
+                    workspace_id: at.workspace_id.clone(),
+                    apply,
+                    credentials: self.repository_access(fleet, at).credentials,
+                })
+            }
             TaskDelivery::Apply | TaskDelivery::Proposal => ProposalWork::Deliver(apply),
         };
-        self.begin_delivery(at, decision, (phase, digest), work);
+        let pending = PendingDelivery::new(decision, phase, digest, delivery);
+        self.begin_delivery(at, pending, work);
     }
 
     /// A person requests rework of a phase: the open comments on its proposal are taken first. The
@@ -354,16 +373,6 @@ impl Tasks {
         }
     }
 
-    /// Current delivery setting for the task's proposal.
-    fn delivery_of(&self, fleet: &Fleet, at: &TaskRef) -> TaskDelivery {
-        let state = self.entry(at).and_then(TaskEntry::state);
-        let agent = state.map(|state| &state.task.agent);
-        let workspace = fleet.workspace(&at.workspace_id).ok();
-        let bundle = workspace.and_then(|workspace| bundle_of(workspace).ok());
-        let agent = agent.and_then(|agent| bundle?.cli_agent(agent));
-        agent.map(|agent| agent.deliver).unwrap_or_default()
-    }
-
     /// The sandbox of a task, if it works on a copy of the project.
     pub(super) fn sandbox_of_task(&self, at: &TaskRef) -> Option<SandboxRef> {
         self.entry(at)
@@ -420,54 +429,21 @@ impl Tasks {
             },
             by,
         });
-        self.begin_delivery(
-            at,
-            PendingTaskRequest::new(asker, what),
-            (phase, digest),
-            work,
-        );
+        let request = PendingTaskRequest::new(asker, what);
+        let pending = PendingDelivery::new(request, phase, digest, TaskDelivery::Apply);
+        self.begin_delivery(at, pending, work);
         Ok(())
     }
 
     /// Starts the delivery of a proposal, on which an approval waits.
-    fn begin_delivery(
-        &mut self,
-        at: &TaskRef,
-        decision: PendingTaskRequest,
-        (phase, digest): (u32, String),
-        work: ProposalWork,
-    ) {
+    fn begin_delivery(&mut self, at: &TaskRef, pending: PendingDelivery, work: ProposalWork) {
         if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
             space.works += 1;
         }
         if let Some(entry) = self.entry_mut(at) {
-            entry.delivering = Some(decision);
+            entry.delivering = Some(pending);
         }
-        self.sandbox_work(at, SandboxOperation::Deliver { phase, digest }, work);
-    }
-
-    fn on_delivered(
-        &mut self,
-        fleet: &mut Fleet,
-        at: &TaskRef,
-        (phase, digest): (u32, String),
-        result: Result<Value, ControlError>,
-    ) {
-        self.work_done(&at.workspace_id);
-        let decision = self.entry_mut(at).and_then(|entry| entry.delivering.take());
-        let Some(decision) = decision else {
-            return;
-        };
-        match result {
-            Ok(answer) => {
-                // The answer for an applied proposal is not a text.
-                let branch = answer.as_str().map(ToOwned::to_owned);
-                let delivery = Delivery::Delivered { digest, branch };
-                let input = TaskInput::Approve { phase, delivery };
-                self.input(fleet, at, input, Some(decision));
-            }
-            Err(error) => Self::tell_error(fleet, &decision.asker, not_delivered(at, &error)),
-        }
+        self.sandbox_work(at, SandboxOperation::Deliver, work);
     }
 
     /// Removes the sandbox of a removed task, unless its proposal waits for a person.
@@ -499,9 +475,8 @@ impl Tasks {
         match &done.step {
             SandboxOperation::Prepare { run } => self.on_prepared(fleet, at, *run, result),
             SandboxOperation::Propose { phase } => self.on_proposed(fleet, at, *phase, result),
-            SandboxOperation::Deliver { phase, digest } => {
-                self.on_delivered(fleet, at, (*phase, digest.clone()), result);
-            }
+            SandboxOperation::Deliver => self.on_delivered(fleet, at, result),
+            SandboxOperation::NoteDelivery => self.on_delivery_noted(fleet, at, result),
             SandboxOperation::TakeComments { phase, text } => {
                 self.on_comments(fleet, at, (*phase, text.clone()), result);
             }
@@ -520,7 +495,7 @@ impl Tasks {
 }
 
 /// Why a phase is not approved: its proposal is not in the project.
-fn not_delivered(at: &TaskRef, error: &ControlError) -> ControlError {
+pub(super) fn not_delivered(at: &TaskRef, error: &ControlError) -> ControlError {
     let task = &at.task_id;
     let text = format!(
         "task `{task}` was not approved because its proposal could not be applied: {}",

@@ -7,7 +7,7 @@ use goondan_protocol::control::{
 };
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
-use goondan_protocol::task::TaskId;
+use goondan_protocol::task::{RepositorySource, TaskId};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{NewTask, Provision, Runtime};
 use goondan_tasks::machine::{Task, TaskInput};
@@ -368,6 +368,10 @@ impl Tasks {
         let source = create.source.unwrap_or_else(|| worker.source.clone());
         if worker.runtime == Runtime::Llm && !source.is_none() {
             return Err(without_source(&worker.name));
+        }
+        if let Some(Err(problem)) = source.repository().map(RepositorySource::address) {
+            let error = ControlError::new(ErrorCode::TaskRefused, format!("`source`: {problem}"));
+            return Err(error.suggest("name an `https` URL or an absolute path, and a `ref`"));
         }
         let checks = worker.checks(&source);
         // Changes to the project are reviewed.

@@ -51,7 +51,7 @@ impl Worker {
     pub(super) fn checks(&self, source: &TaskSource) -> TaskChecks {
         match source {
             TaskSource::None => TaskChecks::default(),
-            TaskSource::Project => self.checks,
+            TaskSource::Project | TaskSource::Repository(_) => self.checks,
         }
     }
 

@@ -127,6 +127,7 @@ fn agent() -> CliAgentDefinition {
         secrets: SecretVariables::default(),
         disk_bytes: None,
         source: Default::default(),
+        repository: Default::default(),
         deliver: Default::default(),
         setup: Vec::new(),
         verify: Vec::new(),

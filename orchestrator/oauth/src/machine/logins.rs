@@ -8,7 +8,9 @@ use goondan_protocol::oauth::{
 use goondan_protocol::secret::SecretValue;
 use goondan_protocol::time::Timestamp;
 
-use super::clients::{Registration, client_of, is_of_server, omits_resource, resource_field, scope_of};
+use super::clients::{
+    Registration, client_of, is_of_server, omits_resource, resource_field, scope_of,
+};
 use super::renewal::login_command;
 use super::{
     Call, DeferredStep, GrantAnswer, OAuthEvent, OAuthMachine, ServerRequest, ServerResponse,

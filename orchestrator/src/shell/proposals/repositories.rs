@@ -1,23 +1,40 @@
-//! Creates a repository in the copy of a project, with the installed git (`REPO-1`).
+//! Creates a repository in the copy of a project, clones other repositories, and delivers branches,
+//! with the installed git (`REPO-1`, `REPO-3`).
 //!
 //! The objects are packed in the project's repository and unpacked in the new one: the two share
 //! nothing, and no program that either repository configures is started. The new one is created
 //! without a template, before its worker starts.
+//!
+//! Git uses the network only in a bare repository that no worker and no user writes, with one
+//! protocol, without redirects, and without submodules. Credentials are in its environment, which
+//! no worker can read.
 
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use goondan_proposals::{BranchMaker, NewBranch, NewRepository, RepositoryMaker};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_proposals::limits::{SANDBOX_BYTES_MAX, SANDBOX_ENTRIES_MAX};
+use goondan_proposals::{
+    BranchMaker, BranchPush, FetchedRepository, NewBranch, NewRepository, RepositoryClone,
+    RepositoryMaker,
+};
+use goondan_protocol::git::{NETWORK_VARIABLES, RepositoryAddress, RepositoryUrl};
+use goondan_protocol::task::GitCredentials;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
 use super::git::{Git, command_in, words};
-use crate::limits::GIT_COPY_TIMEOUT_MS;
+use crate::limits::{GIT_COPY_TIMEOUT_MS, GIT_STALL_TIMEOUT_S};
 
 /// Digits of a commit in a repository whose objects are named by SHA-256.
 const SHA_256_DIGITS: usize = 64;
+
+/// Reason why a branch is not created.
+const NAME_TAKEN: &str = "another branch has that name; rename or delete it, and try again";
 
 /// Domain of addresses that do not exist.
 const NO_DOMAIN: &str = "goondan.invalid";
@@ -29,20 +46,40 @@ impl RepositoryMaker for Git {
             Err(RepositoryFailure::Failed(problem)) => Err(problem),
         }
     }
-}
 
-impl BranchMaker for Git {
-    fn branch(&self, wanted: &NewBranch<'_>) -> Result<(), String> {
-        in_time(branch(wanted)).map_err(|fault| match fault {
-            RepositoryFailure::NotInstalled => "git is not installed".to_owned(),
-            RepositoryFailure::Failed(problem) => problem,
-        })
+    fn fetch(
+        &self,
+        source: &RepositoryClone<'_>,
+        address: &RepositoryAddress,
+        origin: &Path,
+        files: &Path,
+    ) -> Result<FetchedRepository, String> {
+        let fetched = in_time(async {
+            let fetched = match address {
+                RepositoryAddress::Path(path) => fetch_from_path(source, path, origin).await?,
+                RepositoryAddress::Url(url) => fetch_from_url(source, url, origin).await?,
+            };
+            check_size(origin, &fetched.commit).await?;
+            check_out(origin, files, &fetched.commit).await?;
+            Ok(fetched)
+        });
+        fetched.map_err(|failure| failure.without(source.credentials))
     }
 }
 
-fn in_time(
-    work: impl Future<Output = Result<(), RepositoryFailure>>,
-) -> Result<(), RepositoryFailure> {
+impl BranchMaker for Git {
+    fn branch(&self, wanted: &NewBranch<'_>) -> Result<String, String> {
+        in_time(branch(wanted)).map_err(|failure| failure.without(None))
+    }
+
+    fn push(&self, wanted: &BranchPush<'_>) -> Result<(), String> {
+        in_time(push(wanted)).map_err(|failure| failure.without(wanted.credentials))
+    }
+}
+
+fn in_time<T>(
+    work: impl Future<Output = Result<T, RepositoryFailure>>,
+) -> Result<T, RepositoryFailure> {
     let limit = Duration::from_millis(GIT_COPY_TIMEOUT_MS);
     Handle::current().block_on(async {
         let done = tokio::time::timeout(limit, work).await;
@@ -54,6 +91,22 @@ fn in_time(
 enum RepositoryFailure {
     NotInstalled,
     Failed(String),
+}
+
+impl RepositoryFailure {
+    /// The reason as text, without credentials.
+    fn without(self, credentials: Option<&GitCredentials>) -> String {
+        match self {
+            Self::NotInstalled => "git is not installed".to_owned(),
+            Self::Failed(problem) => match credentials {
+                Some(it) => problem.replace(&it.token, "…").replace(
+                    &STANDARD.encode(format!("{}:{}", it.username, it.token)),
+                    "…",
+                ),
+                None => problem,
+            },
+        }
+    }
 }
 
 impl From<io::Error> for RepositoryFailure {
@@ -73,10 +126,7 @@ async fn make(wanted: &NewRepository<'_>) -> Result<(), RepositoryFailure> {
         branch,
         author,
     } = wanted;
-    let format = match head.len() {
-        SHA_256_DIGITS => "sha256",
-        _ => "sha1",
-    };
+    let format = object_format(head);
     let branch_option = format!("--initial-branch={branch}");
     let format_option = format!("--object-format={format}");
     let init = [
@@ -101,6 +151,206 @@ async fn make(wanted: &NewRepository<'_>) -> Result<(), RepositoryFailure> {
         run(git_in(work).args(["config", "--local", name, value])).await?;
     }
     Ok(())
+}
+
+/// Hash function of a repository with this commit.
+fn object_format(commit: &str) -> &'static str {
+    match commit.len() {
+        SHA_256_DIGITS => "sha256",
+        _ => "sha1",
+    }
+}
+
+async fn init_bare(origin: &Path, commit: &str) -> Result<(), RepositoryFailure> {
+    let format = format!("--object-format={}", object_format(commit));
+    let init = ["init", "--quiet", "--bare", "--template=", &format];
+    run(git_in(origin).args(init)).await
+}
+
+/// Fetches from a repository on this machine, as from the project: by its objects alone.
+async fn fetch_from_path(
+    source: &RepositoryClone<'_>,
+    path: &Path,
+    origin: &Path,
+) -> Result<FetchedRepository, RepositoryFailure> {
+    let reference = source.source.reference.as_deref().unwrap_or("HEAD");
+    if !path.is_dir() {
+        let problem = format!("`{}` is not a directory", path.display());
+        return Err(RepositoryFailure::Failed(problem));
+    }
+    let revision = format!("{reference}^{{commit}}");
+    let parse = ["rev-parse", "--verify", "--end-of-options", &revision];
+    let commit = said(git_in(path).args(parse)).await?;
+    init_bare(origin, &commit).await?;
+    copy_objects(path, &commit, origin).await?;
+    Ok(FetchedRepository {
+        commit,
+        branch: None,
+    })
+}
+
+/// Fetches over the network.
+async fn fetch_from_url(
+    source: &RepositoryClone<'_>,
+    url: &RepositoryUrl,
+    origin: &Path,
+) -> Result<FetchedRepository, RepositoryFailure> {
+    let reference = source.source.reference.as_deref();
+    let branch_name = reference.map(|name| format!("refs/heads/{name}"));
+    let git = || git_over_network(origin, url, source.credentials);
+    let mut list = git();
+    list.args(["ls-remote", "--symref", "--", url.as_str(), "HEAD"]);
+    list.args(&branch_name);
+    let refs = RemoteRefs::parse(&said(&mut list).await?);
+    let sample = refs.ids.first().ok_or_else(|| {
+        RepositoryFailure::Failed("the repository has no branch or is empty".to_owned())
+    })?;
+    init_bare(origin, sample).await?;
+    let fetch = [
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--no-recurse-submodules",
+        "--no-write-commit-graph",
+        "--no-auto-maintenance",
+        "--",
+        url.as_str(),
+        reference.unwrap_or("HEAD"),
+    ];
+    run(git().args(fetch)).await?;
+    let parse = ["rev-parse", "--verify", "FETCH_HEAD^{commit}"];
+    let commit = said(git_in(origin).args(parse)).await?;
+    let is_branch = branch_name.is_some_and(|name| refs.names.contains(&name));
+    let branch = match reference {
+        Some(reference) if is_branch => Some(reference.to_owned()),
+        _ => refs.default_branch,
+    };
+    Ok(FetchedRepository { commit, branch })
+}
+
+/// Output of `git ls-remote --symref`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct RemoteRefs {
+    ids: Vec<String>,
+    names: Vec<String>,
+    default_branch: Option<String>,
+}
+
+impl RemoteRefs {
+    /// Parses lines of `ID TAB NAME`, and `ref: NAME TAB HEAD`.
+    fn parse(listing: &str) -> Self {
+        let mut refs = Self::default();
+        for line in listing.lines() {
+            let Some((left, name)) = line.split_once('\t') else {
+                continue;
+            };
+            match left.strip_prefix("ref: refs/heads/") {
+                Some(branch) if name == "HEAD" => refs.default_branch = Some(branch.to_owned()),
+                Some(_) => {}
+                None => {
+                    refs.ids.push(left.to_owned());
+                    refs.names.push(name.to_owned());
+                }
+            }
+        }
+        refs
+    }
+}
+
+/// Refuses a commit with more files or bytes than a sandbox can have, before they are written.
+async fn check_size(origin: &Path, commit: &str) -> Result<(), RepositoryFailure> {
+    let mut command = git_in(origin);
+    command.args(["ls-tree", "-r", "-l", "-z", commit]);
+    let mut listing = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let Some(output) = listing.stdout.take() else {
+        return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+    };
+    let mut entries = BufReader::new(output).split(0);
+    let (mut count, mut bytes) = (0_usize, 0_u64);
+    while let Some(entry) = entries.next_segment().await? {
+        let text = String::from_utf8_lossy(&entry);
+        let size = text.split_whitespace().nth(3);
+        let size = size.and_then(|size| size.parse::<u64>().ok());
+        count += 1;
+        bytes = bytes.saturating_add(size.unwrap_or_default());
+        if count > SANDBOX_ENTRIES_MAX || bytes > SANDBOX_BYTES_MAX {
+            let problem = format!(
+                "it has more than {SANDBOX_ENTRIES_MAX} files, or more than {SANDBOX_BYTES_MAX} bytes"
+            );
+            return Err(RepositoryFailure::Failed(problem));
+        }
+    }
+    listing.wait().await?;
+    Ok(())
+}
+
+/// Writes the files of a commit. The repository configures no filters, so none are started.
+async fn check_out(origin: &Path, files: &Path, commit: &str) -> Result<(), RepositoryFailure> {
+    let mut command = git_in(origin);
+    command
+        .args(["-c", "core.bare=false"])
+        .args(["read-tree", "--reset", "-u", commit])
+        .env("GIT_DIR", origin)
+        .env("GIT_WORK_TREE", files)
+        .env("GIT_INDEX_FILE", origin.join(".checkout-index"));
+    run(&mut command).await?;
+    Ok(std::fs::remove_file(origin.join(".checkout-index"))?)
+}
+
+/// Pushes the branch only if it does not exist there, or is the same commit.
+async fn push(wanted: &BranchPush<'_>) -> Result<(), RepositoryFailure> {
+    let BranchPush {
+        origin,
+        url,
+        branch,
+        credentials,
+    } = wanted;
+    let reference = format!("refs/heads/{branch}");
+    let output = git_over_network(origin, url, *credentials)
+        .args(["push", "--quiet", "--no-verify", "--no-follow-tags"])
+        .args(["--recurse-submodules=no", "--no-signed"])
+        .arg(format!("--force-with-lease={reference}:"))
+        .args(["--", url.as_str(), &format!("{reference}:{reference}")])
+        .output()
+        .await?;
+    let failed = succeeded(&output);
+    let is_taken = String::from_utf8_lossy(&output.stderr).contains("stale info");
+    match failed {
+        Err(_) if is_taken => Err(RepositoryFailure::Failed(NAME_TAKEN.to_owned())),
+        other => other,
+    }
+}
+
+/// Git that may use one protocol to reach the origin of a URL, in a repository without settings.
+fn git_over_network(
+    origin: &Path,
+    url: &RepositoryUrl,
+    credentials: Option<&GitCredentials>,
+) -> Command {
+    let mut command = git_in(origin);
+    let passed_on = NETWORK_VARIABLES.iter();
+    command
+        .args(["-c", "protocol.ext.allow=never"])
+        .args(["-c", "http.followRedirects=false"])
+        .args(["-c", "http.lowSpeedLimit=1"])
+        .args(["-c", &format!("http.lowSpeedTime={GIT_STALL_TIMEOUT_S}")])
+        .args(["-c", "submodule.recurse=false"])
+        .envs(passed_on.filter_map(|name| Some((*name, std::env::var_os(name)?))))
+        .env("GIT_ALLOW_PROTOCOL", url.scheme());
+    if let Some(GitCredentials { username, token }) = credentials {
+        let encoded = STANDARD.encode(format!("{username}:{token}"));
+        command
+            .env("GIT_CONFIG_COUNT", "1")
+            .env("GIT_CONFIG_KEY_0", "http.extraHeader")
+            .env(
+                "GIT_CONFIG_VALUE_0",
+                format!("Authorization: Basic {encoded}"),
+            );
+    }
+    command
 }
 
 /// Packs the commit with all that it is made of and comes from, and unpacks that.
@@ -155,7 +405,7 @@ fn git_in(directory: &Path) -> Command {
 
 /// Makes the commit in an index of its own: no file of the project, no branch that is checked out and no hook has a part
 /// in it.
-async fn branch(wanted: &NewBranch<'_>) -> Result<(), RepositoryFailure> {
+async fn branch(wanted: &NewBranch<'_>) -> Result<String, RepositoryFailure> {
     let NewBranch {
         project,
         base,
@@ -206,14 +456,14 @@ async fn branch(wanted: &NewBranch<'_>) -> Result<(), RepositoryFailure> {
     let known = known.output().await?;
     let known = String::from_utf8_lossy(&known.stdout).trim().to_owned();
     if known == commit {
-        return Ok(());
+        return Ok(commit);
     }
     if !known.is_empty() {
-        let problem = "another branch has that name; rename or delete it, and try again";
-        return Err(RepositoryFailure::Failed(problem.to_owned()));
+        return Err(RepositoryFailure::Failed(NAME_TAKEN.to_owned()));
     }
     // An empty old value: the branch is created only if it does not exist.
-    run(by_author().args(["update-ref", &reference, &commit, ""])).await
+    run(by_author().args(["update-ref", &reference, &commit, ""])).await?;
+    Ok(commit)
 }
 
 /// Output of a command, trimmed.
@@ -222,4 +472,22 @@ async fn said(command: &mut Command) -> Result<String, RepositoryFailure> {
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     succeeded(&output)?;
     Ok(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repo_1_remote_references_and_default_branch_are_parsed() {
+        let listing = "ref: refs/heads/main\tHEAD\n0a\tHEAD\n0b\trefs/heads/fix/a\nwarning\n";
+        let refs = RemoteRefs::parse(listing);
+        assert_eq!(refs.default_branch.as_deref(), Some("main"));
+        assert_eq!(refs.ids, ["0a", "0b"]);
+        assert_eq!(refs.names, ["HEAD", "refs/heads/fix/a"]);
+        assert_eq!(
+            RemoteRefs::parse("ref: refs/tags/x\tHEAD\n").default_branch,
+            None
+        );
+    }
 }

@@ -36,6 +36,8 @@ pub enum Delivery {
         digest: String,
         /// Its branch, if the proposal is a branch.
         branch: Option<String>,
+        /// URL of its pull request, if one was opened.
+        pull_request: Option<String>,
     },
     /// Not delivered, by configuration or because a person chose so.
     Left,

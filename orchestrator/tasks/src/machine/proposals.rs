@@ -241,8 +241,20 @@ impl Task {
                 Err(InputRefusal::NoProposal(phase))
             }
             (None, _) => Ok(()),
-            (Some(wanted), Delivery::Delivered { digest, branch }) if wanted == digest => {
-                self.record(now, TaskEvent::ProposalDelivered { digest, branch });
+            (
+                Some(wanted),
+                Delivery::Delivered {
+                    digest,
+                    branch,
+                    pull_request,
+                },
+            ) if wanted == digest => {
+                let delivered = TaskEvent::ProposalDelivered {
+                    digest,
+                    branch,
+                    pull_request,
+                };
+                self.record(now, delivered);
                 Ok(())
             }
             (Some(_), _) => Err(InputRefusal::NotDelivered(phase)),

@@ -453,10 +453,14 @@ fn prov_1_a_reported_result_outlives_the_daemon() {
         task.task = Task::restored(task.task.state().clone());
         let lost = TaskInput::Exited { run: 1, code: None };
         let output = task.task.handle(lost, Timestamp::from_unix_millis(0));
-        let outcome = output.unwrap().facts.into_iter().find_map(|entry| match entry.fact {
-            TaskEvent::RunEnded { outcome, .. } => Some(outcome),
-            _ => None,
-        });
+        let outcome = output
+            .unwrap()
+            .facts
+            .into_iter()
+            .find_map(|entry| match entry.fact {
+                TaskEvent::RunEnded { outcome, .. } => Some(outcome),
+                _ => None,
+            });
         assert_eq!(outcome, Some(expected));
     }
 }

@@ -122,11 +122,17 @@ impl ProposalProcess {
         self.phase = None;
     }
 
-    pub(super) fn delivered(&mut self, digest: &str, branch: Option<&str>) {
+    pub(super) fn delivered(
+        &mut self,
+        digest: &str,
+        branch: Option<&str>,
+        pull_request: Option<&str>,
+    ) {
         let proposal = self.proposal.as_mut();
         if let Some(proposal) = proposal.filter(|proposal| proposal.digest == digest) {
             proposal.is_delivered = true;
             proposal.branch = branch.map(ToOwned::to_owned);
+            proposal.pull_request = pull_request.map(ToOwned::to_owned);
         }
     }
 }

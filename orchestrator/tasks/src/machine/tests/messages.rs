@@ -162,6 +162,7 @@ fn agent_7_a_delivered_proposal_takes_no_message() {
         more_files: 1,
         is_delivered: false,
         branch: None,
+        pull_request: None,
     };
     let propose = |task: &mut TaskDriver, digest: &str| {
         task.does(TaskInput::ProposalMade {
@@ -187,6 +188,7 @@ fn agent_7_a_delivered_proposal_takes_no_message() {
     let delivery = Delivery::Delivered {
         digest: "two".to_owned(),
         branch: None,
+        pull_request: None,
     };
     task.does(TaskInput::Approve { phase, delivery });
     assert_eq!(task.status(), Status::Completed);

@@ -53,6 +53,7 @@ fn proposal(digest: &str) -> TaskProposal {
         more_files: 0,
         is_delivered: false,
         branch: None,
+        pull_request: None,
     }
 }
 
@@ -65,6 +66,7 @@ fn delivered(phase: u32, digest: &str) -> TaskInput {
     let delivery = Delivery::Delivered {
         digest: digest.to_owned(),
         branch: None,
+        pull_request: None,
     };
     TaskInput::Approve { phase, delivery }
 }
