@@ -279,7 +279,9 @@ fn source_of(text: &str, reference: Option<String>) -> Result<TaskSource, Failur
             }
         };
     }
-    let is_path = text.contains('/') && !text.contains("://") && !text.starts_with('-');
+    // A colon before the first `/` belongs to an address of another kind.
+    let first = text.split('/').next().unwrap_or_default();
+    let is_path = first != text && !first.contains(':') && !first.starts_with('-');
     let repository = match is_path {
         // The daemon has another current directory.
         true => std::path::absolute(text)?.to_string_lossy().into_owned(),

@@ -486,7 +486,7 @@ read -r told
 { env; cat .git/config; git remote -v; git log --format=%s; cat ../origin.git/config; } >> "$HOME/diary" 2>&1 || true
 echo '{"type":"system","subtype":"init","session_id":"s-1","model":"m"}'
 echo 'fn a() { 1 }' > src/a.rs
-echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s-1","result":"Check the name\n\nNobody did."}'
+printf '%s\n' '{"type":"result","subtype":"success","is_error":false,"session_id":"s-1","result":"Check the name\n\nNobody did."}'
 "#;
 
 #[test]
@@ -516,9 +516,8 @@ spec:
     home.write_program("project/agent.sh", CURIOUS);
     let (other, base) = hostile_repository(&home);
     let shop = remotes.path().join("acme/shop.git");
-    let bare = ["clone", "-q", "--bare", "--", &other.display().to_string()];
-    let clone = [&bare[..], &[&shop.display().to_string()]].concat();
-    git_in(remotes.path(), &clone);
+    let (from, to) = (other.to_str().unwrap(), shop.to_str().unwrap());
+    git_in(remotes.path(), &["clone", "-q", "--bare", "--", from, to]);
     git_in(&shop, &["config", "http.receivepack", "true"]);
     let daemon = Daemon::serving(&home);
     new_task(&home, "fix", "Fix the functions.");

@@ -91,6 +91,12 @@ impl Tasks {
             // The source of the task is another one than that of its agent.
             (Some(TaskSource::Repository(_)), TaskDelivery::Apply)
             | (Some(TaskSource::Project), TaskDelivery::PullRequest) => TaskDelivery::Branch,
+            // A path has no pull requests.
+            (Some(TaskSource::Repository(source)), TaskDelivery::PullRequest)
+                if source.url().is_none() =>
+            {
+                TaskDelivery::Branch
+            }
             (_, delivery) => delivery,
         }
     }

@@ -180,7 +180,14 @@ async fn fetch_from_path(
     }
     let revision = format!("{reference}^{{commit}}");
     let parse = ["rev-parse", "--verify", "--end-of-options", &revision];
-    let commit = said(git_in(path).args(parse)).await?;
+    let commit = said(git_in(path).args(parse)).await;
+    let commit = commit.map_err(|failure| match failure {
+        RepositoryFailure::Failed(why) if why.contains("single revision") => {
+            let problem = format!("`{reference}` is not a branch, a tag or a commit there");
+            RepositoryFailure::Failed(problem)
+        }
+        other => other,
+    })?;
     init_bare(origin, &commit).await?;
     copy_objects(path, &commit, origin).await?;
     Ok(FetchedRepository {
