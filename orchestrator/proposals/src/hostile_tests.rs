@@ -142,15 +142,15 @@ fn prop_4_case_conflict_with_a_file_not_given_is_refused() {
 #[test]
 fn prov_1_a_rename_that_only_changes_case_is_applied() {
     let world = World::new();
-    world.prepared(&["README.md"]).unwrap();
-    world.remove(WORK, "README.md");
-    world.write(WORK, "Readme.md", "read me\n");
+    world.prepared(&["src"]).unwrap();
+    world.remove(WORK, "src/a.rs");
+    world.write(WORK, "src/A.rs", "fn a() {}\n");
     world.created().unwrap();
     world.applied().unwrap();
-    assert_eq!(world.read(PROJECT, "README.md"), None);
+    assert_eq!(world.read(PROJECT, "src/a.rs"), None);
     assert_eq!(
-        world.read(PROJECT, "Readme.md").as_deref(),
-        Some("read me\n")
+        world.read(PROJECT, "src/A.rs").as_deref(),
+        Some("fn a() {}\n")
     );
 }
 

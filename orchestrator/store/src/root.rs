@@ -497,10 +497,18 @@ fn parse_config(path: &Path) -> Result<SystemConfig, FileError> {
     })?;
     match &config.replication {
         Some(replication) if !is_postgres_url(replication.postgres.expose()) => {
-            Err(damaged(0, BAD_POSTGRES_URL.to_owned()))
+            let line = line_of(&bytes, "\"postgres\"");
+            Err(damaged(line, BAD_POSTGRES_URL.to_owned()))
         }
         _ => Ok(config),
     }
+}
+
+/// Number of the line with the first occurrence of a text.
+fn line_of(bytes: &[u8], text: &str) -> u64 {
+    let whole = String::from_utf8_lossy(bytes);
+    let before = whole.split(text).next().unwrap_or_default();
+    u64::try_from(before.matches('\n').count() + 1).unwrap_or(0)
 }
 
 /// Why the URL of the log's server is rejected, without its password.
