@@ -147,11 +147,6 @@ impl ProcessSample {
     pub(crate) fn is_stopped(&self) -> bool {
         self.state == 'T'
     }
-
-    /// True if it has ended and has not been reaped.
-    pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.state, 'Z' | 'X')
-    }
 }
 
 /// Snapshots of the descendants of a process except those in `spared` and their descendants;

@@ -6,16 +6,13 @@ use goondan_protocol::definition::HostedModel;
 use goondan_protocol::message::MessageContent;
 use serde_json::{Map, Value, json};
 
-use super::anthropic::AnthropicReader;
 use super::dialect::Dialect;
-use super::google::GoogleReader;
-use super::openai::OpenAiReader;
 use super::reply::read_parts;
 
 /// Combinations per protocol.
 const COMBINATIONS: u64 = 1_000;
 
-/// A generator of random numbers (SplitMix64).
+/// A generator of random numbers (`SplitMix64`).
 struct Random(u64);
 
 impl Random {
@@ -273,7 +270,10 @@ fn decorate(random: &mut Random, value: &mut Value) {
 }
 
 mod openai {
-    use super::*;
+    use serde_json::{Value, json};
+
+    use super::super::openai::OpenAiReader;
+    use super::{Random, Reply, StreamedEvent, body_of, check, decorate};
 
     struct Habits {
         thought_field: &'static str,
@@ -322,7 +322,7 @@ mod openai {
             _ => usage["cached_tokens"] = json!(cached),
         }
         if random.chance(5) {
-            usage["prompt_tokens"] = json!((fresh + cached) as f64);
+            usage["prompt_tokens"] = json!(f64::from(u32::try_from(fresh + cached).unwrap()));
         }
         usage
     }
@@ -497,7 +497,10 @@ mod openai {
 }
 
 mod anthropic {
-    use super::*;
+    use serde_json::{Value, json};
+
+    use super::super::anthropic::AnthropicReader;
+    use super::{Random, Reply, StreamedEvent, body_of, check};
 
     fn usage_of(reply: &Reply) -> Value {
         let (fresh, cached, output) = reply.usage;
@@ -624,7 +627,10 @@ mod anthropic {
 }
 
 mod google {
-    use super::*;
+    use serde_json::{Value, json};
+
+    use super::super::google::GoogleReader;
+    use super::{Random, Reply, StreamedEvent, body_of, check, decorate};
 
     fn usage_of(random: &mut Random, reply: &Reply) -> Value {
         let (fresh, cached, output) = reply.usage;
