@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::budget::Budget;
+use goondan_protocol::git::RepositoryUrl;
 use goondan_protocol::ids::AgentName;
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -676,7 +677,7 @@ fn check_delivery(
 ) {
     let repository = source.repository();
     let name = repository.and_then(RepositorySource::url);
-    let name = name.as_ref().and_then(|url| url.owner_and_name());
+    let name = name.as_ref().and_then(RepositoryUrl::owner_and_name);
     let (message, help) = match deliver {
         TaskDelivery::Apply if repository.is_some() => (
             "`apply` changes the project, but `source` is another repository",

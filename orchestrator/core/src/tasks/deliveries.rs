@@ -6,9 +6,11 @@
 
 use goondan_protocol::call::{CallError, CallOutcome};
 use goondan_protocol::control::{ControlError, ErrorCode};
+use goondan_protocol::git::RepositoryUrl;
 use goondan_protocol::service::{ConnectorRequest, GitHub, PullRequest};
 use goondan_protocol::task::{
-    CliAgentDefinition, DeliveredBranch, RepositoryAccess, TaskDelivery, TaskSource,
+    CliAgentDefinition, DeliveredBranch, RepositoryAccess, RepositorySource, TaskDelivery,
+    TaskSource,
 };
 use goondan_tasks::machine::{Delivery, TaskInput};
 use serde_json::Value;
@@ -135,7 +137,7 @@ impl Tasks {
         match (is_request, pending.branch.clone()) {
             (true, Some(branch)) => {
                 if let Err(error) = self.open_pull_request(fleet, at, &branch) {
-                    self.end_delivery(fleet, at, Err(not_opened(at, &branch.branch, error)));
+                    self.end_delivery(fleet, at, Err(not_opened(at, &branch.branch, &error)));
                 }
             }
             _ => self.end_delivery(fleet, at, Ok(())),
@@ -152,8 +154,9 @@ impl Tasks {
         let connection = connection.ok_or("its agent's `source` names no `connection` for it")?;
         let state = self.entry(at).and_then(TaskEntry::state);
         let state = state.ok_or("the task cannot be read")?;
-        let url = state.task.source.repository().and_then(|it| it.url());
-        let repository = url.as_ref().and_then(|url| url.owner_and_name());
+        let url = state.task.source.repository();
+        let url = url.and_then(RepositorySource::url);
+        let repository = url.as_ref().and_then(RepositoryUrl::owner_and_name);
         let repository = repository.ok_or("its repository has no name of the form `OWNER/NAME`")?;
         let base = branch.into.clone();
         let base = base.ok_or("the repository has no default branch to merge into")?;
@@ -212,7 +215,7 @@ impl Tasks {
             }
             Err(error) => {
                 let branch = pending.branch.as_ref().map(|it| it.branch.clone());
-                let error = not_opened(at, &branch.unwrap_or_default(), error);
+                let error = not_opened(at, &branch.unwrap_or_default(), &error);
                 self.end_delivery(fleet, at, Err(error));
             }
         }
@@ -261,7 +264,7 @@ fn words_of(error: &CallError) -> String {
 }
 
 /// Why a phase is not approved: its branch has no pull request.
-fn not_opened(at: &TaskRef, branch: &str, error: String) -> ControlError {
+fn not_opened(at: &TaskRef, branch: &str, error: &str) -> ControlError {
     let task = &at.task_id;
     let text = format!(
         "task `{task}` was not approved because no pull request could be opened for branch \
