@@ -29,15 +29,11 @@ const FILES: [&str; 21] = [
 ];
 
 /// Sentences of other pages that state limits.
-const SENTENCES: [(&str, &str); 7] = [
+const SENTENCES: [(&str, &str); 6] = [
     (
         "docs/protocol.md",
         "Sent every {HEARTBEAT_INTERVAL_MS} ms. A child that sends nothing, not even `pong`, for \
          {HEARTBEAT_TIMEOUT_MS} ms is killed",
-    ),
-    (
-        "docs/protocol.md",
-        "without a `hello` within {HELLO_TIMEOUT_MS} ms from its start",
     ),
     (
         "docs/control-api.md",
