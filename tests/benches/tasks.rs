@@ -129,7 +129,7 @@ fn run_alone(home: &Home) -> Result<Duration, Box<dyn Error>> {
     let dir = home.path().join("alone");
     fs::create_dir_all(&dir)?;
     let prompt = home.path().join("prompt");
-    fs::write(&prompt, "List it.")?;
+    home.write("prompt", "List it.");
     let start = Instant::now();
     let mut program = Command::new(home.project().join("caller.sh"));
     program.current_dir(dir).stdin(fs::File::open(prompt)?);

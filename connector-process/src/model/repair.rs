@@ -116,11 +116,11 @@ impl Repairs {
     fn named_field(&self, model: &HostedModel, rejection: &str) -> Option<&'static str> {
         let mut fields = FIELDS.iter().copied();
         fields.find(|field| {
-            !self.fields.contains(field)
-                && !model.options.contains_key(*field)
-                && contains_word(rejection, field)
-                // "Use 'max_completion_tokens' instead" names the field to use.
-                && !(*field == "max_completion_tokens" && contains_word(rejection, "max_tokens"))
+            let is_known = self.fields.contains(field) || model.options.contains_key(*field);
+            // "Use 'max_completion_tokens' instead" names the field to use.
+            let is_advice =
+                *field == "max_completion_tokens" && contains_word(rejection, "max_tokens");
+            contains_word(rejection, field) && !is_known && !is_advice
         })
     }
 

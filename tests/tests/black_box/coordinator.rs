@@ -439,12 +439,12 @@ fn prop_8_a_coordinator_applies_what_the_policy_allows() {
     assert!(told.starts_with("E_PROPOSAL_REFUSED"), "{told}");
     let set = |policy: &str| {
         let text = read(&home, "goondan.yaml");
-        let start = text.find("  entryAgent: Agent/chief\n").unwrap();
-        let end = start + text[start..].find("---\n").unwrap();
-        let swarm = format!("  entryAgent: Agent/chief\n{policy}");
+        let entry = "  entryAgent: Agent/chief\n";
+        let (before, rest) = text.split_once(entry).unwrap();
+        let (_, after) = rest.split_once("---\n").unwrap();
         home.write(
             "project/goondan.yaml",
-            &format!("{}{swarm}{}", &text[..start], &text[end..]),
+            &format!("{before}{entry}{policy}---\n{after}"),
         );
         home.gdn(&["reload"]).exits(0);
     };

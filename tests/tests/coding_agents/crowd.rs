@@ -17,7 +17,7 @@ use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::Value;
 
 use crate::programs::{AgentSetting, KEY_VARIABLE, Program};
-use crate::scenes::{says, side_request};
+use crate::scenes::side_request;
 use crate::trials::{GO_ON, asks, create_repository, doubt, status, tokens};
 
 const FILES: usize = 5_000;

@@ -189,7 +189,7 @@ pub(crate) fn side_request(has_tools: bool, it: &Conversation) -> Option<Decisio
     (has_tools && it.tools.is_empty()).then(|| says("A title"))
 }
 
-pub(crate) fn says(text: &str) -> Decision {
+fn says(text: &str) -> Decision {
     Decision {
         reply: Reply::Say(text.to_owned()),
         is_held: false,

@@ -62,7 +62,7 @@ impl Task {
             CliEvent::SessionRefused(problem) => self.session_refused(run, problem, now),
             CliEvent::Usage(report) => self.usage_told(run, report, now),
             CliEvent::RateLimit(reset) => {
-                let until = self.rate_limited_until(reset, now);
+                let until = self.rate_limited_until(&reset, now);
                 self.watch.rate_limit = Some(until);
                 self.let_exit(now);
             }
@@ -379,8 +379,8 @@ impl Task {
 
     /// Start time of the next run: as reported, within limits, and with jitter so that tasks do not
     /// all start together.
-    fn rate_limited_until(&self, reset: Reset, now: Timestamp) -> Timestamp {
-        let wait = match reset {
+    fn rate_limited_until(&self, reset: &Reset, now: Timestamp) -> Timestamp {
+        let wait = match *reset {
             Reset::At(at) => at.as_unix_millis().saturating_sub(now.as_unix_millis()),
             Reset::After(span) => i64::try_from(span.as_millis()).unwrap_or(i64::MAX),
             Reset::Clock(_) | Reset::Unknown => RATE_LIMIT_DEFAULT_MS,

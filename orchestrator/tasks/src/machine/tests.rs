@@ -474,6 +474,7 @@ fn prov_1_a_session_with_too_much_input_is_not_resumed() {
         let effects = task.does(TaskInput::Rework {
             phase: 1,
             text: "again".to_owned(),
+            comments: Vec::new(),
         });
         match effects.last() {
             Some(TaskEffect::StartRun { session, .. }) => session.clone(),

@@ -36,7 +36,7 @@ fn last_usage(events: &[CliEvent]) -> &UsageReport {
 
 fn resets(events: &[CliEvent]) -> Vec<Reset> {
     let resets = events.iter().filter_map(|event| match event {
-        CliEvent::RateLimit(reset) => Some(*reset),
+        CliEvent::RateLimit(reset) => Some(reset.clone()),
         _ => None,
     });
     resets.collect()
@@ -122,7 +122,7 @@ fn task_6_claude_usage_matches_the_provider() {
 fn a_rate_limit_of_claude_has_its_time() {
     let events = events("claude_limit.jsonl", Format::ClaudeStreamJson);
     let at = Reset::At(Timestamp::from_unix_millis(1_788_879_437_000));
-    assert_eq!(resets(&events), [at, at, at]);
+    assert_eq!(resets(&events), vec![at; 3]);
     assert!(blocks(&events).is_empty());
     assert!(
         !events
