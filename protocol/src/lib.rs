@@ -47,6 +47,7 @@ pub mod metrics;
 pub mod module_file;
 pub mod oauth;
 pub mod observe;
+pub mod path_patterns;
 pub mod permissions;
 pub mod process_limits;
 pub mod question;

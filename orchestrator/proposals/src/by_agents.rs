@@ -10,8 +10,9 @@ use goondan_protocol::control::{
     ApplyProposal, CommentState, ProposalApplied, ProposalRefusal, ProposalReview, ProposalState,
     RefusalKind, SandboxRef,
 };
+use goondan_protocol::path_patterns::PathPatterns;
 use goondan_protocol::secret_file::holds_secrets;
-use goondan_trees::{PathChange, PathPatterns, RelativePath, TreeEntry};
+use goondan_trees::{PathChange, RelativePath, TreeEntry};
 
 use crate::comments::comments;
 use crate::error::ProposalError;
@@ -134,7 +135,8 @@ fn not_permitted(
     };
     let reasons = changes.iter().filter_map(|change| {
         let path = &change.path;
-        let is_allowed = patterns.matches(path) || (is_directory(change) && is_needed(path));
+        let is_allowed =
+            patterns.matches(path.as_path()) || (is_directory(change) && is_needed(path));
         let reason = if is_reserved(path) || (reviewer.is_configuration)(path.as_path()) {
             "only a person changes the project's configuration".to_owned()
         } else if holds_secrets(path.as_path()) {

@@ -1,6 +1,6 @@
 //! `policy.proposals` of a Swarm: proposals that agents may apply (`PROP-8`).
 
-use goondan_trees::PathPatterns;
+use goondan_protocol::path_patterns::PathPatterns;
 
 use crate::codes;
 use crate::fields::Fields;

@@ -16,7 +16,7 @@ use goondan_tasks::machine::{Delivery, TaskInput};
 use serde_json::Value;
 
 use super::Tasks;
-use super::entry::{PendingTaskRequest, TaskEntry};
+use super::entry::TaskEntry;
 use super::proposals::{SandboxOperation, not_delivered, sandbox_of};
 use crate::exchange::task_calls::{TaskCall, TaskCallRef};
 use crate::exchange::{NoteDelivery, ProposalWork, TaskRef};
@@ -28,37 +28,6 @@ const TITLE_CHARS_MAX: usize = 120;
 
 /// Longest description of a pull request, in characters.
 const BODY_CHARS_MAX: usize = 60_000;
-
-/// A delivery in progress, and the approval that waits for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PendingDelivery {
-    pub(super) request: PendingTaskRequest,
-    pub(super) phase: u32,
-    pub(super) digest: String,
-    pub(super) delivery: TaskDelivery,
-    /// The branch, once it is there.
-    pub(super) branch: Option<DeliveredBranch>,
-    /// URL of the pull request, once it is open.
-    pub(super) pull_request: Option<String>,
-}
-
-impl PendingDelivery {
-    pub(super) fn new(
-        request: PendingTaskRequest,
-        phase: u32,
-        digest: String,
-        delivery: TaskDelivery,
-    ) -> Self {
-        Self {
-            request,
-            phase,
-            digest,
-            delivery,
-            branch: None,
-            pull_request: None,
-        }
-    }
-}
 
 /// Title and description of a pull request: the summary's heading or first line, and the rest.
 fn pull_request_text(summary: &str, task_title: &str) -> (String, String) {

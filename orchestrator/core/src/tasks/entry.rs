@@ -6,7 +6,7 @@ use std::sync::Arc;
 use goondan_cli_agents::stream::Stream;
 use goondan_protocol::control::{TaskHistoryLine, TaskInfo};
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
-use goondan_protocol::task::{TaskRunKind, TaskStatus};
+use goondan_protocol::task::{DeliveredBranch, TaskDelivery, TaskRunKind, TaskStatus};
 use goondan_protocol::time::Timestamp;
 use goondan_tasks::fact::{HistoryEntry, Notification, TaskEvent};
 use goondan_tasks::limits::RECENT_FACTS;
@@ -16,7 +16,6 @@ use goondan_tasks::words::happening;
 use serde_json::Value;
 
 use super::conversation_runs::ConversationTurnRun;
-use super::deliveries::PendingDelivery;
 use crate::exchange::tasks::DiskMeasurement;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::limits::TASK_RELOAD_MS;
@@ -144,6 +143,37 @@ pub(super) struct LastMeasurement {
     pub(super) at: Timestamp,
     /// Disk usage; `None` if it could not be measured.
     pub(super) found: Option<DiskMeasurement>,
+}
+
+/// A delivery in progress, and the approval that waits for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PendingDelivery {
+    pub(super) request: PendingTaskRequest,
+    pub(super) phase: u32,
+    pub(super) digest: String,
+    pub(super) delivery: TaskDelivery,
+    /// The branch, once it is there.
+    pub(super) branch: Option<DeliveredBranch>,
+    /// URL of the pull request, once it is open.
+    pub(super) pull_request: Option<String>,
+}
+
+impl PendingDelivery {
+    pub(super) fn new(
+        request: PendingTaskRequest,
+        phase: u32,
+        digest: String,
+        delivery: TaskDelivery,
+    ) -> Self {
+        Self {
+            request,
+            phase,
+            digest,
+            delivery,
+            branch: None,
+            pull_request: None,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -20,8 +20,7 @@ use goondan_tasks::state::State;
 use serde_json::Value;
 
 use super::Tasks;
-use super::deliveries::PendingDelivery;
-use super::entry::{PendingTaskRequest, TaskEntry, TaskRequester};
+use super::entry::{PendingDelivery, PendingTaskRequest, TaskEntry, TaskRequester};
 use super::runs::is_ending;
 use crate::exchange::{
     ApplyByAgent, DeliverBranch, PrepareForTask, ProposalWork, ProposeForTask, ReviewingAgent,

@@ -1521,7 +1521,7 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "REPO-3",
                 level: "MUST",
                 text: "The result of a task is a proposal: reviewed, reworked, delivered as files, a branch or a pull request.",
-                met: ClauseStatus::Partly,
+                met: ClauseStatus::Yes,
                 tests: &[
                     "repo_3_a_task_changes_the_project_by_a_reviewed_proposal",
                     "repo_3_an_approval_waits_until_the_proposal_is_applied",

@@ -1,8 +1,10 @@
-//! Patterns that select paths of a tree.
+//! Patterns that select paths of a project (`PROP-8`).
+//!
+//! The loader checks them, and the check of a proposal uses them.
+
+use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-
-use crate::path::RelativePath;
 
 /// A pattern is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -57,9 +59,10 @@ impl PathPatterns {
         Ok(Self(set))
     }
 
+    /// True if a pattern matches a path relative to the root.
     #[must_use]
-    pub fn matches(&self, path: &RelativePath) -> bool {
-        self.0.is_match(path.as_path())
+    pub fn matches(&self, path: &Path) -> bool {
+        self.0.is_match(path)
     }
 }
 
@@ -83,8 +86,8 @@ mod tests {
             ("DOCS/**", "docs/a.md", false),
         ] {
             let patterns = PathPatterns::new(&[pattern]).unwrap();
-            let path = RelativePath::from_text(path).unwrap();
-            assert_eq!(patterns.matches(&path), expected, "{pattern} {path}");
+            let is_matched = patterns.matches(Path::new(path));
+            assert_eq!(is_matched, expected, "{pattern} {path}");
         }
         for wrong in ["", "/etc/**", "docs/../**", "./docs", "a["] {
             assert!(PathPatterns::new(&[wrong]).is_err(), "{wrong}");
