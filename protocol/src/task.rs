@@ -332,7 +332,7 @@ pub struct CliAgentDefinition {
     #[serde(default, skip_serializing_if = "TaskSource::is_none")]
     pub source: TaskSource,
     /// Rights at the repository that is the source.
-    #[serde(default, skip_serializing_if = "RepositoryAccess::is_none")]
+    #[serde(default, skip_serializing_if = "RepositoryAccess::has_no_connection")]
     pub repository: RepositoryAccess,
     /// Delivery of a task's proposal to the project.
     #[serde(default, skip_serializing_if = "TaskDelivery::is_usual")]

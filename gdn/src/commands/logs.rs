@@ -288,9 +288,15 @@ impl LogPrinter<'_> {
     /// the reason.
     fn nothing_about(&self) -> Option<Failure> {
         let args = &self.args;
-        let (option, id) = match (&args.event, args.trace) {
-            (Some(event), None) => ("event", event.to_string()),
-            (None, Some(trace)) => ("trace", trace.to_string()),
+        let (subject, everywhere) = match (&args.event, args.trace) {
+            (Some(event), None) => (
+                format!("event `{event}`"),
+                self.context.command(&format!("logs --all --event {event}")),
+            ),
+            (None, Some(trace)) => (
+                format!("trace `{trace}`"),
+                self.context.command(&format!("logs --all --trace {trace}")),
+            ),
             _ => return None,
         };
         let is_narrowed = args.follow
@@ -304,16 +310,13 @@ impl LogPrinter<'_> {
         if is_narrowed {
             return None;
         }
-        let message = format!("no log line of {option} `{id}`");
+        let message = format!("no log line of {subject}");
         let hint = match args.all {
             true => format!(
                 "check the id: `{}`; older log files may have been deleted",
                 self.context.command("event list")
             ),
-            false => format!(
-                "search every workspace: `{}`",
-                self.context.command(&format!("logs --all --{option} {id}"))
-            ),
+            false => format!("search every workspace: `{everywhere}`"),
         };
         Some(Failure::new(Exit::NotFound, message, hint))
     }

@@ -140,6 +140,17 @@ fn task_logs_follow_requests_more_after_each_answer() {
         Call::ReadTaskLog(_) => {
             answer(json!({"text": "done\n", "next": 11, "isEnd": true, "isOver": true}))
         }
+        // A task that cannot be read is not followed.
+        Call::ShowTask(_) => answer(json!({
+            "info": {
+                "workspaceId": "w1", "taskId": "shop", "title": "Shop", "type": "custom", "agent": "coder",
+                "status": "running", "currentPhase": 0, "totalPhases": 0, "progress": 0, "tokens": 0, "cost": 0,
+                "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
+            },
+            "description": "", "workArea": "/tasks/shop", "asks": [], "documents": [], "runs": 1, "budget": {},
+            "usage": {"inputTokens": 0, "outputTokens": 0, "cacheReadTokens": 0, "cacheWriteTokens": 0},
+            "recent": [],
+        })),
         _ => vec![],
     });
     let ran = home.gdn(&["task", "logs", "shop", "--follow"]).exits(0);
@@ -147,8 +158,9 @@ fn task_logs_follow_requests_more_after_each_answer() {
     let asked: Vec<_> = daemon
         .calls()
         .into_iter()
-        .map(|call| match call {
-            Call::ReadTaskLog(read) => (read.offset, read.wait),
+        .filter_map(|call| match call {
+            Call::ReadTaskLog(read) => Some((read.offset, read.wait)),
+            Call::ShowTask(_) => None,
             other => panic!("{other:?}"),
         })
         .collect();

@@ -146,10 +146,10 @@ pub struct RepositoryAccess {
 }
 
 impl RepositoryAccess {
-    /// True if there are none.
+    /// True if nothing of it leaves the daemon.
     #[must_use]
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
+    pub fn has_no_connection(&self) -> bool {
+        self.connection.is_none()
     }
 }
 

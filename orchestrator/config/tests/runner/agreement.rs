@@ -179,6 +179,7 @@ fn corpus() -> Vec<Value> {
                     "observation": {"maxMiB": 1, "maxDays": 1},
                     "tasks": {"keepDays": 1, "drillHours": 1, "checkpointSeconds": 1},
                     "changesets": {"prompts": "approval", "tools": "never", "models": "never"},
+                    "proposals": {"apply": [{"agent": "Agent/helper", "paths": ["docs/**"]}]},
                     "sandbox": {"require": "full", "read": ["/usr"], "write": ["/usr"], "network": {"allow": ["example.org"]}},
                 },
             }),

@@ -149,10 +149,12 @@ fn every_other_example_of_the_page_loads_too() {
             .variable("BOT_TOKEN", "1:t")
             .variable("HOOK_PATH", "/hook")
             .variable("HOOK_SECRET", "s3cret")
+            .variable("GITHUB_WEBHOOK_SECRET", "s3cret")
+            .variable("GITHUB_TOKEN", "t0ken")
             .secret("github", "token", "s3cret")
             .load();
     }
-    assert_eq!(count, 5, "an example is not loaded");
+    assert_eq!(count, 6, "an example is not loaded");
 }
 
 #[test]

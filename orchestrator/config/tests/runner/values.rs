@@ -315,6 +315,7 @@ fn a_project_without_a_swarm_shows_the_policy_it_gets() {
             "policy.tasks.drillHours",
             "policy.tasks.checkpointSeconds",
             "policy.changesets",
+            "policy.proposals.apply",
             "policy.sandbox.require",
             "policy.sandbox.network",
         ]

@@ -265,7 +265,10 @@ mod tests {
     use super::*;
 
     fn call(method: &str, more: &Value) -> Call {
-        let mut params = json!({"workspaceId": "w", "sandbox": {"runId": "r", "agentId": "a"}});
+        let mut params = json!({"workspaceId": "w"});
+        if !method.starts_with("instance.") {
+            params["sandbox"] = json!({"runId": "r", "agentId": "a"});
+        }
         if let (Some(params), Some(more)) = (params.as_object_mut(), more.as_object()) {
             params.extend(more.clone());
         }

@@ -7,7 +7,7 @@ use goondan_cli_agents::blocks::{
     Problem, Progress, QuestionCategory,
 };
 use goondan_cli_agents::usage::{Counter, SessionUsage, UsageReport};
-use goondan_cli_agents::{CliEvent, Format, Parser, Reset, Setup, ToolState};
+use goondan_cli_agents::{CliEvent, Format, Parser, Reset, Setup, ToolState, WallClock};
 use goondan_protocol::task::{PLAN_STEP_CHARS_MAX, PLAN_STEPS_MAX, PlanStepState};
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::usage::{MicroUsd, Usage};
@@ -122,7 +122,14 @@ fn task_6_claude_usage_matches_the_provider() {
 fn a_rate_limit_of_claude_has_its_time() {
     let events = events("claude_limit.jsonl", Format::ClaudeStreamJson);
     let at = Reset::At(Timestamp::from_unix_millis(1_788_879_437_000));
-    assert_eq!(resets(&events), vec![at; 3]);
+    // The message says "resets 3am (Europe/Rome)".
+    let clock = Reset::Clock(WallClock {
+        hour: 3,
+        minute: 0,
+        date: None,
+        zone: Some("Europe/Rome".to_owned()),
+    });
+    assert_eq!(resets(&events), [at, clock.clone(), clock]);
     assert!(blocks(&events).is_empty());
     assert!(
         !events
