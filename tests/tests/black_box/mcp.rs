@@ -304,13 +304,15 @@ fn pending_call_is_answered_before_its_connection_restarts() {
         "project/goondan.yaml",
         &format!("{yaml}    timeoutSeconds: 77\n"),
     );
-    home.gdn(&["reload"]).exits(0);
+    // It waits for the connector.
+    let reloading = home.start_gdn(&["reload"]);
     daemon.log().wait_for("its connector is to stop", |line| {
         message(line) == "asked to stop" && line["connection"] == "server"
     });
     home.write("project/go", "");
     asking.wait().exits(0).prints(&["so: it is there"]);
     assert_eq!(home.ask("a", "call echo again"), "so: echo: again");
+    drop(reloading.wait());
     daemon.stop();
 }
 
