@@ -35,7 +35,7 @@ session=${1:-s-1}
 read -r told
 echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$session\",\"model\":\"m\"}"
 echo "${1:-new} in $PWD" >> "$HOME/diary"
-cat >> "$HOME/comments"
+printf '%s\n' "$told" >> "$HOME/prompts"
 case $told in
 *Shorter*) echo 'fn b() {}' > src/b.rs ;;
 *Nothing*) ;;
@@ -105,6 +105,18 @@ fn diary(home: &Home, task: &str) -> Vec<String> {
     text.lines().map(ToOwned::to_owned).collect()
 }
 
+/// Texts of all prompts that the agent got, one after the other.
+fn prompts(home: &Home, task: &str) -> String {
+    let path = format!("tasks/{task}/.cache/home/prompts");
+    let lines = fs::read_to_string(home.workspace_dir().join(path)).unwrap();
+    let text = |line: &str| {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let text = message["message"]["content"][0]["text"].as_str();
+        text.unwrap().to_owned()
+    };
+    lines.lines().map(text).collect::<Vec<_>>().join("\n")
+}
+
 fn run_log(home: &Home, task: &str, kind: &str) -> usize {
     let log = home
         .workspace_dir()
@@ -169,8 +181,7 @@ fn go_the_whole_way(kills: bool) {
         assert_eq!(comment["state"], "sent", "{comment}");
         assert!(comment["addressedBy"].is_string(), "{comment}");
     }
-    let told = fs::read_to_string(home.workspace_dir().join("tasks/fix/.cache/home/comments"));
-    let told = told.unwrap();
+    let told = prompts(&home, "fix");
     let text = "- src/b.rs:2\n    >     // long\n    One line is enough.\n\
         - old.md:1 (before the change)\n    > old\n    Why?\n    [ERROR]\n";
     assert!(told.contains(text), "{told}");
