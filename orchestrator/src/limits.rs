@@ -139,6 +139,8 @@ pub(crate) const GIT_STALL_TIMEOUT_S: u64 = 60;
 pub(crate) const ACQUIRE_TIMEOUT_MS: u64 = 15_000;
 /// Maximum number of checks that the log has all of a workspace before its release is canceled.
 pub(crate) const RELEASE_TRIES: u32 = 10;
+/// Pause between two of these checks, in milliseconds: a write that is still in progress ends.
+pub(crate) const RELEASE_PAUSE_MS: u64 = 50;
 /// Maximum wait of the daemon's shutdown for a log that does not answer, in milliseconds.
 pub(crate) const REPLICATION_STOP_MS: u64 = 5_000;
 /// Timeout for writing or reading one part of a snapshot, in milliseconds; then the snapshot is

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::messages::{LeaveCluster, Message, NotOwner, Release, ReplicationCommand};
-use crate::limits::{ACQUIRE_TIMEOUT_MS, RELEASE_TRIES, REPLICATION_STOP_MS};
+use crate::limits::{ACQUIRE_TIMEOUT_MS, RELEASE_PAUSE_MS, RELEASE_TRIES, REPLICATION_STOP_MS};
 
 #[derive(Debug, Clone)]
 pub(in crate::shell) struct Replication {
@@ -196,7 +196,7 @@ impl Replication {
                 .map_err(|_| ending(()))?;
             match answered.recv_timeout(Duration::from_millis(ACQUIRE_TIMEOUT_MS)) {
                 Ok(true) => return Ok(()),
-                Ok(false) => {}
+                Ok(false) => std::thread::sleep(Duration::from_millis(RELEASE_PAUSE_MS)),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(ending(())),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     return Err(unanswered(
