@@ -63,7 +63,7 @@ struct Collector {
     /// Status when all is well, for people.
     shown: String,
     /// The status that was last reported.
-    told: tokio::sync::Mutex<String>,
+    reported: tokio::sync::Mutex<String>,
 }
 
 impl Otlp {
@@ -99,7 +99,7 @@ impl Otlp {
         let shown = format!("exports traces to {url}");
         Ok(Self {
             collector: Arc::new(Collector {
-                told: tokio::sync::Mutex::new(shown.clone()),
+                reported: tokio::sync::Mutex::new(shown.clone()),
                 shown,
                 client,
                 url,
@@ -191,9 +191,9 @@ impl Collector {
         if let Ok(Some(rejected)) = delivered {
             tracing::warn!(reason = rejected, "the collector rejected trace events");
         }
-        let mut told = self.told.lock().await;
-        if *told != status {
-            status.clone_into(&mut told);
+        let mut reported = self.reported.lock().await;
+        if *reported != status {
+            status.clone_into(&mut reported);
             gateway.report(true, status).await;
         }
     }
@@ -278,17 +278,20 @@ impl Collector {
     }
 }
 
-/// The beginning of a response's body.
+/// The beginning of a response's body, as far as it arrives in time.
 async fn answer_of(mut response: reqwest::Response) -> Vec<u8> {
     let mut body = Vec::new();
-    let deadline = Duration::from_millis(EXPORT_REQUEST_MS);
-    while let Ok(Ok(Some(part))) = timeout(deadline, response.chunk()).await {
-        let room = EXPORT_ANSWER_BYTES_MAX.saturating_sub(body.len());
-        body.extend(part.iter().take(room));
-        if part.len() >= room {
-            break;
+    let read = async {
+        while let Ok(Some(part)) = response.chunk().await {
+            let room = EXPORT_ANSWER_BYTES_MAX.saturating_sub(body.len());
+            body.extend(part.iter().take(room));
+            if part.len() >= room {
+                break;
+            }
         }
-    }
+    };
+    // A collector that sends no end is not worth a failed export: its status is known.
+    drop(timeout(Duration::from_millis(EXPORT_REQUEST_MS), read).await);
     body
 }
 
@@ -307,21 +310,25 @@ fn shown(body: &[u8]) -> String {
 fn rejected_in(body: &[u8]) -> Option<String> {
     let said: serde_json::Value = serde_json::from_slice(body).ok()?;
     let partial = said.get("partialSuccess")?;
-    let counts = ["rejectedSpans", "rejectedDataPoints"];
-    let count = counts.iter().find_map(|name| {
+    let counts = [
+        ("rejectedSpans", "spans"),
+        ("rejectedDataPoints", "data points"),
+    ];
+    let rejected = counts.iter().find_map(|(name, items)| {
         let count = partial.get(name)?;
         // 64-bit numbers are strings in this format.
-        count.as_u64().or_else(|| count.as_str()?.parse().ok())
+        let count: u64 = count.as_u64().or_else(|| count.as_str()?.parse().ok())?;
+        (count > 0).then(|| format!("the collector rejected {count} {items}"))
     });
     let message = partial
         .get("errorMessage")
         .and_then(serde_json::Value::as_str);
     let message = shown(message.unwrap_or_default().as_bytes());
-    match (count.unwrap_or(0), message.as_str()) {
-        (0, "") => None,
-        (0, message) => Some(format!("the collector warns: {message}")),
-        (count, "") => Some(format!("the collector rejected {count} of them")),
-        (count, message) => Some(format!("the collector rejected {count} of them: {message}")),
+    match (rejected, message.as_str()) {
+        (None, "") => None,
+        (None, message) => Some(format!("the collector warns: {message}")),
+        (Some(rejected), "") => Some(rejected),
+        (Some(rejected), message) => Some(format!("{rejected}: {message}")),
     }
 }
 
@@ -333,9 +340,9 @@ mod tests {
     fn prov_1_partial_success_of_a_collector_is_reported() {
         let of = |body: &str| rejected_in(body.as_bytes());
         let told = of(r#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"too old"}}"#);
-        assert_eq!(told.unwrap(), "the collector rejected 3 of them: too old");
+        assert_eq!(told.unwrap(), "the collector rejected 3 spans: too old");
         let told = of(r#"{"partialSuccess":{"rejectedDataPoints":2}}"#);
-        assert_eq!(told.unwrap(), "the collector rejected 2 of them");
+        assert_eq!(told.unwrap(), "the collector rejected 2 data points");
         for nothing in [
             "",
             "{}",
