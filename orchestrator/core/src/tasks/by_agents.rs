@@ -168,7 +168,7 @@ impl Tasks {
                     return Err(told_refusal(being_stopped(&at.workspace_id)));
                 }
                 let by = fleet.reviewing_agent(&requester.at)?;
-                self.apply_for_agent(fleet, requester, &at, (digest, by))
+                self.apply_for_agent(fleet, requester, &at, digest, by)
                     .map_err(told_refusal)
             }
             // Everything else is the fleet's to answer.

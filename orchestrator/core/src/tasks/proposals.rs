@@ -346,7 +346,8 @@ impl Tasks {
         &mut self,
         fleet: &mut Fleet,
         at: &TaskRef,
-        (phase, text): (u32, String),
+        phase: u32,
+        text: String,
         result: Result<Value, ControlError>,
     ) {
         self.work_done(&at.workspace_id);
@@ -385,7 +386,8 @@ impl Tasks {
         fleet: &mut Fleet,
         requester: &Requester,
         at: &TaskRef,
-        (digest, by): (String, ReviewingAgent),
+        digest: String,
+        by: ReviewingAgent,
     ) -> Result<(), ControlError> {
         let refused = |why: &str| {
             let text = format!("task `{}`: {why}", at.task_id);
@@ -477,7 +479,7 @@ impl Tasks {
             SandboxOperation::Deliver => self.on_delivered(fleet, at, result),
             SandboxOperation::NoteDelivery => self.on_delivery_noted(fleet, at, result),
             SandboxOperation::TakeComments { phase, text } => {
-                self.on_comments(fleet, at, (*phase, text.clone()), result);
+                self.on_comments(fleet, at, *phase, text.clone(), result);
             }
             SandboxOperation::Remove => match result {
                 // A task that never ran has no sandbox.
@@ -493,11 +495,11 @@ impl Tasks {
     }
 }
 
-/// Why a phase is not approved: its proposal is not in the project.
+/// Why a phase is not approved: its proposal is not delivered.
 pub(super) fn not_delivered(at: &TaskRef, error: &ControlError) -> ControlError {
     let task = &at.task_id;
     let text = format!(
-        "task `{task}` was not approved because its proposal could not be applied: {}",
+        "task `{task}` was not approved because its proposal could not be delivered: {}",
         error.message
     );
     let mut hint = String::new();

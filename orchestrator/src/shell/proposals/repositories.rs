@@ -98,7 +98,7 @@ impl RepositoryFailure {
     fn without(self, credentials: Option<&GitCredentials>) -> String {
         match self {
             Self::NotInstalled => "git is not installed".to_owned(),
-            Self::Failed(problem) => match credentials {
+            Self::Failed(problem) => match credentials.filter(|it| !it.token.is_empty()) {
                 Some(it) => problem.replace(&it.token, "…").replace(
                     &STANDARD.encode(format!("{}:{}", it.username, it.token)),
                     "…",
@@ -290,8 +290,13 @@ async fn check_size(origin: &Path, commit: &str) -> Result<(), RepositoryFailure
             return Err(RepositoryFailure::Failed(problem));
         }
     }
-    listing.wait().await?;
-    Ok(())
+    let status = listing.wait().await?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(RepositoryFailure::Failed(format!(
+            "git could not list the files of commit `{commit}`: {status}"
+        ))),
+    }
 }
 
 /// Writes the files of a commit. The repository configures no filters, so none are started.
