@@ -53,11 +53,11 @@ pub(crate) fn client_of_one_host(connect_timeout: Duration) -> reqwest::Result<r
             return attempt.stop();
         }
         if attempt.previous().len() > REDIRECTS_MAX {
-            return attempt.error(Redirected::TooOften);
+            return attempt.error(RedirectRefusal::TooOften);
         }
         if !is_near {
             let url = attempt.url().to_string();
-            return attempt.error(Redirected::Elsewhere(url));
+            return attempt.error(RedirectRefusal::Elsewhere(url));
         }
         attempt.follow()
     });
@@ -69,7 +69,7 @@ const REDIRECTS_MAX: usize = 3;
 
 /// Reason why a redirect is not followed.
 #[derive(Debug, thiserror::Error)]
-enum Redirected {
+enum RedirectRefusal {
     #[error("the server redirects more than {REDIRECTS_MAX} times")]
     TooOften,
     #[error("the server moved to another host; if you trust it, set `url` to `{0}`")]

@@ -161,15 +161,6 @@ impl RepositoryAddress {
             text: text.to_owned(),
         }))
     }
-
-    /// The address as it was written.
-    #[must_use]
-    pub fn text(&self) -> String {
-        match self {
-            Self::Path(path) => path.to_string_lossy().into_owned(),
-            Self::Url(url) => url.text.clone(),
-        }
-    }
 }
 
 /// Checks the name of a branch, a tag or a commit.

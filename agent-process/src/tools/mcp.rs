@@ -350,15 +350,18 @@ impl McpServerHandle {
     }
 }
 
+/// True for characters that all providers accept in a tool's name.
+fn fits(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
 fn is_callable(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= EXPORT_BYTES_MAX && name.chars().all(fits)
 }
 
 /// Converts a server's tool name to one that models can call, and that is not taken. The same name
 /// gives the same result unless the server's other names change.
 fn callable(name: &str, taken: &BTreeSet<String>) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let cleaned: String = name
         .chars()
         .map(|c| if fits(c) { c } else { '_' })

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::own_mark::marked;
-use super::pull_requests::{Wanted, pull_request};
+use super::pull_requests::{PullRequestQuery, pull_request};
 use crate::payload::text;
 use crate::service::{FailureContext, HttpAnswer, check_place};
 use crate::service_api::ServiceApi;
@@ -40,7 +40,7 @@ impl ServiceApi for Api {
         let allowed = self.repositories.as_deref();
         check_place("repository", repository, allowed, "repositories")?;
         if let Action::OpenPullRequest { head, commit, .. } = &action {
-            let wanted = Wanted {
+            let wanted = PullRequestQuery {
                 repository,
                 head,
                 commit,
@@ -94,7 +94,7 @@ impl Api {
     /// Opens a pull request, unless there is one; a repeated request finds the first one's result.
     async fn open_pull_request(
         &self,
-        wanted: Wanted<'_>,
+        wanted: PullRequestQuery<'_>,
         action: &Action,
     ) -> Result<PullRequest, CallError> {
         let creation = to_request(action)?;

@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::payload::text;
 
-/// A pull request to open.
+/// A pull request to find, or to open if there is none.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct PullRequestQuery<'a> {
     /// `owner/name`, valid in a path.
     pub(super) repository: &'a str,
     pub(super) head: &'a str,
     pub(super) commit: &'a str,
 }
 
-impl Wanted<'_> {
+impl PullRequestQuery<'_> {
     /// Path of the list of pull requests for its branch.
     pub(super) fn list_path(&self) -> Result<String, CallError> {
         let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn repo_3_open_pull_request_of_the_branch_is_found() {
-        let wanted = Wanted {
+        let wanted = PullRequestQuery {
             repository: "acme/shop",
             head: "goondan/fix",
             commit: "c1",
@@ -85,7 +85,10 @@ mod tests {
         assert_eq!(number(&[stale.clone(), merged.clone()]), Some(3));
         assert_eq!(number(&[other, stale, merged, open]), Some(4));
         for head in ["x&y", "x#y", ""] {
-            assert!(Wanted { head, ..wanted }.list_path().is_err(), "{head}");
+            assert!(
+                PullRequestQuery { head, ..wanted }.list_path().is_err(),
+                "{head}"
+            );
         }
     }
 }

@@ -59,7 +59,7 @@ impl Sandboxes<'_> {
         });
         let aside = aside.map_err(|error| error.or_merge(&open.at))?;
         let kind = RunEventKind::ProposalApplied;
-        self.done(&open.at, kept, (kind, by), &changes, aside)
+        self.done(&open.at, kept, kind, by, &changes, aside)
     }
 
     /// Refuses a proposal other than the reviewed one.
@@ -140,7 +140,7 @@ impl Sandboxes<'_> {
             swap::revert(done.as_ref(), place, STAGING)
         })?;
         let kind = RunEventKind::ProposalReverted;
-        self.done(at, &kept, (kind, None), &changes, aside)
+        self.done(at, &kept, kind, None, &changes, aside)
     }
 
     /// Refuses to take a proposal back by a journal that is not as it was written.
@@ -259,7 +259,8 @@ impl Sandboxes<'_> {
         &mut self,
         at: &SandboxRef,
         kept: &StoredProposal,
-        (kind, by): (RunEventKind, Option<&str>),
+        kind: RunEventKind,
+        by: Option<&str>,
         changes: &[PathChange],
         aside: Vec<DisplacedUserFile>,
     ) -> Result<ProposalApplied, ProposalError> {

@@ -4,7 +4,7 @@
 //! [`Sandboxes`] is the interface for one workspace, on the files ([`FileAccess`]) of the machine or of
 //! a test. The modules, from the lowest up: paths (`place`), records (`record`), the log of a run
 //! and the states derived from it (`run_log`), the commit that git's HEAD names ([`git_head()`]);
-//! then one module for each operation: `prepare`, `create`, `review`, `comments`, `apply`, `by_agents`,
+//! then one module for each operation: `prepare`, `create`, `review`, `comments`, `apply`, `agent_reviewer`,
 //! `merge`, `recover`;
 //! proposals for other nodes: `handed_on`; and integrity checks: `verify`.
 //!
@@ -31,8 +31,8 @@
 //! * No clock, thread or process: callers provide the time and git's verdict.
 //! * One caller at a time for each workspace.
 
+mod agent_reviewer;
 mod apply;
-mod by_agents;
 mod comments;
 mod create;
 mod entries;
@@ -55,7 +55,7 @@ mod sandboxes;
 mod texts;
 mod verify;
 
-pub use by_agents::AgentReviewer;
+pub use agent_reviewer::AgentReviewer;
 pub use create::{NoGit, PatchCheck, PatchVerifier};
 pub use error::ProposalError;
 pub use git_head::git_head;

@@ -34,7 +34,7 @@ struct PrepareParams {
     excludes: Excludes,
     may_create: MayCreate,
     ignored: Vec<IgnoreFile>,
-    clone: Option<CheckedOut>,
+    clone: Option<CloneCheckout>,
 }
 
 /// Preparation for a task.
@@ -46,7 +46,7 @@ struct ForTask<'t> {
 
 /// A repository that was checked out.
 #[derive(Clone)]
-struct CheckedOut {
+struct CloneCheckout {
     commit: String,
     repository: ClonedRepository,
 }
@@ -106,8 +106,14 @@ impl Sandboxes<'_> {
             }
             (None, Some((project, wanted))) => {
                 let maker = for_task.map(|it| it.maker);
-                let from = (project.as_ref(), wanted);
-                self.build_copy(folder.as_ref(), &partial, at, from, maker)
+                self.build_copy(
+                    folder.as_ref(),
+                    &partial,
+                    at,
+                    project.as_ref(),
+                    wanted,
+                    maker,
+                )
             }
             (None, None) => Ok(()),
         };
@@ -144,7 +150,8 @@ impl Sandboxes<'_> {
         run: &dyn Folder,
         partial: &str,
         at: &SandboxRef,
-        (project, mut wanted): (&dyn Folder, PrepareParams),
+        project: &dyn Folder,
+        mut wanted: PrepareParams,
         for_task: Option<&dyn RepositoryMaker>,
     ) -> Result<(), ProposalError> {
         if for_task.is_some() {
@@ -204,7 +211,7 @@ impl Sandboxes<'_> {
             source: source.source.clone(),
             branch: fetched.branch,
         };
-        wanted.clone = Some(CheckedOut {
+        wanted.clone = Some(CloneCheckout {
             commit: fetched.commit.clone(),
             repository,
         });
