@@ -536,7 +536,7 @@ spec:
 #[test]
 fn prop_8_a_coordinator_applies_the_proposal_of_its_task() {
     let home = Home::new(LEAD);
-    let agent = "#!/bin/sh\nread -r told\nmkdir -p docs\necho new > \"$told\"\n";
+    let agent = "#!/bin/sh\nread -r path\nmkdir -p docs\necho new > \"$path\"\n";
     home.write_program("project/agent.sh", agent);
     let _daemon = Daemon::serving(&home);
     let ask = |text: &str| home.ask("main", text);

@@ -436,7 +436,7 @@ fn repo_1_task_changes_another_repository_by_a_branch() {
     assert_eq!(read(&home, "src/a.rs").unwrap(), "fn a() {}\n");
     let ran = home.path().join("ran");
     assert!(!ran.exists(), "a setting of the repository was run");
-    // What git could take for an option or a program is refused.
+    // Addresses that git could take for an option or a program are refused.
     for (source, reference) in [
         ("--source=--upload-pack=touch ran", None),
         ("--source=ext::touch% ran", None),

@@ -33,6 +33,9 @@ const KILLS_OF_THE_DAEMON: u32 = 8;
 /// Maximum time between two kills.
 const KILL_WITHIN_MS: u64 = 12_000;
 
+/// Pause between two looks at all tasks.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
 /// Maximum time of the whole.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
@@ -139,7 +142,7 @@ pub(crate) fn run(programs: &[Program], tasks: usize) {
         assert!(begun.elapsed() < LIMIT, "not completed: {:#?}", crowd.open);
         crowd.look(&mut completed);
         crowd.kill_something();
-        thread::sleep(Duration::from_millis(200));
+        thread::sleep(LOOK_EVERY);
     }
     eprintln!(
         "{tasks} tasks, {} kills, {} s",

@@ -11,16 +11,24 @@ const PIECES = 400;
 
 const here = dirname(fileURLToPath(import.meta.url));
 
+/** So long is a killed daemon down: longer than a page needs to notice it. */
+const DOWN_MS = 600;
+
+/** Kills the daemon, and starts it again after what happened in the meantime. */
+async function restart(daemon, meanwhile = () => {}) {
+  daemon.kill();
+  meanwhile();
+  await new Promise((resolve) => setTimeout(resolve, DOWN_MS));
+  daemon.restart();
+}
+
 /** What the driver does when a suite says that it is ready. */
 const DRIVERS = {
   approve: async () => 'go',
   kill: async (fake, round) => {
     const { daemon } = fake;
     if (round === 3) return 'end';
-    daemon.kill();
-    daemon.append('main', message(`k${round}:u`, 'user', `after kill ${round}`, 5000 + round));
-    await new Promise((resolve) => setTimeout(resolve, 600));
-    daemon.restart();
+    await restart(daemon, () => daemon.append('main', message(`k${round}:u`, 'user', `after kill ${round}`, 5000 + round)));
     if (round === 1) for (let n = 0; n < 120; n += 1) daemon.append('main', message(`x${n}`, 'assistant', `many ${n}`, 6000 + n));
     if (round === 2) daemon.histories.get('main').splice(2, 1);
     return JSON.stringify({ messages: daemon.histories.get('main'), pending: [] });
@@ -48,9 +56,7 @@ const DRIVERS = {
       daemon.tellTask([{ type: 'text', text: 'The rest.' }]);
       return 'go';
     }
-    daemon.kill();
-    await new Promise((resolve) => setTimeout(resolve, 600));
-    daemon.restart();
+    await restart(daemon);
     return 'go';
   },
   tabs: async (fake) => {
