@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Timers of a program that hangs take less.
 const WORKING_TICKS_PER_SECOND: u64 = 5;
 
-/// How long processor time alone counts as work. A program that writes nothing for longer hangs.
+/// Time for which processor time alone counts as work. After that, a program that writes nothing hangs.
 const BUSY_MAX: Duration = Duration::from_mins(60);
 
 /// Signs of life of a program.

@@ -5,7 +5,7 @@ use goondan_protocol::time::Timestamp;
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 
-/// How long a date may be in the past before it means the next year, in days.
+/// Age of a date from which it means the next year, in days.
 const PAST_DAYS_MAX: i64 = 30;
 
 /// Converts a time of day to a point in time, as seen at `now_ms`.

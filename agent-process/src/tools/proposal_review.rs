@@ -50,7 +50,7 @@ pub(crate) fn exports() -> Vec<Export> {
         ),
         export(
             "apply",
-            "Applies another agent's proposal to the project as a whole, after you have read and checked it. Refused with every reason if a path is outside of those that you may change, or if the project has changed. Applying the proposal of a task approves its last phase.",
+            "Applies another agent's proposal to the project as a whole, after you have read and checked it. Refused, with every reason, if it changes a path that you must not change, or if the project has changed. Applying the proposal of a task approves its last phase.",
             &of(json!({
                 "digest": {"type": "string", "minLength": 1, "description": "The digest that `check` returned. A newer proposal is not applied"},
             })),

@@ -295,7 +295,7 @@ mod tests {
         assert!(is_begun_again(correlate(awaited(true), forgotten())));
         let early = error(None, "Bad Request: Server not initialized");
         assert!(is_begun_again(correlate(awaited(true), early)));
-        // A request without an effect is sent again whatever the error says.
+        // A request without an effect is sent again after any error.
         let repeatable = || {
             awaited(true).map(|request| PendingRpc {
                 is_repeatable: true,

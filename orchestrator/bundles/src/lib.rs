@@ -2,7 +2,7 @@
 //! wrong change never breaks the conversation (`BUNDLE-1` to `BUNDLE-8`).
 //!
 //! Synchronous: no clock, thread or process. Time is an input, files are accessed through
-//! [`Files`](goondan_trees::FileAccess), and a [`ConfigPreflight`] loads configurations. From the lowest layer up:
+//! [`FileAccess`](goondan_trees::FileAccess), and a [`ConfigPreflight`] loads configurations. From the lowest layer up:
 //! configuration files and their merge (`tree`), permissions by field (`fields`), the state machine
 //! of changesets and revisions (`machine`), working copies shared with agents (`working_copies`),
 //! the storage (`store`), and the operations of agents, users and the daemon ([`Bundle`]).

@@ -83,7 +83,7 @@ pub enum CoreEffect {
     WriteWorkspace(Box<WorkspaceRecord>),
     /// Hand a workspace over to another node. None of its processes runs on this node. The result
     /// is sent to the client if `token` is set, otherwise as
-    /// [`Input::WorkspaceWritten`](crate::CoreInput::WorkspaceWritten).
+    /// [`CoreInput::WorkspaceWritten`](crate::CoreInput::WorkspaceWritten).
     HandOver {
         workspace_id: WorkspaceId,
         to: String,

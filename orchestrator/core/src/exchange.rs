@@ -384,7 +384,7 @@ pub struct BundleWork {
 pub struct BundleResult {
     pub instance: InstanceRef,
     /// The answer for the caller; for an agent a
-    /// [`BundleTold`](goondan_protocol::bundle::BundleAskResult).
+    /// [`BundleAskResult`](goondan_protocol::bundle::BundleAskResult).
     pub answer: Result<Value, ControlError>,
     /// The definition with which the agent's process must start, if it was requested; `None` for
     /// the project's own.

@@ -83,7 +83,7 @@ impl OpLog {
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ReplicatedDiskError) if this node does not own the workspace, or the error of the
+    /// [`ReplicatedDiskError`](crate::ReplicatedDiskError) if this node does not own the workspace, or the error of the
     /// disk.
     pub fn capture(
         &self,

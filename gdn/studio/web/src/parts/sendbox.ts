@@ -23,7 +23,7 @@ async function submit(event: SubmitEvent, send: Send): Promise<void> {
   const id = (field.dataset['messageId'] ??= `studio-${crypto.randomUUID()}`);
   if (!(await send(text, id))) return;
   delete field.dataset['messageId'];
-  // What was typed meanwhile is the next message.
+  // Text entered during the request belongs to the next message.
   if (field.value === text) field.value = '';
   field.focus();
 }
