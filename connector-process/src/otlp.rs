@@ -291,7 +291,9 @@ async fn answer_of(mut response: reqwest::Response) -> Vec<u8> {
         }
     };
     // A collector that sends no end is not worth a failed export: its status is known.
-    drop(timeout(Duration::from_millis(EXPORT_REQUEST_MS), read).await);
+    timeout(Duration::from_millis(EXPORT_REQUEST_MS), read)
+        .await
+        .ok();
     body
 }
 

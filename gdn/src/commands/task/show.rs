@@ -248,7 +248,7 @@ fn plan_of(plan: &[PlanStep]) -> String {
     format!("{done} of {} done{next}", plan.len())
 }
 
-/// Tokens and cost used, each with its limit. What a program has not reported is unknown, not zero.
+/// Tokens and cost used, each with its limit. Usage that a program has not reported is unknown, not zero.
 fn taken_of(detail: &TaskDetail) -> Cell {
     let (info, budget) = (&detail.info, &detail.budget);
     let has_run = detail.last_run.is_some();

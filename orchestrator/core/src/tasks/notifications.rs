@@ -98,7 +98,7 @@ fn words_of(error: &CallError) -> String {
 }
 
 impl Tasks {
-    /// Requests a call that is no notification.
+    /// Requests a call for another purpose than a notification.
     pub(super) fn request_call(&mut self, call: TaskCall) {
         self.notifying.calls.push(call);
     }
