@@ -30,6 +30,7 @@ mod replay;
 mod replication;
 mod secrets;
 mod self_check;
+mod signals;
 mod supervisor;
 mod supply;
 mod tasks;

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser as _;
-use futures_util::StreamExt as _;
 use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
@@ -50,6 +49,7 @@ use super::proposals;
 use super::replication::handle::Replication;
 use super::replication::{self, PreparedReplication, Surroundings};
 use super::self_check;
+use super::signals;
 use super::supervisor::EventLoop;
 use super::tasks::{TaskIo, TaskThread};
 use super::timed_disk::TimedDisk;
@@ -386,8 +386,7 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
         registered.await;
         server.serve(socket).await;
     });
-    let signal_handle = signals.handle();
-    tasks.spawn(forward_signals(signals, events));
+    tasks.spawn(signals::forward(signals, events, ending.clone()));
 
     drop(sd_notify::notify(&[NotifyState::Ready]));
     let (writers, tasks_thread) = tokio::select! {
@@ -396,7 +395,6 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
     };
 
     ending.cancel();
-    signal_handle.close();
     while tasks.join_next().await.is_some() {}
     // Joining threads comes last.
     tasks_thread.finish();
@@ -548,25 +546,6 @@ fn log_start(layout: &Layout, launcher: &Launcher) {
             variable = ALLOW_DEBUGGER_VAR,
             "any program of this user can read the memory of the daemon and its children, secrets included"
         );
-    }
-}
-
-/// Tells the core of signals. The second one that asks the daemon to stop makes it hurry.
-async fn forward_signals(mut signals: Signals, events: mpsc::Sender<ShellEvent>) {
-    let mut is_stopping = false;
-    while let Some(signal) = signals.next().await {
-        let input = match signal {
-            SIGHUP => CoreInput::Reload,
-            _ if is_stopping => CoreInput::ForceStop,
-            _ => {
-                is_stopping = true;
-                drop(sd_notify::notify(&[NotifyState::Stopping]));
-                CoreInput::Stop {
-                    grace_period_ms: None,
-                }
-            }
-        };
-        drop(events.send(ShellEvent::Input(input)).await);
     }
 }
 

@@ -187,8 +187,11 @@ impl EventLoop {
         if self.strays_are_due {
             self.end_strays();
         }
-        // Remaining senders then drop their reports instead of waiting for a place.
-        drop(events);
+        // Remaining senders then drop their reports instead of waiting for a place. What is being sent
+        // meanwhile is received, since a report that stays in the channel keeps its client's
+        // connection open, which in turn keeps the channel.
+        events.close();
+        while events.recv().await.is_some() {}
         self.watches = Watches::default();
         self.tasks.shutdown().await;
         (self.writers, self.tasks_thread)

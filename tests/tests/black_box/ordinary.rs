@@ -63,12 +63,6 @@ fn toolchain() -> Option<PathBuf> {
     Some(PathBuf::from(said.trim())).filter(|path| path.is_dir())
 }
 
-/// A free port for PostgreSQL, where the loopback interface is the machine's.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// Completes all tasks at a level.
 fn is_done_at(level: &str) {
     is_done_with(level, "", |_| true);
@@ -98,7 +92,7 @@ fn is_done_with(level: &str, setting: &str, is_chosen: impl Fn(&Value) -> bool) 
     let _listeners = sockets
         .each_ref()
         .map(|path| UnixListener::bind(path).unwrap());
-    let plan = json!({"programs": programs(), "port": free_port(), "sockets": sockets});
+    let plan = json!({"programs": programs(), "sockets": sockets});
     home.write("project/plan.json", &plan.to_string());
     let daemon = Daemon::serving(&home);
 

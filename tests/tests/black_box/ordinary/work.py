@@ -2,7 +2,7 @@
 
 Usage: work.py PLAN NAME    does one, and says `done`, or `left out` and which program is missing
        work.py PLAN --list  says which there are, and at which levels they can be done, as JSON
-The plan says where a toolchain of Rust and the programs of PostgreSQL are, a free port, and sockets of the machine.
+The plan says where a toolchain of Rust and the programs of PostgreSQL are, and sockets of the machine.
 """
 
 import contextlib, http.server, json, multiprocessing, os, pathlib, shutil, signal, socket, sqlite3, subprocess, sys
@@ -364,8 +364,19 @@ def postgres():
     # The path of a socket may have 107 bytes; that of the work directory may have more.
     sockets = tempfile.mkdtemp()
     run("initdb -D data -U worker --no-sync --auth=trust", env=environment)
-    log = open("log", "w+")
-    port = str(at["port"])
+    try:
+        while not postgres_serves(sockets, environment):
+            pass
+    finally:
+        shutil.rmtree(sockets)
+
+
+def postgres_serves(sockets, environment):
+    """Starts PostgreSQL, asks it once, and stops it; false if its port was taken in between."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    log = open("log", "w")
     words = ["postgres", "-D", "data", "-k", sockets, "-c", "listen_addresses=127.0.0.1", "-p", port, "-F"]
     server = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
     try:
@@ -373,10 +384,14 @@ def postgres():
             check_runs(server, "log")
             return run(f"psql -h {sockets} -p {port} -U worker -d postgres -Atc 'CREATE TABLE IF NOT EXISTS t (n int); SELECT 20 + 22'", env=environment)
         assert until(ask).endswith("42\n")
+        return True
+    except Ended as ended:
+        if "Address already in use" in str(ended):
+            return False
+        raise
     finally:
         server.send_signal(signal.SIGINT)
         server.wait()
-        shutil.rmtree(sockets)
 
 
 def connect_to(number):
