@@ -171,10 +171,22 @@ impl<'a> Denials<'a> {
         if level == Level::Off {
             return None;
         }
-        let mut lines = said.lines().rev().take(MAX_LINES);
-        let denial = lines.find_map(|line| self.of_line(line));
+        let lines: Vec<&str> = said.lines().rev().take(MAX_LINES).collect();
+        let denial = lines.iter().find_map(|line| self.of_line(line));
+        let denial = denial.or_else(|| self.of_wrapped_line(&lines));
         let denial = denial.or_else(|| said.contains(NAMELESS).then(|| self.of_something()))?;
         Some(format!("[sandbox `{level}`: {denial}]\n"))
+    }
+
+    /// For programs that wrap their messages: joins a refusal with the line before it, where its
+    /// path begins. The last line comes first.
+    fn of_wrapped_line(&self, lines: &[&str]) -> Option<String> {
+        lines.windows(2).find_map(|pair| {
+            let [line, before] = pair else { return None };
+            let is_refused = REFUSED.iter().any(|words| line.contains(words));
+            let joined = || format!("{}{}", before.trim_end(), line.trim_start());
+            is_refused.then(joined).and_then(|line| self.of_line(&line))
+        })
     }
 
     fn of_line(&self, line: &str) -> Option<String> {
@@ -434,6 +446,17 @@ mod tests {
         assert!(told.contains("`/srv/project/a` may only be read"), "{told}");
         let told = explain("curl: (6) Could not resolve host: example.org");
         assert!(told.contains("no network"), "{told}");
+    }
+
+    #[test]
+    fn sec_3_denial_names_a_path_that_the_program_wrapped() {
+        // Printed by pnpm 12.21.0.
+        let said = "  × installing dependencies\n  ╰─▶ Failed to open the store operation lock at \
+                    \"/tmp/pnpm-store-operation-\n      locks-0/all-stores.lock\": Permission denied \
+                    (os error 13)\n";
+        let told = explain(said, &policy(Level::Landlock)).unwrap();
+        let path = "`/tmp/pnpm-store-operation-locks-0/all-stores.lock` is not in it";
+        assert!(told.contains(path), "{told}");
     }
 
     #[test]

@@ -63,6 +63,17 @@ fn toolchain() -> Option<PathBuf> {
     Some(PathBuf::from(said.trim())).filter(|path| path.is_dir())
 }
 
+/// Directory in which pnpm 12.21 and newer locks its store, independent of `TMPDIR`. At the level
+/// `landlock` a person must list it under `write`, as docs/security.md says.
+fn pnpm_locks() -> PathBuf {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let user = nix::unistd::geteuid();
+    let dir = PathBuf::from(format!("/tmp/pnpm-store-operation-locks-{user}"));
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(&dir).unwrap();
+    dir
+}
+
 /// Completes all tasks at a level.
 fn is_done_at(level: &str) {
     is_done_with(level, "", |_| true);
@@ -78,7 +89,13 @@ fn is_done_with(level: &str, setting: &str, is_chosen: impl Fn(&Value) -> bool) 
         .map(|it| it.display().to_string())
         .into_iter()
         .collect();
-    let sandbox = format!("{{require: {level}, read: {}{setting}}}", json!(read));
+    let write = if level == "landlock" {
+        json!([pnpm_locks()])
+    } else {
+        json!([])
+    };
+    let paths = format!("read: {}, write: {write}", json!(read));
+    let sandbox = format!("{{require: {level}, {paths}{setting}}}");
     let command = "python3 PROJECT/work.py PROJECT/plan.json \"${name}\"";
     let command = command.replace("PROJECT", home.project().to_str().unwrap());
     let call = json!({"command": command, "timeoutMs": 600_000});
