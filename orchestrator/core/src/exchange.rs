@@ -18,7 +18,7 @@ use goondan_protocol::ids::{
     AgentName, ChangesetId, InstanceKey, InstanceRef, RehearsalSubject, RevisionId, WorkspaceId,
 };
 use goondan_protocol::ipc::EnvelopeHeader;
-use goondan_protocol::task::{GitCredentials, RepositorySource};
+use goondan_protocol::task::{GitCredentials, RepositorySource, TaskId};
 use goondan_protocol::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -160,6 +160,8 @@ pub struct VerifySandboxes {
     pub workspace_id: WorkspaceId,
     /// True to move damaged files aside, with the data that replaces them in checkpoints.
     pub repair: bool,
+    /// Tasks whose histories are open for writing, so that nothing may replace them.
+    pub open_tasks: Vec<TaskId>,
 }
 
 /// Prepare the sandbox of a task, unless there is one that was made for it.

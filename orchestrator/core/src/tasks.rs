@@ -425,6 +425,14 @@ impl Tasks {
         self.start_waiting(fleet);
     }
 
+    /// Tasks of a workspace whose histories are open for writing.
+    pub(crate) fn open_tasks(&self, id: &WorkspaceId) -> Vec<TaskId> {
+        let entries = self.spaces.get(id).into_iter();
+        let entries = entries.flat_map(|space| &space.entries);
+        let open = entries.filter(|(_, entry)| entry.damage().is_none());
+        open.map(|(task_id, _)| task_id.clone()).collect()
+    }
+
     /// Damage in a workspace may have been repaired.
     pub(crate) fn on_repaired(&mut self, fleet: &mut Fleet, id: &WorkspaceId) {
         let now_ms = fleet.now().mono_ms;

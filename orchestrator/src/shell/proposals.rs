@@ -66,6 +66,7 @@ pub(super) fn carry_out(
             layout,
             workspace_id: &request.workspace_id,
             repair: request.repair,
+            open_tasks: &request.open_tasks,
             now: at,
         };
         Ok(verification.run()?)

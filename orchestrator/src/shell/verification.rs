@@ -1,6 +1,7 @@
 //! Verification of the files of tasks, checkpoints and of node-local data, and repair of damage
 //! (`MSG-11`). This can take long with large files, so it does not run on the writer threads.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use goondan_checkpoints::{CheckpointError, Store};
@@ -8,6 +9,7 @@ use goondan_durable::disk::{Disk, EntryKind};
 use goondan_durable::{Finding, FindingKind, IoContext as _, Severity, VerificationResult};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::WorkspaceId;
+use goondan_protocol::task::TaskId;
 use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use goondan_store::verify::{self, Group};
@@ -18,6 +20,9 @@ use goondan_trees::{PathProblem, RealFolder, RelativePath};
 /// Prefix of the directories in which checkpoints are unpacked. The next start removes the
 /// leftovers of a crash.
 const STAGING_PREFIX: &str = ".import-repair-";
+
+/// Advice about a damaged history that the daemon has open.
+const IS_OPEN: &str = "the daemon has this history open: restart it (`gdn shutdown`, then `gdn run`), and repair then";
 
 /// Reason that files cannot be verified.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +52,8 @@ pub(super) struct Verification<'a> {
     pub(super) workspace_id: &'a WorkspaceId,
     /// True if damage must be repaired.
     pub(super) repair: bool,
+    /// Tasks whose histories are open, so that their next records would go to a replaced file.
+    pub(super) open_tasks: &'a [TaskId],
     pub(super) now: Timestamp,
 }
 
@@ -125,6 +132,13 @@ impl Verification<'_> {
         if errors.all(is_of_folder) {
             register.acknowledge()?;
             mark(findings, "acknowledged: it is not reported again");
+            return Ok(());
+        }
+        let name = work_area.file_name().and_then(OsStr::to_str);
+        if self.open_tasks.iter().any(|id| Some(id.as_str()) == name) {
+            for finding in findings {
+                IS_OPEN.clone_into(&mut finding.advice);
+            }
             return Ok(());
         }
         let mut records = Records::default();

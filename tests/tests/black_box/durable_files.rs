@@ -316,8 +316,12 @@ fn msg_11_a_damaged_history_is_repaired_from_a_checkpoint() {
     tasks::wait_for(&home, "waiting_question");
     home.gdn(&["task", "checkpoint", "shop"]).exits(0);
     let before = home.gdn_json(&["task", "show", "shop"]);
-    drop(daemon.stop());
     damage_history(&home, 2);
+    // A daemon that has the history open would write its next record to the replaced file.
+    home.gdn(&["verify", "--repair"])
+        .exits(15)
+        .prints(&["the daemon has this history open"]);
+    drop(daemon.stop());
     let daemon = Daemon::serving(&home);
     assert!(home.gdn(&["task", "answer", "shop", "engineers"]).code == 15);
     home.gdn(&["verify"]).exits(15);

@@ -128,6 +128,7 @@ impl Core {
             let work = ProposalWork::Verify(VerifySandboxes {
                 workspace_id: request.workspace_id.clone(),
                 repair: request.repair,
+                open_tasks: self.tasks.open_tasks(&request.workspace_id),
             });
             self.use_proposals(ProposalRequester::Verification(token), work);
         }
