@@ -3,13 +3,15 @@
 //!
 //! Each task adds a file of its own. A person approves each proposal as soon as it is in review.
 //! In the end each proposal was applied once, nothing else of the project has changed, no process
-//! is left, and the tokens of the tasks whose programs were not killed are those of the provider.
+//! is left, and the tokens of the tasks with one run are those of the provider, if their program
+//! reports all of them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use goondan_tests::home::RunningProgram;
 use goondan_tests::model_server::{Conversation, Decision, ModelServer, Reply};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::random::Random;
@@ -80,19 +82,18 @@ struct Crowd {
     next_kill: Instant,
     /// Tasks that are not completed, with what is known of them.
     open: BTreeMap<String, Value>,
+    /// Clients that approve a proposal, while the daemon may be killed.
+    approving: BTreeMap<String, RunningProgram>,
 }
 
 pub(crate) fn run(programs: &[Program], tasks: usize) {
-    let tools_of: BTreeMap<String, bool> = (0..tasks)
-        .map(|number| {
-            (
-                task_name(number),
-                programs[number % programs.len()].has_tools(),
-            )
-        })
+    let program_of: BTreeMap<String, Program> = (0..tasks)
+        .map(|number| (task_name(number), programs[number % programs.len()]))
         .collect();
-    let names: Vec<String> = tools_of.keys().cloned().collect();
-    let server = ModelServer::start(move |scene, it| decide(tools_of[scene], scene, it));
+    let names: Vec<String> = program_of.keys().cloned().collect();
+    let of_scenes = program_of.clone();
+    let server =
+        ModelServer::start(move |scene, it| decide(of_scenes[scene].has_tools(), scene, it));
     let home = Home::without_project();
     let mut project =
         "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@goondan/crowd\"}\nspec: \
@@ -136,12 +137,12 @@ pub(crate) fn run(programs: &[Program], tasks: usize) {
             .iter()
             .map(|name| (name.clone(), Value::Null))
             .collect(),
+        approving: BTreeMap::new(),
     };
     let mut completed = BTreeMap::new();
     while !crowd.open.is_empty() {
         assert!(begun.elapsed() < LIMIT, "not completed: {:#?}", crowd.open);
         crowd.look(&mut completed);
-        crowd.kill_something();
         thread::sleep(LOOK_EVERY);
     }
     eprintln!(
@@ -149,7 +150,7 @@ pub(crate) fn run(programs: &[Program], tasks: usize) {
         crowd.kills,
         begun.elapsed().as_secs()
     );
-    crowd.check(&completed);
+    crowd.check(&completed, &program_of);
 }
 
 impl Crowd {
@@ -157,6 +158,7 @@ impl Crowd {
     fn look(&mut self, completed: &mut BTreeMap<String, Value>) {
         let names: Vec<String> = self.open.keys().cloned().collect();
         for name in names {
+            self.kill_something();
             let ran = self.home.gdn(&["--json", "task", "show", &name]);
             assert_eq!(ran.code, 0, "{name}: {}", ran.stderr);
             let shown = ran.json();
@@ -172,11 +174,16 @@ impl Crowd {
         }
     }
 
-    fn decide(&self, name: &str, shown: &Value) {
+    fn decide(&mut self, name: &str, shown: &Value) {
         let is_reviewed = shown["review"] == 1 && shown["run"].is_null();
         let files = shown["proposal"]["files"].as_array();
-        if is_reviewed && files.is_some_and(|files| !files.is_empty()) {
-            self.home.gdn(&["task", "approve", name]).exits(0);
+        let is_approving = match self.approving.get_mut(name) {
+            Some(client) => !client.has_ended(),
+            None => false,
+        };
+        if is_reviewed && !is_approving && files.is_some_and(|files| !files.is_empty()) {
+            let client = self.home.start_gdn(&["task", "approve", name]);
+            self.approving.insert(name.to_owned(), client);
         }
         for ask in asks(shown).filter(|ask| ask["kind"] == "permission") {
             let id = ask["id"].as_str().unwrap();
@@ -217,7 +224,11 @@ impl Crowd {
         all
     }
 
-    fn check(mut self, completed: &BTreeMap<String, Value>) {
+    fn check(
+        mut self,
+        completed: &BTreeMap<String, Value>,
+        program_of: &BTreeMap<String, Program>,
+    ) {
         wait_until("no process is left", || self.programs().is_empty());
         for name in completed.keys() {
             let path = self.home.project().join(format!("added/{name}.txt"));
@@ -258,12 +269,15 @@ impl Crowd {
             );
             eprintln!("{text}");
             assert!(input <= tally.input && output <= tally.output, "{text}");
-            if shown["runs"] == 1 {
+            if shown["runs"] == 1 && program_of[name].reports_all_tokens() {
                 assert_eq!((input, output), (tally.input, tally.output), "{text}");
                 whole += 1;
             }
         }
-        eprintln!("{whole} of {} tasks had one run", completed.len());
+        eprintln!(
+            "the tokens of {whole} of {} tasks are exact",
+            completed.len()
+        );
         drop(self.daemon.take().unwrap().stop());
     }
 }

@@ -73,6 +73,11 @@ impl Program {
         Self::ALL.into_iter().find(|program| program.name() == name)
     }
 
+    /// True if it reports the tokens of all of its requests; the table says what the others omit.
+    pub(crate) fn reports_all_tokens(self) -> bool {
+        !matches!(self, Self::Gemini | Self::Aider | Self::ClaudeAgentAcp)
+    }
+
     /// True if it can resume a session.
     pub(crate) fn has_sessions(self) -> bool {
         self != Self::Aider
