@@ -145,6 +145,12 @@ impl Dialogue {
         }
     }
 
+    /// True if the program has nothing to do after its turn. Others may work on in the background and report a
+    /// second result.
+    pub(super) fn ends_with_turn(&self) -> bool {
+        self.format == AgentFormat::Acp
+    }
+
     /// Returns true once the program has its prompt.
     pub(super) fn is_prompted(&self) -> bool {
         matches!(self.stage, DialogueStage::Prompted | DialogueStage::Ended)

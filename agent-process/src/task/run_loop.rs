@@ -42,6 +42,13 @@ const LOOK_INTERVAL_AFTER_RESULT: Duration = Duration::from_secs(5);
 /// answered the latest probe: programs may ignore requests that they do not know.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time that an `acp` program has to exit after its turn, for which its standard input ends. Some, such as `gemini`
+/// 0.61.0, stay for minutes. Their protocol has no work after a turn.
+const TURN_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time between the request to end a program that stayed after its turn, and its forced end.
+const TURN_EXIT_GRACE: Duration = Duration::from_secs(5);
+
 /// Part of a shutdown's grace period that is reserved for killing what did not exit in time; at
 /// most [`KILLING_TIME_MAX`].
 const KILLING_PART: u32 = 4;
@@ -256,6 +263,8 @@ struct State {
     has_ended: bool,
     /// Time when the prompt is sent without an answer to the latest probe.
     prompt_at: Option<Instant>,
+    /// Time when a program that stays after its turn is asked to end.
+    exit_by: Option<Instant>,
     /// Time when a requested end is forced.
     give_up_at: Option<Instant>,
     /// Time when the supervisor is killed after it was asked to end the program.
@@ -293,6 +302,8 @@ enum RunLoopEvent {
     /// The outputs of an exited program are drained.
     Drained,
     OverTime,
+    /// The program has not exited after its turn.
+    Stayed,
     /// The program did not answer a probe in time.
     ProbeUnanswered,
     /// The liveness check is due.
@@ -329,6 +340,10 @@ impl TaskRunLoop {
                 }
                 RunLoopEvent::Drained => self.program.close_outputs(),
                 RunLoopEvent::OverTime => self.end_by_force(),
+                RunLoopEvent::Stayed => {
+                    tracing::debug!("the program has not exited after its turn: it is ended");
+                    self.end_within(TURN_EXIT_GRACE);
+                }
                 RunLoopEvent::ProbeUnanswered => {
                     tracing::warn!("the agent answers no probe: it gets its prompt");
                     let steps = self.dialogue.probe_unanswered();
@@ -367,6 +382,7 @@ impl TaskRunLoop {
         let has_unsent = self.program.has_unsent();
         let over_time = self.state.give_up_at.or(self.state.kill_at);
         let prompt_at = self.state.prompt_at.filter(|_| !self.state.is_paused);
+        let exit_by = self.state.exit_by.filter(|_| !self.state.is_paused);
         let mut parts = self.program.parts();
         let happened = tokio::select! {
             incoming = link.receive_for_task() => RunLoopEvent::Asked(incoming?),
@@ -383,6 +399,7 @@ impl TaskRunLoop {
             status = parts.supervisor.wait(), if !has_ended => RunLoopEvent::Ended(status),
             () = sleep(DRAIN_TIMEOUT), if has_ended && hears => RunLoopEvent::Drained,
             () = at(over_time), if !has_ended => RunLoopEvent::OverTime,
+            () = at(exit_by), if !has_ended => RunLoopEvent::Stayed,
             () = at(prompt_at), if !has_ended && hears => RunLoopEvent::ProbeUnanswered,
             () = sleep_until(next_look), if !has_ended => RunLoopEvent::TimeToLook,
         };
@@ -448,6 +465,12 @@ impl TaskRunLoop {
 
     fn shut_down(&mut self, shutdown: &Shutdown) {
         tracing::info!(reason = shutdown.reason, "shutdown was asked for");
+        self.end_within(Duration::from_millis(shutdown.grace_period_ms));
+    }
+
+    /// Asks the program to end, and ends it by force near the end of the grace period.
+    fn end_within(&mut self, grace: Duration) {
+        self.state.exit_by = None;
         if self.state.give_up_at.is_some() || self.state.kill_at.is_some() {
             return;
         }
@@ -455,7 +478,6 @@ impl TaskRunLoop {
         // A frozen program handles no signals, and neither does its supervisor.
         self.thaw();
         self.program.order(&Order::Terminate {});
-        let grace = Duration::from_millis(shutdown.grace_period_ms);
         let killing = (grace / KILLING_PART).min(KILLING_TIME_MAX);
         self.state.give_up_at = Some(Instant::now() + grace.saturating_sub(killing));
     }
@@ -527,7 +549,11 @@ impl TaskRunLoop {
             }
         }
         for event in &mut events {
-            self.state.has_result |= matches!(event, CliEvent::Result(_));
+            if matches!(event, CliEvent::Result(_)) && !self.state.has_result {
+                self.state.has_result = true;
+                let ends_with_turn = self.dialogue.ends_with_turn();
+                self.state.exit_by = ends_with_turn.then(|| Instant::now() + TURN_EXIT_TIMEOUT);
+            }
             if let CliEvent::RateLimit(reset) = event {
                 usage_limit::resolve(reset, goondan_log::unix_millis_now());
             }

@@ -94,6 +94,19 @@ fn task_8_program_hanging_after_its_result_ends_on_request() {
     assert_eq!(run.finish().exited, Some(None));
 }
 
+/// `gemini` 0.61.0 stays for minutes.
+#[test]
+fn task_8_acp_program_that_stays_after_its_turn_is_ended() {
+    let site = TestProject::new();
+    let stays = format!("{ACP}\nexec sleep 1000");
+    let mut run = Run::start(&of_format(&site, AgentFormat::Acp, &stays));
+    run.until("the question for a permission", asks);
+    decide(&mut run, Some("not now"));
+    let told = run.finish();
+    assert!(is_done(&told), "{told:?}");
+    assert_eq!(told.exited, Some(None), "it was ended by a signal");
+}
+
 #[test]
 fn task_8_codex_reads_its_prompt_to_the_end() {
     let site = TestProject::new();
