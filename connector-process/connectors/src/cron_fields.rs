@@ -1,4 +1,6 @@
-//! Explains invalid cron expressions: the wrong field, and its valid values.
+//! The fields of cron expressions: explains invalid ones, and reads what the parser does not tell.
+
+use std::borrow::Cow;
 
 /// A field of a cron expression.
 struct Field {
@@ -21,6 +23,77 @@ const FIELDS: [Field; 5] = [
     Field::of("month", 1, 12, MONTHS),
     Field::of("weekday", 0, 7, WEEKDAYS),
 ];
+
+/// The hour's place among the fields.
+const HOUR: usize = 1;
+
+/// The weekday's place among the fields.
+const WEEKDAY: usize = 4;
+
+/// True if the hour of a valid expression can be each of the 24, however it is written.
+pub(crate) fn names_every_hour(text: &str) -> bool {
+    if text.starts_with('@') {
+        return text.eq_ignore_ascii_case("@hourly");
+    }
+    let Some(written) = text.split_whitespace().nth(HOUR) else {
+        return false;
+    };
+    let mut hours = [false; 24];
+    for part in written.split(',') {
+        let (range, step) = part.split_once('/').unwrap_or((part, "1"));
+        let ends = match range.split_once('-') {
+            Some((from, to)) => (from.parse().ok(), to.parse().ok()),
+            None if range == "*" || range == "?" => (Some(0), Some(23)),
+            None if part.contains('/') => (range.parse().ok(), Some(23)),
+            None => (range.parse().ok(), range.parse().ok()),
+        };
+        if let ((Some(from), Some(to)), Ok(step @ 1..)) = (ends, step.parse::<usize>()) {
+            let of_part = hours.iter_mut().enumerate().skip(from).step_by(step);
+            for (_, hour) in of_part.take_while(|(number, _)| *number <= to) {
+                *hour = true;
+            }
+        }
+    }
+    hours.iter().all(|is_named| *is_named)
+}
+
+/// The expression as the parser knows it: each range of weekdays that goes over the end of the
+/// week, such as `FRI-MON`, is written as a list, and a nickname by its other name.
+pub(crate) fn known_to_parser(text: &str) -> Cow<'_, str> {
+    if text.eq_ignore_ascii_case("@midnight") {
+        return Cow::Borrowed("@daily");
+    }
+    if text.eq_ignore_ascii_case("@annually") {
+        return Cow::Borrowed("@yearly");
+    }
+    let mut written: Vec<&str> = text.split_whitespace().collect();
+    let Some(weekdays) = written.get_mut(WEEKDAY) else {
+        return Cow::Borrowed(text);
+    };
+    let parts: Vec<Cow<'_, str>> = weekdays.split(',').map(listed_weekdays).collect();
+    let listed = parts.join(",");
+    *weekdays = &listed;
+    Cow::Owned(written.join(" "))
+}
+
+fn listed_weekdays(part: &str) -> Cow<'_, str> {
+    let number = |end: &str| {
+        let end = end.to_ascii_uppercase();
+        let named = WEEKDAYS.iter().position(|word| *word == end);
+        named.or_else(|| end.parse().ok().filter(|number| *number <= 7))
+    };
+    let (range, step) = part.split_once('/').unwrap_or((part, "1"));
+    let ends = range.split_once('-');
+    let ends = ends.and_then(|(from, to)| Some((number(from)?, number(to)?)));
+    match (ends, step.parse::<usize>()) {
+        (Some((from, to)), Ok(step @ 1..)) if from > to => {
+            let days = (from..=to + 7).step_by(step);
+            let days: Vec<String> = days.map(|day| (day % 7).to_string()).collect();
+            Cow::Owned(days.join(","))
+        }
+        _ => Cow::Borrowed(part),
+    }
+}
 
 /// Explains why `text` is not a cron expression of five fields. `None` without an explanation.
 pub(crate) fn explain(text: &str) -> Option<String> {

@@ -10,9 +10,11 @@
 //!
 //! # Clock changes
 //!
-//! An occurrence is an instant, computed in the schedule's time zone. When that zone's clock jumps
-//! ahead, times inside the gap occur at its end. When it is set back, a fixed time occurs once, and
-//! hourly or more frequent times continue.
+//! An occurrence is an instant, computed in the schedule's time zone. A schedule that names some
+//! hours has fixed times: when the zone's clock jumps ahead, those inside the gap occur at its end,
+//! and when it is set back, each occurs once. A day that the zone omits has no occurrences. A
+//! schedule of every hour occurs whenever the clock shows one of its times, so that it continues
+//! through both.
 //!
 //! When the machine's own clock steps back, the ledger is moved back with it, so that future
 //! occurrences happen again as they should; those that came about before are still listed and do
@@ -23,7 +25,8 @@ use std::collections::BTreeMap;
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use goondan_protocol::time::Timestamp;
-use jiff::tz::TimeZone;
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use serde::{Deserialize, Serialize};
 
 use crate::cron_fields;
@@ -60,6 +63,8 @@ pub enum CatchUp {
 #[derive(Debug, Clone)]
 pub struct Schedule {
     cron: Cron,
+    /// True if its hours are all hours.
+    is_of_every_hour: bool,
     zone: TimeZone,
     /// The expression as written, because a ledger belongs to one expression.
     written: String,
@@ -71,7 +76,7 @@ fn parse_cron(text: &str) -> Result<Cron, String> {
         .seconds(Seconds::Disallowed)
         .year(Year::Disallowed)
         .build()
-        .parse(text)
+        .parse(&cron_fields::known_to_parser(text))
         .map_err(|error| cron_fields::explain(text).unwrap_or_else(|| error.to_string()))
 }
 
@@ -140,6 +145,7 @@ impl Schedule {
     pub fn new(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, String> {
         Ok(Self {
             cron: parse_cron(cron)?,
+            is_of_every_hour: cron_fields::names_every_hour(cron),
             zone: TimeZone::get(zone).map_err(|error| error.to_string())?,
             written: format!("{cron} {zone}"),
             catch_up,
@@ -150,11 +156,63 @@ impl Schedule {
     #[must_use]
     pub fn next_after(&self, instant: Timestamp) -> Option<Timestamp> {
         let start = jiff::Timestamp::from_millisecond(instant.as_unix_millis()).ok()?;
-        let start = start.to_zoned(self.zone.clone());
-        let next = self.cron.find_next_occurrence(&start, false).ok()?;
-        let next = Timestamp::from_unix_millis(next.timestamp().as_millisecond());
+        let next = if self.is_of_every_hour {
+            self.next_shown(start)?
+        } else {
+            self.next_fixed(start)?
+        };
+        let next = Timestamp::from_unix_millis(next.as_millisecond());
         // The result must lie in the future even if the calendar computes otherwise.
         (next > instant).then_some(next)
+    }
+
+    /// The next instant at which the zone's clock shows a time of this schedule.
+    fn next_shown(&self, start: jiff::Timestamp) -> Option<jiff::Timestamp> {
+        let (mut from, mut is_inclusive) = (start, false);
+        // Between two changes the clock runs evenly.
+        loop {
+            let offset = self.zone.to_offset(from);
+            let change = self.zone.following(from).next();
+            let shown = offset.to_datetime(from);
+            let next = self.cron.find_next_occurrence(&shown, is_inclusive).ok()?;
+            let next = offset.to_timestamp(next).ok()?;
+            match change.map(|change| change.timestamp()) {
+                Some(change) if next >= change => (from, is_inclusive) = (change, true),
+                _ => return Some(next),
+            }
+        }
+    }
+
+    /// The next instant of a fixed time.
+    fn next_fixed(&self, start: jiff::Timestamp) -> Option<jiff::Timestamp> {
+        let mut time = start.to_zoned(self.zone.clone()).datetime();
+        loop {
+            time = self.cron.find_next_occurrence(&time, false).ok()?;
+            // In a repeated hour, the next times may have passed already.
+            if let Some(next) = self.instant_of(time).filter(|next| *next > start) {
+                return Some(next);
+            }
+        }
+    }
+
+    /// Instant of a fixed time; `None` on a day that the zone omits.
+    fn instant_of(&self, time: DateTime) -> Option<jiff::Timestamp> {
+        match self.zone.to_ambiguous_timestamp(time).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(time).ok(),
+            AmbiguousOffset::Fold { before, .. } => before.to_timestamp(time).ok(),
+            AmbiguousOffset::Gap { before, after } => {
+                let within = before.to_timestamp(time).ok()?;
+                let since = within
+                    .checked_add(jiff::SignedDuration::from_nanos(1))
+                    .ok()?;
+                let change = self.zone.preceding(since).next()?.timestamp();
+                let (begin, end) = (before.to_datetime(change), after.to_datetime(change));
+                let day = time.date();
+                let is_omitted =
+                    begin <= day.at(0, 0, 0, 0) && day.tomorrow().ok()?.at(0, 0, 0, 0) <= end;
+                (!is_omitted).then_some(change)
+            }
+        }
     }
 
     /// The occurrences after `after`, up to and including `until`: the latest ones, at least

@@ -96,6 +96,225 @@ fn once_a_day_is_once_a_day() {
     }
 }
 
+/// A random expression, as text and as the sets of its fields.
+struct RandomCron {
+    text: String,
+    minutes: BTreeSet<i8>,
+    hours: BTreeSet<i8>,
+    /// Days of the month, and weekdays from Sunday; a restriction of both matches either.
+    days: Option<BTreeSet<i8>>,
+    weekdays: Option<BTreeSet<i8>>,
+}
+
+impl RandomCron {
+    fn new(random: &mut fastrand::Rng) -> Self {
+        let (minutes, minute) = Self::field(random, 0, 59, 4);
+        let (hours, hour) = Self::field(random, 0, 23, 2);
+        let (days, day) = Self::field(random, 1, 31, 1);
+        let (weekdays, weekday) = Self::field(random, 0, 6, 1);
+        Self {
+            text: format!("{minute} {hour} {day} * {weekday}"),
+            minutes: minutes.unwrap_or_else(|| (0..60).collect()),
+            hours: hours.unwrap_or_else(|| (0..24).collect()),
+            days,
+            weekdays,
+        }
+    }
+
+    /// Values of a field, none for all of them, and how it is written.
+    fn field(
+        random: &mut fastrand::Rng,
+        least: i8,
+        most: i8,
+        restricted: u8,
+    ) -> (Option<BTreeSet<i8>>, String) {
+        if random.u8(..6) > restricted {
+            return (None, "*".to_owned());
+        }
+        match random.u8(..4) {
+            0 => {
+                let step = random.i8(2..=12);
+                let all = (least..=most).step_by(usize::try_from(step).unwrap());
+                (Some(all.collect()), format!("*/{step}"))
+            }
+            1 => {
+                let from = random.i8(least..most);
+                let to = random.i8(from + 1..=most);
+                (Some((from..=to).collect()), format!("{from}-{to}"))
+            }
+            2 => {
+                let all: BTreeSet<i8> = (0..3).map(|_| random.i8(least..=most)).collect();
+                let text: Vec<String> = all.iter().map(ToString::to_string).collect();
+                (Some(all), text.join(","))
+            }
+            _ => {
+                // Around the hours in which most clocks change.
+                let value = random.i8(least..=most.min(least + 3));
+                (Some([value].into()), value.to_string())
+            }
+        }
+    }
+
+    fn names(&self, time: DateTime) -> bool {
+        let of_month = self.days.as_ref().map(|days| days.contains(&time.day()));
+        let weekday = time.weekday().to_sunday_zero_offset();
+        let of_week = self.weekdays.as_ref().map(|days| days.contains(&weekday));
+        let is_day = match (of_month, of_week) {
+            (Some(of_month), Some(of_week)) => of_month || of_week,
+            (one, other) => one.or(other).unwrap_or(true),
+        };
+        is_day && self.hours.contains(&time.hour()) && self.minutes.contains(&time.minute())
+    }
+
+    /// Every occurrence after `from`, up to `to`, found by looking at each minute.
+    fn all(&self, zone: &TimeZone, from: jiff::Timestamp, to: jiff::Timestamp) -> Vec<Timestamp> {
+        let minute = jiff::SignedDuration::from_mins(1);
+        let minutes = |from: jiff::Timestamp, to: jiff::Timestamp| {
+            std::iter::successors(Some(from + minute), move |at| Some(*at + minute))
+                .take_while(move |at| *at <= to)
+        };
+        let found: BTreeSet<jiff::Timestamp> = if self.hours.len() == 24 {
+            let shown = |at: &jiff::Timestamp| zone.to_datetime(*at);
+            minutes(from, to)
+                .filter(|at| self.names(shown(at)))
+                .collect()
+        } else {
+            // The first instant at which the clock shows a time, or more than it on a day that exists.
+            let margin = jiff::SignedDuration::from_hours(26);
+            let mut shown: Option<DateTime> = None;
+            let mut found = BTreeSet::new();
+            for at in minutes(from - margin, to) {
+                let now = zone.to_datetime(at);
+                let Some(before) = shown.filter(|before| *before < now) else {
+                    shown = shown.or(Some(now));
+                    continue;
+                };
+                shown = Some(now);
+                let named =
+                    std::iter::successors(Some(before + minute), |time| Some(*time + minute))
+                        .take_while(|time| *time <= now)
+                        .filter(|time| [before.date(), now.date()].contains(&time.date()))
+                        .any(|time| self.names(time));
+                if named && at > from {
+                    found.insert(at);
+                }
+            }
+            found
+        };
+        let millis = found.iter().map(|at| at.as_millisecond());
+        millis.map(Timestamp::from_unix_millis).collect()
+    }
+}
+
+/// Random expressions around the changes of every zone's clock.
+#[test]
+fn conn_2_each_expression_follows_the_rules_of_clock_changes() {
+    let mut random = fastrand::Rng::with_seed(20_261_129);
+    let zones: Vec<String> = jiff::tz::db()
+        .available()
+        .map(|it| it.to_string())
+        .collect();
+    assert!(zones.len() > 400);
+    let omits_a_day = ("Pacific/Apia", "2011-12-01T00:00:00Z");
+    let known = [
+        omits_a_day,
+        ("Australia/Lord_Howe", "2026-09-01T00:00:00Z"),
+        ("America/Santiago", "2026-08-01T00:00:00Z"),
+        ("Africa/Cairo", "2026-04-01T00:00:00Z"),
+    ];
+    let chosen = |random: &mut fastrand::Rng, number: usize| {
+        if let Some((zone, start)) = known.get(number % 12) {
+            return ((*zone).to_owned(), start.parse().unwrap());
+        }
+        let zone = zones[random.usize(..zones.len())].clone();
+        let start: jiff::Timestamp = "2024-01-01T00:00:00Z".parse().unwrap();
+        (
+            zone,
+            start + jiff::SignedDuration::from_hours(random.i64(0..50_000)),
+        )
+    };
+    for number in 0..400 {
+        let (zone, start) = chosen(&mut random, number);
+        let tz = TimeZone::get(&zone).unwrap();
+        let change = tz.following(start).next().map(|change| change.timestamp());
+        // Some of the last changes that are known are not at a full minute.
+        let around = change.unwrap_or(start);
+        let around = around - jiff::SignedDuration::from_secs(around.as_second() % 60);
+        let (from, to) = (
+            around - jiff::SignedDuration::from_hours(26),
+            around + jiff::SignedDuration::from_hours(30),
+        );
+        let cron = RandomCron::new(&mut random);
+        let schedule = schedule(&cron.text, &zone, CatchUp::Latest);
+        let millis = |at: jiff::Timestamp| Timestamp::from_unix_millis(at.as_millisecond());
+        let (found, _) = schedule.latest_within(millis(from), millis(to), usize::MAX);
+        assert_eq!(
+            found,
+            cron.all(&tz, from, to),
+            "`{}` in {zone} around {around}",
+            cron.text
+        );
+    }
+}
+
+#[test]
+fn conn_2_fixed_times_in_lists_and_ranges_are_fixed_times() {
+    let found = |cron: &str, day: &str| {
+        let schedule = schedule(cron, "Europe/Berlin", CatchUp::Latest);
+        let (from, to) = (format!("{day}T00:00:01Z"), format!("{day}T22:00:00Z"));
+        let found = occurrences(&schedule, &from, &to);
+        let times: Vec<String> = found
+            .iter()
+            .map(|at| at.get(11..16).unwrap().to_owned())
+            .collect();
+        times.join(" ")
+    };
+    let (spring, autumn) = ("2026-03-29", "2026-10-25");
+    assert_eq!(found("30 2,14 * * *", spring), "01:00 12:30");
+    assert_eq!(found("30 2,14 * * *", autumn), "00:30 13:30");
+    assert_eq!(found("0,30 2 * * *", spring), "01:00");
+    assert_eq!(found("0,30 2 * * *", autumn), "00:30");
+    assert_eq!(found("*/20 2 * * *", autumn), "00:20 00:40");
+    assert_eq!(found("0 1-4 * * *", spring), "01:00 02:00");
+    assert_eq!(found("30 * * * *", spring).len(), 22 * 6 - 1);
+}
+
+/// No hour of 30 December 2011 existed in Apia.
+#[test]
+fn conn_2_a_day_that_a_zone_omits_ends_no_schedule() {
+    let next = |cron: &str| {
+        let schedule = schedule(cron, "Pacific/Apia", CatchUp::Latest);
+        let next = schedule.next_after(at("2011-12-29T23:00:00Z"));
+        next.unwrap().to_string()
+    };
+    assert_eq!(next("0 12 * * *"), "2011-12-30T22:00:00.000Z");
+    assert_eq!(next("0 0 * * *"), "2011-12-30T10:00:00.000Z");
+    assert_eq!(next("0 12 * * 5"), "2012-01-05T22:00:00.000Z");
+    assert_eq!(next("0 12 30 12 *"), "2012-12-29T22:00:00.000Z");
+    assert_eq!(next("*/30 * * * *"), "2011-12-29T23:30:00.000Z");
+}
+
+#[test]
+fn conn_2_weekdays_may_go_over_the_end_of_the_week() {
+    let days = |cron: &str| {
+        let schedule = schedule(cron, "UTC", CatchUp::Latest);
+        let found = occurrences(&schedule, "2026-06-07T12:00:00Z", "2026-06-14T12:00:00Z");
+        let days: Vec<String> = found
+            .iter()
+            .map(|at| at.get(8..10).unwrap().to_owned())
+            .collect();
+        days.join(" ")
+    };
+    // 8 June 2026 is a Monday.
+    assert_eq!(days("0 9 * * FRI-MON"), "08 12 13 14");
+    assert_eq!(days("0 9 * * sat-sun"), "13 14");
+    assert_eq!(days("0 9 * * 5-1,WED"), "08 10 12 13 14");
+    assert_eq!(days("0 9 * * FRI-MON/2"), "12 14");
+    assert_eq!(days("@midnight"), "08 09 10 11 12 13 14");
+    // Either day, if both are restricted.
+    assert_eq!(days("0 9 9 * FRI"), "09 12");
+}
+
 #[test]
 fn new_schedule_starts_now_and_saves_its_ledger_first() {
     let schedule = schedule("0 * * * *", "UTC", CatchUp::All(10));
