@@ -25,17 +25,16 @@ const WRITE: &str = "GOONDAN_WRITE_PAGES";
 const INTRODUCTION: &str = "\
 # Conformance
 
-The requirements by id: their level, a short form of the clause, the result, and the tests that prove it best.
+The requirements by id: their level, a short form of the clause, and the tests that prove it best. Without a mark, the
+clause is met.
 
-* **yes**: the tests prove the clause.
 * **partly**: the tests prove a part; the row names the missing part.
 * **not yet**: nothing is promised; the row names what exists.
 
-Code and tests cite a clause by its id. `cargo nextest run sec_6` runs the tests of `SEC-6`. A name is the end of a
-test's full name.
+A name is the end of a test's full name. `cargo nextest run sec_6` runs the tests of `SEC-6`.
 
-A test generates this page from `tests/tests/docs/conformance/clauses.rs` and checks that every test exists. After an
-edit of that file, run `GOONDAN_WRITE_PAGES=1 cargo test -p goondan-tests --test docs conformance`.
+A test generates this page from `tests/tests/docs/conformance/clauses.rs`. After an edit of that file, run
+`GOONDAN_WRITE_PAGES=1 cargo test -p goondan-tests --test docs conformance`.
 
 ";
 
@@ -77,16 +76,17 @@ fn clauses() -> impl Iterator<Item = &'static Row> {
     GROUPS.iter().flat_map(|group| group.clauses)
 }
 
-fn met(met: ClauseStatus) -> &'static str {
+/// The mark of a clause that is not met completely.
+fn mark(met: ClauseStatus) -> Option<&'static str> {
     match met {
-        ClauseStatus::Yes => "yes",
-        ClauseStatus::Partly => "partly",
-        ClauseStatus::NotYet => "not yet",
-        ClauseStatus::OutOfScope => "out of scope",
+        ClauseStatus::Yes => None,
+        ClauseStatus::Partly => Some("**partly**"),
+        ClauseStatus::NotYet => Some("**not yet**"),
+        ClauseStatus::OutOfScope => Some("**out of scope**"),
     }
 }
 
-/// The last cell of a row: its tests, and the missing part or a restriction.
+/// The last cell of a row: its mark, its tests, and the missing part or a restriction.
 fn proof(row: &Row) -> String {
     let tests: Vec<String> = row.tests.iter().map(|test| format!("`{test}`")).collect();
     let tests = tests.join(", ");
@@ -94,11 +94,17 @@ fn proof(row: &Row) -> String {
         ClauseStatus::Partly => format!("missing: {}", row.note),
         ClauseStatus::Yes | ClauseStatus::NotYet | ClauseStatus::OutOfScope => row.note.to_owned(),
     };
-    match (tests.is_empty(), note.is_empty()) {
-        (true, true) => "none".to_owned(),
-        (true, false) => note,
-        (false, true) => tests,
-        (false, false) => format!("{tests}; {note}"),
+    let parts = [tests, note];
+    let parts: Vec<&str> = parts
+        .iter()
+        .map(String::as_str)
+        .filter(|part| !part.is_empty())
+        .collect();
+    let parts = parts.join("; ");
+    match mark(row.met) {
+        None => parts,
+        Some(mark) if parts.is_empty() => mark.to_owned(),
+        Some(mark) => format!("{mark}: {parts}"),
     }
 }
 
@@ -123,18 +129,17 @@ fn render() -> String {
     for group in GROUPS {
         writeln!(page, "* {}", group.heading).unwrap();
     }
-    page.push_str("\n| id | level | clause | met | tests |\n| --- | --- | --- | --- | --- |\n");
+    page.push_str("\n| id | level | clause | tests |\n| --- | --- | --- | --- |\n");
     for row in clauses() {
-        let (met, proof) = (met(row.met), proof(row));
-        let (id, level, text) = (row.name, row.level, row.text);
-        writeln!(page, "| {id} | {level} | {text} | {met} | {proof} |").unwrap();
+        let (id, level, text, proof) = (row.name, row.level, row.text, proof(row));
+        writeln!(page, "| {id} | {level} | {text} | {proof} |").unwrap();
     }
     page.push_str("\n## Contract of goondan 0.0.3\n\n");
     page.push_str("Content made for goondan 0.0.3 relies on these parts.\n\n");
-    page.push_str("| part | met | tests |\n| --- | --- | --- |\n");
+    page.push_str("| part | tests |\n| --- | --- |\n");
     for row in OLDER {
-        let (part, met, proof) = (row.name, met(row.met), proof(row));
-        writeln!(page, "| {part} | {met} | {proof} |").unwrap();
+        let (part, proof) = (row.name, proof(row));
+        writeln!(page, "| {part} | {proof} |").unwrap();
     }
     page
 }

@@ -37,7 +37,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "ROOT-1",
                 level: "MUST",
-                text: "Project Root and System Root are separate; neither may contain the other.",
+                text: "Project Root and System Root do not contain each other.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "root_1_the_two_roots_may_not_contain_each_other",
@@ -48,7 +48,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "ROOT-2",
                 level: "MUST NOT",
-                text: "Nothing at run time writes into the Project Root.",
+                text: "Nothing writes into the Project Root at run time.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "root_2_project_root_is_never_changed_at_run_time",
@@ -59,7 +59,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "ROOT-3",
                 level: "MUST",
-                text: "`gdn init` makes a project that runs; never overwrites without `--force`.",
+                text: "`gdn init` creates a project that runs; overwrites only with `--force`.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "root_3_the_default_project_runs_a_tool_and_remembers",
@@ -70,7 +70,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "ROOT-4",
                 level: "MUST",
-                text: "`goondan.yaml` defines every resource, in one file or several.",
+                text: "YAML in one file or several defines every resource.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "documentation_example_loads_as_described",
@@ -81,7 +81,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "ROOT-5",
                 level: "MUST",
-                text: "Entry files are inside the Project Root; `..`, absolute paths and links that lead out are refused.",
+                text: "Entry files are inside the Project Root; `..`, absolute paths and links out of it are refused.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "root_5_paths_outside_the_project_are_rejected_on_load",
@@ -92,7 +92,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "ROOT-6",
                 level: "MAY",
-                text: "The Project Root may hold version-control data, which is never touched.",
+                text: "Version-control data in the Project Root is never touched.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "root_2_project_root_is_never_changed_at_run_time",
@@ -114,7 +114,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "ROOT-8",
                 level: "MUST",
-                text: "The System Root has its parts, created on first use with mode 0700.",
+                text: "Parts of the System Root are created on first use with mode 0700.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "root_2_project_root_is_never_changed_at_run_time",
@@ -147,7 +147,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "ROOT-11",
                 level: "MUST",
-                text: "One orchestrator owns one System Root; a second exits and names the owner.",
+                text: "One orchestrator owns a System Root; a second exits and names it.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "root_11_a_second_daemon_ends_and_names_the_owner",
@@ -185,7 +185,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "INST-3",
                 level: "MUST",
-                text: "One instance, one agent; other agents than the entry agent get `<agent>:<key>`; a taken key is refused.",
+                text: "An instance has one agent; agents other than the entry agent get `<agent>:<key>`; a taken key is refused.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "inst_3_agents_keep_their_own_conversations",
@@ -207,7 +207,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "INST-5",
                 level: "MUST",
-                text: "Deletion stops the process and removes exactly the instance; it can be repeated.",
+                text: "Deletion stops the process, removes exactly the instance, and is idempotent.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "inst_5_delete_never_follows_a_link_out_of_the_instance",
@@ -267,7 +267,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "MSG-3",
                 level: "MUST",
-                text: "The four message events; `turnId` and a number in ours, optional in those of other writers.",
+                text: "The four message events; `turnId` and a number, optional for other writers.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_3_old_messages_give_way_to_a_summary_over_restarts",
@@ -278,7 +278,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "MSG-4",
                 level: "MUST",
-                text: "`NextMessages = BaseMessages + SUM(Events)`, in order; a missing target warns and does not fail.",
+                text: "`NextMessages = BaseMessages + SUM(Events)`, in order; a missing target only warns.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_4_missing_message_target_is_reported_and_turn_continues",
@@ -289,7 +289,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "MSG-5",
                 level: "MUST",
-                text: "Events are only appended, and acknowledged once durable.",
+                text: "Events are append-only, and acknowledged once durable.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_8_a_crash_at_every_call_of_a_fold_by_delta",
@@ -300,7 +300,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "MSG-6",
                 level: "MUST",
-                text: "At the end of a turn, base and events become the new base; events are cleared only after it is durable.",
+                text: "At the end of a turn, base and events become the new base; events are cleared once it is durable.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_6_a_crash_at_every_call_of_a_long_journal",
@@ -322,7 +322,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "MSG-8",
                 level: "MUST",
-                text: "After a stop at any instant the state is restored exactly.",
+                text: "After a crash at any instant, the state is restored exactly.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_8_agent_killed_in_a_turn_loses_and_repeats_nothing",
@@ -344,7 +344,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "MSG-10",
                 level: "SHOULD",
-                text: "A fold that fails keeps the events, is reported, and is retried.",
+                text: "A failed fold keeps the events, and is reported and retried.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_10_full_disk_acknowledges_nothing_and_recovers_with_room",
@@ -355,7 +355,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "MSG-11",
                 level: "MUST",
-                text: "A torn last line is truncated and kept aside; other damage is reported and never dropped.",
+                text: "A torn last line is set aside; other damage is reported and never dropped.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_11_a_torn_tail_is_cut_and_kept_aside",
@@ -378,7 +378,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "MSG-13",
                 level: "MUST",
-                text: "An accepted event is durable before its sender is acknowledged, is delivered, and its turn commits once.",
+                text: "An event is durable before its acknowledgment, is delivered, and its turn commits once.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "msg_13_an_event_sent_twice_is_one_turn_and_one_answer",
@@ -405,7 +405,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "EXT-2",
                 level: "MUST",
-                text: "Read and written only by `state.get()` and `state.set()`.",
+                text: "Accessed only by `state.get()` and `state.set()`.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "ext_2_tool_is_offered_once_found_also_in_another_process",
@@ -503,7 +503,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SEC-3",
                 level: "MUST",
-                text: "The kernel keeps tools from the secret store, and from writing under `workspaces/` outside of their directory.",
+                text: "The kernel keeps tools from the secret store, and from writing in `workspaces/` outside of their directory.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sec_3_nothing_leads_out_of_the_level_full",
@@ -515,7 +515,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SEC-4",
                 level: "MUST",
-                text: "The control socket accepts the same user only; files are 0600/0700.",
+                text: "The control socket accepts only the same user; files are 0600/0700.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sec_4_another_user_is_turned_away_without_an_answer",
@@ -539,7 +539,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SEC-6",
                 level: "MUST",
-                text: "A tool cannot act as an operator; a secret goes only to workspaces that a person allowed; daemon and connectors dump no core.",
+                text: "Tools cannot act as an operator; secrets go only to workspaces that a person allowed; daemon and connectors dump no core.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sec_6_only_people_answer_questions_not_programs_of_an_agent",
@@ -561,7 +561,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SEC-8",
                 level: "MUST",
-                text: "Everything that a model, a sender or a provider can grow has a ceiling with a default.",
+                text: "Everything that a model, sender or provider can grow has a limit with a default.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sec_8_step_that_spawns_fifty_agents_is_limited_and_informed",
@@ -572,7 +572,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SEC-9",
                 level: "MUST",
-                text: "Event ids and instance keys of one connection cannot collide with another's, unless an ingress rule says so.",
+                text: "Event ids and instance keys of connections cannot collide, unless an ingress rule allows it.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sec_9_sender_cannot_take_keys_or_events_of_other_connections",
@@ -583,7 +583,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SEC-10",
                 level: "MUST",
-                text: "Everyday work succeeds at each level and escapes fail, by published lists that are tests; a denial names the setting that allows it.",
+                text: "By published, tested lists, everyday work succeeds at each level and escapes fail; a denial names the setting that allows it.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sec_10_ordinary_work_is_done_at_the_level_full",
@@ -599,7 +599,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "LOG-1",
                 level: "SHOULD",
-                text: "Every process writes structured logs, one JSON object a line.",
+                text: "Every process logs JSON lines.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "trace_continues_from_caller_to_frame_answer_and_log",
@@ -610,7 +610,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "LOG-2",
                 level: "MAY→MUST",
-                text: "The orchestrator collects its children's output into one stream.",
+                text: "The orchestrator collects its children's output in one stream.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "log_3_half_a_line_before_death_is_logged_and_event_answered",
@@ -633,7 +633,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "LOG-4",
                 level: "MUST",
-                text: "No other log files are required; rotated ones are an option.",
+                text: "Other log files are optional.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "log_4_background_log_is_in_files_that_rotate_and_are_bounded",
@@ -649,7 +649,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SUP-1",
                 level: "MUST",
-                text: "One process per instance and per connection; a crash affects no other.",
+                text: "A process per instance and connection; a crash affects no other.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sup_1_one_agent_killed_does_not_disturb_another",
@@ -671,7 +671,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SUP-3",
                 level: "MUST",
-                text: "Connectors always run, agents start on demand, the daemon keeps running without any.",
+                text: "Connectors always run, agents start on demand; the daemon runs without either.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sup_3_agents_start_on_demand_and_the_daemon_runs_without_any",
@@ -682,7 +682,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SUP-4",
                 level: "MUST",
-                text: "Restart; back-off after five crashes; a completed turn resets it; visible.",
+                text: "Restart; visible back-off after five crashes, reset by a completed turn.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sup_4_crash_loop_backs_off_visibly_and_ends_with_a_turn",
@@ -693,7 +693,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SUP-5",
                 level: "MUST",
-                text: "Desired and actual are compared regularly and on every change.",
+                text: "Desired and actual state are compared regularly and on changes.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sup_3_killed_connector_restarts_without_effect_on_agents",
@@ -738,7 +738,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "SUP-9",
                 level: "MUST",
-                text: "A hung child is detected, logged and restarted.",
+                text: "A hung child is logged and restarted.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "sup_9_hung_children_are_found_killed_and_replaced",
@@ -788,7 +788,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "IPC-4",
                 level: "MUST",
-                text: "A hostile frame ends that child's connection and nothing else.",
+                text: "A hostile frame ends only that child's connection.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "ipc_4_frames_that_are_none_end_that_process_and_nothing_else",
@@ -893,7 +893,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "BUNDLE-8",
                 level: "MUST",
-                text: "Tools for agents, `gdn bundle` for people.",
+                text: "Tools for agents; `gdn bundle`.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "bundle_7_bot_improves_its_prompt_and_a_bad_one_rolls_back",
@@ -1002,7 +1002,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "BOX-1",
                 level: "MUST",
-                text: "`prepare` copies chosen files into `input` and `work`.",
+                text: "`prepare` copies files into `input` and `work`.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "prop_3_a_worker_hands_in_and_a_person_applies_and_takes_back",
@@ -1131,7 +1131,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "PROP-8",
                 level: "MUST",
-                text: "A coordinating agent reads a proposal, and reviews, checks and applies it if a policy allows it; otherwise a person does.",
+                text: "If a policy allows it, a coordinating agent reviews, checks and applies a proposal, else a person.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "prop_8_a_coordinator_reads_its_workers_files_at_full",
@@ -1327,7 +1327,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "CKPT-1",
                 level: "MUST",
-                text: "Checkpoints are created completely or not at all.",
+                text: "Checkpoints are complete or absent.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "ckpt_1_ckpt_2_a_checkpoint_has_its_files_and_latest_names_it",
@@ -1360,7 +1360,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "CKPT-4",
                 level: "MUST",
-                text: "Restore brings back exactly that state.",
+                text: "Restore is exact.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "ckpt_4_a_restore_takes_the_work_back_and_can_be_taken_back",
@@ -1497,7 +1497,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "REPO-1",
                 level: "MUST",
-                text: "A task works on the project or a repository in a copy of its own; its git configuration is never executed.",
+                text: "A task works on a copy of the project or a repository; its git configuration is never executed.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "repo_1_repository_task_is_verified_and_delivered_as_a_branch",
@@ -1520,7 +1520,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "REPO-3",
                 level: "MUST",
-                text: "The result of a task is a proposal: reviewed, reworked, delivered as files, a branch or a pull request.",
+                text: "A task's result is a proposal: reviewed, reworked, delivered as files, a branch or a pull request.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "repo_3_a_task_changes_the_project_by_a_reviewed_proposal",
@@ -1638,7 +1638,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "STEER-1",
                 level: "MUST",
-                text: "A person can cancel a running turn; its tools end, the conversation stays, the history says so.",
+                text: "A person can cancel a turn; its tools end, the conversation stays, the history records it.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "steer_1_canceled_turn_ends_tools_and_conversation_continues",
@@ -1649,7 +1649,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "STEER-2",
                 level: "MUST",
-                text: "Waiting events can be listed, dropped, reordered and held.",
+                text: "Waiting events can be listed, dropped, moved and paused.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "steer_2_paused_event_waits_across_a_kill_while_others_run",
@@ -1660,7 +1660,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "STEER-3",
                 level: "MUST",
-                text: "A tool call can need a person's approval, which waits durably and is answered once.",
+                text: "A tool call can require approval, which waits durably and is decided once.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "steer_3_call_waits_with_its_commands_and_runs_once_approved",
@@ -1698,7 +1698,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "OBS-1",
                 level: "MUST",
-                text: "A watch API: a snapshot and changes after a cursor, without gap or duplicate over restarts.",
+                text: "A watch API: a snapshot, and changes after a cursor, without gaps or duplicates across restarts.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "obs_1_watcher_gets_each_event_once_over_a_daemon_kill",
@@ -1720,7 +1720,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "OBS-3",
                 level: "MUST",
-                text: "Metrics in three ways from one snapshot; a dashboard and tested alert rules.",
+                text: "Metrics in three ways; a dashboard and tested alert rules.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "obs_3_tokens_and_cost_equal_the_ledger_after_daemon_kills",
@@ -1753,7 +1753,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "OBS-6",
                 level: "MUST",
-                text: "`gdn status` and exit codes report every problem.",
+                text: "`gdn status` and exit codes report all problems.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "obs_6_failing_connector_is_shown_and_disturbs_no_agent",
@@ -1780,7 +1780,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "COMPAT-2",
                 level: "MUST",
-                text: "The tools of `@goondan/base` under their known names, arguments and JSON outputs.",
+                text: "Tools of `@goondan/base` keep names, arguments and JSON outputs.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "compat_2_texts_and_documents_have_their_results",
@@ -1791,7 +1791,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "COMPAT-3",
                 level: "MUST",
-                text: "Modules of tools, extensions and connectors run under their known contracts.",
+                text: "Modules of tools, extensions and connectors run unchanged.",
                 met: ClauseStatus::Yes,
                 tests: &[
                     "compat_3_older_tools_extensions_and_connectors_run_unchanged",
@@ -1802,7 +1802,7 @@ pub(super) const GROUPS: &[Group] = &[
             Row {
                 name: "COMPAT-4",
                 level: "SHOULD",
-                text: "Known commands and options, or an error that names ours.",
+                text: "Known commands and options work, or an error names ours.",
                 met: ClauseStatus::Yes,
                 tests: &["compat_4_known_commands_and_options_work_as_before"],
                 note: "",
@@ -1849,7 +1849,7 @@ pub(super) const GROUPS: &[Group] = &[
                     "rep_1_no_answered_event_is_lost_or_duplicated_under_faults",
                     "a_node_that_is_far_behind_is_not_given_a_workspace",
                 ],
-                note: "that `drain` skips a node far behind is tested without processes",
+                note: "without processes: `drain` skips a node far behind",
             },
             Row {
                 name: "REP-2",
