@@ -25,8 +25,8 @@ const WRITE: &str = "GOONDAN_WRITE_PAGES";
 const INTRODUCTION: &str = "\
 # Conformance
 
-The requirements by id: their level, a short form of the clause, and the tests that prove it best. Without a mark, the
-clause is met.
+The requirements by id: a short form of the clause, and the tests that prove it best. The level is MUST, unless the
+clause begins with another one. Without a mark, the clause is met.
 
 * **partly**: the tests prove a part; the row names the missing part.
 * **not yet**: nothing is promised; the row names what exists.
@@ -74,6 +74,16 @@ const COUNTS: [(&str, usize); 29] = [
 /// Every clause, in the order of the page.
 fn clauses() -> impl Iterator<Item = &'static Row> {
     GROUPS.iter().flat_map(|group| group.clauses)
+}
+
+/// The clause, after its level if that is not MUST.
+fn clause(row: &Row) -> String {
+    let (level, text) = (row.level, row.text);
+    if ["MUST", "—"].contains(&level) {
+        text.to_owned()
+    } else {
+        format!("**{level}**: {text}")
+    }
 }
 
 /// The mark of a clause that is not met completely.
@@ -129,10 +139,10 @@ fn render() -> String {
     for group in GROUPS {
         writeln!(page, "* {}", group.heading).unwrap();
     }
-    page.push_str("\n| id | level | clause | tests |\n| --- | --- | --- | --- |\n");
+    page.push_str("\n| id | clause | tests |\n| --- | --- | --- |\n");
     for row in clauses() {
-        let (id, level, text, proof) = (row.name, row.level, row.text, proof(row));
-        writeln!(page, "| {id} | {level} | {text} | {proof} |").unwrap();
+        let (id, text, proof) = (row.name, clause(row), proof(row));
+        writeln!(page, "| {id} | {text} | {proof} |").unwrap();
     }
     page.push_str("\n## Contract of goondan 0.0.3\n\n");
     page.push_str("Content made for goondan 0.0.3 relies on these parts.\n\n");
