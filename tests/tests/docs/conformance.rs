@@ -76,10 +76,10 @@ fn clauses() -> impl Iterator<Item = &'static Row> {
     GROUPS.iter().flat_map(|group| group.clauses)
 }
 
-/// The clause, after its level if that is not MUST.
+/// The clause, after its level if that is weaker than MUST.
 fn clause(row: &Row) -> String {
     let (level, text) = (row.level, row.text);
-    if ["MUST", "—"].contains(&level) {
+    if ["MUST", "MUST NOT", "—"].contains(&level) {
         text.to_owned()
     } else {
         format!("**{level}**: {text}")
