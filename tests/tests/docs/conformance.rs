@@ -21,15 +21,21 @@ const PAGE: &str = "docs/conformance.md";
 /// Environment variable that makes the test write the page instead of comparing it.
 const WRITE: &str = "GOONDAN_WRITE_PAGES";
 
-/// Text of the page before its tables.
+/// Longest line of a page.
+const LINE_CHARS_MAX: usize = 120;
+
+/// Stands for a space in code, where a line must not break.
+const JOINT: char = '\u{1f}';
+
+/// Text of the page before its lists.
 const INTRODUCTION: &str = "\
 # Conformance
 
-The requirements by id: a short form of the clause, and the tests that prove it best. The level is MUST, unless the
-clause begins with another one. Without a mark, the clause is met.
+The requirements by id: a short form of each clause and, in parentheses, the tests that prove it best. The level is
+MUST, unless the clause begins with another one. Without a mark, the clause is met.
 
-* **partly**: the tests prove a part; the row names the missing part.
-* **not yet**: nothing is promised; the row names what exists.
+* **partly**: the tests prove a part; the missing part is named.
+* **not yet**: nothing is promised; the existing part is named.
 
 A name is the end of a test's full name. `cargo nextest run sec_6` runs the tests of `SEC-6`.
 
@@ -96,7 +102,7 @@ fn mark(met: ClauseStatus) -> Option<&'static str> {
     }
 }
 
-/// The last cell of a row: its mark, its tests, and the missing part or a restriction.
+/// The mark of a row, its tests, and the missing part or a restriction.
 fn proof(row: &Row) -> String {
     let tests: Vec<String> = row.tests.iter().map(|test| format!("`{test}`")).collect();
     let tests = tests.join(", ");
@@ -133,23 +139,41 @@ fn counts() -> String {
     )
 }
 
-fn render() -> String {
-    let mut page = format!("{INTRODUCTION}{}\n", counts());
-    page.push_str("\n## Clauses\n\n");
-    for group in GROUPS {
-        writeln!(page, "* {}", group.heading).unwrap();
+/// An item of a list, wrapped outside of code.
+fn item(text: &str) -> String {
+    let mut is_code = false;
+    let joined = text.chars().map(|c| {
+        is_code ^= c == '`';
+        if is_code && c == ' ' { JOINT } else { c }
+    });
+    let joined: String = joined.collect();
+    let (mut item, mut width) = (String::from("*"), 1);
+    for word in joined.split(' ') {
+        let length = word.chars().count();
+        if width + 1 + length > LINE_CHARS_MAX {
+            item.push_str("\n ");
+            width = 1;
+        }
+        write!(item, " {word}").unwrap();
+        width += 1 + length;
     }
-    page.push_str("\n| id | clause | tests |\n| --- | --- | --- |\n");
-    for row in clauses() {
-        let (id, text, proof) = (row.name, clause(row), proof(row));
-        writeln!(page, "| {id} | {text} | {proof} |").unwrap();
+    item.replace(JOINT, " ")
+}
+
+fn render() -> String {
+    let mut page = format!("{INTRODUCTION}{}\n\n## Clauses\n", counts());
+    for group in GROUPS {
+        write!(page, "\n### {}\n\n", group.heading).unwrap();
+        for row in group.clauses {
+            let text = format!("{}: {} ({})", row.name, clause(row), proof(row));
+            writeln!(page, "{}", item(&text)).unwrap();
+        }
     }
     page.push_str("\n## Contract of goondan 0.0.3\n\n");
     page.push_str("Content made for goondan 0.0.3 relies on these parts.\n\n");
-    page.push_str("| part | tests |\n| --- | --- |\n");
     for row in OLDER {
-        let (part, proof) = (row.name, proof(row));
-        writeln!(page, "| {part} | {proof} |").unwrap();
+        let text = format!("{} ({})", row.name, proof(row));
+        writeln!(page, "{}", item(&text)).unwrap();
     }
     page
 }
