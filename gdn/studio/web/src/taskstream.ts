@@ -163,10 +163,16 @@ export function sentMessages(entries: Entry[], detail: Pick<TaskDetail, 'recent'
   ];
 }
 
-/** A request for a permission, in parts: its title, and the change of a file as a diff, if it is one. */
-export function requestParts(text: string): { title: string; diff: string } {
+/** A request for a permission, in parts: the tool, and its command or arguments, or the change of a file as a diff. */
+export function requestParts(text: string): { title: string; body: string; diff: string } {
   const at = text.search(/^--- .*\n\+\+\+ /m);
-  return at === -1 ? { title: text, diff: '' } : { title: text.slice(0, at).trimEnd(), diff: text.slice(at) };
+  const before = at === -1 ? text : text.slice(0, at).trimEnd();
+  const diff = at === -1 ? '' : text.slice(at);
+  const title = /^(.*):\n([^]*)$/.exec(before);
+  if (title !== null) return { title: title[1]!, body: title[2]!, diff };
+  return before.endsWith(':') && !before.includes('\n')
+    ? { title: before.slice(0, -1), body: '', diff }
+    : { title: '', body: before, diff };
 }
 
 /** A line of a change, and its kind. */

@@ -254,8 +254,28 @@ export interface Proposal extends Sandbox {
   problem?: string;
   summary?: string;
   testLog?: string;
-  files?: { path: string; status: string; oldBytes?: number; newBytes?: number }[];
+  files?: { path: string; status: string; renamedFrom?: string; oldBytes?: number; newBytes?: number }[];
   history?: { type: string; at: Time; detail?: string }[];
+  comments?: ProposalComment[];
+}
+
+/** A person's comment on a file of a proposal, or on one of its lines. */
+export interface ProposalComment {
+  number: number;
+  at: Time;
+  /** Digest of the proposal that it is about. */
+  digest: string;
+  path: string;
+  /** Absent for the whole file. */
+  line?: number;
+  /** True if the line is one of the file before the change. */
+  old?: boolean;
+  lineText?: string;
+  text: string;
+  state: 'open' | 'sent';
+  sentAt?: Time;
+  /** Digest of the first proposal after it was sent. */
+  addressedBy?: string;
 }
 
 /** Whether a proposal can be applied. */

@@ -67,7 +67,7 @@ const DRIVERS = {
 
 async function run(name) {
   const fake = await startFake({ write: name !== 'readonly' });
-  const extra = '#/conversation/main #/tasks/fix-the-login #/tasks/broken #/proposals/r1%2Fcoder #/conversation/no-such-one';
+  const extra = '#/conversation/main #/tasks/fix-the-login #/tasks/broken #/tasks/fix #/proposals/fix%2Fcoder #/proposals/r1%2Fcoder #/conversation/no-such-one';
   const env = { ...process.env, STUDIO_URL: fake.ticket(), STUDIO_EXTRA: extra, STUDIO_TASK: 'fix-the-login' };
   const child = spawn(process.execPath, [join(here, 'browser', `${name}.mjs`)], { env, stdio: ['pipe', 'pipe', 'inherit'] });
   let round = 0;
@@ -89,7 +89,7 @@ async function run(name) {
 }
 
 const asked = process.argv.slice(2);
-const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live', 'task'];
+const names = asked.length > 0 ? asked : ['pages', 'readonly', 'approve', 'needs', 'whole', 'scale', 'hostile', 'kill', 'tabs', 'send', 'live', 'task', 'review'];
 const failed = [];
 for (const name of names) {
   console.log(name);

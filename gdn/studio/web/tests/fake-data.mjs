@@ -107,6 +107,17 @@ const unknown = (instanceKey, toolCallId, toolName, detail) => ({
   workspaceId: WORKSPACE, instanceKey, agentName: 'clerk', turnId: 't', toolCallId, toolName, at: at(0), detail,
 });
 export const DIFF = '--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1,3 +1,3 @@\n fn a() {\n-    old(); // <b>not bold</b>\n+    new();\n }\n';
+const long = Array.from({ length: 600 }, (_, n) => `+line ${n + 1}\n`).join('');
+const GIT = (path, more = '') => `diff --git a/${path} b/${path}\n${more}index 1111..2222\n`;
+/** The patch of a task: a new file of three lines, a deleted one, a long one, a binary one, and hostile text. */
+export const TASK_DIFF =
+  `${GIT('src/b.rs', 'new file mode 100644\n')}--- /dev/null\n+++ b/src/b.rs\n@@ -0,0 +1,3 @@\n+fn b() {\n+    // long\n+}\n` +
+  `${GIT('src/a.rs')}--- a/src/a.rs\n+++ b/src/a.rs\n@@ -7,3 +7,3 @@\n fn a() {\n-    old(); // ${HOSTILE[0]}\n+    new(); // ${HOSTILE[0]}\n }\n` +
+  `${GIT('old.md', 'deleted file mode 100644\n')}--- a/old.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n` +
+  `${GIT('src/long.rs', 'new file mode 100644\n')}--- /dev/null\n+++ b/src/long.rs\n@@ -0,0 +1,600 @@\n${long}` +
+  `${GIT('icon.png')}GIT binary patch\nliteral 3\nKcmZQ$00962\n\nliteral 0\nHcmV?d00001\n\n`;
+/** The same after the comments were addressed. */
+export const REWORKED_DIFF = `${GIT('src/b.rs', 'new file mode 100644\n')}--- /dev/null\n+++ b/src/b.rs\n@@ -0,0 +1 @@\n+fn b() {}\n`;
 const proposal = {
   runId: 'r1', agentId: 'coder', state: 'open', createdAt: at(0), changedFiles: 1, digest: '60303ae2'.repeat(8), notes: 'by coder',
   directory: '/x', summary: '# What changed\n', files: [{ path: 'src/a.rs', status: 'modified', oldBytes: 10, newBytes: 14 }],
@@ -124,6 +135,15 @@ const damaged = {
 };
 const large = { ...dear, taskId: 'large', title: 'Large work', blockedBy: 'quota' };
 const shared = { ...dear, taskId: 'shared', title: 'Work that shares', blockedBy: 'shared_budget' };
+const reviewed = { ...task, taskId: 'fix', title: 'Fix the functions', status: 'waiting_review', blockedBy: 'review', currentPhase: 1, totalPhases: 1 };
+const submitted = {
+  ...proposal, runId: 'fix', changedFiles: 5, digest: '1'.repeat(64), notes: 'phase 1 of task `fix`',
+  comments: [{ number: 1, at: at(0), digest: '0'.repeat(64), path: 'src/a.rs', line: 3, lineText: HOSTILE[1], text: HOSTILE[0], state: 'sent', sentAt: at(0), addressedBy: '1'.repeat(64) }],
+};
+export const reviewDetail = {
+  ...{ description: 'Fix them.', workArea: '/home/ada/tasks/fix', documents: [], review: 1 },
+  sandbox: { at: { workspaceId: WORKSPACE, runId: 'fix', agentId: 'coder' }, workDir: '/home/ada/sandboxes/fix/coder/work' },
+};
 export const taskDetail = {
   budget: { tokens: 90_000, microUsd: 1_500_000 },
   description: 'The login fails for users with a plus sign in their address.', workArea: '/home/ada/tasks/fix-the-login', startedAt: at(0),
@@ -191,5 +211,5 @@ export const waits = () => ({
   inputs: { 'a-7f3a9c21': { command: 'make release' }, 'a-11111111': { to: HOSTILE[0] } },
   calls: [unknown('main', 'c7', 'telegram__send', 'E_TOOL_INTERRUPTED: connection `telegram` ended during the call; outcome unknown'), unknown('hostile', 'c8', HOSTILE[0], HOSTILE[1])],
   questions: [question], form, events: [event('e-parked', 'parked'), event('e-paused', 'paused'), event('e-wait', 'waiting')],
-  proposals: [proposal], tasks: [task, dear, large, shared, damaged], changesets: changesets(),
+  proposals: [proposal, submitted], tasks: [task, dear, large, shared, damaged, reviewed], changesets: changesets(),
 });

@@ -35,7 +35,7 @@ export class FakeDaemon {
   taskAsks = data.taskDetail.asks;
   taskMessages = ['Shorter, please.'];
   constructor() {
-    const { events, ...others } = data.waits();
+    const { events, ...others } = structuredClone(data.waits());
     Object.assign(this, others, { waiting: events });
   }
   cursor(count = this.events.length) {
@@ -245,6 +245,45 @@ function sendToTask(of, { taskId, text, messageId }) {
   return ok(task);
 }
 
+function proposalOf(of, { sandbox }) {
+  return of.proposals.find(({ runId, agentId }) => runId === sandbox.runId && agentId === sandbox.agentId);
+}
+
+function comment(of, { sandbox, workspaceId, ...params }) {
+  const found = proposalOf(of, { sandbox });
+  found.comments ??= [];
+  const known = found.comments.find((one) => one.commentId === params.commentId);
+  if (known !== undefined) return ok(known);
+  if (params.digest !== found.digest) return refusal('invalidRequest', 'There is a newer proposal.', 'review it');
+  const made = { number: (found.comments.at(-1)?.number ?? 0) + 1, at: new Date().toISOString(), state: 'open', ...params };
+  found.comments.push(made);
+  of.tell({ type: 'proposal.commented', ...sandbox, digest: found.digest, detail: `comment ${made.number}` });
+  return ok(made);
+}
+
+/** The task in review. */
+function reviewOf(of, info) {
+  const { digest, comments } = of.proposals.find(({ runId }) => runId === 'fix');
+  const isInReview = info.status === 'waiting_review';
+  const proposal = { digest, files: [{ path: 'src/b.rs', status: 'added' }, { path: 'src/a.rs', status: 'modified' }], moreFiles: 3 };
+  return { info, ...data.reviewDetail, proposal, ...(isInReview ? {} : { review: undefined }), recent: [{ at: data.at(0), event: 'comments', detail: `${comments.length}` }] };
+}
+
+/** A person requests changes: the agent receives the comments, and submits another proposal. */
+function rework(of, { taskId, text }) {
+  const task = of.tasks.find((one) => one.taskId === taskId);
+  const found = of.proposals.find(({ runId }) => runId === taskId);
+  const open = found.comments.filter(({ state }) => state === 'open');
+  if (text === '' && open.length === 0) return refusal('invalidRequest', 'The text is empty.', 'write what to change');
+  for (const one of open) Object.assign(one, { state: 'sent', addressedBy: '2'.repeat(64) });
+  changeTask(of, task, 'running');
+  setTimeout(() => {
+    found.digest = '2'.repeat(64);
+    changeTask(of, task, 'waiting_review');
+  }, of.turnMs);
+  return ok(task);
+}
+
 function changeTask(of, task, status) {
   task.status = status;
   task.updatedAt = new Date().toISOString();
@@ -333,9 +372,19 @@ const CALLS = {
   'event.drop': (of, params) => stand(of, params, null),
   'event.send': send,
   'proposal.list': (of) => ok({ proposals: of.proposals }),
-  'proposal.show': (of) => ok({ ...of.proposals[0] }),
-  'proposal.diff': () => ok({ data: Buffer.from(data.DIFF).toString('base64'), total: data.DIFF.length }),
-  'proposal.check': (of) => ok({ proposal: of.proposals[0], canApply: true, refusals: [], base: {} }),
+  'proposal.show': (of, params) => ok(structuredClone(proposalOf(of, params))),
+  'proposal.diff': (of, params) => {
+    const { runId, digest } = proposalOf(of, params);
+    const diff = runId !== 'fix' ? data.DIFF : digest.startsWith('1') ? data.TASK_DIFF : data.REWORKED_DIFF;
+    return ok({ data: Buffer.from(diff).toString('base64'), total: diff.length });
+  },
+  'proposal.check': (of, params) => ok({ proposal: proposalOf(of, params), canApply: true, refusals: [], base: {} }),
+  'proposal.comment': comment,
+  'proposal.uncomment': (of, { sandbox, number }) => {
+    const found = proposalOf(of, { sandbox });
+    found.comments = found.comments.filter((one) => one.number !== number);
+    return ok({});
+  },
   'proposal.apply': (of) => {
     of.proposals[0].state = 'applied';
     return ok({ proposal: of.proposals[0], files: ['src/a.rs'] });
@@ -347,11 +396,14 @@ const CALLS = {
   'task.list': (of, { needsMe }) => ok({ tasks: needsMe ? of.tasks.filter((one) => one.status.startsWith('waiting') || one.blockedBy !== undefined) : of.tasks }),
   'task.show': (of, { taskId }) => {
     const info = of.tasks.find((one) => one.taskId === taskId);
+    if (info === undefined) return refusal('taskNotFound', `There is no task ${taskId}.`, 'type `gdn task list`');
+    if (taskId === 'fix') return ok(reviewOf(of, info));
     if (info.damaged !== undefined) return refusal('damaged', `failed to use the work area of task \`${taskId}\`: ${info.damaged}`, 'fix the cause');
     return ok({ info, ...data.taskDetail, asks: of.taskAsks, messages: of.taskMessages });
   },
   'task.checkpoints': () => ok({ checkpoints: data.checkpoints }),
   'task.answer': answerTask,
+  'task.rework': rework,
   'task.send': sendToTask,
   'task.logs': () => ok({ text: 'Phase 1: The brief\n', next: 19, isEnd: true, isOver: false }),
   'event.move': (of, { eventId, place }) => {

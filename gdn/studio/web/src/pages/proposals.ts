@@ -4,12 +4,12 @@ import { html, nothing, type TemplateResult } from 'lit';
 import { call, callPages } from '../api.js';
 import { isEvent, Page } from '../page.js';
 import { ask, fieldText } from '../parts/dialog.js';
-import { diffView, readDiff } from '../parts/diff.js';
 import { bytes, counted } from '../parts/figures.js';
 import { harmless, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
+import { patchView, readProposal, requestChanges, type Reviewed } from '../review.js';
 import { studio } from '../studio.js';
-import type { Proposal, ProposalCheck, Sandbox, WorkspaceChange } from '../types.js';
+import type { Proposal, ProposalCheck, Sandbox, TaskDetail, WorkspaceChange } from '../types.js';
 
 /** Refusals that a person may pass over. */
 const MOVED = ['baseChanged', 'headMoved'];
@@ -18,16 +18,17 @@ const STALE = ['changed', 'deleted', 'created', ...MOVED];
 
 class ProposalsPage extends Page {
   #list: Proposal[] = [];
-  #proposal: Proposal | null = null;
+  #reviewed: Reviewed | null = null;
   #check: ProposalCheck | null = null;
-  #diff = '';
+  /** The task whose result the proposal is. */
+  #task: TaskDetail | null = null;
 
   protected heading(): string {
     return this.route.arg === '' ? 'Proposals' : `Proposal ${oneLine(this.route.arg)}`;
   }
 
   protected override concerns(change: WorkspaceChange | null): boolean {
-    return super.concerns(change) || isEvent(change, 'proposal.');
+    return super.concerns(change) || isEvent(change, 'proposal.') || (this.#task !== null && isEvent(change, 'task.'));
   }
 
   /** The run and the worker of the address: neither has a slash in it. */
@@ -43,11 +44,20 @@ class ProposalsPage extends Page {
       return;
     }
     const of = studio.of({ sandbox: this.#sandbox });
-    const proposal = await call<Proposal>('proposal.show', of);
-    // Reloads patch and check if the proposal has changed, so that all parts of the page belong together.
-    if (proposal.digest !== this.#proposal?.digest || this.#diff === '') this.#diff = await readDiff(this.#sandbox);
-    this.#check = proposal.state === 'open' ? await call<ProposalCheck>('proposal.check', of) : null;
-    this.#proposal = proposal;
+    const reviewed = await readProposal(this.#sandbox, this.#reviewed, () => this.reload());
+    const { state } = reviewed.proposal;
+    // Assigned together, so that all parts of the page belong together.
+    const check = state === 'open' ? await call<ProposalCheck>('proposal.check', of) : null;
+    this.#task = await this.#readTask();
+    this.#check = check;
+    this.#reviewed = reviewed;
+  }
+
+  /** The run of a task has its name. */
+  async #readTask(): Promise<TaskDetail | null> {
+    const { runId, agentId } = this.#sandbox;
+    const task = await call<TaskDetail>('task.show', studio.of({ taskId: runId })).catch(() => null);
+    return task?.sandbox?.at.runId === runId && task.sandbox.at.agentId === agentId ? task : null;
   }
 
   protected content(): TemplateResult | typeof nothing {
@@ -63,12 +73,12 @@ class ProposalsPage extends Page {
   }
 
   #one(): TemplateResult | typeof nothing {
-    const proposal = this.#proposal;
-    if (proposal === null) return nothing;
+    if (this.#reviewed === null) return nothing;
+    const { proposal } = this.#reviewed;
     const check = this.#check;
     const files = (proposal.files ?? []).map((file) => [
       html`<span class="name">${oneLine(file.path)}</span>`,
-      oneLine(file.status),
+      file.renamedFrom === undefined ? oneLine(file.status) : `moved from ${oneLine(file.renamedFrom)}`,
       `${file.oldBytes === undefined ? '—' : bytes(file.oldBytes)} → ${file.newBytes === undefined ? '—' : bytes(file.newBytes)}`,
     ]);
     const history = (proposal.history ?? []).map((line) => [view.timeView(line.at), oneLine(line.type), oneLine(line.detail ?? '')]);
@@ -76,12 +86,27 @@ class ProposalsPage extends Page {
       <p>${view.standingView(proposal.state)} submitted ${view.timeView(proposal.createdAt)} · ${counted(proposal.changedFiles, 'changed file')}</p>
       ${proposal.problem === undefined ? nothing : html`<p class="warn">${harmless(proposal.problem)}</p>`}
       ${proposal.notes === undefined ? nothing : html`<blockquote>${harmless(proposal.notes)}</blockquote>`}
+      ${this.#taskView(proposal)}
       ${check === null ? nothing : this.#checkView(check)} ${this.#actions(proposal, check)}
-      <h2>Patch</h2>${diffView(this.#diff, 'Patch')}
+      <h2>Patch</h2>${patchView(this.#reviewed)}
       <h2>Files</h2>${view.tableView('Files', ['File', 'What', 'Size'], files)}
       ${proposal.summary === undefined ? nothing : html`<h2>Summary of the worker</h2>${view.blockView(proposal.summary, 'Summary')}`}
       ${proposal.testLog === undefined ? nothing : html`<h2>Test output</h2>${view.blockView(proposal.testLog, 'Test log')}`}
       <h2>History</h2>${view.tableView('History', ['When', 'What', 'Detail'], history)}`;
+  }
+
+  /** Its task, whose agent receives the comments. */
+  #taskView(proposal: Proposal): TemplateResult | typeof nothing {
+    if (this.#task === null) return nothing;
+    const { info, review, proposal: reviewed } = this.#task;
+    const isInReview = review !== undefined && reviewed?.digest === proposal.digest;
+    const request = (): Promise<void> => requestChanges((what, action) => this.act(what, action), info.taskId, review ?? 0, proposal);
+    return html`<p>Result of the task <a href=${studio.href('tasks', info.taskId)}>${oneLine(info.title)}</a></p>
+      ${!isInReview
+        ? nothing
+        : studio.write
+          ? html`<p class="actions">${this.#button('Request changes…', '', request)}</p>`
+          : html`<p class="instead">Run instead: ${view.commandView('gdn', 'task', 'rework', info.taskId, 'TEXT')}</p>`}`;
   }
 
   #checkView(check: ProposalCheck): TemplateResult {

@@ -12,6 +12,7 @@ import { messagesView, requestView, taskStreamView } from '../parts/taskstream.j
 import { harmless, oneLine } from '../parts/text.js';
 import * as view from '../parts/views.js';
 import { raiseBudget } from '../raise.js';
+import { patchView, readProposal, requestChanges, type Reviewed } from '../review.js';
 import { Feed } from '../stream.js';
 import { studio } from '../studio.js';
 import { sentMessages, taskReducer, type TaskStreamState } from '../taskstream.js';
@@ -29,6 +30,9 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   #detail: TaskDetail | null = null;
   #checkpoints: Checkpoint[] = [];
   #checkpointsFailure: ApiError | null = null;
+  /** The proposal in review. */
+  #reviewed: Reviewed | null = null;
+  #reviewFailure: ApiError | null = null;
   /** True from a message until the task is read again: then its delivery is known. */
   #isMessageDue = false;
   #log = '';
@@ -82,6 +86,7 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
 
   protected override concerns(change: WorkspaceChange | null): boolean {
     if (change === null || change.snapshot !== undefined) return true;
+    if (isEvent(change, 'proposal.')) return change.event?.['runId'] === this.#detail?.sandbox?.at.runId;
     return isEvent(change, 'task.', 'process.', 'approval.') && (change.event?.taskId ?? this.#id) === this.#id;
   }
 
@@ -97,11 +102,22 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
       }),
       call<{ text: string }>('task.logs', { ...of, log: 'agent', offset: -LOG_BYTES, wait: false }).catch(() => ({ text: '' })),
     ]);
+    const reviewed = await this.#readProposal(detail);
     this.#detail = detail;
+    this.#reviewed = reviewed;
     this.#checkpoints = checkpoints.all;
     this.#log = log.text;
     // The change that caused this read may have continued the task, even if it has ended again by now.
     if (this.feed?.standing === 'over') this.feed.continue();
+  }
+
+  async #readProposal({ review, sandbox, proposal }: TaskDetail): Promise<Reviewed | null> {
+    this.#reviewFailure = null;
+    if (review === undefined || sandbox === undefined || proposal === undefined) return null;
+    return readProposal(sandbox.at, this.#reviewed, () => this.reload()).catch((thrown: unknown) => {
+      this.#reviewFailure = asApiError(thrown);
+      return null;
+    });
   }
 
   protected content(): TemplateResult | typeof nothing {
@@ -270,14 +286,8 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
   }
 
   #review(phase: number, documents: string[], missing: string[]): TemplateResult {
-    const rework = async (): Promise<void> => {
-      const answer = await ask({
-        title: `Request changes to phase ${phase}`,
-        body: html`<p class="field"><label for="text">Requested changes</label><textarea id="text" name="text" rows="4" required></textarea></p>`,
-        confirm: 'Request changes',
-      });
-      if (answer !== null) await this.#do('rework', 'Requesting changes', { phase, text: fieldText(answer, 'text') });
-    };
+    const rework = (): Promise<void> =>
+      requestChanges((what, action) => this.act(what, action), this.#id, phase, this.#reviewed?.proposal);
     return html`<section class="item" aria-label="Review"><h2>Phase ${phase} is in review</h2>
       ${documents.length === 0 ? nothing : html`<p>Its documents: ${documents.map(oneLine).join(', ')}</p>`}
       ${missing.length === 0 ? nothing : html`<p class="warn">Missing documents: ${missing.map(oneLine).join(', ')}</p>`}
@@ -300,7 +310,10 @@ class TaskPage extends FollowingPage<TaskStreamState, TaskPart> {
       ${proposal === undefined
         ? nothing
         : html`<p>The proposal changes <a href=${studio.href('proposals', name)}>these files of the project</a>:</p>
-            <ul>${proposal.files.map((file) => html`<li>${oneLine(file.path)} ${view.standingView(file.status)}</li>`)}${more}</ul>`}
+            ${this.#reviewFailure === null ? nothing : view.failureView(this.#reviewFailure)}
+            ${this.#reviewed === null
+              ? html`<ul>${proposal.files.map((file) => html`<li>${oneLine(file.path)} ${view.standingView(file.status)}</li>`)}${more}</ul>`
+              : patchView(this.#reviewed)}`}
       ${verified === undefined
         ? nothing
         : verified.passed

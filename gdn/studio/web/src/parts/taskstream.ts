@@ -6,7 +6,7 @@ import { type ChangeLine, changeLines, type Entry, requestLines, requestParts, t
 import type { CallState, TaskItem } from '../types.js';
 import { bytes, count, counted, dollars, duration } from './figures.js';
 import { harmless, head, oneLine } from './text.js';
-import { standingView, textView, timeView } from './views.js';
+import { blockView, standingView, textView, timeView } from './views.js';
 
 /** Outputs and changes with more lines are folded. */
 const FOLDED_LINES = 12;
@@ -98,10 +98,11 @@ function linesView(lines: ChangeLine[]): TemplateResult {
   return html`<pre class="diff">${lines.map(({ kind, text }) => html`<span class=${kind}>${harmless(text)}\n</span>`)}</pre>`;
 }
 
-/** A program's request for permission: a command, or the diff of a file. */
+/** A program's request for permission: the tool with its command or arguments, or the diff of a file. */
 export function requestView(text: string): TemplateResult {
-  const { title, diff } = requestParts(text);
-  return html`<blockquote>${harmless(title)}</blockquote>${diff === '' ? nothing : linesView(requestLines(diff))}`;
+  const { title, body, diff } = requestParts(text);
+  return html`${title === '' ? nothing : html`<p>Tool: <span class="name">${oneLine(title)}</span></p>`}
+    ${body === '' ? nothing : blockView(body, 'Requested action')}${diff === '' ? nothing : linesView(requestLines(diff))}`;
 }
 
 /** The latest messages to the agent, with their states. */

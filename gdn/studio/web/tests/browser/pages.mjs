@@ -11,7 +11,7 @@ const extra = (process.env.STUDIO_EXTRA ?? '').split(' ').filter((hash) => hash 
 const isReadOnly = process.env.STUDIO_READONLY === '1';
 
 /** Words on buttons that change something. */
-const CHANGES = /^(Approve|Deny|Answer|Decline|Retry|Drop|Resume|Pause|Apply|Reject|Merge|Send|Rewind|Restore|Restart|Cancel|Start|Provide|Request|Pin|Revert|Create a|Increase|Allow|Settle|Change|Delete|Move)/;
+const CHANGES = /^(Approve|Deny|Answer|Decline|Retry|Drop|Resume|Pause|Apply|Reject|Merge|Send|Rewind|Restore|Restart|Cancel|Start|Provide|Request|Pin|Revert|Create a|Increase|Allow|Settle|Change|Comment|Save|Remove|Delete|Move)/;
 
 async function checkAxe(page, where) {
   // The page may not evaluate texts; the protocol of the browser may.
@@ -94,7 +94,7 @@ await suite('pages', async (browser) => {
     for (const hash of [...names.map((name) => `#/${name}`), ...extra]) {
       await visit(page, hash);
       await settled(page);
-      for (const summary of await page.$$('main details > summary')) await summary.click();
+      for (const summary of await page.$$('main details:not([open]) > summary')) await summary.click();
       await checkAxe(page, `${hash} in ${scheme}`);
       await shot(page, `${hash.replace(/[^a-z0-9-]+/gi, '_').replace(/^_/, '')}-${scheme}`);
     }

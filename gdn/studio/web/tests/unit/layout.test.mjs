@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { linesOfDiff } from '../../src/parts/patch.ts';
 import { bytes, dollars, duration, isKnown } from '../../src/parts/figures.ts';
 import { answerOf } from '../../src/parts/form.ts';
 import { ROWS_MAX, rowByKey, scrollTo, windowOf } from '../../src/parts/virtual.ts';
@@ -72,13 +71,6 @@ test('turns are made of their events', () => {
   const [turn] = turnsOf(turnEvents);
   assert.deepEqual([turn.outcome, turn.durationMs, turn.steps, turn.tools, turn.costMicroUsd], ['completed', 300, 1, 1, 1155]);
   assert.equal(turnsOf(turnEvents.slice(0, 3))[0].outcome, 'processing');
-});
-
-test('the lines of a patch are what they are, also where they look like something else', () => {
-  const diff = '--- a/x\n+++ b/x\n@@ -1,3 +1,2 @@\n same\n--- not a file\n-old\n+++ new\n';
-  assert.deepEqual(linesOfDiff(diff).map(({ kind }) => kind), ['file', 'file', 'place', 'same', 'removed', 'removed', 'added']);
-  const two = '@@ -1 +1 @@\n-a\n+b\n\\ No newline at end of file\n--- a/y\n+++ b/y\n@@ -0,0 +1 @@\n+c\n';
-  assert.deepEqual(linesOfDiff(two).map(({ kind }) => kind), ['place', 'removed', 'added', 'file', 'file', 'file', 'place', 'added']);
 });
 
 test('an answer has the values that its form wants', () => {

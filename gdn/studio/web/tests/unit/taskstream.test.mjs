@@ -80,10 +80,11 @@ test('the lines of a change are added, removed or the same, without the path', (
 });
 
 test('a request for a permission is a command or a change', () => {
-  assert.deepEqual(requestParts('Bash:\nnpm test --- x'), { title: 'Bash:\nnpm test --- x', diff: '' });
+  assert.deepEqual(requestParts('Bash:\nnpm test --- x\nls:\n'), { title: 'Bash', body: 'npm test --- x\nls:\n', diff: '' });
+  assert.deepEqual(requestParts('Run npm test'), { title: '', body: 'Run npm test', diff: '' });
   const kinds = requestLines('--- a\n+++ a\n@@ line 1 @@\n--- b\n+c\n').map(({ kind }) => kind);
   assert.deepEqual(kinds, ['file', 'file', 'place', 'removed', 'added'], 'the path is shown, and nothing is left out');
-  assert.deepEqual(requestParts('Edit:\n--- a\n+++ a\n@@ line 1 @@\n-b\n'), { title: 'Edit:', diff: '--- a\n+++ a\n@@ line 1 @@\n-b\n' });
+  assert.deepEqual(requestParts('Edit:\n--- a\n+++ a\n@@ line 1 @@\n-b\n'), { title: 'Edit', body: '', diff: '--- a\n+++ a\n@@ line 1 @@\n-b\n' });
 });
 
 test('a message is sent, then it waits, then it is delivered', () => {
