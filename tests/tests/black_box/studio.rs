@@ -13,7 +13,7 @@ use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, tree, wait_for, wait_until};
 use serde_json::{Value, json};
 
-use crate::{approvals, bundles, proposals, tasks};
+use crate::{approvals, bundles, proposals, task_sources, tasks};
 
 /// Maximum time for a response before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -556,19 +556,24 @@ echo '{"type":"result","subtype":"error_during_execution","is_error":true,"resul
 exit 1
 "#;
 
-/// A home with [`CODER`], and its task `shop`, which must be started with [`start_shop`].
+/// A home with [`CODER`], whose task `shop` is started with [`start_shop`], and with an agent that
+/// changes a copy of the project.
 pub(crate) fn task_home() -> Home {
     let home = Home::new(
         "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: coder}\nspec: {runtime: {kind: cli, command: \
-         [./agent.sh], format: claude-stream-json}, sandbox: {require: landlock}}\n",
+         [./agent.sh], format: claude-stream-json}, sandbox: {require: landlock}}\n---\n\
+         apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: editor}\nspec: {runtime: {kind: cli, command: \
+         [./editor.sh], resume: [./editor.sh, \"{session}\"], format: claude-stream-json, source: project}}\n",
     );
     home.write_program("project/agent.sh", CODER);
+    home.write_program("project/editor.sh", task_sources::AGENT);
+    task_sources::write_files(&home);
     home
 }
 
 /// Starts the task, whose agent then waits.
 pub(crate) fn start_shop(home: &Home) {
-    tasks::new_shop(home, &["--start"]);
+    tasks::new_shop(home, &["--agent", "coder", "--start"]);
 }
 
 /// Lets the agent of the task work, until its run has failed.

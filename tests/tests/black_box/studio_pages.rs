@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::studio::{Studio, let_shop_fail, start_shop, task_home};
-use crate::{approvals, bundles, models, tasks};
+use crate::{approvals, bundles, models, task_sources, tasks};
 
 /// Number of kills of the daemon under the page; the long form is 50.
 const KILLS_VAR: &str = "GOONDAN_TEST_STUDIO_KILLS";
@@ -187,6 +187,26 @@ fn agent_7_work_of_a_task_is_live_in_the_browser() {
     suite.answer("go");
     suite.ends_well();
     tasks::wait_for(&home, "completed");
+    review_in(&home, &browser, &mut studio);
+}
+
+/// A person comments on lines of a task's changes and requests rework: the next run of its agent
+/// receives the comments.
+fn review_in(home: &Home, browser: &Path, studio: &mut Studio) {
+    let new = ["task", "new", "Fix the functions", "--id", "fix"];
+    let of_editor = ["--description", "x", "--agent", "editor", "--start"];
+    home.gdn(&[&new[..], &of_editor].concat()).exits(0);
+    task_sources::settle(home, "fix", "waiting_review");
+    let mut suite = Suite::start(home, (browser, "review"), studio);
+    suite.says("ready review");
+    suite.answer("go");
+    suite.says("ready reworked");
+    suite.answer("go");
+    suite.ends_well();
+    let told = task_sources::prompts(home, "fix");
+    let comments = "- src/b.rs:2\n    >     // long\n    Shorter: one <b>line</b>.\n\
+        - old.md:1 (before the change)\n    > old\n    Why?\n";
+    assert_eq!(told.matches(comments).count(), 1, "{told}");
 }
 
 #[test]

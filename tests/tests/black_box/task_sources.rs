@@ -29,7 +29,7 @@ spec:
 
 /// A coding agent: it edits, adds and deletes, and shortens a file on request. Its diary is in its
 /// home.
-const AGENT: &str = r#"#!/bin/sh
+pub(crate) const AGENT: &str = r#"#!/bin/sh
 set -eu
 session=${1:-s-1}
 read -r told
@@ -49,6 +49,12 @@ echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"session_
 fn home(project: &str) -> Home {
     let home = Home::new(project);
     home.write_program("project/agent.sh", AGENT);
+    write_files(&home);
+    home
+}
+
+/// The files that [`AGENT`] changes, and one with a secret.
+pub(crate) fn write_files(home: &Home) {
     for (path, text) in [
         ("src/a.rs", "fn a() {}\n"),
         ("old.md", "old\n"),
@@ -56,7 +62,6 @@ fn home(project: &str) -> Home {
     ] {
         home.write(&format!("project/{path}"), text);
     }
-    home
 }
 
 fn new_task(home: &Home, id: &str, description: &str) {
@@ -75,7 +80,7 @@ fn new_task(home: &Home, id: &str, description: &str) {
 
 /// Waits until the task has this status. After a run that was lost with its daemon, there may be a
 /// question about continuing.
-fn settle(home: &Home, task: &str, status: &str) -> Value {
+pub(crate) fn settle(home: &Home, task: &str, status: &str) -> Value {
     let mut last = Value::Null;
     wait_until(&format!("the task is {status}"), || {
         let ran = home.gdn(&["task", "show", task, "--json"]);
@@ -106,7 +111,7 @@ fn diary(home: &Home, task: &str) -> Vec<String> {
 }
 
 /// Texts of all prompts that the agent got, one after the other.
-fn prompts(home: &Home, task: &str) -> String {
+pub(crate) fn prompts(home: &Home, task: &str) -> String {
     let path = format!("tasks/{task}/.cache/home/prompts");
     let lines = fs::read_to_string(home.workspace_dir().join(path)).unwrap();
     let text = |line: &str| {
