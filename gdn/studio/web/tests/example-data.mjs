@@ -63,9 +63,11 @@ export function asInTheDocs(daemon) {
   daemon.questions = daemon.questions.map((one) => ({ ...one, message: 'Which size shall it be?' }));
   daemon.waiting = daemon.waiting.map((one) => ({ ...one, instanceKey: 'chat-00007' }));
   daemon.histories.set('main', main);
-  daemon.proposals = daemon.proposals.map((one) => ({
+  daemon.tasks = daemon.tasks.filter((one) => one.taskId !== 'fix');
+  daemon.proposals = daemon.proposals.filter((one) => one.runId !== 'fix').map((one) => ({
     ...one, notes: 'submitted by agent `anna` in `anna:main`', summary: 'Corrected the spelling.\n',
     files: [{ path: 'text/bees.txt', status: 'modified', oldBytes: 86, newBytes: 86 }],
+    comments: [{ number: 1, at: at(180_000), digest: one.digest, path: 'text/bees.txt', line: 2, text: 'Where does the number come from?', state: 'open' }],
   }));
   const change = '--- src/login.js\n+++ src/login.js\n@@ line 12 @@\n-const address = /^[a-z0-9.]+@/;\n+const address = /^[a-z0-9.+]+@/;\n';
   daemon.taskAsks = daemon.taskAsks.map((one) => (one.kind === 'permission' ? { ...one, text: `Edit:\n${change}` } : one));
