@@ -5,8 +5,9 @@
 //! # Invariants
 //!
 //! * No request goes to a host that `allow` does not name, not even through a redirect.
-//! * Connections are made only to checked addresses: names are resolved here, and the checked
-//!   address is the one connected to.
+//! * Without a proxy, connections are made only to checked addresses: names are resolved here, and
+//!   the checked address is the one connected to. With one, a name that resolves to forbidden
+//!   addresses here is refused, and the proxy decides about the others.
 
 mod page;
 
@@ -17,13 +18,14 @@ use std::time::Duration;
 
 use goondan_connectors::{AllowedHost, Values};
 use goondan_log::error_chain;
+use goondan_outbound::NetworkProblem;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::service::{FetchResult, HTTP, Http, ServiceSpec};
 use reqwest::header::{
     AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
-use reqwest::{Method, Response, Url};
+use reqwest::{Method, Response, StatusCode, Url};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -152,8 +154,17 @@ impl Fetcher {
             let mut hops = 0;
             loop {
                 self.check(&request.url)?;
+                let checked = http::check_proxied(&request.url, self.allows_private).await;
+                checked.map_err(|forbidden| {
+                    CallError::new(CallErrorCode::Refused, said(&forbidden))
+                })?;
                 let response = self.send(&method, &request).await;
                 let response = response.map_err(|error| to_error(error, failed, is_repeatable))?;
+                if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+                    && let Some(problem) = goondan_outbound::rejection_by_proxy(&request.url)
+                {
+                    return Err(of_problem(problem));
+                }
                 let Some(next) = redirect_of(&response) else {
                     let read = self.read(response, &request.url, raw).await;
                     return read.map_err(|error| to_error(error, failed, is_repeatable));
@@ -304,12 +315,19 @@ fn to_headers(given: &BTreeMap<String, String>, has_body: bool) -> Result<Header
     Ok(headers)
 }
 
+fn of_problem(problem: NetworkProblem) -> CallError {
+    CallError::new(CallErrorCode::Unavailable, problem.message).suggest(problem.hint)
+}
+
 /// Converts a failure without a response. Only the model retries.
 fn to_error(error: reqwest::Error, failed: FailureContext<'_>, is_repeatable: bool) -> CallError {
     if let Some(forbidden) = ForbiddenAddress::of(&error) {
         return CallError::new(CallErrorCode::Refused, said(forbidden));
     }
     let is_unsent = error.is_connect() || error.is_builder();
+    if let Some(problem) = goondan_outbound::problem_of(&error).filter(|_| is_unsent) {
+        return of_problem(problem);
+    }
     let message = error_chain(&error.without_url());
     if is_unsent || is_repeatable {
         return CallError::new(CallErrorCode::Unavailable, message);

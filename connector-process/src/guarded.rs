@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use goondan_confinement::{ProgramContext, ProgramRights, find_program};
+use goondan_protocol::proxy::{CA_VARIABLES, PROXY_VARIABLES};
 use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
 use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 use nix::sys::signal::{Signal, killpg};
@@ -15,7 +16,8 @@ use crate::command_line::BECOME;
 use crate::confined::{CANNOT_BE_STARTED, EXIT_CANNOT_BECOME};
 use crate::limits::NOTE_BYTES_MAX;
 
-/// Environment variables of this process that programs inherit.
+/// Environment variables of this process that programs inherit, with those of the network, which
+/// [`ProgramRights`] removes from programs without one.
 const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
 /// Access of a connection's programs, and the search path for programs.
@@ -53,6 +55,8 @@ pub(crate) fn command(
     }
     let passed_on = PASSED_ON
         .iter()
+        .chain(&PROXY_VARIABLES)
+        .chain(&CA_VARIABLES)
         .filter_map(|name| Some((*name, std::env::var_os(name)?)));
     let mut command = Command::new(own_program()?);
     command

@@ -1,32 +1,25 @@
-//! The HTTP client for all outgoing requests.
-//!
-//! TLS uses rustls with ring. The provider is installed once, at the start of the process, because
-//! building a client without it panics. Server trust is in [`certificates`].
+//! The HTTP client for all outgoing requests, through the proxies and with the certificate
+//! authorities of [`goondan_outbound`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_log::error_chain;
+use goondan_outbound::ClientError;
 use reqwest::dns::Resolve;
 use reqwest::redirect::Policy;
 
 use self::connect_timeout::ConnectTimeout;
-use crate::certificates;
 use crate::limits::SERVICE_CONNECT_TIMEOUT_MS;
 
 mod connect_timeout;
 mod reach;
 
-pub(crate) use reach::{ForbiddenAddress, Resolver, may_reach};
+pub(crate) use goondan_outbound::install_cryptography;
+pub(crate) use reach::{ForbiddenAddress, Resolver, check_proxied, may_reach};
 
 /// Idle connections per host that are kept for further requests.
 const IDLE_CONNECTIONS_MAX: usize = 16;
-
-/// Installs ring as the crypto provider of all TLS connections. Idempotent.
-pub(crate) fn install_cryptography() {
-    // Fails only if a provider is already installed.
-    drop(rustls::crypto::ring::default_provider().install_default());
-}
 
 /// A client whose connection attempts time out after `connect_timeout`. It follows no redirects,
 /// because a key must not be sent to another host. Other timeouts are the caller's responsibility.
@@ -34,8 +27,8 @@ pub(crate) fn install_cryptography() {
 /// # Errors
 ///
 /// If the client cannot be built. Certificates are loaded later, when a server presents one.
-pub(crate) fn client(connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
-    builder(connect_timeout).build()
+pub(crate) fn client(connect_timeout: Duration) -> Result<reqwest::Client, ClientError> {
+    Ok(builder(connect_timeout)?.build()?)
 }
 
 /// A client that follows redirects of requests within the same scheme, host and port, with the same
@@ -44,7 +37,9 @@ pub(crate) fn client(connect_timeout: Duration) -> reqwest::Result<reqwest::Clie
 /// # Errors
 ///
 /// If the client cannot be built.
-pub(crate) fn client_of_one_host(connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
+pub(crate) fn client_of_one_host(
+    connect_timeout: Duration,
+) -> Result<reqwest::Client, ClientError> {
     let policy = Policy::custom(|attempt| {
         let from = attempt.previous().last();
         let is_near = from.is_some_and(|from| from.origin() == attempt.url().origin());
@@ -61,7 +56,7 @@ pub(crate) fn client_of_one_host(connect_timeout: Duration) -> reqwest::Result<r
         }
         attempt.follow()
     });
-    builder(connect_timeout).redirect(policy).build()
+    Ok(builder(connect_timeout)?.redirect(policy).build()?)
 }
 
 /// Redirects that one request follows.
@@ -76,15 +71,11 @@ enum RedirectRefusal {
     Elsewhere(String),
 }
 
-fn builder(connect_timeout: Duration) -> reqwest::ClientBuilder {
-    install_cryptography();
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(certificates::client_config())
-        .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
+fn builder(connect_timeout: Duration) -> Result<reqwest::ClientBuilder, ClientError> {
+    let builder = goondan_outbound::builder()?
         .connector_layer(ConnectTimeout(connect_timeout))
-        .redirect(Policy::none())
-        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-        .no_proxy()
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
+    Ok(builder)
 }
 
 /// Creates the client for the API of a service.
@@ -103,6 +94,7 @@ pub(crate) fn service_client() -> Result<reqwest::Client, String> {
 /// A description of the failure.
 pub(crate) fn client_by<R: Resolve + 'static>(resolver: Arc<R>) -> Result<reqwest::Client, String> {
     let builder = builder(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
+    let builder = builder.map_err(|error| error_chain(&error))?;
     let client = builder.dns_resolver(resolver).build();
     client.map_err(|error| error_chain(&error))
 }

@@ -39,7 +39,6 @@ mod back_off;
 mod bearer;
 mod call_clock;
 mod calls;
-mod certificates;
 mod command_line;
 mod confined;
 mod connector;

@@ -83,6 +83,9 @@ pub const EGRESS_HANDOVER_TIMEOUT_MS: u64 = 5_000;
 /// Idle time after which a program's connection is closed, in milliseconds.
 pub const EGRESS_IDLE_TIMEOUT_MS: u64 = 300_000;
 
+/// Time limit for resolving a name that a proxy resolves as well, in milliseconds.
+pub const RESOLVE_TIMEOUT_MS: u64 = 5_000;
+
 /// Time limit for resolving the name of a permitted host, in milliseconds.
 pub const EGRESS_RESOLVE_TIMEOUT_MS: u64 = 10_000;
 

@@ -86,8 +86,8 @@ struct ModelCaller {
 impl ModelCaller {
     fn new(model: &HostedModel) -> Result<Self, String> {
         let connect_timeout = Duration::from_millis(model.timeouts.connect_ms);
-        let client = http::client(connect_timeout)
-            .map_err(|error| format!("failed to create the HTTP client: {error}"))?;
+        let client =
+            http::client(connect_timeout).map_err(|error| goondan_log::error_chain(&error))?;
         let model = Arc::new(model.clone());
         Ok(Self {
             model,

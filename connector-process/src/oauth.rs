@@ -44,7 +44,9 @@ use crate::calls::{CallHandler, Pieces, RawCallResult};
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::OAUTH_DOCUMENT_BYTES_MAX;
-use crate::service::{FailureContext, HttpAnswer, exchange, exchange_within, masked};
+use crate::service::{
+    ExchangeFailure, FailureContext, HttpAnswer, exchange, exchange_within, masked,
+};
 
 /// Form fields that are secret; errors may repeat the others.
 const SECRET_FIELDS: [&str; 5] = [
@@ -55,22 +57,41 @@ const SECRET_FIELDS: [&str; 5] = [
     "token",
 ];
 
+/// A client, and the addresses that it may reach.
+#[derive(Clone)]
+struct OAuthClient {
+    http: reqwest::Client,
+    is_public: bool,
+}
+
+impl OAuthClient {
+    /// Checks a URL whose name a proxy resolves.
+    async fn check(&self, url: &str) -> Result<(), ExchangeFailure> {
+        match reqwest::Url::parse(url) {
+            Ok(url) if self.is_public => http::check_proxied(&url, false)
+                .await
+                .map_err(|forbidden| ExchangeFailure::Forbidden(forbidden.to_string())),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// HTTP clients for servers.
 #[derive(Clone)]
 struct Clients {
     /// For addresses written by a person.
-    any: reqwest::Client,
+    any: OAuthClient,
     /// Only for addresses on the Internet.
-    public: reqwest::Client,
+    public: OAuthClient,
 }
 
 impl Clients {
-    fn that(&self, public_only: bool) -> &reqwest::Client {
+    fn that(&self, public_only: bool) -> &OAuthClient {
         if public_only { &self.public } else { &self.any }
     }
 
     /// The client for addresses named by a server.
-    fn for_found(&self, resource: &reqwest::Url) -> &reqwest::Client {
+    fn for_found(&self, resource: &reqwest::Url) -> &OAuthClient {
         self.that(!resource::allows_private(resource))
     }
 }
@@ -92,7 +113,16 @@ impl OAuthRequester {
         };
         let public = http::client_by(std::sync::Arc::new(resolver))?;
         let any = http::service_client()?;
-        let clients = Clients { any, public };
+        let clients = Clients {
+            any: OAuthClient {
+                http: any,
+                is_public: false,
+            },
+            public: OAuthClient {
+                http: public,
+                is_public: true,
+            },
+        };
         Ok(Self { clients })
     }
 
@@ -154,7 +184,11 @@ async fn ask_form<T: Serialize>(
         is_repeatable,
     };
     let client = clients.that(request.public_only);
-    let sent = exchange(form_of(client, &request)?, timeout).await;
+    let form = form_of(&client.http, &request)?;
+    let sent = match client.check(&request.endpoint).await {
+        Ok(()) => exchange(form, timeout).await,
+        Err(forbidden) => Err(forbidden),
+    };
     let answered = sent.map_err(|broken| failed.without_answer(&broken));
     let mask = |error: CallError| CallError {
         message: masked(error.message, &secrets),
@@ -198,7 +232,10 @@ async fn register(clients: &Clients, params: &RawValue, timeout: Duration) -> Ra
         is_repeatable: false,
     };
     let client = clients.that(request.public_only);
+    let checked = client.check(&request.endpoint).await;
+    checked.map_err(|forbidden| failed.without_answer(&forbidden))?;
     let sent = client
+        .http
         .post(&request.endpoint)
         .header(ACCEPT, "application/json")
         .header(CONTENT_TYPE, "application/json")

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_clock::{sleep, timeout};
+use goondan_outbound::PROXY_AUTHENTICATION_REQUIRED;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder};
 use goondan_protocol::export::{EXPORT, Export, OTLP};
@@ -256,7 +257,7 @@ impl Collector {
         }
         let sent = timeout(Duration::from_millis(EXPORT_REQUEST_MS), request.send()).await;
         let sent = match sent {
-            Ok(sent) => sent.map_err(|error| goondan_log::error_chain(&error.without_url())),
+            Ok(sent) => sent.map_err(goondan_outbound::error_text),
             Err(_elapsed) => Err(format!("no answer within {EXPORT_REQUEST_MS} ms")),
         };
         let response = sent.map_err(|why| {
@@ -267,6 +268,12 @@ impl Collector {
         let said = answer_of(response).await;
         if status.is_success() {
             return Ok(rejected_in(&said));
+        }
+        if status.as_u16() == PROXY_AUTHENTICATION_REQUIRED
+            && let Some(problem) = goondan_outbound::rejection_by_proxy(url)
+        {
+            let error = CallError::new(CallErrorCode::Unavailable, problem.to_string());
+            return Err((error, false));
         }
         let is_passing = matches!(status.as_u16(), 429 | 502 | 503 | 504);
         let said = shown(&said);

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use goondan_clock::timeout;
-use goondan_log::error_chain;
 use goondan_protocol::call::{CallError, CallErrorCode, CallOrder, TokenVerdict};
 use goondan_protocol::service::of_call;
+use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -86,7 +86,7 @@ pub(crate) async fn exchange_within(
             return ExchangeFailure::Forbidden(forbidden.to_string());
         }
         let is_unsent = error.is_connect() || error.is_builder();
-        let reason = error_chain(&error.without_url());
+        let reason = goondan_outbound::error_text(error);
         if is_unsent {
             ExchangeFailure::NotSent(reason)
         } else {
@@ -95,6 +95,11 @@ pub(crate) async fn exchange_within(
     };
     let exchange = async {
         let mut response = request.send().await.map_err(broken)?;
+        if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            && let Some(problem) = goondan_outbound::rejection_by_proxy(response.url())
+        {
+            return Err(ExchangeFailure::NotSent(problem.to_string()));
+        }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
             body.extend_from_slice(&chunk);

@@ -8,7 +8,10 @@
 //! Repositories that people name are [addresses](RepositoryAddress) that git cannot take for an
 //! option or for a program to start.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+
+use crate::proxy::{CA_FILE_VAR, PROXY_VARIABLES, SYSTEM_CA_VARS};
 
 /// Options before the command. They prevent a repository's settings from starting programs.
 pub const ARGUMENTS: [&str; 12] = [
@@ -38,15 +41,54 @@ pub const ENVIRONMENT: [(&str, &str); 8] = [
     ("LC_ALL", "C"),
 ];
 
-/// Environment variables passed on to git when it uses the network. No others are.
-pub const NETWORK_VARIABLES: [&str; 6] = [
-    "HTTPS_PROXY",
-    "https_proxy",
-    "NO_PROXY",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-];
+/// Environment variables for git when it uses the network: the proxies, and the certificate
+/// authorities in git's own variables, because its HTTP library ignores `SSL_CERT_FILE`.
+#[must_use]
+pub fn network_environment(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(&'static str, OsString)> {
+    let passed_on = PROXY_VARIABLES.into_iter().chain(SYSTEM_CA_VARS);
+    let mut set: Vec<_> = passed_on
+        .filter_map(|name| Some((name, variable(name)?)))
+        .collect();
+    let [file_var, directory_var] = SYSTEM_CA_VARS;
+    let file = variable(CA_FILE_VAR);
+    let usual_directory = || file.is_some().then(|| OsString::from(SYSTEM_CA_DIRECTORY));
+    let directory = variable(directory_var).or_else(usual_directory);
+    set.extend(directory.map(|directory| ("GIT_SSL_CAPATH", directory)));
+    let file = file.or_else(|| variable(file_var));
+    set.extend(file.map(|file| ("GIT_SSL_CAINFO", file)));
+    set
+}
+
+/// The system's certificate authorities, which git trusts in addition to those of a file.
+const SYSTEM_CA_DIRECTORY: &str = "/etc/ssl/certs";
+
+/// Advice if the error output of git shows a problem with a proxy or a certificate.
+#[must_use]
+pub fn network_advice(said: &str) -> Option<&'static str> {
+    let said = said.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if says(&[
+        "from proxy",
+        "connect tunnel",
+        "proxy connect",
+        "resolve proxy",
+        "connect to proxy",
+    ]) {
+        return Some(
+            "check the proxy in `HTTPS_PROXY`, its user and its password: `gdn doctor --network`",
+        );
+    }
+    let of_trust = [
+        "certificate verif",
+        "certificate problem",
+        "gnutls_handshake",
+    ];
+    says(&of_trust).then_some(
+        "if you trust the certificate's authority, name its PEM file in GOONDAN_CA_FILE, and restart the daemon",
+    )
+}
 
 /// Longest address of a repository, in bytes.
 const ADDRESS_BYTES_MAX: usize = 2_048;
@@ -185,6 +227,37 @@ pub fn check_reference(name: &str) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prov_2_git_gets_proxies_and_authorities_in_its_own_words() {
+        let set = |set: &'static [(&str, &str)]| {
+            network_environment(move |name| {
+                let found = set.iter().find(|(set, _)| *set == name);
+                found.map(|(_, value)| OsString::from(value))
+            })
+        };
+        let value = |set: &[(&'static str, OsString)], name: &str| {
+            let found = set.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| value.to_string_lossy().into_owned())
+        };
+        let file = set(&[("HTTPS_PROXY", "http://p:1"), ("SSL_CERT_FILE", "/a.pem")]);
+        assert_eq!(value(&file, "HTTPS_PROXY").as_deref(), Some("http://p:1"));
+        assert_eq!(value(&file, "GIT_SSL_CAINFO").as_deref(), Some("/a.pem"));
+        assert_eq!(
+            value(&file, "GIT_SSL_CAPATH"),
+            None,
+            "replaces the system's"
+        );
+        let more = set(&[("GOONDAN_CA_FILE", "/b.pem")]);
+        assert_eq!(value(&more, "GIT_SSL_CAINFO").as_deref(), Some("/b.pem"));
+        assert!(
+            value(&more, "GIT_SSL_CAPATH").is_some(),
+            "adds to the system's"
+        );
+        let refused = "fatal: unable to access 'https://h/': CONNECT tunnel failed, response 407";
+        assert!(network_advice(refused).is_some_and(|advice| advice.contains("HTTPS_PROXY")));
+        assert_eq!(network_advice("fatal: repository not found"), None);
+    }
 
     #[test]
     fn repo_1_addresses_and_references_cannot_lead_elsewhere() {

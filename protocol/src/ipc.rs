@@ -19,6 +19,7 @@ use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use crate::ids::{EventId, ExtensionStates, InstanceKey, TurnId};
 use crate::metrics::MetricsSnapshot;
 use crate::observe::RuntimeEvent;
+use crate::proxy::CA_FILE_VAR;
 use crate::question::{QuestionAnswered, QuestionAsk, QuestionRefused, QuestionWithdraw};
 use crate::records::Records;
 use crate::reply::{Reply, ReplyAwait, ReplyForget};
@@ -42,7 +43,7 @@ pub const LOG_LEVEL_VAR: &str = "GOONDAN_LOG";
 
 /// Environment variables that a child inherits from its parent. All others are withheld because
 /// they may hold secrets that only one connection may have.
-pub const PASSED_TO_CHILDREN: [&str; 14] = [
+pub const PASSED_TO_CHILDREN: [&str; 23] = [
     "PATH",
     "HOME",
     "USER",
@@ -56,6 +57,16 @@ pub const PASSED_TO_CHILDREN: [&str; 14] = [
     // Trusted certificates, if the operator configured them.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
+    CA_FILE_VAR,
+    // Proxies, which can contain a password: programs get them only with network access.
+    "http_proxy",
+    "HTTP_PROXY",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
     LOG_LEVEL_VAR,
     ALLOW_DEBUGGER_VAR,
 ];

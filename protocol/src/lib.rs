@@ -50,6 +50,7 @@ pub mod observe;
 pub mod path_patterns;
 pub mod permissions;
 pub mod process_limits;
+pub mod proxy;
 pub mod question;
 pub mod records;
 pub mod rehearsal;

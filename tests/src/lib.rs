@@ -49,6 +49,7 @@ pub mod processes;
 pub mod projects;
 pub mod promql;
 pub mod provider;
+pub mod proxy;
 pub mod random;
 pub mod registry;
 pub mod relay;

@@ -150,7 +150,11 @@ async fn pass_on(
         ));
     }
     let target = target_of(request.uri(), Some(HTTP_PORT))?;
-    let server = way::connect(rules, &target).await?;
+    let forwarder = way::connect_to_proxy(rules, &target).await?;
+    let (server, proxy) = match forwarder {
+        Some((server, proxy)) => (server, Some(proxy)),
+        None => (way::connect_directly(rules, &target).await?, None),
+    };
     let unreachable = |error: hyper::Error| EgressDenial::Unreachable {
         target: target.clone(),
         why: error_chain(&error),
@@ -165,12 +169,28 @@ async fn pass_on(
         .uri()
         .path_and_query()
         .map_or("/", PathAndQuery::as_str);
-    *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
+    // A proxy needs the whole URL.
+    if proxy.is_none() {
+        *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
+    }
     take_off(request.headers_mut());
+    if let Some(authorization) = proxy.and_then(goondan_outbound::authorization) {
+        request
+            .headers_mut()
+            .insert(PROXY_AUTHORIZATION, authorization);
+    }
     if let Some(host) = host {
         request.headers_mut().insert(HOST, host);
     }
     let mut response = sender.send_request(request).await.map_err(unreachable)?;
+    if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        && let Some(proxy) = proxy
+    {
+        return Err(EgressDenial::Unreachable {
+            target,
+            why: format!("the proxy {proxy} requires another user or password"),
+        });
+    }
     take_off(response.headers_mut());
     Ok(response.map(Body::new))
 }

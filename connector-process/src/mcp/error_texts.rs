@@ -63,7 +63,10 @@ pub(super) fn verdict_of_challenge(header: &str) -> Option<TokenVerdict> {
 
 fn of_transport(error: &DynamicTransportError) -> String {
     match of_http(error) {
-        Some(error) => error_chain(error),
+        Some(error) => match goondan_outbound::problem_of(error) {
+            Some(problem) => problem.to_string(),
+            None => error_chain(error),
+        },
         None => error_chain(&*error.error),
     }
 }

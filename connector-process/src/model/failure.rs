@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use goondan_outbound::NetworkProblem;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::definition::{HostedModel, HostedProvider};
 use reqwest::StatusCode;
@@ -327,9 +328,20 @@ pub(super) fn too_long(model: &HostedModel) -> CallError {
     timed_out(model, &what, "totalMs")
 }
 
+/// A proxy or a certificate prevents the connection.
+pub(super) fn of_network(model: &HostedModel, problem: NetworkProblem) -> CallError {
+    let message = format!("{} cannot be reached: {}", place_of(model), problem.message);
+    CallError::new(CallErrorCode::Unavailable, quoted(&message))
+        .suggest(problem.hint)
+        .later(None)
+}
+
 /// A request could not be sent, or its response was not received.
 pub(super) fn of_transport(model: &HostedModel, error: &reqwest::Error) -> CallError {
     let place = place_of(model);
+    if let Some(problem) = goondan_outbound::problem_of(error) {
+        return of_network(model, problem);
+    }
     let text = goondan_log::error_chain(error);
     if error.is_builder() {
         let message = format!("{place} cannot be asked: {text}");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use goondan_clock::{Instant, sleep_until, timeout};
 use goondan_protocol::call::{CallError, ModelAnswer};
 use goondan_protocol::definition::HostedModel;
-use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
 use super::ahead::PieceBuffer;
@@ -102,6 +102,11 @@ pub(super) async fn of(
     until: Instant,
 ) -> Result<ModelAnswer, CallError> {
     let status = response.status();
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        && let Some(problem) = goondan_outbound::rejection_by_proxy(response.url())
+    {
+        return Err(failure::of_network(model, problem));
+    }
     if !status.is_success() {
         let headers = response.headers().clone();
         let body = error_body(model, response).await;

@@ -10,7 +10,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::{Value, json};
 
 use super::resource::{self, ResourceMetadata};
-use super::{Clients, metadata};
+use super::{Clients, OAuthClient, metadata};
 use crate::bearer::{self, Challenge};
 use crate::limits::OAUTH_DOCUMENT_BYTES_MAX;
 use crate::service::{ExchangeFailure, FailureContext, HttpAnswer, exchange_within};
@@ -142,7 +142,7 @@ impl MetadataFetcher<'_> {
                 "clientInfo": {"name": "goondan", "version": env!("CARGO_PKG_VERSION")},
             },
         });
-        let request = self.clients.any.post(url.clone());
+        let request = self.clients.any.http.post(url.clone());
         let request = request
             .header(ACCEPT, "application/json, text/event-stream")
             .header(CONTENT_TYPE, "application/json")
@@ -152,7 +152,7 @@ impl MetadataFetcher<'_> {
         let answered = match sent {
             Ok(Ok(answered)) => answered,
             Ok(Err(error)) => {
-                let reason = goondan_log::error_chain(&error.without_url());
+                let reason = goondan_outbound::error_text(error);
                 return Err(failed(SERVER, &ExchangeFailure::NotSent(reason)));
             }
             Err(_elapsed) => {
@@ -198,7 +198,7 @@ impl MetadataFetcher<'_> {
     }
 
     /// Reads the metadata of an authorization server, from the first place that has it.
-    async fn metadata_at(&self, client: &reqwest::Client, issuer: &str) -> DiscoveryResult<Value> {
+    async fn metadata_at(&self, client: &OAuthClient, issuer: &str) -> DiscoveryResult<Value> {
         let mut last = 0;
         for url in metadata::places(issuer) {
             let answered = self.get(client, &url, "the authorization server").await?;
@@ -220,12 +220,15 @@ impl MetadataFetcher<'_> {
 
     async fn get(
         &self,
-        client: &reqwest::Client,
+        client: &OAuthClient,
         url: &str,
         service: &'static str,
     ) -> DiscoveryResult<HttpAnswer> {
-        let request = client.get(url).header(ACCEPT, "application/json");
-        let answered = exchange_within(request, self.left(), OAUTH_DOCUMENT_BYTES_MAX).await;
+        let request = client.http.get(url).header(ACCEPT, "application/json");
+        let answered = match client.check(url).await {
+            Ok(()) => exchange_within(request, self.left(), OAUTH_DOCUMENT_BYTES_MAX).await,
+            Err(forbidden) => Err(forbidden),
+        };
         let answered = answered.map_err(|broken| match broken {
             ExchangeFailure::TooLong(_) | ExchangeFailure::Forbidden(_) => {
                 DiscoveryFailure::Refused("invalid_metadata", format!("{service}: {broken}"))

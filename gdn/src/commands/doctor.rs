@@ -5,10 +5,10 @@
 
 mod check_result;
 mod daemon_probe;
-mod endpoints;
 mod goondan_checks;
 mod kernel;
 mod machine;
+mod network;
 mod project;
 
 use clap::Args;
@@ -29,12 +29,12 @@ use crate::schemas;
 #[command(after_help = "\
 Examples:
   gdn doctor
-  gdn doctor --network                   also connect to the models' servers
+  gdn doctor --network                   also show the proxies, and connect to the project's servers
   gdn doctor --json | jq '.findings[] | select(.verdict != \"ok\")'
 
 Changes nothing. Exit code 16 means that something must be fixed.")]
 pub(crate) struct DoctorArgs {
-    /// Connect to the servers of the project's models; no data is sent
+    /// Show the proxies and certificate authorities, and connect to the project's servers; no data is sent
     #[arg(long)]
     network: bool,
 }
@@ -55,7 +55,9 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     findings.extend(goondan_checks::service(context));
     findings.extend(goondan_checks::log_server(context).await);
     findings.extend(machine::findings(&context.state_root));
-    let seen = match goondan_checks::daemon_check(context).await {
+    let check = goondan_checks::daemon_check(context).await;
+    let daemon_network = check.as_ref().map(|check| check.network.clone());
+    let seen = match check {
         Some(check) => ProbeResults::by_daemon(check),
         None => ProbeResults::here(),
     };
@@ -63,8 +65,9 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     findings.extend(seen.read_only_projects());
     let (found, bundle) = project::findings(context);
     findings.extend(found);
-    if let Some(bundle) = bundle.filter(|_| args.network) {
-        findings.extend(endpoints::findings(&bundle).await);
+    if args.network {
+        let tested = network::findings(bundle.as_ref(), daemon_network.as_ref(), context);
+        findings.extend(tested.await);
     }
     let bad = count(&findings, CheckStatus::Bad);
     let report = DoctorReport {

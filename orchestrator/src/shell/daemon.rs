@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::Parser as _;
 use goondan_durable::disk::Disk;
 use goondan_log::unix_millis_now;
+use goondan_protocol::proxy::{Proxy, ProxySettings};
 use goondan_protocol::secret::ALLOW_DEBUGGER_VAR;
 use goondan_protocol::state_root;
 use goondan_protocol::time::Timestamp;
@@ -282,6 +283,11 @@ async fn run(args: &Args, root: &SystemRoot, launcher: Arc<Launcher>) -> Result<
 
     let known = InstanceCache::default();
     let masks = Arc::new(Masks::default());
+    // An unusable setting is reported by each connection that needs it.
+    let proxies = ProxySettings::of(|name| std::env::var(name).ok()).unwrap_or_default();
+    for (_, password) in proxies.all().filter_map(Proxy::credentials) {
+        masks.add_value(password);
+    }
     let projects = Projects::new(
         disk.clone(),
         layout.clone(),

@@ -6,6 +6,7 @@ use std::path::Path;
 use goondan_confinement::{open_beneath, probe_all};
 use goondan_durable::disk::Folder as _;
 use goondan_protocol::control::{ControlError, DaemonCheck, ErrorCode};
+use goondan_protocol::proxy::NetworkSettings;
 use goondan_store::workspace;
 use goondan_trees::RealFolder;
 use serde_json::Value;
@@ -25,6 +26,7 @@ pub(super) fn answer(projects: &Projects) -> Result<Value, ControlError> {
         rights: probe_all(projects.agent_process()),
         no_open_beneath: open_beneath().err().map(|error| error.to_string()),
         read_only_projects: read_only.collect(),
+        network: NetworkSettings::of(|name| std::env::var(name).ok()),
     };
     serde_json::to_value(check).map_err(|error| internal(error.to_string()))
 }

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::module_file::Runtime;
-use goondan_protocol::sandbox::{Host, Level, SandboxPath, SandboxPolicy};
+use goondan_protocol::proxy::{CA_FILE_VAR, CA_VARIABLES, PROXY_VARIABLES};
+use goondan_protocol::sandbox::{Host, Level, Network, SandboxPath, SandboxPolicy};
 
 use crate::PROXY_PORT;
 use crate::entry::in_words;
@@ -106,6 +107,16 @@ const OWN_LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Node uses these variables only if this one is set.
 const NODE_ASKS: &str = "NODE_USE_ENV_PROXY";
 
+/// Node ignores the system's certificate authorities, and trusts those in this file as well.
+const NODE_CA_FILE: &str = "NODE_EXTRA_CA_CERTS";
+
+/// Files and directories of certificate authorities that environment variables name.
+pub(crate) fn certificate_authorities() -> Vec<PathBuf> {
+    let named = CA_VARIABLES.into_iter().filter_map(std::env::var_os);
+    let paths = named.flat_map(|named| std::env::split_paths(&named).collect::<Vec<_>>());
+    paths.filter(|path| path.is_absolute()).collect()
+}
+
 /// Rights of programs, and the matching environment variables.
 #[derive(Debug, Clone)]
 pub struct ProgramRights {
@@ -152,6 +163,9 @@ impl ProgramRights {
             .filter_map(|program| std::fs::canonicalize(program).ok());
         let usual = PROGRAMS.iter().chain(&SETTINGS).map(PathBuf::from);
         let usual = usual.chain(directories).chain(runtimes);
+        let has_network = asked.network != Network::None;
+        let authorities = has_network.then(certificate_authorities);
+        let usual = usual.chain(authorities.into_iter().flatten());
         let usual = usual.filter(|path| path.exists());
         let project = std::iter::once(ground.project.to_owned());
         let work = ground.work_dir.into_iter().map(Path::to_owned);
@@ -269,6 +283,13 @@ fn environment(
         let own = (!own.is_empty()).then(|| OsString::from(own.join(",")));
         all.extend(NO_PROXIES.map(|name| (name, own.clone())));
         all.push((NODE_ASKS, Some("1".into())));
+    } else if asked.network == Network::None {
+        // A proxy's URL can contain a password.
+        all.extend(PROXY_VARIABLES.map(|name| (name, None)));
+    }
+    if asked.network != Network::None {
+        let authorities = std::env::var_os(CA_FILE_VAR);
+        all.extend(authorities.map(|file| (NODE_CA_FILE, Some(file))));
     }
     all
 }
@@ -327,6 +348,28 @@ mod tests {
             Some("localhost,::1".to_owned())
         );
         assert_eq!(no_proxy(&["localhost:1", "127.0.0.1", "[::1]"]), None);
+    }
+
+    #[test]
+    fn prov_2_only_programs_with_any_network_keep_the_proxy() {
+        let ground = ProgramContext {
+            project: Path::new("/srv/project"),
+            work_dir: None,
+            temporary: None,
+            egress: None,
+        };
+        let removed = |network| {
+            let asked = SandboxPolicy {
+                network,
+                ..SandboxPolicy::default()
+            };
+            let set = environment(&asked, OsString::new(), &ground);
+            let set = set.into_iter().filter(|(_, value)| value.is_none());
+            let removed = set.filter(|(name, _)| PROXY_VARIABLES.contains(name));
+            removed.count()
+        };
+        assert_eq!(removed(Network::None), PROXY_VARIABLES.len());
+        assert_eq!(removed(Network::Any), 0);
     }
 
     #[test]

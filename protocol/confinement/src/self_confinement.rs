@@ -12,7 +12,7 @@ use nix::unistd::getppid;
 
 use goondan_protocol::sandbox::{Facts, Network, OwnSandbox, Right, SandboxPolicy};
 
-use crate::allowed::{PROGRAMS, SETTINGS};
+use crate::allowed::{PROGRAMS, SETTINGS, certificate_authorities};
 use crate::capabilities::{self, RetainedCapabilities};
 use crate::error::EnforceError;
 use crate::files::{LandlockRules, restrict_scopes};
@@ -33,9 +33,6 @@ const ABOUT_SERVERS: [&str; 5] = [
     "/run/resolvconf",
     "/run/NetworkManager",
 ];
-
-/// Environment variables that name trusted certificates instead of the system's.
-const NAMED_BY: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Result of a process's self-confinement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -85,9 +82,7 @@ impl OwnPolicy {
             kept: RetainedCapabilities::LowPorts,
             ..Self::beside(sandbox, programs)
         };
-        for named in NAMED_BY.into_iter().filter_map(std::env::var_os) {
-            own.read.extend(std::env::split_paths(&named));
-        }
+        own.read.extend(certificate_authorities());
         own.read.extend(ABOUT_SERVERS.map(PathBuf::from));
         own
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkspaceId;
+use crate::proxy::NetworkSettings;
 use crate::sandbox::Facts;
 use crate::time::Timestamp;
 use crate::version::Version;
@@ -141,6 +142,9 @@ pub struct DaemonCheck {
     /// Projects that the daemon cannot write to. Proposals cannot be applied there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read_only_projects: Vec<PathBuf>,
+    /// Proxies and certificate authorities of its outgoing connections.
+    #[serde(default)]
+    pub network: NetworkSettings,
 }
 
 /// `daemon.metrics`.

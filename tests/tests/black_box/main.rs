@@ -147,6 +147,8 @@ mod project_root;
 #[cfg(test)]
 mod proposals;
 #[cfg(test)]
+mod proxies;
+#[cfg(test)]
 mod public_callback;
 #[cfg(test)]
 mod publication;

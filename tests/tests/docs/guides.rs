@@ -197,6 +197,7 @@ pages! {
     a_budget_is_set: "docs/how-to/set-a-budget.md", 1, nothing;
     agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 2, nothing;
     versions_are_put_side_by_side: "docs/how-to/upgrade-and-roll-back.md", 4, nothing;
+    a_proxy_is_used: "docs/how-to/use-a-proxy.md", 2, nothing;
     a_tool_is_written: "docs/how-to/write-a-tool.md", 0, || needs::program("python3");
     an_extension_is_written: "docs/how-to/write-an-extension.md", 0, needs::javascript;
     a_first_swarm_is_made_killed_and_found_again: "docs/tutorials/first-swarm.md", 0, nothing;

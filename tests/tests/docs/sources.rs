@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::pages::repository;
 
 /// Every crate of the workspace: its name in code, and its directory.
-pub(crate) const CRATES: [(&str, &str); 29] = [
+pub(crate) const CRATES: [(&str, &str); 30] = [
     ("goondan_protocol", "protocol"),
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
     ("goondan_confinement", "protocol/confinement"),
+    ("goondan_outbound", "protocol/outbound"),
     ("goondan_cli_agents", "protocol/cli-agents"),
     ("goondan_orchestrator", "orchestrator"),
     ("goondan_core", "orchestrator/core"),

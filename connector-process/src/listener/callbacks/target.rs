@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use goondan_clock::{sleep, timeout};
 use goondan_connectors::Values;
-use goondan_log::error_chain;
+use goondan_outbound::rejection_by_proxy;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::trace::TraceContext;
 use hmac::{Hmac, Mac as _};
@@ -18,7 +18,7 @@ use sha2::Sha256;
 use tokio::sync::Semaphore;
 
 use crate::back_off::back_off;
-use crate::http::{self, ForbiddenAddress, Resolver, may_reach};
+use crate::http::{self, ForbiddenAddress, Resolver, check_proxied, may_reach};
 use crate::limits::{
     CALLBACK_ATTEMPTS_MAX, CALLBACK_PAUSE_FIRST_MS, CALLBACK_PAUSE_MAX_MS, CALLBACKS_AT_ONCE_MAX,
     SERVICE_TIMEOUT_MS,
@@ -42,6 +42,7 @@ pub(crate) struct ReplyTarget {
     client: Client,
     url: Url,
     keyed: Option<Hmac<Sha256>>,
+    allows_private: bool,
     at_once: Semaphore,
 }
 
@@ -71,6 +72,7 @@ impl ReplyTarget {
             client: http::client_by(Arc::new(Resolver { allows_private }))?,
             url,
             keyed,
+            allows_private,
             at_once: Semaphore::new(CALLBACKS_AT_ONCE_MAX),
         })
     }
@@ -113,6 +115,8 @@ impl ReplyTarget {
             is_final: false,
         };
         let _place = self.at_once.acquire().await;
+        let checked = check_proxied(&self.url, self.allows_private).await;
+        checked.map_err(|forbidden| again(said(&forbidden)))?;
         let mut request = self
             .client
             .post(self.url.clone())
@@ -133,7 +137,7 @@ impl ReplyTarget {
             Ok(answered) => answered.status(),
             Err(error) => {
                 let forbidden = ForbiddenAddress::of(&error).map(said);
-                let why = forbidden.unwrap_or_else(|| error_chain(&error.without_url()));
+                let why = forbidden.unwrap_or_else(|| goondan_outbound::error_text(error));
                 return Err(again(why));
             }
         };
@@ -144,6 +148,12 @@ impl ReplyTarget {
             format!("the answer is {status}, and a reply follows no redirect")
         } else {
             format!("the answer is {status}")
+        };
+        let why = match status {
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                rejection_by_proxy(&self.url).map_or(why, |problem| problem.to_string())
+            }
+            _ => why,
         };
         let is_final = status == StatusCode::GONE;
         Err(DeliveryFailure { why, is_final })

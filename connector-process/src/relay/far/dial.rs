@@ -70,8 +70,7 @@ pub(super) fn pause(failures: u32) -> Duration {
 }
 
 async fn connect(settings: &RelaySettings) -> Result<RelayLink, String> {
-    let stream = TcpStream::connect(&settings.relay).await;
-    let stream = stream.map_err(|error| error_chain(&error))?;
+    let stream = connect_to(&settings.relay).await?;
     // Best effort: without it, small frames are only delayed.
     stream.set_nodelay(true).ok();
     // The certificate is identified by its fingerprint, so the name in it is irrelevant.
@@ -98,6 +97,24 @@ async fn connect(settings: &RelaySettings) -> Result<RelayLink, String> {
         queue,
         _writing: writing,
     })
+}
+
+/// Connects to `host:port`, through the proxy for `https` if it has one.
+async fn connect_to(relay: &str) -> Result<TcpStream, String> {
+    let proxy = match reqwest::Url::parse(&format!("https://{relay}")) {
+        Ok(url) => goondan_outbound::proxy_for(&url),
+        Err(_) => None,
+    };
+    match proxy {
+        Some(proxy) => {
+            let opened = goondan_outbound::tunnel::open(proxy, relay).await;
+            opened.map_err(|error| error_chain(&error))
+        }
+        None => {
+            let stream = TcpStream::connect(relay).await;
+            stream.map_err(|error| error_chain(&error))
+        }
+    }
 }
 
 #[cfg(test)]

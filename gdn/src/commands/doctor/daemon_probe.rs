@@ -25,6 +25,7 @@ impl ProbeResults {
             rights,
             no_open_beneath,
             read_only_projects,
+            network: _,
         } = check;
         Self {
             rights,

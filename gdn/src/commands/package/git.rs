@@ -32,17 +32,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum length of git's output in messages, in characters.
 const WORDS_MAX: usize = 400;
 
-/// Environment variables passed to git, which configure the network. No others are passed.
-const PASSED_ON: [&str; 7] = [
-    "PATH",
-    "HTTPS_PROXY",
-    "https_proxy",
-    "NO_PROXY",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-];
-
 /// Top-level directory in the archive.
 const PREFIX: &str = "package";
 
@@ -301,9 +290,7 @@ impl Git<'_> {
     /// Runs git with the given input and returns its output.
     fn output(&self, args: &[&str], input: Option<fs::File>) -> Result<fs::File, Failure> {
         let dir = self.repository.path();
-        let passed_on = PASSED_ON
-            .iter()
-            .filter_map(|name| Some((*name, std::env::var_os(name)?)));
+        let path = std::env::var_os("PATH").map(|path| ("PATH", path));
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let stall_seconds = REGISTRY_STALL_TIMEOUT_MS / 1_000;
         let mut command = Command::new("git");
@@ -314,7 +301,8 @@ impl Git<'_> {
             .args(args)
             .current_dir(dir)
             .env_clear()
-            .envs(passed_on)
+            .envs(path)
+            .envs(git::network_environment(|name| std::env::var_os(name)))
             .env("GIT_DIR", dir)
             .env("HOME", dir)
             .envs(git::ENVIRONMENT)
@@ -340,7 +328,9 @@ impl Git<'_> {
             Err(Failure::new(
                 Exit::Conflict,
                 format!("git cannot fetch from {}: {said}", self.shown),
-                "check the address and the revision: a branch, a tag, or a full commit id; the repository must be readable without a login",
+                git::network_advice(&said).unwrap_or(
+                    "check the address and the revision: a branch, a tag, or a full commit id; the repository must be readable without a login",
+                ),
             ))
         }
     }

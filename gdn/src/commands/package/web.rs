@@ -6,14 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use goondan_connectors::{AddressReachability, reach_of};
+use goondan_outbound::{ClientError, NetworkProblem};
 use goondan_packages::limits::{
     REGISTRY_ANSWER_TIMEOUT_MS, REGISTRY_CONNECT_TIMEOUT_MS, REGISTRY_REDIRECTS_MAX,
     REGISTRY_STALL_TIMEOUT_MS,
 };
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method, Response, Url};
+use reqwest::{Client, Method, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::exit::Exit;
@@ -37,12 +37,17 @@ pub(super) struct WebRequest<'q> {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WebError {
     #[error("cannot create the HTTP client")]
-    Client(#[source] reqwest::Error),
+    Client(#[source] ClientError),
     #[error("cannot reach {url}")]
     Unreachable {
         url: String,
         #[source]
         source: reqwest::Error,
+    },
+    #[error("cannot reach {url}: {}", problem.message)]
+    Network {
+        url: String,
+        problem: NetworkProblem,
     },
     #[error("{url} stopped responding: no data for {} s", REGISTRY_STALL_TIMEOUT_MS / 1000)]
     Stalled { url: String },
@@ -87,10 +92,15 @@ fn said(reason: &str) -> String {
 impl From<WebError> for Failure {
     fn from(error: WebError) -> Self {
         let (exit, hint) = match &error {
-            WebError::Client(_) => (
+            WebError::Client(ClientError::Proxy(problem)) => (
+                Exit::Usage,
+                format!("correct or unset {}", problem.variable),
+            ),
+            WebError::Client(ClientError::Http(_)) => (
                 Exit::Internal,
                 "check that the system has certificates: install `ca-certificates`".to_owned(),
             ),
+            WebError::Network { problem, .. } => (Exit::TryAgain, problem.hint.clone()),
             WebError::Unreachable { .. } => (
                 Exit::TryAgain,
                 "check the address and the network; installed packages need neither".to_owned(),
@@ -151,7 +161,6 @@ pub(super) fn shown(url: &Url) -> String {
 /// HTTP clients, created on first use.
 #[derive(Default)]
 pub(super) struct Web {
-    plain: OnceCell<Client>,
     named: OnceCell<Client>,
     public: OnceCell<Client>,
 }
@@ -202,7 +211,11 @@ impl Web {
         url: &Url,
         is_own: bool,
     ) -> Result<Response, WebError> {
-        let client = self.client(url, is_own && question.is_named)?;
+        let is_named = is_own && question.is_named;
+        let client = self.client(url, is_named)?;
+        if !is_named {
+            check_proxied(url).await?;
+        }
         let mut request = client.request(question.method.clone(), url.clone());
         request = request.header(ACCEPT, "application/json, application/octet-stream, */*");
         if let (Some(token), true) = (question.token, is_own) {
@@ -217,14 +230,20 @@ impl Web {
                 .header(CONTENT_TYPE, "application/json")
                 .body(body.clone());
         }
-        request.send().await.map_err(|error| failed(error, url))
+        let response = request.send().await.map_err(|error| failed(error, url))?;
+        if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            && let Some(problem) = goondan_outbound::rejection_by_proxy(url)
+        {
+            let url = shown(url);
+            return Err(WebError::Network { url, problem });
+        }
+        Ok(response)
     }
 
     fn client(&self, url: &Url, is_named: bool) -> Result<&Client, WebError> {
-        let (kept, is_plain) = match (url.scheme(), is_named) {
-            ("http", true) => (&self.plain, true),
-            ("https", true) => (&self.named, false),
-            ("https", false) => (&self.public, false),
+        let kept = match (url.scheme(), is_named) {
+            ("http" | "https", true) => &self.named,
+            ("https", false) => &self.public,
             _ => {
                 return Err(forbidden(url, "which has no TLS"));
             }
@@ -235,28 +254,19 @@ impl Web {
         if let Some(client) = kept.get() {
             return Ok(client);
         }
-        let made = make(is_plain, is_named).map_err(WebError::Client)?;
+        let made = make(is_named).map_err(WebError::Client)?;
         Ok(kept.get_or_init(|| made))
     }
 }
 
-fn make(is_plain: bool, is_named: bool) -> reqwest::Result<Client> {
-    // This fails only if a provider is already installed.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let mut builder = Client::builder()
-        .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
+fn make(is_named: bool) -> Result<Client, ClientError> {
+    let mut builder = goondan_outbound::builder()?
         .connect_timeout(Duration::from_millis(REGISTRY_CONNECT_TIMEOUT_MS))
-        .read_timeout(Duration::from_millis(REGISTRY_STALL_TIMEOUT_MS))
-        .redirect(Policy::none())
-        .no_proxy();
-    if is_plain {
-        // System certificates are not needed for plain HTTP and may be missing.
-        builder = builder.tls_certs_only([]);
-    }
+        .read_timeout(Duration::from_millis(REGISTRY_STALL_TIMEOUT_MS));
     if !is_named {
         builder = builder.dns_resolver(PublicOnly);
     }
-    builder.build()
+    Ok(builder.build()?)
 }
 
 fn forbidden(url: &Url, why: &'static str) -> WebError {
@@ -279,7 +289,23 @@ fn check_literal(url: &Url) -> Result<(), WebError> {
     }
 }
 
-/// Resolves names to public addresses only.
+/// Checks a name that a proxy resolves: one that this machine resolves only to addresses that are not
+/// public is refused. The proxy decides about other names.
+async fn check_proxied(url: &Url) -> Result<(), WebError> {
+    let host = url.host_str().unwrap_or_default();
+    if goondan_outbound::proxy_for(url).is_none() && !goondan_outbound::is_proxy(host) {
+        return Ok(());
+    }
+    let Ok(mut all) = tokio::net::lookup_host((host, 0)).await else {
+        return Ok(());
+    };
+    match all.any(|address| reach_of(address.ip()) == AddressReachability::Public) {
+        true => Ok(()),
+        false => Err(forbidden(url, "which is not on the public internet")),
+    }
+}
+
+/// Resolves names to public addresses only, and that of a proxy to any.
 struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -287,6 +313,10 @@ impl Resolve for PublicOnly {
         Box::pin(async move {
             let host = name.as_str().to_owned();
             let all = tokio::net::lookup_host((host.as_str(), 0)).await?;
+            if goondan_outbound::is_proxy(&host) {
+                let all: Addrs = Box::new(all.collect::<Vec<_>>().into_iter());
+                return Ok(all);
+            }
             let public: Vec<SocketAddr> = all
                 .filter(|address| reach_of(address.ip()) == AddressReachability::Public)
                 .collect();
@@ -349,6 +379,9 @@ async fn read(
 
 fn failed(error: reqwest::Error, url: &Url) -> WebError {
     let url = shown(url);
+    if let Some(problem) = goondan_outbound::problem_of(&error) {
+        return WebError::Network { url, problem };
+    }
     if error.is_timeout() && !error.is_connect() {
         return WebError::Stalled { url };
     }

@@ -21,7 +21,9 @@ use goondan_proposals::{
     BranchMaker, BranchPush, FetchedRepository, NewBranch, NewRepository, RepositoryClone,
     RepositoryMaker,
 };
-use goondan_protocol::git::{NETWORK_VARIABLES, RepositoryAddress, RepositoryUrl};
+use goondan_protocol::git::{
+    RepositoryAddress, RepositoryUrl, network_advice, network_environment,
+};
 use goondan_protocol::task::GitCredentials;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -343,14 +345,13 @@ fn git_over_network(
     credentials: Option<&GitCredentials>,
 ) -> Command {
     let mut command = git_in(origin);
-    let passed_on = NETWORK_VARIABLES.iter();
     command
         .args(["-c", "protocol.ext.allow=never"])
         .args(["-c", "http.followRedirects=false"])
         .args(["-c", "http.lowSpeedLimit=1"])
         .args(["-c", &format!("http.lowSpeedTime={GIT_STALL_TIMEOUT_S}")])
         .args(["-c", "submodule.recurse=false"])
-        .envs(passed_on.filter_map(|name| Some((*name, std::env::var_os(name)?))))
+        .envs(network_environment(|name| std::env::var_os(name)))
         .env("GIT_ALLOW_PROTOCOL", url.scheme());
     if let Some(GitCredentials { username, token }) = credentials {
         let encoded = STANDARD.encode(format!("{username}:{token}"));
@@ -403,7 +404,13 @@ async fn run(command: &mut Command) -> Result<(), RepositoryFailure> {
 fn succeeded(output: &Output) -> Result<(), RepositoryFailure> {
     match output.status.success() {
         true => Ok(()),
-        false => Err(RepositoryFailure::Failed(words(output))),
+        false => {
+            let mut why = words(output);
+            if let Some(advice) = network_advice(&why) {
+                why = format!("{why}; {advice}");
+            }
+            Err(RepositoryFailure::Failed(why))
+        }
     }
 }
 
