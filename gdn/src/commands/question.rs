@@ -9,7 +9,7 @@ use goondan_protocol::control::{
     ShowQuestion,
 };
 use goondan_protocol::ids::QuestionId;
-use goondan_protocol::question::{FieldKind, FormField, QuestionForm};
+use goondan_protocol::question::{FieldKind, FormChoice, FormField, QuestionForm};
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -230,14 +230,33 @@ fn table_of_form(form: &QuestionForm) -> Table {
 
 /// Accepted values of a field, including the titles of choices.
 fn takes(kind: &FieldKind) -> String {
-    let FieldKind::Choice { choices } = kind else {
-        return kind.in_words();
+    let titled = |choices: &[FormChoice]| {
+        let choices = choices.iter().map(|choice| FormChoice {
+            value: match &choice.title {
+                Some(title) if *title != choice.value => format!("{} ({title})", choice.value),
+                _ => choice.value.clone(),
+            },
+            title: None,
+        });
+        choices.collect::<Vec<_>>()
     };
-    let choices = choices.iter().map(|choice| match &choice.title {
-        Some(title) if *title != choice.value => format!("{} ({title})", choice.value),
-        _ => choice.value.clone(),
-    });
-    format!("one of: {}", choices.collect::<Vec<_>>().join(", "))
+    match kind {
+        FieldKind::Choice { choices } => FieldKind::Choice {
+            choices: titled(choices),
+        }
+        .in_words(),
+        FieldKind::Choices {
+            choices,
+            min_items,
+            max_items,
+        } => FieldKind::Choices {
+            choices: titled(choices),
+            min_items: *min_items,
+            max_items: *max_items,
+        }
+        .in_words(),
+        other => other.in_words(),
+    }
 }
 
 fn about(field: &FormField) -> String {
@@ -247,9 +266,15 @@ fn about(field: &FormField) -> String {
 
 /// Formats a value for `--set`.
 fn value_of(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    let is_plain = |item: &Value| item.as_str().is_some_and(|text| !text.contains([',', '[']));
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().all(is_plain) => {
+            let items = items.iter().filter_map(Value::as_str);
+            items.collect::<Vec<_>>().join(",")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Options of a complete answer, with default values or others that fit.
@@ -262,6 +287,18 @@ fn example_of(form: &QuestionForm) -> String {
                 .first()
                 .map(|choice| choice.value.clone())
                 .unwrap_or_default(),
+            (
+                None,
+                FieldKind::Choices {
+                    choices, min_items, ..
+                },
+            ) => {
+                let least = min_items.unwrap_or(1).max(1);
+                let least = usize::try_from(least).unwrap_or(usize::MAX);
+                let values = choices.iter().take(least);
+                let values: Vec<Value> = values.map(|it| it.value.as_str().into()).collect();
+                value_of(&Value::Array(values))
+            }
             (None, FieldKind::Boolean {}) => "true".to_owned(),
             (None, FieldKind::String { format, .. }) => {
                 format.map_or("VALUE", |format| format.example()).to_owned()
@@ -417,6 +454,23 @@ mod tests {
     fn the_command_that_answers_gives_all_that_is_needed() {
         assert_eq!(example_of(&form()), " --set 'size=s' --set 'count=3'");
         assert_eq!(example_of(&QuestionForm::default()), "");
+    }
+
+    #[test]
+    fn a_list_of_choices_is_shown_and_answered() {
+        let choices = json!([{"const": "bow", "title": "A bow"}, {"const": "card"}]);
+        let schema = json!({
+            "type": "object", "required": ["extras"],
+            "properties": {"extras": {"type": "array", "items": {"anyOf": choices}, "minItems": 1}},
+        });
+        let form = QuestionForm::of_schema(&schema).unwrap();
+        assert_eq!(example_of(&form), " --set 'extras=bow'");
+        let told = takes(&form.fields()[0].takes);
+        assert_eq!(told, "a list with at least 1 of: bow (A bow), card");
+        let content = content_of(&form, set(&[("extras", "card,bow")])).unwrap();
+        assert_eq!(Value::Object(content), json!({"extras": ["card", "bow"]}));
+        let problem = content_of(&form, set(&[("extras", "")])).unwrap_err();
+        assert!(problem.contains("at least 1"), "{problem}");
     }
 
     #[test]

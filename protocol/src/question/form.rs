@@ -1,5 +1,7 @@
 //! The form of an answer: its fields, and validation of answers.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
@@ -58,6 +60,17 @@ pub enum FieldKind {
     Choice {
         /// The choices.
         choices: Vec<FormChoice>,
+    },
+    /// Any of several strings, each at most once.
+    Choices {
+        /// The choices.
+        choices: Vec<FormChoice>,
+        /// Minimum number of chosen strings.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min_items: Option<u64>,
+        /// Maximum number of chosen strings.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_items: Option<u64>,
     },
     /// A number.
     Number {
@@ -200,7 +213,8 @@ impl QuestionForm {
 }
 
 impl FormField {
-    /// Parses a value from text, as on a command line.
+    /// Parses a value from text, as on a command line. Several choices are separated by commas, or
+    /// are a JSON array.
     ///
     /// # Errors
     ///
@@ -208,6 +222,7 @@ impl FormField {
     pub fn read(&self, text: &str) -> Result<Value, String> {
         let value = match &self.takes {
             FieldKind::String { .. } | FieldKind::Choice { .. } => Value::from(text),
+            FieldKind::Choices { choices, .. } => chosen(choices, text),
             FieldKind::Boolean {} | FieldKind::Number { .. } | FieldKind::Integer { .. } => {
                 serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::from(text))
             }
@@ -239,6 +254,24 @@ impl FieldKind {
                 let text = value.as_str();
                 choices.iter().any(|choice| Some(&*choice.value) == text)
             }
+            Self::Choices {
+                choices,
+                min_items,
+                max_items,
+            } => value.as_array().is_some_and(|items| {
+                let is_choice = |item: &Value| {
+                    let text = item.as_str();
+                    choices.iter().any(|choice| Some(&*choice.value) == text)
+                };
+                let mut seen = HashSet::new();
+                let is_new =
+                    |item: &Value| seen.insert(item.as_str().unwrap_or_default().to_owned());
+                let count = items.len() as u64;
+                min_items.is_none_or(|least| count >= least)
+                    && max_items.is_none_or(|most| count <= most)
+                    && items.iter().all(is_choice)
+                    && items.iter().all(is_new)
+            }),
             Self::Number { minimum, maximum } => {
                 value.is_number() && is_within(value, minimum.as_ref(), maximum.as_ref())
             }
@@ -286,11 +319,41 @@ impl FieldKind {
                 let values: Vec<&str> = choices.iter().map(|choice| &*choice.value).collect();
                 format!("one of: {}", values.join(", "))
             }
+            Self::Choices {
+                choices,
+                min_items,
+                max_items,
+            } => {
+                let values: Vec<&str> = choices.iter().map(|choice| &*choice.value).collect();
+                let count = match (min_items, max_items) {
+                    (None | Some(0), None) => "any".to_owned(),
+                    (Some(least), None) => format!("at least {least}"),
+                    (None | Some(0), Some(most)) => format!("at most {most}"),
+                    (Some(least), Some(most)) if least == most => least.to_string(),
+                    (Some(least), Some(most)) => format!("{least} to {most}"),
+                };
+                format!("a list with {count} of: {}", values.join(", "))
+            }
             Self::Number { minimum, maximum } => bounded("a number", minimum, maximum),
             Self::Integer { minimum, maximum } => bounded("a whole number", minimum, maximum),
             Self::Boolean {} => "true or false".to_owned(),
         }
     }
+}
+
+/// The list that a text means: a JSON array, one choice, or several separated by commas.
+fn chosen(choices: &[FormChoice], text: &str) -> Value {
+    let text = text.trim();
+    if let Ok(list @ Value::Array(_)) = serde_json::from_str(text) {
+        return list;
+    }
+    if text.is_empty() {
+        return Value::Array(Vec::new());
+    }
+    if choices.iter().any(|choice| choice.value == text) {
+        return Value::from(vec![text]);
+    }
+    text.split(',').map(str::trim).collect()
 }
 
 fn bounded(what: &str, minimum: &Option<Number>, maximum: &Option<Number>) -> String {

@@ -75,6 +75,34 @@ fn each_field_kind_accepts_only_its_valid_values() {
             vec![json!("Red")],
         ),
         (
+            json!({"oneOf": [{"const": "a", "title": "A"}]}),
+            vec![json!("a")],
+            vec![json!("A"), json!(["a"])],
+        ),
+        (
+            json!({"type": "string", "const": "only"}),
+            vec![json!("only")],
+            vec![json!("other")],
+        ),
+        (
+            json!({"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}, "minItems": 1, "maxItems": 2}),
+            vec![json!(["a"]), json!(["c", "a"])],
+            vec![
+                json!("a"),
+                json!([]),
+                json!(["a", "a"]),
+                json!(["d"]),
+                json!([1]),
+                json!(["a", "b", "c"]),
+            ],
+        ),
+        (
+            json!({"type": "array", "items": {"anyOf": [{"const": "#f00", "title": "Red"}, {"const": "x,y"}]},
+                "uniqueItems": true, "default": ["#f00"]}),
+            vec![json!([]), json!(["x,y", "#f00"])],
+            vec![json!(["Red"]), json!({"0": "#f00"})],
+        ),
+        (
             json!({"type": "number", "minimum": -0.5, "maximum": 2}),
             vec![json!(-0.5), json!(0), json!(2), json!(1.5)],
             vec![json!(-0.6), json!(3), json!("1")],
@@ -137,7 +165,22 @@ fn text_input_is_parsed_by_the_field_type() {
         read(json!({"type": "string", "enum": ["true"]}), "true"),
         Ok(json!("true"))
     );
+    let several = json!({"type": "array", "items": {"enum": ["a", "b", "x,y"]}, "maxItems": 2});
+    for (text, list) in [
+        ("", json!([])),
+        ("a", json!(["a"])),
+        (" b , a", json!(["b", "a"])),
+        ("x,y", json!(["x,y"])),
+        (r#"["x,y", "a"]"#, json!(["x,y", "a"])),
+    ] {
+        assert_eq!(read(several.clone(), text), Ok(list));
+    }
     for (schema, text, told) in [
+        (
+            several,
+            "a,c",
+            "must be a list with at most 2 of: a, b, x,y",
+        ),
         (json!({"type": "boolean"}), "yes", "must be true or false"),
         (json!({"type": "integer"}), "1.5", "must be a whole number"),
         (json!({"type": "number"}), "NaN", "must be a number"),
@@ -201,7 +244,24 @@ fn schema_that_is_not_a_flat_primitive_form_is_refused_in_place() {
         ),
         (
             json!({"type": "array", "items": {"type": "string"}}),
-            "its type is `array`",
+            "must be strings with choices",
+        ),
+        (json!({"type": "array"}), "without `items`"),
+        (
+            json!({"type": "array", "items": {"type": "integer", "enum": [1]}}),
+            "must be strings with choices",
+        ),
+        (
+            json!({"type": "array", "items": {"enum": ["a"], "pattern": "a"}}),
+            "`pattern`, which is not supported",
+        ),
+        (
+            json!({"type": "array", "items": {"enum": ["a"]}, "minItems": 2}),
+            "no list of its choices",
+        ),
+        (
+            json!({"type": "array", "items": {"enum": ["a"]}, "default": ["b"]}),
+            "its `default` must be a list",
         ),
         (json!({"type": ["string", "null"]}), "no `type`"),
         (json!({}), "no `type`"),

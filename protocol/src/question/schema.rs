@@ -16,6 +16,9 @@ use crate::limits::{
 #[error("{0}")]
 pub struct BadForm(String);
 
+/// Keywords with the choices of a string.
+const CHOICES: [&str; 5] = ["enum", "enumNames", "const", "oneOf", "anyOf"];
+
 /// Keywords that are valid for any field.
 const KEYWORDS: [&str; 4] = ["type", "title", "description", "default"];
 
@@ -25,8 +28,8 @@ fn bad(problem: impl Into<String>) -> BadForm {
 
 impl QuestionForm {
     /// Converts a flat JSON Schema to a form. Its fields may be strings (with a length, one of the
-    /// formats `email`, `uri`, `date` and `date-time`, or a list of choices), numbers, integers or
-    /// booleans.
+    /// formats `email`, `uri`, `date` and `date-time`, or a list of choices), numbers, integers,
+    /// booleans or arrays of choices.
     ///
     /// # Errors
     ///
@@ -114,10 +117,16 @@ fn field(name: &str, schema: &Value, required: bool) -> Result<FormField, BadFor
 
 fn kind(schema: &JsonObject) -> Result<FieldKind, BadForm> {
     let of_type = schema.get("type").and_then(Value::as_str);
+    let has_choices = CHOICES.iter().any(|name| schema.contains_key(*name));
     let (kind, own): (FieldKind, &[&str]) = match of_type {
-        Some("string") if schema.contains_key("enum") || schema.contains_key("oneOf") => {
-            (choice(schema)?, &["enum", "enumNames", "oneOf"])
+        Some("string") | None if has_choices => {
+            let choices = choices(schema)?;
+            (FieldKind::Choice { choices }, &CHOICES)
         }
+        Some("array") => (
+            several(schema)?,
+            &["items", "minItems", "maxItems", "uniqueItems"],
+        ),
         Some("string") => (string(schema)?, &["minLength", "maxLength", "format"]),
         Some("number") => {
             let (minimum, maximum) = bounds(schema)?;
@@ -138,7 +147,7 @@ fn kind(schema: &JsonObject) -> Result<FieldKind, BadForm> {
             let other = shown(other);
             return Err(bad(format!(
                 "its type is `{other}`; a question can have string, number, integer and boolean \
-                 fields, without nesting"
+                 fields, and arrays of choices, without nesting"
             )));
         }
         None => return Err(bad("it has no `type`")),
@@ -149,15 +158,49 @@ fn kind(schema: &JsonObject) -> Result<FieldKind, BadForm> {
     }
 }
 
-fn string(schema: &JsonObject) -> Result<FieldKind, BadForm> {
-    let length = |name: &str| match schema.get(name) {
+fn count(schema: &JsonObject, name: &str) -> Result<Option<u64>, BadForm> {
+    match schema.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_u64() {
-            Some(length) => Ok(Some(length)),
+            Some(count) => Ok(Some(count)),
             None => Err(bad(format!("its `{name}` is not a valid length"))),
         },
+    }
+}
+
+/// A field with any of several choices.
+fn several(schema: &JsonObject) -> Result<FieldKind, BadForm> {
+    let Some(items) = schema.get("items") else {
+        return Err(bad("it is an array without `items`"));
     };
-    let (min_length, max_length) = (length("minLength")?, length("maxLength")?);
+    let items = object(items, "its `items`")?;
+    let of_type = items.get("type").and_then(Value::as_str);
+    let has_choices = CHOICES.iter().any(|name| items.contains_key(*name));
+    if !has_choices || !matches!(of_type, None | Some("string")) {
+        return Err(bad(
+            "it is an array; its `items` must be strings with choices in `enum` or `anyOf`",
+        ));
+    }
+    if let Some(other) = unknown(items, &["type", "title", "description"], &CHOICES) {
+        return Err(bad(format!(
+            "its `items` have `{other}`, which is not supported"
+        )));
+    }
+    let choices = choices(items)?;
+    let (min_items, max_items) = (count(schema, "minItems")?, count(schema, "maxItems")?);
+    let least = min_items.unwrap_or(0);
+    if least > max_items.unwrap_or(u64::MAX).min(choices.len() as u64) {
+        return Err(bad("no list of its choices has `minItems` items"));
+    }
+    Ok(FieldKind::Choices {
+        choices,
+        min_items,
+        max_items,
+    })
+}
+
+fn string(schema: &JsonObject) -> Result<FieldKind, BadForm> {
+    let (min_length, max_length) = (count(schema, "minLength")?, count(schema, "maxLength")?);
     if min_length
         .zip(max_length)
         .is_some_and(|(least, most)| least > most)
@@ -186,9 +229,14 @@ fn string(schema: &JsonObject) -> Result<FieldKind, BadForm> {
     })
 }
 
-fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
-    let choices: Vec<FormChoice> = match (schema.get("enum"), schema.get("oneOf")) {
-        (Some(values), None) => {
+fn choices(schema: &JsonObject) -> Result<Vec<FormChoice>, BadForm> {
+    let titled = [schema.get("oneOf"), schema.get("anyOf")];
+    let only = schema
+        .get("const")
+        .map(|only| Value::from(vec![only.clone()]));
+    let values = schema.get("enum").or(only.as_ref());
+    let choices: Vec<FormChoice> = match (values, titled) {
+        (Some(values), [None, None]) => {
             let values = names(Some(values), "`enum`")?;
             let titles = names(schema.get("enumNames"), "`enumNames`")?;
             if !titles.is_empty() && titles.len() != values.len() {
@@ -204,12 +252,12 @@ fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
                 })
                 .collect()
         }
-        (None, Some(Value::Array(options))) => {
+        (None, [Some(Value::Array(options)), None] | [None, Some(Value::Array(options))]) => {
             let choices = options.iter().map(|option| {
-                let option = object(option, "a choice of `oneOf`")?;
+                let option = object(option, "a titled choice")?;
                 let value = text(option, "const")?.ok_or_else(|| bad("a choice has no `const`"))?;
                 let title = text(option, "title")?;
-                match unknown(option, &["const", "title"], &[]) {
+                match unknown(option, &["const", "title", "type", "description"], &[]) {
                     Some(other) => Err(bad(format!(
                         "a choice has `{other}`, which is not supported"
                     ))),
@@ -220,7 +268,7 @@ fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
         }
         _ => {
             return Err(bad(
-                "its choices are either in `enum` or in the list `oneOf`",
+                "its choices are either in `enum`, or in the list `oneOf` or `anyOf`",
             ));
         }
     };
@@ -229,7 +277,7 @@ fn choice(schema: &JsonObject) -> Result<FieldKind, BadForm> {
             "it must have 1 to {MAX_QUESTION_CHOICES} choices"
         )));
     }
-    Ok(FieldKind::Choice { choices })
+    Ok(choices)
 }
 
 fn bounds(schema: &JsonObject) -> Result<(Option<Number>, Option<Number>), BadForm> {

@@ -206,10 +206,12 @@ export interface Question {
 
 /** What a field of an answer takes. */
 export interface Takes {
-  type: 'string' | 'choice' | 'number' | 'integer' | 'boolean';
+  type: 'string' | 'choice' | 'choices' | 'number' | 'integer' | 'boolean';
   format?: string;
   minLength?: number;
   maxLength?: number;
+  minItems?: number;
+  maxItems?: number;
   minimum?: number;
   maximum?: number;
   choices?: { value: string; title?: string }[];

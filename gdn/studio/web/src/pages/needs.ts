@@ -7,7 +7,7 @@ import { isOverOwnBudget } from '../budgets.js';
 import { decide, patchOf } from '../changesets.js';
 import { type ApprovalWithInput, countOf, type Needs, readNeeds, spentPart } from '../needs.js';
 import { isEvent, Page } from '../page.js';
-import { ask, fieldText } from '../parts/dialog.js';
+import { ask, fieldText, fieldTexts } from '../parts/dialog.js';
 import { diffView } from '../parts/diff.js';
 import { count, counted, dollars } from '../parts/figures.js';
 import { answerOf, formView } from '../parts/form.js';
@@ -181,7 +181,7 @@ class NeedsPage extends Page {
     });
     if (answer === null) return;
     await this.act('Answering', async () => {
-      const content = answerOf(form, (name) => fieldText(answer, name));
+      const content = answerOf(form, (name) => fieldTexts(answer, name));
       await call('question.answer', studio.of({ questionId, content }));
       return `${questionId} was answered.`;
     });

@@ -55,3 +55,8 @@ export function fieldText(answer: FormData, name: string): string {
   const value = answer.get(name);
   return typeof value === 'string' ? value : '';
 }
+
+/** All values of a field, such as the choices of a list. */
+export function fieldTexts(answer: FormData, name: string): string[] {
+  return answer.getAll(name).filter((value): value is string => typeof value === 'string');
+}

@@ -5,7 +5,7 @@ import type { FormField, Json } from '../types.js';
 import { harmless, oneLine } from './text.js';
 
 /** The values of a form as the question wants them. What was left empty and need not be said is left out. */
-export function answerOf(form: FormField[], typed: (name: string) => string): Record<string, Json> {
+export function answerOf(form: FormField[], typed: (name: string) => string[]): Record<string, Json> {
   const values = form.map((field, at): [string, Json | undefined] => [field.name, valueOf(field, typed(inputName(at)))]);
   // The names are untrusted: with plain assignment, `__proto__` would set the prototype.
   return Object.fromEntries(values.filter((entry): entry is [string, Json] => entry[1] !== undefined));
@@ -16,13 +16,16 @@ export function inputName(at: number): string {
   return `field-${at}`;
 }
 
-function valueOf(field: FormField, text: string): Json | undefined {
+function valueOf(field: FormField, typed: string[]): Json | undefined {
+  const text = typed[0] ?? '';
   switch (field.takes.type) {
     case 'boolean':
       return text === '' ? undefined : text === 'true';
     case 'number':
     case 'integer':
       return text.trim() === '' ? undefined : Number(text);
+    case 'choices':
+      return typed.length === 0 && !field.required ? undefined : typed;
     case 'choice':
       return text === '' ? undefined : text;
     case 'string':
@@ -47,6 +50,18 @@ function fieldView(field: FormField, at: number): TemplateResult {
 function inputView({ takes, required, default: proposed, description }: FormField, id: string): TemplateResult {
   const hint = description === undefined ? nothing : `${id}-hint`;
   const value = proposed === undefined || proposed === null ? '' : String(proposed);
+  if (takes.type === 'choices') {
+    const chosen = Array.isArray(proposed) ? proposed : [];
+    const choices = takes.choices ?? [];
+    return html`<select id=${id} name=${id} multiple size=${Math.min(choices.length, 8)} ?required=${required && (takes.minItems ?? 0) > 0}
+      aria-describedby=${hint}>
+      ${choices.map(
+        (choice) => html`<option value=${choice.value} ?selected=${chosen.includes(choice.value)}>
+          ${oneLine(choice.title ?? choice.value)}
+        </option>`,
+      )}
+    </select>`;
+  }
   if (takes.type === 'choice' || takes.type === 'boolean') {
     const choices =
       takes.type === 'choice' ? (takes.choices ?? []) : [{ value: 'true', title: 'Yes' }, { value: 'false', title: 'No' }];

@@ -80,10 +80,12 @@ test('an answer has the values that its form wants', () => {
     { name: 'yes', required: false, takes: { type: 'boolean' } },
     { name: 'mail', required: false, takes: { type: 'string' } },
     { name: 'text', required: true, takes: { type: 'string' } },
+    { name: 'extras', required: false, takes: { type: 'choices', choices: [{ value: 'a' }, { value: 'b' }] } },
+    { name: 'others', required: false, takes: { type: 'choices', choices: [{ value: 'a' }] } },
   ];
-  const typed = { 'field-0': 'm', 'field-1': '3', 'field-2': 'false', 'field-3': '', 'field-4': '' };
+  const typed = { 'field-0': ['m'], 'field-1': ['3'], 'field-2': ['false'], 'field-3': [''], 'field-4': [''], 'field-5': ['b', 'a'], 'field-6': [] };
   const json = JSON.stringify(answerOf(form, (name) => typed[name]));
-  assert.equal(json, '{"size":"m","__proto__":3,"yes":false,"text":""}');
+  assert.equal(json, '{"size":"m","__proto__":3,"yes":false,"text":"","extras":["b","a"]}');
 });
 
 test('figures say what they mean', () => {
