@@ -11,6 +11,9 @@ use goondan_protocol::task::{AgentFormat, PromptChannel, TaskAssignment, TaskPer
 
 use super::launch::is_resumed;
 
+/// The first request of `acp`.
+pub(super) const INITIALIZE: &str = "initialize";
+
 /// Maximum pending permission requests; further ones are refused.
 const PERMISSIONS_MAX: usize = 64;
 
@@ -194,6 +197,21 @@ impl Dialogue {
         }
     }
 
+    /// The request whose answer the prompt waits for, other than a probe.
+    pub(super) fn awaited(&self) -> Option<&'static str> {
+        match self.stage {
+            DialogueStage::Opening if self.format == AgentFormat::Acp => Some(INITIALIZE),
+            DialogueStage::InSession if self.is_resumed => Some("session/load"),
+            DialogueStage::InSession => Some("session/new"),
+            DialogueStage::InMode => Some("session/set_mode"),
+            DialogueStage::WithModel => Some("session/set_model"),
+            DialogueStage::Opening
+            | DialogueStage::PlayedBack { .. }
+            | DialogueStage::Prompted
+            | DialogueStage::Ended => None,
+        }
+    }
+
     /// Returns true while an answer to a probe is awaited.
     pub(super) fn awaits_probe(&self) -> bool {
         matches!(self.stage, DialogueStage::PlayedBack { .. })
@@ -369,6 +387,7 @@ mod tests {
     fn acp_is_opened_given_a_session_and_then_the_prompt() {
         let mut acp = Dialogue::of(&assignment(AgentFormat::Acp, PromptChannel::Stdin), None);
         assert_eq!(json(&acp.begin())["method"], "initialize");
+        assert_eq!(acp.awaited(), Some("initialize"));
         assert_eq!(acp.answered(None, 0), []);
         assert_eq!(acp.answered(Some(ACP_SESSION), 0), [], "that was not asked");
         assert_eq!(
@@ -376,6 +395,7 @@ mod tests {
             "session/new"
         );
         assert_eq!(acp.answered(Some(ACP_INITIALIZE), 0), [], "once");
+        assert_eq!(acp.awaited(), Some("session/new"));
         let server = ToolServer {
             program: "/agent".to_owned(),
             arguments: Vec::new(),
@@ -391,6 +411,7 @@ mod tests {
         });
         let prompt = json(&acp.answered(Some(ACP_SESSION), 0));
         assert_eq!(prompt["params"]["sessionId"], "s1");
+        assert_eq!(acp.awaited(), None);
         let reply = CliEvent::Unsupported {
             method: "fs/read_text_file".to_owned(),
             reply: "{}".to_owned(),
@@ -420,6 +441,7 @@ mod tests {
         acp.begin();
         let loaded = json(&acp.answered(Some(ACP_INITIALIZE), 0));
         assert_eq!(loaded["method"], "session/load");
+        assert_eq!(acp.awaited(), Some("session/load"));
         // The agent answers first and replays then: the prompt waits until two probes find nothing
         // new.
         let mut probe = json(&acp.answered(Some(ACP_SESSION), 1));

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use goondan_cli_agents::limits::ACP_ANSWER_TIMEOUT_MS;
 use goondan_cli_agents::tools::is_own_request;
 use goondan_cli_agents::{CliEvent, Parser, Setup};
 use goondan_clock::{Instant, sleep, sleep_until};
@@ -15,7 +16,7 @@ use goondan_protocol::sandbox::{Level, SandboxPath};
 use goondan_protocol::task::{OutputStream, TaskAlive, TaskAssignment, TaskExited, TaskNotStarted};
 use nix::errno::Errno;
 
-use super::dialogue::{Dialogue, StdinAction};
+use super::dialogue::{Dialogue, INITIALIZE, StdinAction};
 use super::freezer::Freezer;
 use super::launch::{is_resumed, launch_of};
 use super::liveness::{Liveness, Sample};
@@ -265,6 +266,8 @@ struct State {
     prompt_at: Option<Instant>,
     /// Time when a program that stays after its turn is asked to end.
     exit_by: Option<Instant>,
+    /// The unanswered request, and the time when it counts as failed.
+    awaited: Option<(&'static str, Instant)>,
     /// Time when a requested end is forced.
     give_up_at: Option<Instant>,
     /// Time when the supervisor is killed after it was asked to end the program.
@@ -306,6 +309,8 @@ enum RunLoopEvent {
     Stayed,
     /// The program did not answer a probe in time.
     ProbeUnanswered,
+    /// The program did not answer another request in time.
+    Unanswered(&'static str),
     /// The liveness check is due.
     TimeToLook,
 }
@@ -349,6 +354,12 @@ impl TaskRunLoop {
                     let steps = self.dialogue.probe_unanswered();
                     self.proceed(steps);
                 }
+                RunLoopEvent::Unanswered(request) => {
+                    self.state.awaited = None;
+                    let why = unanswered(request);
+                    tracing::warn!(why, "the program cannot work for the task");
+                    self.outbox.extend(told(vec![CliEvent::Permanent(why)]));
+                }
                 RunLoopEvent::TimeToLook => {
                     next_look = Instant::now() + self.look_interval();
                     if self.state.is_started
@@ -383,6 +394,9 @@ impl TaskRunLoop {
         let over_time = self.state.give_up_at.or(self.state.kill_at);
         let prompt_at = self.state.prompt_at.filter(|_| !self.state.is_paused);
         let exit_by = self.state.exit_by.filter(|_| !self.state.is_paused);
+        let awaited = self.state.awaited.filter(|_| !self.state.is_paused);
+        let answer_by = awaited.map(|(_, until)| until);
+        let request = awaited.map_or(INITIALIZE, |(request, _)| request);
         let mut parts = self.program.parts();
         let happened = tokio::select! {
             incoming = link.receive_for_task() => RunLoopEvent::Asked(incoming?),
@@ -401,6 +415,7 @@ impl TaskRunLoop {
             () = at(over_time), if !has_ended => RunLoopEvent::OverTime,
             () = at(exit_by), if !has_ended => RunLoopEvent::Stayed,
             () = at(prompt_at), if !has_ended && hears => RunLoopEvent::ProbeUnanswered,
+            () = at(answer_by), if !has_ended && hears => RunLoopEvent::Unanswered(request),
             () = sleep_until(next_look), if !has_ended => RunLoopEvent::TimeToLook,
         };
         Ok(happened)
@@ -421,6 +436,7 @@ impl TaskRunLoop {
             }
             ToTask::Continue(_) => {
                 self.state.is_paused = false;
+                self.await_anew();
                 if !self.thaw() {
                     self.program.order(&Order::Continue {});
                 }
@@ -503,8 +519,22 @@ impl TaskRunLoop {
         }
     }
 
+    /// Restarts the wait for the answer to a request.
+    fn await_anew(&mut self) {
+        let until = Instant::now() + Duration::from_millis(ACP_ANSWER_TIMEOUT_MS);
+        self.state.awaited = self.dialogue.awaited().map(|request| (request, until));
+    }
+
     fn hear_stdout(&mut self, bytes: &[u8]) {
         self.liveness.printed();
+        // A loaded session is replayed before it is answered. An unopened connection has no output.
+        if self
+            .state
+            .awaited
+            .is_some_and(|(request, _)| request != INITIALIZE)
+        {
+            self.await_anew();
+        }
         self.bound_draining(bytes.len());
         let output = match bytes {
             [] => self.stdout_text.end(),
@@ -573,6 +603,9 @@ impl TaskRunLoop {
         }
         let awaits_probe = self.dialogue.awaits_probe();
         self.state.prompt_at = awaits_probe.then(|| Instant::now() + PROBE_TIMEOUT);
+        if self.state.is_started && self.dialogue.awaited() != self.state.awaited.map(|it| it.0) {
+            self.await_anew();
+        }
         self.take(steps);
     }
 
@@ -580,6 +613,7 @@ impl TaskRunLoop {
         match report {
             Some(SupervisorReport::Started { pid }) => {
                 self.state.is_started = true;
+                self.await_anew();
                 match self.program.identity(pid) {
                     Some(started) => self.outbox.add(ToOrchestrator::TaskStarted(started)),
                     // The program and its supervisor have already exited; the exit is reported.
@@ -668,6 +702,15 @@ impl TaskRunLoop {
 /// True if the program asks for permission to call one of goondan's own tools.
 fn is_own_call(event: &CliEvent) -> bool {
     matches!(event, CliEvent::Permission(request) if is_own_request(request))
+}
+
+/// Explains an unanswered request to a person.
+fn unanswered(request: &str) -> String {
+    let seconds = ACP_ANSWER_TIMEOUT_MS / 1_000;
+    format!(
+        "the program did not answer `{request}` of the Agent Client Protocol within {seconds} s; check that its \
+         `command` speaks the protocol, and run it by hand"
+    )
 }
 
 async fn at(time: Option<Instant>) {

@@ -18,6 +18,9 @@ pub const TEXT_LINE_BYTES_MAX: usize = 100 * 1024;
 /// Maximum bytes of one line of structured output; longer lines are skipped.
 pub const JSON_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Maximum wait for the answer to a request of `acp` before the prompt, in milliseconds.
+pub const ACP_ANSWER_TIMEOUT_MS: u64 = 120_000;
+
 /// Minimum consecutive lines of a prompt that count as its echo, unless the prompt is shorter.
 pub const ECHO_LINES_MIN: usize = 3;
 
