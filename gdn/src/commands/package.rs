@@ -24,6 +24,7 @@ mod consent;
 mod contents;
 mod fetch;
 mod find;
+mod flow;
 mod git;
 mod install;
 mod manifest;

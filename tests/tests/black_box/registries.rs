@@ -442,10 +442,20 @@ fn pkg_3_needed_manual_edit_is_reported_before_storing_anything() {
         ),
         &format!("spec: {{registries: [{{url: \"{}\"}}]}}\n", registry.url()),
     );
-    home.write("project/goondan.yaml", &flow);
+    home.write(
+        "project/goondan.yaml",
+        &flow.replace("spec: {", "spec: &shop {"),
+    );
     let before = all(&home);
     home.gdn(&["package", "add", "words"])
         .exits(10)
         .tells(&["cannot edit"]);
     assert_eq!(all(&home), before);
+    home.write("project/goondan.yaml", &flow);
+    home.gdn(&["package", "add", "words"]).exits(0);
+    let added = manifest(&home);
+    assert!(
+        added.contains("}], dependencies: [{name: \"words\", version: "),
+        "{added}"
+    );
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use goondan_config::resources_of;
 use serde_json::{Value, json};
 
+use super::flow;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::project::PROJECT_FILE;
@@ -19,18 +20,20 @@ pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Fail
             quoted(version)
         )
     };
-    let new = ManifestLines::of(text).and_then(|lines| match lines.index_of(name) {
+    let in_lines = ManifestLines::of(text).and_then(|lines| match lines.index_of(name) {
         Some(index) => lines.replace(index, &item(lines.indent())),
         None => Some(lines.append(item)),
     });
-    checked(text, new, |listed| {
+    let in_flow = || flow::with(text, index_of(text, name), name, version);
+    let change = |listed: &mut Vec<Value>| {
         let dependency = json!({"name": name, "version": version});
         match listed.iter_mut().find(|it| it["name"] == name) {
             Some(there) => *there = dependency,
             None => listed.push(dependency),
         }
-    })
-    .ok_or_else(|| {
+    };
+    let new = checked(text, in_lines, change).or_else(|| checked(text, in_flow(), change));
+    new.ok_or_else(|| {
         by_hand(&format!(
             "under `dependencies`: `{{name: {}, version: {}}}`",
             quoted(name),
@@ -41,9 +44,21 @@ pub(super) fn with(text: &str, name: &str, version: &str) -> Result<String, Fail
 
 /// Removes a requirement.
 pub(super) fn without(text: &str, name: &str) -> Result<String, Failure> {
-    let new = ManifestLines::of(text).and_then(|lines| lines.replace(lines.index_of(name)?, ""));
-    checked(text, new, |listed| listed.retain(|it| it["name"] != name))
+    let in_lines =
+        ManifestLines::of(text).and_then(|lines| lines.replace(lines.index_of(name)?, ""));
+    let in_flow = || flow::without(text, index_of(text, name)?);
+    let change = |listed: &mut Vec<Value>| listed.retain(|it| it["name"] != name);
+    checked(text, in_lines, change)
+        .or_else(|| checked(text, in_flow(), change))
         .ok_or_else(|| by_hand(&format!("`dependencies` without `{name}`")))
+}
+
+/// Position of a requirement in the Package.
+fn index_of(text: &str, name: &str) -> Option<usize> {
+    let documents = documents(text)?;
+    let package = documents.first().filter(|it| it["kind"] == "Package")?;
+    let listed = package.pointer("/spec/dependencies")?.as_array()?;
+    listed.iter().position(|it| it["name"] == name)
 }
 
 fn by_hand(what: &str) -> Failure {
@@ -298,14 +313,53 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_manifest_layout_is_not_edited() {
-        for rest in [
-            "spec: {version: 1.0.0}\n",
-            "spec:\n  dependencies: []\n",
-            "spec:\n  dependencies: [{name: b, version: 1.x}]\n",
+    fn dependency_on_one_line_is_added_and_removed() {
+        let item = r#"{name: "a", version: "^1"}"#;
+        for (rest, with_it, after) in [
+            ("spec: {}\n", "spec: {dependencies: [ITEM]}\n", "spec: {}\n"),
+            (
+                "spec: {registries: [{url: \"http://h:1/#x, y\"}]} # mine\n---\nkind: Swarm\nspec: {}\n",
+                "spec: {registries: [{url: \"http://h:1/#x, y\"}], dependencies: [ITEM]} # mine\n---\nkind: Swarm\nspec: {}\n",
+                "",
+            ),
+            (
+                "spec: {\n  version: 1.0.0, # it's, }\n  'dependencies': [ {name: b, version: 1.x} ]\n}\n",
+                "spec: {\n  version: 1.0.0, # it's, }\n  'dependencies': [ {name: b, version: 1.x}, ITEM ]\n}\n",
+                "",
+            ),
+            (
+                "spec: {dependencies: [], version: 1.0.0}\n",
+                "spec: {dependencies: [ITEM], version: 1.0.0}\n",
+                "spec: {version: 1.0.0}\n",
+            ),
+            (
+                "spec:\n  dependencies: []\n",
+                "spec:\n  dependencies: [ITEM]\n",
+                "",
+            ),
+            (
+                "spec:\n  version: 1.0.0\n  dependencies: [{name: b, version: '1.x || ''2'''},]\n",
+                "spec:\n  version: 1.0.0\n  dependencies: [{name: b, version: '1.x || ''2'''}, ITEM,]\n",
+                "",
+            ),
         ] {
-            assert!(with(&format!("{HEAD}{rest}"), "a", "^1").is_err(), "{rest}");
+            let text = format!("{HEAD}{rest}");
+            let changed = with(&text, "a", "^1").unwrap();
+            assert_eq!(changed, format!("{HEAD}{}", with_it.replace("ITEM", item)));
+            let other = with(&changed, "a", "^2").unwrap();
+            assert_eq!(other, changed.replace("\"^1\"", "\"^2\""));
+            let gone = without(&other, "a").unwrap();
+            let after = if after.is_empty() { rest } else { after };
+            assert_eq!(gone, format!("{HEAD}{after}"));
         }
+    }
+
+    #[test]
+    fn unsupported_manifest_layout_is_not_edited() {
+        let whole = "{apiVersion: goondan.ai/v1, kind: Package, metadata: {name: p}}\n";
+        assert!(with(whole, "a", "^1").is_err());
+        let anchored = format!("{HEAD}spec: &x {{version: 1.0.0}}\n");
+        assert!(with(&anchored, "a", "^1").is_err());
         assert!(with("kind: Agent\n", "a", "^1").is_err());
         assert!(without(HEAD, "a").is_err());
     }
