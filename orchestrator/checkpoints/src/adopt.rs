@@ -7,7 +7,7 @@ use goondan_durable::disk::NodeKind;
 use goondan_durable::register::Register;
 use goondan_protocol::time::Timestamp;
 use goondan_trees::extract::{Options, extract};
-use goondan_trees::{Digest, TreeError, Writers, remove_all, survey};
+use goondan_trees::{Digest, TreeError, Unreadable, Writers, remove_all, survey};
 use serde::Deserialize;
 
 use crate::archive::{self, ArchiveParams};
@@ -143,6 +143,7 @@ impl Store {
             &self.excludes,
             tree_limits(),
             Writers::AtRest,
+            Unreadable::Refused,
         )?;
         let path = staging.join(SNAPSHOT);
         let mut file = root.create(&path, 0o600).during("create", &path)?;
@@ -172,7 +173,11 @@ impl Store {
             checksum: Some(written.checksum),
             manifest_digest: Some(written.manifest.digest()?),
         };
-        let text = write(&summary, &not_held(&found), &written.manifest)?;
+        let text = write(
+            &summary,
+            &not_held(&found, &written.unreadable),
+            &written.manifest,
+        )?;
         write_new(root, &staging.join(METADATA), &text)?;
         drop(tree);
         remove_all(root, &staging.join(TREE))?;

@@ -46,6 +46,8 @@ pub(crate) struct UnsyncedArchive {
     pub(crate) files: HashMap<RelativePath, IndexedFile>,
     pub(crate) members: HashMap<Digest, Member>,
     pub(crate) files_read: usize,
+    /// Files that the user has no right to read, which are left out.
+    pub(crate) unreadable: Vec<RelativePath>,
 }
 
 /// Writes an archive of entries, which are sorted by path.
@@ -61,6 +63,7 @@ pub(crate) fn write(
         files: HashMap::with_capacity(entries.len()),
         members: HashMap::new(),
         files_read: 0,
+        unreadable: Vec::new(),
     };
     for group in crate::groups::groups(entries) {
         work.group(entries.get(group).unwrap_or_default())?;
@@ -71,6 +74,7 @@ pub(crate) fn write(
         files,
         members,
         files_read,
+        unreadable,
         ..
     } = work;
     out.member(&END).during("write", Path::new(ARCHIVE))?;
@@ -82,6 +86,7 @@ pub(crate) fn write(
         files,
         members,
         files_read,
+        unreadable,
     })
 }
 
@@ -92,6 +97,7 @@ struct ArchiveWriter<'w, 'o> {
     files: HashMap<RelativePath, IndexedFile>,
     members: HashMap<Digest, Member>,
     files_read: usize,
+    unreadable: Vec<RelativePath>,
 }
 
 /// Entries in the order of the archive.
@@ -178,7 +184,7 @@ impl ArchiveWriter<'_, '_> {
             let (entry, content) = match found.stat.kind {
                 NodeKind::File => match self.read(found)? {
                     Some(read) => read,
-                    // The file was removed concurrently.
+                    // The file was removed concurrently, or cannot be read.
                     None => continue,
                 },
                 _ => match self.known(found) {
@@ -219,6 +225,10 @@ impl ArchiveWriter<'_, '_> {
         for _ in 0..FILE_READ_ATTEMPTS {
             let content = match self.contents(at, before.len) {
                 Err(error) if is_gone(&error) && may_be_written => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.unreadable.push(found.path.clone());
+                    return Ok(None);
+                }
                 Err(error) if error.kind() == io::ErrorKind::FileTooLarge => None,
                 other => Some(other.during("read", at)?),
             };
@@ -264,6 +274,10 @@ impl ArchiveWriter<'_, '_> {
         let may_be_written = self.may_be_written(&found.path);
         let mut file = match self.writing.source.read(at) {
             Err(error) if is_gone(&error) && may_be_written => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.unreadable.push(found.path.clone());
+                return Ok(());
+            }
             other => other.during("open", at)?,
         };
         self.files_read += 1;

@@ -3,7 +3,7 @@
 use goondan_protocol::time::Timestamp;
 use goondan_trees::extract::extract_listed;
 use goondan_trees::limits::Limits;
-use goondan_trees::{Excludes, Writers, remove_all, survey};
+use goondan_trees::{Excludes, Unreadable, Writers, remove_all, survey};
 
 use crate::error::{CheckpointError, IoContext as _};
 use crate::id::CheckpointId;
@@ -73,8 +73,14 @@ impl Store {
         }
         let nothing = Excludes::new::<&str>(&[])
             .map_err(|error| CheckpointError::invalid(error.to_string()))?;
-        let found = survey(into.as_ref(), &nothing, Limits::default(), Writers::AtRest)?;
-        let found = self.read_all(into.as_ref(), &found, None)?;
+        let found = survey(
+            into.as_ref(),
+            &nothing,
+            Limits::default(),
+            Writers::AtRest,
+            Unreadable::Refused,
+        )?;
+        let (found, _) = self.read_all(into.as_ref(), &found, None)?;
         let differs = goondan_trees::changes(manifest, &found);
         Ok(differs
             .first()

@@ -1,6 +1,6 @@
 //! Goal: a checkpoint made during concurrent writes is intact, and with [`Consistency::Stopped`] a
 //! concurrent write is rejected. Method: a folder in which one file changes on every read and
-//! another disappears.
+//! another disappears, or in which names that begin with `locked` cannot be read.
 
 use std::ffi::OsString;
 use std::io;
@@ -36,9 +36,15 @@ impl ChangingFolder {
 
 impl Folder for ChangingFolder {
     fn look(&self, path: &Path) -> io::Result<Option<NodeStat>> {
+        if path.parent().is_some_and(is_locked) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         self.inner.look(path)
     }
     fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        if is_locked(path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let mut names = self.inner.names(path)?;
         if path == Path::new(OWN) {
             // The daemon's temporary file is listed, but already renamed when it is opened.
@@ -48,6 +54,9 @@ impl Folder for ChangingFolder {
     }
     fn read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.write(path);
+        if is_locked(path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         self.inner.read(path)
     }
     fn read_link(&self, path: &Path) -> io::Result<OsString> {
@@ -83,6 +92,11 @@ impl Folder for ChangingFolder {
     fn below(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
         self.inner.below(path)
     }
+}
+
+fn is_locked(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("locked"))
 }
 
 /// The checkpoints of a work area to which the daemon is writing.
@@ -142,4 +156,23 @@ fn ckpt_4_daemon_writes_during_a_restore_do_not_fail_it() {
         .unwrap();
     assert!(restored.differs.is_empty(), "{restored:?}");
     assert_eq!(world.read("src/main.rs").unwrap(), b"fn main() {}\n");
+}
+
+#[test]
+fn ckpt_3_unreadable_paths_are_left_out_and_not_restored() {
+    let world = World::new();
+    world.write("locked-file", "secret\n");
+    world.write("locked-directory/inner", "secret\n");
+    // A checkpoint from before they were locked.
+    let first = world.store().make(&request("periodic"), at(0)).unwrap();
+    world.write("src/main.rs", "changed\n");
+    let mut store = busy(&world);
+    let made = store.make(&request("periodic"), at(1)).unwrap();
+    assert_eq!(made.left_out, first.left_out + 2);
+    let restored = store
+        .restore(CheckpointSelector::Id(first.checkpoint_id), false, at(2))
+        .unwrap();
+    assert!(restored.differs.is_empty(), "{restored:?}");
+    assert_eq!(world.read("src/main.rs").unwrap(), b"fn main() {}\n");
+    assert_eq!(world.read("locked-directory/inner").unwrap(), b"secret\n");
 }

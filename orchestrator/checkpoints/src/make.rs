@@ -7,7 +7,8 @@ use goondan_protocol::control::PinnedConversation;
 use goondan_protocol::time::Timestamp;
 use goondan_trees::freeze::Reason;
 use goondan_trees::{
-    Digest, Manifest, RelativePath, Survey, TreeEntry, TreeError, Writers, remove_all, survey,
+    Digest, Manifest, RelativePath, Survey, TreeEntry, TreeError, Unreadable, Writers, remove_all,
+    survey, to_text,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -144,7 +145,7 @@ impl Store {
         let written = archive::write(writing, &found.found, file.as_mut())?;
         file.sync().during("sync", &path)?;
         let summary = self.summary_of(id, request, now, &written)?;
-        let left_out = not_held(&found);
+        let left_out = not_held(&found, &written.unreadable);
         let text = write(&summary, &left_out, &written.manifest)?;
         write_new(root, &staging.join(METADATA), &text)?;
         root.sync_dir(staging).during("sync", staging)?;
@@ -232,6 +233,7 @@ impl Store {
             &self.excludes,
             tree_limits(),
             writers,
+            Unreadable::LeftOut,
         )?)
     }
 
@@ -242,7 +244,7 @@ impl Store {
         let to_read = found.found.iter().filter(|entry| {
             entry.stat.kind == NodeKind::File && !is_known(&entry.path, &entry.stat)
         });
-        let to_read: u64 = to_read.map(|entry| entry.stat.len).sum();
+        let to_read: u64 = to_read.map(|entry| entry.stored).sum();
         let entries = found.found.len() as u64 * METADATA_BYTES_EACH;
         let base = index.map_or(0, |index| index.archive_bytes);
         self.check_free(to_read.saturating_add(entries).saturating_add(base))
@@ -290,21 +292,32 @@ fn snapshot_of(index: &Index) -> PathBuf {
     folder_of(index.base).join(SNAPSHOT)
 }
 
-pub(crate) fn not_held(found: &Survey) -> Vec<OmittedPath> {
+pub(crate) fn not_held(found: &Survey, unreadable: &[RelativePath]) -> Vec<OmittedPath> {
     let told = found.left_out.iter().filter_map(|left| {
         let reason = match &left.reason {
             // Paths that no snapshot ever contains are not listed in each one.
             Reason::Excluded(_) | Reason::NotChosen | Reason::OutsideLink => return None,
             Reason::Rule(what) => (*what).to_owned(),
             Reason::Special => "it is not a file, directory or link".to_owned(),
+            Reason::Unreadable => UNREADABLE.to_owned(),
+            Reason::Sparse { bytes } => {
+                let mib = bytes >> 20;
+                format!("it is sparse, and its {mib} MiB exceed the limit of a checkpoint")
+            }
         };
         Some(OmittedPath {
             path: left.path.clone(),
             reason,
         })
     });
-    told.collect()
+    let files = unreadable.iter().map(|path| OmittedPath {
+        path: to_text(path.as_bytes()),
+        reason: UNREADABLE.to_owned(),
+    });
+    told.chain(files).collect()
 }
+
+const UNREADABLE: &str = "the daemon's user has no right to read it";
 
 fn files_in(manifest: &Manifest) -> usize {
     let entries = manifest.entries();

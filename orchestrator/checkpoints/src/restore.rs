@@ -4,16 +4,18 @@
 //! files → swap → modes of directories → compare.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use goondan_durable::disk::{Folder, NodeKind};
 use goondan_durable::{Finding, FindingKind};
 use goondan_protocol::time::Timestamp;
 use goondan_trees::extract::extract_listed;
+use goondan_trees::freeze::Reason;
 use goondan_trees::swap::{self, Specials, SwapRecovery, SwapSite};
 use goondan_trees::{
     Manifest, ManifestBuilder, Names, PathChange, RelativePath, Survey, TreeEntry, TreeError,
-    changes, observe, remove_all,
+    changes, observe, remove_all, to_text,
 };
 use serde::{Deserialize, Serialize};
 
@@ -177,19 +179,30 @@ impl Store {
         let newest = self.ids()?.last().copied();
         let index = newest.and_then(|newest| self.take_index(newest));
         let manifest = self.read_all(self.files(), &found, index.as_ref());
+        let manifest = manifest.map(|(manifest, unreadable)| {
+            let kept =
+                |reason: &Reason| matches!(reason, Reason::Unreadable | Reason::Sparse { .. });
+            let kept = found.left_out.iter().filter(|left| kept(&left.reason));
+            let kept = kept.map(|left| left.path.clone());
+            let files = unreadable.iter().map(|path| to_text(path.as_bytes()));
+            self.untouched = kept.chain(files).collect();
+            manifest
+        });
         if let Some(index) = index {
             self.keep_index(index);
         }
         manifest
     }
 
-    /// Reads the surveyed files, except those in the index.
+    /// Reads the surveyed files, except those in the index. Also returns the files that the user has
+    /// no right to read.
     pub(crate) fn read_all(
         &self,
         source: &dyn Folder,
         found: &Survey,
         index: Option<&Index>,
-    ) -> Result<Manifest, CheckpointError> {
+    ) -> Result<(Manifest, Vec<RelativePath>), CheckpointError> {
+        let mut unreadable = Vec::new();
         let mut builder = ManifestBuilder::new(tree_limits(), Names::Local);
         for one in &found.found {
             let known = index.and_then(|index| index.digest_of(&one.path, &one.stat));
@@ -207,14 +220,20 @@ impl Store {
                 }),
                 _ => {
                     let at = one.path.as_path();
-                    observe(source, at).during("read", at)?
+                    match observe(source, at) {
+                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                            unreadable.push(one.path.clone());
+                            continue;
+                        }
+                        other => other.during("read", at)?,
+                    }
                 }
             };
             let path = one.path.clone();
             let entry = entry.ok_or_else(|| TreeError::Changing { path: path.clone() })?;
             builder.add(path, entry)?;
         }
-        Ok(builder.finish())
+        Ok((builder.finish(), unreadable))
     }
 
     /// Changes from the current files to the target.
@@ -225,13 +244,15 @@ impl Store {
         differences
     }
 
-    /// True if no snapshot may contain the path, even if a manifest lists it.
+    /// True if no snapshot may contain the path, even if a manifest lists it, or if it is unreadable
+    /// or lies in an unreadable directory.
     fn is_left_out(&self, path: &RelativePath) -> bool {
         let mut parts = path.ancestors();
         parts.push(path.clone());
-        parts
-            .iter()
-            .any(|part| self.excludes.reason(part.as_bytes(), true).is_some())
+        parts.iter().any(|part| {
+            let is_untouched = self.untouched.contains(&to_text(part.as_bytes()));
+            is_untouched || self.excludes.reason(part.as_bytes(), true).is_some()
+        })
     }
 
     /// Unpacks the new files, makes a checkpoint of the current ones, and records both. From then

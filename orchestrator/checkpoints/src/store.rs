@@ -1,5 +1,6 @@
 //! The checkpoints of one work area.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use goondan_durable::Finding;
@@ -33,6 +34,8 @@ pub struct Store {
     pub(crate) excludes: Excludes,
     /// Index of the newest checkpoint, once it was loaded.
     index: Option<Index>,
+    /// Paths that the latest survey left out, which a restore does not change.
+    pub(crate) untouched: BTreeSet<String>,
 }
 
 /// A checkpoint that can be read.
@@ -119,6 +122,7 @@ impl Store {
             boot,
             excludes: scope.excludes()?,
             index: None,
+            untouched: BTreeSet::new(),
         })
     }
 

@@ -59,6 +59,8 @@ pub(crate) fn in_words(reason: &Reason) -> String {
         Reason::NotChosen => "it was not selected".to_owned(),
         Reason::Special => "it is not a file, directory or link".to_owned(),
         Reason::OutsideLink => "it is a link that leads out of the project".to_owned(),
+        Reason::Unreadable => "the daemon's user has no right to read it".to_owned(),
+        Reason::Sparse { .. } => "it is sparse, and longer than the limit".to_owned(),
     }
 }
 

@@ -20,6 +20,13 @@ pub enum Reason {
     Special,
     /// A link that points out of the tree.
     OutsideLink,
+    /// The user has no right to read it.
+    Unreadable,
+    /// A file with holes that is longer than the limit of the tree.
+    Sparse {
+        /// Its length in bytes.
+        bytes: u64,
+    },
 }
 
 /// A pattern is invalid.

@@ -54,10 +54,11 @@ pub use fresh::remove_all;
 pub use guarded_disk::{Guard, GuardedDisk};
 pub use manifest::{Digest, Manifest, ManifestBuilder, TreeEntry, read_local_manifest};
 pub use path::{Names, PathProblem, RelativePath};
+pub use quote::to_text;
 pub use read::observe;
 pub use real_folder::RealFolder;
 pub use size::size;
-pub use survey::{Survey, SurveyedPath, Writers, survey};
+pub use survey::{Survey, SurveyedPath, Unreadable, Writers, survey};
 
 #[cfg(test)]
 mod freeze_tests;

@@ -97,6 +97,10 @@ impl Default for Limits {
     }
 }
 
+/// Files of this length or more count with the bytes that they occupy on the disk, because they can
+/// be sparse.
+pub const SPARSE_BYTES_MIN: u64 = 1024 * 1024;
+
 /// Directories kept open at a time, one below another, while a tree is removed.
 pub const REMOVAL_DEPTH: usize = 64;
 

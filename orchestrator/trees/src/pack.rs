@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::manifest::{Digest, Manifest, ManifestBuilder, TreeEntry};
 use crate::path::{Names, RelativePath};
 use crate::read::drain;
-use crate::survey::{SurveyedPath, Writers, survey};
+use crate::survey::{SurveyedPath, Unreadable, Writers, survey};
 use crate::tar_entry::{padding, push_header};
 
 /// Two blocks of zeros end an archive.
@@ -32,7 +32,13 @@ pub fn pack(
     limits: Limits,
     out: &mut dyn Write,
 ) -> Result<Manifest, TreeError> {
-    let survey = survey(source, excludes, limits, Writers::AtRest)?;
+    let survey = survey(
+        source,
+        excludes,
+        limits,
+        Writers::AtRest,
+        Unreadable::Refused,
+    )?;
     let mut listed = ManifestBuilder::new(limits, Names::Local);
     let mut out = GzEncoder::new(out, Compression::default());
     for found in survey.found {

@@ -71,7 +71,7 @@ pub(crate) fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 }
 
 /// Formats a name or target as JSON text: unchanged if that is unambiguous, otherwise quoted.
-pub(crate) fn to_text(name: &[u8]) -> String {
+pub fn to_text(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if !text.starts_with('"') && !text.chars().any(char::is_control) => {
             text.to_owned()

@@ -59,6 +59,9 @@ impl RealFolder {
     }
 }
 
+/// Unit of `st_blocks`, whatever the file system's own blocks are.
+const BLOCK_BYTES: u64 = 512;
+
 fn not_a_file() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
@@ -101,6 +104,14 @@ impl Folder for RealFolder {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn stored_bytes(&self, path: &Path) -> io::Result<u64> {
+        let (dir, name) = self.place(path)?;
+        let found = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let [len, blocks] =
+            [found.st_size, found.st_blocks].map(|it| u64::try_from(it).unwrap_or(0));
+        Ok(len.min(blocks.saturating_mul(BLOCK_BYTES)))
     }
 
     fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {

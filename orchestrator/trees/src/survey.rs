@@ -13,6 +13,7 @@ use crate::freeze::ExcludedEntry;
 use crate::limits::Limits;
 use crate::path::{Names, RelativePath};
 use crate::quote::to_text;
+use crate::size::{is_forbidden, stored_bytes};
 
 /// Assumption about concurrent writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +24,21 @@ pub enum Writers {
     AtWork,
 }
 
+/// Treatment of paths that the user has no right to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable {
+    /// An error.
+    Refused,
+    /// They are left out.
+    LeftOut,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SurveyedPath {
     pub path: RelativePath,
     pub stat: NodeStat,
+    /// Bytes that a file occupies on the disk.
+    pub stored: u64,
     /// Its target, if it is a link.
     pub target: Option<Vec<u8>>,
 }
@@ -51,12 +63,14 @@ pub fn survey(
     excludes: &Excludes,
     limits: Limits,
     writers: Writers,
+    unreadable: Unreadable,
 ) -> Result<Survey, TreeError> {
     let mut work = SurveyWalk {
         source,
         excludes,
         limits,
         writers,
+        unreadable,
         bytes: 0,
         survey: Survey::default(),
     };
@@ -77,6 +91,7 @@ struct SurveyWalk<'s> {
     excludes: &'s Excludes,
     limits: Limits,
     writers: Writers,
+    unreadable: Unreadable,
     bytes: u64,
     survey: Survey,
 }
@@ -90,6 +105,13 @@ impl SurveyWalk<'_> {
         let path = at.map_or(Path::new(""), RelativePath::as_path);
         let names = match self.source.names(path) {
             Err(error) if self.is_gone(&error) => return Ok(()),
+            Err(error) if self.may_leave_out(&error) => {
+                if let Some(at) = at {
+                    self.leave_out(at, Reason::Unreadable);
+                    return Ok(());
+                }
+                return Err(error).during("list", path.display());
+            }
             other => other.during("list", path.display())?,
         };
         for name in names {
@@ -98,6 +120,10 @@ impl SurveyWalk<'_> {
             }
         }
         Ok(())
+    }
+
+    fn may_leave_out(&self, error: &io::Error) -> bool {
+        self.unreadable == Unreadable::LeftOut && is_forbidden(error)
     }
 
     fn is_gone(&self, error: &io::Error) -> bool {
@@ -115,7 +141,14 @@ impl SurveyWalk<'_> {
             Some(above) => above.join_allowed(name.as_bytes(), Names::Local)?,
             None => RelativePath::allowed(name.as_bytes(), Names::Local)?,
         };
-        let Some(stat) = self.source.look(path.as_path()).during("inspect", &path)? else {
+        let looked = match self.source.look(path.as_path()) {
+            Err(error) if self.may_leave_out(&error) => {
+                self.leave_out(&path, Reason::Unreadable);
+                return Ok(None);
+            }
+            other => other.during("inspect", &path)?,
+        };
+        let Some(stat) = looked else {
             // Excluded entries may come and go even without writers in the tree.
             let is_left_out = self.excludes.reason(path.as_bytes(), false).is_some();
             return if is_left_out || self.writers == Writers::AtWork {
@@ -144,8 +177,17 @@ impl SurveyWalk<'_> {
             let limit = self.limits.entries() as u64;
             return Err(TreeError::limit("entries", limit, &path));
         }
+        let mut stored = 0;
         if stat.kind == NodeKind::File {
-            self.bytes = self.bytes.saturating_add(stat.len);
+            let counted = stored_bytes(self.source, path.as_path(), stat.len);
+            stored = counted.during("inspect", &path)?;
+            let bytes = self.bytes.saturating_add(stat.len);
+            // Such a file takes little room, but cannot be copied with its holes.
+            if bytes > self.limits.bytes() && stored < stat.len / 2 {
+                self.leave_out(&path, Reason::Sparse { bytes: stat.len });
+                return Ok(None);
+            }
+            self.bytes = bytes;
         }
         if self.bytes > self.limits.bytes() {
             return Err(TreeError::limit("bytes", self.limits.bytes(), &path));
@@ -153,6 +195,7 @@ impl SurveyWalk<'_> {
         self.survey.found.push(SurveyedPath {
             path: path.clone(),
             stat,
+            stored,
             target,
         });
         Ok(is_directory.then_some(path))

@@ -438,7 +438,7 @@ fn task_9_task_over_quota_is_held_with_its_files_until_room() {
     let home = example();
     home.write_program(
         "project/agent.sh",
-        "#!/bin/sh\ncat > /dev/null\ntruncate -s 3000000 large\nsleep 4321\n",
+        "#!/bin/sh\ncat > /dev/null\nhead -c 3000000 /dev/zero > large\nsleep 4321\n",
     );
     let _daemon = Daemon::serving(&home);
     let new = [

@@ -49,6 +49,16 @@ pub trait Folder: fmt::Debug + Send + Sync {
     /// exist then, because no link is followed.
     fn look(&self, path: &Path) -> io::Result<Option<NodeStat>>;
 
+    /// Returns the bytes that a file occupies on the disk, at most its length. Less than its length
+    /// if it is sparse.
+    ///
+    /// # Errors
+    ///
+    /// I/O errors.
+    fn stored_bytes(&self, path: &Path) -> io::Result<u64> {
+        Ok(self.look(path)?.map_or(0, |stat| stat.len))
+    }
+
     /// Returns the names in a directory, unordered.
     ///
     /// # Errors
