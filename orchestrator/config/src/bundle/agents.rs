@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::base_package::tool_exports;
 use goondan_protocol::definition::{
-    AgentDefinition, ExtensionDefinition, ExtensionSource, Fallback, ModelProvider, ToolDefinition,
-    ToolSource,
+    AgentDefinition, ExtensionDefinition, ExtensionSource, Fallback, HostedModel, ModelParams,
+    ModelProvider, ToolDefinition, ToolSource,
 };
 use goondan_protocol::settings::TOOL_SEARCH_FIND;
 
@@ -124,13 +124,29 @@ fn resolve_fallbacks(
             let sent = fallback.params.clone().or(&hosted.model.params);
             thinking::check(&hosted.model, &sent, place, report);
         }
+        let own = fallback.params.clone().or(&hosted.model.params);
         found.push(Fallback {
             name: model.name.clone(),
-            params: fallback.params.clone(),
+            params: inherited(own, &agent.params, &hosted.model),
             on: fallback.on.clone(),
         });
     }
     found
+}
+
+/// Parameters of a fallback: those that neither it nor its Model sets are those of the agent's first
+/// model. A limit of the reply and an effort that do not fit together are not mixed.
+fn inherited(own: ModelParams, first: &ModelParams, model: &HostedModel) -> ModelParams {
+    let all = own.clone().or(first);
+    if thinking::leaves_room(model, &all) || !thinking::leaves_room(model, &own) {
+        return all;
+    }
+    let first = ModelParams {
+        max_tokens: None,
+        reasoning_effort: None,
+        ..first.clone()
+    };
+    own.or(&first)
 }
 
 /// Refuses fallbacks of the scripted model, which never fails in a way that a fallback could

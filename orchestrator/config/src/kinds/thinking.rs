@@ -6,6 +6,20 @@ use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams};
 use crate::codes;
 use crate::report::{Problem, ProblemReport, SourceLocation};
 
+/// True if reasoning leaves tokens for a reply.
+pub(crate) fn leaves_room(model: &HostedModel, params: &ModelParams) -> bool {
+    if model.provider != HostedProvider::Anthropic {
+        return true;
+    }
+    let effort = params.reasoning_effort.as_deref();
+    let thinking = ThinkingParams::of_anthropic(&model.model, effort);
+    let tokens = params.max_tokens;
+    let tokens = tokens.unwrap_or_else(|| anthropic_reply_tokens(&model.model));
+    thinking
+        .budget_tokens()
+        .is_none_or(|budget| budget < tokens)
+}
+
 /// Checks the effective parameters: the agent's own, with the Model's as defaults.
 pub(crate) fn check(
     model: &HostedModel,

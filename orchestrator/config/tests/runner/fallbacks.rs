@@ -7,12 +7,17 @@ use crate::support::Project;
 
 /// An agent with two models of a provider and a scripted one.
 fn project(model: &str, fallbacks: &str) -> Project {
-    let hosted = |name: &str| {
+    project_with(model, "{}", "{}", fallbacks)
+}
+
+/// The same, with parameters of the agent and of the model `small`.
+fn project_with(model: &str, params: &str, of_small: &str, fallbacks: &str) -> Project {
+    let hosted = |name: &str, params: &str| {
         format!(
             "apiVersion: goondan.ai/v1
 kind: Model
 metadata: {{name: {name}}}
-spec: {{provider: anthropic, model: m, endpoint: http://127.0.0.1:1/v1}}
+spec: {{provider: anthropic, model: m, endpoint: http://127.0.0.1:1/v1, params: {params}}}
 ---
 "
         )
@@ -29,10 +34,11 @@ metadata: {{name: clerk}}
 spec:
   modelConfig:
     modelRef: Model/{model}
+    params: {params}
     fallbacks: [{fallbacks}]
 ",
-        hosted("big"),
-        hosted("small")
+        hosted("big", "{}"),
+        hosted("small", of_small)
     ))
 }
 
@@ -58,6 +64,33 @@ fn steer_5_fallback_models_keep_their_order_and_own_parameters() {
     };
     let on = [CallErrorCode::Refused, CallErrorCode::TooLarge];
     assert_eq!(fallbacks[0].on, on);
+}
+
+#[test]
+fn prov_1_a_fallback_inherits_the_agents_parameters() {
+    let fallback = |params: &str, of_small: &str, own: &str| {
+        let fallbacks = format!("{{modelRef: Model/small, params: {own}}}");
+        let bundle = project_with("big", params, of_small, &fallbacks).load();
+        let agent = bundle.agents.into_values().next().unwrap();
+        let ModelProvider::Connector { mut fallbacks, .. } = agent.model.provider else {
+            panic!("{:?}", agent.model);
+        };
+        fallbacks.remove(0).params
+    };
+    let params = "{temperature: 0.2, maxTokens: 900, seed: 7}";
+    let found = fallback(params, "{maxTokens: 800}", "{seed: 8}");
+    // Its own come first, then those of its Model, then those of the agent.
+    assert_eq!(found.seed, Some(8));
+    assert_eq!(found.max_tokens, Some(800));
+    assert_eq!(found.temperature, Some(0.2));
+    assert_eq!(fallback(params, "{}", "{}").max_tokens, Some(900));
+    // A short reply of the agent leaves no room for the effort of the other model.
+    let found = fallback(
+        "{maxTokens: 900, topP: 0.5}",
+        "{reasoningEffort: high}",
+        "{}",
+    );
+    assert_eq!((found.max_tokens, found.top_p), (None, Some(0.5)));
 }
 
 #[test]
