@@ -34,6 +34,7 @@ use goondan_store::ledger::LedgerEntry;
 use serde_json::value::{RawValue, to_raw_value};
 
 use self::accounts::{Accounts, BudgetOwner};
+use self::breakers::{attempts_before, is_suspended_with_fallback, passage_of};
 use self::budgets::Admission;
 use self::call_metrics::{count_request, count_unknown};
 use self::lane::{CredentialQueue, QueueKey};
@@ -50,6 +51,7 @@ use crate::exchange::task_calls::{TaskCallRef, TaskCallResult};
 use crate::fleet::Fleet;
 use crate::fleet::authority;
 use crate::fleet::availability::Availability;
+use crate::fleet::breaker::Passage;
 use crate::fleet::views::ProcessWorkload;
 use crate::limits::{
     CALL_ATTEMPTS_MAX, CALL_DEADLINE_MAX_MS, CALL_RECOVERY_WAIT_MS, CALL_RETRY_FIRST_MS,
@@ -58,6 +60,7 @@ use crate::limits::{
 use crate::{LogEvent, ProcessId};
 
 pub(super) mod accounts;
+mod breakers;
 mod budgets;
 mod call_metrics;
 mod cancellation;
@@ -358,6 +361,10 @@ impl Calls {
             bill: None,
             state: CallState::Waiting,
         };
+        let call = OpenCall {
+            attempts: attempts_before(fleet, &call),
+            ..call
+        };
         self.open.insert(id, call);
         self.serve(fleet, &at.workspace_id, &asked.target);
     }
@@ -424,6 +431,7 @@ impl Calls {
                 self.end_call(fleet, call_id, CallOutcome::Error(error.clone()));
             }
         }
+        self.end_suspended(fleet, id, target);
         let lanes = self.lanes.iter();
         let served = lanes.filter(|((of, _), lane)| of == id && lane.targets().contains(target));
         let served: Vec<LaneKey> = served.map(|(lane_key, _)| lane_key.clone()).collect();
@@ -452,7 +460,9 @@ impl Calls {
             let process_for = |id: CallId| {
                 let call = open.get(&id).filter(|call| call.not_before_ms <= now_ms)?;
                 let process = ready.get(&call.target).copied()?;
-                (!runs_with_declined(fleet, call, process)).then_some(process)
+                let may_begin = !runs_with_declined(fleet, call, process)
+                    && passage_of(fleet, call) != Passage::No;
+                may_begin.then_some(process)
             };
             let Some(id) = lane.next(now_ms, |id| process_for(id).is_some()) else {
                 break;
@@ -494,6 +504,9 @@ impl Calls {
         call.declined = None;
         call.reserved = reserved;
         let (target, trace) = (call.target.clone(), call.trace);
+        if let Some(breaker) = fleet.breaker_mut(&call.at.workspace_id, &target) {
+            breaker.probing(id);
+        }
         let caller = Caller {
             agent: call.agent.clone(),
             instance_key: call.at.instance_key.clone(),
@@ -628,6 +641,7 @@ impl Calls {
             count_request(fleet, call, &result.outcome);
         }
         fleet.provider_worked(process);
+        self.note_outcome(fleet, id, &result.outcome);
         self.note_verdict(fleet, process, &result.outcome);
         match result.outcome {
             CallOutcome::Ok(answer) if is_recorded => self.record_reply(fleet, id, &answer),
@@ -656,6 +670,7 @@ impl Calls {
             lane.cool_down(again_ms.min(now_ms.saturating_add(CALL_DEADLINE_MAX_MS)));
         }
         let is_worth_it = error.retryable
+            && !is_suspended_with_fallback(fleet, call)
             && !call.has_streamed
             && call.attempts < CALL_ATTEMPTS_MAX
             && again_ms < call.deadline_ms;

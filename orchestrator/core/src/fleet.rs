@@ -43,6 +43,7 @@ pub(crate) mod approvals;
 pub(crate) mod authority;
 pub(crate) mod availability;
 pub(crate) mod back_off;
+pub(crate) mod breaker;
 pub(crate) mod bundles;
 pub(crate) mod call_context;
 pub(crate) mod cancellation;

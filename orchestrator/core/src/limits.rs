@@ -191,6 +191,16 @@ pub(crate) const CALL_RECOVERY_WAIT_MS: u64 = 10_000;
 pub(crate) const CALL_RETRY_FIRST_MS: u64 = 500;
 /// The longest such pause, in milliseconds.
 pub(crate) const CALL_RETRY_MAX_MS: u64 = 30_000;
+/// Outages of a model in a row after which it is not called until a probe succeeds.
+pub(crate) const BREAKER_OUTAGES: u32 = 5;
+/// Minimum time between the first and the last of them, in milliseconds, because many calls can fail
+/// in one moment.
+pub(crate) const BREAKER_SPAN_MIN_MS: u64 = 5_000;
+/// Pause before the first probe, in milliseconds; it doubles after each failed probe. A longer
+/// `Retry-After` takes precedence. Calls without a fallback never wait longer for a probe.
+pub(crate) const BREAKER_PAUSE_FIRST_MS: u64 = 10_000;
+/// The longest such pause, in milliseconds.
+pub(crate) const BREAKER_PAUSE_MAX_MS: u64 = 300_000;
 /// Maximum duration of a call, in milliseconds. Longer requested timeouts are reduced to it.
 pub(crate) const CALL_DEADLINE_MAX_MS: u64 = 3_600_000;
 

@@ -96,6 +96,8 @@ metrics! {
         "Time from sending a turn to its process to its commit; of the last attempt.";
     ModelRequests = "goondan_model_requests" Counter [Workspace, Model, Outcome]:
         "Requests to a model, including retries.";
+    ModelSuspended = "goondan_model_suspended" Gauge [Workspace, Model]:
+        "1 while a model is not called because its last calls failed; a probe ends it.";
     CallsUnknown = "goondan_calls_unknown" Counter [Workspace, Connection, Model]:
         "Interrupted outgoing calls with an unknown outcome.";
     StoreSync = "goondan_store_sync_seconds" Histogram [] unit "seconds" bounds SYNC_SECONDS:

@@ -1,5 +1,8 @@
 //! Several models in order: the next is used when the first fails (`STEER-5`).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use goondan_tests::home::AGENT;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::provider::{
@@ -128,4 +131,33 @@ fn steer_5_agent_killed_during_fallback_still_gets_its_reply() {
     let messages = home.history("main");
     check(&messages);
     assert_eq!(shape(&messages), "ua");
+}
+
+#[test]
+fn prov_1_a_dead_first_model_is_not_called_in_each_step() {
+    let is_dead = Arc::new(AtomicBool::new(true));
+    let state = Arc::clone(&is_dead);
+    let first = Provider::start(move |_| match state.load(Ordering::Relaxed) {
+        true => ProviderResponse::error(503, &json!({"error": {"message": "down"}})),
+        false => ProviderResponse::stream(&openai_saying(&["From the first."])),
+    });
+    let spare = Provider::start(|_| ProviderResponse::stream(&anthropic_saying("From the spare.")));
+    let home = Home::new(&project(&first, &spare, ""));
+    let daemon = Daemon::serving(&home);
+    assert_eq!(home.ask("a", "Hi."), "From the spare.");
+    assert_eq!(first.received().len(), 5);
+    // It is not called again, and `gdn ps` shows why.
+    assert_eq!(home.ask("b", "Hi."), "From the spare.");
+    assert_eq!(first.received().len(), 5);
+    let ps = home.gdn(&["ps"]).exits(0).stdout;
+    assert!(ps.contains("not called after 5 failures in a row"), "{ps}");
+    // A probe decides.
+    is_dead.store(false, Ordering::Relaxed);
+    wait_until("the first model answers again", || {
+        home.ask("c", "Hi.") == "From the first."
+    });
+    assert_eq!(home.ask("d", "Hi."), "From the first.");
+    let ps = home.gdn(&["ps"]).exits(0).stdout;
+    assert!(!ps.contains("not called"), "{ps}");
+    daemon.stop().check(false);
 }

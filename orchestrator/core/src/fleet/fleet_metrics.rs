@@ -212,6 +212,11 @@ fn sample_services(samples: &mut Samples, id: &WorkspaceId, workspace: &Workspac
         let labels = of_workspace(id).with(Label::Model, name.as_str());
         (labels, &model.slot, model.readiness)
     });
+    for (name, model) in &workspace.models {
+        let labels = of_workspace(id).with(Label::Model, name.as_str());
+        let is_suspended = model.breaker.is_open();
+        samples.add(Metric::ModelSuspended, labels, usize::from(is_suspended));
+    }
     for (labels, _, _) in models.clone() {
         for outcome in REQUEST_OUTCOMES {
             let labels = labels.clone().with(Label::Outcome, outcome);

@@ -6,14 +6,16 @@ use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, Status};
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
+use goondan_protocol::observe::detail_of;
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
+use super::breaker::Breaker;
 use super::slot::Slot;
 use super::tokens;
 use super::{Fleet, ProcessOwner, health};
-use crate::ProcessId;
 use crate::exchange::oauth_calls::Tokens;
+use crate::{ClockTime, ProcessId};
 
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -26,6 +28,7 @@ pub(crate) struct Model {
     /// Readiness reported by its process.
     pub(super) readiness: Readiness,
     idle_since_ms: u64,
+    pub(super) breaker: Breaker,
 }
 
 impl Model {
@@ -37,7 +40,25 @@ impl Model {
             tokens: Tokens::new(),
             readiness: Readiness::Starting,
             idle_since_ms: 0,
+            breaker: Breaker::default(),
         }
+    }
+
+    /// Status of its process for people.
+    pub(super) fn detail(&self, now: ClockTime) -> Option<String> {
+        let Some(open) = self.breaker.open() else {
+            return self.slot.detail.clone();
+        };
+        let when = match open.probe_ms(true).saturating_sub(now.mono_ms) {
+            _ if open.probe().is_some() => "one call is trying it".to_owned(),
+            0 => "the next call tries it".to_owned(),
+            left_ms => format!("tried again in {} s", left_ms.div_ceil(1_000)),
+        };
+        let outages = open.outages;
+        let reason = detail_of(&open.error.message);
+        Some(format!(
+            "not called after {outages} failures in a row; {when}; {reason}"
+        ))
     }
 }
 
@@ -90,6 +111,26 @@ impl Fleet {
         self.workspaces.get_mut(id)?.models.get_mut(name)
     }
 
+    /// The circuit breaker of a model.
+    pub(crate) fn breaker(&self, id: &WorkspaceId, target: &CallTarget) -> Option<&Breaker> {
+        let CallTarget::Model { name } = target else {
+            return None;
+        };
+        let workspace = self.workspaces.get(id)?;
+        Some(&workspace.models.get(name)?.breaker)
+    }
+
+    pub(crate) fn breaker_mut(
+        &mut self,
+        id: &WorkspaceId,
+        target: &CallTarget,
+    ) -> Option<&mut Breaker> {
+        let CallTarget::Model { name } = target else {
+            return None;
+        };
+        Some(&mut self.model_mut(id, name)?.breaker)
+    }
+
     /// Starts a model's process if a call waits for it and it may start. A turn in progress can
     /// need its model even during a shutdown.
     pub(crate) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
@@ -117,6 +158,13 @@ impl Fleet {
             return;
         };
         let limits = definition.limits;
+        if model
+            .running
+            .as_ref()
+            .is_some_and(|before| *before != definition)
+        {
+            model.breaker = Breaker::default();
+        }
         model.running = Some(definition);
         model.tokens = tokens;
         model.readiness = Readiness::Starting;

@@ -342,7 +342,7 @@ fn model_info(
         consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
-        detail: model.slot.detail.clone(),
+        detail: model.detail(now),
         memory_bytes: None,
         counted_memory_bytes: None,
         limits: limits_of(up, model.running.as_ref().map(|model| model.limits)),

@@ -1581,6 +1581,7 @@ pub(super) const GROUPS: &[Group] = &[
                 text: "Streams, errors, limits and schemas of real providers and servers are understood; nothing bad ends a conversation.",
                 met: ClauseStatus::Partly,
                 tests: &[
+                    "prov_1_a_dead_first_model_is_not_called_in_each_step",
                     "prov_1_a_malformed_mcp_tool_is_left_out_and_named",
                     "prov_1_a_rejection_leads_to_the_smallest_repair",
                     "prov_1_anthropic_replies_mean_the_same_in_all_forms",
@@ -1588,7 +1589,7 @@ pub(super) const GROUPS: &[Group] = &[
                     "prov_1_openai_replies_mean_the_same_in_all_forms",
                     "prov_1_overflows_are_understood_in_all_wordings",
                 ],
-                note: "a test with a real provider; questions of MCP servers with lists; checkpoints of sparse files",
+                note: "a test with a real provider",
             },
             Row {
                 name: "PROV-2",
