@@ -327,7 +327,7 @@ mod tests {
         let no_proxy = |listed: &[&str]| {
             let listed = listed.iter().map(|host| host.parse().unwrap());
             let asked = SandboxPolicy {
-                network: goondan_protocol::sandbox::Network::Allow(listed.collect()),
+                network: Network::Allow(listed.collect()),
                 ..SandboxPolicy::default()
             };
             let ground = ProgramContext {

@@ -177,7 +177,12 @@ fn servers(bundle: &ProjectConfig) -> Servers {
 
 /// Connects to a server. A plain connection is only opened; TLS and proxies are tried with `HEAD /`, without
 /// credentials.
-async fn test_server(client: &Client, check: &'static str, url: &Url, users: &[String]) -> CheckResult {
+async fn test_server(
+    client: &Client,
+    check: &'static str,
+    url: &Url,
+    users: &[String],
+) -> CheckResult {
     let began = Instant::now();
     let proxy = goondan_outbound::proxy_for(url);
     let way = proxy
