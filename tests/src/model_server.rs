@@ -69,16 +69,11 @@ pub struct Conversation {
 impl Conversation {
     fn add(&mut self, part: Part, text: impl Into<String>) {
         let text = text.into();
-        // Programs add reminders and the environment in messages of the user.
-        let is_reminder = [
-            "<system-reminder>",
-            "<environment_context",
-            "<session_context>",
-        ];
-        let is_own = is_reminder
-            .iter()
-            .any(|tag| text.trim_start().starts_with(tag));
-        if part != Part::User || !is_own {
+        let text = match part {
+            Part::User => without_reminders(&text).to_owned(),
+            _ => text,
+        };
+        if part != Part::User || !text.is_empty() {
             self.parts.push((part, text));
         }
     }
@@ -364,6 +359,25 @@ fn refusal(api: Api) -> ProviderResponse {
 }
 
 /// The text of a message's content: a text, or a list of parts with texts.
+/// Text of a user without the reminders and the environment that programs put before it, in the
+/// same message or in one of their own.
+fn without_reminders(text: &str) -> &str {
+    const TAGS: [&str; 3] = ["system-reminder", "environment_context", "session_context"];
+    let mut rest = text.trim_start();
+    loop {
+        let mut after = TAGS.iter().filter_map(|tag| {
+            rest.strip_prefix('<')?.strip_prefix(tag)?;
+            let end = format!("</{tag}>");
+            let after = rest.split_once(&end).map(|(_, after)| after);
+            Some(after.unwrap_or_default().trim_start())
+        });
+        match after.next() {
+            Some(after) => rest = after,
+            None => return rest,
+        }
+    }
+}
+
 fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

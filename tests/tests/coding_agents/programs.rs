@@ -150,8 +150,14 @@ impl Program {
                 }
             }
             Self::Qwen => {
+                let file = format!("{}.json", agent.name);
+                home.write(
+                    &format!("qwen/{file}"),
+                    &qwen_settings(agent.level).to_string(),
+                );
                 json!({"preset": "qwen", "key": key, "mode": if asks { "default" } else { "yolo" },
-                                 "environment": {"OPENAI_BASE_URL": openai, "OPENAI_MODEL": "fake-model"}})
+                       "environment": {"OPENAI_BASE_URL": openai, "OPENAI_MODEL": "fake-model",
+                                       "QWEN_CODE_SYSTEM_SETTINGS_PATH": qwen_dir(home).join(file)}})
             }
             Self::Aider => {
                 let mut args = vec![
@@ -236,6 +242,10 @@ impl Program {
         if level == "full" {
             sandbox["network"] = json!({"allow": [server.authority()]});
         }
+        if self == Self::Qwen && level != "off" {
+            let read = sandbox["read"].as_array_mut().unwrap();
+            read.push(json!(qwen_dir(home)));
+        }
         if self == Self::CodexAcp && level != "off" {
             sandbox["write"] = json!([codex_home(home, agent.name)]);
         }
@@ -243,6 +253,22 @@ impl Program {
                               "spec": {"runtime": runtime, "sandbox": sandbox}});
         format!("{document}\n")
     }
+}
+
+/// Settings of `qwen` without requests that its `usage` leaves out, and without terminals where they
+/// are refused: without one, it sometimes loses the output of a short command.
+fn qwen_settings(level: &str) -> Value {
+    json!({
+        "tools": {"shell": {"enableInteractiveShell": level != "landlock"}},
+        "ui": {"enableFollowupSuggestions": false},
+        "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false,
+                   "enableAutoSkill": false},
+    })
+}
+
+/// Directory of the settings of `qwen`.
+fn qwen_dir(home: &Home) -> PathBuf {
+    home.path().join("qwen")
 }
 
 /// Directory of the settings and sessions of an agent's `codex-acp`.
