@@ -21,26 +21,21 @@ const PAGE: &str = "docs/conformance.md";
 /// Environment variable that makes the test write the page instead of comparing it.
 const WRITE: &str = "GOONDAN_WRITE_PAGES";
 
-/// Longest line of a page.
-const LINE_CHARS_MAX: usize = 120;
-
-/// Stands for a space in code, where a line must not break.
-const JOINT: char = '\u{1f}';
-
-/// Text of the page before its lists.
+/// Text of the page before its tables.
 const INTRODUCTION: &str = "\
 # Conformance
 
-The requirements by id: a short form of each clause and, in parentheses, the tests that prove it best. The level is
-MUST, unless the clause begins with another one. Without a mark, the clause is met.
+The requirements by id: their level, a short form of the clause, the result, and the tests that prove it best.
 
-* **partly**: the tests prove a part; the missing part is named.
-* **not yet**: nothing is promised; the existing part is named.
+* **yes**: the tests prove the clause.
+* **partly**: the tests prove a part; the row names the missing part.
+* **not yet**: nothing is promised; the row names what exists.
 
-A name is the end of a test's full name. `cargo nextest run sec_6` runs the tests of `SEC-6`.
+Code and tests cite a clause by its id. `cargo nextest run sec_6` runs the tests of `SEC-6`. A name is the end of a
+test's full name.
 
-A test generates this page from `tests/tests/docs/conformance/clauses.rs`. After an edit of that file, run
-`GOONDAN_WRITE_PAGES=1 cargo test -p goondan-tests --test docs conformance`.
+A test generates this page from `tests/tests/docs/conformance/clauses.rs` and checks that every test exists. After an
+edit of that file, run `GOONDAN_WRITE_PAGES=1 cargo test -p goondan-tests --test docs conformance`.
 
 ";
 
@@ -82,27 +77,16 @@ fn clauses() -> impl Iterator<Item = &'static Row> {
     GROUPS.iter().flat_map(|group| group.clauses)
 }
 
-/// The clause, after its level if that is weaker than MUST.
-fn clause(row: &Row) -> String {
-    let (level, text) = (row.level, row.text);
-    if ["MUST", "MUST NOT", "—"].contains(&level) {
-        text.to_owned()
-    } else {
-        format!("**{level}**: {text}")
-    }
-}
-
-/// The mark of a clause that is not met completely.
-fn mark(met: ClauseStatus) -> Option<&'static str> {
+fn met(met: ClauseStatus) -> &'static str {
     match met {
-        ClauseStatus::Yes => None,
-        ClauseStatus::Partly => Some("**partly**"),
-        ClauseStatus::NotYet => Some("**not yet**"),
-        ClauseStatus::OutOfScope => Some("**out of scope**"),
+        ClauseStatus::Yes => "yes",
+        ClauseStatus::Partly => "partly",
+        ClauseStatus::NotYet => "not yet",
+        ClauseStatus::OutOfScope => "out of scope",
     }
 }
 
-/// The mark of a row, its tests, and the missing part or a restriction.
+/// The last cell of a row: its tests, and the missing part or a restriction.
 fn proof(row: &Row) -> String {
     let tests: Vec<String> = row.tests.iter().map(|test| format!("`{test}`")).collect();
     let tests = tests.join(", ");
@@ -110,17 +94,11 @@ fn proof(row: &Row) -> String {
         ClauseStatus::Partly => format!("missing: {}", row.note),
         ClauseStatus::Yes | ClauseStatus::NotYet | ClauseStatus::OutOfScope => row.note.to_owned(),
     };
-    let parts = [tests, note];
-    let parts: Vec<&str> = parts
-        .iter()
-        .map(String::as_str)
-        .filter(|part| !part.is_empty())
-        .collect();
-    let parts = parts.join("; ");
-    match mark(row.met) {
-        None => parts,
-        Some(mark) if parts.is_empty() => mark.to_owned(),
-        Some(mark) => format!("{mark}: {parts}"),
+    match (tests.is_empty(), note.is_empty()) {
+        (true, true) => "none".to_owned(),
+        (true, false) => note,
+        (false, true) => tests,
+        (false, false) => format!("{tests}; {note}"),
     }
 }
 
@@ -139,41 +117,24 @@ fn counts() -> String {
     )
 }
 
-/// An item of a list, wrapped outside of code.
-fn item(text: &str) -> String {
-    let mut is_code = false;
-    let joined = text.chars().map(|c| {
-        is_code ^= c == '`';
-        if is_code && c == ' ' { JOINT } else { c }
-    });
-    let joined: String = joined.collect();
-    let (mut item, mut width) = (String::from("*"), 1);
-    for word in joined.split(' ') {
-        let length = word.chars().count();
-        if width + 1 + length > LINE_CHARS_MAX {
-            item.push_str("\n ");
-            width = 1;
-        }
-        write!(item, " {word}").unwrap();
-        width += 1 + length;
-    }
-    item.replace(JOINT, " ")
-}
-
 fn render() -> String {
-    let mut page = format!("{INTRODUCTION}{}\n\n## Clauses\n", counts());
+    let mut page = format!("{INTRODUCTION}{}\n", counts());
+    page.push_str("\n## Clauses\n\n");
     for group in GROUPS {
-        write!(page, "\n### {}\n\n", group.heading).unwrap();
-        for row in group.clauses {
-            let text = format!("{}: {} ({})", row.name, clause(row), proof(row));
-            writeln!(page, "{}", item(&text)).unwrap();
-        }
+        writeln!(page, "* {}", group.heading).unwrap();
+    }
+    page.push_str("\n| id | level | clause | met | tests |\n| --- | --- | --- | --- | --- |\n");
+    for row in clauses() {
+        let (met, proof) = (met(row.met), proof(row));
+        let (id, level, text) = (row.name, row.level, row.text);
+        writeln!(page, "| {id} | {level} | {text} | {met} | {proof} |").unwrap();
     }
     page.push_str("\n## Contract of goondan 0.0.3\n\n");
     page.push_str("Content made for goondan 0.0.3 relies on these parts.\n\n");
+    page.push_str("| part | met | tests |\n| --- | --- | --- |\n");
     for row in OLDER {
-        let text = format!("{} ({})", row.name, proof(row));
-        writeln!(page, "{}", item(&text)).unwrap();
+        let (part, met, proof) = (row.name, met(row.met), proof(row));
+        writeln!(page, "| {part} | {met} | {proof} |").unwrap();
     }
     page
 }
