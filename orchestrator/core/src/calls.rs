@@ -446,6 +446,9 @@ impl Calls {
         let Some(lane) = self.lanes.get(lane_key) else {
             return;
         };
+        for target in lane.targets() {
+            self.release_probe(fleet, &lane_key.0, target);
+        }
         let mut ready: BTreeMap<CallTarget, ProcessId> = BTreeMap::new();
         for target in lane.targets() {
             if let Availability::Ready(process) = fleet.availability(&lane_key.0, target) {

@@ -105,7 +105,7 @@ impl Calls {
     }
 
     /// Lets the next call be the probe if the previous one ended without an answer.
-    fn release_probe(&self, fleet: &mut Fleet, id: &WorkspaceId, target: &CallTarget) {
+    pub(super) fn release_probe(&self, fleet: &mut Fleet, id: &WorkspaceId, target: &CallTarget) {
         let open = &self.open;
         let is_running = |call_id: CallId| {
             open.get(&call_id)
