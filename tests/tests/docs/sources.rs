@@ -12,7 +12,7 @@ pub(crate) const CRATES: [(&str, &str); 30] = [
     ("goondan_log", "protocol/log"),
     ("goondan_clock", "protocol/clock"),
     ("goondan_confinement", "protocol/confinement"),
-    ("goondan_outbound", "protocol/outbound"),
+    ("goondan_outbound", "connector-process/outbound"),
     ("goondan_cli_agents", "protocol/cli-agents"),
     ("goondan_orchestrator", "orchestrator"),
     ("goondan_core", "orchestrator/core"),
