@@ -436,7 +436,7 @@ impl TaskRunLoop {
             }
             ToTask::Continue(_) => {
                 self.state.is_paused = false;
-                self.await_anew();
+                self.restart_answer_wait();
                 if !self.thaw() {
                     self.program.order(&Order::Continue {});
                 }
@@ -520,7 +520,7 @@ impl TaskRunLoop {
     }
 
     /// Restarts the wait for the answer to a request.
-    fn await_anew(&mut self) {
+    fn restart_answer_wait(&mut self) {
         let until = Instant::now() + Duration::from_millis(ACP_ANSWER_TIMEOUT_MS);
         self.state.awaited = self.dialogue.awaited().map(|request| (request, until));
     }
@@ -533,7 +533,7 @@ impl TaskRunLoop {
             .awaited
             .is_some_and(|(request, _)| request != INITIALIZE)
         {
-            self.await_anew();
+            self.restart_answer_wait();
         }
         self.bound_draining(bytes.len());
         let output = match bytes {
@@ -604,7 +604,7 @@ impl TaskRunLoop {
         let awaits_probe = self.dialogue.awaits_probe();
         self.state.prompt_at = awaits_probe.then(|| Instant::now() + PROBE_TIMEOUT);
         if self.state.is_started && self.dialogue.awaited() != self.state.awaited.map(|it| it.0) {
-            self.await_anew();
+            self.restart_answer_wait();
         }
         self.take(steps);
     }
@@ -613,7 +613,7 @@ impl TaskRunLoop {
         match report {
             Some(SupervisorReport::Started { pid }) => {
                 self.state.is_started = true;
-                self.await_anew();
+                self.restart_answer_wait();
                 match self.program.identity(pid) {
                     Some(started) => self.outbox.add(ToOrchestrator::TaskStarted(started)),
                     // The program and its supervisor have already exited; the exit is reported.

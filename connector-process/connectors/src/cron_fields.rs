@@ -1,4 +1,5 @@
-//! The fields of cron expressions: explains invalid ones, and reads what the parser does not tell.
+//! The fields of cron expressions: explains invalid ones, and finds the hours and weekdays that the
+//! parser does not report.
 
 use std::borrow::Cow;
 

@@ -121,7 +121,7 @@ impl RandomCron {
         }
     }
 
-    /// Values of a field, none for all of them, and how it is written.
+    /// Values of a field (`None` for all of them), and its text.
     fn field(
         random: &mut fastrand::Rng,
         least: i8,
