@@ -57,11 +57,15 @@ impl ClusterNode {
     }
 
     fn joins(&self, url: &str, name: &str) {
-        let replication = json!({
+        self.is_configured(&json!({
             "node": name,
             "postgres": url,
             "snapshotAfterRecords": SNAPSHOT_AFTER,
-        });
+        }));
+    }
+
+    /// Sets its part in the replication, in place of the usual one, before its daemon starts.
+    pub fn is_configured(&self, replication: &Value) {
         let config = json!({ "replication": replication }).to_string();
         self.home.write("state/config.json", &config);
     }

@@ -1860,8 +1860,9 @@ pub(super) const GROUPS: &[Group] = &[
                     "rep_1_workspace_resumes_on_another_node_after_a_kill",
                     "rep_1_no_answered_event_is_lost_or_duplicated_under_faults",
                     "a_node_that_is_far_behind_is_not_given_a_workspace",
+                    "rep_1_drain_and_move_choose_no_node_that_is_far_behind",
                 ],
-                note: "without processes: `drain` skips a node far behind",
+                note: "",
             },
             Row {
                 name: "REP-2",
