@@ -404,6 +404,18 @@ pub const MCP_CALLS_END_TIMEOUT_MS: u64 = 5_000;
 /// its exit can be reported.
 pub const MCP_LAST_WORDS_TIMEOUT_MS: u64 = 2_000;
 
+/// Time to find out whether a server offers only the older transport, in milliseconds.
+pub const MCP_OLDER_TRANSPORT_TIMEOUT_MS: u64 = 3_000;
+
+/// Bytes of its answer that are read for it.
+pub const MCP_OLDER_TRANSPORT_BYTES_MAX: usize = 4_096;
+
+/// Lines of a server's stderr in the reason of its failure.
+pub const MCP_LAST_WORDS_LINES_MAX: usize = 2;
+
+/// Characters of each of these lines.
+pub const MCP_LAST_WORDS_CHARS_MAX: usize = 120;
+
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
 // The kept texts of shown calls fit the state of a connection even with every character at its
 // largest size.

@@ -36,6 +36,9 @@ mod client;
 mod content;
 mod error_texts;
 mod http_client;
+mod last_words;
+mod older_transport;
+mod package_runner;
 mod questions;
 mod requests;
 mod resource_tools;
@@ -44,6 +47,7 @@ mod session;
 
 use actions::{Actions, RunningServer};
 use client::McpClientHandler;
+use last_words::LastWords;
 use questions::{OpenCalls, QuestionRelay};
 use session::{McpSession, ServerStartFailure};
 
@@ -84,6 +88,8 @@ pub(crate) struct Mcp {
     question_timeout: Duration,
     /// Values that no error may contain.
     secrets: Vec<String>,
+    /// What the server's program wrote before it failed.
+    last_words: LastWords,
 }
 
 impl Mcp {
@@ -124,6 +130,7 @@ impl Mcp {
             call_timeout: seconds("timeoutSeconds"),
             question_timeout: seconds("questionSeconds"),
             secrets,
+            last_words: LastWords::default(),
         })
     }
 
@@ -179,7 +186,8 @@ impl Mcp {
                 Err(_elapsed) => {
                     faults = 0;
                     let seconds = self.start_timeout.as_secs();
-                    (format!("the server was not ready within {seconds} s"), None)
+                    let reason = format!("the server was not ready within {seconds} s");
+                    (self.last_words.explain(reason), None)
                 }
             };
             if stop.is_cancelled() {
@@ -233,10 +241,17 @@ impl Mcp {
                 sandbox,
                 egress,
             } => {
+                if let Some(reason) =
+                    package_runner::missing_network(command, sandbox, project_root)
+                {
+                    return Err(ServerStartFailure::lasting(reason));
+                }
                 let client = McpClientHandler::in_directory(asking.clone(), project_root);
                 let allowed = guarded::allowed(project_root, sandbox, egress.as_deref());
+                let words = &self.last_words;
                 let session =
-                    McpSession::of_program(&client, command, env, project_root, allowed).await;
+                    McpSession::of_program(&client, command, env, project_root, allowed, words)
+                        .await;
                 Ok((session?, client))
             }
         }

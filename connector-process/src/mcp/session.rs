@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 use super::client::McpClientHandler;
 use super::error_texts;
 use super::http_client::McpHttpClient;
+use super::last_words::LastWords;
+use super::older_transport::{self, OFFERS_ONLY_EVENTS};
 use crate::guarded::{self, Group};
 use crate::http;
 use crate::limits::{
@@ -44,6 +46,14 @@ pub(super) struct ServerStartFailure {
 }
 
 impl ServerStartFailure {
+    /// A reason that another start would meet as well.
+    pub(super) fn lasting(reason: String) -> Self {
+        Self {
+            is_lasting: true,
+            ..Self::new(reason, None)
+        }
+    }
+
     fn new(reason: String, token: Option<TokenVerdict>) -> Self {
         Self {
             reason,
@@ -73,22 +83,31 @@ impl McpSession {
     ) -> Result<Self, ServerStartFailure> {
         let http = http::client_of_one_host(Duration::from_millis(SERVICE_CONNECT_TIMEOUT_MS));
         let http = http.map_err(|error| ServerStartFailure::new(error_chain(&error), None))?;
-        let transport =
-            StreamableHttpClientTransport::with_client(McpHttpClient::new(http), config.clone());
+        let transport = StreamableHttpClientTransport::with_client(
+            McpHttpClient::new(http.clone()),
+            config.clone(),
+        );
         let running = serve_client(client.clone(), transport).await;
-        let running = running.map_err(|error| {
-            let token = error
-                .auth_challenge()
-                .and_then(error_texts::verdict_of_challenge);
-            let error = error_texts::of_start(&error);
-            let reason = format!("failed to connect to `{}`: {error}", config.uri);
-            ServerStartFailure::new(reason, token)
-        })?;
-        Ok(Self {
-            running,
-            program: None,
-            log: JoinSet::new(),
-        })
+        let error = match running {
+            Ok(running) => {
+                return Ok(Self {
+                    running,
+                    program: None,
+                    log: JoinSet::new(),
+                });
+            }
+            Err(error) => error,
+        };
+        let token = error
+            .auth_challenge()
+            .and_then(error_texts::verdict_of_challenge);
+        let error = error_texts::of_start(&error);
+        let why = match token.is_none() && older_transport::is_the_only_one(&http, config).await {
+            true => OFFERS_ONLY_EVENTS.to_owned(),
+            false => error,
+        };
+        let reason = format!("failed to connect to `{}`: {why}", config.uri);
+        Err(ServerStartFailure::new(reason, token))
     }
 
     /// Starts a server that is a program and negotiates the protocol.
@@ -102,6 +121,7 @@ impl McpSession {
         env: &BTreeMap<String, String>,
         project_root: &Path,
         allowed: ProgramRights,
+        last_words: &LastWords,
     ) -> Result<Self, ServerStartFailure> {
         let shown = command.first().map_or("", String::as_str);
         let cannot = |error: std::io::Error| {
@@ -121,7 +141,12 @@ impl McpSession {
         let mut log = JoinSet::new();
         let not_started = Arc::new(OnceLock::new());
         let stderr = LineReader::new(stderr, TEXT_BYTES_MAX);
-        log.spawn(log_lines(stderr, Arc::clone(&not_started)));
+        last_words.clear();
+        log.spawn(log_lines(
+            stderr,
+            Arc::clone(&not_started),
+            last_words.clone(),
+        ));
         let (messages, into_messages) = tokio::io::duplex(MESSAGE_BYTES_WAITING);
         log.spawn(pass_messages_on(
             LineReader::new(stdout, PROGRAM_LINE_BYTES_MAX),
@@ -140,10 +165,7 @@ impl McpSession {
                 let how = match timeout(time_limit, child.wait()).await {
                     Ok(Ok(status)) if guarded::was_not_started(status) => match not_started.get() {
                         Some(reason) => {
-                            return Err(ServerStartFailure {
-                                is_lasting: true,
-                                ..ServerStartFailure::new(format!("`{shown}` {reason}"), None)
-                            });
+                            return Err(ServerStartFailure::lasting(format!("`{shown}` {reason}")));
                         }
                         None => guarded::ended(status),
                     },
@@ -152,6 +174,7 @@ impl McpSession {
                 };
                 let error = error_texts::of_start(&error);
                 let reason = format!("`{shown}` is not an MCP server: {error}; it {how}");
+                let reason = last_words.explain(reason);
                 Err(ServerStartFailure::new(reason, None))
             }
         }
@@ -243,8 +266,13 @@ fn exit_words(status: std::io::Result<ExitStatus>) -> String {
 }
 
 /// Logs the stderr of the server's program.
-async fn log_lines(mut lines: LineReader<ChildStderr>, not_started: Arc<OnceLock<String>>) {
+async fn log_lines(
+    mut lines: LineReader<ChildStderr>,
+    not_started: Arc<OnceLock<String>>,
+    last_words: LastWords,
+) {
     while let Ok(Some(line)) = lines.next().await {
+        last_words.hear(&line.bytes);
         if let Some(reason) = guarded::not_started_line(&line.bytes) {
             not_started.get_or_init(|| reason);
         }

@@ -92,6 +92,7 @@ mod mcp_login;
 mod mcp_quirks;
 #[cfg(test)]
 mod mcp_sdk;
+mod mcp_servers;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]

@@ -407,3 +407,37 @@ fn sup_4_mcp_server_without_program_is_parked_and_calls_fail() {
     wait_until("it is there", || detail(&home) == "MCP server double 1.2");
     drop(daemon);
 }
+
+#[test]
+fn prov_1_mcp_server_that_must_be_downloaded_says_what_it_needs() {
+    let home = Home::new(&project("  config: {command: [./npx, -y, '@a/b']}"));
+    home.write_program("project/npx", "#!/bin/sh\nsleep 60\n");
+    let daemon = Daemon::serving(&home);
+    wait_until("it is parked", || detail(&home).starts_with("parked"));
+    let why = detail(&home);
+    assert!(
+        why.contains("{network: {allow: [registry.npmjs.org]}}")
+            && why.contains("npm install @a/b"),
+        "{why}"
+    );
+    // Installed in the project, it starts.
+    std::fs::create_dir_all(home.project().join("node_modules/@a/b")).unwrap();
+    let npx = home.project().join("npx");
+    std::fs::remove_file(&npx).unwrap();
+    std::os::unix::fs::symlink(mcp::program(), npx).unwrap();
+    home.gdn(&["restart"]).exits(0);
+    wait_until("it is there", || detail(&home) == "MCP server double 1.2");
+    drop(daemon);
+}
+
+#[test]
+fn prov_1_mcp_server_that_fails_is_quoted() {
+    let home = Home::new(&project("  config: {command: [./server]}"));
+    let script = "#!/bin/sh\necho starting >&2\necho 'Error: no such board' >&2\nexit 3\n";
+    home.write_program("project/server", script);
+    let daemon = Daemon::serving(&home);
+    wait_until("it says why", || {
+        detail(&home).contains("exited with code 3: Error: no such board")
+    });
+    drop(daemon);
+}
