@@ -12,7 +12,8 @@ pub(super) struct CheckpointRow<'a> {
     /// Value of the kind-specific column: a phase, or the number of messages.
     pub(super) amount: String,
     pub(super) size_bytes: u64,
-    pub(super) made_at: Timestamp,
+    /// None if its description is unreadable; then only its id is known.
+    pub(super) made_at: Option<Timestamp>,
     pub(super) name: Option<&'a str>,
     pub(super) damaged: Option<&'a str>,
 }
@@ -32,9 +33,10 @@ pub(super) fn table_of(
         Column::new("NAME").below(5, ""),
     ]);
     for one in listed {
-        // Only the id is known of a checkpoint without a readable description.
-        let is_unknown = one.damaged.is_some() && one.made_at == Timestamp::from_unix_millis(0);
-        let known = |text: String| Cell::from(if is_unknown { "-".to_owned() } else { text });
+        let known = |text: String| Cell::from(one.made_at.map_or_else(|| "-".to_owned(), |_| text));
+        let made = one
+            .made_at
+            .map_or_else(String::new, |at| format!("{} ago", text::age(at, now)));
         let name = match (one.damaged, one.name) {
             (Some(problem), _) => Cell::styled(text::one_line(problem), style::BAD),
             (None, name) => text::one_line(name.unwrap_or_default()).into(),
@@ -44,7 +46,7 @@ pub(super) fn table_of(
             known(text::one_line(&one.why)),
             known(one.amount),
             known(text::bytes(one.size_bytes)),
-            known(format!("{} ago", text::age(one.made_at, now))),
+            known(made),
             name,
         ]);
     }
@@ -88,7 +90,7 @@ mod tests {
             why: String::new(),
             amount: "0".to_owned(),
             size_bytes: 0,
-            made_at: Timestamp::from_unix_millis(0),
+            made_at: None,
             name: None,
             damaged: Some("`metadata.json` is missing"),
         };

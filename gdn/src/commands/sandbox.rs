@@ -195,7 +195,9 @@ fn table_of(sandboxes: &[SandboxInfo], now: Timestamp) -> Table {
             Cell::from(&info.at.agent_id),
             info.files.to_string().into(),
             text::bytes(info.bytes).into(),
-            format!("{} ago", text::age(info.created_at, now)).into(),
+            info.created_at
+                .map_or_else(String::new, |at| format!("{} ago", text::age(at, now)))
+                .into(),
             info.proposal
                 .map_or("none", |state| state.as_str())
                 .to_owned()
@@ -225,7 +227,9 @@ fn described(detail: &SandboxDetail, context: &Context) -> String {
     let mut table = Table::of_fields();
     table.field("Run", Cell::from(&info.at.run_id));
     table.field("Agent", Cell::from(&info.at.agent_id));
-    table.field("Prepared", text::clock(info.created_at));
+    if let Some(at) = info.created_at {
+        table.field("Prepared", text::clock(at));
+    }
     let head = detail.base.git_head.as_deref();
     table.field("Git head", head.unwrap_or("none").to_owned());
     table.field("Work", detail.work_dir.display().to_string());

@@ -267,11 +267,10 @@ impl CheckpointEntry {
         self.about.as_ref()?.name.as_deref()
     }
 
-    /// When it was made; the beginning of time if that cannot be read.
+    /// When it was made; `None` if its metadata is unreadable.
     #[must_use]
-    pub fn created_at(&self) -> Timestamp {
-        let epoch = Timestamp::from_unix_millis(0);
-        self.about.as_ref().map_or(epoch, |about| about.created_at)
+    pub fn created_at(&self) -> Option<Timestamp> {
+        self.about.as_ref().map(|about| about.created_at)
     }
 
     /// Bytes of its archive; of all its files if that cannot be read.

@@ -14,7 +14,6 @@ use goondan_protocol::control::{
     SandboxesPage,
 };
 use goondan_protocol::ids::RunId;
-use goondan_protocol::time::Timestamp;
 use goondan_trees::RelativePath;
 
 use crate::comments::comments;
@@ -59,7 +58,7 @@ impl Sandboxes<'_> {
             event.agent_id == at.agent_id && event.kind == RunEventKind::SandboxPrepared
         });
         SandboxInfo {
-            created_at: prepared.map_or(Timestamp::from_unix_millis(0), |event| event.at),
+            created_at: prepared.map(|event| event.at),
             files: 0,
             bytes: 0,
             proposal: run_log::standing(&events, &at.agent_id).map(|standing| standing.state),

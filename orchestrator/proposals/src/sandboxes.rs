@@ -261,7 +261,7 @@ impl<'f> Sandboxes<'f> {
         let leaves = leaves.filter(|(_, entry)| !matches!(entry, TreeEntry::Directory { .. }));
         SandboxInfo {
             at: open.at.clone(),
-            created_at: record.created_at,
+            created_at: Some(record.created_at),
             files: leaves.count(),
             bytes: record.given.bytes(),
             proposal: standing.map(|standing| standing.state),

@@ -191,8 +191,8 @@ impl State {
             tokens: total.usage.total(),
             cost: total.cost,
             created_by: self.task.created_by.clone(),
-            created_at: self.created_at,
-            updated_at: self.updated_at,
+            created_at: Some(self.created_at),
+            updated_at: Some(self.updated_at),
             warning: self.warning(),
             damaged: None,
         }

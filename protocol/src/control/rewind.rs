@@ -104,8 +104,9 @@ pub struct InstanceCheckpoint {
     /// Name given by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Time of its creation.
-    pub created_at: Timestamp,
+    /// Time of its creation; `None` if its metadata is unreadable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
     /// Its size, in bytes.
     pub snapshot_size: u64,
     /// The pinned state; absent if it cannot be read.

@@ -167,8 +167,9 @@ pub struct SandboxInfo {
     /// The sandbox.
     #[serde(flatten)]
     pub at: SandboxRef,
-    /// Time of its preparation.
-    pub created_at: Timestamp,
+    /// Time of its preparation; `None` if neither its record nor the run's log has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
     /// Number of copied files and links.
     pub files: usize,
     /// Their total size, in bytes.

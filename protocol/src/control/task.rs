@@ -482,10 +482,12 @@ pub struct TaskInfo {
     /// The conversation whose agent created it; `None` for a task created by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<InstanceKey>,
-    /// Creation time.
-    pub created_at: Timestamp,
-    /// Time of the last event.
-    pub updated_at: Timestamp,
+    /// Creation time; `None` if its work area was never readable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
+    /// Time of the last event; `None` if its work area was never readable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
     /// A warning for the user that does not block the task, such as a failed restore drill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
@@ -773,8 +775,9 @@ pub struct CheckpointInfo {
     pub name: Option<String>,
     /// The phase it was made in.
     pub phase: u32,
-    /// Creation time.
-    pub created_at: Timestamp,
+    /// Creation time; `None` if its metadata is unreadable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
     /// Bytes of its snapshot.
     pub snapshot_size: u64,
     /// Number of files in it; only for a checkpoint that was just made.

@@ -354,3 +354,27 @@ fn task_1_the_environment_names_the_tasks_root() {
     );
     home.gdn(&["shutdown"]).exits(0);
 }
+
+#[test]
+fn msg_11_times_of_what_was_never_readable_are_left_out() {
+    let home = example();
+    let daemon = Daemon::serving(&home);
+    new_shop(&home, &[]);
+    home.gdn(&["task", "checkpoint", "shop"]).exits(0);
+    let metadata = area(&home).join(".checkpoints/checkpoint_001/metadata.json");
+    fs::remove_file(metadata).unwrap();
+    let listed = home.gdn_json(&["task", "checkpoints", "shop"]);
+    let checkpoint = &listed["checkpoints"][0];
+    assert!(checkpoint["damaged"].is_string(), "{checkpoint}");
+    assert_eq!(checkpoint.get("createdAt"), None);
+
+    drop(daemon.stop());
+    fs::write(area(&home).join(".metadata/history.jsonl"), "{\"damaged\n").unwrap();
+    let _daemon = Daemon::serving(&home);
+    let listed = home.gdn_json(&["task", "list", "--all"]);
+    let task = &listed["tasks"][0];
+    assert!(task["damaged"].is_string(), "{task}");
+    assert_eq!((task.get("createdAt"), task.get("updatedAt")), (None, None));
+    let page = home.gdn(&["task", "list", "--all"]).exits(0).stdout;
+    assert!(!page.contains("ago"), "{page}");
+}

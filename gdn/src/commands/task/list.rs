@@ -37,7 +37,7 @@ pub(super) async fn run(args: &TaskListArgs, context: &Context) -> Result<(), Fa
     let mut tasks = client.all(list).await?;
     // Tasks that have needed a person longest come first; the others follow, most recently updated first.
     tasks.sort_by_key(|info| {
-        let updated = info.updated_at.as_unix_millis();
+        let updated = info.updated_at.map_or(0, Timestamp::as_unix_millis);
         match (needs_person(info), info.status.is_final()) {
             (true, _) => (0, updated),
             (false, is_final) => (1 + u8::from(is_final), updated.saturating_neg()),
@@ -142,8 +142,13 @@ fn table_of(tasks: &[TaskInfo], is_of_all: bool, now: Timestamp) -> Table {
     for info in tasks {
         let title = info.damaged.as_ref().unwrap_or(&info.title);
         // Only the id is known of a task that was never readable.
-        let is_unknown = info.damaged.is_some() && info.title.is_empty();
-        let known = |text: String| Cell::from(if is_unknown { "-".to_owned() } else { text });
+        let known = |text: String| {
+            let is_known = info.updated_at.is_some();
+            Cell::from(if is_known { text } else { "-".to_owned() })
+        };
+        let moved = info
+            .updated_at
+            .map_or_else(String::new, |at| format!("{} ago", text::age(at, now)));
         let cells = [
             Cell::from(&info.task_id),
             status_of(info),
@@ -151,7 +156,7 @@ fn table_of(tasks: &[TaskInfo], is_of_all: bool, now: Timestamp) -> Table {
             known(info.agent.to_string()),
             known(info.tokens.to_string()),
             known(info.cost.to_string()),
-            known(format!("{} ago", text::age(info.updated_at, now))),
+            known(moved),
             text::one_line(title).into(),
         ];
         let workspace = is_of_all.then(|| Cell::from(&info.workspace_id));
@@ -181,8 +186,8 @@ pub(super) mod tests {
             tokens: 182_000,
             cost: MicroUsd(1_250_000),
             created_by: None,
-            created_at: Timestamp::from_unix_millis(0),
-            updated_at: Timestamp::from_unix_millis(60_000),
+            created_at: Some(Timestamp::from_unix_millis(0)),
+            updated_at: Some(Timestamp::from_unix_millis(60_000)),
             warning: None,
             damaged: None,
         }
@@ -196,7 +201,7 @@ pub(super) mod tests {
         damaged.damaged = Some("history.jsonl: line 3 is damaged".to_owned());
         // A damaged task as listed by the daemon.
         damaged.title = String::new();
-        damaged.updated_at = Timestamp::from_unix_millis(0);
+        damaged.updated_at = None;
         let tasks = [
             info("shop", TaskStatus::WaitingQuestion),
             held,

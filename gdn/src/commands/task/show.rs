@@ -206,7 +206,7 @@ fn fields_of(detail: &TaskDetail, now: Timestamp) -> Table {
         table.field("Next run", format!("{} (in {wait})", text::clock(at)));
     }
     for (name, at) in [
-        ("Made", Some(info.created_at)),
+        ("Made", info.created_at),
         ("Started", detail.started_at),
         ("Ended", detail.ended_at),
     ] {

@@ -139,7 +139,7 @@ export interface SentMessage {
 }
 
 /** The latest messages, the oldest first: from the stream, the recent history, and the list of those that wait. */
-export function sentMessages(entries: Entry[], detail: Pick<TaskDetail, 'recent' | 'messages'> & { info: { updatedAt: Time } }): SentMessage[] {
+export function sentMessages(entries: Entry[], detail: Pick<TaskDetail, 'recent' | 'messages'> & { info: { updatedAt?: Time } }): SentMessage[] {
   const texts = new Map<Time, string>();
   const add = (at: Time, { event, detail: text = '' }: { event: string; detail?: string }): void => {
     if (event === 'message_sent') texts.set(at, text);
@@ -148,7 +148,7 @@ export function sentMessages(entries: Entry[], detail: Pick<TaskDetail, 'recent'
   // The stream has more of a text than the history.
   for (const { item } of entries) if (item.type === 'event') add(item.at, item);
   const all = [...texts].map(([at, text]) => ({ at, text })).sort((one, other) => (one.at < other.at ? -1 : 1));
-  const isRead = ({ at }: { at: Time }): boolean => at <= detail.info.updatedAt;
+  const isRead = ({ at }: { at: Time }): boolean => detail.info.updatedAt !== undefined && at <= detail.info.updatedAt;
   const waiting = detail.messages ?? [];
   const read = all.filter(isRead);
   const received = read.slice(0, Math.max(0, read.length - waiting.length));

@@ -300,8 +300,9 @@ export interface Task {
   progress: number;
   tokens: number;
   cost: number;
-  createdAt: Time;
-  updatedAt: Time;
+  /** None if its work area was never readable; nor the next. */
+  createdAt?: Time;
+  updatedAt?: Time;
   createdBy?: string;
   warning?: string;
   damaged?: string;
@@ -414,7 +415,8 @@ export interface Checkpoint {
   type: string;
   name?: string;
   phase?: number;
-  createdAt: Time;
+  /** None if its description is unreadable. */
+  createdAt?: Time;
   snapshotSize: number;
   damaged?: string;
 }

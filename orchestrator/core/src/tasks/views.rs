@@ -141,7 +141,6 @@ fn add_approval(info: &mut TaskInfo, is_asked: bool) {
 fn shown(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> Option<TaskInfo> {
     info_of(fleet, at, entry).or_else(|| {
         let damaged = entry.damage()?.to_owned();
-        let epoch = goondan_protocol::time::Timestamp::from_unix_millis(0);
         Some(TaskInfo {
             workspace_id: at.workspace_id.clone(),
             task_id: at.task_id.clone(),
@@ -156,8 +155,8 @@ fn shown(fleet: &Fleet, at: &TaskRef, entry: &TaskEntry) -> Option<TaskInfo> {
             tokens: 0,
             cost: goondan_protocol::usage::MicroUsd::default(),
             created_by: None,
-            created_at: epoch,
-            updated_at: epoch,
+            created_at: None,
+            updated_at: None,
             warning: None,
             damaged: Some(damaged),
         })

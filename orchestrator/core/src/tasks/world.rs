@@ -615,7 +615,7 @@ impl World {
                     kind: about.kind.to_owned(),
                     name: about.name,
                     phase: about.phase,
-                    created_at: now,
+                    created_at: Some(now),
                     snapshot_size: 1,
                     files: Some(1),
                     damaged: None,

@@ -352,7 +352,7 @@ fn make(
         kind: request.kind.to_owned(),
         name: request.name,
         phase: request.phase,
-        created_at: now,
+        created_at: Some(now),
         snapshot_size: made.snapshot_bytes,
         files: Some(size_of(made.files)),
         damaged: None,

@@ -13,11 +13,6 @@ export function timeOf(text: string, nowMs = Date.now()): string {
   return isToday ? clock.format(at) : `${day.format(at)}, ${clock.format(at)}`;
 }
 
-/** True if a time is known: the daemon writes the start of 1970 for an unknown one. */
-export function isKnown(at: string): boolean {
-  return Date.parse(at) !== 0;
-}
-
 /** A duration in the two largest units that say something. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;

@@ -4,7 +4,7 @@ import { html, nothing, type TemplateResult } from 'lit';
 import type { ApiError } from '../api.js';
 import { studio } from '../studio.js';
 import type { Checkpoint, Json } from '../types.js';
-import { ago, bytes, isKnown, timeOf } from './figures.js';
+import { ago, bytes, timeOf } from './figures.js';
 import { command, harmless, oneLine, pieces } from './text.js';
 
 /** An error with what to do about it. */
@@ -17,12 +17,12 @@ export function failureView(failure: ApiError): TemplateResult {
 
 /** A time of the daemon; nothing if it is unknown. */
 export function timeView(at: string | undefined): TemplateResult | typeof nothing {
-  return at === undefined || !isKnown(at) ? nothing : html`<time datetime=${at} title=${at}>${timeOf(at)}</time>`;
+  return at === undefined ? nothing : html`<time datetime=${at} title=${at}>${timeOf(at)}</time>`;
 }
 
 /** How long ago something was, with the time itself. */
-export function agoView(at: string): TemplateResult {
-  return isKnown(at) ? html`<time datetime=${at} title=${at}>${ago(at)}</time>` : html`at an unknown time`;
+export function agoView(at: string | undefined): TemplateResult {
+  return at === undefined ? html`at an unknown time` : html`<time datetime=${at} title=${at}>${ago(at)}</time>`;
 }
 
 /** The command that does the same: what stands in place of a button where nothing may be changed. */
@@ -56,7 +56,7 @@ export function nameView(name: string): TemplateResult {
 
 /** The first cells of a checkpoint's row: id, time, name and size. Of a damaged one, only the id may be known. */
 export function checkpointCells({ checkpointId, createdAt, name, type, snapshotSize }: Checkpoint): unknown[] {
-  return [oneLine(checkpointId), timeView(createdAt), oneLine(name ?? type), isKnown(createdAt) ? bytes(snapshotSize) : ''];
+  return [oneLine(checkpointId), timeView(createdAt), oneLine(name ?? type), createdAt === undefined ? '' : bytes(snapshotSize)];
 }
 
 /** Reason why something cannot be used. */
