@@ -35,12 +35,15 @@ kind: Agent
 metadata: {name: worker}
 spec:
   modelConfig: {modelRef: Model/main}
-  tools: [{kind: Tool, name: bash, package: "@goondan/base"}]
+  tools:
+    - {kind: Tool, name: bash, package: "@goondan/base"}
+    - {kind: Tool, name: wait, package: "@goondan/base"}
   extensions:
     - Extension/todays
     - ref: {kind: Extension, name: message-window, package: "@goondan/base"}
       config: {maxMessages: 12}
-  requiredTools: [bash__exec]
+  # One of them is enough.
+  requiredTools: [wait__seconds, bash__exec]
 "#;
 
 fn texts(home: &Home, wanted: &str) -> usize {

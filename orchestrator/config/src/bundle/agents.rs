@@ -307,7 +307,8 @@ fn check_required_tools(agent: &AgentSpec, report: &mut ProblemReport) {
     }
 }
 
-/// Converts `requiredTools` to the extension `required-tools-guard`, in the innermost position.
+/// Converts `requiredTools` to the extension `required-tools-guard`, in the innermost position. One of the tools is
+/// enough, as in goondan 0.0.3.
 fn required_tools_guard(agent: &AgentSpec) -> Option<ExtensionDefinition> {
     if agent.required_tools.is_empty() {
         return None;
@@ -316,6 +317,7 @@ fn required_tools_guard(agent: &AgentSpec) -> Option<ExtensionDefinition> {
     guard.name = REQUIRED_TOOLS.parse().ok()?;
     let tools = agent.required_tools.iter().map(|tool| tool.value.as_str());
     guard.config.insert("tools".to_owned(), tools.collect());
+    guard.config.insert("anyOf".to_owned(), true.into());
     Some(guard)
 }
 
