@@ -7,6 +7,8 @@
 
 use std::time::{Duration, Instant};
 
+use goondan_tests::binaries::bin;
+use goondan_tests::home::ORCHESTRATOR;
 use goondan_tests::wait::within;
 use goondan_tests::{Daemon, Home, needs};
 
@@ -16,6 +18,15 @@ const SERVERS_VAR: &str = "GOONDAN_TEST_MCP_SERVERS";
 
 /// Maximum time for a download and the start.
 const START_MAX: Duration = Duration::from_secs(300);
+
+/// Variables of this machine's network that the daemon gets.
+const OF_NETWORK: [&str; 5] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+];
 
 /// Results that say that goondan, and not the server, refused a call.
 const NOT_FROM_SERVER: [&str; 5] = [
@@ -146,11 +157,12 @@ const OF_NPM: [RealServer; 25] = [
         "--executable-path",
         "/usr/bin/chromium",
     ]),
-    server("chrome-devtools-mcp", ("list_pages", "{}"), "").and(&[
+    server("chrome-devtools-mcp", ("list_pages", "{}"), "about:blank").and(&[
         "--headless",
         "--isolated",
         "--executablePath",
         "/usr/bin/chromium",
+        "--chromeArg=--no-sandbox",
     ]),
     server("@notionhq/notion-mcp-server", ("API-get-self", "{}"), "")
         .with(&[("NOTION_TOKEN", "ntn_made_up")]),
@@ -209,7 +221,7 @@ const OF_NPM: [RealServer; 25] = [
         "mcp-server-code-runner",
         (
             "run-code",
-            r#"{"languageId": "python", "code": "print(6 * 7)"}"#,
+            r#"{"languageId": "javascript", "code": "console.log(6 * 7)"}"#,
         ),
         "42",
     ),
@@ -289,7 +301,13 @@ fn tried(runner: &str, server: &RealServer) -> Result<String, String> {
         assert!(git.unwrap().success());
     }
     let since = Instant::now();
-    let daemon = Daemon::start(&home);
+    let mut command = home.command(&bin(ORCHESTRATOR), &[]);
+    command.envs(
+        OF_NETWORK
+            .iter()
+            .filter_map(|name| Some((name, std::env::var_os(name)?))),
+    );
+    let daemon = Daemon::start_command(&home, command);
     // It may fail, and is asked for its reason below.
     drop(home.gdn(&["run"]));
     let ready = within(START_MAX, || {
