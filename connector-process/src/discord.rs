@@ -30,7 +30,8 @@ use crate::listener::{
     RawRequest, RequestRejection, SignatureError, only_value,
 };
 use crate::payload::{
-    event_id, instance_key, is_allowed, json, properties, required, text, with_older, written_to,
+    add_payload, event_id, instance_key, is_allowed, json, properties, required, text, with_older,
+    written_to,
 };
 use crate::service_api::outbox_of;
 
@@ -153,6 +154,11 @@ impl Discord {
             .into_iter()
             .find_map(|pointer| body.pointer(pointer));
         let of_user = |field: &str| user.and_then(|user| user.get(field));
+        let mut metadata = JsonObject::from_iter([
+            ("channel".to_owned(), json!(channel)),
+            ("interactionId".to_owned(), json!(id)),
+        ]);
+        add_payload(&mut metadata, body);
         Ok(InboundRequest::Event(Box::new(ConnectorEvent {
             id: Some(event_id(&format!("discord:{id}"))?),
             name: name.to_owned(),
@@ -185,10 +191,7 @@ impl Discord {
                     ("user".to_owned(), id.clone()),
                 ])
             }),
-            metadata: JsonObject::from_iter([
-                ("channel".to_owned(), json!(channel)),
-                ("interactionId".to_owned(), json!(id)),
-            ]),
+            metadata,
         })))
     }
 }

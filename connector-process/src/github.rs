@@ -18,14 +18,13 @@ use serde_json::{Value, json};
 use self::actions::Api;
 use self::own_mark::OWN_MARK;
 use crate::http;
-use crate::limits::GITHUB_PAYLOAD_BYTES_MAX;
 use crate::listener::{
     DirectResponse, HttpEndpoint, InboundRequest, InboundService, MalformedRequest, Outbox,
     RawRequest, RequestRejection, SignatureCheck,
 };
 use crate::payload::{
-    event_id, header, instance_key, is_allowed, json_or_form, older_properties, properties, text,
-    written_to,
+    add_payload, event_id, header, instance_key, is_allowed, json_or_form, older_properties,
+    properties, text, written_to,
 };
 use crate::service_api::outbox_of;
 
@@ -108,11 +107,7 @@ impl GitHub {
             (None, _) => None,
         };
         let mut metadata = JsonObject::from_iter([("delivery".to_owned(), json!(delivery))]);
-        if received.body.len() <= GITHUB_PAYLOAD_BYTES_MAX {
-            metadata.insert("payload".to_owned(), body.clone());
-        } else {
-            metadata.insert("payloadBytes".to_owned(), json!(received.body.len()));
-        }
+        add_payload(&mut metadata, body);
         let fact = |pointer: &str| body.pointer(pointer);
         for (name, value) in [
             ("repository", fact("/repository/full_name")),
@@ -190,6 +185,7 @@ mod tests {
     use sha2::Sha256;
 
     use super::*;
+    use crate::limits::PAYLOAD_BYTES_MAX;
 
     fn read(config: &Value, name: &str, body: &Value) -> Result<InboundRequest, RequestRejection> {
         let secrets = BTreeMap::from([("webhookSecret".to_owned(), "s".to_owned())]);
@@ -241,9 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn push_event_belongs_to_its_repository_and_omits_large_payload() {
+    fn push_event_belongs_to_its_repository_and_shortens_large_payload() {
         let body = json!({"ref": "refs/heads/main", "repository": {"full_name": "a/b"},
-            "sender": {"login": "ann"}, "filler": "x".repeat(GITHUB_PAYLOAD_BYTES_MAX),
+            "sender": {"login": "ann"}, "filler": "x".repeat(PAYLOAD_BYTES_MAX),
             "commits": [{"id": "0123456789abcdef", "message": "Mend it\n\nAt last."}]});
         let found = event("push", &body);
         assert_eq!(found.instance_key.unwrap().as_str(), "github:a/b");
@@ -251,7 +247,7 @@ mod tests {
             found.input,
             "ann pushed 1 commit to refs/heads/main of a/b\n\n0123456 Mend it"
         );
-        assert!(found.metadata.get("payload").is_none());
+        assert_eq!(found.metadata["payload"]["ref"], "refs/heads/main");
         assert!(found.metadata["payloadBytes"].is_u64());
     }
 

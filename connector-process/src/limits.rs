@@ -117,8 +117,8 @@ pub const DISCORD_ANSWER_WINDOW_MS: u64 = 15 * 60 * 1_000;
 /// message of the bot.
 pub const DISCORD_INTERACTIONS_MAX: usize = 4_096;
 
-/// Largest GitHub payload that is copied to an event's metadata, in bytes.
-pub const GITHUB_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// Largest payload in an event's metadata, in bytes of JSON. Longer texts and lists in it are cut.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest GitHub text that an event's input repeats, in characters.
 pub const GITHUB_TEXT_CHARS_MAX: usize = 8_000;
@@ -419,7 +419,7 @@ const _: () = assert!(BIND_RETRY_FIRST_MS <= BIND_RETRY_MAX_MS);
 // The frame with an event fits for any input of a client.
 const _: () = assert!(
     JSON_GROWTH_MAX
-        * (BODY_BYTES_CEILING + PROPERTIES_MAX * 2 * PROPERTY_BYTES_MAX + GITHUB_PAYLOAD_BYTES_MAX)
+        * (BODY_BYTES_CEILING + PROPERTIES_MAX * 2 * PROPERTY_BYTES_MAX + PAYLOAD_BYTES_MAX)
         + 64 * 1024
         < MAX_FRAME_BYTES
 );

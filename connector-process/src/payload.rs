@@ -4,10 +4,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName};
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
+use goondan_protocol::event::{PAYLOAD, PAYLOAD_BYTES};
 use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::Value;
 
-use crate::limits::PROPERTY_BYTES_MAX;
+use crate::limits::{PAYLOAD_BYTES_MAX, PROPERTY_BYTES_MAX};
 use crate::listener::MalformedRequest;
 
 /// Parses a JSON body.
@@ -160,4 +161,159 @@ pub(crate) fn written_to(values: &Values<'_>, listened_to: &str) -> Option<Vec<S
     let mut places = values.names(listened_to)?;
     places.extend(values.names("sendTo").unwrap_or_default());
     Some(places)
+}
+
+/// Names of fields that hold credentials in services' payloads: whoever has them can act or answer
+/// in another's name.
+const CREDENTIAL_FIELDS: [&str; 12] = [
+    "access_token",
+    "authorization",
+    "client_secret",
+    "password",
+    "private_key",
+    "refresh_token",
+    "response_url",
+    "response_urls",
+    "secret",
+    "token",
+    "trigger_id",
+    "webhook_secret",
+];
+
+/// Replacement of a credential, as in the daemon's masked texts.
+const MASKED: &str = "[masked]";
+
+/// Limits that shorten a payload more and more: bytes of a text, items of a list, fields of an
+/// object.
+const PAYLOAD_LIMITS: [(usize, usize, usize); 5] = [
+    (16 * 1024, 250, 1_000),
+    (4 * 1024, 100, 500),
+    (1_024, 30, 250),
+    (256, 10, 100),
+    (64, 3, 50),
+];
+
+/// Adds what the service sent to an event's metadata: without credentials, and shortened to
+/// [`PAYLOAD_BYTES_MAX`].
+pub(crate) fn add_payload(metadata: &mut JsonObject, payload: &Value) {
+    let masked = without_credentials(payload);
+    let bytes = masked.to_string().len();
+    if bytes <= PAYLOAD_BYTES_MAX {
+        metadata.insert(PAYLOAD.to_owned(), masked);
+        return;
+    }
+    metadata.insert(PAYLOAD_BYTES.to_owned(), Value::from(bytes));
+    let shortened = PAYLOAD_LIMITS
+        .iter()
+        .map(|limits| shorter(&masked, *limits));
+    let mut fitting = shortened.filter(|it| it.to_string().len() <= PAYLOAD_BYTES_MAX);
+    if let Some(fitting) = fitting.next() {
+        metadata.insert(PAYLOAD.to_owned(), fitting);
+    }
+}
+
+fn without_credentials(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| {
+                let is_credential = CREDENTIAL_FIELDS.contains(&name.to_ascii_lowercase().as_str());
+                let value = match value {
+                    Value::String(_) | Value::Array(_) if is_credential => MASKED.into(),
+                    other => without_credentials(other),
+                };
+                (name.clone(), value)
+            });
+            Value::Object(fields.collect())
+        }
+        Value::Array(items) => items.iter().map(without_credentials).collect(),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            plain.clone()
+        }
+    }
+}
+
+/// A copy with long texts, lists and objects cut, each with a note of what is missing.
+fn shorter(value: &Value, limits: (usize, usize, usize)) -> Value {
+    let (text_bytes, items_max, fields_max) = limits;
+    match value {
+        Value::String(text) if text.len() > text_bytes => {
+            let kept = text.get(..text.floor_char_boundary(text_bytes));
+            let kept = kept.unwrap_or_default();
+            format!("{kept}… ({} more bytes)", text.len() - kept.len()).into()
+        }
+        Value::Array(items) => {
+            let kept = items.iter().take(items_max);
+            let mut kept: Vec<Value> = kept.map(|item| shorter(item, limits)).collect();
+            if items.len() > items_max {
+                kept.push(format!("… ({} more items)", items.len() - items_max).into());
+            }
+            Value::Array(kept)
+        }
+        Value::Object(fields) => {
+            let kept = fields.iter().take(fields_max);
+            let kept = kept.map(|(name, value)| (name.clone(), shorter(value, limits)));
+            let mut kept: JsonObject = kept.collect();
+            if fields.len() > fields_max {
+                let note = format!("({} more fields)", fields.len() - fields_max);
+                kept.insert("…".to_owned(), note.into());
+            }
+            Value::Object(kept)
+        }
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            plain.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn added(payload: &Value) -> JsonObject {
+        let mut metadata = JsonObject::new();
+        add_payload(&mut metadata, payload);
+        metadata
+    }
+
+    #[test]
+    fn conn_1_payload_is_stored_without_credentials() {
+        let payload = json!({"token": "t", "user": {"id": "U1", "Token": ["x"]}, "secret": {"id": 1},
+            "response_url": "https://hooks.example/1", "items": [{"trigger_id": "7"}]});
+        let kept = json!({"token": "[masked]", "user": {"id": "U1", "Token": "[masked]"},
+            "secret": {"id": 1}, "response_url": "[masked]", "items": [{"trigger_id": "[masked]"}]});
+        let metadata = added(&payload);
+        assert_eq!(metadata[PAYLOAD], kept);
+        assert_eq!(metadata.get(PAYLOAD_BYTES), None);
+    }
+
+    #[test]
+    fn conn_1_large_payload_keeps_its_shape_and_names_the_rest() {
+        let commits: Vec<Value> = (0..5_000)
+            .map(|n| json!({"id": n, "message": "가".repeat(200)}))
+            .collect();
+        let payload = json!({"ref": "main", "log": "x".repeat(1_000_000), "commits": commits});
+        let metadata = added(&payload);
+        let kept = &metadata[PAYLOAD];
+        assert!(kept.to_string().len() <= PAYLOAD_BYTES_MAX);
+        assert_eq!(metadata[PAYLOAD_BYTES], payload.to_string().len());
+        assert_eq!(kept["ref"], "main");
+        assert_eq!(kept["commits"][2]["id"], 2);
+        let log = kept["log"].as_str().unwrap();
+        assert!(log.ends_with("more bytes)"), "{}", log.len());
+        let last = kept["commits"].as_array().unwrap().last().unwrap();
+        assert!(last.as_str().unwrap().ends_with("more items)"), "{last}");
+    }
+
+    #[test]
+    fn conn_1_payload_that_cannot_be_shortened_leaves_its_size() {
+        let mut payload = json!("x".repeat(60));
+        for _ in 0..9 {
+            payload = json!([payload, payload, payload, payload]);
+        }
+        let metadata = added(&payload);
+        assert_eq!(metadata.get(PAYLOAD), None);
+        assert!(metadata[PAYLOAD_BYTES].is_u64());
+    }
 }

@@ -38,8 +38,8 @@ use crate::listener::{
     only_value,
 };
 use crate::payload::{
-    event_id, instance_key, is_allowed, is_form, json, properties, required, text, with_older,
-    written_to,
+    add_payload, event_id, instance_key, is_allowed, is_form, json, properties, required, text,
+    with_older, written_to,
 };
 use crate::service_api::outbox_of;
 
@@ -173,6 +173,7 @@ impl Slack {
         metadata.insert("slackEventId".to_owned(), json!(event_id_of_slack));
         let is_retry = received.headers.contains_key(RETRY_HEADER);
         metadata.insert("retry".to_owned(), json!(is_retry));
+        add_payload(&mut metadata, body);
         Ok(InboundRequest::Event(Box::new(ConnectorEvent {
             id: Some(event_id(&format!("slack:{team}:{channel}:{ts}"))?),
             name: kind.to_owned(),

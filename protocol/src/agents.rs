@@ -159,6 +159,15 @@ pub enum AgentQuestion {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_begun: bool,
     },
+    /// Read an event of the requester's conversation, with what the service sent (`CONN-1`).
+    #[serde(rename = "event.read")]
+    ReadEvent {
+        /// The event.
+        event_id: EventId,
+    },
+    /// List the latest events of the requester's conversation.
+    #[serde(rename = "event.list")]
+    ListEvents {},
     /// Restart the requester's own process after its running turn.
     Restart {
         /// The reason, shown to people.
@@ -373,6 +382,12 @@ pub enum AgentAnswer {
     Catalog {
         /// The agents, sorted by name.
         agents: Vec<AgentListItem>,
+    },
+    /// Stored events of the requester's conversation, latest first.
+    Events {
+        /// The events; in a list of several, without metadata and with the beginnings of their
+        /// texts.
+        events: Vec<AgentEvent>,
     },
     /// The process ends after the turn and a new process handles the next event.
     Restarting {},

@@ -31,6 +31,7 @@ pub mod definition;
 pub mod egress;
 pub mod envelope;
 pub mod event;
+pub mod event_header;
 pub mod export;
 pub mod extension_settings;
 pub mod field;

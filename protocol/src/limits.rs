@@ -19,6 +19,15 @@ pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// Largest `input` text of an event, in bytes.
 pub const MAX_INPUT_BYTES: usize = 1024 * 1024;
 
+/// Longest template of a connection's header, in bytes (`CONN-1`).
+pub const MAX_HEADER_TEMPLATE_BYTES: usize = 1024;
+
+/// Longest header of an event, in characters. A longer one is cut (`CONN-1`).
+pub const MAX_HEADER_CHARS: usize = 400;
+
+/// Longest value in a header, in characters. A longer one is cut (`CONN-1`).
+pub const MAX_HEADER_VALUE_CHARS: usize = 80;
+
 /// Target size of a page of conversation history, in bytes of raw records. A page contains at least
 /// one record.
 pub const HISTORY_PAGE_BYTES: usize = 1024 * 1024;

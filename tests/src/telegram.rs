@@ -99,6 +99,17 @@ impl Telegram {
         state.updates.push_back((id, update));
     }
 
+    /// Sends a message of a person in a chat to the bot.
+    pub fn write_as(&self, chat: &Value, person: &Value, text: &str) {
+        let mut state = self.state.lock().unwrap();
+        let id = state.next_id;
+        state.next_id += 1;
+        let message =
+            json!({"message_id": id, "date": 1, "chat": chat, "from": person, "text": text});
+        let update = json!({"update_id": id, "message": message});
+        state.updates.push_back((id, update));
+    }
+
     /// Presses a button with this data, below a message of a chat. Returns the query id.
     pub fn press(&self, user: i64, (chat, message_id): (i64, usize), data: &str) -> String {
         let mut state = self.state.lock().unwrap();

@@ -8,7 +8,7 @@ use goondan_protocol::agents::{
 use goondan_protocol::control::{
     ProposalDiff, ProposalInfo, ProposalReview, ProposalState, TaskDetail, TaskInfo,
 };
-use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use serde_json::json;
 
 use super::bundle_answers;
@@ -94,9 +94,25 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
             }
             ToolOutcome::ok(lines.join("\n"))
         }
+        AgentAnswer::Events { events } if events.is_empty() => {
+            ToolOutcome::ok("no events of this conversation are stored")
+        }
+        AgentAnswer::Events { events } => {
+            let lines: Vec<String> = events.iter().map(line_of_event).collect();
+            ToolOutcome::ok(lines.join("\n"))
+        }
         AgentAnswer::Bundle { told } => bundle_answers::outcome_of(&told),
         AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
     })
+}
+
+/// One event as JSON, because its texts may come from outside.
+fn line_of_event(event: &AgentEvent) -> String {
+    let fields = json!({
+        "id": event.id, "event": event.kind, "createdAt": event.created_at,
+        "source": event.source, "header": event.header, "input": event.input,
+    });
+    fields.to_string()
 }
 
 fn text_of_sandbox(sandbox: &AgentSandbox) -> String {

@@ -103,7 +103,7 @@ impl ConnectionRoute {
     fn facts(&self) -> Option<&JsonObject> {
         let origin = self.site.origin.as_ref()?;
         let is_home = origin.connection.as_ref() == Some(&self.connection);
-        is_home.then_some(&origin.metadata)
+        is_home.then_some(&origin.event.metadata)
     }
 
     /// Runs a request through the connection within `deadline_ms`. A repeatable request is repeated

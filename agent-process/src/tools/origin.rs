@@ -1,6 +1,5 @@
 //! Origin of the event that a turn answers.
 
-use goondan_protocol::JsonObject;
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::ConnectionName;
 
@@ -8,7 +7,7 @@ use goondan_protocol::ids::ConnectionName;
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(super) connection: Option<ConnectionName>,
-    pub(super) metadata: JsonObject,
+    pub(super) event: AgentEvent,
 }
 
 impl Origin {
@@ -20,7 +19,7 @@ impl Origin {
         };
         Self {
             connection,
-            metadata: event.metadata.clone(),
+            event: event.clone(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use goondan_protocol::agents::{IN_REPLY_TO, REPLY_KIND, REQUEST_NOTE};
 use goondan_protocol::event::{AgentEvent, EventSource};
+use goondan_protocol::event_header;
 use goondan_protocol::ids::{EventId, InvalidId, MessageId, TurnId};
 use goondan_protocol::images;
 use goondan_protocol::message::Message;
@@ -88,13 +89,19 @@ pub(crate) fn message_of(id: MessageId, now: Timestamp, event: &AgentEvent) -> M
             };
             format!("[agent `{name}` (`{key}`) {did} request `{question}`]\n{input}")
         }
-        _ => input.to_owned(),
+        _ => match &event.header {
+            Some(header) => event_header::below(header, input),
+            None => input.to_owned(),
+        },
     };
     // The images were validated when the event was accepted.
     let images = images::of_metadata(&event.metadata).unwrap_or_default();
     let mut message = Message::user_with_images(id, now, &text, &images);
     let metadata = &mut message.metadata;
     metadata.insert(EVENT_ID.to_owned(), json!(event.id));
+    if let Some(header) = event.header.as_ref().filter(|_| question.is_none()) {
+        metadata.insert(event_header::HEADER.to_owned(), json!(header));
+    }
     if let Some((name, key)) = from {
         let from = json!({"agent": name, "instanceKey": key});
         metadata.insert("from".to_owned(), from);

@@ -8,6 +8,7 @@
 //! * `builtin`: the built-in connectors.
 //! * `check`: validates a Connection's settings and secrets.
 //! * `hosts`: permitted targets of requests.
+//! * `inbound`: headers and properties of events.
 //! * `relay`: the connector that represents one on another machine.
 //! * `values`: typed access to validated settings.
 //! * [`schedule`]: computes occurrences of a schedule, and the ones that are due.
@@ -25,6 +26,7 @@ mod check;
 mod cron_fields;
 mod description;
 mod hosts;
+mod inbound;
 mod reach;
 mod relay;
 pub mod schedule;
@@ -36,6 +38,7 @@ pub use builtin::{BUILTINS, find};
 pub use check::{Problem, ProblemKind, ProblemLocation, SettingPathStep, check};
 pub use description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 pub use hosts::AllowedHost;
+pub use inbound::{Inbound, inbound};
 pub use reach::{AddressReachability, reach_of};
 pub use relay::{RELAYED, is_relay, working_as};
 pub use values::Values;

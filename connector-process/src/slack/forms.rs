@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::buttons;
 use crate::listener::{DirectResponse, InboundRequest, MalformedRequest};
-use crate::payload::{event_id, form, instance_key, is_allowed, properties, required, text};
+use crate::payload::{
+    add_payload, event_id, form, instance_key, is_allowed, properties, required, text,
+};
 
 /// Parses a form. If `channels` is given, only these channels are listened to; `asks` is true if
 /// people are asked to approve tool calls.
@@ -53,6 +55,8 @@ fn command(form: &Value) -> Result<ConnectorEvent, MalformedRequest> {
     let command = required(form, "/command")?;
     let trigger = required(form, "/trigger_id")?;
     let said = text(form, "/text").unwrap_or_default().trim();
+    let mut metadata = JsonObject::from_iter([("channel".to_owned(), json!(channel))]);
+    add_payload(&mut metadata, form);
     Ok(ConnectorEvent {
         id: Some(event_id(&format!("slack:{team}:command:{trigger}"))?),
         name: "slash_command".to_owned(),
@@ -65,7 +69,7 @@ fn command(form: &Value) -> Result<ConnectorEvent, MalformedRequest> {
             ("command", form.get("command")),
         ]),
         auth: text(form, "/user_id").map(|user| auth(team, user)),
-        metadata: JsonObject::from_iter([("channel".to_owned(), json!(channel))]),
+        metadata,
     })
 }
 
@@ -155,6 +159,7 @@ fn action(payload: &Value) -> Result<Option<ConnectorEvent>, MalformedRequest> {
             metadata.insert(name.to_owned(), json!(value));
         }
     }
+    add_payload(&mut metadata, payload);
     let said = |text: Option<&str>| text.map(|text| json!(text));
     let (team_told, user_told, channel_told) = (json!(team), json!(user), said(channel));
     let (thread_told, ts_told, action_told) = (said(thread), said(ts), json!(action));

@@ -4,7 +4,9 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use serde_json::{Value, json};
 
-use crate::payload::{event_id, instance_key, is_allowed, older_properties, properties, text};
+use crate::payload::{
+    add_payload, event_id, instance_key, is_allowed, older_properties, properties, text,
+};
 
 /// Types of the requested updates.
 pub(super) const UPDATES: [&str; 4] = [
@@ -74,6 +76,7 @@ pub(super) fn to_update(id: i64, update: &Value, chats: Option<&[String]>) -> Up
             metadata.insert(name.to_owned(), value.clone());
         }
     }
+    add_payload(&mut metadata, update);
     Update::Event(Box::new(ConnectorEvent {
         id: Some(id),
         name: kind.to_owned(),

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::settings::{FieldPath, WebhookSettings};
 use crate::limits::{PROPERTIES_MAX, PROPERTY_BYTES_MAX};
 use crate::listener::{MalformedRequest, RawRequest, shortened};
+use crate::payload::add_payload;
 
 /// Name of every webhook event.
 pub(crate) const EVENT_NAME: &str = "request";
@@ -74,7 +75,7 @@ pub(crate) fn to_event(
             .map_err(MalformedRequest::BadKey)?,
         properties: properties(json.as_ref(), received),
         auth: None,
-        metadata: metadata(received),
+        metadata: metadata(json.as_ref(), received),
     })
 }
 
@@ -184,12 +185,15 @@ fn is_small_scalar(value: &Value) -> bool {
     }
 }
 
-fn metadata(received: &RawRequest<'_>) -> JsonObject {
+fn metadata(json: Option<&Value>, received: &RawRequest<'_>) -> JsonObject {
     let mut metadata = JsonObject::new();
     metadata.insert("remoteAddress".into(), json!(received.remote.to_string()));
     let content_type = content_type(received.headers);
     if !content_type.is_empty() {
         metadata.insert("contentType".into(), json!(shortened(content_type)));
+    }
+    if let Some(body) = json {
+        add_payload(&mut metadata, body);
     }
     metadata
 }

@@ -57,6 +57,7 @@ pub(crate) mod conversation_run;
 pub(crate) mod deletion;
 pub(crate) mod egress;
 pub(crate) mod event_queue;
+mod event_reads;
 pub(crate) mod fleet_metrics;
 pub(crate) mod freeze;
 pub(crate) mod health;

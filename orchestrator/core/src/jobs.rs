@@ -14,8 +14,8 @@ use goondan_store::writer::operation::{
     AbandonRewind, Accept, AppendEvent, ArrangeEvent, Audit, AwaitReply, BeginRewind, BeginTurn,
     CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import,
     Inspect, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, Operation, ParkEvent,
-    PinConversation, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
-    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    PinConversation, ReadEvents, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage,
+    RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use goondan_store::writer::{Report, StoreCompletion, StoreJob};
 
@@ -102,6 +102,7 @@ jobs! {
     read_page_before: ReadPageBefore;
     read_message: ReadMessage;
     look_up_event: LookUpEvent;
+    read_events: ReadEvents;
     inspect: Inspect;
     verify_instance: VerifyInstance;
     verify_workspace_files: VerifyWorkspaceFiles;

@@ -5,6 +5,12 @@ use goondan_protocol::limits::{MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION, 
 /// Most bytes that a request of an agent says beside its input, as JSON.
 pub const REQUEST_NOTE_BYTES_MAX: usize = 64 * 1024;
 
+/// Maximum number of a connection event's properties that are stored with it.
+pub const KEPT_PROPERTIES_MAX: usize = 64;
+
+/// Longest name or text of such a property, in bytes.
+pub const KEPT_PROPERTY_BYTES_MAX: usize = 1024;
+
 /// Interval at which the core compares desired with actual state (`SUP-5`), in milliseconds.
 pub const TICK_MS: u64 = 250;
 

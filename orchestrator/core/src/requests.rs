@@ -221,6 +221,8 @@ impl Core {
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
             input: Some(send.input),
+            header: None,
+            properties: JsonObject::new(),
             instance_key: Some(route.instance_key.clone()),
             source: EventSource::Connector { name },
             auth: None,

@@ -421,6 +421,8 @@ mod tests {
             config: JsonObject::new(),
             secrets: BTreeMap::new(),
             rules,
+            header: None,
+            keeps_payload: true,
             limits: ProcessLimits::default(),
             sandbox: goondan_protocol::sandbox::SandboxPolicy::default(),
             egress: Vec::new(),

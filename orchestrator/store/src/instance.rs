@@ -345,6 +345,15 @@ impl InstanceStore {
         }
     }
 
+    /// Returns a stored event, or without an id the latest ones, latest first.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn events(&mut self, event_id: Option<&EventId>) -> Result<Vec<AgentEvent>, StoreError> {
+        self.inbox.events(event_id)
+    }
+
     /// Stages the begin of a turn, or of another attempt at the open turn, which keeps its id.
     ///
     /// # Errors

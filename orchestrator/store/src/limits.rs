@@ -37,6 +37,13 @@ pub const FOLD_RETRY_MAX_MS: u64 = 60_000;
 /// Size of `inbox.jsonl` that triggers dropping finished events from it, in bytes.
 pub const INBOX_COMPACT_BYTES: u64 = 1024 * 1024;
 
+/// Largest total size of the finished events that an inbox keeps with their contents after
+/// compaction, in bytes.
+pub const INBOX_KEPT_EVENT_BYTES: u64 = 512 * 1024;
+
+/// Events that a list of an inbox contains: the latest.
+pub const INBOX_LISTED_EVENTS: usize = 50;
+
 /// Finished events that an inbox keeps after compaction, so that a repeated event id gets its
 /// stored answer.
 pub const INBOX_REMEMBERED_EVENTS: usize = 1_000;

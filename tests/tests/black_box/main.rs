@@ -57,6 +57,8 @@ mod egress;
 #[cfg(test)]
 mod escapes;
 #[cfg(test)]
+mod event_headers;
+#[cfg(test)]
 mod extension_modules;
 #[cfg(test)]
 mod extensions;

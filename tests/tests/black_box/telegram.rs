@@ -22,6 +22,7 @@ spec:
   connectorRef: {{kind: Connector, name: telegram, package: "@goondan/base"}}
   config: {{endpoint: "{}", pollSeconds: 1, chats: [1, 2, 3]}}
   secrets: {{botToken: {{value: "{token}"}}}}
+  header: none
 "#,
         telegram.endpoint()
     ))

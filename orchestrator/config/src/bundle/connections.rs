@@ -6,6 +6,7 @@ use goondan_connectors::{ApprovalChat, working_as};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
 
+use super::headers;
 use super::members::Membership;
 use super::permissions;
 use super::sandboxes::{self, SandboxCheckContext};
@@ -93,6 +94,7 @@ fn resolve_connection(
             key: KeyRule::FromEvent { prefix: None },
         });
     }
+    let header = headers::resolve(connection, program.as_ref()?, &events, resources, report);
     let (connector, entry, entry_digest) = match program? {
         Program::Builtin(name) => (name, None, None),
         Program::Entry(name, path, digest) => (name, Some(path), Some(digest)),
@@ -112,6 +114,8 @@ fn resolve_connection(
         config: connection.config.clone(),
         secrets: connection.secrets.clone(),
         rules,
+        header,
+        keeps_payload: connection.keeps_payload,
         limits: connection.limits,
         sandbox,
         egress: Vec::new(),

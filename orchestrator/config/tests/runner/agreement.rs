@@ -336,6 +336,7 @@ fn corpus() -> Vec<Value> {
             &json!({
                 "connectorRef": {"kind": "Connector", "name": "telegram", "package": "@goondan/base"},
                 "config": {"chats": [1, "2"], "endpoint": "https://x"},
+                "header": "Chat {chatId}[ by {fromUsername}]", "payload": "none",
                 "secrets": {"botToken": {"valueFrom": {"env": "KEY"}}},
             }),
         ),

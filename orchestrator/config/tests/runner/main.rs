@@ -19,6 +19,8 @@ mod connectors;
 #[cfg(test)]
 mod documentation;
 #[cfg(test)]
+mod event_headers;
+#[cfg(test)]
 mod fallbacks;
 #[cfg(test)]
 mod files;

@@ -158,6 +158,10 @@ impl Fleet {
                 let answer = self.wish_restart(at, reason);
                 return self.answer_agent(&requester, answer);
             }
+            AgentQuestion::ReadEvent { event_id } => {
+                return self.read_events(requester, Some(event_id));
+            }
+            AgentQuestion::ListEvents {} => return self.read_events(requester, None),
             AgentQuestion::List { scope } => {
                 let workspace_id = at.workspace_id.clone();
                 let purpose = ListPurpose::Agents { requester, scope };
@@ -456,6 +460,8 @@ impl Fleet {
             trace_id: Some(turn.context.trace.trace_id),
             parent_span_id: Some(span),
             input: Some(request.input.clone()),
+            header: None,
+            properties: JsonObject::new(),
             instance_key: Some(target.instance_key.clone()),
             auth: cause.auth.clone(),
             reply_to: is_request.then(|| ReplyTo {
@@ -516,6 +522,8 @@ impl Fleet {
             trace_id: question.trace_id,
             parent_span_id: question.parent_span_id,
             input: None,
+            header: None,
+            properties: JsonObject::new(),
             instance_key: Some(requester.instance_key.clone()),
             source: EventSource::Agent {
                 name: agent.clone(),

@@ -5,7 +5,7 @@
 //! from the validated configuration, and its turn from what it was sent.
 
 use goondan_protocol::agents::AgentQuestion;
-use goondan_protocol::base_package::BASE_PACKAGE;
+use goondan_protocol::base_package::{BASE_PACKAGE, EVENT_TOOL};
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallTarget, OutgoingCall};
 use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolSource};
 use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
@@ -52,6 +52,8 @@ fn grant_of(question: &AgentQuestion) -> Option<(&'static str, &'static str)> {
         AgentQuestion::Spawn { .. } => (AGENTS_TOOL, "spawn"),
         AgentQuestion::List { .. } => (AGENTS_TOOL, "list"),
         AgentQuestion::Catalog {} => (AGENTS_TOOL, "catalog"),
+        AgentQuestion::ReadEvent { .. } => (EVENT_TOOL, "read"),
+        AgentQuestion::ListEvents {} => (EVENT_TOOL, "list"),
         AgentQuestion::Restart { .. } => RESTART_TOOL,
         AgentQuestion::PrepareSandbox { .. } => PREPARE,
         AgentQuestion::ShowSandbox { .. } => ("sandbox", "status"),

@@ -2,12 +2,13 @@
 
 use goondan_config::ConnectionDefinition;
 use goondan_oauth::RedirectOutcome;
+use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
 use goondan_protocol::egress::EgressCaller;
 use goondan_protocol::envelope::Address;
-use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
+use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource, PAYLOAD, PAYLOAD_BYTES};
 use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
 use goondan_protocol::images;
@@ -19,6 +20,7 @@ use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::oauth::{CALLBACK_SETTING, OAuthNeed};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use serde_json::Value;
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
@@ -31,7 +33,7 @@ use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
 use super::{Fleet, ProcessOwner, health, tokens};
-use crate::limits::BACK_OFF_MAX_MS;
+use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MAX};
 use crate::{CoreEffect, ProcessId, router};
 
 #[derive(Debug)]
@@ -101,6 +103,18 @@ pub(crate) fn callback_path(connection: &ConnectionDefinition) -> Option<&str> {
 
 /// The connector that receives HTTP requests.
 const WEBHOOK: &str = "webhook";
+
+/// Properties that are stored with an event: plain and short ones.
+fn kept_properties(properties: JsonObject) -> JsonObject {
+    let is_short = |name: &str, value: &Value| match value {
+        Value::String(text) => name.len().max(text.len()) <= KEPT_PROPERTY_BYTES_MAX,
+        Value::Number(_) | Value::Bool(_) => name.len() <= KEPT_PROPERTY_BYTES_MAX,
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
+    };
+    let kept = properties.into_iter();
+    let kept = kept.filter(|(name, value)| is_short(name, value));
+    kept.take(KEPT_PROPERTIES_MAX).collect()
+}
 
 impl Fleet {
     pub(crate) fn on_connector_status(
@@ -353,6 +367,33 @@ impl Fleet {
         Some(route.map_err(|problem| (RefusalCode::Unroutable, problem.to_string())))
     }
 
+    /// Start configuration of a connection's process.
+    fn running_connection(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+    ) -> Option<&ConnectionDefinition> {
+        let connector = self.workspaces.get(id)?.connectors.get(name)?;
+        Some(&connector.running.as_ref()?.definition)
+    }
+
+    /// Header of an event. It is rendered once and stored with the event, so a repeated turn sends
+    /// the same text, whatever the configuration is by then.
+    fn header_of(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        event: &ConnectorEvent,
+    ) -> Option<String> {
+        let template = self.running_connection(id, name)?.header.as_ref()?;
+        Some(template.render(name.as_str(), &event.name, &event.properties))
+    }
+
+    fn keeps_payload(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
+        self.running_connection(id, name)
+            .is_some_and(|connection| connection.keeps_payload)
+    }
+
     /// Handles an event from a connector.
     pub(crate) fn on_connector_event(
         &mut self,
@@ -386,6 +427,11 @@ impl Fleet {
             SpanId::from_uuid(self.uuid()),
         );
         let trace = trace.unwrap_or(new_trace);
+        let header = self.header_of(id, name, &event);
+        let mut metadata = event.metadata;
+        if !self.keeps_payload(id, name) {
+            metadata.retain(|name, _| name != PAYLOAD && name != PAYLOAD_BYTES);
+        }
         let agent_event = AgentEvent {
             id: event_id,
             kind: event.name,
@@ -393,12 +439,14 @@ impl Fleet {
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
             input: Some(event.input),
+            header,
+            properties: kept_properties(event.properties),
             instance_key: Some(route.instance_key.clone()),
             source: EventSource::Connector { name: name.clone() },
             auth: event.auth,
             reply_to: None,
             chain: None,
-            metadata: event.metadata,
+            metadata,
         };
         let reply = EventOrigin::Connector {
             process,

@@ -173,6 +173,8 @@ impl Fleet {
             trace_id: Some(TraceId::from_uuid(self.uuid())),
             parent_span_id: Some(SpanId::from_uuid(self.uuid())),
             input: Some(input),
+            header: None,
+            properties: goondan_protocol::JsonObject::new(),
             instance_key: Some(of.instance.instance_key.clone()),
             source: EventSource::Connector { name },
             auth: None,

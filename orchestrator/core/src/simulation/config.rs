@@ -257,6 +257,8 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
                 prefix: Some(String::new()),
             },
         }],
+        header: None,
+        keeps_payload: true,
         limits: ProcessLimits::default(),
         sandbox: goondan_protocol::sandbox::SandboxPolicy::default(),
         egress: Vec::new(),

@@ -146,6 +146,8 @@ fn connection() -> ConnectionDefinition {
         config: JsonObject::new(),
         secrets: BTreeMap::new(),
         rules: Vec::new(),
+        header: None,
+        keeps_payload: true,
         limits: ProcessLimits::default(),
         sandbox: SandboxPolicy::default(),
         egress: Vec::new(),

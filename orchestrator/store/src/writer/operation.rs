@@ -204,6 +204,7 @@ operations! {
     ReadPageBefore of instance promises Everything -> LatestPage;
     ReadMessage of instance promises Everything -> Box<Message>;
     LookUpEvent of instance promises Everything -> EventState;
+    ReadEvents of instance promises Everything -> Vec<AgentEvent>;
     Inspect of instance promises Everything -> Box<Inspection>;
     VerifyInstance of instance promises Everything -> Box<VerificationResult>;
     VerifyWorkspaceFiles of workspace promises Everything -> Box<VerificationResult>;
@@ -442,6 +443,13 @@ pub struct ReadMessage {
 pub struct LookUpEvent {
     pub instance: InstanceRef,
     pub event_id: EventId,
+}
+
+/// Returns one stored event, or the latest ones, latest first. Empty if the event is not stored.
+#[derive(Debug)]
+pub struct ReadEvents {
+    pub instance: InstanceRef,
+    pub event_id: Option<EventId>,
 }
 
 /// Returns all information about an instance.
