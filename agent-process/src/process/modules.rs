@@ -344,8 +344,9 @@ fn told(answer: AgentAnswer) -> AgentRequestResult {
             Ok(json!({"instances": instances, "more": more}))
         }
         AgentAnswer::Catalog { agents } => Ok(json!({"agents": agents})),
-        // These answer only requests for a restart, an approval, files or tasks.
+        // These answer only requests for a restart, an approval, events, files or tasks.
         AgentAnswer::Restarting {}
+        | AgentAnswer::Events { .. }
         | AgentAnswer::Approval { .. }
         | AgentAnswer::Sandbox { .. }
         | AgentAnswer::Proposal { .. }
