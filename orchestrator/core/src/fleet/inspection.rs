@@ -1,12 +1,60 @@
 //! Runtime state for tests.
 
+use std::sync::Arc;
+
+use goondan_config::Sources;
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::Readiness;
+use goondan_protocol::definition::HostedModel;
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use goondan_store::root::Layout;
+use goondan_store::workspace::WorkspaceRecord;
 
 use super::instance::Instance;
+use super::models::Model;
 use super::slot::Slot;
 use super::{Fleet, ProcessOwner, Workspace};
+use crate::{Facts, ProcessId};
 
 impl Fleet {
+    /// A fleet whose only workspace has one model, with a ready process.
+    pub(crate) fn with_ready_model(definition: HostedModel) -> (Self, WorkspaceId) {
+        let facts = Facts {
+            layout: Layout::new("/state"),
+            pid: 1,
+            started_at: Timestamp::from_unix_millis(0),
+            log_dir: None,
+            cgroup: None,
+            program: None,
+            is_memory_open: false,
+            node: None,
+        };
+        let mut fleet = Self::new(facts, || uuid::Uuid::from_u128(1));
+        let id = WorkspaceId::new("w").unwrap();
+        let record = WorkspaceRecord {
+            workspace_id: id.clone(),
+            project_root: "/project".into(),
+            package: None,
+            registered: true,
+            watch: false,
+            env_files: Vec::new(),
+            extra: JsonObject::new(),
+        };
+        let (process, name) = (ProcessId(1), definition.name.clone());
+        let mut model = Model::new(definition);
+        model.running.clone_from(&model.wanted);
+        model.slot.start(process, fleet.now);
+        model.slot.greeted();
+        model.readiness = Readiness::Ready;
+        let mut workspace = Workspace::new(record, Arc::new(Sources::default()), 0);
+        workspace.models.insert(name.clone(), model);
+        fleet.workspaces.insert(id.clone(), workspace);
+        let owner = ProcessOwner::Model(id.clone(), name);
+        fleet.owners.insert(process, owner);
+        (fleet, id)
+    }
+
     /// The slots of all processes, each with true if the process should be running.
     pub(crate) fn places(&self) -> Vec<(ProcessOwner, &Slot, bool)> {
         let workspaces = self.workspaces.iter();
