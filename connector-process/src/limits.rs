@@ -336,6 +336,10 @@ pub const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum number of tool calls of one reply; an agent accepts no more.
 pub const REPLY_CALLS_MAX: usize = 64;
 
+/// Maximum number of output items of one reply of the Responses API: texts, calls, reasoning, and
+/// calls of tools that the provider runs.
+pub const REPLY_ITEMS_MAX: usize = 1024;
+
 /// Longest event in the stream of a reply, and longest non-streamed reply, as encoded by the
 /// server, in bytes.
 pub const REPLY_EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -25,6 +25,7 @@ pub mod budget;
 pub mod bundle;
 pub mod call;
 mod call_error;
+pub mod cloud;
 pub mod control;
 pub mod conversation;
 pub mod definition;

@@ -10,6 +10,8 @@ mod anthropic;
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]
+mod clouds;
+#[cfg(test)]
 mod hostile_model;
 #[cfg(test)]
 mod http;
@@ -29,6 +31,8 @@ mod relay;
 mod replies;
 #[cfg(test)]
 mod requests;
+#[cfg(test)]
+mod responses;
 #[cfg(test)]
 mod webhook;
 

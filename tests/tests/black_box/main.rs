@@ -25,6 +25,8 @@ mod chat;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
+mod clouds;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod compaction;

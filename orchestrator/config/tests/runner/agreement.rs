@@ -132,6 +132,33 @@ fn corpus() -> Vec<Value> {
             }),
         ),
         document(
+            "Model",
+            "on-azure",
+            &json!({
+                "provider": "openai", "model": "m", "endpoint": "https://x", "api": "responses",
+                "apiKey": {"valueFrom": {"env": "KEY"}}, "azure": {"apiVersion": "2024-10-21"},
+            }),
+        ),
+        document(
+            "Model",
+            "on-vertex",
+            &json!({
+                "provider": "google", "model": "m", "endpoint": "https://x",
+                "vertex": {"project": "p", "location": "global",
+                           "serviceAccount": {"valueFrom": {"env": "KEY_FILE"}}},
+            }),
+        ),
+        document(
+            "Model",
+            "on-bedrock",
+            &json!({
+                "provider": "anthropic", "model": "m", "endpoint": "https://x",
+                "bedrock": {"region": "us-east-1", "accessKeyId": {"valueFrom": {"env": "KEY"}},
+                            "secretAccessKey": {"valueFrom": {"env": "KEY"}},
+                            "sessionToken": {"valueFrom": {"env": "KEY"}}},
+            }),
+        ),
+        document(
             "Agent",
             "helper",
             &json!({
@@ -349,6 +376,7 @@ fn project(documents: &[Value]) -> Project {
         .file("p.md", "p")
         .file("tools/x.ts", "")
         .variable("KEY", "key")
+        .variable("KEY_FILE", r#"{"client_email": "e", "private_key": "k"}"#)
 }
 
 /// Calls `visit` with every way to damage the value in one place, and what was done.

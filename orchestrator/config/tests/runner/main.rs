@@ -15,6 +15,8 @@ mod bundles;
 #[cfg(test)]
 mod cli_agents;
 #[cfg(test)]
+mod clouds;
+#[cfg(test)]
 mod connectors;
 #[cfg(test)]
 mod documentation;

@@ -186,14 +186,13 @@ impl Fleet {
 
     /// True if only the key has changed. The old key may be invalid, so no turn continues with it.
     fn is_new_key(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
-        let without_key = |model: &HostedModel| HostedModel {
-            api_key: None,
-            ..model.clone()
-        };
         let workspace = self.workspaces.get(id);
         let model = workspace.and_then(|workspace| workspace.models.get(name));
         model.is_some_and(|model| {
-            model.running.as_ref().map(without_key) == model.wanted.as_ref().map(without_key)
+            let running = model.running.as_ref();
+            let wanted = model.wanted.as_ref();
+            running.map(HostedModel::without_credentials)
+                == wanted.map(HostedModel::without_credentials)
         })
     }
 

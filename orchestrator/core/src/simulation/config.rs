@@ -9,7 +9,7 @@ use goondan_protocol::budget::{Budget, BudgetPeriod, BudgetScope};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::{
     AgentDefinition, HostedModel, HostedProvider, LoopBreaker, ModelDefinition, ModelParams,
-    ModelProvider, ModelTimeouts, ToolDefinition, ToolSource,
+    ModelProvider, ModelTimeouts, OpenAiApi, ToolDefinition, ToolSource,
 };
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::ipc::ChildRole;
@@ -218,6 +218,8 @@ fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
     let model = HostedModel {
         name: name.clone(),
         provider: HostedProvider::OpenAi,
+        api: OpenAiApi::default(),
+        platform: None,
         model: format!("m{version}"),
         endpoint: None,
         api_key: Some(format!("key {variant}")),
