@@ -32,6 +32,7 @@ mod residents;
 pub(crate) mod rooted;
 mod runtimes;
 mod sandbox;
+mod schedule;
 mod schema;
 mod search;
 mod secret_files;
@@ -561,6 +562,7 @@ fn exports_of(
         (BASE_PACKAGE, "proposal") => proposal::exports(),
         (BASE_PACKAGE, "proposal-review") => proposal_review::exports(),
         (BASE_PACKAGE, "sandbox") => sandbox::exports(),
+        (BASE_PACKAGE, "schedule") => schedule::exports(),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
         (BASE_PACKAGE, "swarm-bundle") => swarm_bundle::exports(),
         (BASE_PACKAGE, "tasks") => tasks::exports(),

@@ -43,6 +43,7 @@ const OWN_TOOLS: &[(&str, &[&str])] = &[
     ("proposal", &["submit", "status"]),
     ("proposal-review", &["diff", "check", "apply"]),
     ("sandbox", &["prepare", "status"]),
+    ("schedule", &["once", "cron", "list", "remove"]),
     ("self-restart", &["request"]),
     (
         "swarm-bundle",

@@ -56,6 +56,7 @@ pub mod records;
 pub mod rehearsal;
 pub mod reply;
 pub mod sandbox;
+pub mod schedule;
 pub mod script;
 pub mod secret;
 pub mod secret_file;

@@ -64,6 +64,19 @@ pub const MAX_APPROVALS_PAGE: usize = 250;
 /// Largest number of tool calls with an unknown outcome per page (`OBS-1`).
 pub const MAX_UNKNOWN_CALLS_PAGE: usize = 500;
 
+/// Largest number of schedules per page (`OBS-1`). With the longest texts, a page stays below the
+/// largest frame.
+pub const MAX_SCHEDULES_PAGE: usize = 100;
+
+/// Longest text that an agent can schedule as an input, in bytes.
+pub const MAX_SCHEDULED_INPUT_BYTES: usize = 8 * 1024;
+
+/// Longest delay of a schedule with a single occurrence, in seconds: about five years.
+pub const MAX_SCHEDULE_DELAY_SECONDS: u64 = 5 * 366 * 24 * 3600;
+
+/// Longest cron expression of an agent, in bytes.
+pub const MAX_CRON_BYTES: usize = 200;
+
 /// Largest number of questions per page (`OBS-1`). It is low because each contains its text.
 pub const MAX_QUESTIONS_PAGE: usize = 250;
 

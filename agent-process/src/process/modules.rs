@@ -354,6 +354,9 @@ fn told(answer: AgentAnswer) -> AgentRequestResult {
         | AgentAnswer::Review { .. }
         | AgentAnswer::Applied { .. }
         | AgentAnswer::Tasks { .. }
+        | AgentAnswer::Schedule { .. }
+        | AgentAnswer::Schedules { .. }
+        | AgentAnswer::ScheduleEnded { .. }
         | AgentAnswer::Bundle { .. } => Ok(Value::Null),
         AgentAnswer::Refused { code, message } => Err((code, message)),
     }

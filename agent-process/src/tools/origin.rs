@@ -3,6 +3,7 @@
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::schedule::ScheduledInput;
 
 /// Origin of the event that a turn answers.
 #[derive(Debug)]
@@ -16,7 +17,10 @@ impl Origin {
     pub(crate) fn of(event: &AgentEvent) -> Self {
         let connection = match &event.source {
             EventSource::Connector { name } => Some(name.clone()),
-            EventSource::Agent { .. } => None,
+            // A schedule leads back to the connection where the agent created it.
+            EventSource::Agent { .. } => {
+                ScheduledInput::of(&event.metadata).and_then(|origin| origin.connection)
+            }
         };
         Self {
             connection,

@@ -8,6 +8,7 @@ use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::{EventId, InvalidId, MessageId, TurnId};
 use goondan_protocol::images;
 use goondan_protocol::message::Message;
+use goondan_protocol::schedule::SCHEDULE;
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -101,6 +102,9 @@ pub(crate) fn message_of(id: MessageId, now: Timestamp, event: &AgentEvent) -> M
     }
     if let Some(question) = question {
         metadata.insert(IN_REPLY_TO.to_owned(), json!(question));
+    }
+    if let Some(origin) = event.metadata.get(SCHEDULE).filter(|_| from.is_some()) {
+        metadata.insert(SCHEDULE.to_owned(), origin.clone());
     }
     if let Some(note) = event.metadata.get(REQUEST_NOTE) {
         metadata.insert(REQUEST_NOTE.to_owned(), note.clone());

@@ -26,6 +26,7 @@ use self::instance::Instance;
 use self::models::Model;
 use self::quotas::Trees;
 use self::runs::TaskProcess;
+use self::scheduled_inputs::SubmittedOccurrence;
 use self::starts::StartQueue;
 use self::task_conversations::TaskConversation;
 use self::watchers::Watchers;
@@ -77,6 +78,7 @@ pub(crate) mod reply_waiter;
 pub(crate) mod runs;
 pub(crate) mod runtime_events;
 pub(crate) mod sandboxes;
+pub(crate) mod scheduled_inputs;
 pub(crate) mod self_restart;
 pub(crate) mod slot;
 pub(crate) mod start_faults;
@@ -265,6 +267,8 @@ pub(crate) struct Fleet {
     holds_due: BTreeSet<InstanceRef>,
     /// Outcomes of events of tasks' runs.
     run_news: Vec<(ConversationRun, RunUpdate)>,
+    /// Results of submitted occurrences of schedules.
+    submitted: Vec<SubmittedOccurrence>,
     next_process: u64,
     next_call: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
@@ -290,6 +294,7 @@ impl Fleet {
             holds: 0,
             holds_due: BTreeSet::new(),
             run_news: Vec::new(),
+            submitted: Vec::new(),
             next_process: 0,
             next_call: 0,
             next_uuid: Box::new(next_uuid),

@@ -13,9 +13,9 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::{
     AbandonRewind, Accept, AppendEvent, ArrangeEvent, Audit, AwaitReply, BeginRewind, BeginTurn,
     CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import,
-    Inspect, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, Operation, ParkEvent,
-    PinConversation, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
-    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    Inspect, KeepSchedules, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open,
+    Operation, ParkEvent, PinConversation, ReadMessage, ReadPage, ReadPageBefore, ReadSources,
+    RecordUsage, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use goondan_store::writer::{Report, StoreCompletion, StoreJob};
 
@@ -103,6 +103,7 @@ jobs! {
     read_message: ReadMessage;
     look_up_event: LookUpEvent;
     inspect: Inspect;
+    keep_schedules: KeepSchedules;
     verify_instance: VerifyInstance;
     verify_workspace_files: VerifyWorkspaceFiles;
     verify_root_files: VerifyRootFiles;

@@ -10,6 +10,7 @@
 //! * `calls`: outgoing calls of agents, their costs, and approvals and questions on the way.
 //! * `requests`: requests of clients.
 //! * `oauth`: tokens of authorization servers.
+//! * `schedules`: inputs that agents schedule for their own conversations.
 //! * `tasks`: next steps of tasks, and the order in which they become durable.
 //! * `routing`: messages between these modules.
 //! * `router`: maps events to instances.
@@ -46,6 +47,7 @@ mod refusals;
 mod requests;
 mod router;
 mod routing;
+mod schedules;
 #[cfg(test)]
 mod simulation;
 mod tasks;
@@ -82,6 +84,7 @@ use calls::Calls;
 use fleet::Fleet;
 use oauth::OAuth;
 use requests::Requests;
+use schedules::Schedules;
 use tasks::Tasks;
 
 /// Facts about the orchestrator's environment, fixed at its start.
@@ -109,6 +112,7 @@ pub struct Core {
     calls: Calls,
     requests: Requests,
     tasks: Tasks,
+    schedules: Schedules,
     oauth: OAuth,
 }
 
@@ -120,6 +124,7 @@ impl Core {
             calls: Calls::default(),
             requests: Requests::default(),
             tasks: Tasks::default(),
+            schedules: Schedules::default(),
             oauth: OAuth::default(),
         }
     }
@@ -188,6 +193,7 @@ impl Core {
         for at in self.fleet.take_due_holds() {
             self.go_on_with_hold(&at);
         }
+        self.exchange_with_schedules();
         self.exchange_with_tasks();
         self.exchange_with_oauth();
         self.calls.withdraw_questions(&mut self.fleet);
@@ -215,6 +221,7 @@ impl Core {
         }
         self.look_at_budgets();
         self.tasks.on_time(&mut self.fleet);
+        self.schedules.on_time(&mut self.fleet);
         self.oauth.on_time(&mut self.fleet);
         self.fleet.tell_uncollected();
         self.look_for_expired();

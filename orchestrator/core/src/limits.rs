@@ -254,6 +254,22 @@ const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
 const _: () = assert!(MAX_MESSAGE_BYTES as u64 * 2 <= TURN_BYTES_MAX);
 const _: () = assert!(TICK_MS <= PAUSE_LOOK_MS);
 
+/// Maximum number of schedules of one conversation.
+pub(crate) const SCHEDULES_PER_CONVERSATION_MAX: usize = 20;
+/// Maximum number of schedules of one workspace, which are kept in memory.
+pub(crate) const SCHEDULES_PER_WORKSPACE_MAX: usize = 1_000;
+/// Missed occurrences of a schedule that run with the policy `all`: as many as with the default of
+/// the connector `cron`.
+pub(crate) const SCHEDULE_CATCH_UP_MAX: u64 = 10;
+/// Largest metadata and identity of an event that are stored with a schedule, in bytes of JSON.
+pub(crate) const SCHEDULE_METADATA_BYTES_MAX: usize = 4 * 1024;
+/// Ended schedules of one conversation that are remembered, so that a repeated tool call does not
+/// create them again.
+pub(crate) const SCHEDULES_ENDED_REMEMBERED: usize = 64;
+/// Delay before an occurrence that could not be submitted or recorded is tried again, in
+/// milliseconds.
+pub(crate) const SCHEDULE_RETRY_MS: i64 = 10_000;
+
 /// Maximum number of listed tool calls with an unknown outcome of one workspace; older ones are
 /// only in the audit log (`OBS-5`).
 pub const UNKNOWN_CALLS_MAX: usize = 10_000;

@@ -96,6 +96,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListQuestions(_)
             | Call::ListApprovals(_)
             | Call::ListUnknownCalls(_)
+            | Call::ListSchedules(_)
             | Call::ShowApproval(_)
             | Call::ShowBundle(_)
             | Call::ListWaitingChangesets(_)
@@ -372,6 +373,10 @@ impl Core {
             }
             Call::ListUnknownCalls(list) => self.fleet.list_unknown_calls(token, &list),
             Call::SettleCall(settle) => self.fleet.settle_call(token, peer, settle),
+            Call::ListSchedules(list) => self.schedules.list(&mut self.fleet, token, &list),
+            Call::RemoveSchedule(remove) => {
+                self.schedules.remove(&mut self.fleet, token, peer, &remove);
+            }
             Call::ListApprovals(list) => self.fleet.list_approvals(token, &list),
             Call::ShowApproval(show) => self.fleet.show_approval(token, &show),
             Call::DecideApproval(decide) => self.fleet.decide_approval(token, peer, decide),
@@ -593,6 +598,7 @@ impl Core {
             process: self.fleet.process_of(&self.calls, at),
             extensions: found.extensions,
             rewinds: metadata.rewinds,
+            schedules: self.schedules.count(at),
         };
         self.fleet.respond(token, &detail);
     }

@@ -123,6 +123,10 @@ impl Core {
                     Some((requester, ForwardedRequest::Tasks(ask))) => {
                         self.tasks.on_agent_ask(&mut self.fleet, requester, ask);
                     }
+                    Some((requester, ForwardedRequest::Schedules(creator, ask))) => {
+                        let fleet = &mut self.fleet;
+                        self.schedules.on_agent_ask(fleet, requester, *creator, ask);
+                    }
                     None => {}
                 }
             }
@@ -173,6 +177,19 @@ impl Core {
             (other, _) => {
                 let problem = format!("it sent `{}`, which its kind must not send", other.kind());
                 self.fleet.on_broken(process, &problem);
+            }
+        }
+    }
+
+    /// Delivers the results of submitted occurrences of schedules.
+    pub(crate) fn exchange_with_schedules(&mut self) {
+        loop {
+            let submitted = self.fleet.take_submitted();
+            if submitted.is_empty() {
+                return;
+            }
+            for submitted in submitted {
+                self.schedules.on_submitted(&mut self.fleet, submitted);
             }
         }
     }

@@ -12,6 +12,9 @@ pub const INSTANCE_DESCRIPTORS: u64 = 7;
 /// reopens it in less than a millisecond.
 pub const INSTANCE_REST_DELAY_MS: u64 = 5_000;
 
+/// Largest `schedules.json` of an instance, in bytes.
+pub const SCHEDULES_BYTES_MAX: usize = 1024 * 1024;
+
 /// Minimum time between two writes of one instance's `metadata.json`, in milliseconds. The file is
 /// for users and scripts; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;

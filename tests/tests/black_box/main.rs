@@ -185,6 +185,8 @@ mod room;
 #[cfg(test)]
 mod runtimes;
 #[cfg(test)]
+mod schedules;
+#[cfg(test)]
 mod secret_search;
 #[cfg(test)]
 mod secrets;

@@ -31,6 +31,7 @@ use super::agent_replies::AwaitingThenAsk;
 use super::agent_replies::pending_replies::{ReplyMode, Requester};
 use super::event_queue::EventOrigin;
 use super::quotas::Root;
+use super::scheduled_inputs::ScheduleCreator;
 use super::{Fleet, authority, bundle_of};
 use crate::exchange::ProposalWork;
 use crate::limits::{
@@ -86,11 +87,12 @@ fn check_size(request: &AgentRequest) -> Result<(), AgentRequestError> {
 pub(crate) enum ForwardedRequest {
     Files(ProposalWork),
     Tasks(AgentAsk),
+    Schedules(Box<ScheduleCreator>, AgentAsk),
 }
 
 impl Fleet {
-    /// Handles a tool call's request about other agents, files or tasks. Requests about files and
-    /// tasks are returned to the caller.
+    /// Handles a tool call's request about other agents, files, tasks or schedules. Requests about
+    /// files, tasks and schedules are returned to the caller.
     pub(crate) fn on_agent_ask(
         &mut self,
         at: &InstanceRef,
@@ -126,6 +128,15 @@ impl Fleet {
         }
         if ask.question.is_of_tasks() {
             return Some((requester, ForwardedRequest::Tasks(ask)));
+        }
+        if ask.question.is_of_schedules() {
+            let Some(creator) = self.schedule_creator(at) else {
+                let gone = AgentRequestError::new("E_UNAVAILABLE", "the requesting turn has ended");
+                self.answer_agent(&requester, gone.into());
+                return None;
+            };
+            let forwarded = ForwardedRequest::Schedules(Box::new(creator), ask);
+            return Some((requester, forwarded));
         }
         if let AgentQuestion::Bundle { .. } = &ask.question {
             self.ask_bundle(requester, ask);
@@ -166,8 +177,11 @@ impl Fleet {
                     workspace_id,
                 });
             }
-            // Files, tasks and approvals are handled elsewhere.
+            // Files, tasks, schedules and approvals are handled elsewhere.
             AgentQuestion::Approval { .. }
+            | AgentQuestion::CreateSchedule { .. }
+            | AgentQuestion::ListSchedules {}
+            | AgentQuestion::RemoveSchedule { .. }
             | AgentQuestion::PrepareSandbox { .. }
             | AgentQuestion::ShowSandbox { .. }
             | AgentQuestion::SubmitProposal { .. }

@@ -19,6 +19,9 @@ const AGENTS_TOOL: &str = "agents";
 /// The built-in tool that grants a restart of the agent's own process, and its one export.
 const RESTART_TOOL: (&str, &str) = ("self-restart", "request");
 
+/// The built-in tool with which an agent schedules its own inputs.
+const SCHEDULE_TOOL: &str = "schedule";
+
 /// The built-in tool with which a coordinator reviews and applies proposals.
 const REVIEW_TOOL: &str = "proposal-review";
 
@@ -63,6 +66,10 @@ fn grant_of(question: &AgentQuestion) -> Option<(&'static str, &'static str)> {
         AgentQuestion::CreateTask { .. } => ("tasks", "create"),
         AgentQuestion::ShowTask { .. } => ("tasks", "status"),
         AgentQuestion::AwaitTask { .. } => ("tasks", "wait"),
+        AgentQuestion::CreateSchedule { time, .. } if time.is_once() => (SCHEDULE_TOOL, "once"),
+        AgentQuestion::CreateSchedule { .. } => (SCHEDULE_TOOL, "cron"),
+        AgentQuestion::ListSchedules {} => (SCHEDULE_TOOL, "list"),
+        AgentQuestion::RemoveSchedule { .. } => (SCHEDULE_TOOL, "remove"),
         AgentQuestion::Bundle { ask } => ("swarm-bundle", ask.export()),
     })
 }

@@ -15,6 +15,7 @@ use goondan_store::writer::operation::{Accept, AcceptResult, LookUpEvent};
 use super::Fleet;
 use super::agent_replies::pending_replies::{QuestionStatus, ReplyMode, Requester};
 use super::conversation_run::{ConversationRun, RunUpdate};
+use super::scheduled_inputs::SubmittedOccurrence;
 use super::waiters::TurnWaiter;
 use crate::jobs::continuation;
 use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};
@@ -48,6 +49,8 @@ pub(crate) enum EventOrigin {
     },
     /// None: the event is the answer to a request of its instance.
     Answer,
+    /// A schedule, whose occurrence it is.
+    Schedule(Box<SubmittedOccurrence>),
     /// A task, whose run it is.
     Run(Box<ConversationRun>),
     /// A client; with `wait`, only when the turn is over.
@@ -106,6 +109,7 @@ impl Fleet {
             EventOrigin::Connector { said, .. } => Some(said.clone()),
             EventOrigin::Agent { .. }
             | EventOrigin::Answer
+            | EventOrigin::Schedule(_)
             | EventOrigin::Run(_)
             | EventOrigin::Client { .. } => None,
         };
@@ -142,6 +146,7 @@ impl Fleet {
                 ..
             } => self.refuse_requester(requester, reply_mode, question, code, message),
             EventOrigin::Run(of) => self.tell_task(of, RunUpdate::Refused(message)),
+            EventOrigin::Schedule(of) => self.on_scheduled_refused(of, message),
             // Retried later, because the pending answer is recorded.
             EventOrigin::Answer => {}
             &EventOrigin::Client { token, .. } => {
@@ -243,6 +248,7 @@ impl Fleet {
             ),
             EventOrigin::Answer => self.on_delivered(instance, event_id, true),
             EventOrigin::Run(of) => self.on_run_accepted(of, before),
+            EventOrigin::Schedule(of) => self.on_scheduled_accepted(*of),
             EventOrigin::Client { token, sent, wait } => {
                 let sent = SendResult { duplicate, ..sent };
                 self.answer_sender(instance, token, sent, wait, before);
@@ -332,7 +338,9 @@ impl Fleet {
             (StoreError::KeyTaken { .. }, reply) => {
                 self.refuse(reply, RefusalCode::Unroutable, text);
             }
-            (_, EventOrigin::Client { .. } | EventOrigin::Run(_)) => self.refuse(reply, code, text),
+            (_, EventOrigin::Client { .. } | EventOrigin::Run(_) | EventOrigin::Schedule(_)) => {
+                self.refuse(reply, code, text);
+            }
             // Senders receive no details about this machine; they are in the log.
             (_, reply) => self.refuse(reply, code, told_to_strangers(code).to_owned()),
         }

@@ -68,6 +68,7 @@ impl Core {
         self.fleet.register(found.record, found.parked, sources);
         if is_new {
             self.fleet.take_up_unknown_calls(&id, found.unknown_calls);
+            self.schedules.load(&mut self.fleet, &id, found.schedules);
         }
         let mut applied = AppliedConfiguration::default();
         match found.bundle {

@@ -29,7 +29,7 @@ pub(super) const OTHER_CONNECTION: &str = "b";
 
 /// Content of `goondan.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Edit {
+pub(crate) enum Edit {
     /// Two agents and two connections; the number makes all of them different.
     Valid(u32),
     /// Like `Valid`; each number makes one agent or connection different, the last one the swarm.
@@ -58,7 +58,7 @@ pub(super) const REPLY_TOKENS_MAX: u32 = u32::MAX;
 pub(super) const KEEP_MS: u64 = 3_600_000;
 
 impl Edit {
-    pub(super) fn bundle(self) -> Result<ProjectConfig, ControlError> {
+    pub(crate) fn bundle(self) -> Result<ProjectConfig, ControlError> {
         match self {
             Self::Valid(n) => Ok(bundle(n, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"])),
             Self::Partial([entry, helper, a, b, swarm]) => {

@@ -292,6 +292,7 @@ impl World {
                     Accounts::of(&lines)
                 },
                 unknown_calls: UnknownCalls::default(),
+                schedules: Vec::new(),
                 with_work: Vec::new(),
                 parked: BTreeMap::new(),
                 to_begin_anew: Vec::new(),

@@ -13,10 +13,10 @@ use super::Worker;
 use super::operation::{
     AbandonRewind, Accept, AcceptResult, AppendEvent, AppendResult, ArrangeEvent, Audit,
     AwaitReply, BeginRewind, BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent,
-    Export, FinishRewind, ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent,
-    NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform, PinConversation, ReadMessage,
-    ReadPage, ReadPageBefore, ReadSources, RecordUsage, RemoveResult, ReplyAwaited, RetryEvent,
-    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    Export, FinishRewind, ForgoReply, Import, Inspect, Inspection, KeepSchedules, LatestPage,
+    LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform,
+    PinConversation, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RemoveResult,
+    ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
@@ -198,6 +198,13 @@ impl Perform<ArrangeEvent> for Worker {
     fn perform(&mut self, arrange: ArrangeEvent) -> Result<QueueOrder, StoreError> {
         let store = &mut self.held(&arrange.instance)?.store;
         store.arrange(&arrange.event_id, &arrange.arrangement, arrange.at)
+    }
+}
+
+impl Perform<KeepSchedules> for Worker {
+    fn perform(&mut self, keep: KeepSchedules) -> Result<(), StoreError> {
+        let store = &self.held(&keep.instance)?.store;
+        store.set_schedules(&keep.schedules)
     }
 }
 

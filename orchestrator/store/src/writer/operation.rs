@@ -200,6 +200,7 @@ operations! {
     RetryEvent of instance promises Everything -> ();
     DropEvent of instance promises Everything -> ();
     ArrangeEvent of instance promises Everything -> QueueOrder;
+    KeepSchedules of instance promises Everything -> ();
     ReadPage of instance promises Everything -> Box<ConversationSlice>;
     ReadPageBefore of instance promises Everything -> LatestPage;
     ReadMessage of instance promises Everything -> Box<Message>;
@@ -400,6 +401,14 @@ pub struct DropEvent {
     pub instance: InstanceRef,
     pub event_id: EventId,
     pub at: Timestamp,
+}
+
+/// Replaces the schedules of the instance's agent.
+#[derive(Debug)]
+pub struct KeepSchedules {
+    pub instance: InstanceRef,
+    /// All of them.
+    pub schedules: Box<RawValue>,
 }
 
 /// Reads a page of the conversation.
