@@ -24,7 +24,7 @@ pub(crate) fn exports() -> Vec<Export> {
         "description": "Text that you get as a message of this conversation at that time",
     });
     let catch_up = json!({
-        "enum": ["none", "latest", "all"],
+        "type": "string", "enum": ["none", "latest", "all"],
         "description": "Times that were missed because nothing ran: `none` skips those more than a minute old, `latest` (default) runs the last one, `all` runs each, at most the latest 10",
     });
     vec![

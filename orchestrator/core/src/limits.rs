@@ -262,7 +262,7 @@ pub(crate) const SCHEDULES_PER_WORKSPACE_MAX: usize = 1_000;
 /// the connector `cron`.
 pub(crate) const SCHEDULE_CATCH_UP_MAX: u64 = 10;
 /// Largest metadata and identity of an event that are stored with a schedule, in bytes of JSON.
-pub(crate) const SCHEDULE_METADATA_BYTES_MAX: usize = 4 * 1024;
+pub(crate) const SCHEDULE_METADATA_BYTES_MAX: usize = 16 * 1024;
 /// Ended schedules of one conversation that are remembered, so that a repeated tool call does not
 /// create them again.
 pub(crate) const SCHEDULES_ENDED_REMEMBERED: usize = 64;

@@ -1,7 +1,7 @@
 //! Schedules that agents create for their own conversations.
 //!
 //! An agent creates a schedule with the tool `schedule`; people list and remove it. Each occurrence
-//! becomes an input of the conversation. What is due is a function of the stored schedules and the
+//! becomes an input of the conversation. Due occurrences are a function of the stored schedules and the
 //! time ([`record`], which uses the rules of the connector `cron`); this module stores, submits and
 //! reports.
 //!
@@ -94,16 +94,28 @@ fn later(now: Timestamp, ms: i64) -> Timestamp {
 }
 
 impl Schedules {
-    /// Loads the schedules of a workspace that was opened.
+    /// Loads the schedules of a workspace. If it runs already, only files that could not be read are
+    /// read again, because what is in memory is newer than the files.
     pub(crate) fn load(
         &mut self,
         fleet: &mut Fleet,
         id: &WorkspaceId,
+        is_new: bool,
         stored: Vec<StoredSchedules>,
     ) {
         let now = fleet.now().wall;
-        let mut calendars = BTreeMap::new();
+        let calendars = self.workspaces.entry(id.clone()).or_default();
+        let is_damaged = |_: &InstanceKey, calendar: &mut Calendar| calendar.damage.is_some();
+        let damaged: BTreeMap<InstanceKey, Calendar> =
+            calendars.extract_if(.., is_damaged).collect();
+        if is_new {
+            calendars.clear();
+        }
         for found in stored {
+            // Others may have been deleted after they were read.
+            if !is_new && !damaged.contains_key(&found.instance_key) {
+                continue;
+            }
             let at = InstanceRef {
                 workspace_id: id.clone(),
                 instance_key: found.instance_key,
@@ -118,7 +130,7 @@ impl Schedules {
                 Ok(book) => (book, None),
                 Err(problem) => {
                     let event = LogEvent::error(
-                        "failed to read schedules; run `gdn verify --repair` to set the file aside",
+                        "failed to read schedules; run `gdn verify --repair`, then `gdn reload`",
                     );
                     fleet.log(event.of(&at).with("error", problem.clone()));
                     (Book::default(), Some(problem))
@@ -128,7 +140,6 @@ impl Schedules {
             calendar.damage = damage;
             calendars.insert(at.instance_key, calendar);
         }
-        self.workspaces.insert(id.clone(), calendars);
     }
 
     /// Removes the schedules of a deleted conversation; the store has removed their file.

@@ -194,7 +194,7 @@ fn people_list_and_remove_schedules() {
             "*/10 * * * * UTC",
             "echo report",
         ])
-        .tells(&["gdn schedule remove ID"]);
+        .tells(&["schedule remove ID"]);
     home.gdn(&["instance", "show", "main"])
         .exits(0)
         .prints(&["3 schedules"]);

@@ -68,8 +68,9 @@ impl Core {
         self.fleet.register(found.record, found.parked, sources);
         if is_new {
             self.fleet.take_up_unknown_calls(&id, found.unknown_calls);
-            self.schedules.load(&mut self.fleet, &id, found.schedules);
         }
+        self.schedules
+            .load(&mut self.fleet, &id, is_new, found.schedules);
         let mut applied = AppliedConfiguration::default();
         match found.bundle {
             Ok(bundle) => {

@@ -542,13 +542,21 @@ fn damaged_file_is_reported_and_left_alone() {
     let mut world = World::new("2026-01-01T10:00:00Z");
     world.stored = RawValue::from_string(r#"{"schedules":7}"#.to_owned()).ok();
     world.restart();
-    let report = "failed to read schedules; run `gdn verify --repair` to set the file aside";
+    let report = "failed to read schedules; run `gdn verify --repair`, then `gdn reload`";
     assert!(world.logged.contains(&report), "{:?}", world.logged);
     let id = id_of_request(&"t.1:q1".parse().unwrap()).unwrap();
     let asked = (id, cron("@daily"), ScheduleCatchUp::Latest, "x".to_owned());
     let refused = world.try_create(1, asked).unwrap_err();
     assert_eq!(refused.code, "E_FAILED");
     assert!(world.jobs.is_empty());
+    // Set aside by a repair, which a reload notices.
+    world.stored = None;
+    world.load();
+    world.create(1, cron("@daily"), ScheduleCatchUp::Latest);
+    world.settle("2026-01-01T10:00:01Z");
+    assert_eq!(world.listed().len(), 1);
+    world.load();
+    assert_eq!(world.listed().len(), 1);
 }
 
 /// Kills, failing writes and jumps of the clock at random: every occurrence is accepted once.
