@@ -22,8 +22,13 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 64;
 /// answered 202 immediately.
 pub const REPLY_WAITERS_MAX: usize = 128;
 
-/// Pending reply callbacks of one webhook. One more event is answered 429.
+/// Pending replies of one webhook or chat connection. One more event is answered 429, or fetched
+/// later.
 pub const CALLBACKS_PROMISED_MAX: usize = 256;
+
+/// Latest events of a chat connection that are known to have their reply. Telegram delivers at most
+/// 100 updates at once.
+pub const DELIVERED_EVENTS_MAX: usize = 256;
 
 /// Concurrent reply deliveries of one webhook; further ones wait.
 pub const CALLBACKS_AT_ONCE_MAX: usize = 8;
@@ -109,6 +114,12 @@ pub const SWIFT_REPLY_TIMEOUT_MS: u64 = 2_500;
 /// Maximum difference between the time of a signed Slack request and this machine's clock, in
 /// seconds.
 pub const SLACK_WINDOW_S: u64 = 300;
+
+/// Groups of one Telegram connection that became supergroups; further ones are not followed.
+pub const CHATS_MIGRATED_MAX: usize = 256;
+
+/// Longest start of an answered message that is shown with an answer, in characters.
+pub const QUOTE_CHARS_MAX: usize = 300;
 
 /// Time in which a Discord command can be answered, in milliseconds, as set by Discord.
 pub const DISCORD_ANSWER_WINDOW_MS: u64 = 15 * 60 * 1_000;

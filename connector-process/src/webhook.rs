@@ -7,7 +7,6 @@ mod event_input;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_protocol::JsonObject;
@@ -15,8 +14,7 @@ use goondan_protocol::JsonObject;
 use self::settings::WebhookSettings;
 use crate::connector::Ready;
 use crate::listener::{
-    self, CallbackWorker, Callbacks, HttpEndpoint, InboundRequest, InboundService, RawRequest,
-    RequestRejection,
+    Callbacks, HttpEndpoint, InboundRequest, InboundService, RawRequest, RequestRejection,
 };
 
 #[derive(Debug)]
@@ -57,23 +55,7 @@ impl Webhook {
             settings,
             callbacks: Some(callbacks),
         };
-        Ok(Self::handing_over(webhook, worker))
-    }
-
-    /// Callbacks are scheduled while requests are accepted, and delivered until the final stop,
-    /// because turns finish in the meantime.
-    fn handing_over(webhook: Self, worker: CallbackWorker) -> Ready {
-        Ready::to_the_end(|gateway, stop| async move {
-            let serving = async {
-                let intake_over = gateway.intake_over();
-                listener::run(Arc::new(webhook), gateway.clone(), intake_over).await;
-                stop.cancelled().await;
-            };
-            tokio::select! {
-                () = serving => {}
-                () = worker.run(gateway.clone()) => {}
-            }
-        })
+        Ok(Ready::to_listen_and_reply(webhook, worker))
     }
 }
 

@@ -272,6 +272,13 @@ const APPROVALS_IN_SLACK: Setting = Setting::optional(
     APPROVALS_ABOUT,
 );
 
+const REPLY_IN_CHAT: Setting = Setting::optional(
+    "reply",
+    SettingType::Word(&["auto", "always", "never"]),
+    "Replies of agents that are posted to the chat: `auto` posts those of turns in which the agent did not write there itself.",
+)
+.or(FieldDefault::Text("auto"));
+
 static TELEGRAM: Connector = Connector {
     name: "telegram",
     about: "Messages to a Telegram bot.",
@@ -286,6 +293,18 @@ static TELEGRAM: Connector = Connector {
             SettingType::Names,
             "Additional chats that can be written to, if `chats` is set.",
         ),
+        REPLY_IN_CHAT,
+        Setting::optional(
+            "bots",
+            SettingType::Names,
+            "Other bots whose messages are accepted, by id or user name.",
+        ),
+        Setting::optional(
+            "serviceMessages",
+            SettingType::Truth,
+            "True to send changes of a chat, such as a new member, to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
         Setting::optional("endpoint", SettingType::Url, "The Bot API server.")
             .or(FieldDefault::Text("https://api.telegram.org")),
         Setting::optional(
@@ -304,6 +323,7 @@ static TELEGRAM: Connector = Connector {
         event("edited_message", TELEGRAM_PROPERTIES),
         event("channel_post", TELEGRAM_PROPERTIES),
         event("edited_channel_post", TELEGRAM_PROPERTIES),
+        event("service_message", TELEGRAM_PROPERTIES),
     ],
 };
 
@@ -312,6 +332,7 @@ const TELEGRAM_PROPERTIES: &[&str] = &[
     "chatType",
     "fromId",
     "fromUsername",
+    "threadId",
     "isEdited",
     "isCaption",
     // Names of 0.0.3.
@@ -434,6 +455,7 @@ static DISCORD: Connector = Connector {
             SettingType::Names,
             "Additional channels that can be written to, if `channels` is set.",
         ),
+        REPLY_IN_CHAT,
         Setting::optional("endpoint", SettingType::Url, "Discord's API.")
             .or(FieldDefault::Text("https://discord.com/api/v10")),
     ],
@@ -452,6 +474,7 @@ static DISCORD: Connector = Connector {
 
 const DISCORD_PROPERTIES: &[&str] = &[
     "name",
+    "subcommand",
     "guildId",
     "channelId",
     "userId",

@@ -134,7 +134,7 @@ impl Listener {
         // Acquired only now, so that slow or unauthenticated clients take no slot from others.
         let slot = self.slots.try_acquire();
         let slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
-        let place = self.place_for_reply()?;
+        let place = self.place_for_reply(record.trace, &event)?;
         remote.permit.set_working();
         // The event holds the text, so the body is freed while the orchestrator works.
         drop(body);
@@ -146,7 +146,7 @@ impl Listener {
         let accepted = submission.await.map_err(RequestRejection::ByOrchestrator)?;
         record.event_id = Some(accepted.event_id.clone());
         if let Some(place) = place {
-            self.promise(place, &accepted, record.trace).await?;
+            self.promise(place, &accepted).await?;
         }
         // A request that waits for an agent takes no slot from those that wait for the
         // orchestrator.

@@ -294,6 +294,7 @@ fn discord_double() -> Provider {
             ("POST", "/v1/channels/12/messages") if is_bot => {
                 ProviderResponse::json(&json!({"id": "52"}))
             }
+            ("GET", "/v1/attachments/a.txt") => ProviderResponse::json(&json!("hello")),
             _ => ProviderResponse::error(401, &json!({"message": "401: Unauthorized", "code": 0})),
         }
     })
@@ -365,6 +366,87 @@ fn discord_command_gets_its_answer_and_its_token_is_not_stored() {
     let late = to(&discord, "/v1/channels/12/messages");
     assert_eq!(late[0].body["content"], "Late.");
     assert_eq!(late[0].body["enforce_nonce"], true);
+    drop(daemon.stop());
+}
+
+/// Sends a signed interaction of channel 12.
+fn interact(daemon: &Daemon, key: &SigningKey, id: &str, kind: u64, more: &Value) {
+    let mut body = json!({"type": kind, "id": id, "application_id": "app1", "token": "interaction-token",
+        "channel_id": "12", "member": {"user": {"id": "u", "username": "ann"}}});
+    let fields = body.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    let (body, time) = (body.to_string(), now_s().to_string());
+    let signature = hex::encode(key.sign(format!("{time}{body}").as_bytes()).to_bytes());
+    let headers = [
+        ("x-signature-timestamp", time.as_str()),
+        ("x-signature-ed25519", signature.as_str()),
+    ];
+    let answer = http::post(daemon.webhook("discord"), "/", &headers, &body).unwrap();
+    assert_eq!(
+        (answer.status, answer.json()["type"].as_u64()),
+        (200, Some(5))
+    );
+}
+
+#[test]
+fn conn_2_discord_is_answered_by_default_with_files_both_ways() {
+    let discord = discord_double();
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let connection = format!(
+        "  config: {{endpoint: \"{}\", publicKey: {}, channels: [\"12\"]}}\n  secrets: {{botToken: \
+         {{value: {TOKEN}}}}}",
+        discord.endpoint(),
+        hex::encode(key.verifying_key().to_bytes())
+    );
+    let rules = "      - when: {user: 'URL (?P<url>\\S+)\\]$', step: 1}
+        call: [{tool: discord__download, args: {url: \"${url}\", path: got.txt}}]
+      - when: {tool: discord__download}
+        call: [{tool: discord__sendFile, args: {path: got.txt, text: There}}]
+      - when: {tool: discord__sendFile}
+        say: \"sent: ${result}\"
+      - when: {user: '^again$'}
+        say: \"Once more.\"";
+    let home = Home::new(&project(
+        ("discord", "send", "text"),
+        "discord",
+        rules,
+        &connection,
+    ));
+    let daemon = Daemon::serving(&home);
+    // The agent calls no tool: its reply is the answer to the command.
+    let words = |text: &str| {
+        json!({"data": {"name": "ask", "type": 1, "options": [
+        {"name": "prompt", "type": 3, "value": text}]}})
+    };
+    interact(&daemon, &key, "1", 2, &words("hello"));
+    let answers = || to(&discord, "/messages/@original");
+    // The first attempt is answered with 429.
+    wait_until("the command is answered", || answers().len() >= 2);
+    assert_eq!(answers()[1].body["content"], "nothing to do");
+    assert_eq!(
+        answers()[1].body["allowed_mentions"],
+        json!({"parse": ["users"]})
+    );
+    // The agent writes itself, so there is no further message.
+    interact(&daemon, &key, "2", 2, &words("say By tool."));
+    wait_until("the tool answers", || answers().len() >= 3);
+    assert_eq!(answers()[2].body["content"], "By tool.");
+    let url = discord.endpoint() + "/attachments/a.txt";
+    let attached = json!({"data": {"name": "read", "type": 1,
+        "options": [{"name": "file", "type": 11, "value": "5"}],
+        "resolved": {"attachments": {"5": {"id": "5", "filename": "a.txt", "size": 7, "url": url}}}}});
+    interact(&daemon, &key, "3", 2, &attached);
+    let followed = || to(&discord, "/webhooks/app1/interaction-token");
+    // The file replaces "thinks …", and the reply follows it.
+    wait_until("the reply follows the file", || !followed().is_empty());
+    let said = followed()[0].body["content"].to_string();
+    assert!(said.contains("sent: "), "{said}");
+    let messages = home.history("discord:12");
+    let asked: Vec<String> = messages.iter().map(text).collect();
+    assert!(
+        asked.iter().any(|said| said.contains("/read file: a.txt")),
+        "{asked:?}"
+    );
     drop(daemon.stop());
 }
 

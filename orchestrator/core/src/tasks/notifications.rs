@@ -58,6 +58,7 @@ impl Delivery {
             call_id: &format!("{}.{}", of.at.task_id, of.id),
             args: &told.args,
             facts: None,
+            file: None,
         });
         let plan = plan.map_err(|error| error.to_string())?;
         Ok(Self {
