@@ -120,7 +120,7 @@ impl<A: ChatService> ChatReplies<A> {
         tracing::info!(event_id, trace_id = %reply.trace.trace_id, "reply posted");
     }
 
-    /// Plans the messages of a reply; a reply that becomes too many of them is cut.
+    /// Plans the messages of a reply. A reply that needs too many messages is cut.
     fn plan(&self, reply: &PendingReply, text: &str) -> Result<ActionPlan, PlanError> {
         let missing = || PlanError::Failed("the service has no action `send`".to_owned());
         let mut actions = A::SERVICE.actions.iter();

@@ -182,7 +182,7 @@ impl Discord {
                 status: StatusCode::NO_CONTENT,
                 body: Value::Null,
             };
-            return Ok(self.pass_over("it is no interaction", answer));
+            return Ok(self.pass_over("it is not an interaction", answer));
         }
         let (name, spoken) = match kind {
             PING => {

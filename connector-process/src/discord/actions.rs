@@ -132,7 +132,7 @@ impl ChatService for Api {
     const FACTS: &'static [&'static str] = &["channel", "interactionId"];
 
     // Without a message, Discord shows that the application is thinking.
-    const EMPTY: Option<&'static str> = Some("There is no reply to this.");
+    const EMPTY: Option<&'static str> = Some("The agent finished without a reply.");
 
     fn home(&self, facts: &JsonObject) -> Option<String> {
         let channel = facts.get("channel").and_then(Value::as_str)?;

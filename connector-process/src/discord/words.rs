@@ -22,7 +22,7 @@ const SUBCOMMAND_GROUP: u64 = 2;
 const REFERRING_OPTIONS: [u64; 5] = [6, 7, 8, 9, 11];
 const REFERRING_FIELDS: [u64; 5] = [5, 6, 7, 8, 19];
 
-/// What a person did.
+/// Words for the action of a person.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Spoken {
     pub(super) text: String,
@@ -40,7 +40,7 @@ impl Resolved<'_> {
         self.0?.get(kind)?.get(id)
     }
 
-    /// The name of an object with this id, of whatever kind.
+    /// The name of an object of any kind with this id.
     fn name(&self, id: &str) -> Option<String> {
         if self.get("users", id).is_some() || self.get("members", id).is_some() {
             return Some(format!("{} (user {id})", self.user(id)));

@@ -28,9 +28,10 @@ pub(super) struct Migrations {
 }
 
 impl Migrations {
-    /// Adds a change. Returns false if it is known or contradicts itself.
+    /// Adds a change. Returns false if the former ID has a new one already, or if the change would
+    /// lead back to it.
     fn add(&mut self, old: i64, new: i64) -> bool {
-        if self.current(new) == old || self.migrated.get(&old) == Some(&new) {
+        if self.migrated.contains_key(&old) || self.current(new) == old {
             return false;
         }
         self.migrated.insert(old, new);
@@ -39,24 +40,23 @@ impl Migrations {
 
     /// The current ID of a chat.
     pub(super) fn current(&self, id: i64) -> i64 {
-        let mut current = id;
-        // There is no cycle, because `add` refuses it.
-        while let Some(next) = self.migrated.get(&current) {
-            current = *next;
-        }
-        current
+        let next = |id: &i64| self.migrated.get(id).copied();
+        // A chain is no longer than the number of changes.
+        let chain = std::iter::successors(Some(id), next).take(self.migrated.len() + 1);
+        chain.last().unwrap_or(id)
     }
 
     /// The first known ID of a chat.
     pub(super) fn first(&self, id: i64) -> i64 {
-        let mut first = id;
-        while let Some((old, _)) = self.migrated.iter().find(|(_, new)| **new == first) {
-            first = *old;
-        }
-        first
+        let former = |id: &i64| {
+            let mut changes = self.migrated.iter();
+            changes.find_map(|(old, new)| (new == id).then_some(*old))
+        };
+        let chain = std::iter::successors(Some(id), former).take(self.migrated.len() + 1);
+        chain.last().unwrap_or(id)
     }
 
-    /// True if a list names any ID of the chat, or there is no list.
+    /// True if a list names any ID of the chat; without a list, for every chat.
     pub(super) fn is_listed(&self, list: Option<&[String]>, id: i64) -> bool {
         let current = self.current(id);
         list.is_none_or(|list| {
@@ -188,6 +188,7 @@ mod tests {
         assert!(!migrations.add(-100, -1001));
         assert!(!migrations.add(-1001, -100), "a cycle");
         assert!(migrations.add(-1001, -1002));
+        assert!(!migrations.add(-1001, -100), "a cycle");
         assert_eq!(migrations.current(-100), -1002);
         assert_eq!(migrations.first(-1002), -100);
         assert_eq!((migrations.current(-5), migrations.first(-5)), (-5, -5));

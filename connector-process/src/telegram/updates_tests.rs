@@ -68,7 +68,7 @@ fn conn_2_a_forum_topic_is_a_conversation_of_its_own() {
     assert_eq!(found.metadata["threadId"], 8);
     assert_eq!(found.metadata["topicTitle"], "Ideas");
     assert_eq!(found.properties["threadId"], 8);
-    // The thread of an answer outside of a forum is no topic.
+    // Answers outside of a forum have a thread but not a topic.
     let answer = json!({"text": "x", "message_thread_id": 8});
     let found = event("message", &answer);
     assert_eq!(found.instance_key.unwrap().as_str(), "telegram:-1007");

@@ -16,7 +16,7 @@ use crate::payload::text;
 
 pub(super) use service::service_words;
 
-/// What a person said.
+/// Words for the message of a person.
 #[derive(Debug, PartialEq)]
 pub(super) struct Spoken {
     pub(super) text: String,

@@ -427,7 +427,7 @@ fn conn_2_discord_is_answered_by_default_with_files_both_ways() {
         answers()[1].body["allowed_mentions"],
         json!({"parse": ["users"]})
     );
-    // The agent writes itself, so there is no further message.
+    // The agent writes itself, so its reply is not posted.
     interact(&daemon, &key, "2", 2, &words("say By tool."));
     wait_until("the tool answers", || answers().len() >= 3);
     assert_eq!(answers()[2].body["content"], "By tool.");

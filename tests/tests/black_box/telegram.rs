@@ -147,16 +147,14 @@ spec:
     rules:
       - when: {{user: '^long$'}}
         say: "{long}"
-      - when: {{user: '^nothing$'}}
-        say: ""
       - when: {{user: '^by tool$', step: 1}}
         call: [{{tool: telegram__send, args: {{text: "from the tool"}}}}]
       - when: {{user: '^to (?P<chat>\S+)$', step: 1}}
         call: [{{tool: telegram__send, args: {{text: "elsewhere", chat: "${{chat}}"}}}}]
       - when: {{user: '^file$', step: 1}}
-        call:
-          - {{tool: file-system__write, args: {{path: a.txt, content: hello}}}}
-          - {{tool: telegram__sendFile, args: {{path: a.txt, text: "**see**"}}}}
+        call: [{{tool: file-system__write, args: {{path: a.txt, content: hello}}}}]
+      - when: {{tool: file-system__write}}
+        call: [{{tool: telegram__sendFile, args: {{path: a.txt, text: "**see**"}}}}]
       - when: {{user: 'file ID (?P<id>F1)', step: 1}}
         call: [{{tool: telegram__download, args: {{file: "${{id}}", path: got.txt}}}}]
       - when: {{tool: telegram__download}}
@@ -210,8 +208,7 @@ fn conn_2_telegram_chat_is_answered_by_default_and_once() {
     let bold = json!([{"type": "bold", "offset": 10, "length": 8}]);
     assert_eq!(sent[0].params["entities"], bold);
     assert_eq!(sent[0].params.get("reply_parameters"), None);
-    // Neither a turn without a reply nor one whose agent wrote itself posts its reply.
-    telegram.write(7, "nothing");
+    // If the agent wrote to the chat itself, its reply is not posted.
     telegram.write(7, "by tool");
     telegram.write(7, "end");
     let sent = posted(&telegram, 3);

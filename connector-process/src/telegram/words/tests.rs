@@ -178,7 +178,7 @@ fn shapes() -> Vec<(Value, &'static str)> {
                 "external_reply": {"origin": {"type": "channel", "chat": channel}}}),
             "[Reply to the channel News in another chat: \"free\"]\nhm",
         ),
-        // The first message of a topic is no answer.
+        // A message in a topic refers to the first one without answering it.
         (
             json!({"text": "hi", "is_topic_message": true, "message_thread_id": 3,
                 "reply_to_message": {"message_id": 3, "from": bob,
