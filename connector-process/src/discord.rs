@@ -17,6 +17,7 @@ use ed25519_dalek::{Signature, VerifyingKey};
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
@@ -122,9 +123,8 @@ impl Discord {
         let kind = body.pointer("/type").and_then(Value::as_u64);
         let (name, input) = match kind.ok_or(MalformedRequest::NoField { field: "/type" })? {
             PING => {
-                return Ok(InboundRequest::Answer(DirectResponse::ok(
-                    json!({"type": PONG}),
-                )));
+                let pong = DirectResponse::ok(json!({"type": PONG}));
+                return Ok(InboundRequest::Answer(pong.counted_as(IgnoreReason::Ping)));
             }
             AUTOCOMPLETE => {
                 let none = json!({"type": CHOICES, "data": {"choices": []}});
@@ -134,15 +134,19 @@ impl Discord {
             COMPONENT => ("component", component(body)?),
             FORM => ("component", form(body)?),
             _ => {
-                return Ok(InboundRequest::Answer(only_for_them("Unknown command.")));
+                let answer = only_for_them("Unknown command.");
+                return Ok(InboundRequest::Answer(
+                    answer.counted_as(IgnoreReason::Unsupported),
+                ));
             }
         };
         let id = required(body, "/id")?;
         let channel = required(body, "/channel_id")?;
         if !is_allowed(self.channels.as_deref(), channel) {
-            return Ok(InboundRequest::Answer(only_for_them(
-                "This channel is not monitored.",
-            )));
+            let answer = only_for_them("This channel is not monitored.");
+            return Ok(InboundRequest::Answer(
+                answer.counted_as(IgnoreReason::OtherPlace),
+            ));
         }
         if let (Some(application), Some(token)) =
             (text(body, "/application_id"), text(body, "/token"))
@@ -204,6 +208,11 @@ impl InboundService for Discord {
 
     fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
+    }
+
+    /// The user sees the refusal instead.
+    fn acknowledges_unroutable(&self) -> bool {
+        false
     }
 
     fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
