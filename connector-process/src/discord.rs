@@ -19,6 +19,7 @@ use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
@@ -138,16 +139,21 @@ impl Discord {
         Ok(Ready::to_listen_and_reply(discord, worker))
     }
 
-    /// Answers a request that becomes no event, and counts the reason.
-    fn pass_over(&self, reason: &'static str, answer: DirectResponse) -> InboundRequest {
+    /// Answers a request that becomes no event, and counts it.
+    fn pass_over(
+        &self,
+        reason: IgnoreReason,
+        why: &'static str,
+        answer: DirectResponse,
+    ) -> InboundRequest {
         let mut passed_over = self
             .passed_over
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        passed_over.count(reason);
+        passed_over.count(why);
         let counts = passed_over.note();
-        tracing::info!(reason, counts, "interaction passed over");
-        InboundRequest::Answer(answer)
+        tracing::info!(reason = why, counts, "interaction passed over");
+        InboundRequest::Answer(answer.counted_as(reason))
     }
 
     /// True if the connector listens to the channel, or to the channel of the thread.
@@ -180,33 +186,48 @@ impl Discord {
         if body.get("event").is_some() || (kind == 0 && body.get("version").is_some()) {
             let answer = DirectResponse {
                 status: StatusCode::NO_CONTENT,
-                body: Value::Null,
+                ..DirectResponse::ok(Value::Null)
             };
-            return Ok(self.pass_over("it is not an interaction", answer));
+            return Ok(self.pass_over(
+                IgnoreReason::Unsupported,
+                "it is not an interaction",
+                answer,
+            ));
         }
         let (name, spoken) = match kind {
             PING => {
-                return Ok(InboundRequest::Answer(DirectResponse::ok(
-                    json!({"type": PONG}),
-                )));
+                let pong = DirectResponse::ok(json!({"type": PONG}));
+                return Ok(InboundRequest::Answer(pong.counted_as(IgnoreReason::Ping)));
             }
             AUTOCOMPLETE => {
                 let none = json!({"type": CHOICES, "data": {"choices": []}});
-                return Ok(self.pass_over("it asks for suggestions", DirectResponse::ok(none)));
+                return Ok(self.pass_over(
+                    IgnoreReason::Unsupported,
+                    "it asks for suggestions",
+                    DirectResponse::ok(none),
+                ));
             }
             COMMAND => ("command", words::command(body)?),
             COMPONENT => ("component", words::component(body)?),
             FORM => ("component", words::form(body)?),
             _ => {
                 let answer = only_for_them("Unknown command.");
-                return Ok(self.pass_over("its type is unknown", answer));
+                return Ok(self.pass_over(
+                    IgnoreReason::Unsupported,
+                    "its type is unknown",
+                    answer,
+                ));
             }
         };
         let id = required(body, "/id")?;
         let channel = required(body, "/channel_id")?;
         if !self.is_monitored(channel, body) {
             let answer = only_for_them("This channel is not monitored.");
-            return Ok(self.pass_over("the channel is not one of `channels`", answer));
+            return Ok(self.pass_over(
+                IgnoreReason::OtherPlace,
+                "the channel is not one of `channels`",
+                answer,
+            ));
         }
         if let (Some(application), Some(token)) =
             (text(body, "/application_id"), text(body, "/token"))
@@ -292,6 +313,11 @@ impl InboundService for Discord {
 
     fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
+    }
+
+    /// The user sees the refusal instead.
+    fn acknowledges_unroutable(&self) -> bool {
+        false
     }
 
     fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {

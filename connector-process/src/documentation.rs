@@ -101,6 +101,16 @@ fn every_secret_event_and_property_is_named() {
 }
 
 #[test]
+fn conn_1_properties_of_github_events_are_documented() {
+    let page = page("github");
+    let names = crate::github::PROPERTIES.iter().map(|(name, _)| *name);
+    let others = ["event", "branch", "tag", "number", "isPullRequest"];
+    for name in names.chain(others) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn limits_match_the_documentation() {
     use crate::limits::{
         GITHUB_PAYLOAD_BYTES_MAX, GITHUB_TEXT_CHARS_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,

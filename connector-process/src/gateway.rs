@@ -14,6 +14,7 @@ use goondan_protocol::approval::{ApprovalClosed, ApprovalPress, ApprovalShow, Ap
 use goondan_protocol::call::TokenVerdict;
 use goondan_protocol::event::{ConnectorEvent, TurnOutcome};
 use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
 use goondan_protocol::limits::MAX_CONNECTION_STATE_BYTES;
 use goondan_protocol::metrics::MetricsSnapshot;
@@ -52,6 +53,8 @@ pub(crate) enum SessionCommand {
     /// Withdraw the reply requests whose requesters are gone.
     ForgetReplies,
     Metrics(oneshot::Sender<Box<MetricsSnapshot>>),
+    /// Count an event that the connector passed over.
+    Ignored(IgnoreReason),
     /// Subscribe to the tool calls that wait for a person.
     Follow(ApprovalSubscription),
     Press(PressRequest),
@@ -71,6 +74,7 @@ impl std::fmt::Debug for SessionCommand {
             Self::Follow(request) => f.debug_tuple("Follow").field(request).finish(),
             Self::Press(request) => f.debug_tuple("Press").field(request).finish(),
             Self::Metrics(_) => f.write_str("Metrics"),
+            Self::Ignored(reason) => f.debug_tuple("Ignored").field(reason).finish(),
             Self::Withdraw => f.write_str("Withdraw"),
             Self::Serve(_) => f.write_str("Serve"),
         }
@@ -232,6 +236,20 @@ impl Gateway {
     /// it is ready, because the orchestrator sends calls only then.
     pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
         drop(self.commands.send(SessionCommand::Serve(handler)).await);
+    }
+
+    /// Counts an event that the connector passed over.
+    pub(crate) async fn ignored(&self, reason: IgnoreReason) {
+        // Without a session the count has no recipient.
+        drop(self.commands.send(SessionCommand::Ignored(reason)).await);
+    }
+
+    /// As [`Self::ignored`], without waiting: not counted while the session is behind.
+    pub(crate) fn try_ignored(&self, reason: IgnoreReason) {
+        let counted = self.commands.try_send(SessionCommand::Ignored(reason));
+        if counted.is_err() {
+            tracing::debug!(reason = reason.as_str(), "ignored event not counted");
+        }
     }
 
     /// The daemon's metrics.

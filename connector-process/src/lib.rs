@@ -105,7 +105,8 @@ static BUILTINS: [(&str, ConnectorFactory); 11] = [
         Ok(Ready::to(|gateway, stop| slack.run(gateway, stop)))
     }),
     ("github", |it| {
-        github::GitHub::new(&it.config, &it.secrets).map(Ready::to_listen)
+        let github = github::GitHub::new(&it.config, &it.secrets)?;
+        Ok(Ready::to(|gateway, stop| github.run(gateway, stop)))
     }),
     ("discord", |it| {
         discord::Discord::ready(&it.connection, &it.config, &it.secrets)

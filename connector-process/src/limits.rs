@@ -2,12 +2,14 @@
 //!
 //! The protocol's own limits are [`goondan_protocol::limits`].
 
+use goondan_connectors::GITHUB_BODY_BYTES_MAX;
 use goondan_protocol::limits::{
     MAX_APPROVALS_SHOWN, MAX_CONNECTION_STATE_BYTES, MAX_FRAME_BYTES, MAX_INPUT_BYTES,
 };
 
-/// Highest permitted value of `maxBodyBytes`, in bytes. The entire body can become an event's
-/// input, so this equals the protocol's limit for inputs.
+/// Highest permitted value of `maxBodyBytes`, in bytes, where the entire body can become an event's
+/// input: the protocol's limit for inputs. A GitHub payload can be larger, and only part of it is
+/// kept.
 pub const BODY_BYTES_CEILING: usize = MAX_INPUT_BYTES;
 
 /// Concurrent connections. One more evicts a connection without a request in progress: from the
@@ -133,6 +135,18 @@ pub const GITHUB_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest GitHub text that an event's input repeats, in characters.
 pub const GITHUB_TEXT_CHARS_MAX: usize = 8_000;
+
+/// Longest name or title in a sentence about a GitHub event, in characters.
+pub const GITHUB_NAME_CHARS_MAX: usize = 300;
+
+/// Longest text that is kept of a large payload, in bytes; the rest is cut off.
+pub const BOUNDED_TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Items of one list that are kept of a large payload; the rest are counted.
+pub const BOUNDED_ITEMS_MAX: usize = 100;
+
+/// Values that are kept of a large payload; further ones are dropped.
+pub const BOUNDED_VALUES_MAX: usize = 200_000;
 
 /// Age at which a connection accepts no further request, in milliseconds, so that no client
 /// occupies a slot forever.
@@ -424,7 +438,7 @@ const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
 // Requests in progress cannot be evicted, so there must be capacity for others.
 const _: () = assert!(REQUESTS_IN_FLIGHT_MAX + REPLY_WAITERS_MAX < CONNECTIONS_MAX);
 const _: () = assert!(CALLBACK_PAUSE_FIRST_MS <= CALLBACK_PAUSE_MAX_MS);
-const _: () = assert!(BODY_BYTES_HELD_MAX >= 2 * BODY_BYTES_CEILING);
+const _: () = assert!(BODY_BYTES_HELD_MAX >= 2 * GITHUB_BODY_BYTES_MAX);
 const _: () = assert!(BODY_RATE_GRACE_MS < BODY_READ_TIMEOUT_MS);
 const _: () = assert!(BIND_RETRY_FIRST_MS <= BIND_RETRY_MAX_MS);
 // The frame with an event fits for any input of a client.

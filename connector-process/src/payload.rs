@@ -1,4 +1,8 @@
-//! Parses payloads of services: JSON with only a few relevant fields.
+//! Parses payloads of services: JSON with only a few relevant fields. `bounded`: large bodies.
+
+mod bounded;
+
+use std::borrow::Cow;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName};
@@ -7,6 +11,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{EventId, InstanceKey};
 use serde_json::Value;
 
+pub(crate) use self::bounded::{JsonBounds, shrunk};
 use crate::limits::PROPERTY_BYTES_MAX;
 use crate::listener::MalformedRequest;
 
@@ -45,18 +50,55 @@ pub(crate) fn form(body: &[u8]) -> Result<Value, MalformedRequest> {
     Ok(Value::Object(fields.collect()))
 }
 
-/// Parses a JSON body, or a form with JSON in its field `payload`.
+/// Parses a large JSON body, or a form with JSON in its field `payload`, into bounded memory.
 ///
 /// # Errors
 ///
 /// [`MalformedRequest`] if it is neither.
 pub(crate) fn json_or_form(headers: &HeaderMap, body: &[u8]) -> Result<Value, MalformedRequest> {
-    if !is_form(headers) {
-        return json(body);
+    let payload = if is_form(headers) {
+        let payload = form_field(body, b"payload");
+        Cow::Owned(payload.ok_or(MalformedRequest::NoField { field: "payload" })?)
+    } else {
+        Cow::Borrowed(body)
+    };
+    std::str::from_utf8(&payload).map_err(MalformedRequest::NotText)?;
+    bounded::parse(&payload).map_err(MalformedRequest::NotJson)
+}
+
+/// The last field of a form with this name, decoded in one pass.
+fn form_field(body: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let fields = body.rsplit(|byte| *byte == b'&');
+    let mut values = fields.filter_map(|field| field.strip_prefix(name)?.strip_prefix(b"="));
+    let mut rest = values.next()?.iter();
+    let mut decoded = Vec::new();
+    while let Some(byte) = rest.next() {
+        decoded.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits = [*rest.next()?, *rest.next()?];
+                let [value]: [u8; 1] = hex::decode(digits).ok()?.try_into().ok()?;
+                value
+            }
+            other => *other,
+        });
     }
-    let form = form(body)?;
-    let payload = text(&form, "/payload").ok_or(MalformedRequest::NoField { field: "payload" })?;
-    serde_json::from_str(payload).map_err(MalformedRequest::NotJson)
+    Some(decoded)
+}
+
+/// The items of the list at a JSON Pointer that are not omitted.
+pub(crate) fn items<'v>(body: &'v Value, pointer: &str) -> std::slice::Iter<'v, Value> {
+    list(body, pointer).0.iter()
+}
+
+/// The number of items that [`json_or_form`] omitted from the list at a JSON Pointer.
+pub(crate) fn omitted(body: &Value, pointer: &str) -> usize {
+    list(body, pointer).1
+}
+
+fn list<'v>(body: &'v Value, pointer: &str) -> (&'v [Value], usize) {
+    let list = body.pointer(pointer).and_then(Value::as_array);
+    bounded::without_mark(list.map_or(&[], Vec::as_slice))
 }
 
 /// A required header.
@@ -160,4 +202,33 @@ pub(crate) fn written_to(values: &Values<'_>, listened_to: &str) -> Option<Vec<S
     let mut places = values.names(listened_to)?;
     places.extend(values.names("sendTo").unwrap_or_default());
     Some(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn conn_1_form_payload_is_decoded_like_a_json_body() {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            CONTENT_TYPE,
+            "application/x-www-form-urlencoded; charset=utf-8"
+                .parse()
+                .unwrap(),
+        );
+        let form = b"x=1&payload=%7B%22a%22%3A+%22b%26c%22%7D&payloads=2";
+        assert_eq!(json_or_form(&headers, form).unwrap(), json!({"a": "b&c"}));
+        for wrong in [
+            &b"a=1"[..],
+            b"payload=%7",
+            b"payload=%zz",
+            b"payload=%ff",
+            b"payload=",
+        ] {
+            assert!(json_or_form(&headers, wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

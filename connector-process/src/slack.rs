@@ -22,6 +22,7 @@ use futures_util::future::BoxFuture;
 use goondan_connectors::{ApprovalChat, Values};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -130,29 +131,35 @@ impl Slack {
         received: &RawRequest<'_>,
         body: &Value,
     ) -> Result<InboundRequest, MalformedRequest> {
-        let ignored = |reason| Ok(InboundRequest::Answer(DirectResponse::ignored(reason)));
+        let ignored = |reason, explanation| {
+            let answer = DirectResponse::ignored(reason, explanation);
+            Ok(InboundRequest::Answer(answer))
+        };
         match required(body, "/type")? {
             "url_verification" => {
                 let challenge = required(body, "/challenge")?;
                 let answer = DirectResponse::ok(json!({"challenge": challenge}));
-                return Ok(InboundRequest::Answer(answer));
+                return Ok(InboundRequest::Answer(
+                    answer.counted_as(IgnoreReason::Ping),
+                ));
             }
             "event_callback" => {}
-            _ => return ignored("unsupported callback"),
+            _ => return ignored(IgnoreReason::Unsupported, "unsupported callback"),
         }
         let kind = required(body, "/event/type")?;
-        if let Some(reason) = why_ignored(kind, body) {
-            return ignored(reason);
+        if let Some((reason, explanation)) = why_ignored(kind, body) {
+            return ignored(reason, explanation);
         }
         let team = required(body, "/team_id")?;
         let channel = required(body, "/event/channel")?;
         let ts = required(body, "/event/ts")?;
         if !is_allowed(self.channels.as_deref(), channel) {
-            return ignored("the channel is not one of `channels`");
+            let explanation = "the channel is not one of `channels`";
+            return ignored(IgnoreReason::OtherPlace, explanation);
         }
         let said = plain(kind, text(body, "/event/text").unwrap_or_default());
         if said.trim().is_empty() {
-            return ignored("it has no text");
+            return ignored(IgnoreReason::NoText, "it has no text");
         }
         let thread = text(body, "/event/thread_ts");
         let key = match thread {
@@ -262,16 +269,17 @@ fn plain(kind: &str, text: &str) -> String {
 }
 
 /// Reason to ignore an event, by its type and its author.
-fn why_ignored(kind: &str, body: &Value) -> Option<&'static str> {
+fn why_ignored(kind: &str, body: &Value) -> Option<(IgnoreReason, &'static str)> {
     if !matches!(kind, "message" | "app_mention") {
-        return Some("only messages and mentions are supported");
+        let explanation = "only messages and mentions are supported";
+        return Some((IgnoreReason::Unsupported, explanation));
     }
     // Messages of bots are ignored, because two bots could answer each other forever.
     if body.pointer("/event/bot_id").is_some() || body.pointer("/event/bot_profile").is_some() {
-        return Some("it is from a bot");
+        return Some((IgnoreReason::Bot, "it is from a bot"));
     }
     let is_written = text(body, "/event/subtype").is_none_or(|kind| WRITTEN.contains(&kind));
-    (!is_written).then_some("it is not a written message")
+    (!is_written).then_some((IgnoreReason::Unsupported, "it is not a written message"))
 }
 
 #[cfg(test)]

@@ -316,9 +316,10 @@ impl PollingRun<'_> {
                 let learned = self.chats.learn(old, new).await;
                 learned.map_err(ApiError::NotTaken)
             }
-            Update::Ignored(reason) => {
-                self.passed_over.count(reason);
-                tracing::info!(update_id = id, reason, "update passed over");
+            Update::Ignored(ignored) => {
+                self.passed_over.count(ignored.why);
+                self.gateway.ignored(ignored.reason).await;
+                tracing::info!(update_id = id, reason = ignored.why, "update passed over");
                 Ok(())
             }
         }

@@ -80,6 +80,11 @@ impl InboundService for Webhook {
         Ok(InboundRequest::Event(Box::new(event)))
     }
 
+    /// A sender that gets replies is no service that only notifies.
+    fn acknowledges_unroutable(&self) -> bool {
+        self.settings.reply_wait.is_none() && self.callbacks.is_none()
+    }
+
     fn reply_wait(&self) -> Option<Duration> {
         self.settings.reply_wait
     }

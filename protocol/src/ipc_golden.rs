@@ -50,6 +50,7 @@ const FROM_CHILD: &[&str] = &[
     r#"{"type":"agent.ask","id":27,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":10,"question":{"op":"approval","toolCallId":"c","toolName":"bash__exec","input":{"command":"ls"}}}}"#,
     r#"{"type":"agent.ask","id":28,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":11,"question":{"op":"bundle","ask":{"do":"commit","message":"m"}}}}"#,
     r#"{"type":"question.ask","id":6,"from":"connector:kit","to":"orchestrator","payload":{"callId":1,"message":"Which?","schema":{"type":"object","properties":{"f":{"type":"string"}}},"timeoutMs":600000}}"#,
+    r#"{"type":"event.ignored","from":"connector:hook","to":"orchestrator","payload":{"reason":"otherPlace"}}"#,
     r#"{"type":"reply.await","id":8,"from":"connector:hook","to":"orchestrator","payload":{"instanceKey":"hook:k","eventId":"e1"}}"#,
     r#"{"type":"reply.forget","from":"connector:hook","to":"orchestrator","payload":{"requestIds":[8,9]}}"#,
     r#"{"type":"approvals.follow","from":"connector:hook","to":"orchestrator","payload":{"known":["a-1"]}}"#,

@@ -53,6 +53,16 @@ const BODY: Setting = Setting::optional(
 )
 .or(FieldDefault::Number(256 * 1024));
 
+/// Largest payload that GitHub sends, in bytes.
+pub const GITHUB_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+
+const GITHUB_BODY: Setting = Setting::optional(
+    "maxBodyBytes",
+    SettingType::Number(1, GITHUB_BODY_BYTES_MAX as u64),
+    "Largest body, in bytes.",
+)
+.or(FieldDefault::Number(GITHUB_BODY_BYTES_MAX as u64));
+
 const fn secret(name: &'static str, is_required: bool, about: &'static str) -> Secret {
     Secret {
         name,
@@ -409,7 +419,7 @@ static GITHUB: Connector = Connector {
         HOST,
         PORT,
         PATH,
-        BODY,
+        GITHUB_BODY,
         Setting::optional(
             "repositories",
             SettingType::Names,

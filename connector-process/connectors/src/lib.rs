@@ -32,7 +32,7 @@ pub mod thinking;
 mod values;
 
 pub use approvals::ApprovalChat;
-pub use builtin::{BUILTINS, find};
+pub use builtin::{BUILTINS, GITHUB_BODY_BYTES_MAX, find};
 pub use check::{Problem, ProblemKind, ProblemLocation, SettingPathStep, check};
 pub use description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 pub use hosts::AllowedHost;

@@ -3,6 +3,7 @@
 use axum::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use goondan_log::error_chain;
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
@@ -111,6 +112,8 @@ impl RequestRejection {
 pub(crate) struct DirectResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,
+    /// Reason under which the request is counted as passed over.
+    pub(crate) ignored: Option<IgnoreReason>,
 }
 
 impl DirectResponse {
@@ -118,12 +121,26 @@ impl DirectResponse {
         Self {
             status: StatusCode::OK,
             body,
+            ignored: None,
         }
     }
 
-    /// A valid request that is ignored, for this reason.
-    pub(crate) fn ignored(reason: &str) -> Self {
-        Self::ok(json!({"ignored": reason}))
+    /// A valid request that is passed over, with an explanation for its sender.
+    pub(crate) fn ignored(reason: IgnoreReason, explanation: &str) -> Self {
+        Self::unheeded(explanation).counted_as(reason)
+    }
+
+    /// As [`Self::ignored`], for an event that the orchestrator has counted.
+    pub(crate) fn unheeded(explanation: &str) -> Self {
+        Self::ok(json!({"ignored": explanation}))
+    }
+
+    /// Counts the request as passed over.
+    pub(crate) fn counted_as(self, reason: IgnoreReason) -> Self {
+        Self {
+            ignored: Some(reason),
+            ..self
+        }
     }
 }
 
@@ -132,6 +149,7 @@ pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> DirectR
     DirectResponse {
         status: StatusCode::ACCEPTED,
         body: accepted_body(accepted, trace),
+        ignored: None,
     }
 }
 
@@ -140,6 +158,7 @@ pub(crate) fn refused(refusal: &RequestRejection) -> DirectResponse {
     DirectResponse {
         status: refusal.status().0,
         body: refused_body(refusal),
+        ignored: None,
     }
 }
 

@@ -17,6 +17,8 @@ use futures_util::StreamExt as _;
 use goondan_clock::{timeout, timeout_at};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::EventId;
+use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::trace::TraceContext;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -127,7 +129,13 @@ impl Listener {
         let (event, thanks) = match self.service.read(&received)? {
             InboundRequest::Event(event) => (*event, None),
             InboundRequest::Asked(event, thanks) => (*event, Some(thanks)),
-            InboundRequest::Answer(answer) => return Ok(RequestOutcome::Answered(answer)),
+            InboundRequest::Answer(answer) => {
+                if let Some(reason) = answer.ignored {
+                    record.ignored = Some(reason);
+                    self.gateway.ignored(reason).await;
+                }
+                return Ok(RequestOutcome::Answered(answer));
+            }
             InboundRequest::Pressed(pressed) => return self.press(*pressed, remote).await,
             InboundRequest::Page(format) => return self.page(format, remote).await,
         };
@@ -143,7 +151,20 @@ impl Listener {
         let submission = self
             .gateway
             .submit_within(reply_timeout, event, record.trace);
-        let accepted = submission.await.map_err(RequestRejection::ByOrchestrator)?;
+        let accepted = match submission.await {
+            Ok(accepted) => accepted,
+            // An error would cause the service to repeat the event, or to end the subscription.
+            Err(refused)
+                if refused.code == RefusalCode::Unroutable
+                    && thanks.is_none()
+                    && self.service.acknowledges_unroutable() =>
+            {
+                record.ignored = Some(IgnoreReason::Unroutable);
+                let answer = DirectResponse::unheeded(&refused.message);
+                return Ok(RequestOutcome::Answered(answer));
+            }
+            Err(refused) => return Err(RequestRejection::ByOrchestrator(refused)),
+        };
         record.event_id = Some(accepted.event_id.clone());
         if let Some(place) = place {
             self.promise(place, &accepted).await?;
@@ -321,6 +342,8 @@ struct RequestLog {
     path: String,
     since: Instant,
     event_id: Option<EventId>,
+    /// Reason why the request had no effect.
+    ignored: Option<IgnoreReason>,
     body_bytes: usize,
     answered: bool,
 }
@@ -334,6 +357,7 @@ impl RequestLog {
             path: shortened(request.uri().path()).to_owned(),
             since: Instant::now(),
             event_id: None,
+            ignored: None,
             body_bytes: 0,
             answered: false,
         }
@@ -364,6 +388,7 @@ impl RequestLog {
             status = status.map(|status| status.as_u16()),
             code,
             event_id = self.event_id.as_ref().map(EventId::as_str),
+            ignored = self.ignored.map(IgnoreReason::as_str),
             bytes = self.body_bytes,
             duration_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
             "{message}"

@@ -72,6 +72,12 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
     /// [`RequestRejection`] if the request is not signed or is invalid.
     fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection>;
 
+    /// True if an event that no rule routes is acknowledged: a service would repeat it, or end the
+    /// subscription after several errors.
+    fn acknowledges_unroutable(&self) -> bool {
+        true
+    }
+
     /// Time for which the sender of an event may wait for the agent's reply, if it may.
     fn reply_wait(&self) -> Option<Duration> {
         None

@@ -4,6 +4,7 @@
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::buttons;
@@ -19,7 +20,7 @@ pub(super) fn meaning(
 ) -> Result<InboundRequest, MalformedRequest> {
     let form = form(body)?;
     if form.get("ssl_check").is_some() {
-        return Ok(nothing());
+        return Ok(nothing(IgnoreReason::Ping));
     }
     let event = match form.get("payload").and_then(Value::as_str) {
         Some(payload) => {
@@ -32,18 +33,19 @@ pub(super) fn meaning(
         None if form.get("command").is_some() => Some(command(&form)?),
         None => return Err(MalformedRequest::NoField { field: "payload" }),
     };
-    let event = event.filter(|event| {
-        let channel = event.properties.get("channel").and_then(Value::as_str);
-        channels.is_none() || channel.is_some_and(|channel| is_allowed(channels, channel))
-    });
-    Ok(match event {
-        Some(event) => InboundRequest::Asked(Box::new(event), DirectResponse::ok(Value::Null)),
-        None => nothing(),
-    })
+    let Some(event) = event else {
+        return Ok(nothing(IgnoreReason::Unsupported));
+    };
+    let channel = event.properties.get("channel").and_then(Value::as_str);
+    if channels.is_some() && !channel.is_some_and(|channel| is_allowed(channels, channel)) {
+        return Ok(nothing(IgnoreReason::OtherPlace));
+    }
+    let answer = DirectResponse::ok(Value::Null);
+    Ok(InboundRequest::Asked(Box::new(event), answer))
 }
 
-fn nothing() -> InboundRequest {
-    InboundRequest::Answer(DirectResponse::ok(Value::Null))
+fn nothing(reason: IgnoreReason) -> InboundRequest {
+    InboundRequest::Answer(DirectResponse::ok(Value::Null).counted_as(reason))
 }
 
 /// A slash command: the text after it is the input.
@@ -260,8 +262,9 @@ mod tests {
         assert_eq!(found.auth.unwrap()["user"], "U1");
         let channels = ["C2".to_owned()];
         let elsewhere = meaning(body.as_bytes(), Some(&channels), false).unwrap();
-        assert_eq!(elsewhere, nothing());
-        assert_eq!(read("ssl_check=1&token=x"), nothing());
+        assert_eq!(elsewhere, nothing(IgnoreReason::OtherPlace));
+        let ping = read("ssl_check=1&token=x");
+        assert_eq!(ping, nothing(IgnoreReason::Ping));
     }
 
     #[test]
@@ -296,7 +299,8 @@ mod tests {
         assert_eq!(found.instance_key.unwrap().as_str(), "slack:T1:U1");
         assert!(found.input.contains("tea"));
         let closed = json!({"type": "view_closed", "team": {"id": "T1"}, "user": {"id": "U1"}});
-        assert_eq!(read(&payload(&closed)), nothing());
+        let closed = read(&payload(&closed));
+        assert_eq!(closed, nothing(IgnoreReason::Unsupported));
     }
 
     #[test]

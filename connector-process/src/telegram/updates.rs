@@ -2,6 +2,7 @@
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::chats::Migrations;
@@ -28,8 +29,21 @@ pub(super) enum Update {
     },
     /// A group has a new ID.
     Migrated { old: i64, new: i64 },
-    /// Passed over, for this reason.
-    Ignored(&'static str),
+    /// Passed over.
+    Ignored(Ignored),
+}
+
+/// An update that becomes no event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ignored {
+    /// The reason under which it is counted.
+    pub(super) reason: IgnoreReason,
+    /// The reason in words.
+    pub(super) why: &'static str,
+}
+
+const fn ignored(reason: IgnoreReason, why: &'static str) -> Update {
+    Update::Ignored(Ignored { reason, why })
 }
 
 /// Settings and facts that determine events.
@@ -56,10 +70,10 @@ pub(super) fn to_update(
         .iter()
         .find_map(|kind| Some((*kind, update.get(kind)?)));
     let Some((kind, message)) = found else {
-        return Update::Ignored("it is not a message");
+        return ignored(IgnoreReason::Unsupported, "it is not a message");
     };
     let Some(chat) = integer(message, "/chat/id") else {
-        return Update::Ignored("it belongs to no chat");
+        return ignored(IgnoreReason::Unsupported, "it belongs to no chat");
     };
     let listed = accepted.chats.as_deref();
     // The message in the new group can arrive first.
@@ -69,7 +83,7 @@ pub(super) fn to_update(
         .flatten()
         .any(|id| migrations.is_listed(listed, id));
     if !is_listed {
-        return Update::Ignored("the chat is not one of `chats`");
+        return ignored(IgnoreReason::OtherPlace, "the chat is not one of `chats`");
     }
     if let Some(new) = integer(message, "/migrate_to_chat_id") {
         return Update::Migrated { old: chat, new };
@@ -82,18 +96,18 @@ pub(super) fn to_update(
     let is_bot = message.pointer("/from/is_bot") == Some(&Value::Bool(true))
         && message.get("sender_chat").is_none();
     if is_bot && !is_accepted_bot(message, &accepted.bots) {
-        return Update::Ignored("it is from a bot");
+        return ignored(IgnoreReason::Bot, "it is from a bot");
     }
     let is_edited = kind.starts_with("edited_");
     if is_edited && message.pointer("/location/live_period").is_some() {
-        return Update::Ignored("it moves a live location");
+        return ignored(IgnoreReason::Unsupported, "it moves a live location");
     }
     let (name, said, files) = match spoken(message, is_edited, accepted.own_id) {
         Some(spoken) => (kind, spoken.text, spoken.files),
         None => match service_words(message) {
             Some(words) if accepted.service_messages => (SERVICE_MESSAGE, words, Vec::new()),
-            Some(_) => return Update::Ignored("it is a service message"),
-            None => return Update::Ignored("it has no known content"),
+            Some(_) => return ignored(IgnoreReason::Unsupported, "it is a service message"),
+            None => return ignored(IgnoreReason::Unsupported, "it has no known content"),
         },
     };
     // A channel posts to everyone, and bots there see the posts of other bots.
@@ -108,7 +122,7 @@ pub(super) fn to_update(
                 is_answered,
             }
         }
-        None => Update::Ignored("its ids are invalid"),
+        None => ignored(IgnoreReason::Unsupported, "its ids are invalid"),
     }
 }
 

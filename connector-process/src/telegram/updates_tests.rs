@@ -28,9 +28,9 @@ fn event(kind: &str, more: &Value) -> ConnectorEvent {
     }
 }
 
-fn ignored(kind: &str, more: &Value, accepted: &Accepted) -> &'static str {
+fn why_ignored(kind: &str, more: &Value, accepted: &Accepted) -> &'static str {
     match mapped(kind, more, accepted) {
-        Update::Ignored(reason) => reason,
+        Update::Ignored(ignored) => ignored.why,
         other => panic!("{other:?}"),
     }
 }
@@ -102,25 +102,31 @@ fn conn_1_anonymous_administrators_and_channels_are_heard() {
 fn conn_1_irrelevant_telegram_updates_have_a_reason() {
     let all = Accepted::default();
     let none = to_update(1, &json!({"poll": {}}), &all, &Migrations::default());
-    assert_eq!(none, Update::Ignored("it is not a message"));
+    assert_eq!(
+        none,
+        ignored(IgnoreReason::Unsupported, "it is not a message")
+    );
     let text = json!({"text": "x"});
     let other = accepted(&["7"]);
     assert_eq!(
-        ignored("message", &text, &other),
+        why_ignored("message", &text, &other),
         "the chat is not one of `chats`"
     );
     let bot = json!({"text": "x", "from": {"id": 1, "is_bot": true, "username": "Alerts"}});
-    assert_eq!(ignored("message", &bot, &all), "it is from a bot");
+    assert_eq!(why_ignored("message", &bot, &all), "it is from a bot");
     let unknown = json!({"something_new": {}});
     assert_eq!(
-        ignored("message", &unknown, &all),
+        why_ignored("message", &unknown, &all),
         "it has no known content"
     );
     let joined = json!({"new_chat_members": [{"id": 4, "first_name": "Bob"}]});
-    assert_eq!(ignored("message", &joined, &all), "it is a service message");
+    assert_eq!(
+        why_ignored("message", &joined, &all),
+        "it is a service message"
+    );
     let moves = json!({"location": {"latitude": 1.0, "longitude": 2.0, "live_period": 60}});
     assert_eq!(
-        ignored("edited_message", &moves, &all),
+        why_ignored("edited_message", &moves, &all),
         "it moves a live location"
     );
 }
@@ -166,7 +172,7 @@ fn conn_1_supergroup_continues_the_conversation_of_its_group() {
     // Before the change is known, the new ID is foreign.
     let text = json!({"chat": chat, "text": "after"});
     assert_eq!(
-        ignored("message", &text, &listed),
+        why_ignored("message", &text, &listed),
         "the chat is not one of `chats`"
     );
     let migrations: Migrations =

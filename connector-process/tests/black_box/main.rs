@@ -10,6 +10,8 @@ mod anthropic;
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]
+mod github;
+#[cfg(test)]
 mod hostile_model;
 #[cfg(test)]
 mod http;

@@ -60,6 +60,9 @@ impl Core {
                 self.fleet
                     .on_connector_event(id, name, process, request_id, trace, *event);
             }
+            (ToOrchestrator::EventIgnored(ignored), ProcessOwner::Connector(id, name)) => {
+                self.fleet.on_event_ignored(id, name, ignored.reason);
+            }
             (ToOrchestrator::StateGet(_), ProcessOwner::Connector(id, name)) => {
                 self.fleet
                     .on_state_work(id, name, process, request_id, StateWork::Get);

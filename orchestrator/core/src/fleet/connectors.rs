@@ -10,6 +10,7 @@ use goondan_protocol::envelope::Address;
 use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
 use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
+use goondan_protocol::ignored::{IgnoreReason, IgnoredCounts};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
     Assignment, EnvelopeHeader, EventAccepted, EventRefused, Quiesce, RefusalCode, Status,
@@ -32,6 +33,7 @@ use super::replies::AwaitedReplies;
 use super::slot::Slot;
 use super::{Fleet, ProcessOwner, health, tokens};
 use crate::limits::BACK_OFF_MAX_MS;
+use crate::router::RoutingError;
 use crate::{CoreEffect, ProcessId, router};
 
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub(crate) struct Connector {
     quiesced: Option<ProcessId>,
     /// Readiness reported by its process.
     pub(super) readiness: Readiness,
+    /// Events that were passed over since the daemon started, by reason.
+    pub(super) ignored: IgnoredCounts,
     /// Operations on its persistent state.
     pub(super) state: StateQueue,
     /// Ownership of conversations with legacy keys.
@@ -65,6 +69,7 @@ impl Connector {
             running: None,
             quiesced: None,
             readiness: Readiness::Starting,
+            ignored: IgnoredCounts::new(),
             state: StateQueue::default(),
             former_keys: FormerKeys::default(),
             replies: AwaitedReplies::default(),
@@ -78,6 +83,15 @@ impl Connector {
         let wanted = self.wanted.as_ref();
         wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
     }
+}
+
+/// Reason why an event has no route.
+#[derive(Debug)]
+struct RouteRefusal {
+    code: RefusalCode,
+    message: String,
+    /// Set if the event is counted as passed over.
+    ignored: Option<IgnoreReason>,
 }
 
 /// Current purpose of a connection's process.
@@ -338,19 +352,49 @@ impl Fleet {
         id: &WorkspaceId,
         name: &ConnectionName,
         event: &ConnectorEvent,
-    ) -> Option<Result<router::Route, (RefusalCode, String)>> {
+    ) -> Option<Result<router::Route, RouteRefusal>> {
+        let invalid = |message| RouteRefusal {
+            code: RefusalCode::Invalid,
+            message,
+            ignored: None,
+        };
         if event.input.len() > MAX_INPUT_BYTES {
             let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
-            return Some(Err((RefusalCode::Invalid, message)));
+            return Some(Err(invalid(message)));
         }
         if let Err(problem) = images::of_metadata(&event.metadata) {
-            return Some(Err((RefusalCode::Invalid, problem.to_string())));
+            return Some(Err(invalid(problem.to_string())));
         }
         let workspace = self.workspaces.get(id)?;
         let bundle = workspace.bundle.as_ref()?;
         let running = workspace.connectors.get(name)?.running.as_ref()?;
         let route = router::route_ingress(bundle, &running.definition, event);
-        Some(route.map_err(|problem| (RefusalCode::Unroutable, problem.to_string())))
+        Some(route.map_err(|problem| RouteRefusal {
+            code: RefusalCode::Unroutable,
+            message: problem.to_string(),
+            ignored: Some(match problem {
+                RoutingError::NoRule { .. } => IgnoreReason::NoRule,
+                RoutingError::NoKey { .. }
+                | RoutingError::BadKey { .. }
+                | RoutingError::NoEntryAgent
+                | RoutingError::NoAgent { .. } => IgnoreReason::Unroutable,
+            }),
+        }))
+    }
+
+    /// Counts an event that a connection passed over.
+    pub(crate) fn on_event_ignored(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        reason: IgnoreReason,
+    ) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let count = connector.ignored.entry(reason).or_default();
+        *count = count.saturating_add(1);
+        self.count_ignored(id, name, reason);
     }
 
     /// Handles an event from a connector.
@@ -365,7 +409,11 @@ impl Fleet {
     ) {
         let route = match self.route_of(id, name, &event) {
             Some(Ok(route)) => route,
-            Some(Err((code, message))) => {
+            Some(Err(refusal)) => {
+                if let Some(reason) = refusal.ignored {
+                    self.on_event_ignored(id, name, reason);
+                }
+                let RouteRefusal { code, message, .. } = refusal;
                 return self.refuse_connector(process, request_id, code, message);
             }
             None => return,

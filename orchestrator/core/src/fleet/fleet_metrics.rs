@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::control::{ProcessState, Readiness};
 use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceRef, WorkspaceId};
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::metrics::{Label, Labels, METRICS, Metric, Micros, Sample};
 use goondan_protocol::time::Timestamp;
 
@@ -65,6 +66,18 @@ impl Fleet {
         }
         let labels = labels.with(Label::Outcome, outcome);
         self.count(Metric::Turns, labels, Micros::whole(1));
+    }
+
+    /// Counts an event that a connection passed over.
+    pub(super) fn count_ignored(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        reason: IgnoreReason,
+    ) {
+        let labels = of_workspace(id).with(Label::Connection, name.as_str());
+        let labels = labels.with(Label::Reason, reason.as_str());
+        self.count(Metric::EventsIgnored, labels, Micros::whole(1));
     }
 
     /// Labels of a process; `None` if it has no owner.
@@ -212,6 +225,11 @@ fn sample_services(samples: &mut Samples, id: &WorkspaceId, workspace: &Workspac
         let labels = of_workspace(id).with(Label::Model, name.as_str());
         (labels, &model.slot, model.readiness)
     });
+    for (labels, _, _) in connectors.clone() {
+        // The one reason that calls for a change of the rules.
+        let labels = labels.with(Label::Reason, IgnoreReason::NoRule.as_str());
+        samples.add(Metric::EventsIgnored, labels, 0);
+    }
     for (name, model) in &workspace.models {
         let labels = of_workspace(id).with(Label::Model, name.as_str());
         let is_suspended = model.breaker.is_open();

@@ -8,6 +8,7 @@ use goondan_protocol::control::{
     OpenFiles, ProcessInfo, ProcessKey, WorkspaceInfo, WorkspacesPage,
 };
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
+use goondan_protocol::ignored::IgnoredCounts;
 use goondan_protocol::ipc::{ChildRole, ConfinementReport};
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -302,6 +303,7 @@ fn agent_info(
         consents: Vec::new(),
         approvals: instance.approvals.waiting().cloned().collect(),
         questions: Vec::new(),
+        ignored: IgnoredCounts::new(),
         detail: instance.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -342,6 +344,7 @@ fn model_info(
         consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
+        ignored: IgnoredCounts::new(),
         detail: model.detail(now),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -376,6 +379,7 @@ fn connector_info(
         consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
+        ignored: connector.ignored.clone(),
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -411,6 +415,7 @@ fn run_info(now: ClockTime, id: &WorkspaceId, task: &str, run: &TaskProcess) -> 
         consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
+        ignored: IgnoredCounts::new(),
         detail: run.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
