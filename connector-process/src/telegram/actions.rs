@@ -86,7 +86,7 @@ impl ServiceApi for Actions {
 
     fn written_place(&self, action: &Action) -> Option<String> {
         match action {
-            Action::Send { chat, .. } => Some(self.chats.current(chat)),
+            Action::Send { chat, thread, .. } => Some(self.place(chat, *thread)),
             Action::SendFile { .. }
             | Action::Edit { .. }
             | Action::Delete { .. }
@@ -105,8 +105,8 @@ impl ChatService for Actions {
     const FACTS: &'static [&'static str] = &["chatId", "chatType", "messageId", "threadId"];
 
     fn home(&self, facts: &JsonObject) -> Option<String> {
-        let chat = facts.get("chatId").and_then(Value::as_i64)?;
-        Some(self.chats.current(&chat.to_string()))
+        let fact = |name| facts.get(name).and_then(Value::as_i64);
+        Some(self.place(&fact("chatId")?.to_string(), fact("threadId")))
     }
 
     fn reply_args(text: &str, facts: &JsonObject) -> Value {
@@ -132,6 +132,12 @@ fn without_ranges(mut params: Value) -> Value {
 }
 
 impl Actions {
+    /// A chat or its topic, under the current ID of the chat.
+    fn place(&self, chat: &str, topic: Option<i64>) -> String {
+        let chat = self.chats.current(chat);
+        topic.map_or_else(|| chat.clone(), |topic| format!("{chat}:{topic}"))
+    }
+
     /// Checks that agents may write to a chat, which settings can name by a former ID.
     fn check_chat(&self, chat: &str) -> Result<(), CallError> {
         let id = chat.parse().ok();
