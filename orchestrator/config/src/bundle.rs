@@ -32,7 +32,7 @@ use goondan_protocol::usage::PriceTable;
 use serde_json::{Map, Value, json};
 
 use agents::resolve_agent;
-use connections::resolve_connections;
+use connections::{check_shared_keys, resolve_connections};
 use members::{Membership, find_entry_agent, only_swarm, read_membership};
 use sandboxes::SandboxCheckContext;
 
@@ -157,6 +157,7 @@ impl ProjectConfig {
         let agents = agents_of(&membership, entry, &resources, &ground, report);
         let (mut connections, local) =
             resolve_connections(&membership, &resources, &ground, report);
+        check_shared_keys(&resources, entry, report);
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
         let notify = notify::resolve(&membership, &resources, report);
         let appliers = appliers_of(&membership, &resources, report);

@@ -240,6 +240,37 @@ fn check_events(rule: &RuleSpec, events: &Events, report: &mut ProblemReport) {
     }
 }
 
+/// Warns of rules that send one conversation to two agents: it belongs to the first, and events for
+/// the other are refused.
+pub(super) fn check_shared_keys(
+    resources: &Resources,
+    entry: Option<&AgentName>,
+    report: &mut ProblemReport,
+) {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let connections = resources.connections.iter();
+    for rule in connections.flat_map(|connection| &connection.value.rules) {
+        let KeyRule::Fixed(key) = &rule.key else {
+            continue;
+        };
+        let named = rule.agent.as_ref().map(|agent| agent.name.as_str());
+        let Some(agent) = named.or_else(|| entry.map(AgentName::as_str)) else {
+            continue;
+        };
+        let owner = *owners.entry(key.as_str()).or_insert(agent);
+        let place = rule.agent.as_ref().map(|agent| agent.place);
+        let place = place.or_else(|| rule.event.as_ref().map(|event| event.place));
+        if let Some(place) = place.filter(|_| owner != agent) {
+            let message = format!(
+                "the conversation `{key}` gets events for agent `{owner}` and for agent `{agent}`, \
+                 but belongs to the agent of its first event; the others are refused"
+            );
+            let problem = Problem::warning(codes::NO_EFFECT, place, message);
+            report.add(problem.help("give each agent an `instanceKey` of its own"));
+        }
+    }
+}
+
 fn resolve_rule(
     rule: &RuleSpec,
     membership: &Membership,

@@ -757,6 +757,48 @@ spec: {{entryAgent: Agent/helper, agents: [Agent/helper]}}
 }
 
 #[test]
+fn conn_2_one_conversation_for_two_agents_yields_a_warning() {
+    let warnings = |second: &str| {
+        let rules = format!(
+            "  ingress:
+    rules:
+      - {{match: {{properties: {{x: a}}}}, route: {{agentRef: Agent/helper, instanceKey: one}}}}
+      - {{match: {{properties: {{x: b}}}}, route: {{{second}}}}}
+"
+        );
+        let text = format!(
+            "{SMALLEST}---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: other}}
+spec: {{modelConfig: {{modelRef: Model/main}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {{name: team}}
+spec: {{entryAgent: Agent/helper}}
+---
+{}",
+            connection(&rules)
+        );
+        Project::new(&text).warnings().join("\n")
+    };
+    let warned = warnings("agentRef: Agent/other, instanceKey: one");
+    assert!(
+        warned.contains("W_CONFIG_NO_EFFECT") && warned.contains("conversation `one`"),
+        "{warned}"
+    );
+    for fine in [
+        "agentRef: Agent/other, instanceKey: two",
+        "agentRef: Agent/helper, instanceKey: one",
+        "instanceKey: one",
+        "agentRef: Agent/other",
+    ] {
+        assert_eq!(warnings(fine), "", "{fine}");
+    }
+}
+
+#[test]
 fn each_further_kind_and_field_is_checked() {
     let agent = |more: &str| only_problem("Model/main}", &format!("Model/main}}, {more}"));
     assert!(agent("runtime: {kind: lmm}").contains("must be `llm` or `cli`, not `lmm`"));
