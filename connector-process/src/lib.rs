@@ -101,8 +101,7 @@ static BUILTINS: [(&str, ConnectorFactory); 11] = [
         }))
     }),
     ("slack", |it| {
-        let slack = slack::Slack::new(&it.config, &it.secrets)?;
-        Ok(Ready::to(|gateway, stop| slack.run(gateway, stop)))
+        slack::Slack::ready(&it.connection, &it.config, &it.secrets)
     }),
     ("github", |it| {
         let github = github::GitHub::new(&it.config, &it.secrets)?;

@@ -117,6 +117,9 @@ pub const SWIFT_REPLY_TIMEOUT_MS: u64 = 2_500;
 /// seconds.
 pub const SLACK_WINDOW_S: u64 = 300;
 
+/// Threads of Slack that are remembered because the app was mentioned in them. Of more, the latest.
+pub const SLACK_THREADS_MAX: usize = 2_000;
+
 /// Groups of one Telegram connection that became supergroups; further ones are not followed.
 pub const CHATS_MIGRATED_MAX: usize = 256;
 

@@ -97,7 +97,7 @@ mod tests {
         let home = json!({"channel": "C1", "threadTs": "1.5", "ts": "1.6"});
         let plan = |action, args| planned("slack", action, (&args, &home)).unwrap();
         let said = plan("send", json!({"text": "hi"}));
-        let expected = r#"send {"channel":"C1","text":"hi","format":"mrkdwn","thread":"1.5"}"#;
+        let expected = r#"send {"channel":"C1","text":"hi","format":"markdown","thread":"1.5"}"#;
         assert_eq!(asked(&said), [expected]);
         let answer = said.answer(vec![json!("1.7")]).unwrap();
         assert_eq!(
@@ -105,7 +105,7 @@ mod tests {
             r#"{"channel":"C1","thread":"1.5","messages":["1.7"]}"#
         );
         let elsewhere = plan("send", json!({"text": "hi", "channel": "C2"}));
-        let expected = r#"send {"channel":"C2","text":"hi","format":"mrkdwn"}"#;
+        let expected = r#"send {"channel":"C2","text":"hi","format":"markdown"}"#;
         assert_eq!(asked(&elsewhere), [expected]);
         let react = plan("react", json!({"emoji": ":eyes:"}));
         let expected = r#"react {"channel":"C1","message":"1.6","emoji":"eyes"}"#;

@@ -377,6 +377,12 @@ static SLACK: Connector = Connector {
             SettingType::Names,
             "Additional channels that can be written to, if `channels` is set.",
         ),
+        Setting::optional(
+            "bots",
+            SettingType::Names,
+            "Other bots and workflows whose messages are accepted, by bot id, app id or name.",
+        ),
+        REPLY_IN_CHAT,
         Setting::optional("endpoint", SettingType::Url, "Slack's Web API.")
             .or(FieldDefault::Text("https://slack.com/api")),
         APPROVALS_IN_SLACK,
@@ -390,7 +396,18 @@ static SLACK: Connector = Connector {
     events: &[
         event("message", SLACK_PROPERTIES),
         event("app_mention", SLACK_PROPERTIES),
-        event("slash_command", &["team", "channel", "user", "command"]),
+        event("message_changed", SLACK_PROPERTIES),
+        event(
+            "slash_command",
+            &[
+                "team",
+                "channel",
+                "channelName",
+                "user",
+                "userName",
+                "command",
+            ],
+        ),
         event("block_action", SLACK_ACTION_PROPERTIES),
         event("shortcut", SLACK_ACTION_PROPERTIES),
         event("view_submission", SLACK_ACTION_PROPERTIES),
@@ -402,15 +419,27 @@ const SLACK_PROPERTIES: &[&str] = &[
     "channel",
     "channelType",
     "user",
+    "userName",
+    "bot",
     "threadTs",
     "ts",
+    "isEdited",
     // Names of 0.0.3.
     "channel_id",
     "thread_ts",
     "user_id",
 ];
 
-const SLACK_ACTION_PROPERTIES: &[&str] = &["team", "channel", "user", "action", "threadTs", "ts"];
+const SLACK_ACTION_PROPERTIES: &[&str] = &[
+    "team",
+    "channel",
+    "channelName",
+    "user",
+    "userName",
+    "action",
+    "threadTs",
+    "ts",
+];
 
 static GITHUB: Connector = Connector {
     name: "github",

@@ -126,9 +126,10 @@ impl Listener {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
         };
-        let (event, thanks) = match self.service.read(&received)? {
-            InboundRequest::Event(event) => (*event, None),
-            InboundRequest::Asked(event, thanks) => (*event, Some(thanks)),
+        let (event, thanks, is_answered) = match self.service.read(&received)? {
+            InboundRequest::Event(event) => (*event, None, true),
+            InboundRequest::Notice(event) => (*event, None, false),
+            InboundRequest::Asked(event, thanks) => (*event, Some(thanks), true),
             InboundRequest::Answer(answer) => {
                 if let Some(reason) = answer.ignored {
                     record.ignored = Some(reason);
@@ -142,7 +143,10 @@ impl Listener {
         // Acquired only now, so that slow or unauthenticated clients take no slot from others.
         let slot = self.slots.try_acquire();
         let slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
-        let place = self.place_for_reply(record.trace, &event)?;
+        let place = match is_answered {
+            true => self.place_for_reply(record.trace, &event)?,
+            false => None,
+        };
         remote.permit.set_working();
         // The event holds the text, so the body is freed while the orchestrator works.
         drop(body);
@@ -169,6 +173,7 @@ impl Listener {
         if let Some(place) = place {
             self.promise(place, &accepted).await?;
         }
+        self.service.settle(self.gateway.clone()).await;
         // A request that waits for an agent takes no slot from those that wait for the
         // orchestrator.
         drop(slot);

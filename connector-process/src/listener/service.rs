@@ -78,6 +78,12 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Stores what the service learned from an event that was accepted. Its sender is answered only
+    /// afterwards.
+    fn settle(&self, _gateway: Gateway) -> BoxFuture<'static, ()> {
+        async {}.boxed()
+    }
+
     /// Time for which the sender of an event may wait for the agent's reply, if it may.
     fn reply_wait(&self) -> Option<Duration> {
         None
@@ -107,6 +113,8 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
 #[derive(Debug, PartialEq)]
 pub(crate) enum InboundRequest {
     Event(Box<ConnectorEvent>),
+    /// An event whose reply is not posted, because another program would get it.
+    Notice(Box<ConnectorEvent>),
     /// An event whose sender gets this answer once the event is durable.
     Asked(Box<ConnectorEvent>, DirectResponse),
     /// Not an event; this is the answer.

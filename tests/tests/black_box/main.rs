@@ -197,6 +197,8 @@ mod services;
 #[cfg(test)]
 mod skills;
 #[cfg(test)]
+mod slack_chats;
+#[cfg(test)]
 mod studio;
 #[cfg(test)]
 mod studio_pages;

@@ -136,7 +136,7 @@ fn slack_is_answered_in_the_thread_and_patience_is_kept() {
         "<@U9> say Hello &lt;!channel&gt; &amp; <@U1>",
         "1.5",
     );
-    let messages = history(&home, "slack:T1:C1", 4);
+    let messages = history(&home, "slack:T1:C1:1.5", 4);
     let posts = to(&slack, "/chat.postMessage");
     let [late, posted] = posts.as_slice() else {
         panic!("{posts:?}");
@@ -165,12 +165,13 @@ fn rejected_slack_token_is_reported_and_events_still_arrive() {
         detail(&home, "slack").contains("agents cannot write: Slack says: invalid_auth")
     });
     mention(&daemon, "<@U9> say Hello", "1.5");
-    let messages = history(&home, "slack:T1:C1", 4);
+    let messages = history(&home, "slack:T1:C1:1.5", 4);
     assert!(
         last_result(&messages).contains("invalid_auth"),
         "{messages:?}"
     );
-    assert!(to(&slack, "/chat.postMessage").is_empty());
+    // Only the reply of the turn can have been tried, and not twice.
+    assert!(to(&slack, "/chat.postMessage").len() <= 1);
     assert_eq!(home.ask("desk", "hello"), "nothing to do");
     let log = daemon.stop();
     assert!(!format!("{:?}", log.lines()).contains("a-bad-token"));
@@ -182,7 +183,7 @@ fn slack_thread_end_is_read_where_the_connection_may_write() {
     let home = slack_home(&slack, TOKEN, ("read", "channel"), ", channels: [C1]");
     let daemon = Daemon::serving(&home);
     mention(&daemon, "<@U9> say C1", "1.5");
-    let messages = history(&home, "slack:T1:C1", 4);
+    let messages = history(&home, "slack:T1:C1:1.5", 4);
     let read: Value = serde_json::from_str(last_result(&messages)).unwrap();
     let shown = read["messages"].as_array().unwrap();
     assert_eq!((shown.len(), &read["hasMore"]), (20, &json!(true)));
@@ -196,7 +197,7 @@ fn slack_thread_end_is_read_where_the_connection_may_write() {
     let page = "/v1/conversations.replies?channel=C1&ts=1.5&limit=200";
     assert_eq!(pages, [page, &format!("{page}&cursor=more")]);
     mention(&daemon, "<@U9> say C2", "1.6");
-    let messages = history(&home, "slack:T1:C1", 8);
+    let messages = history(&home, "slack:T1:C1:1.6", 4);
     let refused = last_result(&messages);
     assert!(
         refused.starts_with("E_REFUSED: channel C2 is not one of"),
