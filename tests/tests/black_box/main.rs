@@ -199,6 +199,8 @@ mod skills;
 #[cfg(test)]
 mod slack_chats;
 #[cfg(test)]
+mod slack_sdk;
+#[cfg(test)]
 mod studio;
 #[cfg(test)]
 mod studio_pages;
