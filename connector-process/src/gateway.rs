@@ -26,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::calls::CallHandler;
-use crate::limits::{APPROVAL_NEWS_WAITING_MAX, REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
+use crate::limits::{
+    APPROVAL_NEWS_WAITING_MAX, COUNT_TIMEOUT_MS, REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX,
+};
 
 /// The orchestrator's decision about an event.
 pub(crate) type EventVerdict = Result<EventAccepted, EventRefused>;
@@ -226,13 +228,17 @@ impl Gateway {
         drop(self.commands.send(SessionCommand::Serve(handler)).await);
     }
 
-    /// Counts an event that the connector passed over.
+    /// Counts an event that the connector passed over. A service does not wait longer for its
+    /// answer because the session is behind; then the event is not counted.
     pub(crate) async fn ignored(&self, reason: IgnoreReason) {
-        // Without a session the count has no recipient.
-        drop(self.commands.send(SessionCommand::Ignored(reason)).await);
+        let counting = self.commands.send(SessionCommand::Ignored(reason));
+        let counted = timeout(Duration::from_millis(COUNT_TIMEOUT_MS), counting).await;
+        if !matches!(counted, Ok(Ok(()))) {
+            tracing::debug!(reason = reason.as_str(), "ignored event not counted");
+        }
     }
 
-    /// As [`Self::ignored`], without waiting: not counted while the session is behind.
+    /// As [`Self::ignored`], without waiting.
     pub(crate) fn try_ignored(&self, reason: IgnoreReason) {
         let counted = self.commands.try_send(SessionCommand::Ignored(reason));
         if counted.is_err() {

@@ -104,6 +104,10 @@ pub const EGRESS_HELLO_BYTES_MAX: usize = 16 * 1024 + 5;
 /// is answered 503.
 pub const REPLY_TIMEOUT_MS: u64 = 30_000;
 
+/// Time for which the answer to an ignored event waits until the session can count the event, in
+/// milliseconds.
+pub const COUNT_TIMEOUT_MS: u64 = 500;
+
 /// Time limit for the orchestrator if the service waits three seconds for its answer, in
 /// milliseconds.
 pub const SWIFT_REPLY_TIMEOUT_MS: u64 = 2_500;

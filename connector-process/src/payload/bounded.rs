@@ -24,13 +24,17 @@ pub(crate) struct JsonBounds {
     pub(crate) items: usize,
 }
 
-/// Parses JSON. Texts have at most [`BOUNDED_TEXT_BYTES_MAX`], lists [`BOUNDED_ITEMS_MAX`]; after
-/// [`BOUNDED_VALUES_MAX`] values, further ones are `null`.
+/// Parses JSON. A body of at most [`BOUNDED_TEXT_BYTES_MAX`] is kept whole. Otherwise, texts have at
+/// most that length and lists [`BOUNDED_ITEMS_MAX`]; after [`BOUNDED_VALUES_MAX`] values, further
+/// ones are omitted.
 ///
 /// # Errors
 ///
 /// The error of the parser if it is not JSON.
 pub(crate) fn parse(body: &[u8]) -> Result<Value, serde_json::Error> {
+    if body.len() <= BOUNDED_TEXT_BYTES_MAX {
+        return serde_json::from_slice(body);
+    }
     let left = Cell::new(BOUNDED_VALUES_MAX);
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Part { left: &left }.deserialize(&mut deserializer)?;
@@ -178,6 +182,8 @@ mod tests {
     fn conn_1_ordinary_json_is_parsed_as_it_is() {
         let value = json!({"a": [1, -2, 1.5, true, null, "가\n\"x\""], "b": {"c": {}}, "d": []});
         assert_eq!(parsed(&value), value);
+        let long = json!({"value": value, "long": vec!["x".repeat(1_000); 80]});
+        assert_eq!(parsed(&long), long);
         for invalid in ["", "{", "[1,]", "{} x", "{\"a\":\u{1}}", "nul"] {
             assert!(parse(invalid.as_bytes()).is_err(), "{invalid}");
         }
