@@ -18,52 +18,6 @@ pub(super) struct Phrases<'v> {
     pub(super) body: &'v Value,
 }
 
-type Phrase = fn(&Phrases<'_>) -> Option<String>;
-
-/// All phrases by name.
-const PHRASES: &[(&str, Phrase)] = &[
-    ("who", |it| Some(it.who())),
-    ("did", |it| Some(it.did())),
-    ("repo", |it| Some(it.place())),
-    ("account", |it| it.account()),
-    ("app", |it| Some(it.app())),
-    ("issue", |it| Some(it.issue())),
-    ("pull", |it| {
-        Some(it.numbered("pull request", "/pull_request"))
-    }),
-    ("discussion", |it| {
-        Some(it.numbered("discussion", "/discussion"))
-    }),
-    ("comment", |it| {
-        Some(it.written("a comment", "/comment/user/login"))
-    }),
-    ("review", |it| {
-        Some(it.written("a review", "/review/user/login"))
-    }),
-    ("where", |it| it.line_of_comment()),
-    ("changed", |it| it.changed()),
-    ("ended", |it| Some(it.ended())),
-    ("state", |it| Some(it.state())),
-    ("commit", |it| it.commit()),
-    ("commits", |it| it.commits()),
-    ("workflow", |it| Some(it.workflow())),
-    ("steps", |it| it.failed_steps()),
-    ("release", |it| Some(it.release())),
-    ("alert", |it| Some(it.alert())),
-    ("package", |it| Some(it.package())),
-    ("card", |it| Some(it.card())),
-    ("column", |it| it.other_column()),
-    ("item", |it| Some(it.project_item())),
-    ("field", |it| it.changed_field()),
-    ("permission", |it| it.permission()),
-    ("reviewer", |it| Some(it.reviewer())),
-    ("pages", |it| Some(it.pages())),
-    ("repositories", |it| Some(it.repositories())),
-    ("inputs", |it| it.inputs()),
-    ("settings", |it| it.settings()),
-    ("thing", |it| Some(it.thing())),
-];
-
 impl<'v> Phrases<'v> {
     pub(super) fn of(event: &'v str, body: &'v Value) -> Self {
         Self { event, body }
@@ -71,13 +25,51 @@ impl<'v> Phrases<'v> {
 
     /// The phrase with this name; `None` if the payload has no value for it.
     pub(super) fn find(&self, name: &str) -> Option<String> {
-        let phrase = PHRASES.iter().find(|(of, _)| *of == name);
-        phrase.and_then(|(_, phrase)| phrase(self))
+        self.phrase(name).flatten()
     }
 
     #[cfg(test)]
     pub(super) fn is_known(&self, name: &str) -> bool {
-        PHRASES.iter().any(|(of, _)| *of == name)
+        self.phrase(name).is_some()
+    }
+
+    /// The phrase with this name, if there is one, and its text, if the payload has a value for it.
+    fn phrase(&self, name: &str) -> Option<Option<String>> {
+        Some(match name {
+            "who" => Some(self.who()),
+            "did" => Some(self.did()),
+            "repo" => Some(self.place()),
+            "account" => self.account(),
+            "app" => Some(self.app()),
+            "issue" => Some(self.issue()),
+            "pull" => Some(self.numbered("pull request", "/pull_request")),
+            "discussion" => Some(self.numbered("discussion", "/discussion")),
+            "comment" => Some(self.written("a comment", "/comment/user/login")),
+            "review" => Some(self.written("a review", "/review/user/login")),
+            "where" => self.line_of_comment(),
+            "changed" => self.changed(),
+            "ended" => Some(self.ended()),
+            "state" => Some(self.state()),
+            "commit" => self.commit(),
+            "commits" => self.commits(),
+            "workflow" => Some(self.workflow()),
+            "steps" => self.failed_steps(),
+            "release" => Some(self.release()),
+            "alert" => Some(self.alert()),
+            "package" => Some(self.package()),
+            "card" => Some(self.card()),
+            "column" => self.other_column(),
+            "item" => Some(self.project_item()),
+            "field" => self.changed_field(),
+            "permission" => self.permission(),
+            "reviewer" => Some(self.reviewer()),
+            "pages" => Some(self.pages()),
+            "repositories" => Some(self.repositories()),
+            "inputs" => self.inputs(),
+            "settings" => self.settings(),
+            "thing" => Some(self.thing()),
+            _ => return None,
+        })
     }
 
     fn at(&self, pointer: &str) -> Option<String> {

@@ -68,11 +68,9 @@ impl Form {
 
 /// The name of a branch or tag.
 pub(super) fn ref_name(full: &str) -> &str {
-    let short = ["refs/heads/", "refs/tags/"].iter();
-    short
-        .filter_map(|prefix| full.strip_prefix(prefix))
-        .next()
-        .unwrap_or(full)
+    let mut prefixes = ["refs/heads/", "refs/tags/"].into_iter();
+    let short = prefixes.find_map(|prefix| full.strip_prefix(prefix));
+    short.unwrap_or(full)
 }
 
 /// The scalar at a JSON Pointer, on one line and not empty.

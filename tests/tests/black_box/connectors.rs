@@ -117,7 +117,7 @@ spec:
     });
     let said = asked(&home, key).remove(0);
     assert!(
-        said.starts_with("ada added label \"agent\" to issue #5 \"t\" in ADA/Shelf"),
+        said.contains("ada added label \"agent\" to issue #5 \"t\" in ADA/Shelf"),
         "{said}"
     );
     drop(daemon.stop());
