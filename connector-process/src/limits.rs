@@ -54,7 +54,23 @@ pub const BODY_RATE_MIN_BYTES_S: u64 = 4 * 1024;
 pub const BODY_RATE_GRACE_MS: u64 = 5_000;
 
 /// Maximum number of headers of one request. One more is answered 431.
-pub const HEADERS_MAX: usize = 64;
+pub const HEADERS_MAX: usize = 128;
+
+/// Headers of one request to a connector that are parsed, so that a request with too many gets an
+/// answer that gives the limit. One more is answered 431 without a body.
+pub const HEADERS_PARSED_MAX: usize = 1024;
+
+/// Signatures of one request that are compared.
+pub const SIGNATURES_MAX: usize = 16;
+
+/// Certificates of Amazon SNS that one webhook keeps.
+pub const CERTIFICATES_MAX: usize = 16;
+
+/// Largest certificate of Amazon SNS, in bytes.
+pub const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
+
+/// Concurrent requests of one webhook to Amazon SNS. One more is answered 429.
+pub const SNS_REQUESTS_MAX: usize = 4;
 
 /// Size of one connection's read buffer, in bytes; a request whose head does not fit is answered
 /// 431.

@@ -36,7 +36,7 @@ mod server;
 mod service;
 mod signature;
 
-pub(crate) use answer::{DirectResponse, RequestRejection, refused};
+pub(crate) use answer::{DirectResponse, RequestRejection, accepted, refused};
 pub(crate) use bind::{BoundListener, open};
 pub(crate) use callbacks::{CallbackWorker, Callbacks, ReplyTarget};
 pub(crate) use connection_limiter::{ConnectionLimiter, ConnectionPermit};

@@ -37,12 +37,21 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
 /// [`MalformedRequest`] if it is not text.
 pub(crate) fn form(body: &[u8]) -> Result<Value, MalformedRequest> {
     let text = std::str::from_utf8(body).map_err(MalformedRequest::NotText)?;
-    let mut url = reqwest::Url::parse("http://form")
-        .map_err(|_| MalformedRequest::NoField { field: "payload" })?;
+    let fields = form_pairs(text).into_iter();
+    let fields = fields.map(|(name, value)| (name, Value::String(value)));
+    Ok(Value::Object(fields.collect()))
+}
+
+/// The fields of a form or a query, in order.
+pub(crate) fn form_pairs(text: &str) -> Vec<(String, String)> {
+    let Ok(mut url) = reqwest::Url::parse("http://form") else {
+        return Vec::new();
+    };
     url.set_query(Some(text));
     let fields = url.query_pairs();
-    let fields = fields.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())));
-    Ok(Value::Object(fields.collect()))
+    fields
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect()
 }
 
 /// Parses a JSON body, or a form with JSON in its field `payload`.

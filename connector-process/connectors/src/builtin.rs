@@ -6,6 +6,9 @@ use goondan_protocol::oauth::CALLBACK_SETTING;
 
 use crate::description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 use crate::relay::RELAY;
+use crate::signatures::{
+    DEFAULT_PRESET, HashAlgorithm, PRESET_NAMES, SignatureEncoding, TOLERANCE_S,
+};
 
 /// Every built-in connector, in the order of `docs/connectors.md`.
 pub static BUILTINS: [&Connector; 11] = [
@@ -92,6 +95,16 @@ static WEBHOOK: Connector = Connector {
             "The field of a JSON body that holds the event id.",
         ),
         Setting::optional(
+            "idHeader",
+            SettingType::HeaderName,
+            "The header that holds the event id.",
+        ),
+        Setting::optional(
+            "typeHeader",
+            SettingType::HeaderName,
+            "The header that holds the event type.",
+        ),
+        Setting::optional(
             "signature",
             SettingType::Map(&SIGNATURE),
             "The signature scheme of requests.",
@@ -111,6 +124,11 @@ static WEBHOOK: Connector = Connector {
     needs: Some(("signature", "hmac")),
     secrets: &[
         secret("hmac", false, "If set, every request must be signed."),
+        secret(
+            "previousHmac",
+            false,
+            "A secret that is still accepted while it is rotated.",
+        ),
         secret(
             "callbackHmac",
             false,
@@ -160,27 +178,62 @@ static REPLY_CALLBACK: [Setting; 2] = [
     .or(FieldDefault::Truth(false)),
 ];
 
-static SIGNATURE: [Setting; 4] = [
+/// Meaning of a part of the scheme that is not set.
+const BY_PRESET: FieldDefault = FieldDefault::Meaning("the value of the preset");
+
+/// Highest tolerance of a signed time, in seconds: a day.
+const TOLERANCE_S_CEILING: u64 = 24 * 60 * 60;
+
+static SIGNATURE: [Setting; 8] = [
+    Setting::optional(
+        "preset",
+        SettingType::Word(&PRESET_NAMES),
+        "The service whose scheme applies.",
+    )
+    .or(FieldDefault::Text(DEFAULT_PRESET)),
     Setting::optional(
         "header",
         SettingType::HeaderName,
         "The header that holds the signature.",
     )
-    .or(FieldDefault::Text("x-hub-signature-256")),
-    Setting::optional("algorithm", SettingType::Word(&["sha256"]), "HMAC-SHA256.")
-        .or(FieldDefault::Text("sha256")),
+    .or(BY_PRESET),
+    Setting::optional(
+        "algorithm",
+        SettingType::Word(&HashAlgorithm::NAMES),
+        "The hash of the HMAC.",
+    )
+    .or(BY_PRESET),
     Setting::optional(
         "prefix",
         SettingType::AnyText,
         "The text before the signature's digits.",
     )
-    .or(FieldDefault::Text("sha256=")),
+    .or(BY_PRESET),
     Setting::optional(
         "encoding",
-        SettingType::Word(&["hex"]),
-        "Hexadecimal digits.",
+        SettingType::Word(&SignatureEncoding::NAMES),
+        "The encoding of the signature.",
     )
-    .or(FieldDefault::Text("hex")),
+    .or(BY_PRESET),
+    Setting::optional(
+        "toleranceSeconds",
+        SettingType::Number(1, TOLERANCE_S_CEILING),
+        "Largest difference between a signed time and this machine's clock, in seconds.",
+    )
+    .or(FieldDefault::Number(TOLERANCE_S)),
+    Setting::optional(
+        "url",
+        SettingType::Url,
+        "The public URL of the webhook, which Twilio signs.",
+    )
+    .or(FieldDefault::Meaning(
+        "the URL of the request, with forwarded headers",
+    )),
+    Setting::optional(
+        "topics",
+        SettingType::Names,
+        "The only topics of Amazon SNS that are listened to, by ARN.",
+    ),
 ];
 
 static CRON: Connector = Connector {

@@ -9,6 +9,7 @@
 //! * `check`: validates a Connection's settings and secrets.
 //! * `hosts`: permitted targets of requests.
 //! * `relay`: the connector that represents one on another machine.
+//! * [`signatures`]: signature presets of webhooks.
 //! * `values`: typed access to validated settings.
 //! * [`schedule`]: computes occurrences of a schedule, and the ones that are due.
 //! * [`thinking`]: thinking parameters of Anthropic's models.
@@ -28,6 +29,7 @@ mod hosts;
 mod reach;
 mod relay;
 pub mod schedule;
+pub mod signatures;
 pub mod thinking;
 mod values;
 

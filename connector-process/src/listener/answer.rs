@@ -1,6 +1,6 @@
 //! Answers to requests: a status code and a body. Pure.
 
-use axum::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, AUTHORIZATION, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use goondan_log::error_chain;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
@@ -39,6 +39,23 @@ pub(crate) enum RequestRejection {
     /// The signature is missing or wrong.
     #[error(transparent)]
     NotSigned(#[from] SignatureError),
+    /// The body is compressed in an unsupported way.
+    #[error("`content-encoding` must be `gzip`, `deflate` or `identity`")]
+    UnknownEncoding,
+    /// The request has too many headers.
+    #[error("the request has more than {max} headers")]
+    TooManyHeaders {
+        /// The limit.
+        max: usize,
+    },
+    /// The service that must confirm the request could not be reached.
+    #[error("failed to {purpose}: {reason}")]
+    ServiceUnreachable {
+        /// Purpose of the request to the service.
+        purpose: &'static str,
+        /// A description of the failure.
+        reason: String,
+    },
     /// The request cannot be converted to an event.
     #[error(transparent)]
     Malformed(#[from] MalformedRequest),
@@ -73,7 +90,12 @@ impl RequestRejection {
             Self::NotSigned(_) => (StatusCode::UNAUTHORIZED, "not_signed"),
             Self::Malformed(malformed) => (StatusCode::BAD_REQUEST, malformed.code()),
             Self::Busy | Self::NoPlace => (StatusCode::TOO_MANY_REQUESTS, "overloaded"),
-            Self::NotPromised { .. } | Self::Stopping => {
+            Self::UnknownEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unknown_encoding"),
+            Self::TooManyHeaders { .. } => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "too_many_headers",
+            ),
+            Self::NotPromised { .. } | Self::ServiceUnreachable { .. } | Self::Stopping => {
                 (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
             }
             Self::ByOrchestrator(refused) => match refused.code {
@@ -90,6 +112,14 @@ impl RequestRejection {
     pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         if let Self::WrongMethod { allowed } = self {
             return Some((ALLOW, HeaderValue::from_static(allowed)));
+        }
+        if let Self::NotSigned(
+            SignatureError::Missing { header } | SignatureError::WrongSecret { header },
+        ) = self
+            && header == AUTHORIZATION
+        {
+            let challenge = HeaderValue::from_static("Basic realm=\"goondan\"");
+            return Some((WWW_AUTHENTICATE, challenge));
         }
         match self.status().0 {
             StatusCode::TOO_MANY_REQUESTS => {

@@ -18,7 +18,7 @@ use goondan_clock::{timeout, timeout_at};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::trace::TraceContext;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,7 +31,7 @@ use super::response::{RequestOutcome, to_response};
 use super::service::{ButtonPress, InboundRequest, InboundService, PageFormat, RawRequest};
 use crate::gateway::{Gateway, span_within};
 use crate::limits::{
-    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
+    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, HEADERS_MAX, NOTE_BYTES_MAX,
     REPLY_WAITERS_MAX, REQUESTS_IN_FLIGHT_MAX,
 };
 
@@ -124,11 +124,14 @@ impl Listener {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
         };
+        let authenticating = self.service.authenticate(&received, &head.uri);
+        authenticating.await?;
         let (event, thanks) = match self.service.read(&received)? {
             InboundRequest::Event(event) => (*event, None),
             InboundRequest::Asked(event, thanks) => (*event, Some(thanks)),
             InboundRequest::Answer(answer) => return Ok(RequestOutcome::Answered(answer)),
             InboundRequest::Pressed(pressed) => return self.press(*pressed, remote).await,
+            InboundRequest::Confirmation(url) => return self.confirm(url, remote).await,
             InboundRequest::Page(format) => return self.page(format, remote).await,
         };
         // Acquired only now, so that slow or unauthenticated clients take no slot from others.
@@ -193,6 +196,20 @@ impl Listener {
         Ok(RequestOutcome::Answered(DirectResponse::ok(Value::Null)))
     }
 
+    /// Confirms a subscription of the service.
+    async fn confirm(
+        &self,
+        url: String,
+        remote: &Remote,
+    ) -> Result<RequestOutcome, RequestRejection> {
+        let slot = self.slots.try_acquire();
+        let _slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
+        remote.permit.set_working();
+        self.service.confirm(url).await?;
+        let answer = DirectResponse::ok(json!({"confirmed": true}));
+        Ok(RequestOutcome::Answered(answer))
+    }
+
     async fn page(
         &self,
         format: PageFormat,
@@ -217,6 +234,9 @@ impl Listener {
         }
         if self.stop.is_cancelled() {
             return Err(RequestRejection::Stopping);
+        }
+        if head.headers.len() > HEADERS_MAX {
+            return Err(RequestRejection::TooManyHeaders { max: HEADERS_MAX });
         }
         let max = self.service.http_endpoint().body_bytes_max;
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);

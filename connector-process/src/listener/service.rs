@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::approval::ApprovalPress;
@@ -64,6 +64,20 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
         Duration::from_millis(REPLY_TIMEOUT_MS)
     }
 
+    /// Checks of a request before [`InboundService::read`] that need its whole URL or the network.
+    fn authenticate<'a>(
+        &'a self,
+        _received: &'a RawRequest<'a>,
+        _uri: &'a Uri,
+    ) -> BoxFuture<'a, Result<(), RequestRejection>> {
+        async { Ok(()) }.boxed()
+    }
+
+    /// Confirms a subscription of the service by requesting its address.
+    fn confirm(&self, _url: String) -> BoxFuture<'_, Result<(), RequestRejection>> {
+        async { Err(RequestRejection::NotFound) }.boxed()
+    }
+
     /// Checks a request and parses it. No part of the body is parsed before its signature is
     /// verified.
     ///
@@ -107,6 +121,8 @@ pub(crate) enum InboundRequest {
     Answer(DirectResponse),
     /// Not an event but a button press about a tool call, with an empty answer.
     Pressed(Box<ButtonPress>),
+    /// Not an event; the service asks that this address is requested.
+    Confirmation(String),
     /// Not an event; the answer is the service's page.
     Page(PageFormat),
 }

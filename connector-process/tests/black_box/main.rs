@@ -31,6 +31,8 @@ mod replies;
 mod requests;
 #[cfg(test)]
 mod webhook;
+#[cfg(test)]
+mod webhook_presets;
 
 use std::time::Duration;
 

@@ -313,6 +313,25 @@ fn corpus() -> Vec<Value> {
         document("Connection", "direct", &json!({"connectorRef": webhook})),
         document(
             "Connection",
+            "topics",
+            &json!({
+                "connectorRef": webhook,
+                "config": {"signature": {"preset": "sns", "topics": ["arn:aws:sns:eu-west-1:1:t"]}},
+            }),
+        ),
+        document(
+            "Connection",
+            "rotated",
+            &json!({
+                "connectorRef": webhook,
+                "config": {"idHeader": "x-id", "typeHeader": "x-type",
+                           "signature": {"preset": "stripe", "toleranceSeconds": 60}},
+                "secrets": {"hmac": {"valueFrom": {"env": "KEY"}},
+                            "previousHmac": {"valueFrom": {"env": "KEY"}}},
+            }),
+        ),
+        document(
+            "Connection",
             "signed",
             &json!({
                 "connectorRef": webhook,

@@ -221,3 +221,18 @@ fn every_setting_of_an_extension_is_described() {
         }
     }
 }
+
+#[test]
+fn conn_3_examples_of_signature_presets_load() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/connectors/webhook.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let examples: Vec<&str> = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    let both = Project::with(&examples.join("---\n"));
+    let loaded = both.variable("STRIPE_WEBHOOK_SECRET", "whsec_s").load();
+    assert_eq!(examples.len(), 2);
+    assert_eq!(loaded.connections.len(), 2);
+}

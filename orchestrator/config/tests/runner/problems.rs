@@ -457,6 +457,23 @@ fn settings_are_those_the_built_in_connector_takes() {
 }
 
 #[test]
+fn conn_3_unknown_signature_presets_are_named_with_the_known_ones() {
+    let text =
+        connection("  config: {signature: {preset: strip}}\n  secrets: {hmac: {value: s}}\n");
+    let project = Project::with(&text);
+    let problems = project.problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    for preset in goondan_connectors::signatures::PRESET_NAMES {
+        assert!(problems[0].contains(&format!("`{preset}`")), "{problems:?}");
+    }
+    assert_eq!(suggestion(&project), "did you mean `stripe`?");
+    let no_topics = connection("  config: {signature: {preset: sns}}\n");
+    assert!(only_problem_with(&no_topics).contains("needs `topics`"));
+    let no_secret = connection("  config: {signature: {preset: stripe}}\n");
+    assert!(only_problem_with(&no_secret).contains("requires the secret `hmac`"));
+}
+
+#[test]
 fn a_secret_among_the_settings_is_not_shown() {
     let text = connection("  config: {botToken: hunter2}\n").replace("webhook", "telegram");
     let refused = Project::with(&text).refused();
