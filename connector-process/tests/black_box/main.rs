@@ -33,6 +33,8 @@ mod requests;
 mod webhook;
 #[cfg(test)]
 mod webhook_presets;
+#[cfg(test)]
+mod webhook_sdks;
 
 use std::time::Duration;
 
