@@ -357,7 +357,7 @@ fn conn_3_settings_override_parts_of_a_preset() {
 
 /// The example of Twilio's documentation and libraries.
 mod twilio {
-    use super::*;
+    use super::{NOW_S, SignatureError, Verifier, json, verifier, verifier_with, verify};
 
     const SIGNATURE: (&str, &str) = ("x-twilio-signature", "RSOYDt4T1cUTdK1PDd93/VVr8B8=");
     const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
@@ -482,7 +482,7 @@ mod twilio {
 
 #[test]
 fn conn_3_malformed_signature_headers_are_refused() {
-    for preset in goondan_connectors::signatures::PRESETS.iter() {
+    for preset in &goondan_connectors::signatures::PRESETS {
         let secret = match preset.name {
             "basic" => "ada:swordfish",
             "svix" | "standard-webhooks" => "whsec_AQIDBAUGBwg=",
