@@ -21,8 +21,8 @@ use uuid::Uuid;
 
 use self::capacity::CapacityState;
 use self::connectors::Connector;
+use self::conversation::Conversation;
 use self::conversation_run::{ConversationRun, RunUpdate};
-use self::instance::Instance;
 use self::models::Model;
 use self::quotas::Trees;
 use self::runs::TaskProcess;
@@ -53,6 +53,7 @@ pub(crate) mod chat_approvals;
 pub(crate) mod collectors;
 pub(crate) mod connection_state;
 pub(crate) mod connectors;
+pub(crate) mod conversation;
 pub(crate) mod conversation_run;
 pub(crate) mod deletion;
 pub(crate) mod egress;
@@ -64,7 +65,6 @@ pub(crate) mod inbox;
 mod indeterminate_calls;
 #[cfg(test)]
 mod inspection;
-pub(crate) mod instance;
 pub(crate) mod legacy_keys;
 pub(crate) mod lifecycle;
 pub(crate) mod models;
@@ -135,7 +135,7 @@ pub(crate) struct Workspace {
     pub(crate) sources: Arc<Sources>,
     /// True if copies of the sources may be stored: they contain no literal secret.
     pub(crate) may_be_kept: bool,
-    instances: BTreeMap<InstanceKey, Instance>,
+    conversations: BTreeMap<InstanceKey, Conversation>,
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
     /// Runs of tasks in progress.
@@ -172,7 +172,7 @@ impl Workspace {
             watching: FileWatchMode::Off,
             sources,
             may_be_kept: false,
-            instances: BTreeMap::new(),
+            conversations: BTreeMap::new(),
             connectors: BTreeMap::new(),
             models: BTreeMap::new(),
             runs: BTreeMap::new(),
@@ -210,14 +210,14 @@ impl Workspace {
 
     /// True if the conversation is being deleted.
     pub(crate) fn is_deleting(&self, key: &InstanceKey) -> bool {
-        let entry = self.instances.get(key);
-        entry.is_some_and(|entry| entry.deleting.is_some())
+        let entry = self.conversations.get(key);
+        entry.is_some_and(Conversation::is_deleting)
     }
 
     /// True if the conversation has pending events or a turn.
     pub(crate) fn is_in_use(&self, key: &InstanceKey) -> bool {
-        let entry = self.instances.get(key);
-        entry.is_some_and(|entry| entry.pending() > 0 || entry.turn.is_some())
+        let entry = self.conversations.get(key);
+        entry.is_some_and(|entry| entry.pending() > 0 || entry.turn().is_some())
     }
 }
 
@@ -314,7 +314,7 @@ impl Fleet {
         self.ticks = self.ticks.wrapping_add(1);
         let is_for_all = self.ticks.is_multiple_of(TICKS_OF_REST);
         for (id, workspace) in &self.workspaces {
-            for (key, entry) in &workspace.instances {
+            for (key, entry) in &workspace.conversations {
                 if !is_for_all && entry.is_at_rest() {
                     continue;
                 }
@@ -439,9 +439,9 @@ impl Fleet {
     /// Writes a line to the log. One about an instance says whose it is (`LOG-3`).
     pub(crate) fn log(&mut self, mut event: LogEvent) {
         if let Some(at) = event.instance.take()
-            && let Some(entry) = self.instance_mut(&at)
+            && let Some(entry) = self.conversation_mut(&at)
         {
-            event = event.with("agentName", entry.agent.as_str());
+            event = event.with("agentName", entry.agent().as_str());
         }
         self.push(CoreEffect::Log(event));
     }
@@ -460,10 +460,10 @@ impl Fleet {
         self.workspaces.get(id).ok_or_else(|| no_workspace(id))
     }
 
-    fn instance_mut(&mut self, at: &InstanceRef) -> Option<&mut Instance> {
+    fn conversation_mut(&mut self, at: &InstanceRef) -> Option<&mut Conversation> {
         self.workspaces
             .get_mut(&at.workspace_id)?
-            .instances
+            .conversations
             .get_mut(&at.instance_key)
     }
 

@@ -21,8 +21,8 @@ use serde_json::json;
 
 use crate::exchange::{BundleCall, MetricsReader, ProposalWork, SecretWork};
 use crate::fleet::bundle_of;
+use crate::fleet::conversation::DeleteReply;
 use crate::fleet::event_queue::EventOrigin;
-use crate::fleet::instance::DeleteReply;
 use crate::fleet::parked_events::ParkedEventDecision;
 use crate::jobs::{Continuation, JobOperation, continuation};
 use crate::refusals::{no_other_nodes, no_workspace, stopping_error};

@@ -14,7 +14,7 @@ use crate::exchange::{MetricsReader, StateWork, TaskRef};
 use crate::fleet::ProcessOwner;
 use crate::fleet::agent_requests::ForwardedRequest;
 use crate::fleet::cancellation::Cancelling;
-use crate::fleet::instance::DeleteReply;
+use crate::fleet::conversation::DeleteReply;
 use crate::fleet::parked_events::Parking;
 use crate::fleet::turns::{Beginning, Completing};
 use crate::requests::proposals::ProposalRequester;
@@ -369,7 +369,7 @@ impl Core {
         for name in outdated {
             self.on_model_time(&at.workspace_id, &name);
         }
-        self.fleet.pump(at);
+        self.fleet.advance(at);
         self.fleet.offer_place();
     }
 

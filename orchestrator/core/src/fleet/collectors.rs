@@ -97,12 +97,7 @@ impl Fleet {
     /// The model of an instance's agent, as exported.
     fn model_of(&self, at: &InstanceRef) -> Option<ExportedModel> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        let running = workspace
-            .instances
-            .get(&at.instance_key)?
-            .running
-            .as_ref()?;
-        let model = &running.definition.model;
+        let model = &self.conversation(at)?.definition()?.model;
         let hosted = workspace.bundle.as_ref()?.models.get(&model.name);
         let provider = match (&model.provider, hosted.map(|hosted| hosted.provider)) {
             (ModelProvider::Scripted { .. }, _) => "scripted",

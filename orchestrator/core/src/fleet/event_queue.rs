@@ -85,10 +85,10 @@ impl Fleet {
             return self.refuse(&reply, RefusalCode::Invalid, message);
         }
         let now = self.now.wall;
-        let Some(entry) = self.instance_entry(&instance, Some(agent)) else {
+        let Some(entry) = self.conversation_entry(&instance, Some(agent)) else {
             return;
         };
-        if entry.deleting.is_some() {
+        if entry.is_deleting() {
             let message = format!("conversation `{}` is being deleted", instance.instance_key);
             return self.refuse(&reply, RefusalCode::Unavailable, message);
         }
@@ -101,7 +101,7 @@ impl Fleet {
             );
             return self.refuse(&reply, RefusalCode::Overloaded, message);
         }
-        entry.inbox.begin_accept(now);
+        entry.queue_mut().begin_accept(now);
         let former_id = match &reply {
             EventOrigin::Connector { said, .. } => Some(said.clone()),
             EventOrigin::Agent { .. }
@@ -199,11 +199,11 @@ impl Fleet {
             self.announce(id, created, None);
         }
         let event_id = event.id.clone();
-        if let Some(entry) = self.instance_mut(instance) {
-            entry.inbox.end_accept(is_new.then_some(event));
+        if let Some(entry) = self.conversation_mut(instance) {
+            entry.queue_mut().end_accept(is_new.then_some(event));
         }
         self.tell_sender(instance, &event_id, reply, before);
-        self.pump(instance);
+        self.advance(instance);
     }
 
     /// Acknowledges a durable event to its sender.
@@ -273,11 +273,11 @@ impl Fleet {
                     return self.respond_error(token, error);
                 }
                 self.tell_of_approvals(instance, &sent.event_id, token);
-                if let Some(entry) = self.instance_mut(instance) {
+                if let Some(entry) = self.conversation_mut(instance) {
                     let event_id = sent.event_id.clone();
                     let sent = Box::new(sent);
                     let waiter = TurnWaiter::Client { token, sent };
-                    entry.waiters.add(event_id, waiter);
+                    entry.waiters_mut().add(event_id, waiter);
                 }
                 return;
             }
@@ -294,19 +294,18 @@ impl Fleet {
         if workspace.closing.is_some() {
             return Some(closed_error(&at.workspace_id));
         }
-        let entry = workspace.instances.get(&at.instance_key)?;
-        let is_deleting = entry.deleting.is_some();
-        is_deleting.then(|| deleted_error(&at.instance_key))
+        let entry = workspace.conversations.get(&at.instance_key)?;
+        entry.is_deleting().then(|| deleted_error(&at.instance_key))
     }
 
     /// Handles an event that was not accepted. `may_be_there` is true if a partial write may have
     /// survived.
     fn settle_accept(&mut self, instance: &InstanceRef, may_be_there: bool) {
-        if let Some(entry) = self.instance_mut(instance) {
-            entry.inbox.end_accept(None);
+        if let Some(entry) = self.conversation_mut(instance) {
+            entry.queue_mut().end_accept(None);
         }
         if may_be_there {
-            self.invalidate_inbox(instance);
+            self.invalidate_queue(instance);
         }
         self.forget_if_done(instance);
     }
@@ -359,8 +358,8 @@ impl Fleet {
     }
 
     pub(crate) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<TurnWaiter> {
-        let entry = self.instance_mut(at);
-        entry.map_or_else(Vec::new, |entry| entry.waiters.take(event_id))
+        let entry = self.conversation_mut(at);
+        entry.map_or_else(Vec::new, |entry| entry.waiters_mut().take(event_id))
     }
 
     pub(crate) fn answer_waiters(
@@ -400,8 +399,8 @@ impl Fleet {
         error: &ControlError,
         status: QuestionStatus,
     ) {
-        let entry = self.instance_mut(at);
-        let waiters = entry.map(|entry| entry.waiters.take_all_but(kept));
+        let entry = self.conversation_mut(at);
+        let waiters = entry.map(|entry| entry.waiters_mut().take_all_but(kept));
         for (event_id, waiter) in waiters.into_iter().flatten() {
             self.fail_waiter(at, &event_id, waiter, error, status);
         }

@@ -130,8 +130,10 @@ impl Fleet {
         samples.number(Metric::UnacknowledgedTime, labels.clone(), silence);
         let parked = workspace.parked.values().sum();
         samples.number(Metric::EventsParked, labels.clone(), Micros::whole(parked));
-        let entries = workspace.instances.values();
-        let approvals: usize = entries.map(|entry| entry.approvals.waiting().count()).sum();
+        let entries = workspace.conversations.values();
+        let approvals: usize = entries
+            .map(|entry| entry.approvals().waiting().count())
+            .sum();
         let waiting = approvals + work.questions_in(id) + self.consents_in(id).len();
         samples.add(Metric::WaitingForPerson, labels, waiting);
     }
@@ -163,17 +165,17 @@ fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, worksp
     });
     let mut agents: BTreeMap<&AgentName, AgentTotals> =
         named.map(|name| (name, AgentTotals::default())).collect();
-    for instance in workspace.instances.values() {
-        let of = agents.entry(&instance.agent).or_default();
+    for instance in workspace.conversations.values() {
+        let of = agents.entry(instance.agent()).or_default();
         of.waiting += instance.pending();
         // Paused events are not a delay.
-        let ready = instance.inbox.ready().map(|event| event.created_at);
+        let ready = instance.queue().ready().map(|event| event.created_at);
         // Events that are not acknowledged yet count, too: while acknowledgments fail, there are no
         // others.
-        let oldest = ready.chain(instance.inbox.accepting_since());
+        let oldest = ready.chain(instance.queue().accepting_since());
         of.oldest = of.oldest.into_iter().chain(oldest).min();
-        of.running += u64::from(instance.slot.up().is_some());
-        of.in_back_off += u64::from(is_in_back_off(&instance.slot));
+        of.running += u64::from(instance.slot().up().is_some());
+        of.in_back_off += u64::from(is_in_back_off(instance.slot()));
     }
     for run in workspace.runs.values() {
         let of = agents.entry(&run.assignment.agent.name).or_default();

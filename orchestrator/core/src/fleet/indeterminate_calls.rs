@@ -114,10 +114,10 @@ impl Fleet {
     }
 
     fn hold_back(&mut self, at: &InstanceRef, process: ProcessId) {
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
-        match &mut entry.held_back {
+        match entry.held_back_mut() {
             Some(held) if held.process == process => held.notes += 1,
             // Messages of an earlier process no longer count.
             held => {
@@ -132,7 +132,7 @@ impl Fleet {
     }
 
     fn held_back(&mut self, at: &InstanceRef, process: ProcessId) -> Option<&mut BufferedReports> {
-        let held = self.instance_mut(at)?.held_back.as_mut()?;
+        let held = self.conversation_mut(at)?.held_back_mut().as_mut()?;
         (held.process == process).then_some(held)
     }
 
@@ -178,7 +178,9 @@ impl Fleet {
         if held.notes > 0 {
             return;
         }
-        let held = self.instance_mut(at).and_then(|it| it.held_back.take());
+        let held = self
+            .conversation_mut(at)
+            .and_then(|it| it.held_back_mut().take());
         // Messages of an exited process are ignored.
         let Some(held) = held.filter(|_| self.owners.contains_key(&process)) else {
             return;

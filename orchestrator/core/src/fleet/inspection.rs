@@ -2,7 +2,7 @@
 
 use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
 
-use super::instance::Instance;
+use super::conversation::{Conversation, WrongStage};
 use super::slot::Slot;
 use super::{Fleet, ProcessOwner, Workspace};
 
@@ -29,12 +29,12 @@ impl Fleet {
             let owner = ProcessOwner::Model(id.clone(), name.clone());
             (owner, &model.slot, false)
         });
-        let instances = of.instances.iter().map(|(key, instance)| {
+        let instances = of.conversations.iter().map(|(key, instance)| {
             let at = InstanceRef {
                 workspace_id: id.clone(),
                 instance_key: key.clone(),
             };
-            (ProcessOwner::Agent(at), &instance.slot, false)
+            (ProcessOwner::Agent(at), instance.slot(), false)
         });
         let runs = of.runs.iter().map(|(task, run)| {
             let owner = ProcessOwner::Task(id.clone(), task.clone());
@@ -52,11 +52,11 @@ impl Fleet {
     pub(crate) fn awaited_in_vain(&self) -> Vec<(InstanceKey, EventId)> {
         let mut found = Vec::new();
         let workspaces = self.workspaces.values();
-        for (key, instance) in workspaces.flat_map(|workspace| &workspace.instances) {
+        for (key, instance) in workspaces.flat_map(|workspace| &workspace.conversations) {
             // Before the inbox is read, finished events are unknown; they are looked up for the
             // waiters then. Waiters of a deleted conversation are notified at the end of the
             // deletion.
-            if instance.inbox.is_read() && instance.deleting.is_none() {
+            if instance.is_read() && !instance.is_deleting() {
                 let events = self.of_no_turn(key, instance);
                 found.extend(events.map(|event_id| (key.clone(), event_id.clone())));
             }
@@ -67,12 +67,21 @@ impl Fleet {
     fn of_no_turn<'a>(
         &'a self,
         key: &'a InstanceKey,
-        instance: &'a Instance,
+        instance: &'a Conversation,
     ) -> impl Iterator<Item = &'a EventId> {
-        instance.waiters.events().filter(|event_id| {
-            let is_waiting = instance.inbox.get(event_id).is_some();
+        instance.waiters().events().filter(|event_id| {
+            let is_waiting = instance.queue().get(event_id).is_some();
             !is_waiting && !self.jobs.is_looking_up(key, event_id)
         })
+    }
+
+    /// Events that conversations got in the wrong stage.
+    pub(crate) fn mistakes(&self) -> Vec<&WrongStage> {
+        let conversations = self
+            .workspaces
+            .values()
+            .flat_map(|w| w.conversations.values());
+        conversations.flat_map(Conversation::mistakes).collect()
     }
 
     /// True if any resource for processes is short.

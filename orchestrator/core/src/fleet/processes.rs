@@ -13,6 +13,7 @@ use goondan_protocol::task::is_of_task;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
+use super::conversation::Conversation;
 use super::slot::{ProcessStage, Slot, SlotAction, SlotExit};
 use super::{Fleet, ProcessOwner};
 use crate::{CoreEffect, LogEvent, ProcessId, Spawn};
@@ -188,7 +189,7 @@ impl Fleet {
 
     pub(super) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
         match owner {
-            ProcessOwner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
+            ProcessOwner::Agent(at) => self.conversation_mut(at).map(Conversation::slot_mut),
             ProcessOwner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
             ProcessOwner::Model(id, name) => self.model_mut(id, name).map(|model| &mut model.slot),
             ProcessOwner::Task(id, task) => self.run_slot(id, task),

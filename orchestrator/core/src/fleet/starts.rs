@@ -80,8 +80,8 @@ impl Fleet {
             return true;
         };
         self.wait_to_start(at);
-        if let Some(entry) = self.instance_mut(at) {
-            entry.slot.detail = Some(why);
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.slot_mut().detail = Some(why);
         }
         false
     }
@@ -114,7 +114,7 @@ impl Fleet {
 
     /// Queues an agent's start.
     pub(super) fn wait_to_start(&mut self, at: &InstanceRef) {
-        let is_for_agent = self.instance_mut(at).is_some_and(|entry| {
+        let is_for_agent = self.conversation_mut(at).is_some_and(|entry| {
             let next = entry.next_event();
             next.is_some_and(|event| event.chain.is_some())
         });
@@ -138,7 +138,7 @@ impl Fleet {
             && self.room.has_place(self.now.mono_ms)
             && let Some(at) = self.starts.next()
         {
-            self.pump(&at);
+            self.advance(&at);
         }
     }
 

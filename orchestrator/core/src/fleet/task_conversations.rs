@@ -130,7 +130,7 @@ impl Fleet {
         if is_another && !self.is_in_turn(at) {
             self.end_idle_process(at);
         }
-        self.pump(at);
+        self.advance(at);
     }
 
     /// Drops a removed task and returns its conversations.
@@ -218,9 +218,9 @@ impl Fleet {
                     return self.tell_task(&of, RunUpdate::Ended(Err(error)));
                 }
                 self.tell_task(&of, RunUpdate::Begun);
-                if let Some(entry) = self.instance_mut(&of.instance) {
+                if let Some(entry) = self.conversation_mut(&of.instance) {
                     let event_id = of.event_id.clone();
-                    entry.waiters.add(event_id, TurnWaiter::Run(of));
+                    entry.waiters_mut().add(event_id, TurnWaiter::Run(of));
                 }
             }
         }

@@ -17,6 +17,7 @@ use goondan_store::writer::operation::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::conversation::Conversation;
 use super::quotas::TurnUse;
 use super::turn::{ActiveTurn, CANCELLED, TurnContext};
 use super::{Fleet, authority};
@@ -101,14 +102,10 @@ impl Fleet {
             return None;
         }
         let now_ms = self.now.mono_ms;
-        let entry = self.instance_mut(at)?;
-        entry.inbox.done(|id| id == event_id || also.contains(id));
-        if word_of(outcome) != "cancelled" {
-            // The process completed its work.
-            entry.slot.crashes = 0;
-        }
-        entry.idle_since_ms = now_ms;
-        let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
+        let entry = self.conversation_mut(at)?;
+        let is_of_turn = |id: &EventId| id == event_id || also.contains(id);
+        let is_work_done = word_of(outcome) != "cancelled";
+        let turn = entry.on_turn_ended(now_ms, turn_id, is_of_turn, is_work_done);
         let began_ms = turn.as_ref().map(|turn| turn.handed_over_ms);
         let dropped = turn.as_ref().map_or(0, |turn| turn.used.dropped());
         let trace = turn.as_ref().map(|turn| turn.context.trace);
@@ -156,46 +153,52 @@ impl Fleet {
     ) -> Option<TurnId> {
         let (at, process) = (&beginning.instance, beginning.process);
         let mut context = beginning.context;
-        if let Some(entry) = self.instance_mut(at) {
-            entry.progress.beginning = None;
-        }
         let open = match result {
             Ok(open) => open,
-            // A user canceled the event in the meantime, so the inbox must be read again.
-            Err(StoreError::WrongEvent { .. }) => {
-                self.invalidate_inbox(at);
-                return None;
-            }
             Err(error) => {
-                self.on_store_failure(at, Some(process), &error);
+                if let Some(entry) = self.conversation_mut(at) {
+                    entry.on_turn_not_begun();
+                }
+                // A user canceled the event in the meantime, so the queue must be read again.
+                if let StoreError::WrongEvent { .. } = error {
+                    self.invalidate_queue(at);
+                } else {
+                    self.on_store_failure(at, Some(process), &error);
+                }
                 return None;
             }
         };
         context.trace.span_id = SpanId::of_turn(&open.turn_id);
         let trace = context.trace;
         let handed_over_ms = self.now.mono_ms;
-        let entry = self.instance_mut(at)?;
-        let event = entry.inbox.get(&context.event_id)?;
-        if entry.slot.ready() != Some(process) {
+        let entry = self.conversation_mut(at)?;
+        let event = entry.queue().get(&context.event_id).cloned();
+        let is_current = entry.slot().ready() == Some(process);
+        let Some(event) = event.filter(|_| is_current) else {
+            entry.on_turn_not_begun();
             return None;
-        }
+        };
         let start = TurnStart {
             turn_id: open.turn_id.clone(),
             attempt: open.attempt,
-            event: event.clone(),
+            event,
         };
         let event_id = context.event_id.clone();
         let turn_id = open.turn_id.clone();
-        entry.start_faults.clear();
-        entry.turn = Some(ActiveTurn {
+        let turn = ActiveTurn {
             turn_id: open.turn_id.clone(),
             context,
             used: TurnUse::new(handed_over_ms),
             handed_over_ms,
             inputs: BTreeSet::new(),
             restart: None,
-            taken_in: None,
-        });
+        };
+        if let Err(wrong) = entry.on_turn_begun(turn) {
+            // The next process continues from the store's state.
+            self.log_mistake(at, wrong);
+            self.kill(process, false);
+            return None;
+        }
         self.push(CoreEffect::SetTrace {
             process,
             trace: Some(trace),
@@ -222,8 +225,8 @@ impl Fleet {
         offset: u64,
     ) {
         let instance = at.clone();
-        let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
-        let extensions = running.map_or(&[][..], |agent| &agent.definition.extensions);
+        let agent = self.conversation(at).and_then(Conversation::definition);
+        let extensions = agent.map_or(&[][..], |agent| &agent.extensions);
         let states_of = match offset {
             0 => extensions.iter().map(|held| held.name.clone()).collect(),
             _ => Vec::new(),
@@ -282,11 +285,9 @@ impl Fleet {
             None,
             ToAgent::ConversationPage(page),
         );
-        if let Some(entry) = self.instance_mut(at)
-            && entry.slot.up().is_some_and(|up| up.process == process)
-        {
-            entry.progress.is_loaded = is_last;
-            self.pump(at);
+        let entry = self.conversation_mut(at);
+        if entry.is_some_and(|entry| entry.on_page_sent(process, is_last)) {
+            self.advance(at);
         }
     }
 
@@ -299,7 +300,7 @@ impl Fleet {
         let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
         let config_digest = bundle.map(|bundle| bundle.digest.clone());
         let observation = bundle.map(|bundle| bundle.observation).unwrap_or_default();
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
         let Some(event) = entry.next_event() else {
@@ -317,7 +318,9 @@ impl Fleet {
             trace,
             config_digest: config_digest.clone(),
         };
-        entry.progress.beginning = Some(context.clone());
+        if let Err(wrong) = entry.begin_turn(context.clone()) {
+            return self.log_mistake(at, wrong);
+        }
         let instance = at.clone();
         let begin = BeginTurn {
             instance: instance.clone(),
@@ -337,9 +340,9 @@ impl Fleet {
         );
     }
 
-    /// The turn in progress, if its id is `turn_id`.
-    fn current_turn(&mut self, at: &InstanceRef, turn_id: &TurnId) -> Option<ActiveTurn> {
-        let turn = self.instance_mut(at)?.turn.clone()?;
+    /// The turn that a process works on, if its id is `turn_id`.
+    fn open_turn(&self, at: &InstanceRef, turn_id: &TurnId) -> Option<&ActiveTurn> {
+        let turn = self.conversation(at)?.open_turn()?;
         (turn.turn_id == *turn_id).then_some(turn)
     }
 
@@ -349,7 +352,7 @@ impl Fleet {
         at: &InstanceRef,
         turn_id: &TurnId,
     ) -> Option<&mut ActiveTurn> {
-        let turn = self.instance_mut(at)?.turn.as_mut()?;
+        let turn = self.conversation_mut(at)?.turn_mut()?;
         (turn.turn_id == *turn_id).then_some(turn)
     }
 
@@ -361,8 +364,9 @@ impl Fleet {
         append: TurnAppend,
     ) {
         let seq = append.seq;
+        let is_open = self.open_turn(at, &append.turn_id).is_some();
         let turn = self.current_turn_mut(at, &append.turn_id);
-        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
+        let Some(turn) = turn.filter(|_| is_open) else {
             return self.on_turn_over(at, process, "it appended to a turn that is not in progress");
         };
         if turn.used.append(append.event.get().len()) > TURN_BYTES_MAX {
@@ -393,17 +397,15 @@ impl Fleet {
     /// Handles a message about a turn that is over for its process. A process that is being killed
     /// may not have noticed.
     fn on_turn_over(&mut self, at: &InstanceRef, process: ProcessId, problem: &str) {
-        let is_dying = self
-            .instance_mut(at)
-            .is_some_and(|entry| entry.slot.is_dying());
-        if !is_dying {
+        let entry = self.conversation(at);
+        if !entry.is_some_and(|entry| entry.slot().is_dying()) {
             self.on_broken(process, problem);
         }
     }
 
     /// Fails a turn that exceeded the append limit, and kills its process.
     fn fail_turn(&mut self, at: &InstanceRef, process: ProcessId, last_seq: u64) {
-        let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.clone()) else {
+        let Some(turn) = self.turn_of(at).cloned() else {
             return;
         };
         let message = format!(
@@ -458,8 +460,9 @@ impl Fleet {
         let (at, process) = (&appending.instance, appending.process);
         match result {
             Ok(AppendResult { turn_id, seq }) => {
-                let turn = self.current_turn(at, &turn_id);
-                if turn.is_some_and(|turn| turn.taken_in.is_some()) {
+                let is_of_turn = |turn: &ActiveTurn| turn.turn_id == turn_id;
+                let is_ending = self.open_turn(at, &turn_id).is_none();
+                if is_ending && self.turn_of(at).is_some_and(is_of_turn) {
                     return;
                 }
                 let appended = TurnAppended { turn_id, seq };
@@ -475,10 +478,10 @@ impl Fleet {
         process: ProcessId,
         complete: TurnComplete,
     ) {
-        let turn = self.current_turn(at, &complete.turn_id);
-        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
+        let Some(turn) = self.open_turn(at, &complete.turn_id) else {
             return self.on_turn_over(at, process, "it completed a turn that is not in progress");
         };
+        let event_id = turn.context.event_id.clone();
         let TurnComplete {
             turn_id,
             last_seq,
@@ -489,15 +492,18 @@ impl Fleet {
         if !answered.iter().all(|id| turn.inputs.contains(id)) {
             return self.on_broken(process, "it used an event that it was not given");
         }
-        let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
-        if !running.is_some_and(|agent| authority::may_remember(&agent.definition, &states)) {
+        let agent = self.conversation(at).and_then(Conversation::definition);
+        if !agent.is_some_and(|agent| authority::may_remember(agent, &states)) {
             return self.on_broken(
                 process,
                 "it stored state for an extension that it does not have",
             );
         }
-        if let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.as_mut()) {
-            turn.taken_in = Some(answered.clone());
+        let Some(entry) = self.conversation_mut(at) else {
+            return;
+        };
+        if let Err(wrong) = entry.complete_turn(answered.clone()) {
+            return self.log_mistake(at, wrong);
         }
         let complete = CompleteTurn {
             instance: at.clone(),
@@ -508,7 +514,6 @@ impl Fleet {
             outcome: outcome.clone(),
             at: self.now.wall,
         };
-        let event_id = turn.context.event_id;
         let completing = Completing {
             instance: at.clone(),
             process: Some(process),

@@ -10,7 +10,7 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::StoreError;
 use goondan_store::writer::operation::{Delete, RemoveResult};
 
-use crate::fleet::instance::DeleteReply;
+use crate::fleet::conversation::DeleteReply;
 use crate::jobs::continuation;
 use crate::{Core, LogEvent, RequestToken, control_error};
 

@@ -15,7 +15,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_store::instance::Metadata;
 
 use crate::fleet::Workspace;
-use crate::fleet::instance::DeleteReply;
+use crate::fleet::conversation::DeleteReply;
 use crate::instance_list::{InstanceListing, ListPurpose};
 use crate::limits::RETENTION_INTERVAL_MS;
 use crate::refusals::AgentRequestError;

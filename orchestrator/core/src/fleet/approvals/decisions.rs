@@ -132,8 +132,8 @@ impl Fleet {
             reason,
             by,
         } = chosen;
-        let entry = self.instance_mut(at);
-        let Some(open) = entry.and_then(|entry| entry.approvals.get_mut(&id)) else {
+        let entry = self.conversation_mut(at);
+        let Some(open) = entry.and_then(|entry| entry.approvals_mut().get_mut(&id)) else {
             return;
         };
         open.is_deciding = true;
@@ -182,8 +182,8 @@ impl Fleet {
             decided,
         } = deciding;
         let id = decided.approval_id.clone();
-        let entry = self.instance_mut(&at);
-        let open = entry.and_then(|entry| entry.approvals.get_mut(&id));
+        let entry = self.conversation_mut(&at);
+        let open = entry.and_then(|entry| entry.approvals_mut().get_mut(&id));
         if let Some(open) = open {
             open.is_deciding = false;
             open.known.decided = result.is_ok().then(|| decided.clone());
