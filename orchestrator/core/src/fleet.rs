@@ -22,13 +22,13 @@ use uuid::Uuid;
 use self::capacity::CapacityState;
 use self::connectors::Connector;
 use self::conversation::Conversation;
-use self::conversation_run::{ConversationRun, RunUpdate};
 use self::models::Model;
 use self::quotas::Trees;
 use self::runs::TaskProcess;
 use self::starts::StartQueue;
 use self::task_conversations::TaskConversation;
 use self::watchers::Watchers;
+use crate::bus::queue::{Message, MessageQueue};
 use crate::exchange::oauth_calls::Tokens;
 use crate::jobs::{Continuation, JobOperation, Jobs};
 use crate::limits::TICKS_OF_REST;
@@ -261,10 +261,7 @@ pub(crate) struct Fleet {
     bundles: bundles::BundleQueues,
     stopping: Option<DaemonShutdown>,
     holds: u64,
-    /// Frozen conversations that may have a next step.
-    holds_due: BTreeSet<InstanceRef>,
-    /// Outcomes of events of tasks' runs.
-    run_news: Vec<(ConversationRun, RunUpdate)>,
+    messages: MessageQueue,
     next_process: u64,
     next_call: u64,
     next_uuid: Box<dyn FnMut() -> Uuid + Send>,
@@ -288,8 +285,7 @@ impl Fleet {
             room: CapacityState::default(),
             stopping: None,
             holds: 0,
-            holds_due: BTreeSet::new(),
-            run_news: Vec::new(),
+            messages: MessageQueue::default(),
             next_process: 0,
             next_call: 0,
             next_uuid: Box::new(next_uuid),
@@ -416,6 +412,16 @@ impl Fleet {
 
     pub(crate) fn push(&mut self, effect: CoreEffect) {
         self.effects.push(effect);
+    }
+
+    /// Sends a message to another machine. It is delivered after the input.
+    pub(crate) fn post(&mut self, message: Message) {
+        self.messages.send(message);
+    }
+
+    /// Takes the next message to deliver.
+    pub(crate) fn next_message(&mut self) -> Option<Message> {
+        self.messages.next()
     }
 
     /// Submits a job to the store, with its continuation.

@@ -11,7 +11,7 @@
 //! * `requests`: requests of clients.
 //! * `oauth`: tokens of authorization servers.
 //! * `tasks`: next steps of tasks, and the order in which they become durable.
-//! * `routing`: messages between these modules.
+//! * `routing`: inputs that concern several of these. `bus`: messages between them.
 //! * `router`: maps events to instances.
 //! * `jobs`: continuations of jobs of the store.
 //! * `exchange`: data in inputs and effects. `instance_list`: lists of instances, and their purposes.
@@ -32,6 +32,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use uuid::Uuid;
 
+mod bus;
 mod calls;
 mod effect;
 mod exchange;
@@ -185,13 +186,7 @@ impl Core {
                 self.tasks.on_stop(&mut self.fleet);
             }
         }
-        for at in self.fleet.take_due_holds() {
-            self.go_on_with_hold(&at);
-        }
-        self.exchange_with_tasks();
-        self.exchange_with_oauth();
-        self.calls.withdraw_questions(&mut self.fleet);
-        self.finish_what_is_ending();
+        self.settle();
         self.fleet.take_effects()
     }
 

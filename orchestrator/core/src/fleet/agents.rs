@@ -22,6 +22,7 @@ use super::changes::RunningAgent;
 use super::conversation::{AgentExit, Conversation, Stage, WrongStage};
 use super::event_queue::LookingUp;
 use super::{DaemonShutdown, Fleet, ProcessOwner};
+use crate::bus::queue::{Message, Notice};
 use crate::jobs::{LogAuditFailure, LogFailure, continuation};
 use crate::refusals::{control_error, deleted_error};
 use crate::{CoreEffect, LogEvent, ProcessId, RequestToken};
@@ -140,9 +141,7 @@ impl Fleet {
             return;
         };
         match stage {
-            Stage::Frozen => {
-                self.holds_due.insert(at.clone());
-            }
+            Stage::Frozen => self.post(Message::Notice(Notice::Frozen(at.clone()))),
             Stage::Deleting => {}
             Stage::BeginningTurn | Stage::InTurn | Stage::EndingTurn => {
                 if self.may_begin(at)

@@ -135,11 +135,6 @@ impl Fleet {
         })
     }
 
-    /// Takes the held conversations that may have a next step.
-    pub(crate) fn take_due_holds(&mut self) -> std::collections::BTreeSet<InstanceRef> {
-        std::mem::take(&mut self.holds_due)
-    }
-
     pub(crate) fn instance_hold(&self, at: &InstanceRef) -> Option<FreezeId> {
         Some(self.conversation(at)?.freeze()?.id)
     }

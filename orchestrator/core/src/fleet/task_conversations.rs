@@ -27,6 +27,7 @@ use goondan_store::writer::operation::LookUpEvent;
 use super::conversation_run::{ConversationRun, RunUpdate};
 use super::waiters::TurnWaiter;
 use super::{Fleet, Workspace};
+use crate::bus::queue::Message;
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::Clear;
 use crate::fleet::event_queue::EventOrigin;
@@ -232,10 +233,6 @@ impl Fleet {
     }
 
     pub(super) fn tell_task(&mut self, of: &ConversationRun, news: RunUpdate) {
-        self.run_news.push((of.clone(), news));
-    }
-
-    pub(crate) fn take_run_news(&mut self) -> Vec<(ConversationRun, RunUpdate)> {
-        std::mem::take(&mut self.run_news)
+        self.post(Message::Run(of.clone(), news));
     }
 }
