@@ -14,6 +14,7 @@ use crate::exchange::task_budgets::TaskSpending;
 use crate::fleet::conversation::DeleteReply;
 use crate::requests::proposals::ProposalRequester;
 
+pub(crate) mod context;
 pub(crate) mod queue;
 
 use queue::{Message, Notice};

@@ -28,9 +28,10 @@ use self::runs::TaskProcess;
 use self::starts::StartQueue;
 use self::task_conversations::TaskConversation;
 use self::watchers::Watchers;
-use crate::bus::queue::{Message, MessageQueue};
+use crate::bus::context::Cx;
+use crate::bus::queue::Message;
 use crate::exchange::oauth_calls::Tokens;
-use crate::jobs::{Continuation, JobOperation, Jobs};
+use crate::jobs::{Continuation, JobOperation};
 use crate::limits::TICKS_OF_REST;
 use crate::refusals::{no_workspace, stopping_error};
 use crate::unknown_calls::UnknownCalls;
@@ -254,19 +255,14 @@ pub(crate) struct Fleet {
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     owners: BTreeMap<ProcessId, ProcessOwner>,
     ticks: u64,
-    jobs: Jobs,
+    cx: Cx,
     trees: Trees,
     starts: StartQueue,
     room: CapacityState,
     bundles: bundles::BundleQueues,
     stopping: Option<DaemonShutdown>,
     holds: u64,
-    messages: MessageQueue,
     next_process: u64,
-    next_call: u64,
-    next_uuid: Box<dyn FnMut() -> Uuid + Send>,
-    now: ClockTime,
-    effects: Vec<CoreEffect>,
 }
 
 impl Fleet {
@@ -278,30 +274,25 @@ impl Fleet {
             workspaces: BTreeMap::new(),
             owners: BTreeMap::new(),
             ticks: 0,
-            jobs: Jobs::default(),
+            cx: Cx::new(ClockTime { mono_ms: 0, wall }, next_uuid),
             trees: Trees::default(),
             starts: StartQueue::default(),
             bundles: bundles::BundleQueues::default(),
             room: CapacityState::default(),
             stopping: None,
             holds: 0,
-            messages: MessageQueue::default(),
             next_process: 0,
-            next_call: 0,
-            next_uuid: Box::new(next_uuid),
-            now: ClockTime { mono_ms: 0, wall },
-            effects: Vec::new(),
         }
     }
 
     /// Sets the time of the next input.
     pub(crate) fn begin(&mut self, now: ClockTime) {
-        self.now = now;
+        self.cx.begin(now);
     }
 
     /// Drains the effects, in order.
     pub(crate) fn take_effects(&mut self) -> Vec<CoreEffect> {
-        std::mem::take(&mut self.effects)
+        self.cx.take_effects()
     }
 
     /// Owners whose timers are due.
@@ -331,7 +322,7 @@ impl Fleet {
             }
         }
         if is_for_all {
-            self.trees.forget(self.now.mono_ms);
+            self.trees.forget(self.cx.now().mono_ms);
         }
         DueTimers { owners, is_for_all }
     }
@@ -354,7 +345,7 @@ impl Fleet {
         self.finish_closed_workspaces(is_busy);
         let is_over = self.owners.is_empty()
             && !self.workspaces.keys().any(is_busy)
-            && self.jobs.is_empty()
+            && self.cx.jobs().is_empty()
             && self.workspaces.values().all(|w| w.closing.is_none());
         match &mut self.stopping {
             Some(stopping) if is_over && !stopping.is_announced => {
@@ -372,7 +363,7 @@ impl Fleet {
         }
         self.stopping = Some(DaemonShutdown {
             grace_period_ms,
-            since_ms: self.now.mono_ms,
+            since_ms: self.cx.now().mono_ms,
             is_announced: false,
         });
         let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
@@ -411,17 +402,17 @@ impl Fleet {
     }
 
     pub(crate) fn push(&mut self, effect: CoreEffect) {
-        self.effects.push(effect);
+        self.cx.emit(effect);
     }
 
     /// Sends a message to another machine. It is delivered after the input.
     pub(crate) fn post(&mut self, message: Message) {
-        self.messages.send(message);
+        self.cx.send(message);
     }
 
     /// Takes the next message to deliver.
     pub(crate) fn next_message(&mut self) -> Option<Message> {
-        self.messages.next()
+        self.cx.next_message()
     }
 
     /// Submits a job to the store, with its continuation.
@@ -430,8 +421,7 @@ impl Fleet {
         operation: O,
         then: impl Continuation<O> + 'static,
     ) {
-        let job = self.jobs.add(operation, then);
-        self.push(CoreEffect::Store(job));
+        self.cx.store(operation, then);
     }
 
     /// Continuation of a job that the store has finished; `None` if it was already reported.
@@ -439,7 +429,7 @@ impl Fleet {
         &mut self,
         token: u64,
     ) -> Option<Box<dyn Continuation<O>>> {
-        self.jobs.take(token)
+        self.cx.take_job(token)
     }
 
     /// Writes a line to the log. One about an instance says whose it is (`LOG-3`).
@@ -449,17 +439,16 @@ impl Fleet {
         {
             event = event.with("agentName", entry.agent().as_str());
         }
-        self.push(CoreEffect::Log(event));
+        self.cx.log(event);
     }
 
     pub(crate) fn uuid(&mut self) -> Uuid {
-        (self.next_uuid)()
+        self.cx.uuid()
     }
 
     /// A name for a call to a connector that no other has.
     pub(crate) fn next_call_id(&mut self) -> CallId {
-        self.next_call += 1;
-        CallId(self.next_call)
+        self.cx.next_call_id()
     }
 
     pub(crate) fn workspace(&self, id: &WorkspaceId) -> Result<&Workspace, ControlError> {
@@ -471,6 +460,13 @@ impl Fleet {
             .get_mut(&at.workspace_id)?
             .conversations
             .get_mut(&at.instance_key)
+    }
+
+    /// A conversation, and what it needs to act.
+    fn conversation_and_cx(&mut self, at: &InstanceRef) -> Option<(&mut Conversation, &mut Cx)> {
+        let workspace = self.workspaces.get_mut(&at.workspace_id)?;
+        let conversation = workspace.conversations.get_mut(&at.instance_key)?;
+        Some((conversation, &mut self.cx))
     }
 
     fn connector_mut(&mut self, id: &WorkspaceId, name: &ConnectionName) -> Option<&mut Connector> {

@@ -14,14 +14,13 @@ use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
-use goondan_protocol::ipc::{RefusalCode, ToAgent};
+use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_store::StoreError;
 use goondan_store::instance::{EventState, PendingReplyRecord};
 use goondan_store::writer::operation::{AwaitReply, ForgoReply, LookUpEvent, ReplyAwaited};
 use serde_json::json;
 
-use super::conversation::Conversation;
 use super::conversation_run::RunUpdate;
 use super::event_queue::EventOrigin;
 use super::waiters::TurnWaiter;
@@ -207,7 +206,7 @@ impl Fleet {
         let op = AwaitReply {
             instance: at.clone(),
             awaited: Box::new(awaited),
-            at: self.now.wall,
+            at: self.cx.now().wall,
         };
         let telling = AwaitingThenTell {
             instance: at,
@@ -311,7 +310,7 @@ impl Fleet {
             let op = ForgoReply {
                 instance: requester.at.clone(),
                 question: question.clone(),
-                at: self.now.wall,
+                at: self.cx.now().wall,
             };
             let forgoing = Forgoing {
                 instance: requester.at.clone(),
@@ -386,7 +385,7 @@ impl Fleet {
     }
 
     fn agent_in(&mut self, at: &InstanceRef) -> Option<AgentName> {
-        self.conversation_mut(at).map(|entry| entry.agent().clone())
+        self.agent_name(at).cloned()
     }
 
     /// Ends the wait of the call that asked.
@@ -438,7 +437,7 @@ impl Fleet {
 
     /// Ends the waits of calls that timed out.
     pub(super) fn time_out_waiters(&mut self, at: &InstanceRef) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
@@ -461,7 +460,7 @@ impl Fleet {
     /// Looks up the outcome of unwatched questions in other instances. `open` is this instance's
     /// open turn.
     pub(super) fn look_for_answers(&mut self, at: &InstanceRef, open: Option<&TurnId>) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
@@ -506,7 +505,7 @@ impl Fleet {
         result: Result<EventState, StoreError>,
     ) {
         let (at, question, target) = (&sought.instance, &sought.question, &sought.target);
-        let look_again_ms = self.now.mono_ms.saturating_add(LOOK_AGAIN_MS);
+        let look_again_ms = self.cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
@@ -545,7 +544,7 @@ impl Fleet {
 
     /// Submits the answer to an agent's question as an event.
     fn deliver(&mut self, at: &InstanceRef, reply: &AgentEvent, outcome: &TurnOutcome) {
-        let created_at = self.now.wall;
+        let created_at = self.cx.now().wall;
         let Some(entry) = self
             .conversation_mut(at)
             .filter(|entry| !entry.is_deleting())
@@ -568,27 +567,15 @@ impl Fleet {
 
     /// Handles an answer that is durable as an event, or could not be made so (`is_there`: false).
     pub(super) fn on_delivered(&mut self, at: &InstanceRef, reply_id: &EventId, is_there: bool) {
-        let look_again_ms = self.now.mono_ms.saturating_add(LOOK_AGAIN_MS);
-        let Some(entry) = self.conversation_mut(at) else {
+        let look_again_ms = self.cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
+        let Some((entry, cx)) = self.conversation_and_cx(at) else {
             return;
         };
         if is_there {
             entry.on_answer_arrived(reply_id);
-            self.hand_over_answers(at);
+            entry.hand_over_answers(cx, at);
         } else if let Some(held) = entry.pending_reply_mut(reply_id) {
             held.watch = ReplyWatch::From(look_again_ms);
-        }
-    }
-
-    /// Passes the waiting answers to the running turn.
-    pub(crate) fn hand_over_answers(&mut self, at: &InstanceRef) {
-        let entry = self.conversation_mut(at);
-        let Some((process, inputs)) = entry.and_then(Conversation::take_new_answers) else {
-            return;
-        };
-        for input in inputs {
-            let message = ToAgent::TurnInput(Box::new(input));
-            self.send_agent(at, process, None, None, message);
         }
     }
 

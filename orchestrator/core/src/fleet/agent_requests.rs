@@ -266,7 +266,7 @@ impl Fleet {
             RequestKind::Nothing | RequestKind::NewInstance => ReplyMode::Hand,
             RequestKind::AnswerLater => ReplyMode::Later { note: None },
             RequestKind::AnswerWithin { timeout_ms } => ReplyMode::Wait {
-                until_ms: self.now.mono_ms.saturating_add(timeout_ms),
+                until_ms: self.cx.now().mono_ms.saturating_add(timeout_ms),
             },
         };
         if matches!(reply_mode, ReplyMode::Wait { .. }) {
@@ -318,7 +318,7 @@ impl Fleet {
         question: &AgentEvent,
         (target, step): (&InstanceKey, u32),
     ) -> Result<(), AgentRequestError> {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let Some(chain) = &question.chain else {
             return Ok(());
         };
@@ -360,7 +360,7 @@ impl Fleet {
         let op = AwaitReply {
             instance: at.clone(),
             awaited: Box::new(awaited),
-            at: self.now.wall,
+            at: self.cx.now().wall,
         };
         let asking = AwaitingThenAsk {
             instance: at.clone(),
@@ -419,7 +419,7 @@ impl Fleet {
         target: &InstanceRef,
         is_known: bool,
     ) -> Result<AgentEvent, AgentRequestError> {
-        let created_at = self.now.wall;
+        let created_at = self.cx.now().wall;
         let gone = || AgentRequestError::new("E_UNAVAILABLE", "the requesting turn has ended");
         let entry = self.conversation_mut(at).ok_or_else(gone)?;
         let turn = entry.turn().ok_or_else(gone)?;
@@ -513,7 +513,7 @@ impl Fleet {
         Ok(AgentEvent {
             id,
             kind: goondan_protocol::agents::REPLY_KIND.to_owned(),
-            created_at: self.now.wall,
+            created_at: self.cx.now().wall,
             trace_id: question.trace_id,
             parent_span_id: question.parent_span_id,
             input: None,

@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::egress::EgressCaller;
-use goondan_protocol::envelope::Address;
 use goondan_protocol::ids::{AgentName, InstanceRef, WorkspaceId};
-use goondan_protocol::ipc::{Assignment, EnvelopeHeader, ToAgent};
+use goondan_protocol::ipc::{Assignment, ToAgent};
 use goondan_protocol::limits::DEFAULT_GRACE_PERIOD_MS;
 use goondan_protocol::observe::detail_of;
 use goondan_protocol::trace::TraceContext;
@@ -25,7 +24,7 @@ use super::{DaemonShutdown, Fleet, ProcessOwner};
 use crate::bus::queue::{Message, Notice};
 use crate::jobs::{LogAuditFailure, LogFailure, continuation};
 use crate::refusals::{control_error, deleted_error};
-use crate::{CoreEffect, LogEvent, ProcessId, RequestToken};
+use crate::{LogEvent, ProcessId, RequestToken};
 
 /// Stop reason of a process that was outdated by an edit.
 pub(crate) const CONFIGURATION_CHANGED: &str = "its configuration changed";
@@ -34,13 +33,6 @@ const SELF_RESTART: &str = "its agent asked for a restart";
 
 /// Name of an agent whose name could not be read yet.
 const UNKNOWN_AGENT: &str = "unknown";
-
-fn agent_address(instance: &InstanceRef, agent: &AgentName) -> Address {
-    Address::Agent {
-        name: agent.clone(),
-        instance_key: instance.instance_key.clone(),
-    }
-}
 
 continuation! {
     /// An instance whose work is read.
@@ -89,7 +81,7 @@ impl Fleet {
 
     /// Handles the exit of an instance's process. True if the instance must be deleted now.
     pub(crate) fn on_agent_exited(&mut self, at: &InstanceRef, crash: Option<&str>) -> bool {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let Some(entry) = self.conversation_mut(at) else {
             return false;
         };
@@ -129,7 +121,7 @@ impl Fleet {
         agent: Option<&AgentName>,
     ) -> Option<&mut Conversation> {
         let agent = agent.cloned().or_else(|| UNKNOWN_AGENT.parse().ok())?;
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let workspace = self.workspaces.get_mut(&at.workspace_id)?;
         let entry = workspace.conversations.entry(at.instance_key.clone());
         Some(entry.or_insert_with(|| Conversation::new(agent, now_ms)))
@@ -174,7 +166,7 @@ impl Fleet {
         if self.is_to_restart(at) {
             return self.drain_agent(at, None, SELF_RESTART);
         }
-        let now = self.now;
+        let now = self.cx.now();
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
@@ -400,14 +392,6 @@ impl Fleet {
         self.facts.node.as_deref()
     }
 
-    pub(crate) fn agent_head(&self, at: &InstanceRef) -> Option<EnvelopeHeader> {
-        let agent = self.conversation(at)?.agent();
-        Some(EnvelopeHeader::new(
-            Address::Orchestrator,
-            agent_address(at, agent),
-        ))
-    }
-
     pub(crate) fn send_agent(
         &mut self,
         at: &InstanceRef,
@@ -416,19 +400,8 @@ impl Fleet {
         trace: Option<TraceContext>,
         message: ToAgent,
     ) {
-        if self.owners.get(&process) != Some(&ProcessOwner::Agent(at.clone())) {
-            return;
-        }
-        if let Some(head) = self.agent_head(at) {
-            let head = EnvelopeHeader {
-                trace,
-                ..head.answering(reply_to)
-            };
-            self.push(CoreEffect::Send {
-                process,
-                head,
-                message: Box::new(message.into()),
-            });
+        if let Some((entry, cx)) = self.conversation_and_cx(at) {
+            entry.send(cx, at, (process, reply_to), trace, message);
         }
     }
 
@@ -471,7 +444,7 @@ impl Fleet {
 
     /// It is not known what the instance has to do: it is asked again after the back-off.
     pub(crate) fn on_open_failed(&mut self, at: &InstanceRef, error: &StoreError) {
-        let now = self.now;
+        let now = self.cx.now();
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
@@ -516,7 +489,7 @@ impl Fleet {
 
     /// An agent that has had nothing to do for long is stopped; it starts again on demand (`SUP-3`).
     pub(crate) fn on_agent_time(&mut self, at: &InstanceRef) {
-        let now = self.now;
+        let now = self.cx.now();
         let idle_ms = self.idle_ms(&at.workspace_id);
         self.time_out_waiters(at);
         let Some(entry) = self.conversation_mut(at) else {
@@ -554,7 +527,7 @@ impl Fleet {
 
     /// Removes an idle instance without a process.
     pub(crate) fn forget_if_done(&mut self, at: &InstanceRef) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;
         };
@@ -562,7 +535,7 @@ impl Fleet {
             .conversations
             .get(&at.instance_key)
             .is_some_and(|entry| entry.is_forgettable(now_ms));
-        if is_done && !self.jobs.any(|instance| instance == at) {
+        if is_done && !self.cx.jobs().any(|instance| instance == at) {
             workspace.conversations.remove(&at.instance_key);
             let instance = at.clone();
             self.store(Close { instance }, LogFailure(at.clone()));
@@ -578,7 +551,7 @@ impl Fleet {
     /// Audit record of a change to an instance; the change is already logged.
     pub(crate) fn audit_record(&mut self, at: &InstanceRef, what: &str, details: Value) -> Audit {
         let mut record = JsonObject::from_iter([
-            ("at".to_owned(), json!(self.now.wall)),
+            ("at".to_owned(), json!(self.cx.now().wall)),
             ("event".to_owned(), json!(format!("instance.{what}"))),
             ("instanceKey".to_owned(), json!(at.instance_key)),
         ]);
@@ -596,7 +569,7 @@ impl Fleet {
     /// Puts down in the audit log what was done to a workspace.
     pub(crate) fn audit_workspace(&mut self, id: &WorkspaceId, what: &str, details: Value) {
         let mut record = JsonObject::from_iter([
-            ("at".to_owned(), json!(self.now.wall)),
+            ("at".to_owned(), json!(self.cx.now().wall)),
             ("event".to_owned(), json!(format!("workspace.{what}"))),
         ]);
         if let Value::Object(details) = details {

@@ -71,7 +71,7 @@ impl Fleet {
             tool_name,
             input,
             may_have_begun,
-            at: self.now.wall,
+            at: self.cx.now().wall,
         };
         if let Err(refused) = check_size(&call) {
             return self.answer_agent(&requester, refused.into());
@@ -319,7 +319,7 @@ impl Fleet {
             tool_name: Some(call.tool_name.clone()),
             approval_id: Some(id.clone()),
             detail: Some(detail_of(&detail)),
-            ..RuntimeEvent::new(kind, self.now.wall, place, whose, turn.turn_id.clone())
+            ..RuntimeEvent::new(kind, self.cx.now().wall, place, whose, turn.turn_id.clone())
         })
     }
 

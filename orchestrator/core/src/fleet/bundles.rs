@@ -329,7 +329,7 @@ impl Fleet {
         let Some(action) = first.action.take() else {
             return;
         };
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
             // The workspace was closed in the meantime.
             let waiting = self.bundles.0.remove(at).unwrap_or_default();

@@ -9,12 +9,13 @@ use serde_json::value::RawValue;
 use super::Fleet;
 use super::availability::Availability;
 use super::conversation::Conversation;
+use super::conversation::process_messages::log_llm;
 use super::turn::ActiveTurn;
 use crate::{ClockTime, RequestToken};
 
 impl Fleet {
     pub(crate) fn now(&self) -> ClockTime {
-        self.now
+        self.cx.now()
     }
 
     /// The running configuration of a workspace, if any.
@@ -95,7 +96,7 @@ impl Fleet {
         if let Some(turn) = self.current_turn_mut(at, turn_id) {
             turn.used.append(event.get().len());
         }
-        self.log_llm(at, turn_id, event);
+        log_llm(&mut self.cx, at, turn_id, event);
     }
 
     /// Reason the users of a workspace can no longer be asked; `None` if they can.

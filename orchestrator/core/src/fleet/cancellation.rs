@@ -80,7 +80,7 @@ impl Fleet {
         event_id: Option<EventId>,
         reason: &'static str,
     ) {
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let entry = self.conversation_mut(&at);
         let wanted = event_id.or_else(|| entry.as_ref()?.worked_on().next().cloned());
         let Some(event_id) = wanted else {
@@ -175,7 +175,7 @@ impl Fleet {
     }
 
     fn observe_cancelled(&mut self, cancelling: &Cancelling, turn_id: &TurnId) {
-        let (at, timestamp) = (&cancelling.instance, self.now.wall);
+        let (at, timestamp) = (&cancelling.instance, self.cx.now().wall);
         let agent = self.conversation_mut(at).map(|entry| entry.agent().clone());
         let (Some(agent), Some(trace)) = (agent, cancelling.trace) else {
             return;

@@ -258,7 +258,7 @@ impl Fleet {
     /// Reports the start of a shortage, and its end after a period without one, because shortages
     /// fluctuate.
     fn tell_of_shortage(&mut self) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         if !self.room.short_of.is_empty() {
             self.room.last_short_ms = now_ms;
         }
@@ -295,7 +295,7 @@ impl Fleet {
     /// True if waiting can free capacity: an agent is being stopped, or an agent is working that
     /// does not wait for this one.
     pub(super) fn is_worth_waiting_for(&mut self, at: &InstanceRef) -> bool {
-        if self.now.mono_ms < self.room.retry_at_ms || !self.room.leaving.is_empty() {
+        if self.cx.now().mono_ms < self.room.retry_at_ms || !self.room.leaving.is_empty() {
             return true;
         }
         let is_asked = self.conversation_mut(at).is_some_and(|entry| {
@@ -390,7 +390,7 @@ impl Fleet {
         let event = LogEvent::warn("no resources for a process; it starts later");
         self.log(Self::log_of(&owner, event).with("how", how));
         self.room.left = 0;
-        self.room.retry_at_ms = self.now.mono_ms.saturating_add(ROOM_RETRY_MS);
+        self.room.retry_at_ms = self.cx.now().mono_ms.saturating_add(ROOM_RETRY_MS);
         if let ProcessOwner::Agent(at) = &owner {
             self.wait_to_start(at);
         }

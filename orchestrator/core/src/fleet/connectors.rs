@@ -205,7 +205,7 @@ impl Fleet {
 
     /// Starts a connection's process if it is wanted and may start.
     fn start_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let now = self.now;
+        let now = self.cx.now();
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return;
         };
@@ -318,7 +318,7 @@ impl Fleet {
             Some(_) if self.lacking(id, &target).is_some() => Availability::Consent,
             Some(connector) if !is_over || connector.slot.ready().is_some() => {
                 let found =
-                    availability_of(&connector.slot, connector.readiness, self.now, &target);
+                    availability_of(&connector.slot, connector.readiness, self.cx.now(), &target);
                 match found {
                     Availability::Not(error) if connector.slot.ready().is_some() => {
                         Availability::Recovering(error)
@@ -389,7 +389,7 @@ impl Fleet {
         let agent_event = AgentEvent {
             id: event_id,
             kind: event.name,
-            created_at: self.now.wall,
+            created_at: self.cx.now().wall,
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
             input: Some(event.input),
@@ -498,7 +498,7 @@ impl Fleet {
     /// Resets the crash count of a connector that ran longer than the maximum back-off, because it
     /// has no turns.
     pub(crate) fn forgive_if_long_up(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let now = self.now;
+        let now = self.cx.now();
         if let Some(connector) = self.connector_mut(id, name)
             && connector.slot.uptime_ms(now) >= BACK_OFF_MAX_MS
         {

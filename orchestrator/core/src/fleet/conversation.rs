@@ -38,6 +38,7 @@ use crate::limits::CRASH_MEMORY_MS;
 use crate::{ClockTime, ProcessId, RequestToken};
 
 pub(crate) mod freeze;
+pub(in crate::fleet) mod process_messages;
 mod stage;
 
 use freeze::{Freeze, FreezeRefusal};
@@ -542,7 +543,7 @@ impl Conversation {
 
     /// Takes the answers that arrived and were not passed to the turn in progress yet, with the
     /// process that works on it.
-    pub(super) fn take_new_answers(&mut self) -> Option<(ProcessId, Vec<TurnInput>)> {
+    fn take_new_answers(&mut self) -> Option<(ProcessId, Vec<TurnInput>)> {
         let (turn, up) = self.turns.turn_mut().zip(self.slot.up())?;
         let mut inputs = Vec::new();
         for event in self.queue.events() {
@@ -653,8 +654,26 @@ impl Conversation {
         &mut self.overlay
     }
 
-    pub(super) fn held_back_mut(&mut self) -> &mut Option<BufferedReports> {
-        &mut self.held_back
+    /// Messages of this process that wait until an interrupted call is in the audit log.
+    pub(super) fn held_back(&mut self, process: ProcessId) -> Option<&mut BufferedReports> {
+        let held = self.held_back.as_mut();
+        held.filter(|held| held.is_of(process))
+    }
+
+    /// Messages of this process wait for one more record of the audit log.
+    pub(super) fn hold_back(&mut self, process: ProcessId) {
+        match self.held_back(process) {
+            Some(held) => held.wait_for_note(),
+            // Messages of an earlier process no longer count.
+            None => self.held_back = Some(BufferedReports::new(process)),
+        }
+    }
+
+    /// A record of the audit log is written. Returns the messages of this process if they need not
+    /// wait any longer.
+    pub(super) fn on_noted(&mut self, process: ProcessId) -> Option<BufferedReports> {
+        let is_over = self.held_back(process)?.on_noted();
+        self.held_back.take_if(|_| is_over)
     }
 }
 

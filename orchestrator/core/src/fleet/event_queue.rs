@@ -84,7 +84,7 @@ impl Fleet {
                 format!("conversations named `{TASK_KEY_PREFIX}…` belong to tasks; use `gdn task`");
             return self.refuse(&reply, RefusalCode::Invalid, message);
         }
-        let now = self.now.wall;
+        let now = self.cx.now().wall;
         let Some(entry) = self.conversation_entry(&instance, Some(agent)) else {
             return;
         };

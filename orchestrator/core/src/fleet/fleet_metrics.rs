@@ -60,7 +60,7 @@ impl Fleet {
         };
         let labels = of_workspace(&at.workspace_id).with(Label::Agent, agent.as_str());
         if let Some(began_ms) = began_ms {
-            let took = self.now.mono_ms.saturating_sub(began_ms);
+            let took = self.cx.now().mono_ms.saturating_sub(began_ms);
             self.count(Metric::TurnDuration, labels.clone(), Micros::millis(took));
         }
         let labels = labels.with(Label::Outcome, outcome);
@@ -102,7 +102,7 @@ impl Fleet {
         samples.add(Metric::WaitingStarts, Labels::none(), waiting);
         for (id, workspace) in &self.workspaces {
             self.sample_workspace(&mut samples, work, (id, workspace));
-            sample_agents(&mut samples, self.now.wall, id, workspace);
+            sample_agents(&mut samples, self.cx.now().wall, id, workspace);
             sample_services(&mut samples, id, workspace);
         }
         samples.0
@@ -123,7 +123,7 @@ impl Fleet {
         );
         let since = workspace.unacknowledged.as_ref().map(|it| it.since);
         let silent_ms = since.map_or(0, |since| {
-            let ms = self.now.wall.as_unix_millis() - since.as_unix_millis();
+            let ms = self.cx.now().wall.as_unix_millis() - since.as_unix_millis();
             u64::try_from(ms).unwrap_or(0)
         });
         let silence = Micros::millis(silent_ms);

@@ -71,7 +71,7 @@ impl Fleet {
     ) -> impl Iterator<Item = &'a EventId> {
         instance.waiters().events().filter(|event_id| {
             let is_waiting = instance.queue().get(event_id).is_some();
-            !is_waiting && !self.jobs.is_looking_up(key, event_id)
+            !is_waiting && !self.cx.jobs().is_looking_up(key, event_id)
         })
     }
 

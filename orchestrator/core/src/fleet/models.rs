@@ -134,7 +134,7 @@ impl Fleet {
     /// Starts a model's process if a call waits for it and it may start. A turn in progress can
     /// need its model even during a shutdown.
     pub(crate) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
-        let now = self.now;
+        let now = self.cx.now();
         let is_called = is_called && !self.is_past_calls(id);
         let Some(model) = self.model_mut(id, name) else {
             return;
@@ -219,7 +219,7 @@ impl Fleet {
         if self.lacking(id, &target).is_some() {
             return Availability::Consent;
         }
-        availability_of(&model.slot, model.readiness, self.now, &target)
+        availability_of(&model.slot, model.readiness, self.cx.now(), &target)
     }
 
     /// Resets the crash count after successful work.
@@ -240,7 +240,7 @@ impl Fleet {
     /// Stops a model's process that is idle or was removed from the configuration. In a stopping
     /// workspace, stops it once no agent is left to call it.
     pub(crate) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let idle_ms = self.idle_ms(id);
         let is_past_calls = self.is_past_calls(id);
         // A turn in progress finishes on the model it began with.

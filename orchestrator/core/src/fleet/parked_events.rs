@@ -117,7 +117,7 @@ impl Fleet {
 
     /// Counts and records a crash against the event of its turn.
     pub(crate) fn count_crash(&mut self, at: &InstanceRef, turn: ActiveTurn, how: &str) {
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
@@ -142,7 +142,7 @@ impl Fleet {
     }
 
     pub(super) fn park_next(&mut self, at: &InstanceRef) {
-        let (now, wall) = (self.now, self.now.wall);
+        let (now, wall) = (self.cx.now(), self.cx.now().wall);
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
@@ -187,7 +187,7 @@ impl Fleet {
     }
 
     pub(crate) fn observe_parked(&mut self, at: &InstanceRef, turn: &ActiveTurn, reason: &str) {
-        let timestamp = self.now.wall;
+        let timestamp = self.cx.now().wall;
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };
@@ -213,7 +213,7 @@ impl Fleet {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let (instance, id) = (at.clone(), event_id.clone());
         let deciding = ParkedEventUpdate {
             instance: at,

@@ -22,7 +22,7 @@ impl Fleet {
     /// Starts a process in its slot.
     pub(super) fn spawn(&mut self, owner: &ProcessOwner, limits: ProcessLimits) -> ProcessId {
         self.next_process += 1;
-        let (process, now) = (ProcessId(self.next_process), self.now);
+        let (process, now) = (ProcessId(self.next_process), self.cx.now());
         if let Some(slot) = self.slot_mut(owner) {
             slot.start(process, now);
         }
@@ -87,7 +87,7 @@ impl Fleet {
     ) {
         let grace_period_ms =
             grace_period_ms.unwrap_or_else(|| self.grace_period_ms(owner.workspace_id()));
-        let now = self.now;
+        let now = self.cx.now();
         let Some(slot) = self.slot_mut(owner) else {
             return;
         };
@@ -107,7 +107,7 @@ impl Fleet {
 
     /// Handles the passage of time for one process.
     pub(crate) fn on_time(&mut self, owner: &ProcessOwner) {
-        let now = self.now;
+        let now = self.cx.now();
         match self.slot_mut(owner).map(|slot| slot.due(now)) {
             Some(SlotAction::Ping(process)) => {
                 let ping = ToChild::ping(owner.role(), Ping { nonce: now.mono_ms });
@@ -137,7 +137,7 @@ impl Fleet {
         process: ProcessId,
         how: &str,
     ) -> Option<(ProcessOwner, bool)> {
-        let now = self.now;
+        let now = self.cx.now();
         if let Some(ProcessOwner::Connector(id, name)) = self.owners.get(&process).cloned() {
             self.forgive_if_long_up(&id, &name);
         }
@@ -235,7 +235,7 @@ impl Fleet {
         owner: &ProcessOwner,
         is_hello: bool,
     ) -> Result<(), &'static str> {
-        let now = self.now;
+        let now = self.cx.now();
         let Some(slot) = self.slot_mut(owner) else {
             return Ok(());
         };

@@ -41,7 +41,7 @@ impl Fleet {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         if let Some(entry) = self.conversation_mut(&at) {
             if entry.worked_on().any(|id| *id == event_id) {
                 return self.respond_error(token, in_turn(&at, &event_id));

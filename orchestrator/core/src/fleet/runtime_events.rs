@@ -126,7 +126,7 @@ pub(super) fn corrected(
 impl Fleet {
     /// Handles an agent's report about its turn.
     pub(crate) fn on_observe(&mut self, at: &InstanceRef, process: ProcessId, event: RuntimeEvent) {
-        let now = self.now;
+        let now = self.cx.now();
         let Some(entry) = self.conversation_mut(at) else {
             return;
         };

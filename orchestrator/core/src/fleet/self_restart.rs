@@ -71,7 +71,7 @@ impl Fleet {
             let message = format!("a reason must have 1 to {MAX_RESTART_REASON_CHARS} characters");
             return AgentRequestError::new("E_INVALID_REQUEST", message).into();
         }
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let Some(entry) = self.conversation_mut(at) else {
             return AgentRequestError::new("E_UNAVAILABLE", "the conversation was deleted").into();
         };
@@ -95,7 +95,7 @@ impl Fleet {
     /// Handles the commit of a turn that requested a restart. The process is stopped when the
     /// instance is next advanced.
     pub(crate) fn restart_as_wished(&mut self, at: &InstanceRef, reason: &str) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         if let Some(entry) = self.conversation_mut(at) {
             entry.restarts_mut().begin(reason.to_owned(), now_ms);
             let event = LifecycleEvent::InstanceRestarted {

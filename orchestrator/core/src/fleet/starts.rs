@@ -99,7 +99,7 @@ impl Fleet {
                 "it waits because {AGENT_STARTS_AT_ONCE_MAX} other processes are starting"
             ));
         }
-        if self.room.has_place(self.now.mono_ms) {
+        if self.room.has_place(self.cx.now().mono_ms) {
             return None;
         }
         self.make_place();
@@ -135,7 +135,7 @@ impl Fleet {
     pub(super) fn let_in(&mut self) {
         while self.starts.has_place()
             && self.owners.len() < CHILD_PROCESSES_MAX
-            && self.room.has_place(self.now.mono_ms)
+            && self.room.has_place(self.cx.now().mono_ms)
             && let Some(at) = self.starts.next()
         {
             self.advance(&at);
@@ -144,7 +144,7 @@ impl Fleet {
 
     /// Frees a slot for queued starts, because an agent may have become idle.
     pub(crate) fn offer_place(&mut self) {
-        if self.starts.waiting() > 0 && !self.room.has_place(self.now.mono_ms) {
+        if self.starts.waiting() > 0 && !self.room.has_place(self.cx.now().mono_ms) {
             self.make_place();
         }
     }

@@ -170,7 +170,7 @@ impl Fleet {
         let event = AgentEvent {
             id: of.event_id.clone(),
             kind: KIND.to_owned(),
-            created_at: self.now.wall,
+            created_at: self.cx.now().wall,
             trace_id: Some(TraceId::from_uuid(self.uuid())),
             parent_span_id: Some(SpanId::from_uuid(self.uuid())),
             input: Some(input),

@@ -3,62 +3,25 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, StepId, TurnId};
-use goondan_protocol::ipc::{
-    ConversationPage, ToAgent, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
-};
+use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, TurnId};
+use goondan_protocol::ipc::{ToAgent, TurnAppend, TurnCommitted, TurnComplete, TurnStart};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
-use goondan_store::instance::{ConversationSlice, LlmMessage, OpenTurn};
-use goondan_store::writer::operation::{
-    AppendEvent, AppendResult, BeginTurn, CompleteTurn, LogLlm, ReadPage,
-};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use goondan_store::instance::{ConversationSlice, OpenTurn};
+use goondan_store::writer::operation::{AppendResult, BeginTurn, CompleteTurn};
 
 use super::conversation::Conversation;
+use super::conversation::process_messages::{Appending, Fault, Loading};
 use super::quotas::TurnUse;
 use super::turn::{ActiveTurn, CANCELLED, TurnContext};
 use super::{Fleet, authority};
-use crate::jobs::{LogFailure, continuation};
+use crate::jobs::continuation;
 use crate::limits::TURN_BYTES_MAX;
 use crate::{CoreEffect, LogEvent, ProcessId};
 
-/// The part of a message event that identifies traffic with a model.
-#[derive(Deserialize)]
-struct ModelTraffic<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(borrow)]
-    message: Option<ExchangedMessage<'a>>,
-}
-
-#[derive(Deserialize)]
-struct ExchangedMessage<'a> {
-    #[serde(borrow)]
-    data: &'a RawValue,
-    source: ExchangedSource,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ExchangedSource {
-    step_id: Option<StepId>,
-}
-
-continuation! {
-    /// Reads a page of the conversation for its agent.
-    Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => core.fleet.on_page_for_agent
-}
-
 continuation! {
     Beginning { process: ProcessId, context: TurnContext } after BeginTurn => core.on_began
-}
-
-continuation! {
-    /// Appends a message of an agent.
-    Appending { process: ProcessId } after AppendEvent => &core.fleet.on_appended
 }
 
 continuation! {
@@ -101,7 +64,7 @@ impl Fleet {
             self.on_store_failure(at, process, &error);
             return None;
         }
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let entry = self.conversation_mut(at)?;
         let is_of_turn = |id: &EventId| id == event_id || also.contains(id);
         let is_work_done = word_of(outcome) != "cancelled";
@@ -170,7 +133,7 @@ impl Fleet {
         };
         context.trace.span_id = SpanId::of_turn(&open.turn_id);
         let trace = context.trace;
-        let handed_over_ms = self.now.mono_ms;
+        let handed_over_ms = self.cx.now().mono_ms;
         let entry = self.conversation_mut(at)?;
         let event = entry.queue().get(&context.event_id).cloned();
         let is_current = entry.slot().ready() == Some(process);
@@ -212,7 +175,9 @@ impl Fleet {
         self.announce(&at.workspace_id, started, Some(trace));
         let start = ToAgent::Event(Box::new(start));
         self.send_agent(at, process, None, Some(trace), start);
-        self.hand_over_answers(at);
+        if let Some((entry, cx)) = self.conversation_and_cx(at) {
+            entry.hand_over_answers(cx, at);
+        }
         Some(turn_id)
     }
 
@@ -224,70 +189,35 @@ impl Fleet {
         request_id: Option<u64>,
         offset: u64,
     ) {
-        let instance = at.clone();
-        let agent = self.conversation(at).and_then(Conversation::definition);
-        let extensions = agent.map_or(&[][..], |agent| &agent.extensions);
-        let states_of = match offset {
-            0 => extensions.iter().map(|held| held.name.clone()).collect(),
-            _ => Vec::new(),
-        };
-        let read = ReadPage {
-            instance: instance.clone(),
-            offset,
-            states_of,
-        };
-        self.store(
-            read,
-            Loading {
-                instance,
-                process,
-                request_id,
-            },
-        );
+        if let Some((entry, cx)) = self.conversation_and_cx(at) {
+            entry.load_page(cx, at, (process, request_id), offset);
+        }
     }
 
-    fn on_page_for_agent(
+    pub(super) fn on_page_for_agent(
         &mut self,
-        loading: Loading,
+        loading: &Loading,
         result: Result<Box<ConversationSlice>, StoreError>,
     ) {
-        let Loading {
-            instance,
-            process,
-            request_id,
-        } = loading;
-        let at = &instance;
-        let page = match result {
-            Ok(page) => *page,
-            Err(error) => return self.on_store_failure(at, Some(process), &error),
-        };
-        for finding in &page.damage {
-            let event = LogEvent::error("skipped damaged record of a conversation");
-            let path = finding.path.display().to_string();
-            self.log(
-                event
-                    .of(at)
-                    .with("path", path)
-                    .with("problem", finding.problem.clone()),
-            );
+        let at = &loading.instance;
+        match result {
+            Ok(page) => {
+                if let Some((entry, cx)) = self.conversation_and_cx(at)
+                    && entry.on_page_read(cx, loading, *page)
+                {
+                    self.advance(at);
+                }
+            }
+            Err(error) => self.on_store_failure(at, Some(loading.process), &error),
         }
-        let is_last = page.next.is_none();
-        let page = ConversationPage {
-            messages: page.messages,
-            events: page.events,
-            states: page.states,
-            next: page.next,
-        };
-        self.send_agent(
-            at,
-            process,
-            request_id,
-            None,
-            ToAgent::ConversationPage(page),
-        );
-        let entry = self.conversation_mut(at);
-        if entry.is_some_and(|entry| entry.on_page_sent(process, is_last)) {
-            self.advance(at);
+    }
+
+    /// Ends a process for a fault in its conversation.
+    fn on_fault(&mut self, at: &InstanceRef, process: ProcessId, fault: Fault) {
+        match fault {
+            Fault::Broken(problem) => self.on_broken(process, problem),
+            Fault::Store(error) => self.on_store_failure(at, Some(process), &error),
+            Fault::TurnTooLarge { last_seq } => self.fail_turn(at, process, last_seq),
         }
     }
 
@@ -295,7 +225,7 @@ impl Fleet {
     pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
         let turn_id = TurnId::from(self.uuid());
         let new_trace = TraceId::from_uuid(self.uuid());
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let workspace = self.workspaces.get(&at.workspace_id);
         let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
         let config_digest = bundle.map(|bundle| bundle.digest.clone());
@@ -340,12 +270,6 @@ impl Fleet {
         );
     }
 
-    /// The turn that a process works on, if its id is `turn_id`.
-    fn open_turn(&self, at: &InstanceRef, turn_id: &TurnId) -> Option<&ActiveTurn> {
-        let turn = self.conversation(at)?.open_turn()?;
-        (turn.turn_id == *turn_id).then_some(turn)
-    }
-
     /// Mutable access to the turn in progress, if its id is `turn_id`.
     pub(super) fn current_turn_mut(
         &mut self,
@@ -363,43 +287,10 @@ impl Fleet {
         process: ProcessId,
         append: TurnAppend,
     ) {
-        let seq = append.seq;
-        let is_open = self.open_turn(at, &append.turn_id).is_some();
-        let turn = self.current_turn_mut(at, &append.turn_id);
-        let Some(turn) = turn.filter(|_| is_open) else {
-            return self.on_turn_over(at, process, "it appended to a turn that is not in progress");
-        };
-        if turn.used.append(append.event.get().len()) > TURN_BYTES_MAX {
-            return self.fail_turn(at, process, seq.saturating_sub(1));
-        }
-        if let Some(append) = self.unless_held_back(at, process, append) {
-            self.append(at, process, append);
-        }
-    }
-
-    pub(super) fn append(&mut self, at: &InstanceRef, process: ProcessId, append: TurnAppend) {
-        let TurnAppend {
-            turn_id,
-            seq,
-            event,
-        } = append;
-        self.log_llm(at, &turn_id, &event);
-        let append = AppendEvent {
-            instance: at.clone(),
-            turn_id,
-            seq,
-            event,
-        };
-        let instance = at.clone();
-        self.store(append, Appending { instance, process });
-    }
-
-    /// Handles a message about a turn that is over for its process. A process that is being killed
-    /// may not have noticed.
-    fn on_turn_over(&mut self, at: &InstanceRef, process: ProcessId, problem: &str) {
-        let entry = self.conversation(at);
-        if !entry.is_some_and(|entry| entry.slot().is_dying()) {
-            self.on_broken(process, problem);
+        if let Some((entry, cx)) = self.conversation_and_cx(at)
+            && let Err(fault) = entry.on_turn_append(cx, at, process, append)
+        {
+            self.on_fault(at, process, fault);
         }
     }
 
@@ -434,41 +325,16 @@ impl Fleet {
         self.on_turn_complete(at, process, complete);
     }
 
-    /// Records a message to or from the model in the message log (`LLM-1`).
-    pub(super) fn log_llm(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
-        // The store rejects other events.
-        let Ok(exchanged) = serde_json::from_str::<ModelTraffic<'_>>(event.get()) else {
-            return;
-        };
-        let Some(message) = exchanged.message.filter(|_| exchanged.kind == "append") else {
-            return;
-        };
-        let message = LlmMessage {
-            at: self.now.wall,
-            turn_id: turn_id.clone(),
-            step_id: message.source.step_id,
-            message: message.data.to_owned(),
-        };
-        let op = LogLlm {
-            instance: at.clone(),
-            message: Box::new(message),
-        };
-        self.store(op, LogFailure(at.clone()));
-    }
-
-    fn on_appended(&mut self, appending: &Appending, result: Result<AppendResult, StoreError>) {
+    pub(super) fn on_appended(
+        &mut self,
+        appending: &Appending,
+        result: Result<AppendResult, StoreError>,
+    ) {
         let (at, process) = (&appending.instance, appending.process);
-        match result {
-            Ok(AppendResult { turn_id, seq }) => {
-                let is_of_turn = |turn: &ActiveTurn| turn.turn_id == turn_id;
-                let is_ending = self.open_turn(at, &turn_id).is_none();
-                if is_ending && self.turn_of(at).is_some_and(is_of_turn) {
-                    return;
-                }
-                let appended = TurnAppended { turn_id, seq };
-                self.send_agent(at, process, None, None, ToAgent::TurnAppended(appended));
-            }
-            Err(error) => self.on_store_failure(at, Some(process), &error),
+        if let Some((entry, cx)) = self.conversation_and_cx(at)
+            && let Err(fault) = entry.on_appended(cx, appending, result)
+        {
+            self.on_fault(at, process, fault);
         }
     }
 
@@ -478,8 +344,16 @@ impl Fleet {
         process: ProcessId,
         complete: TurnComplete,
     ) {
-        let Some(turn) = self.open_turn(at, &complete.turn_id) else {
-            return self.on_turn_over(at, process, "it completed a turn that is not in progress");
+        let Some(entry) = self.conversation(at) else {
+            return;
+        };
+        let turn = entry.open_turn();
+        let Some(turn) = turn.filter(|turn| turn.turn_id == complete.turn_id) else {
+            let over = entry.turn_is_over("it completed a turn that is not in progress");
+            if let Err(fault) = over {
+                self.on_fault(at, process, fault);
+            }
+            return;
         };
         let event_id = turn.context.event_id.clone();
         let TurnComplete {
@@ -512,7 +386,7 @@ impl Fleet {
             also: answered.clone(),
             states,
             outcome: outcome.clone(),
-            at: self.now.wall,
+            at: self.cx.now().wall,
         };
         let completing = Completing {
             instance: at.clone(),

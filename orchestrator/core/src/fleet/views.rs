@@ -131,7 +131,7 @@ impl Fleet {
         ProcessInfo {
             consents: self.consents_of(&at, work.waiting_targets(&at), work.wider_needs(&at)),
             questions: work.questions_of(&at),
-            ..agent_info(self.now, id, key, instance)
+            ..agent_info(self.cx.now(), id, key, instance)
         }
     }
 
@@ -166,7 +166,7 @@ impl Fleet {
             .map(move |(name, connector)| {
                 let target = CallTarget::Connection { name: name.clone() };
                 let is_called = work.is_called(id, &target);
-                connector_info(self.now, id, name.as_str(), connector, is_called)
+                connector_info(self.cx.now(), id, name.as_str(), connector, is_called)
             });
         let models = workspace.models.iter();
         let models = models
@@ -174,12 +174,12 @@ impl Fleet {
             .map(move |(name, model)| {
                 let target = CallTarget::Model { name: name.clone() };
                 let is_called = work.is_called(id, &target);
-                model_info(self.now, id, name.as_str(), model, is_called)
+                model_info(self.cx.now(), id, name.as_str(), model, is_called)
             });
         let runs = workspace.runs.iter();
         let runs = runs
             .filter(move |(task, _)| is_behind(ChildRole::Task, None, task.as_str()))
-            .map(move |(task, run)| run_info(self.now, id, task.as_str(), run));
+            .map(move |(task, run)| run_info(self.cx.now(), id, task.as_str(), run));
         let agents = workspace.conversations.iter();
         let agents = agents
             .filter(move |(key, entry)| {

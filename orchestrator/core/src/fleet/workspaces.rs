@@ -127,7 +127,7 @@ impl Fleet {
         fallback: Option<&Fallback>,
         is_new: bool,
     ) -> (AppliedConfiguration, Vec<ResourceName>) {
-        let now = self.now.wall;
+        let now = self.cx.now().wall;
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return (AppliedConfiguration::default(), Vec::new());
         };
@@ -271,7 +271,7 @@ impl Fleet {
             self.push(CoreEffect::KeepConfiguration {
                 workspace_id: id.clone(),
                 digest,
-                since: self.now.wall,
+                since: self.cx.now().wall,
                 sources: sources.clone(),
             });
         } else {
@@ -424,7 +424,7 @@ impl Fleet {
             return;
         };
         let closing = workspace.closing.get_or_insert_default();
-        closing.since_ms = self.now.mono_ms;
+        closing.since_ms = self.cx.now().mono_ms;
         closing.requests.extend(token);
         if std::mem::take(&mut workspace.watching) != FileWatchMode::Off || workspace.record.watch {
             let (workspace_id, sources) = (id.clone(), None);
@@ -515,7 +515,7 @@ impl Fleet {
             None => grace_period_ms,
             Some(since_ms) => since_ms
                 .saturating_add(grace_period_ms)
-                .saturating_sub(self.now.mono_ms)
+                .saturating_sub(self.cx.now().mono_ms)
                 .max(grace_period_ms.min(PROVIDER_GRACE_MIN_MS)),
         }
     }
@@ -531,7 +531,7 @@ impl Fleet {
                     .owners
                     .values()
                     .all(|owner| owner.workspace_id() != *id)
-                && !self.jobs.any(|instance| instance.workspace_id == **id)
+                && !self.cx.jobs().any(|instance| instance.workspace_id == **id)
         });
         let ended: Vec<WorkspaceId> = closing.map(|(id, _)| id.clone()).collect();
         for id in ended {

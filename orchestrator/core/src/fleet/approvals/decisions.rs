@@ -125,7 +125,7 @@ impl Fleet {
         decider: DecisionRequester,
         client_pid: Option<u32>,
     ) {
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let AuthorizedDecision {
             approval_id: id,
             decision,
