@@ -11,6 +11,7 @@ mod bash;
 mod bundle_answers;
 mod capture;
 pub(crate) mod connection_tools;
+mod event;
 mod export;
 mod fault;
 mod file_system;
@@ -32,6 +33,7 @@ mod residents;
 pub(crate) mod rooted;
 mod runtimes;
 mod sandbox;
+mod schedule;
 mod schema;
 mod search;
 mod secret_files;
@@ -55,7 +57,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use goondan_protocol::approval::Approve;
-use goondan_protocol::base_package::{self, BASE_PACKAGE, BaseContract};
+use goondan_protocol::base_package::{self, BASE_PACKAGE, BaseContract, EVENT_TOOL};
 use goondan_protocol::definition::{
     AgentAssignment, CatalogEntry, ToolDefinition, ToolExport, ToolSource,
 };
@@ -556,11 +558,13 @@ fn exports_of(
     let exports = match (package.as_str(), builtin.as_str()) {
         (BASE_PACKAGE, "agents") => agents::exports(),
         (BASE_PACKAGE, "bash") => bash::exports(),
+        (BASE_PACKAGE, EVENT_TOOL) => event::exports(),
         (BASE_PACKAGE, "file-system") => file_system::exports(),
         (BASE_PACKAGE, "json-query") => json_query::exports(),
         (BASE_PACKAGE, "proposal") => proposal::exports(),
         (BASE_PACKAGE, "proposal-review") => proposal_review::exports(),
         (BASE_PACKAGE, "sandbox") => sandbox::exports(),
+        (BASE_PACKAGE, "schedule") => schedule::exports(),
         (BASE_PACKAGE, "self-restart") => self_restart::exports(),
         (BASE_PACKAGE, "swarm-bundle") => swarm_bundle::exports(),
         (BASE_PACKAGE, "tasks") => tasks::exports(),

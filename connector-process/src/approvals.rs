@@ -300,7 +300,7 @@ async fn remembered(gateway: &Gateway) -> ApprovalPoller {
 /// Stores the locations of the messages. Without them, the next process posts the calls again.
 async fn keep(gateway: &Gateway, desk: &ApprovalPoller) {
     let kept = match to_raw_value(&desk.kept()) {
-        Ok(raw) => gateway.keep(raw).await,
+        Ok(raw) => gateway.keep_fields(&raw).await,
         Err(error) => Err(error.to_string()),
     };
     if let Err(reason) = kept {

@@ -11,7 +11,7 @@ use crate::BUILTINS;
 use crate::egress::ProxySockets;
 use crate::gateway::Gateway;
 use crate::link::ConnectorRole;
-use crate::listener::{self, InboundService};
+use crate::listener::{self, CallbackWorker, InboundService};
 use crate::model;
 use crate::oauth::OAuthRequester;
 use crate::program::Program;
@@ -42,6 +42,26 @@ impl Ready {
         work: impl FnOnce(Gateway, CancellationToken) -> F + Send + 'static,
     ) -> Self {
         Self(Box::new(|gateway, stop| Box::pin(work(gateway, stop))))
+    }
+
+    /// Creates a connector that serves HTTP requests and delivers replies. Replies are delivered
+    /// until the final stop, because turns finish after the last request.
+    pub(crate) fn to_listen_and_reply(
+        service: impl InboundService + 'static,
+        worker: CallbackWorker,
+    ) -> Self {
+        let service = std::sync::Arc::new(service);
+        Self::to_the_end(|gateway, stop| async move {
+            let serving = async {
+                let intake_over = gateway.intake_over();
+                listener::run(service, gateway.clone(), intake_over).await;
+                stop.cancelled().await;
+            };
+            tokio::select! {
+                () = serving => {}
+                () = worker.run(gateway.clone()) => {}
+            }
+        })
     }
 
     /// Creates a connector that serves HTTP requests.

@@ -1,4 +1,4 @@
-//! Discord interactions: commands, buttons and forms become events.
+//! Discord interactions: commands, buttons and forms become events ([`words`]).
 //!
 //! Discord signs `<time><body>` with its own key, verified with the application's public key, and
 //! expects an answer within three seconds. A durable event is answered with "deferred": Discord
@@ -6,33 +6,39 @@
 
 mod actions;
 mod interactions;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderName;
+use axum::http::{HeaderName, StatusCode};
 use ed25519_dalek::{Signature, VerifyingKey};
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
 use self::actions::Api;
 use self::interactions::Interactions;
+use crate::chat_replies::{ChatReplies, ReplyMode};
+use crate::connector::Ready;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
 use crate::listener::{
-    DirectResponse, HttpEndpoint, InboundRequest, InboundService, MalformedRequest, Outbox,
-    RawRequest, RequestRejection, SignatureError, only_value,
+    Callbacks, DirectResponse, HttpEndpoint, InboundRequest, InboundService, MalformedRequest,
+    Outbox, RawRequest, RequestRejection, SignatureError, only_value,
 };
 use crate::payload::{
-    event_id, instance_key, is_allowed, json, properties, required, text, with_older, written_to,
+    add_payload, event_id, instance_key, is_allowed, json, properties, required, text, with_older,
+    written_to,
 };
-use crate::service_api::outbox_of;
+use crate::service_api::outbox_marking;
 
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-signature-ed25519");
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-signature-timestamp");
@@ -56,12 +62,17 @@ const EPHEMERAL: u64 = 1 << 6;
 /// Names of a command option that supplies the entire input.
 pub(crate) const INPUT_OPTIONS: [&str; 4] = ["input", "text", "message", "prompt"];
 
+/// Types of channels that are threads.
+const THREADS: std::ops::RangeInclusive<u64> = 10..=12;
+
 pub(crate) struct Discord {
     http_endpoint: HttpEndpoint,
     key: VerifyingKey,
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
     api: Arc<Api>,
+    /// Poster of replies, if configured.
+    callbacks: Option<Callbacks>,
 }
 
 impl fmt::Debug for Discord {
@@ -101,7 +112,38 @@ impl Discord {
             channels: values.names("channels"),
             interactions,
             api: Arc::new(api),
+            callbacks: None,
         })
+    }
+
+    /// Creates a connector that posts replies, if configured.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub(crate) fn ready(
+        connection: &ConnectionName,
+        config: &JsonObject,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Ready, String> {
+        let mut discord = Self::new(config, secrets)?;
+        let mode = ReplyMode::of(&Values::of("discord", config));
+        if mode == ReplyMode::Never {
+            return Ok(Ready::to_listen(discord));
+        }
+        let replies = ChatReplies::new(Arc::clone(&discord.api), connection.clone(), mode);
+        let (callbacks, worker) = Callbacks::new(replies);
+        discord.callbacks = Some(callbacks);
+        Ok(Ready::to_listen_and_reply(discord, worker))
+    }
+
+    /// True if the connector listens to the channel, or to the channel of the thread.
+    fn is_monitored(&self, channel: &str, body: &Value) -> bool {
+        let kind = body.pointer("/channel/type").and_then(Value::as_u64);
+        let parent = text(body, "/channel/parent_id");
+        let parent = parent.filter(|_| kind.is_some_and(|kind| THREADS.contains(&kind)));
+        let mut places = [Some(channel), parent].into_iter().flatten();
+        places.any(|place| is_allowed(self.channels.as_deref(), place))
     }
 
     fn check(&self, received: &RawRequest<'_>) -> Result<(), SignatureError> {
@@ -120,43 +162,89 @@ impl Discord {
 
     fn to_meaning(&self, body: &Value) -> Result<InboundRequest, MalformedRequest> {
         let kind = body.pointer("/type").and_then(Value::as_u64);
-        let (name, input) = match kind.ok_or(MalformedRequest::NoField { field: "/type" })? {
+        let kind = kind.ok_or(MalformedRequest::NoField { field: "/type" })?;
+        // Events of the application, which have their own types, and their ping.
+        if body.get("event").is_some() || (kind == 0 && body.get("version").is_some()) {
+            let answer = DirectResponse {
+                status: StatusCode::NO_CONTENT,
+                ..DirectResponse::ok(Value::Null)
+            };
+            return Ok(pass_over(
+                IgnoreReason::Unsupported,
+                "it is not an interaction",
+                answer,
+            ));
+        }
+        let (name, spoken) = match kind {
             PING => {
-                return Ok(InboundRequest::Answer(DirectResponse::ok(
-                    json!({"type": PONG}),
-                )));
+                let pong = DirectResponse::ok(json!({"type": PONG}));
+                return Ok(InboundRequest::Answer(pong.counted_as(IgnoreReason::Ping)));
             }
             AUTOCOMPLETE => {
                 let none = json!({"type": CHOICES, "data": {"choices": []}});
-                return Ok(InboundRequest::Answer(DirectResponse::ok(none)));
+                return Ok(pass_over(
+                    IgnoreReason::Unsupported,
+                    "it asks for suggestions",
+                    DirectResponse::ok(none),
+                ));
             }
-            COMMAND => ("command", command(body)?),
-            COMPONENT => ("component", component(body)?),
-            FORM => ("component", form(body)?),
+            COMMAND => ("command", words::command(body)?),
+            COMPONENT => ("component", words::component(body)?),
+            FORM => ("component", words::form(body)?),
             _ => {
-                return Ok(InboundRequest::Answer(only_for_them("Unknown command.")));
+                let answer = only_for_them("Unknown command.");
+                return Ok(pass_over(
+                    IgnoreReason::Unsupported,
+                    "its type is unknown",
+                    answer,
+                ));
             }
         };
         let id = required(body, "/id")?;
         let channel = required(body, "/channel_id")?;
-        if !is_allowed(self.channels.as_deref(), channel) {
-            return Ok(InboundRequest::Answer(only_for_them(
-                "This channel is not monitored.",
-            )));
+        if !self.is_monitored(channel, body) {
+            let answer = only_for_them("This channel is not monitored.");
+            return Ok(pass_over(
+                IgnoreReason::OtherPlace,
+                "the channel is not one of `channels`",
+                answer,
+            ));
         }
         if let (Some(application), Some(token)) =
             (text(body, "/application_id"), text(body, "/token"))
         {
-            self.interactions.begin(id, application, token);
+            self.interactions.begin(id, channel, (application, token));
         }
         let user = ["/member/user", "/user"]
             .into_iter()
             .find_map(|pointer| body.pointer(pointer));
         let of_user = |field: &str| user.and_then(|user| user.get(field));
+        let nick = text(body, "/member/nick").filter(|nick| !nick.is_empty());
+        let nick = nick.map(str::to_owned);
+        let name_of_user = nick.or_else(|| user.map(words::person));
+        let subcommand = spoken.subcommand.map(Value::from);
+        let mut metadata = JsonObject::from_iter([
+            ("channel".to_owned(), json!(channel)),
+            ("interactionId".to_owned(), json!(id)),
+        ]);
+        for (name, value) in [
+            ("fromName", name_of_user.map(Value::from)),
+            ("channelName", body.pointer("/channel/name").cloned()),
+            ("messageId", body.pointer("/message/id").cloned()),
+            (
+                "files",
+                (!spoken.files.is_empty()).then(|| Value::from(spoken.files)),
+            ),
+        ] {
+            if let Some(value) = value {
+                metadata.insert(name.to_owned(), value);
+            }
+        }
+        add_payload(&mut metadata, body);
         Ok(InboundRequest::Event(Box::new(ConnectorEvent {
             id: Some(event_id(&format!("discord:{id}"))?),
             name: name.to_owned(),
-            input,
+            input: spoken.text,
             instance_key: Some(instance_key(&format!("discord:{channel}"))?),
             properties: with_older(
                 properties([
@@ -165,6 +253,7 @@ impl Discord {
                         body.pointer("/data/name")
                             .or_else(|| body.pointer("/data/custom_id")),
                     ),
+                    ("subcommand", subcommand.as_ref()),
                     ("guildId", body.pointer("/guild_id")),
                     ("channelId", body.pointer("/channel_id")),
                     ("userId", of_user("id")),
@@ -185,12 +274,15 @@ impl Discord {
                     ("user".to_owned(), id.clone()),
                 ])
             }),
-            metadata: JsonObject::from_iter([
-                ("channel".to_owned(), json!(channel)),
-                ("interactionId".to_owned(), json!(id)),
-            ]),
+            metadata,
         })))
     }
+}
+
+/// Answers a request that becomes no event, and counts it.
+fn pass_over(reason: IgnoreReason, why: &'static str, answer: DirectResponse) -> InboundRequest {
+    tracing::info!(reason = why, "interaction passed over");
+    InboundRequest::Answer(answer.counted_as(reason))
 }
 
 impl InboundService for Discord {
@@ -199,11 +291,21 @@ impl InboundService for Discord {
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        Some(outbox_of(&self.api))
+        let answered = self.callbacks.as_ref().map(Callbacks::answered);
+        Some(outbox_marking(&self.api, answered))
+    }
+
+    fn callbacks(&self) -> Option<&Callbacks> {
+        self.callbacks.as_ref()
     }
 
     fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
+    }
+
+    /// The user sees the refusal instead.
+    fn acknowledges_unroutable(&self) -> bool {
+        false
     }
 
     fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
@@ -223,6 +325,9 @@ impl InboundService for Discord {
             RequestRejection::ByOrchestrator(refused) => {
                 only_for_them(&format!("The request was refused: {}", refused.message))
             }
+            RequestRejection::NoPlace | RequestRejection::NotPromised { .. } => {
+                only_for_them(&format!("The request was refused: {refusal}"))
+            }
             other => crate::listener::refused(other),
         }
     }
@@ -231,68 +336,6 @@ impl InboundService for Discord {
 /// A message visible only to the user who caused it.
 fn only_for_them(text: &str) -> DirectResponse {
     DirectResponse::ok(json!({"type": MESSAGE, "data": {"content": text, "flags": EPHEMERAL}}))
-}
-
-/// `/name option: value, …`, or the text of the single option that is the input.
-fn command(body: &Value) -> Result<String, MalformedRequest> {
-    let mut words = format!("/{}", required(body, "/data/name")?);
-    let mut options = body.pointer("/data/options").and_then(Value::as_array);
-    let mut said = Vec::new();
-    // A subcommand is an option that contains options.
-    while let Some(list) = options.take() {
-        for option in list {
-            let name = text(option, "/name").unwrap_or_default();
-            match option.get("value") {
-                Some(Value::String(value)) if INPUT_OPTIONS.contains(&name) => {
-                    return Ok(value.clone());
-                }
-                Some(Value::String(value)) => said.push(format!("{name}: {value}")),
-                Some(value) => said.push(format!("{name}: {value}")),
-                None => {
-                    words.push(' ');
-                    words.push_str(name);
-                    options = option.get("options").and_then(Value::as_array);
-                }
-            }
-        }
-    }
-    if !said.is_empty() {
-        words.push(' ');
-        words.push_str(&said.join(", "));
-    }
-    Ok(words)
-}
-
-/// A button, or the chosen items of a list.
-fn component(body: &Value) -> Result<String, MalformedRequest> {
-    let id = required(body, "/data/custom_id")?;
-    let chosen = body.pointer("/data/values").and_then(Value::as_array);
-    let chosen: Vec<&str> = chosen
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    Ok(if chosen.is_empty() {
-        id.to_owned()
-    } else {
-        format!("{id}: {}", chosen.join(", "))
-    })
-}
-
-fn form(body: &Value) -> Result<String, MalformedRequest> {
-    let mut words = required(body, "/data/custom_id")?.to_owned();
-    let rows = body.pointer("/data/components").and_then(Value::as_array);
-    for row in rows.into_iter().flatten() {
-        let fields = row.get("components").and_then(Value::as_array);
-        let single = row.get("component");
-        for field in fields.into_iter().flatten().chain(single) {
-            let (name, value) = (text(field, "/custom_id"), text(field, "/value"));
-            if let (Some(name), Some(value)) = (name, value) {
-                words.push_str(&format!("\n{name}: {value}"));
-            }
-        }
-    }
-    Ok(words)
 }
 
 #[cfg(test)]
@@ -351,7 +394,9 @@ mod tests {
         let found = read(&json!(["c"]), &json!({"type": 1}), false).unwrap();
         assert_eq!(
             found,
-            InboundRequest::Answer(DirectResponse::ok(json!({"type": 1})))
+            InboundRequest::Answer(
+                DirectResponse::ok(json!({"type": 1})).counted_as(IgnoreReason::Ping)
+            )
         );
         let spoilt = read(&json!(["c"]), &json!({"type": 1}), true);
         assert!(matches!(
@@ -372,32 +417,6 @@ mod tests {
         assert_eq!(found.input, "why?");
         assert_eq!(found.properties["name"], "ask");
         assert_eq!(found.properties["userId"], "u");
-    }
-
-    #[test]
-    fn discord_interactions_become_readable_text() {
-        for (kind, data, said) in [
-            (2, json!({"name": "status"}), "/status"),
-            (
-                2,
-                json!({"name": "deploy", "options": [{"name": "to", "options": [
-                    {"name": "where", "value": "prod"}, {"name": "force", "value": true}]}]}),
-                "/deploy to where: prod, force: true",
-            ),
-            (3, json!({"custom_id": "ok"}), "ok"),
-            (
-                3,
-                json!({"custom_id": "size", "values": ["s", "m"]}),
-                "size: s, m",
-            ),
-            (
-                5,
-                json!({"custom_id": "f", "components": [{"components": [{"custom_id": "a", "value": "1"}]}]}),
-                "f\na: 1",
-            ),
-        ] {
-            assert_eq!(event(&interaction(kind, &data)).input, said);
-        }
     }
 
     #[test]

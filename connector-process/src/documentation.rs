@@ -101,9 +101,19 @@ fn every_secret_event_and_property_is_named() {
 }
 
 #[test]
+fn conn_1_properties_of_github_events_are_documented() {
+    let page = page("github");
+    let names = crate::github::PROPERTIES.iter().map(|(name, _)| *name);
+    let others = ["event", "branch", "tag", "number", "isPullRequest"];
+    for name in names.chain(others) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn limits_match_the_documentation() {
     use crate::limits::{
-        GITHUB_PAYLOAD_BYTES_MAX, GITHUB_TEXT_CHARS_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
+        GITHUB_TEXT_CHARS_MAX, PAYLOAD_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
         PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, RELAY_HANDSHAKES_MAX,
         RELAY_HELLO_BYTES_MAX, RELAY_SILENCE_MS, RELAY_UNANSWERED_MAX, SLACK_WINDOW_S,
         SWIFT_REPLY_TIMEOUT_MS,
@@ -113,7 +123,7 @@ fn limits_match_the_documentation() {
         (page("slack"), format!("within {SLACK_WINDOW_S} seconds")),
         (page("slack"), format!("{SWIFT_REPLY_TIMEOUT_MS} ms")),
         (page("discord"), format!("{SWIFT_REPLY_TIMEOUT_MS} ms")),
-        (page("github"), format!("{GITHUB_PAYLOAD_BYTES_MAX} bytes")),
+        (page("github"), format!("{PAYLOAD_BYTES_MAX} bytes")),
         (
             page("github"),
             format!("{GITHUB_TEXT_CHARS_MAX} characters"),

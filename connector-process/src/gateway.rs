@@ -3,29 +3,36 @@
 //! A [`Gateway`] is cheap to clone: every request of a connector has its own clone. The session at
 //! the other end of the channel owns all shared state.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use goondan_clock::timeout;
+use goondan_clock::{sleep, timeout};
 use goondan_protocol::approval::{ApprovalClosed, ApprovalPress, ApprovalShow, ApprovalVerdict};
 use goondan_protocol::call::TokenVerdict;
-use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::event::{ConnectorEvent, TurnOutcome};
 use goondan_protocol::ids::ApprovalId;
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, Status};
+use goondan_protocol::limits::MAX_CONNECTION_STATE_BYTES;
 use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
 use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::back_off::back_off;
 use crate::calls::CallHandler;
-use crate::limits::{APPROVAL_NEWS_WAITING_MAX, REPLY_TIMEOUT_MS, SESSION_COMMANDS_WAITING_MAX};
+use crate::limits::{
+    APPROVAL_NEWS_WAITING_MAX, CALLBACK_PAUSE_FIRST_MS, COUNT_TIMEOUT_MS, REPLY_TIMEOUT_MS,
+    SERVICE_BACK_OFF_MAX_MS, SESSION_COMMANDS_WAITING_MAX,
+};
 
 /// The orchestrator's decision about an event.
 pub(crate) type EventVerdict = Result<EventAccepted, EventRefused>;
@@ -46,6 +53,8 @@ pub(crate) enum SessionCommand {
     /// Withdraw the reply requests whose requesters are gone.
     ForgetReplies,
     Metrics(oneshot::Sender<Box<MetricsSnapshot>>),
+    /// Count an event that the connector passed over.
+    Ignored(IgnoreReason),
     /// Subscribe to the tool calls that wait for a person.
     Follow(ApprovalSubscription),
     Press(PressRequest),
@@ -65,6 +74,7 @@ impl std::fmt::Debug for SessionCommand {
             Self::Follow(request) => f.debug_tuple("Follow").field(request).finish(),
             Self::Press(request) => f.debug_tuple("Press").field(request).finish(),
             Self::Metrics(_) => f.write_str("Metrics"),
+            Self::Ignored(reason) => f.debug_tuple("Ignored").field(reason).finish(),
             Self::Withdraw => f.write_str("Withdraw"),
             Self::Serve(_) => f.write_str("Serve"),
         }
@@ -156,7 +166,12 @@ pub(crate) struct Gateway {
     intake_over: CancellationToken,
     /// Canceled when the connector must stop and no call is in flight.
     calls_over: CancellationToken,
+    /// Fields of the stored state, once known, for connectors whose parts store their own.
+    fields: Arc<Mutex<Option<StateFields>>>,
 }
+
+/// Top-level fields of the stored state.
+type StateFields = BTreeMap<String, Box<RawValue>>;
 
 impl Gateway {
     /// Creates the gateway of a connector that accepts input until `intake_over`, and the receiver
@@ -168,6 +183,7 @@ impl Gateway {
             commands,
             intake_over,
             calls_over,
+            fields: Arc::default(),
         };
         (gateway, receiver)
     }
@@ -220,6 +236,24 @@ impl Gateway {
     /// it is ready, because the orchestrator sends calls only then.
     pub(crate) async fn serve(&self, handler: Arc<dyn CallHandler>) {
         drop(self.commands.send(SessionCommand::Serve(handler)).await);
+    }
+
+    /// Counts an event that the connector passed over. A service does not wait longer for its
+    /// answer because the session is behind; then the event is not counted.
+    pub(crate) async fn ignored(&self, reason: IgnoreReason) {
+        let counting = self.commands.send(SessionCommand::Ignored(reason));
+        let counted = timeout(Duration::from_millis(COUNT_TIMEOUT_MS), counting).await;
+        if !matches!(counted, Ok(Ok(()))) {
+            tracing::debug!(reason = reason.as_str(), "ignored event not counted");
+        }
+    }
+
+    /// As [`Self::ignored`], without waiting.
+    pub(crate) fn try_ignored(&self, reason: IgnoreReason) {
+        let counted = self.commands.try_send(SessionCommand::Ignored(reason));
+        if counted.is_err() {
+            tracing::debug!(reason = reason.as_str(), "ignored event not counted");
+        }
     }
 
     /// The daemon's metrics.
@@ -312,6 +346,62 @@ impl Gateway {
     /// The reason for a refusal.
     pub(crate) async fn keep(&self, state: Box<RawValue>) -> Result<(), String> {
         self.ask_state(Some(state)).await.map(drop)
+    }
+
+    /// Replaces the given top-level fields of the stored state and keeps the others. Durable when it
+    /// returns. A connector that calls this never calls [`Self::keep`].
+    ///
+    /// # Errors
+    ///
+    /// The reason for a refusal.
+    pub(crate) async fn keep_fields(&self, fields: &RawValue) -> Result<(), String> {
+        let unreadable = |error: serde_json::Error| error.to_string();
+        let new: StateFields = serde_json::from_str(fields.get()).map_err(unreadable)?;
+        // Held while the state is written, so that concurrent parts do not overwrite each other.
+        let mut known = self.fields.lock().await;
+        let mut all = match known.take() {
+            Some(known) => known,
+            // State of another shape is from another connector, which no longer needs it.
+            None => self
+                .state()
+                .await?
+                .and_then(|state| serde_json::from_str(state.get()).ok())
+                .unwrap_or_default(),
+        };
+        let before = all.clone();
+        all.extend(new);
+        let state = to_raw_value(&all).map_err(unreadable)?;
+        let kept = if state.get().len() > MAX_CONNECTION_STATE_BYTES {
+            Err("the state of the connection is too large".to_owned())
+        } else {
+            self.keep(state).await
+        };
+        *known = Some(if kept.is_ok() { all } else { before });
+        kept
+    }
+
+    /// Waits without a time limit for the outcome of an event; `None` if it is no longer known.
+    pub(crate) async fn outcome(&self, asked: &ReplyAwait) -> Option<TurnOutcome> {
+        let mut looks = 0_u32;
+        loop {
+            match self.reply(asked.clone()).await {
+                Some(Reply::Over { outcome }) => return Some(outcome),
+                Some(Reply::Unknown {}) => return None,
+                Some(Reply::Open { message }) => {
+                    let event_id = asked.event_id.as_str();
+                    tracing::debug!(event_id, message, "pending reply is not available yet");
+                }
+                // The process is about to end.
+                None => pending().await,
+            }
+            looks = looks.saturating_add(1);
+            sleep(back_off(
+                looks,
+                CALLBACK_PAUSE_FIRST_MS,
+                SERVICE_BACK_OFF_MAX_MS,
+            ))
+            .await;
+        }
     }
 
     async fn ask_state(&self, set: Option<Box<RawValue>>) -> StateAnswer {

@@ -20,6 +20,7 @@
 //! * `egress`: lets confined programs reach the hosts that a person has listed for them.
 //! * `metrics`: serves the daemon's metrics.
 //! * `relay`: both ends of a connector that runs on another machine.
+//! * `chat_replies`: posts replies to chats; `multipart`: uploads files.
 //! * `webhook`, `slack`, `github`, `discord`: the connectors of these names; `payload`: the shared
 //!   part of the last three; `service`, `service_api`: the shared part of connectors that act at a
 //!   service for agents.
@@ -39,6 +40,7 @@ mod back_off;
 mod bearer;
 mod call_clock;
 mod calls;
+mod chat_replies;
 mod command_line;
 mod confined;
 mod connector;
@@ -58,6 +60,7 @@ mod listener;
 mod mcp;
 mod metrics;
 mod model;
+mod multipart;
 mod oauth;
 mod otlp;
 mod own_sandbox;
@@ -90,18 +93,20 @@ static BUILTINS: [(&str, ConnectorFactory); 11] = [
         Ok(Ready::to(|gateway, stop| cron.run(gateway, stop)))
     }),
     ("telegram", |it| {
-        let telegram = telegram::Telegram::new(&it.config, &it.secrets)?;
-        Ok(Ready::to(|gateway, stop| telegram.run(gateway, stop)))
+        let telegram = telegram::Telegram::new(&it.connection, &it.config, &it.secrets)?;
+        Ok(Ready::to_the_end(|gateway, stop| {
+            telegram.run(gateway, stop)
+        }))
     }),
     ("slack", |it| {
-        let slack = slack::Slack::new(&it.config, &it.secrets)?;
-        Ok(Ready::to(|gateway, stop| slack.run(gateway, stop)))
+        slack::Slack::ready(&it.connection, &it.config, &it.secrets)
     }),
     ("github", |it| {
-        github::GitHub::new(&it.config, &it.secrets).map(Ready::to_listen)
+        let github = github::GitHub::new(&it.config, &it.secrets)?;
+        Ok(Ready::to(|gateway, stop| github.run(gateway, stop)))
     }),
     ("discord", |it| {
-        discord::Discord::new(&it.config, &it.secrets).map(Ready::to_listen)
+        discord::Discord::ready(&it.connection, &it.config, &it.secrets)
     }),
     ("http", |it| {
         let fetcher = fetch::Fetcher::new(&it.config)?;

@@ -2,12 +2,14 @@
 //!
 //! The protocol's own limits are [`goondan_protocol::limits`].
 
+use goondan_connectors::GITHUB_BODY_BYTES_MAX;
 use goondan_protocol::limits::{
     MAX_APPROVALS_SHOWN, MAX_CONNECTION_STATE_BYTES, MAX_FRAME_BYTES, MAX_INPUT_BYTES,
 };
 
-/// Highest permitted value of `maxBodyBytes`, in bytes. The entire body can become an event's
-/// input, so this equals the protocol's limit for inputs.
+/// Highest permitted value of `maxBodyBytes`, in bytes, where the entire body can become an event's
+/// input: the protocol's limit for inputs. A GitHub payload can be larger, and only part of it is
+/// kept.
 pub const BODY_BYTES_CEILING: usize = MAX_INPUT_BYTES;
 
 /// Concurrent connections. One more evicts a connection without a request in progress: from the
@@ -22,8 +24,13 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 64;
 /// answered 202 immediately.
 pub const REPLY_WAITERS_MAX: usize = 128;
 
-/// Pending reply callbacks of one webhook. One more event is answered 429.
+/// Pending replies of one webhook or chat connection. One more event is answered 429, or fetched
+/// later.
 pub const CALLBACKS_PROMISED_MAX: usize = 256;
+
+/// Latest events of a chat connection that are known to have their reply. Telegram delivers at most
+/// 100 updates at once.
+pub const DELIVERED_EVENTS_MAX: usize = 256;
 
 /// Concurrent reply deliveries of one webhook; further ones wait.
 pub const CALLBACKS_AT_ONCE_MAX: usize = 8;
@@ -54,7 +61,23 @@ pub const BODY_RATE_MIN_BYTES_S: u64 = 4 * 1024;
 pub const BODY_RATE_GRACE_MS: u64 = 5_000;
 
 /// Maximum number of headers of one request. One more is answered 431.
-pub const HEADERS_MAX: usize = 64;
+pub const HEADERS_MAX: usize = 128;
+
+/// Headers of one request to a connector that are parsed, so that a request with too many gets an
+/// answer that gives the limit. One more is answered 431 without a body.
+pub const HEADERS_PARSED_MAX: usize = 1024;
+
+/// Signatures of one request that are compared.
+pub const SIGNATURES_MAX: usize = 16;
+
+/// Certificates of Amazon SNS that one webhook keeps.
+pub const CERTIFICATES_MAX: usize = 16;
+
+/// Largest certificate of Amazon SNS, in bytes.
+pub const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
+
+/// Concurrent requests of one webhook to Amazon SNS. One more is answered 429.
+pub const SNS_REQUESTS_MAX: usize = 4;
 
 /// Size of one connection's read buffer, in bytes; a request whose head does not fit is answered
 /// 431.
@@ -102,6 +125,10 @@ pub const EGRESS_HELLO_BYTES_MAX: usize = 16 * 1024 + 5;
 /// is answered 503.
 pub const REPLY_TIMEOUT_MS: u64 = 30_000;
 
+/// Time for which the answer to an ignored event waits until the session can count the event, in
+/// milliseconds.
+pub const COUNT_TIMEOUT_MS: u64 = 500;
+
 /// Time limit for the orchestrator if the service waits three seconds for its answer, in
 /// milliseconds.
 pub const SWIFT_REPLY_TIMEOUT_MS: u64 = 2_500;
@@ -110,6 +137,15 @@ pub const SWIFT_REPLY_TIMEOUT_MS: u64 = 2_500;
 /// seconds.
 pub const SLACK_WINDOW_S: u64 = 300;
 
+/// Threads of Slack that are remembered because the app was mentioned in them. Of more, the latest.
+pub const SLACK_THREADS_MAX: usize = 2_000;
+
+/// Groups of one Telegram connection that became supergroups; further ones are not followed.
+pub const CHATS_MIGRATED_MAX: usize = 256;
+
+/// Longest start of an answered message that is shown with an answer, in characters.
+pub const QUOTE_CHARS_MAX: usize = 300;
+
 /// Time in which a Discord command can be answered, in milliseconds, as set by Discord.
 pub const DISCORD_ANSWER_WINDOW_MS: u64 = 15 * 60 * 1_000;
 
@@ -117,11 +153,23 @@ pub const DISCORD_ANSWER_WINDOW_MS: u64 = 15 * 60 * 1_000;
 /// message of the bot.
 pub const DISCORD_INTERACTIONS_MAX: usize = 4_096;
 
-/// Largest GitHub payload that is copied to an event's metadata, in bytes.
-pub const GITHUB_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// Largest payload in an event's metadata, in bytes of JSON. Longer texts and lists in it are cut.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest GitHub text that an event's input repeats, in characters.
 pub const GITHUB_TEXT_CHARS_MAX: usize = 8_000;
+
+/// Longest name or title in a sentence about a GitHub event, in characters.
+pub const GITHUB_NAME_CHARS_MAX: usize = 300;
+
+/// Longest text that is kept of a large payload, in bytes; the rest is cut off.
+pub const BOUNDED_TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Items of one list that are kept of a large payload; the rest are counted.
+pub const BOUNDED_ITEMS_MAX: usize = 100;
+
+/// Values that are kept of a large payload; further ones are dropped.
+pub const BOUNDED_VALUES_MAX: usize = 200_000;
 
 /// Age at which a connection accepts no further request, in milliseconds, so that no client
 /// occupies a slot forever.
@@ -336,6 +384,10 @@ pub const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum number of tool calls of one reply; an agent accepts no more.
 pub const REPLY_CALLS_MAX: usize = 64;
 
+/// Maximum number of output items of one reply of the Responses API: texts, calls, reasoning, and
+/// calls of tools that the provider runs.
+pub const REPLY_ITEMS_MAX: usize = 1024;
+
 /// Longest event in the stream of a reply, and longest non-streamed reply, as encoded by the
 /// server, in bytes.
 pub const REPLY_EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -425,13 +477,13 @@ const _: () = assert!(SWIFT_REPLY_TIMEOUT_MS < REPLY_TIMEOUT_MS);
 // Requests in progress cannot be evicted, so there must be capacity for others.
 const _: () = assert!(REQUESTS_IN_FLIGHT_MAX + REPLY_WAITERS_MAX < CONNECTIONS_MAX);
 const _: () = assert!(CALLBACK_PAUSE_FIRST_MS <= CALLBACK_PAUSE_MAX_MS);
-const _: () = assert!(BODY_BYTES_HELD_MAX >= 2 * BODY_BYTES_CEILING);
+const _: () = assert!(BODY_BYTES_HELD_MAX >= 2 * GITHUB_BODY_BYTES_MAX);
 const _: () = assert!(BODY_RATE_GRACE_MS < BODY_READ_TIMEOUT_MS);
 const _: () = assert!(BIND_RETRY_FIRST_MS <= BIND_RETRY_MAX_MS);
 // The frame with an event fits for any input of a client.
 const _: () = assert!(
     JSON_GROWTH_MAX
-        * (BODY_BYTES_CEILING + PROPERTIES_MAX * 2 * PROPERTY_BYTES_MAX + GITHUB_PAYLOAD_BYTES_MAX)
+        * (BODY_BYTES_CEILING + PROPERTIES_MAX * 2 * PROPERTY_BYTES_MAX + PAYLOAD_BYTES_MAX)
         + 64 * 1024
         < MAX_FRAME_BYTES
 );

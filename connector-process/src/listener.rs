@@ -8,7 +8,7 @@
 //!   Pure.
 //! * `callback`: users who return from an authorization server.
 //! * `reply_wait`: returns the agent's reply to the sender of an event. `callbacks`: posts it to an
-//!   address.
+//!   address or a chat.
 //! * `request`: one request from its head to its log line.
 //! * `outbox`: actions at a service for agents.
 //! * `bind`: the listening socket, also used without HTTP.
@@ -36,9 +36,11 @@ mod server;
 mod service;
 mod signature;
 
-pub(crate) use answer::{DirectResponse, RequestRejection, refused};
+pub(crate) use answer::{DirectResponse, RequestRejection, accepted, refused};
 pub(crate) use bind::{BoundListener, open};
-pub(crate) use callbacks::{CallbackWorker, Callbacks, ReplyTarget};
+pub(crate) use callbacks::{
+    AnsweredTurns, CallbackWorker, Callbacks, PendingReply, ReplyDelivery, ReplyTarget,
+};
 pub(crate) use connection_limiter::{ConnectionLimiter, ConnectionPermit};
 pub(crate) use http_endpoint::HttpEndpoint;
 pub(crate) use malformed::MalformedRequest;

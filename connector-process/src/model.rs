@@ -3,7 +3,9 @@
 //! * `question`, `message`: from a conversation to a provider-neutral request.
 //! * `normalize`, `tool_schema`: names, ids, results and schemas in forms that a provider accepts.
 //! * `tool_calls`: tool calls from the fragments that servers send.
-//! * `anthropic`, `openai`, `google`: requests and replies in their protocols.
+//! * `anthropic`, `openai`, `responses`, `google`: requests and replies in their protocols.
+//! * `platform`, `sigv4`, `service_account`, `aws_frames`: URLs, credentials and encodings of the
+//!   cloud platforms that serve models.
 //! * `repair`: changes of a request that the provider rejects.
 //! * `reply`: reads a server's response, which can be anything, into one answer.
 //! * `failure`: classifies failures, and determines if retrying helps. The orchestrator retries,
@@ -16,9 +18,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_clock::{Instant, timeout};
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallOrder, CompletionRequest};
-use goondan_protocol::definition::{HostedModel, HostedProvider, ModelAssignment};
-use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use goondan_protocol::definition::{HostedModel, HostedProvider, ModelAssignment, OpenAiApi};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tokio_util::sync::CancellationToken;
@@ -30,9 +31,11 @@ use dialect::Dialect;
 use question::ChatRequest;
 use repair::Repairs;
 use reply::Expectation;
+use service_account::AccessTokens;
 
 mod ahead;
 mod anthropic;
+mod aws_frames;
 mod dialect;
 mod draft;
 mod events;
@@ -41,17 +44,18 @@ mod google;
 mod message;
 mod normalize;
 mod openai;
+mod platform;
 mod question;
 mod repair;
 mod reply;
+mod responses;
+mod service_account;
+mod sigv4;
 #[cfg(test)]
 mod stream_quirks;
 mod thoughts;
 mod tool_calls;
 mod tool_schema;
-
-/// Placeholder for servers that need no key, because some clients and servers require one.
-const NO_KEY: &str = "none";
 
 /// Repairs of one request that its provider rejects.
 const REPAIRS_MAX: usize = 4;
@@ -81,6 +85,7 @@ struct ModelCaller {
     client: reqwest::Client,
     /// Changes that the provider made necessary so far.
     repairs: Arc<Mutex<Repairs>>,
+    tokens: Arc<AccessTokens>,
 }
 
 impl ModelCaller {
@@ -93,41 +98,8 @@ impl ModelCaller {
             model,
             client,
             repairs: Arc::default(),
+            tokens: Arc::default(),
         })
-    }
-}
-
-fn url_of(model: &HostedModel) -> Result<Url, String> {
-    let mut url = Url::parse(model.address()).map_err(|error| error.to_string())?;
-    let method = match model.provider {
-        HostedProvider::Anthropic => "messages".to_owned(),
-        HostedProvider::OpenAi => "chat/completions".to_owned(),
-        HostedProvider::Google => {
-            url.query_pairs_mut().append_pair("alt", "sse");
-            let name = model.model.strip_prefix("models/").unwrap_or(&model.model);
-            format!("models/{name}:streamGenerateContent")
-        }
-    };
-    let path = format!("{}/{method}", url.path().trim_end_matches('/'));
-    url.set_path(&path);
-    Ok(url)
-}
-
-/// The headers that authenticate the client.
-fn keys_of(model: &HostedModel) -> Vec<(HeaderName, String)> {
-    let key = model.api_key.as_deref().unwrap_or(NO_KEY);
-    match model.provider {
-        HostedProvider::Anthropic => vec![
-            (HeaderName::from_static("x-api-key"), key.to_owned()),
-            (
-                HeaderName::from_static("anthropic-version"),
-                anthropic::VERSION.to_owned(),
-            ),
-        ],
-        HostedProvider::OpenAi => vec![(AUTHORIZATION, format!("Bearer {key}"))],
-        HostedProvider::Google => {
-            vec![(HeaderName::from_static("x-goog-api-key"), key.to_owned())]
-        }
     }
 }
 
@@ -136,20 +108,25 @@ fn exchange_of(
     model: &HostedModel,
     question: &ChatRequest,
 ) -> Result<(Value, Box<dyn Dialect>), String> {
-    let (mut body, reader): (Value, Box<dyn Dialect>) = match model.provider {
-        HostedProvider::Anthropic => {
+    let (mut body, reader): (Value, Box<dyn Dialect>) = match (model.provider, model.api) {
+        (HostedProvider::Anthropic, _) => {
             let body = anthropic::request(model, question)?;
             (body, Box::<anthropic::AnthropicReader>::default())
         }
-        HostedProvider::OpenAi => {
+        (HostedProvider::OpenAi, OpenAiApi::Chat) => {
             let body = openai::request(model, question);
             (body, Box::<openai::OpenAiReader>::default())
         }
-        HostedProvider::Google => {
+        (HostedProvider::OpenAi, OpenAiApi::Responses) => {
+            let body = responses::request(model, question);
+            (body, Box::<responses::ResponsesReader>::default())
+        }
+        (HostedProvider::Google, _) => {
             let body = google::request(model, question);
             (body, Box::<google::GoogleReader>::default())
         }
     };
+    platform::adapt_body(model, &mut body);
     if let Some(fields) = body.as_object_mut() {
         for (name, value) in &model.options {
             // A server that rejects a field may reject its null as well.
@@ -165,25 +142,43 @@ fn exchange_of(
 
 impl CallHandler for ModelCaller {
     fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
-        let (model, client) = (Arc::clone(&self.model), self.client.clone());
+        let access = ModelAccess {
+            model: Arc::clone(&self.model),
+            client: self.client.clone(),
+            tokens: Arc::clone(&self.tokens),
+        };
         let repairs = Arc::clone(&self.repairs);
         async move {
-            let outcome = ask(&model, &client, &call, &pieces, &repairs).await;
+            let outcome = ask(&access, &call, &pieces, &repairs).await;
+            let Err(error) = outcome else { return outcome };
+            let token = access.tokens.current().await;
+            if error.code == CallErrorCode::Unauthorized {
+                access.tokens.forget().await;
+            }
             // A server may quote the request.
-            outcome.map_err(|error| failure::without_key(error, model.api_key.as_deref()))
+            let secrets = platform::secrets_of(&access.model).into_iter();
+            let secrets: Vec<&str> = secrets.chain(token.as_deref()).collect();
+            Err(failure::without_secrets(error, &secrets))
         }
         .boxed()
     }
 }
 
+/// Everything that a request needs.
+struct ModelAccess {
+    model: Arc<HostedModel>,
+    client: reqwest::Client,
+    tokens: Arc<AccessTokens>,
+}
+
 /// Requests a reply. A request that the provider rejects as invalid is repaired and sent again.
 async fn ask(
-    model: &HostedModel,
-    client: &reqwest::Client,
+    access: &ModelAccess,
     call: &CallOrder,
     pieces: &Pieces,
     repairs: &Mutex<Repairs>,
 ) -> RawCallResult {
+    let model = access.model.as_ref();
     if call.method != COMPLETE {
         let message = format!("a model has no method `{}`", call.method);
         return Err(CallError::new(CallErrorCode::NotFound, message));
@@ -194,7 +189,7 @@ async fn ask(
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let rejection = match ask_once(model, client, call, pieces, &known, until).await {
+        let rejection = match ask_once(access, call, pieces, &known, until).await {
             Err(error) if error.code == CallErrorCode::Invalid => error,
             outcome => return outcome,
         };
@@ -215,7 +210,7 @@ async fn ask(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
-    ask_once(model, client, call, pieces, &known, until).await
+    ask_once(access, call, pieces, &known, until).await
 }
 
 fn invalid(message: String) -> CallError {
@@ -229,28 +224,34 @@ fn question_of(model: &HostedModel, call: &CallOrder) -> Result<ChatRequest, Cal
 }
 
 async fn ask_once(
-    model: &HostedModel,
-    client: &reqwest::Client,
+    access: &ModelAccess,
     call: &CallOrder,
     pieces: &Pieces,
     repairs: &Repairs,
     until: Instant,
 ) -> RawCallResult {
+    let ModelAccess {
+        model,
+        client,
+        tokens,
+    } = access;
     let mut question = question_of(model, call)?;
     repairs.apply(&mut question);
     let (mut body, reader) = exchange_of(model, &question).map_err(invalid)?;
     repairs.apply_to_body(&mut body);
-    let url = url_of(model).map_err(|error| {
+    let url = platform::url_of(model).map_err(|error| {
         invalid(format!("the address cannot be used: {error}"))
             .suggest(format!("check `endpoint` of Model `{}`", model.name))
     })?;
     let body = serde_json::to_vec(&body)
         .map_err(|error| invalid(format!("failed to serialize the request: {error}")))?;
-    let mut request = client.post(url).header(CONTENT_TYPE, "application/json");
-    for (name, value) in keys_of(model) {
+    let credentials = platform::credentials_of(model, client, tokens, &url, &body).await?;
+    let mut request = client.post(url).header(CONTENT_TYPE, platform::JSON);
+    for (name, value) in credentials {
         let mut value = HeaderValue::try_from(value).map_err(|_| {
-            invalid("the `apiKey` contains characters that no header can".to_owned())
-                .suggest(format!("check the `apiKey` of Model `{}`", model.name))
+            let field = failure::credential_field(model);
+            invalid(format!("`{field}` contains characters that no header can"))
+                .suggest(format!("check `{field}` of Model `{}`", model.name))
         })?;
         value.set_sensitive(true);
         request = request.header(name, value);

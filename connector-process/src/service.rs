@@ -150,8 +150,13 @@ pub(crate) fn check_place(
     if is_allowed(allowed, place) {
         return Ok(());
     }
+    Err(other_place(kind, place, setting))
+}
+
+/// Error of an action at a place that the Connection does not permit.
+pub(crate) fn other_place(kind: &str, place: &str, setting: &str) -> CallError {
     let message = format!("{kind} {place} is not one of `{setting}` or `sendTo` of the Connection");
-    Err(CallError::new(CallErrorCode::Refused, message))
+    CallError::new(CallErrorCode::Refused, message)
 }
 
 /// Properties of a failed request.

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::calls::{CallHandler, Pieces, RawCallResult};
-use crate::listener::Outbox;
+use crate::listener::{AnsweredTurns, Outbox};
 use crate::service;
 
 /// The API of one service.
@@ -31,6 +31,11 @@ pub(crate) trait ServiceApi: Send + Sync + 'static {
         is_idempotent: bool,
     ) -> impl Future<Output = Result<Value, CallError>> + Send;
 
+    /// The place that an action writes a message to, if it does.
+    fn written_place(&self, _action: &Self::Action) -> Option<String> {
+        None
+    }
+
     /// The secret that errors must not repeat; may be empty.
     fn secret(&self) -> &str;
 
@@ -46,19 +51,40 @@ pub(crate) trait ServiceApi: Send + Sync + 'static {
 
 /// Creates the handler of agents' calls through `api`.
 pub(crate) fn outbox_of<A: ServiceApi>(api: &Arc<A>) -> Arc<dyn Outbox> {
-    Arc::new(ServiceCalls(Arc::clone(api)))
+    outbox_marking(api, None)
 }
 
-struct ServiceCalls<A>(Arc<A>);
+/// As [`outbox_of`], and marks the turns whose agents write to a chat.
+pub(crate) fn outbox_marking<A: ServiceApi>(
+    api: &Arc<A>,
+    answered: Option<AnsweredTurns>,
+) -> Arc<dyn Outbox> {
+    Arc::new(ServiceCalls {
+        api: Arc::clone(api),
+        answered,
+    })
+}
+
+struct ServiceCalls<A> {
+    api: Arc<A>,
+    answered: Option<AnsweredTurns>,
+}
 
 impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
-    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
-        let api = Arc::clone(&self.0);
+    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
+        let (api, answered) = (Arc::clone(&self.api), self.answered.clone());
         async move {
-            let result = match service::action(A::SERVICE.connector, &call) {
+            let result = match service::action::<A::Action>(A::SERVICE.connector, &call) {
                 Ok(action) => {
                     let is_idempotent = A::SERVICE.is_idempotent(&call.method);
-                    api.run(action, is_idempotent).await
+                    let place = api.written_place(&action);
+                    let result = api.run(action, is_idempotent).await;
+                    if let (Ok(_), Some(place), Some(answered), Some(trace)) =
+                        (&result, place, answered, pieces.trace())
+                    {
+                        answered.wrote(trace.trace_id, &place).await;
+                    }
+                    result
                 }
                 Err(error) => Err(error),
             };
@@ -70,7 +96,7 @@ impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
 
 impl<A: ServiceApi> Outbox for ServiceCalls<A> {
     fn check(&self) -> BoxFuture<'static, Result<Option<String>, CallError>> {
-        let api = Arc::clone(&self.0);
+        let api = Arc::clone(&self.api);
         async move { api.check().await }.boxed()
     }
 }

@@ -15,6 +15,7 @@ use futures_util::SinkExt as _;
 use goondan_protocol::approval::{ApprovalVerdict, ApprovalsFollow};
 use goondan_protocol::call::{CallId, CallOrder};
 use goondan_protocol::envelope::{Address, Envelope};
+use goondan_protocol::ignored::EventIgnored;
 use goondan_protocol::ipc::{
     ConfinementReport, EnvelopeHeader, MetricsGet, Pong, ShutdownAck, StateGet, StateSet,
     ToConnector, ToOrchestrator,
@@ -393,6 +394,10 @@ pub(crate) async fn run(
                     }
                 }
                 SessionCommand::State(asked) => place.send(session.ask_state(asked)?),
+                SessionCommand::Ignored(reason) => {
+                    let ignored = ToOrchestrator::EventIgnored(EventIgnored { reason });
+                    place.send(session.frame(&ignored)?);
+                }
                 SessionCommand::Metrics(answer) => enqueue(&control, session.ask_metrics(answer)?)?,
                 SessionCommand::Follow(request) => enqueue(&control, session.follow(request)?)?,
                 SessionCommand::Press(request) => place.send(session.press(request)?),

@@ -5,11 +5,18 @@
 //! Slack signs `v0:<time>:<body>`, expects an answer within three seconds, and repeats unanswered
 //! requests. One message can arrive as `message` and as `app_mention`; both use the id of the
 //! message, so a conversation receives it only once however often Slack repeats it.
+//!
+//! * `messages`: from an event of Slack to one of ours. `threads`: those that the app takes part in.
+//! * `words`: blocks, attachments and files as text. Pure.
 
 mod actions;
 mod buttons;
 mod forms;
 mod message_format;
+mod messages;
+mod mrkdwn;
+mod threads;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,40 +28,41 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_connectors::{ApprovalChat, Values};
 use goondan_protocol::JsonObject;
-use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use self::actions::Api;
 use self::buttons::Channel;
-use self::message_format::unescaped;
+use self::forms::FormMeaning;
+use self::messages::{Filters, Ignored};
+use self::threads::Threads;
 use crate::approvals::{self, PressSubmitter};
+use crate::chat_replies::{ChatReplies, ReplyMode};
+use crate::connector::Ready;
 use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::{SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
-    self, ButtonPress, DirectResponse, HttpEndpoint, InboundRequest, InboundService,
-    MalformedRequest, Outbox, RawRequest, RequestRejection, SignatureCheck, SignatureError,
-    only_value,
+    self, ButtonPress, CallbackWorker, Callbacks, DirectResponse, HttpEndpoint, InboundRequest,
+    InboundService, MalformedRequest, Outbox, RawRequest, RequestRejection, SignatureCheck,
+    SignatureError, only_value,
 };
-use crate::payload::{
-    event_id, instance_key, is_allowed, is_form, json, properties, required, text, with_older,
-    written_to,
-};
-use crate::service_api::outbox_of;
+use crate::payload::{is_form, json, required, written_to};
+use crate::service_api::outbox_marking;
 
 const TIME_HEADER: HeaderName = HeaderName::from_static("x-slack-request-timestamp");
 const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-slack-signature");
 const RETRY_HEADER: HeaderName = HeaderName::from_static("x-slack-retry-num");
 
-/// Subtypes of messages that people write. All others report a change of a message.
-const WRITTEN: [&str; 3] = ["file_share", "me_message", "thread_broadcast"];
-
 pub(crate) struct Slack {
     http_endpoint: HttpEndpoint,
     check: SignatureCheck,
-    channels: Option<Vec<String>>,
+    filters: Filters,
+    threads: Arc<Threads>,
     api: Option<Arc<Api>>,
+    /// Replies that are posted, if a token and the settings permit it.
+    replies: Option<Callbacks>,
     /// Chat for approvals of tool calls, if configured.
     approvals: Option<ApprovalChat>,
     /// Receiver of button presses, once the connector runs.
@@ -62,15 +70,16 @@ pub(crate) struct Slack {
 }
 
 impl Slack {
-    /// Creates a connector from validated settings.
+    /// Creates a connector from validated settings, and the worker that posts replies, if any.
     ///
     /// # Errors
     ///
     /// A description of why they cannot be used anyway.
     pub(crate) fn new(
+        connection: &ConnectionName,
         config: &JsonObject,
         secrets: &BTreeMap<String, String>,
-    ) -> Result<Self, String> {
+    ) -> Result<(Self, Option<CallbackWorker>), String> {
         let values = Values::of("slack", config);
         let secret = secrets.get("signingSecret").map_or("", String::as_str);
         let check = SignatureCheck::new(SIGNATURE_HEADER, "v0=".to_owned(), secret);
@@ -83,28 +92,74 @@ impl Slack {
                 written_to(&values, "channels"),
             ))),
         };
-        Ok(Self {
+        let mode = ReplyMode::of(&values);
+        let replies = api.clone().filter(|_| mode != ReplyMode::Never);
+        let replies =
+            replies.map(|api| Callbacks::new(ChatReplies::new(api, connection.clone(), mode)));
+        let (replies, worker) = replies.unzip();
+        let slack = Self {
             http_endpoint: HttpEndpoint::new(&values),
             check: check.ok_or("failed to use the secret `signingSecret`")?,
-            channels: values.names("channels"),
+            filters: Filters {
+                channels: values.names("channels"),
+                bots: values.names("bots").unwrap_or_default(),
+            },
+            threads: Arc::default(),
             api,
+            replies,
             approvals: ApprovalChat::of("slack", config),
             presses: None,
-        })
+        };
+        Ok((slack, worker))
     }
 
-    /// Serves requests until `stop`.
-    pub(crate) async fn run(mut self, gateway: Gateway, stop: CancellationToken) {
+    /// Creates the connector, which posts replies until the final stop, because turns finish after
+    /// intake ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub(crate) fn ready(
+        connection: &ConnectionName,
+        config: &JsonObject,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<Ready, String> {
+        let (slack, worker) = Self::new(connection, config, secrets)?;
+        Ok(Ready::to_the_end(|gateway, stop| async move {
+            let serving = async {
+                slack.serve(gateway.clone()).await;
+                stop.cancelled().await;
+            };
+            let posting = async {
+                match worker {
+                    Some(worker) => worker.run(gateway.clone()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = serving => {}
+                () = posting => {}
+            }
+        }))
+    }
+
+    /// Serves requests until intake ends.
+    async fn serve(mut self, gateway: Gateway) {
+        let intake_over = gateway.intake_over();
+        tokio::select! {
+            () = self.threads.load(&gateway) => {}
+            () = intake_over.cancelled() => return,
+        }
         let asking = self.approvals.take().zip(self.api.clone());
         let Some((chat, api)) = asking else {
-            return listener::run(Arc::new(self), gateway, stop).await;
+            return listener::run(Arc::new(self), gateway, intake_over).await;
         };
         let channel = chat.place;
         let (presses, notes) = PressSubmitter::new(gateway.clone());
         self.presses = Some(presses);
         let board = Arc::new(Channel { api, channel });
-        let showing = approvals::show(board, gateway.clone(), notes, stop.clone());
-        tokio::join!(listener::run(Arc::new(self), gateway, stop), showing);
+        let showing = approvals::show(board, gateway.clone(), notes, intake_over.clone());
+        tokio::join!(listener::run(Arc::new(self), gateway, intake_over), showing);
     }
 
     /// Checks the signature and its time: a signature is valid only for a few minutes, which
@@ -130,79 +185,38 @@ impl Slack {
         received: &RawRequest<'_>,
         body: &Value,
     ) -> Result<InboundRequest, MalformedRequest> {
-        let ignored = |reason| Ok(InboundRequest::Answer(DirectResponse::ignored(reason)));
         match required(body, "/type")? {
             "url_verification" => {
                 let challenge = required(body, "/challenge")?;
                 let answer = DirectResponse::ok(json!({"challenge": challenge}));
+                let answer = answer.counted_as(IgnoreReason::Ping);
                 return Ok(InboundRequest::Answer(answer));
             }
             "event_callback" => {}
-            _ => return ignored("unsupported callback"),
+            "app_rate_limited" => {
+                tracing::warn!("Slack sends fewer events because there were too many");
+                let why = "Slack sends fewer events";
+                return Ok(ignored(&Ignored::new(IgnoreReason::Unsupported, why)));
+            }
+            kind => {
+                let why = format!("`{kind}` is not supported");
+                return Ok(ignored(&Ignored::new(IgnoreReason::Unsupported, why)));
+            }
         }
-        let kind = required(body, "/event/type")?;
-        if let Some(reason) = why_ignored(kind, body) {
-            return ignored(reason);
-        }
-        let team = required(body, "/team_id")?;
-        let channel = required(body, "/event/channel")?;
-        let ts = required(body, "/event/ts")?;
-        if !is_allowed(self.channels.as_deref(), channel) {
-            return ignored("the channel is not one of `channels`");
-        }
-        let said = plain(kind, text(body, "/event/text").unwrap_or_default());
-        if said.trim().is_empty() {
-            return ignored("it has no text");
-        }
-        let thread = text(body, "/event/thread_ts");
-        let key = match thread {
-            Some(thread) => format!("slack:{team}:{channel}:{thread}"),
-            None => format!("slack:{team}:{channel}"),
-        };
-        let event = |pointer: &str| body.pointer(pointer);
-        let mut metadata = JsonObject::from_iter([
-            ("channel".to_owned(), json!(channel)),
-            ("ts".to_owned(), json!(ts)),
-        ]);
-        // In a channel, an answer belongs in a thread; in a direct message it does not.
-        let is_direct = text(body, "/event/channel_type") == Some("im");
-        if let Some(thread) = thread.or((!is_direct).then_some(ts)) {
-            metadata.insert("threadTs".to_owned(), json!(thread));
-        }
-        let event_id_of_slack = text(body, "/event_id").unwrap_or_default();
-        metadata.insert("slackEventId".to_owned(), json!(event_id_of_slack));
-        let is_retry = received.headers.contains_key(RETRY_HEADER);
-        metadata.insert("retry".to_owned(), json!(is_retry));
-        Ok(InboundRequest::Event(Box::new(ConnectorEvent {
-            id: Some(event_id(&format!("slack:{team}:{channel}:{ts}"))?),
-            name: kind.to_owned(),
-            input: said,
-            instance_key: Some(instance_key(&key)?),
-            properties: with_older(
-                properties([
-                    ("team", event("/team_id")),
-                    ("channel", event("/event/channel")),
-                    ("channelType", event("/event/channel_type")),
-                    ("user", event("/event/user")),
-                    ("threadTs", event("/event/thread_ts")),
-                    ("ts", event("/event/ts")),
-                ]),
-                [
-                    ("channel_id", event("/event/channel")),
-                    ("thread_ts", event("/event/thread_ts")),
-                    ("user_id", event("/event/user")),
-                ],
-            ),
-            auth: text(body, "/event/user").map(|user| {
-                JsonObject::from_iter([
-                    ("service".to_owned(), json!("slack")),
-                    ("team".to_owned(), json!(team)),
-                    ("user".to_owned(), json!(user)),
-                ])
-            }),
-            metadata,
-        })))
+        let retry = received.headers.contains_key(RETRY_HEADER);
+        let taken = messages::taken(body, retry, (&self.filters, &self.threads))?;
+        Ok(match taken {
+            Ok(taken) if taken.is_answered => InboundRequest::Event(taken.event),
+            Ok(taken) => InboundRequest::Notice(taken.event),
+            Err(passed) => ignored(&passed),
+        })
     }
+}
+
+fn ignored(ignored: &Ignored) -> InboundRequest {
+    let why = &ignored.why;
+    tracing::info!(%why, "request passed over");
+    InboundRequest::Answer(DirectResponse::ignored(ignored.reason, why))
 }
 
 impl fmt::Debug for Slack {
@@ -219,7 +233,18 @@ impl InboundService for Slack {
     }
 
     fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        self.api.as_ref().map(outbox_of)
+        let answered = self.replies.as_ref().map(Callbacks::answered);
+        let api = self.api.as_ref()?;
+        Some(outbox_marking(api, answered))
+    }
+
+    fn callbacks(&self) -> Option<&Callbacks> {
+        self.replies.as_ref()
+    }
+
+    fn settle(&self, gateway: Gateway) -> BoxFuture<'static, ()> {
+        let threads = Arc::clone(&self.threads);
+        async move { threads.keep(&gateway).await }.boxed()
     }
 
     fn reply_timeout(&self) -> Duration {
@@ -240,38 +265,26 @@ impl InboundService for Slack {
     fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection> {
         self.check(received)?;
         if is_form(received.headers) {
-            let (channels, asks) = (self.channels.as_deref(), self.presses.is_some());
-            return Ok(forms::meaning(received.body, channels, asks)?);
+            let asks = self.presses.is_some();
+            let form = forms::meaning(received.body, &self.filters, asks)?;
+            let nothing = || DirectResponse::ok(Value::Null);
+            return Ok(match form {
+                FormMeaning::Event(event) => InboundRequest::Asked(event, nothing()),
+                FormMeaning::Pressed(pressed) => InboundRequest::Pressed(pressed),
+                FormMeaning::Choices => {
+                    let none = DirectResponse::ok(json!({"options": []}));
+                    InboundRequest::Answer(none.counted_as(IgnoreReason::Unsupported))
+                }
+                // Slack shows the answer to the user.
+                FormMeaning::Ignored(ignored) => {
+                    tracing::info!(why = %ignored.why, "request passed over");
+                    InboundRequest::Answer(nothing().counted_as(ignored.reason))
+                }
+            });
         }
         let body = json(received.body)?;
         Ok(self.to_meaning(received, &body)?)
     }
-}
-
-/// The text as people read it: without the mention of the app, and with unescaped `&`, `<` and `>`.
-fn plain(kind: &str, text: &str) -> String {
-    let called = text.trim_start();
-    let text = match called
-        .strip_prefix("<@")
-        .and_then(|rest| rest.split_once('>'))
-    {
-        Some((_, rest)) if kind == "app_mention" => rest.trim_start(),
-        _ => text,
-    };
-    unescaped(text)
-}
-
-/// Reason to ignore an event, by its type and its author.
-fn why_ignored(kind: &str, body: &Value) -> Option<&'static str> {
-    if !matches!(kind, "message" | "app_mention") {
-        return Some("only messages and mentions are supported");
-    }
-    // Messages of bots are ignored, because two bots could answer each other forever.
-    if body.pointer("/event/bot_id").is_some() || body.pointer("/event/bot_profile").is_some() {
-        return Some("it is from a bot");
-    }
-    let is_written = text(body, "/event/subtype").is_none_or(|kind| WRITTEN.contains(&kind));
-    (!is_written).then_some("it is not a written message")
 }
 
 #[cfg(test)]
@@ -288,7 +301,9 @@ mod tests {
 
     fn slack(config: &Value) -> Slack {
         let secrets = BTreeMap::from([("signingSecret".to_owned(), SECRET.to_owned())]);
-        Slack::new(config.as_object().unwrap(), &secrets).unwrap()
+        let connection = "slack".parse().unwrap();
+        let made = Slack::new(&connection, config.as_object().unwrap(), &secrets);
+        made.unwrap().0
     }
 
     fn read(
@@ -312,19 +327,6 @@ mod tests {
             now_s,
         };
         slack(config).read(&received)
-    }
-
-    fn meaning(event: &Value) -> InboundRequest {
-        let body =
-            json!({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event});
-        read(&json!({}), &body.to_string(), NOW_S, NOW_S).unwrap()
-    }
-
-    fn event(event: &Value) -> ConnectorEvent {
-        match meaning(event) {
-            InboundRequest::Event(event) => *event,
-            other => panic!("{other:?}"),
-        }
     }
 
     #[test]
@@ -373,65 +375,40 @@ mod tests {
     fn the_challenge_is_given_back() {
         let body = r#"{"type":"url_verification","challenge":"c"}"#;
         let answer = DirectResponse::ok(json!({"challenge": "c"}));
+        let answer = answer.counted_as(IgnoreReason::Ping);
         let found = read(&json!({}), body, NOW_S, NOW_S).unwrap();
         assert_eq!(found, InboundRequest::Answer(answer));
     }
 
     #[test]
-    fn a_message_and_its_mention_are_one_event() {
-        let message = json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.5",
-            "channel_type": "channel", "text": "<@U9> a &lt; b &amp;amp;"});
-        let mut mention = message.clone();
-        mention["type"] = json!("app_mention");
-        let (message, mention) = (event(&message), event(&mention));
-        assert_eq!(message.id, mention.id);
-        assert_eq!(message.id.unwrap().as_str(), "slack:T1:C1:1.5");
-        assert_eq!(message.instance_key, mention.instance_key);
-        assert_eq!(message.instance_key.unwrap().as_str(), "slack:T1:C1");
-        assert_eq!(message.input, "<@U9> a < b &amp;");
-        assert_eq!(mention.input, "a < b &amp;");
-        assert_eq!(mention.name, "app_mention");
-        assert_eq!(mention.properties["channelType"], "channel");
-        assert_eq!(mention.metadata["threadTs"], "1.5");
-        assert_eq!(mention.metadata["ts"], "1.5");
-        let mut direct = json!({"type": "message", "channel": "D1", "user": "U1", "ts": "1.5",
-            "channel_type": "im", "text": "x"});
-        assert!(event(&direct).metadata.get("threadTs").is_none());
-        direct["thread_ts"] = json!("1.0");
-        assert_eq!(event(&direct).metadata["threadTs"], "1.0");
-    }
-
-    #[test]
-    fn a_thread_is_a_conversation() {
-        let found = event(
-            &json!({"type": "message", "channel": "C1", "user": "U1", "ts": "2.0",
-            "thread_ts": "1.0", "text": "x"}),
-        );
-        assert_eq!(found.instance_key.unwrap().as_str(), "slack:T1:C1:1.0");
-    }
-
-    #[test]
-    fn slack_events_without_user_text_are_ignored() {
-        for event in [
-            json!({"type": "message", "channel": "C1", "ts": "1", "text": "x", "bot_id": "B1"}),
-            json!({"type": "message", "channel": "C1", "ts": "1", "text": "x", "subtype": "bot_message"}),
-            json!({"type": "message", "channel": "C1", "ts": "1", "subtype": "message_changed"}),
-            json!({"type": "message", "channel": "C1", "ts": "1", "text": "  "}),
-            json!({"type": "reaction_added"}),
-        ] {
-            let InboundRequest::Answer(answer) = meaning(&event) else {
-                panic!("{event}");
+    fn conn_1_slack_requests_without_an_event_are_answered_with_a_reason() {
+        let answered = |config: &Value, body: &Value| {
+            let found = read(config, &body.to_string(), NOW_S, NOW_S).unwrap();
+            let InboundRequest::Answer(answer) = found else {
+                panic!("{found:?}");
             };
             assert_eq!(answer.status, 200);
-        }
-        let body = json!({"type": "event_callback", "team_id": "T1",
-            "event": {"type": "message", "channel": "C2", "user": "U", "ts": "1", "text": "x"}});
-        let found = read(
-            &json!({"channels": ["C1"]}),
-            &body.to_string(),
-            NOW_S,
-            NOW_S,
+            answer.body["ignored"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let limited =
+            json!({"type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1});
+        assert_eq!(answered(&json!({}), &limited), "Slack sends fewer events");
+        assert_eq!(
+            answered(&json!({}), &json!({"type": "new"})),
+            "`new` is not supported"
         );
-        assert!(matches!(found, Ok(InboundRequest::Answer(_))), "{found:?}");
+        let message = json!({"type": "event_callback", "team_id": "T1",
+            "event": {"type": "message", "channel": "C2", "user": "U", "bot_id": "B7", "ts": "1", "text": "x"}});
+        assert_eq!(
+            answered(&json!({"bots": ["B8"]}), &message),
+            "it is from a bot"
+        );
+        let reason = answered(&json!({"bots": ["B7"], "channels": ["C1"]}), &message);
+        assert_eq!(reason, "the channel is not one of `channels`");
+        let heard = read(&json!({"bots": ["B7"]}), &message.to_string(), NOW_S, NOW_S);
+        assert!(matches!(heard, Ok(InboundRequest::Notice(_))), "{heard:?}");
     }
 }

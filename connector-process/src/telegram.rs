@@ -4,7 +4,8 @@
 //! only after the event of the current one is on disk. A process killed in between receives the
 //! update again, as the same event (`MSG-13`).
 //!
-//! * `updates`: from an update to an event. Pure.
+//! * `updates`: from an update to an event; `words`: describes messages. Pure.
+//! * `chats`: groups with a new ID.
 //! * `answer`: parses answers of the Bot API. Pure.
 //! * `api`: its methods.
 //! * `actions`: actions of agents through the bot.
@@ -14,7 +15,9 @@ mod actions;
 mod answer;
 mod api;
 mod buttons;
+mod chats;
 mod updates;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +25,8 @@ use std::time::Duration;
 
 use goondan_connectors::{ApprovalChat, Values};
 use goondan_protocol::JsonObject;
+use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ids::ConnectionName;
 use goondan_protocol::ipc::RefusalCode;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -31,20 +36,25 @@ use self::actions::Actions;
 use self::answer::ApiError;
 use self::api::Api;
 use self::buttons::Chat;
-use self::updates::{UPDATES, Update, to_update};
+use self::chats::Chats;
+use self::updates::{Accepted, UPDATES, Update, to_update};
 use crate::approvals::{self, PressSubmitter};
+use crate::chat_replies::{ChatReplies, ReplyMode};
 use crate::gateway::{Gateway, span_within};
 use crate::http;
 use crate::limits::{REPLY_TIMEOUT_MS, SERVICE_TIMEOUT_MS};
+use crate::listener::Callbacks;
 use crate::payload::written_to;
-use crate::service_api::outbox_of;
+use crate::service_api::outbox_marking;
 
 pub(crate) struct Telegram {
+    connection: ConnectionName,
     api: Api,
     token: String,
     /// The only chats that can be written to; `None` for all.
     written_to: Option<Vec<String>>,
-    chats: Option<Vec<String>>,
+    accepted: Accepted,
+    reply: ReplyMode,
     poll_s: u64,
     /// Chat for approvals of tool calls, if configured.
     approvals: Option<ApprovalChat>,
@@ -57,6 +67,7 @@ impl Telegram {
     ///
     /// A description of why the client cannot be created.
     pub(crate) fn new(
+        connection: &ConnectionName,
         config: &JsonObject,
         secrets: &BTreeMap<String, String>,
     ) -> Result<Self, String> {
@@ -69,45 +80,89 @@ impl Telegram {
         }
         let client = http::service_client()?;
         Ok(Self {
+            connection: connection.clone(),
             api: Api::new(client, endpoint, token),
             token: token.to_owned(),
             written_to: written_to(&values, "chats"),
-            chats: values.names("chats"),
+            accepted: Accepted {
+                chats: values.names("chats"),
+                bots: values.names("bots").unwrap_or_default(),
+                service_messages: values.truth("serviceMessages"),
+                own_id: None,
+            },
+            reply: ReplyMode::of(&values),
             poll_s: values.number("pollSeconds").unwrap_or_default(),
             approvals: ApprovalChat::of("telegram", config),
         })
     }
 
-    /// Polls until `stop`.
+    /// Polls until the connector accepts no more input, and posts replies until `stop`.
     pub(crate) async fn run(self, gateway: Gateway, stop: CancellationToken) {
-        let actions = Actions {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.work(gateway) => {}
+        }
+    }
+
+    async fn work(mut self, gateway: Gateway) {
+        let chats = Arc::new(Chats::load(gateway.clone()).await);
+        let actions = Arc::new(Actions {
             api: self.api.clone(),
             token: self.token.clone(),
-            chats: self.written_to.clone(),
+            listed: self.written_to.clone(),
+            chats: Arc::clone(&chats),
+        });
+        let (callbacks, worker) = match self.reply {
+            ReplyMode::Never => (None, None),
+            mode => {
+                let connection = self.connection.clone();
+                let replies = ChatReplies::new(Arc::clone(&actions), connection, mode);
+                let (callbacks, worker) = Callbacks::new(replies);
+                (Some(callbacks), Some(worker))
+            }
         };
-        gateway.serve(outbox_of(&Arc::new(actions))).await;
-        let Some(chat) = &self.approvals else {
-            return self.listen(&gateway, None, &stop).await;
+        let answered = callbacks.as_ref().map(Callbacks::answered);
+        gateway.serve(outbox_marking(&actions, answered)).await;
+        let intake_over = gateway.intake_over();
+        let approvals = self.approvals.take();
+        let asking = approvals.map(|approvals| {
+            let board = Chat {
+                api: self.api.clone(),
+                chat: approvals.place,
+                chats: Arc::clone(&chats),
+            };
+            let (presses, notes) = PressSubmitter::new(gateway.clone());
+            (presses, notes, Arc::new(board))
+        });
+        let presses = asking.as_ref().map(|(presses, ..)| presses.clone());
+        let listening = self.listen(&gateway, (presses, callbacks), &chats, &intake_over);
+        let showing = async {
+            if let Some((_, notes, board)) = asking {
+                approvals::show(board, gateway.clone(), notes, intake_over.clone()).await;
+            }
         };
-        let board = Chat {
-            api: self.api.clone(),
-            chat: chat.place.clone(),
+        let replying = async {
+            match worker {
+                Some(worker) => worker.run(gateway.clone()).await,
+                None => std::future::pending().await,
+            }
         };
-        let (presses, notes) = PressSubmitter::new(gateway.clone());
-        let showing = approvals::show(Arc::new(board), gateway.clone(), notes, stop.clone());
-        tokio::join!(self.listen(&gateway, Some(presses), &stop), showing);
+        tokio::join!(listening, showing, replying);
     }
 
     async fn listen(
         &self,
         gateway: &Gateway,
-        presses: Option<PressSubmitter>,
+        (presses, callbacks): (Option<PressSubmitter>, Option<Callbacks>),
+        chats: &Chats,
         stop: &CancellationToken,
     ) {
         let mut work = PollingRun {
             telegram: self,
             gateway,
             presses,
+            callbacks,
+            chats,
             bot: None,
             offset: None,
             failures: 0,
@@ -126,13 +181,22 @@ impl Telegram {
     }
 }
 
+/// The bot, once Telegram has accepted the token.
+#[derive(Debug, Clone)]
+struct Bot {
+    name: String,
+    id: Option<i64>,
+}
+
 struct PollingRun<'a> {
     telegram: &'a Telegram,
     gateway: &'a Gateway,
     /// Receiver of button presses, if approvals are configured.
     presses: Option<PressSubmitter>,
-    /// The bot's name, once Telegram has accepted the token.
-    bot: Option<String>,
+    /// Poster of replies, if configured.
+    callbacks: Option<Callbacks>,
+    chats: &'a Chats,
+    bot: Option<Bot>,
     /// The first unprocessed update; `None` for the first that Telegram has.
     offset: Option<i64>,
     failures: u32,
@@ -169,6 +233,14 @@ impl PollingRun<'_> {
         }
     }
 
+    /// The connector's activity, with what a person may have to change.
+    fn detail(&self, bot: &Bot) -> String {
+        let listed = self.telegram.accepted.chats.as_deref();
+        let mut parts = vec![format!("listening as @{}", bot.name)];
+        parts.extend(self.chats.migrations().notes(listed));
+        parts.join("; ")
+    }
+
     async fn news(&mut self) -> Result<(), ApiError> {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
         let bot = match &self.bot {
@@ -180,7 +252,10 @@ impl PollingRun<'_> {
                     .call("getMe", &json!({}), request_timeout)
                     .await?;
                 let name = me.get("username").and_then(Value::as_str);
-                let bot = name.unwrap_or("a bot without a name").to_owned();
+                let bot = Bot {
+                    name: name.unwrap_or("a bot without a name").to_owned(),
+                    id: me.get("id").and_then(Value::as_i64),
+                };
                 self.bot = Some(bot.clone());
                 bot
             }
@@ -204,7 +279,7 @@ impl PollingRun<'_> {
             .api
             .call("getUpdates", &params, request_timeout)
             .await?;
-        self.tell(true, format!("listening as @{bot}")).await;
+        self.tell(true, self.detail(&bot)).await;
         let updates = updates.as_array().map_or(&[][..], Vec::as_slice);
         for update in updates {
             let Some(id) = update.get("update_id").and_then(Value::as_i64) else {
@@ -215,25 +290,52 @@ impl PollingRun<'_> {
             self.hand_in(id, update).await?;
             self.offset = Some(id.saturating_add(1));
         }
+        self.tell(true, self.detail(&bot)).await;
         Ok(())
     }
 
-    /// Processes one update. On success, its event is on disk or the update is irrelevant.
-    async fn hand_in(&self, id: i64, update: &Value) -> Result<(), ApiError> {
+    /// Processes one update. On success, its event is on disk or the update is passed over.
+    async fn hand_in(&mut self, id: i64, update: &Value) -> Result<(), ApiError> {
         let pressed = self.presses.as_ref().zip(buttons::to_pressed(update));
         if let Some((presses, pressed)) = pressed {
             let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
             let handed_in = presses.press(reply_timeout, pressed).await;
             return handed_in.map_err(|refused| ApiError::NotTaken(refused.message));
         }
-        let event = match to_update(id, update, self.telegram.chats.as_deref()) {
-            Update::Event(event) => *event,
-            Update::Ignored(reason) => {
-                tracing::debug!(update_id = id, reason, "update ignored");
-                return Ok(());
+        let accepted = Accepted {
+            own_id: self.bot.as_ref().and_then(|bot| bot.id),
+            ..self.telegram.accepted.clone()
+        };
+        match to_update(id, update, &accepted, &self.chats.migrations()) {
+            Update::Event { event, is_answered } => self.submit(id, *event, is_answered).await,
+            Update::Migrated { old, new } => {
+                let learned = self.chats.learn(old, new).await;
+                learned.map_err(ApiError::NotTaken)
+            }
+            Update::Ignored(ignored) => {
+                self.gateway.ignored(ignored.reason).await;
+                tracing::info!(update_id = id, reason = ignored.why, "update passed over");
+                Ok(())
+            }
+        }
+    }
+
+    async fn submit(
+        &mut self,
+        id: i64,
+        event: ConnectorEvent,
+        is_answered: bool,
+    ) -> Result<(), ApiError> {
+        let trace = span_within(None, uuid::Uuid::now_v7());
+        let replies = self.callbacks.as_ref().filter(|_| is_answered);
+        let promised = match replies {
+            None => None,
+            Some(replies) => {
+                let full = || ApiError::NotTaken("too many replies are pending".to_owned());
+                let place = replies.place(trace, &event.metadata);
+                Some((replies, place.ok_or_else(full)?))
             }
         };
-        let trace = span_within(None, uuid::Uuid::now_v7());
         let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);
         match self
             .gateway
@@ -241,6 +343,10 @@ impl PollingRun<'_> {
             .await
         {
             Ok(accepted) => {
+                if let Some((replies, place)) = promised {
+                    let promise = replies.promise(place, &accepted).await;
+                    promise.map_err(ApiError::NotTaken)?;
+                }
                 tracing::info!(
                     update_id = id,
                     event_id = accepted.event_id.as_str(),

@@ -160,6 +160,8 @@ commands! {
     Calls(args: unknown_call::CallsArgs) => commands::unknown_call::list(args, context).await,
     Settle(args: unknown_call::SettleArgs) => commands::unknown_call::settle(args, context).await,
     #[command(subcommand)]
+    Schedule(args: schedule::ScheduleCommand) => commands::schedule::run(args, context).await,
+    #[command(subcommand)]
     Sandbox(args: sandbox::SandboxCommand) => commands::sandbox::run(args, context).await,
     #[command(subcommand)]
     Proposal(args: proposal::ProposalCommand) => commands::proposal::run(args, context).await,

@@ -46,6 +46,7 @@ pub(crate) mod rewind;
 mod rewrite;
 pub(crate) mod run;
 pub(crate) mod sandbox;
+pub(crate) mod schedule;
 pub(crate) mod schema;
 pub(crate) mod secret;
 pub(crate) mod send;

@@ -37,6 +37,7 @@ pub(crate) enum NameKind {
     Question,
     Approval,
     Call,
+    Schedule,
     Sandbox,
     Proposal,
     Changeset,
@@ -60,6 +61,7 @@ impl NameKind {
             ErrorCode::QuestionNotFound => Self::Question,
             ErrorCode::ApprovalNotFound => Self::Approval,
             ErrorCode::CallNotFound => Self::Call,
+            ErrorCode::ScheduleNotFound => Self::Schedule,
             ErrorCode::SandboxNotFound => Self::Sandbox,
             ErrorCode::ProposalNotFound => Self::Proposal,
             ErrorCode::TaskNotFound if begins("checkpoint `") => Self::TaskCheckpoint,
@@ -294,6 +296,9 @@ impl From<ControlError> for Failure {
                 (Exit::NotFound, "list open questions: `gdn question list`")
             }
             ErrorCode::CallNotFound => (Exit::NotFound, "list the calls: `gdn calls`"),
+            ErrorCode::ScheduleNotFound => {
+                (Exit::NotFound, "list the schedules: `gdn schedule list`")
+            }
             ErrorCode::ApprovalNotFound => (Exit::NotFound, "list pending calls: `gdn approvals`"),
             ErrorCode::ApprovalDecided => (Exit::Conflict, "list pending calls: `gdn approvals`"),
             ErrorCode::SandboxNotFound => {

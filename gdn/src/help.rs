@@ -45,7 +45,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Manage conversations",
-        &["instance", "rewind", "event", "verify"],
+        &["instance", "rewind", "event", "schedule", "verify"],
     ),
     (
         "Configure",

@@ -90,6 +90,10 @@ pub const DENY: &str = "gdn.deny/v1";
 pub const CALLS: &str = "gdn.calls/v1";
 /// `gdn settle`.
 pub const SETTLE: &str = "gdn.settle/v1";
+/// `gdn schedule list`.
+pub const SCHEDULE_LIST: &str = "gdn.schedule.list/v1";
+/// `gdn schedule remove`.
+pub const SCHEDULE_REMOVE: &str = "gdn.schedule.remove/v1";
 /// `gdn sandbox prepare`.
 pub const SANDBOX_PREPARE: &str = "gdn.sandbox.prepare/v1";
 /// `gdn sandbox list`.
@@ -299,6 +303,8 @@ pub const ALL: &[&str] = &[
     DENY,
     CALLS,
     SETTLE,
+    SCHEDULE_LIST,
+    SCHEDULE_REMOVE,
     SANDBOX_PREPARE,
     SANDBOX_LIST,
     SANDBOX_SHOW,

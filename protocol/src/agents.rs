@@ -15,13 +15,14 @@ use crate::approval::ApprovalDecision;
 use crate::bundle::{BundleAsk, BundleAskResult};
 use crate::control::{
     FileStatus, ProposalApplied, ProposalComment, ProposalDiff, ProposalReview, ProposalState,
-    TaskDetail, TaskInfo,
+    ScheduleInfo, TaskDetail, TaskInfo,
 };
 use crate::event::{AgentEvent, TurnOutcome};
 use crate::ids::{
-    AgentName, EventId, InstanceKey, InvalidId, ResourceName, RunId, StepId, ToolCallId, TurnId,
-    WorkerId,
+    AgentName, EventId, InstanceKey, InvalidId, ResourceName, RunId, ScheduleId, StepId,
+    ToolCallId, TurnId, WorkerId,
 };
+use crate::schedule::{RequestedTime, ScheduleCatchUp};
 use crate::task::TaskId;
 
 /// Kind of an event that carries the answer to a request of its instance.
@@ -159,6 +160,15 @@ pub enum AgentQuestion {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_begun: bool,
     },
+    /// Read an event of the requester's conversation, with what the service sent (`CONN-1`).
+    #[serde(rename = "event.read")]
+    ReadEvent {
+        /// The event.
+        event_id: EventId,
+    },
+    /// List the latest events of the requester's conversation.
+    #[serde(rename = "event.list")]
+    ListEvents {},
     /// Restart the requester's own process after its running turn.
     Restart {
         /// The reason, shown to people.
@@ -224,6 +234,26 @@ pub enum AgentQuestion {
         /// Longest wait, in milliseconds. After that the current state of the task is returned.
         timeout_ms: u64,
     },
+    /// Create a schedule of the requester's conversation.
+    #[serde(rename = "schedule.create")]
+    CreateSchedule {
+        /// Its times.
+        time: RequestedTime,
+        /// Text of its inputs.
+        input: String,
+        /// Handling of missed occurrences.
+        #[serde(default, skip_serializing_if = "ScheduleCatchUp::is_default")]
+        catch_up: ScheduleCatchUp,
+    },
+    /// List the schedules of the requester's conversation.
+    #[serde(rename = "schedule.list")]
+    ListSchedules {},
+    /// Remove a schedule of the requester's conversation.
+    #[serde(rename = "schedule.remove")]
+    RemoveSchedule {
+        /// The schedule.
+        schedule_id: ScheduleId,
+    },
     /// Inspect or change the configuration of the requester's own conversation (`BUNDLE-8`).
     #[serde(rename = "bundle")]
     Bundle {
@@ -275,6 +305,15 @@ impl AgentQuestion {
             | Self::ApplyProposal { of, .. } => of.agent(),
             _ => None,
         }
+    }
+
+    /// True if the request is about schedules.
+    #[must_use]
+    pub fn is_of_schedules(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateSchedule { .. } | Self::ListSchedules {} | Self::RemoveSchedule { .. }
+        )
     }
 
     /// True if the request is about tasks.
@@ -374,6 +413,12 @@ pub enum AgentAnswer {
         /// The agents, sorted by name.
         agents: Vec<AgentListItem>,
     },
+    /// Stored events of the requester's conversation, latest first.
+    Events {
+        /// The events; in a list of several, without metadata and with the beginnings of their
+        /// texts.
+        events: Vec<AgentEvent>,
+    },
     /// The process ends after the turn and a new process handles the next event.
     Restarting {},
     /// A person's decision about a call.
@@ -423,6 +468,22 @@ pub enum AgentAnswer {
         tasks: Vec<TaskInfo>,
         /// Number of tasks left out.
         more: usize,
+    },
+    /// A schedule that exists.
+    Schedule {
+        /// The schedule.
+        schedule: Box<ScheduleInfo>,
+    },
+    /// The schedules of the requester's conversation.
+    Schedules {
+        /// The schedules.
+        schedules: Vec<ScheduleInfo>,
+    },
+    /// A schedule that no longer exists: it was removed, or has no occurrence left.
+    #[serde(rename = "schedule.ended")]
+    ScheduleEnded {
+        /// The schedule.
+        schedule_id: ScheduleId,
     },
     /// Result of a [`AgentQuestion::Bundle`] request.
     Bundle {

@@ -31,10 +31,14 @@ impl BaseContract {
     }
 }
 
+/// The built-in tool that reads what a service sent with an event.
+pub const EVENT_TOOL: &str = "event";
+
 /// Built-in tools that use no connection, each with its exports in the order shown to models.
 const OWN_TOOLS: &[(&str, &[&str])] = &[
     ("agents", &["request", "send", "spawn", "list", "catalog"]),
     ("bash", &["exec"]),
+    (EVENT_TOOL, &["read", "list"]),
     (
         "file-system",
         &["read", "write", "edit", "list", "glob", "grep"],
@@ -43,6 +47,7 @@ const OWN_TOOLS: &[(&str, &[&str])] = &[
     ("proposal", &["submit", "status"]),
     ("proposal-review", &["diff", "check", "apply"]),
     ("sandbox", &["prepare", "status"]),
+    ("schedule", &["once", "cron", "list", "remove"]),
     ("self-restart", &["request"]),
     (
         "swarm-bundle",

@@ -50,6 +50,7 @@ mod proposal;
 mod question;
 mod rewind;
 mod sandbox;
+mod schedule;
 mod secret;
 mod task;
 mod trace;
@@ -123,6 +124,9 @@ pub use rewind::{
 pub use sandbox::{
     ListSandboxes, PrepareSandbox, ProposalBase, ProposalState, RemoveSandbox, SandboxDetail,
     SandboxFile, SandboxInfo, SandboxRef, SandboxesPage, ShowSandbox, UncopiedPath,
+};
+pub use schedule::{
+    ListSchedules, RemoveSchedule, ScheduleInfo, SchedulePlace, ScheduleRemoved, SchedulesPage,
 };
 pub use secret::{
     AllowSecret, DenySecret, ListSecrets, RemoveSecret, RotateSecrets, SecretChanged,
@@ -269,6 +273,10 @@ methods! {
     ListUnknownCalls = "call.unknown" -> UnknownCallsPage;
     /// Marks one of them as resolved by a person. Only a person may.
     SettleCall = "call.settle" -> CallSettled;
+    /// Lists the schedules that agents created for their conversations.
+    ListSchedules = "schedule.list" -> SchedulesPage;
+    /// Removes one of them. Only a person may.
+    RemoveSchedule = "schedule.remove" -> ScheduleRemoved;
     /// The instances of a workspace.
     ListInstances = "instance.list" -> InstancesPage;
     /// One instance.

@@ -1,5 +1,6 @@
 //! Definitions of child processes, sent in the orchestrator's `welcome`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use crate::JsonObject;
 use crate::approval::ApproveRule;
 use crate::base_package::{BASE_PACKAGE, BaseContract};
 use crate::call_error::CallErrorCode;
+use crate::cloud::CloudPlatform;
 use crate::egress::{EgressCaller, EgressDoor};
 use crate::ids::{
     AgentName, ConnectionName, ExtensionName, InstanceKey, ResourceName, ToolName, WorkspaceId,
@@ -542,6 +544,13 @@ pub struct HostedModel {
     pub name: ResourceName,
     /// Provider, which determines the protocol.
     pub provider: HostedProvider,
+    /// API of the provider, if it has several.
+    #[serde(default, skip_serializing_if = "OpenAiApi::is_usual")]
+    pub api: OpenAiApi,
+    /// Cloud platform that serves the model; `None` for the provider, or a server with its
+    /// protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<CloudPlatform>,
     /// The provider's own name of the model.
     pub model: String,
     /// URL of the provider; `None` for its default.
@@ -685,15 +694,22 @@ impl HostedProvider {
 impl HostedModel {
     /// Its URL, up to and including the version.
     #[must_use]
-    pub fn address(&self) -> &str {
-        let usual = self.provider.usual_endpoint();
-        self.endpoint.as_deref().unwrap_or(usual)
+    pub fn address(&self) -> Cow<'_, str> {
+        if let Some(endpoint) = &self.endpoint {
+            return Cow::Borrowed(endpoint);
+        }
+        let platform = self.platform.as_ref();
+        match platform.and_then(CloudPlatform::usual_endpoint) {
+            Some(endpoint) => Cow::Owned(endpoint),
+            None => Cow::Borrowed(self.provider.usual_endpoint()),
+        }
     }
 
     /// Host and port of its server; `None` if its URL is invalid.
     #[must_use]
     pub fn server(&self) -> Option<(String, u16)> {
-        let (scheme, rest) = self.address().split_once("://")?;
+        let address = self.address();
+        let (scheme, rest) = address.split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next()?;
         let usual_port = if scheme == "http" { 80 } else { 443 };
         // An IPv6 address is in brackets, and contains colons.
@@ -705,12 +721,37 @@ impl HostedModel {
         (!host.is_empty()).then(|| (host.to_owned(), port))
     }
 
+    /// Name of the platform that serves it, or else of its provider.
+    #[must_use]
+    pub fn provider_name(&self) -> &'static str {
+        match (&self.platform, self.provider) {
+            (Some(CloudPlatform::Azure(_)), _) => "azure",
+            (Some(CloudPlatform::Vertex(_)), _) => "vertex",
+            (Some(CloudPlatform::Bedrock(_)), _) => "bedrock",
+            (None, HostedProvider::Anthropic) => "anthropic",
+            (None, HostedProvider::OpenAi) => "openai",
+            (None, HostedProvider::Google) => "google",
+        }
+    }
+
     /// True if two models share cost and rate limits: the same key at the same URL.
     #[must_use]
     pub fn shares_credential_with(&self, other: &Self) -> bool {
         self.provider == other.provider
+            && self.platform == other.platform
             && self.endpoint == other.endpoint
             && self.api_key == other.api_key
+    }
+
+    /// The same model without its credentials.
+    #[must_use]
+    pub fn without_credentials(&self) -> Self {
+        let platform = self.platform.as_ref();
+        Self {
+            api_key: None,
+            platform: platform.map(CloudPlatform::without_credentials),
+            ..self.clone()
+        }
     }
 }
 
@@ -719,6 +760,8 @@ impl std::fmt::Debug for HostedModel {
         f.debug_struct("HostedModel")
             .field("name", &self.name)
             .field("provider", &self.provider)
+            .field("api", &self.api)
+            .field("platform", &self.platform)
             .field("model", &self.model)
             .field("endpoint", &self.endpoint)
             .field("api_key", &self.api_key.as_ref().map(|_| "…"))
@@ -738,10 +781,29 @@ impl std::fmt::Debug for HostedModel {
 pub enum HostedProvider {
     /// Anthropic's Messages API.
     Anthropic,
-    /// The Chat Completions API of `OpenAI`, which many other servers speak too.
+    /// The APIs of `OpenAI` ([`OpenAiApi`]).
     OpenAi,
     /// Google's Gemini API.
     Google,
+}
+
+/// API of the protocol of `OpenAI`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OpenAiApi {
+    /// Chat Completions, which many other servers speak too.
+    #[default]
+    Chat,
+    /// Responses.
+    Responses,
+}
+
+impl OpenAiApi {
+    /// True for the default.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Everything the connector process of a model works with.

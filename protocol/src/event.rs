@@ -7,6 +7,13 @@ use crate::ids::{AgentName, ConnectionName, EventId, InstanceKey};
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceId};
 
+/// Metadata key of a connection's event: what the service sent, for a tool of the agent.
+pub const PAYLOAD: &str = "payload";
+
+/// Metadata key of a connection's event: size of what the service sent, in bytes, if only a part of
+/// it is in [`PAYLOAD`].
+pub const PAYLOAD_BYTES: &str = "payloadBytes";
+
 /// An external event seen by a connector, such as a webhook request or a chat message.
 ///
 /// The router converts it into an [`AgentEvent`] for one instance by the Connection's ingress rules
@@ -31,7 +38,7 @@ pub struct ConnectorEvent {
     /// Identity of the requester, passed on to the agent unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<JsonObject>,
-    /// Free-form metadata for the agent.
+    /// Free-form metadata for the agent. [`PAYLOAD`] holds what the service sent.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
 }
@@ -56,6 +63,13 @@ pub struct AgentEvent {
     /// The text for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    /// The line above the text in the message for the model: the sender and the place
+    /// ([`crate::event_header`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// Facts that the connector reported about the event.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub properties: JsonObject,
     /// The conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_key: Option<InstanceKey>,

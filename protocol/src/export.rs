@@ -41,7 +41,8 @@ pub struct ExportedEvent {
 pub struct ExportedModel {
     /// The provider's name for it.
     pub name: String,
-    /// Its protocol: `anthropic`, `openai`, `google` or `scripted`.
+    /// Its provider: `anthropic`, `openai`, `google`, `scripted`, or the platform `azure`, `vertex`
+    /// or `bedrock`.
     pub provider: String,
     /// The host of its server, if it is reached over the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]

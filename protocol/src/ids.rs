@@ -305,6 +305,11 @@ impl QuestionId {
 }
 
 text_id!(
+    /// Identifies one schedule of a conversation.
+    ScheduleId, "schedule id", MAX_NAME_BYTES, NAME
+);
+
+text_id!(
     /// Identifies one tool call that waits for approval.
     ApprovalId, "approval id", MAX_NAME_BYTES, NAME
 );

@@ -17,6 +17,7 @@ use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use crate::ids::{EventId, ExtensionStates, InstanceKey, TurnId};
+use crate::ignored::EventIgnored;
 use crate::metrics::MetricsSnapshot;
 use crate::observe::RuntimeEvent;
 use crate::proxy::CA_FILE_VAR;
@@ -240,6 +241,8 @@ messages! {
         ShutdownAck(ShutdownAck) = "shutdown_ack",
         /// A connector submits an event; `event.accepted` or `event.refused` is the reply.
         Event(Box<ConnectorEvent>) = "event",
+        /// A connector received something from its service and passed it over.
+        EventIgnored(EventIgnored) = "event.ignored",
         /// A connector requests its stored state.
         StateGet(StateGet) = "state.get",
         /// A connector requests that its state be stored.

@@ -49,7 +49,10 @@ const FROM_CHILD: &[&str] = &[
     r#"{"type":"agent.ask","id":23,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":8,"question":{"op":"proposal.status"}}}"#,
     r#"{"type":"agent.ask","id":27,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":10,"question":{"op":"approval","toolCallId":"c","toolName":"bash__exec","input":{"command":"ls"}}}}"#,
     r#"{"type":"agent.ask","id":28,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":11,"question":{"op":"bundle","ask":{"do":"commit","message":"m"}}}}"#,
+    r#"{"type":"agent.ask","id":29,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":12,"question":{"op":"event.read","eventId":"gh:d-1"}}}"#,
+    r#"{"type":"agent.ask","id":30,"from":"agent:a:k","to":"orchestrator","payload":{"turnId":"t","step":1,"call":13,"question":{"op":"event.list"}}}"#,
     r#"{"type":"question.ask","id":6,"from":"connector:kit","to":"orchestrator","payload":{"callId":1,"message":"Which?","schema":{"type":"object","properties":{"f":{"type":"string"}}},"timeoutMs":600000}}"#,
+    r#"{"type":"event.ignored","from":"connector:hook","to":"orchestrator","payload":{"reason":"otherPlace"}}"#,
     r#"{"type":"reply.await","id":8,"from":"connector:hook","to":"orchestrator","payload":{"instanceKey":"hook:k","eventId":"e1"}}"#,
     r#"{"type":"reply.forget","from":"connector:hook","to":"orchestrator","payload":{"requestIds":[8,9]}}"#,
     r#"{"type":"approvals.follow","from":"connector:hook","to":"orchestrator","payload":{"known":["a-1"]}}"#,
@@ -72,6 +75,7 @@ const TO_CHILD: &[&str] = &[
     r#"{"type":"quiesce","from":"orchestrator","to":"connector:hook","payload":{}}"#,
     r#"{"type":"shutdown","from":"orchestrator","to":"agent:a:k","payload":{"gracePeriodMs":300000,"reason":"restart"}}"#,
     r#"{"type":"event","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","attempt":1,"event":{"id":"e1","type":"message","createdAt":"2026-01-01T00:00:00.000Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","input":"hi","instanceKey":"k","source":{"kind":"connector","name":"cli"},"replyTo":{"target":{"kind":"agent","name":"b","instanceKey":"k2"},"correlationId":"c"}}}}"#,
+    r#"{"type":"event","from":"orchestrator","to":"agent:a:k","payload":{"turnId":"t","attempt":1,"event":{"id":"bot:1","type":"message","createdAt":"2026-01-01T00:00:00.000Z","input":"hi","header":"[Telegram · Ada]","properties":{"fromId":7},"instanceKey":"k","source":{"kind":"connector","name":"bot"}}}}"#,
     r#"{"type":"event.accepted","inReplyTo":3,"from":"orchestrator","to":"connector:hook","payload":{"eventId":"e1","duplicate":false}}"#,
     r#"{"type":"event.accepted","inReplyTo":3,"from":"orchestrator","to":"connector:hook","payload":{"eventId":"e1","duplicate":true,"instanceKey":"hook:k"}}"#,
     r#"{"type":"reply","inReplyTo":8,"from":"orchestrator","to":"connector:hook","payload":{"state":"over","outcome":{"status":"completed","reply":"hi"}}}"#,
@@ -168,7 +172,7 @@ fn a_message_of_the_other_direction_is_refused() {
     let envelope = Envelope::from_frame(TO_CHILD[0].as_bytes()).unwrap();
     assert!(ToOrchestrator::from_envelope(&envelope).is_err());
     // Messages for connectors are not valid for agents, and vice versa.
-    for (body, is_for_agents) in [(TO_CHILD[4], true), (TO_CHILD[5], false)] {
+    for (body, is_for_agents) in [(TO_CHILD[4], true), (TO_CHILD[6], false)] {
         let envelope = Envelope::from_frame(body.as_bytes()).unwrap();
         assert_eq!(ToAgent::from_envelope(&envelope).is_ok(), is_for_agents);
         assert_eq!(

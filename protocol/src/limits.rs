@@ -19,6 +19,15 @@ pub const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// Largest `input` text of an event, in bytes.
 pub const MAX_INPUT_BYTES: usize = 1024 * 1024;
 
+/// Longest template of a connection's header, in bytes (`CONN-1`).
+pub const MAX_HEADER_TEMPLATE_BYTES: usize = 1024;
+
+/// Longest header of an event, in characters. A longer one is cut (`CONN-1`).
+pub const MAX_HEADER_CHARS: usize = 400;
+
+/// Longest value in a header, in characters. A longer one is cut (`CONN-1`).
+pub const MAX_HEADER_VALUE_CHARS: usize = 80;
+
 /// Target size of a page of conversation history, in bytes of raw records. A page contains at least
 /// one record.
 pub const HISTORY_PAGE_BYTES: usize = 1024 * 1024;
@@ -63,6 +72,19 @@ pub const MAX_APPROVALS_PAGE: usize = 250;
 
 /// Largest number of tool calls with an unknown outcome per page (`OBS-1`).
 pub const MAX_UNKNOWN_CALLS_PAGE: usize = 500;
+
+/// Largest number of schedules per page (`OBS-1`). With the longest texts, a page stays below the
+/// largest frame.
+pub const MAX_SCHEDULES_PAGE: usize = 100;
+
+/// Longest text that an agent can schedule as an input, in bytes.
+pub const MAX_SCHEDULED_INPUT_BYTES: usize = 8 * 1024;
+
+/// Longest delay of a schedule with a single occurrence, in seconds: about five years.
+pub const MAX_SCHEDULE_DELAY_SECONDS: u64 = 5 * 366 * 24 * 3600;
+
+/// Longest cron expression of an agent, in bytes.
+pub const MAX_CRON_BYTES: usize = 200;
 
 /// Largest number of questions per page (`OBS-1`). It is low because each contains its text.
 pub const MAX_QUESTIONS_PAGE: usize = 250;

@@ -106,6 +106,8 @@ pub enum Label {
     Connection,
     /// The outcome.
     Outcome,
+    /// The reason.
+    Reason,
     /// Scope of a budget: `workspace`, `agent` or `instance`.
     Scope,
     /// Period of a budget: `ever` or `day`.
@@ -134,6 +136,7 @@ impl Label {
             Self::Model => "model",
             Self::Connection => "connection",
             Self::Outcome => "outcome",
+            Self::Reason => "reason",
             Self::Scope => "scope",
             Self::Period => "period",
             Self::Unit => "unit",

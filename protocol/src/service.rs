@@ -7,11 +7,12 @@
 //! variant's fields.
 //!
 //! * `action`: declaration and planning of actions.
-//! * `split`, `text`: conversion of texts to messages.
+//! * `formatted_text`, `split`, `text`: conversion of texts to messages.
 //! * The others: one service each.
 
 mod action;
 mod discord;
+mod formatted_text;
 mod github;
 mod http;
 mod mcp;
@@ -20,21 +21,34 @@ mod split;
 mod telegram;
 mod text;
 
+use serde_json::{Value, json};
+
 pub use action::{
-    ActionCall, ActionPlan, ActionSpec, ConnectorRequest, PlanError, ServiceSpec, of_call,
+    ActionCall, ActionPlan, ActionSpec, AttachedFile, ConnectorRequest, PATH_ARGUMENT, PlanError,
+    ServiceSpec, of_call,
 };
 pub use discord::{DISCORD, Discord};
+pub use formatted_text::{FormattedRange, TextFormat};
 pub use github::{GITHUB, GitHub, PullRequest};
 pub use http::{FetchResult, HTTP, Http};
 pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
 pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};
 pub use telegram::{TELEGRAM, Telegram};
 
-/// Largest file that a chat connection downloads, in bytes. Its base64 form must fit in a message.
+/// Largest file that a chat connection sends or downloads, in bytes. Its base64 form must fit in a
+/// message.
 pub const DOWNLOAD_BYTES_MAX: u64 = 5 * 1024 * 1024;
 
 /// All services.
 pub const SERVICES: &[ServiceSpec] = &[DISCORD, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
+
+/// Schema of the path of a file that an action sends or writes.
+fn path_schema(verb: &str) -> Value {
+    json!({
+        "type": "string", "minLength": 1,
+        "description": format!("The path of the file to {verb}, in the work directory; at most {DOWNLOAD_BYTES_MAX} bytes"),
+    })
+}
 
 /// The service of a built-in tool, if the tool uses a connection.
 #[must_use]
@@ -45,7 +59,6 @@ pub fn service_of(tool: &str) -> Option<&'static ServiceSpec> {
 #[cfg(test)]
 mod tests {
     use serde_json::value::to_raw_value;
-    use serde_json::{Value, json};
 
     use super::*;
     use crate::JsonObject;
@@ -65,6 +78,10 @@ mod tests {
             call_id: "t.1:c0",
             args,
             facts: facts.as_ref(),
+            file: Some(&AttachedFile {
+                name: "report.pdf".to_owned(),
+                base64: "aGk=".to_owned(),
+            }),
         })
     }
 
@@ -80,7 +97,7 @@ mod tests {
         let home = json!({"channel": "C1", "threadTs": "1.5", "ts": "1.6"});
         let plan = |action, args| planned("slack", action, (&args, &home)).unwrap();
         let said = plan("send", json!({"text": "hi"}));
-        let expected = r#"send {"channel":"C1","text":"hi","format":"mrkdwn","thread":"1.5"}"#;
+        let expected = r#"send {"channel":"C1","text":"hi","format":"markdown","thread":"1.5"}"#;
         assert_eq!(asked(&said), [expected]);
         let answer = said.answer(vec![json!("1.7")]).unwrap();
         assert_eq!(
@@ -88,7 +105,7 @@ mod tests {
             r#"{"channel":"C1","thread":"1.5","messages":["1.7"]}"#
         );
         let elsewhere = plan("send", json!({"text": "hi", "channel": "C2"}));
-        let expected = r#"send {"channel":"C2","text":"hi","format":"mrkdwn"}"#;
+        let expected = r#"send {"channel":"C2","text":"hi","format":"markdown"}"#;
         assert_eq!(asked(&elsewhere), [expected]);
         let react = plan("react", json!({"emoji": ":eyes:"}));
         let expected = r#"react {"channel":"C1","message":"1.6","emoji":"eyes"}"#;

@@ -16,9 +16,10 @@ impl Timestamp {
     /// calendar.
     #[must_use]
     pub fn from_unix_millis(millis: i64) -> Self {
+        // jiff 0.2.43 rejects the milliseconds of the last second.
         let clamped = millis.clamp(
             jiff::Timestamp::MIN.as_millisecond() + 1,
-            jiff::Timestamp::MAX.as_millisecond(),
+            jiff::Timestamp::MAX.as_second() * 1_000,
         );
         Self(jiff::Timestamp::from_millisecond(clamped).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
     }
@@ -132,6 +133,7 @@ mod tests {
         for extreme in [i64::MIN, i64::MAX] {
             let at = Timestamp::from_unix_millis(extreme);
             assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at);
+            assert_eq!(at.as_unix_millis().signum(), extreme.signum());
         }
     }
 }

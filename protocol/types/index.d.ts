@@ -62,6 +62,10 @@ export interface AgentEvent {
   readonly createdAt: any;
   readonly traceId?: string;
   readonly input?: string;
+  /** The line above the input in the message for the model. */
+  readonly header?: string;
+  /** What the connector reported about the event. */
+  readonly properties?: JsonObject;
   readonly instanceKey?: string;
   readonly metadata?: JsonObject;
   readonly source: { readonly kind: "agent" | "connector"; readonly name: string; readonly [name: string]: any };

@@ -64,6 +64,23 @@ pub fn mcp_example(name: &str) -> Option<PathBuf> {
     script
 }
 
+/// Variable with the directory in which the npm package `@slack/bolt` is installed.
+pub const SLACK_BOLT_VAR: &str = "GOONDAN_TEST_SLACK_BOLT";
+
+/// The directory with Slack's own framework, which is optional even in CI; if it is missing, the
+/// calling test is listed as skipped.
+#[must_use]
+pub fn slack_bolt() -> Option<PathBuf> {
+    let place = std::env::var_os(SLACK_BOLT_VAR).map(PathBuf::from);
+    let place = place.filter(|place| place.join("node_modules/@slack/bolt").is_dir());
+    if place.is_none() {
+        note_left_out(&format!(
+            "{SLACK_BOLT_VAR} names no directory with the npm package @slack/bolt"
+        ));
+    }
+    place.filter(|_| program("node"))
+}
+
 /// Path of Chromium, if pages can be tested in it with node and its driver; if not, the calling
 /// test is listed as skipped.
 ///

@@ -10,6 +10,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 #[derive(Debug, Clone)]
@@ -99,6 +101,15 @@ impl ProviderResponse {
             pause: Duration::ZERO,
             gate: None,
         }
+    }
+
+    /// A stream in the encoding of AWS.
+    #[must_use]
+    pub fn aws_stream(messages: &[u8]) -> Self {
+        let mut response = Self::stream("");
+        response.headers = vec![("content-type", AWS_STREAM.to_owned())];
+        response.chunks = vec![messages.to_vec()];
+        response
     }
 
     /// This, as JSON.
@@ -366,13 +377,96 @@ pub fn anthropic(events: &[Value]) -> String {
 /// A complete reply of Anthropic's API with `text`.
 #[must_use]
 pub fn anthropic_saying(text: &str) -> String {
-    anthropic(&[
+    anthropic(&anthropic_events(text))
+}
+
+/// The events of a complete reply of Anthropic's API with `text`.
+#[must_use]
+pub fn anthropic_events(text: &str) -> Vec<Value> {
+    vec![
         json!({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 5, "output_tokens": 1}}}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
         json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}),
         json!({"type": "content_block_stop", "index": 0}),
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}}),
         json!({"type": "message_stop"}),
+    ]
+}
+
+/// Media type of the encoding of AWS for streams.
+const AWS_STREAM: &str = "application/vnd.amazon.eventstream";
+
+/// Events of Anthropic's Messages API in the encoding of AWS, as Bedrock sends them.
+#[must_use]
+pub fn bedrock(events: &[Value]) -> Vec<u8> {
+    let headers = [(":event-type", "chunk"), (":message-type", "event")];
+    let messages = events.iter().map(|event| {
+        let bytes = STANDARD.encode(event.to_string());
+        aws_message(&headers, json!({"bytes": bytes}).to_string().as_bytes())
+    });
+    messages.collect::<Vec<_>>().concat()
+}
+
+/// One message in the encoding of AWS.
+///
+/// # Panics
+///
+/// If a header or the payload is too long for the encoding.
+#[must_use]
+pub fn aws_message(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
+    let mut head = Vec::new();
+    for (name, value) in headers {
+        head.push(u8::try_from(name.len()).expect("the name is short"));
+        head.extend_from_slice(name.as_bytes());
+        // The type of a text.
+        head.push(7);
+        let length = u16::try_from(value.len()).expect("the value is short");
+        head.extend_from_slice(&length.to_be_bytes());
+        head.extend_from_slice(value.as_bytes());
+    }
+    let length = |length: usize| u32::try_from(length).expect("the message is short");
+    let mut message = length(head.len() + payload.len() + 16)
+        .to_be_bytes()
+        .to_vec();
+    message.extend_from_slice(&length(head.len()).to_be_bytes());
+    message.extend_from_slice(&crc32fast::hash(&message).to_be_bytes());
+    message.extend_from_slice(&head);
+    message.extend_from_slice(payload);
+    message.extend_from_slice(&crc32fast::hash(&message).to_be_bytes());
+    message
+}
+
+/// Events of the Responses API.
+#[must_use]
+pub fn responses(events: &[Value]) -> String {
+    anthropic(events)
+}
+
+/// A complete reply of the Responses API with `text`.
+#[must_use]
+pub fn responses_saying(text: &str) -> String {
+    let item = |status: &str, content: Value| {
+        json!({"type": "message", "id": "msg_1", "role": "assistant", "status": status,
+            "content": content})
+    };
+    let all = item(
+        "completed",
+        json!([{"type": "output_text", "text": text, "annotations": []}]),
+    );
+    responses(&[
+        json!({"type": "response.created",
+            "response": {"id": "resp_1", "model": "big-1-0901", "status": "in_progress", "output": []}}),
+        json!({"type": "response.output_item.added", "output_index": 0,
+            "item": item("in_progress", json!([]))}),
+        json!({"type": "response.output_text.delta", "output_index": 0, "item_id": "msg_1",
+            "content_index": 0, "delta": text}),
+        json!({"type": "response.output_text.done", "output_index": 0, "item_id": "msg_1",
+            "content_index": 0, "text": text}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": all}),
+        json!({"type": "response.completed", "response": {"id": "resp_1", "model": "big-1-0901",
+            "status": "completed", "output": [all], "usage": {"input_tokens": 9,
+            "input_tokens_details": {"cached_tokens": 3}, "output_tokens": 4,
+            "output_tokens_details": {"reasoning_tokens": 0}}}}),
     ])
 }
 
@@ -423,4 +517,13 @@ pub fn openai_delta(delta: &Value) -> Value {
 #[must_use]
 pub fn google(chunks: &[Value]) -> String {
     openai(chunks)
+}
+
+/// A complete reply of the Gemini API with `text`.
+#[must_use]
+pub fn google_saying(text: &str) -> String {
+    google(&[
+        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]},
+        "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 4}}),
+    ])
 }

@@ -88,6 +88,15 @@ impl Telegram {
         format!("http://{}", self.address)
     }
 
+    /// Delivers an update of this type.
+    pub fn deliver(&self, kind: &str, content: &Value) {
+        let mut state = self.state.lock().unwrap();
+        let id = state.next_id;
+        state.next_id += 1;
+        let update = json!({"update_id": id, kind: content});
+        state.updates.push_back((id, update));
+    }
+
     /// Sends a user's message to the bot.
     pub fn write(&self, chat: i64, text: &str) {
         let mut state = self.state.lock().unwrap();
@@ -95,6 +104,17 @@ impl Telegram {
         state.next_id += 1;
         let message = json!({"message_id": id, "date": 1, "chat": {"id": chat, "type": "private"},
             "from": {"id": chat, "is_bot": false}, "text": text});
+        let update = json!({"update_id": id, "message": message});
+        state.updates.push_back((id, update));
+    }
+
+    /// Sends a message of a person in a chat to the bot.
+    pub fn write_as(&self, chat: &Value, person: &Value, text: &str) {
+        let mut state = self.state.lock().unwrap();
+        let id = state.next_id;
+        state.next_id += 1;
+        let message =
+            json!({"message_id": id, "date": 1, "chat": chat, "from": person, "text": text});
         let update = json!({"update_id": id, "message": message});
         state.updates.push_back((id, update));
     }
@@ -283,6 +303,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
     reader.read_line(&mut line).ok().filter(|len| *len > 0)?;
     let path = line.split(' ').nth(1)?.to_owned();
     let mut len = 0;
+    let mut boundary = None;
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok().filter(|len| *len > 0)?;
@@ -290,11 +311,38 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
         if header.is_empty() {
             break;
         }
+        if let Some((_, value)) = header.split_once("boundary=") {
+            boundary = Some(value.to_owned());
+        }
         if let Some(value) = header.strip_prefix("content-length:") {
             len = value.trim().parse().ok()?;
         }
     }
     let mut body = vec![0; len];
     reader.read_exact(&mut body).ok()?;
-    Some((path, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+    let params = match boundary {
+        Some(boundary) => form(&String::from_utf8_lossy(&body), &boundary),
+        None => serde_json::from_slice(&body).unwrap_or(Value::Null),
+    };
+    Some((path, params))
+}
+
+/// The fields of a form; a file is `name: content`.
+fn form(body: &str, boundary: &str) -> Value {
+    let boundary = format!("--{boundary}");
+    let parts = body.split(&boundary);
+    let fields = parts.filter_map(|part| {
+        let (head, content) = part.trim_start().split_once("\r\n\r\n")?;
+        let value_of = |name: &str| {
+            let (_, rest) = head.split_once(&format!("; {name}=\""))?;
+            Some(rest.split_once('"')?.0.to_owned())
+        };
+        let content = content.strip_suffix("\r\n").unwrap_or(content);
+        let value = match value_of("filename") {
+            Some(file) => json!(format!("{file}: {content}")),
+            None => serde_json::from_str(content).unwrap_or_else(|_| json!(content)),
+        };
+        Some((value_of("name")?, value))
+    });
+    Value::Object(fields.collect())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::conversation::Conversation;
+use goondan_protocol::event_header::{HEADER, text_below};
 use goondan_protocol::ids::{StepId, ToolCallId};
 use goondan_protocol::message::{Message, MessageRole, MessageSource, ToolCall, ToolResult};
 use goondan_protocol::script::Script;
@@ -109,7 +110,7 @@ struct RuleContext<'a> {
 impl<'a> RuleContext<'a> {
     fn of(request: ModelRequest<'a>) -> Result<Self, ModelError> {
         let conversation = request.messages;
-        let (mut user, mut earlier) = (String::new(), 0);
+        let (mut user, mut header, mut earlier) = (String::new(), String::new(), 0);
         let mut result = None;
         // The capture covers more than the condition: a rule can quote the turn's last result even
         // if a message of another kind has arrived since.
@@ -130,11 +131,15 @@ impl<'a> RuleContext<'a> {
             let is_input = !matches!(message.source, MessageSource::Extension { .. });
             if message.data.role == MessageRole::User && is_input {
                 (user, earlier) = (text_of(&message), place);
+                let above = message.metadata.get(HEADER).and_then(Value::as_str);
+                user = text_below(above, &user).to_owned();
+                header = above.unwrap_or_default().to_owned();
                 break;
             }
         }
         let mut captures = Captures::default();
         captures.set("input", &user);
+        captures.set("header", &header);
         captures.set("step", &request.step.to_string());
         captures.set("result", last_result.as_ref().map_or("", |last| &last.text));
         Ok(Self {

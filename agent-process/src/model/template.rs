@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Captures that need no pattern: the latest user message, the latest tool result, the number of
 /// the step.
-pub(crate) const BUILTIN_CAPTURES: [&str; 3] = ["input", "result", "step"];
+pub(crate) const BUILTIN_CAPTURES: [&str; 4] = ["header", "input", "result", "step"];
 
 /// Texts by name.
 #[derive(Debug, Clone, Default)]

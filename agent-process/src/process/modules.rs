@@ -344,8 +344,9 @@ fn told(answer: AgentAnswer) -> AgentRequestResult {
             Ok(json!({"instances": instances, "more": more}))
         }
         AgentAnswer::Catalog { agents } => Ok(json!({"agents": agents})),
-        // These answer only requests for a restart, an approval, files or tasks.
+        // These answer only requests for a restart, an approval, events, files or tasks.
         AgentAnswer::Restarting {}
+        | AgentAnswer::Events { .. }
         | AgentAnswer::Approval { .. }
         | AgentAnswer::Sandbox { .. }
         | AgentAnswer::Proposal { .. }
@@ -354,6 +355,9 @@ fn told(answer: AgentAnswer) -> AgentRequestResult {
         | AgentAnswer::Review { .. }
         | AgentAnswer::Applied { .. }
         | AgentAnswer::Tasks { .. }
+        | AgentAnswer::Schedule { .. }
+        | AgentAnswer::Schedules { .. }
+        | AgentAnswer::ScheduleEnded { .. }
         | AgentAnswer::Bundle { .. } => Ok(Value::Null),
         AgentAnswer::Refused { code, message } => Err((code, message)),
     }

@@ -8,6 +8,7 @@ use goondan_protocol::approval::Approve;
 use goondan_protocol::conversation::Conversation;
 use goondan_protocol::definition::{CatalogEntry, ExtensionDefinition, ExtensionSource};
 use goondan_protocol::event::{AgentEvent, EventSource, TurnOutcome};
+use goondan_protocol::event_header::{HEADER, text_below};
 use goondan_protocol::ids::{ConnectionName, EventId, ExtensionStates, ToolCallId};
 use goondan_protocol::ipc::TurnStart;
 use goondan_protocol::message::{Message, MessageEvent, MessageSource, ToolCall};
@@ -122,14 +123,18 @@ fn now() -> Timestamp {
 
 /// Creates an event from a recorded message.
 fn event_of(message: &Message) -> Option<AgentEvent> {
-    let id = message.metadata.get("eventId").and_then(|id| id.as_str());
+    let note = |name: &str| message.metadata.get(name).and_then(|note| note.as_str());
+    let (id, header) = (note("eventId"), note(HEADER));
+    let text = message.data.content.to_text();
     Some(AgentEvent {
         id: EventId::new(id.unwrap_or(message.id.as_str())).ok()?,
         kind: "message".to_owned(),
         created_at: now(),
         trace_id: None,
         parent_span_id: None,
-        input: Some(message.data.content.to_text()),
+        input: Some(text_below(header, &text).to_owned()),
+        header: header.map(str::to_owned),
+        properties: JsonObject::new(),
         instance_key: None,
         source: EventSource::Connector {
             name: ConnectionName::new(BY_HAND).ok()?,

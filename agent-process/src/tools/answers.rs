@@ -2,13 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use goondan_protocol::JsonObject;
 use goondan_protocol::agents::{
     AgentAnswer, AgentListItem, AgentProposal, AgentSandbox, InstanceListItem,
 };
 use goondan_protocol::control::{
-    ProposalDiff, ProposalInfo, ProposalReview, ProposalState, TaskDetail, TaskInfo,
+    ProposalDiff, ProposalInfo, ProposalReview, ProposalState, ScheduleInfo, TaskDetail, TaskInfo,
 };
-use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::event::{AgentEvent, TurnOutcome};
+use goondan_protocol::schedule::ScheduleTime;
 use serde_json::json;
 
 use super::bundle_answers;
@@ -94,9 +96,52 @@ pub(super) fn told(answer: AgentAnswer) -> Result<ToolOutcome, ToolFault> {
             }
             ToolOutcome::ok(lines.join("\n"))
         }
+        AgentAnswer::Events { events } if events.is_empty() => {
+            ToolOutcome::ok("no events of this conversation are stored")
+        }
+        AgentAnswer::Events { events } => {
+            let lines: Vec<String> = events.iter().map(line_of_event).collect();
+            ToolOutcome::ok(lines.join("\n"))
+        }
+        AgentAnswer::Schedule { schedule } => ToolOutcome::ok(line_of_schedule(&schedule)),
+        AgentAnswer::Schedules { schedules } if schedules.is_empty() => {
+            ToolOutcome::ok("this conversation has no schedules")
+        }
+        AgentAnswer::Schedules { schedules } => {
+            let lines: Vec<String> = schedules.iter().map(line_of_schedule).collect();
+            ToolOutcome::ok(lines.join("\n"))
+        }
+        AgentAnswer::ScheduleEnded { schedule_id } => ToolOutcome::ok(format!(
+            "schedule {schedule_id} no longer exists: it was removed, or has run for the last time"
+        )),
         AgentAnswer::Bundle { told } => bundle_answers::outcome_of(&told),
         AgentAnswer::Refused { code, message } => ToolOutcome::error(format!("{code}: {message}")),
     })
+}
+
+/// One event as JSON, because its texts may come from outside.
+fn line_of_event(event: &AgentEvent) -> String {
+    let fields = json!({
+        "id": event.id, "event": event.kind, "createdAt": event.created_at,
+        "source": event.source, "header": event.header, "input": event.input,
+    });
+    fields.to_string()
+}
+
+fn line_of_schedule(schedule: &ScheduleInfo) -> String {
+    let mut fields = JsonObject::from_iter([
+        ("scheduleId".to_owned(), json!(schedule.schedule_id)),
+        ("next".to_owned(), json!(schedule.next)),
+        ("input".to_owned(), json!(schedule.input)),
+    ]);
+    if let ScheduleTime::Cron { cron, time_zone } = &schedule.time {
+        fields.insert("cron".to_owned(), json!(cron));
+        fields.insert("timeZone".to_owned(), json!(time_zone));
+    }
+    if !schedule.catch_up.is_default() {
+        fields.insert("catchUp".to_owned(), json!(schedule.catch_up));
+    }
+    json!(fields).to_string()
 }
 
 fn text_of_sandbox(sandbox: &AgentSandbox) -> String {

@@ -6,20 +6,27 @@
 //! that the call omits (the chat, the channel, the thread) are taken from the event that the turn
 //! answers, if it came through the same connection.
 
+use std::io::Read as _;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, CallPlace, CallTarget};
 use goondan_protocol::ids::{ConnectionName, StepId};
 use goondan_protocol::service::{
-    ActionCall, ActionPlan, ActionSpec, ConnectorRequest, PlanError, ServiceSpec,
+    ActionCall, ActionPlan, ActionSpec, AttachedFile, ConnectorRequest, DOWNLOAD_BYTES_MAX,
+    PATH_ARGUMENT, PlanError, ServiceSpec,
 };
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
 
 use super::export::{Export, Output};
 use super::fault::ToolFault;
+use super::file_system::replace;
 use super::invocation::{CallSite, ToolInvocation};
+use super::places::{Access, ToolRoots, locate};
+use super::readable_file::{io_fault, open_file};
 use crate::outgoing_calls::{OutboundCall, OutboundCalls};
 use crate::tool_call::{INTERRUPTED_CODE, ToolOutcome};
 
@@ -103,7 +110,7 @@ impl ConnectionRoute {
     fn facts(&self) -> Option<&JsonObject> {
         let origin = self.site.origin.as_ref()?;
         let is_home = origin.connection.as_ref() == Some(&self.connection);
-        is_home.then_some(&origin.metadata)
+        is_home.then_some(&origin.event.metadata)
     }
 
     /// Runs a request through the connection within `deadline_ms`. A repeatable request is repeated
@@ -237,10 +244,10 @@ fn export(action: &'static ActionSpec, connections: &Arc<[ConnectionName]>) -> E
         }),
         is_idempotent: action.is_idempotent,
         output: Output::MayBeLong,
-        run: Box::new(move |_, call| {
+        run: Box::new(move |places, call| {
             let connections = Arc::clone(&connections);
             Box::pin(async move {
-                let done = run(action, &call, &connections).await;
+                let done = run(action, places, &call, &connections).await;
                 done.map_or_else(ToolOutcome::from, ToolOutcome::ok)
             })
         }),
@@ -250,16 +257,73 @@ fn export(action: &'static ActionSpec, connections: &Arc<[ConnectionName]>) -> E
 /// Performs an action.
 async fn run(
     action: &ActionSpec,
+    places: Arc<ToolRoots>,
     call: &ToolInvocation,
     connections: &[ConnectionName],
 ) -> Result<String, ToolFault> {
     let route = ConnectionRoute::of(call, connections)?;
+    let path = call.args.get(PATH_ARGUMENT).and_then(Value::as_str);
+    let path = path.unwrap_or_default().to_owned();
+    let file = if action.sends_file() {
+        let (places, path) = (Arc::clone(&places), path.clone());
+        Some(blocking_file(move || attached(&places, &path)).await?)
+    } else {
+        None
+    };
     let plan = (action.plan)(&ActionCall {
         connection: &route.connection,
         call_id: &route.call_id,
         args: &call.args,
         facts: route.facts(),
+        file: file.as_ref(),
     })?;
-    let results = route.run_all(&plan, action.is_idempotent).await?;
+    let mut results = route.run_all(&plan, action.is_idempotent).await?;
+    if action.saves_file() {
+        let fetched = results.pop().unwrap_or_default();
+        return blocking_file(move || save(&places, &path, &fetched)).await;
+    }
     Ok(plan.answer(results)?)
+}
+
+/// Runs blocking work with a file off the loop that answers the orchestrator.
+async fn blocking_file<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolFault> + Send + 'static,
+) -> Result<T, ToolFault> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        let message = format!("the tool itself failed: {error}");
+        Err(ToolFault::new("E_TOOL_FAILED", message))
+    })
+}
+
+/// Reads a file to send.
+fn attached(places: &ToolRoots, path: &str) -> Result<AttachedFile, ToolFault> {
+    let (root, relative) = locate(places, path, Access::Read)?;
+    let mut file = open_file(root, &relative, path)?.take(DOWNLOAD_BYTES_MAX + 1);
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)
+        .map_err(|error| io_fault(path, &error))?;
+    if u64::try_from(content.len()).unwrap_or(u64::MAX) > DOWNLOAD_BYTES_MAX {
+        let message = format!("`{path}` is too large; at most {DOWNLOAD_BYTES_MAX} bytes are sent");
+        return Err(ToolFault::new("E_TOO_LARGE", message));
+    }
+    let name = relative.file_name().unwrap_or_default();
+    Ok(AttachedFile {
+        name: name.to_string_lossy().into_owned(),
+        base64: STANDARD.encode(content),
+    })
+}
+
+/// Writes a fetched file, and returns the text for the model.
+fn save(places: &ToolRoots, path: &str, fetched: &Value) -> Result<String, ToolFault> {
+    let base64 = fetched.get("base64").and_then(Value::as_str);
+    let content = STANDARD.decode(base64.unwrap_or_default());
+    let content = content.map_err(|error| {
+        let message = format!("failed to read the fetched file: {error}");
+        ToolFault::new("E_TOOL_FAILED", message)
+    })?;
+    replace(places, path, &content)?;
+    let kind = fetched.get("contentType").and_then(Value::as_str);
+    let saved = json!({"path": path, "bytes": content.len(), "contentType": kind});
+    Ok(saved.to_string())
 }

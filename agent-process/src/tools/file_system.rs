@@ -321,6 +321,11 @@ pub(super) fn put(places: &ToolRoots, shown: &str, content: &[u8]) -> Result<(),
             ),
         ));
     }
+    replace(places, shown, content)
+}
+
+/// As [`put`], for content whose size the caller limits.
+pub(super) fn replace(places: &ToolRoots, shown: &str, content: &[u8]) -> Result<(), ToolFault> {
     let fault = |errno| fault_of(shown, errno);
     let (root, path) = locate(places, shown, Access::Write)?;
     let (parent, name) = split(&path).ok_or_else(|| fault(nix::errno::Errno::EISDIR))?;

@@ -1,14 +1,14 @@
 //! Origin of the event that a turn answers.
 
-use goondan_protocol::JsonObject;
 use goondan_protocol::event::{AgentEvent, EventSource};
 use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::schedule::ScheduledInput;
 
 /// Origin of the event that a turn answers.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(super) connection: Option<ConnectionName>,
-    pub(super) metadata: JsonObject,
+    pub(super) event: AgentEvent,
 }
 
 impl Origin {
@@ -16,11 +16,14 @@ impl Origin {
     pub(crate) fn of(event: &AgentEvent) -> Self {
         let connection = match &event.source {
             EventSource::Connector { name } => Some(name.clone()),
-            EventSource::Agent { .. } => None,
+            // A schedule leads back to the connection where the agent created it.
+            EventSource::Agent { .. } => {
+                ScheduledInput::of(&event.metadata).and_then(|origin| origin.connection)
+            }
         };
         Self {
             connection,
-            metadata: event.metadata.clone(),
+            event: event.clone(),
         }
     }
 }

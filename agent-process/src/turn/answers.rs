@@ -5,9 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use goondan_protocol::agents::{IN_REPLY_TO, REPLY_KIND, REQUEST_NOTE};
 use goondan_protocol::event::{AgentEvent, EventSource};
+use goondan_protocol::event_header;
 use goondan_protocol::ids::{EventId, InvalidId, MessageId, TurnId};
 use goondan_protocol::images;
 use goondan_protocol::message::Message;
+use goondan_protocol::schedule::SCHEDULE;
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -88,19 +90,28 @@ pub(crate) fn message_of(id: MessageId, now: Timestamp, event: &AgentEvent) -> M
             };
             format!("[agent `{name}` (`{key}`) {did} request `{question}`]\n{input}")
         }
-        _ => input.to_owned(),
+        _ => match &event.header {
+            Some(header) => event_header::below(header, input),
+            None => input.to_owned(),
+        },
     };
     // The images were validated when the event was accepted.
     let images = images::of_metadata(&event.metadata).unwrap_or_default();
     let mut message = Message::user_with_images(id, now, &text, &images);
     let metadata = &mut message.metadata;
     metadata.insert(EVENT_ID.to_owned(), json!(event.id));
+    if let Some(header) = event.header.as_ref().filter(|_| question.is_none()) {
+        metadata.insert(event_header::HEADER.to_owned(), json!(header));
+    }
     if let Some((name, key)) = from {
         let from = json!({"agent": name, "instanceKey": key});
         metadata.insert("from".to_owned(), from);
     }
     if let Some(question) = question {
         metadata.insert(IN_REPLY_TO.to_owned(), json!(question));
+    }
+    if let Some(origin) = event.metadata.get(SCHEDULE).filter(|_| from.is_some()) {
+        metadata.insert(SCHEDULE.to_owned(), origin.clone());
     }
     if let Some(note) = event.metadata.get(REQUEST_NOTE) {
         metadata.insert(REQUEST_NOTE.to_owned(), note.clone());

@@ -507,6 +507,8 @@ fn event() -> AgentEvent {
         trace_id: None,
         parent_span_id: None,
         input: Some("question".to_owned()),
+        header: None,
+        properties: goondan_protocol::JsonObject::new(),
         instance_key: None,
         source: EventSource::Connector {
             name: "cli".parse().unwrap(),

@@ -281,6 +281,8 @@ impl Orchestrator {
                 trace_id: None,
                 parent_span_id: None,
                 input: Some(input.to_owned()),
+                header: None,
+                properties: JsonObject::new(),
                 instance_key: None,
                 source: EventSource::Connector {
                     name: "cli".parse().unwrap(),

@@ -6,6 +6,9 @@ use goondan_protocol::oauth::CALLBACK_SETTING;
 
 use crate::description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 use crate::relay::RELAY;
+use crate::signatures::{
+    DEFAULT_PRESET, HashAlgorithm, PRESET_NAMES, SignatureEncoding, TOLERANCE_S,
+};
 
 /// Every built-in connector, in the order of `docs/connectors.md`.
 pub static BUILTINS: [&Connector; 11] = [
@@ -53,6 +56,16 @@ const BODY: Setting = Setting::optional(
 )
 .or(FieldDefault::Number(256 * 1024));
 
+/// Largest payload that GitHub sends, in bytes.
+pub const GITHUB_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+
+const GITHUB_BODY: Setting = Setting::optional(
+    "maxBodyBytes",
+    SettingType::Number(1, GITHUB_BODY_BYTES_MAX as u64),
+    "Largest body, in bytes.",
+)
+.or(FieldDefault::Number(GITHUB_BODY_BYTES_MAX as u64));
+
 const fn secret(name: &'static str, is_required: bool, about: &'static str) -> Secret {
     Secret {
         name,
@@ -92,6 +105,16 @@ static WEBHOOK: Connector = Connector {
             "The field of a JSON body that holds the event id.",
         ),
         Setting::optional(
+            "idHeader",
+            SettingType::HeaderName,
+            "The header that holds the event id.",
+        ),
+        Setting::optional(
+            "typeHeader",
+            SettingType::HeaderName,
+            "The header that holds the event type.",
+        ),
+        Setting::optional(
             "signature",
             SettingType::Map(&SIGNATURE),
             "The signature scheme of requests.",
@@ -111,6 +134,11 @@ static WEBHOOK: Connector = Connector {
     needs: Some(("signature", "hmac")),
     secrets: &[
         secret("hmac", false, "If set, every request must be signed."),
+        secret(
+            "previousHmac",
+            false,
+            "A secret that is still accepted while it is rotated.",
+        ),
         secret(
             "callbackHmac",
             false,
@@ -160,27 +188,62 @@ static REPLY_CALLBACK: [Setting; 2] = [
     .or(FieldDefault::Truth(false)),
 ];
 
-static SIGNATURE: [Setting; 4] = [
+/// Meaning of a part of the scheme that is not set.
+const BY_PRESET: FieldDefault = FieldDefault::Meaning("the value of the preset");
+
+/// Highest tolerance of a signed time, in seconds: a day.
+const TOLERANCE_S_CEILING: u64 = 24 * 60 * 60;
+
+static SIGNATURE: [Setting; 8] = [
+    Setting::optional(
+        "preset",
+        SettingType::Word(&PRESET_NAMES),
+        "The service whose scheme applies.",
+    )
+    .or(FieldDefault::Text(DEFAULT_PRESET)),
     Setting::optional(
         "header",
         SettingType::HeaderName,
         "The header that holds the signature.",
     )
-    .or(FieldDefault::Text("x-hub-signature-256")),
-    Setting::optional("algorithm", SettingType::Word(&["sha256"]), "HMAC-SHA256.")
-        .or(FieldDefault::Text("sha256")),
+    .or(BY_PRESET),
+    Setting::optional(
+        "algorithm",
+        SettingType::Word(&HashAlgorithm::NAMES),
+        "The hash of the HMAC.",
+    )
+    .or(BY_PRESET),
     Setting::optional(
         "prefix",
         SettingType::AnyText,
         "The text before the signature's digits.",
     )
-    .or(FieldDefault::Text("sha256=")),
+    .or(BY_PRESET),
     Setting::optional(
         "encoding",
-        SettingType::Word(&["hex"]),
-        "Hexadecimal digits.",
+        SettingType::Word(&SignatureEncoding::NAMES),
+        "The encoding of the signature.",
     )
-    .or(FieldDefault::Text("hex")),
+    .or(BY_PRESET),
+    Setting::optional(
+        "toleranceSeconds",
+        SettingType::Number(1, TOLERANCE_S_CEILING),
+        "Largest difference between a signed time and this machine's clock, in seconds.",
+    )
+    .or(FieldDefault::Number(TOLERANCE_S)),
+    Setting::optional(
+        "url",
+        SettingType::Url,
+        "The public URL of the webhook, which Twilio signs.",
+    )
+    .or(FieldDefault::Meaning(
+        "the URL of the request, with forwarded headers",
+    )),
+    Setting::optional(
+        "topics",
+        SettingType::Names,
+        "The only topics of Amazon SNS that are listened to, by ARN.",
+    ),
 ];
 
 static CRON: Connector = Connector {
@@ -272,6 +335,13 @@ const APPROVALS_IN_SLACK: Setting = Setting::optional(
     APPROVALS_ABOUT,
 );
 
+const REPLY_IN_CHAT: Setting = Setting::optional(
+    "reply",
+    SettingType::Word(&["auto", "always", "never"]),
+    "Replies of agents that are posted to the chat: `auto` posts those of turns in which the agent did not write there itself.",
+)
+.or(FieldDefault::Text("auto"));
+
 static TELEGRAM: Connector = Connector {
     name: "telegram",
     about: "Messages to a Telegram bot.",
@@ -286,6 +356,18 @@ static TELEGRAM: Connector = Connector {
             SettingType::Names,
             "Additional chats that can be written to, if `chats` is set.",
         ),
+        REPLY_IN_CHAT,
+        Setting::optional(
+            "bots",
+            SettingType::Names,
+            "Other bots whose messages are accepted, by id or user name.",
+        ),
+        Setting::optional(
+            "serviceMessages",
+            SettingType::Truth,
+            "True to send changes of a chat, such as a new member, to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
         Setting::optional("endpoint", SettingType::Url, "The Bot API server.")
             .or(FieldDefault::Text("https://api.telegram.org")),
         Setting::optional(
@@ -304,6 +386,7 @@ static TELEGRAM: Connector = Connector {
         event("edited_message", TELEGRAM_PROPERTIES),
         event("channel_post", TELEGRAM_PROPERTIES),
         event("edited_channel_post", TELEGRAM_PROPERTIES),
+        event("service_message", TELEGRAM_PROPERTIES),
     ],
 };
 
@@ -312,6 +395,7 @@ const TELEGRAM_PROPERTIES: &[&str] = &[
     "chatType",
     "fromId",
     "fromUsername",
+    "threadId",
     "isEdited",
     "isCaption",
     // Names of 0.0.3.
@@ -346,6 +430,12 @@ static SLACK: Connector = Connector {
             SettingType::Names,
             "Additional channels that can be written to, if `channels` is set.",
         ),
+        Setting::optional(
+            "bots",
+            SettingType::Names,
+            "Other bots and workflows whose messages are accepted, by bot id, app id or name.",
+        ),
+        REPLY_IN_CHAT,
         Setting::optional("endpoint", SettingType::Url, "Slack's Web API.")
             .or(FieldDefault::Text("https://slack.com/api")),
         APPROVALS_IN_SLACK,
@@ -359,7 +449,18 @@ static SLACK: Connector = Connector {
     events: &[
         event("message", SLACK_PROPERTIES),
         event("app_mention", SLACK_PROPERTIES),
-        event("slash_command", &["team", "channel", "user", "command"]),
+        event("message_changed", SLACK_PROPERTIES),
+        event(
+            "slash_command",
+            &[
+                "team",
+                "channel",
+                "channelName",
+                "user",
+                "userName",
+                "command",
+            ],
+        ),
         event("block_action", SLACK_ACTION_PROPERTIES),
         event("shortcut", SLACK_ACTION_PROPERTIES),
         event("view_submission", SLACK_ACTION_PROPERTIES),
@@ -371,15 +472,27 @@ const SLACK_PROPERTIES: &[&str] = &[
     "channel",
     "channelType",
     "user",
+    "userName",
+    "bot",
     "threadTs",
     "ts",
+    "isEdited",
     // Names of 0.0.3.
     "channel_id",
     "thread_ts",
     "user_id",
 ];
 
-const SLACK_ACTION_PROPERTIES: &[&str] = &["team", "channel", "user", "action", "threadTs", "ts"];
+const SLACK_ACTION_PROPERTIES: &[&str] = &[
+    "team",
+    "channel",
+    "channelName",
+    "user",
+    "userName",
+    "action",
+    "threadTs",
+    "ts",
+];
 
 static GITHUB: Connector = Connector {
     name: "github",
@@ -388,7 +501,7 @@ static GITHUB: Connector = Connector {
         HOST,
         PORT,
         PATH,
-        BODY,
+        GITHUB_BODY,
         Setting::optional(
             "repositories",
             SettingType::Names,
@@ -434,6 +547,7 @@ static DISCORD: Connector = Connector {
             SettingType::Names,
             "Additional channels that can be written to, if `channels` is set.",
         ),
+        REPLY_IN_CHAT,
         Setting::optional("endpoint", SettingType::Url, "Discord's API.")
             .or(FieldDefault::Text("https://discord.com/api/v10")),
     ],
@@ -452,6 +566,7 @@ static DISCORD: Connector = Connector {
 
 const DISCORD_PROPERTIES: &[&str] = &[
     "name",
+    "subcommand",
     "guildId",
     "channelId",
     "userId",
@@ -630,7 +745,7 @@ mod tests {
                     }
                     (SettingType::Map(inner) | SettingType::Named(inner), None) => sound(inner),
                     (SettingType::Truth, Some(FieldDefault::Truth(_))) => {}
-                    (_, Some(FieldDefault::Text(_)) | None) => {}
+                    (_, Some(FieldDefault::Text(_) | FieldDefault::Meaning(_)) | None) => {}
                     other => panic!("{}: {other:?}", setting.name),
                 }
             }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::description::{Connector, Setting, SettingType};
 use crate::hosts::AllowedHost;
 use crate::schedule;
+use crate::signatures::{self, SecretFormat, SignatureScheme};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingPathStep {
@@ -140,10 +141,16 @@ pub fn check(
     config: &JsonObject,
     secrets: &BTreeMap<String, String>,
 ) -> Vec<Problem> {
+    let preset = if connector.name == "webhook" {
+        signatures::preset_of(config)
+    } else {
+        None
+    };
+    let is_secretless = preset.is_some_and(|preset| preset.secret == SecretFormat::None);
     let mut checking = SettingsChecker {
         needs: connector
             .needs
-            .filter(|(_, secret)| !secrets.contains_key(*secret)),
+            .filter(|(_, secret)| !secrets.contains_key(*secret) && !is_secretless),
         path: Vec::new(),
         problems: Vec::new(),
     };
@@ -155,6 +162,9 @@ pub fn check(
         }
     }
     let mut problems = checking.problems;
+    if let Some(preset) = preset {
+        problems.extend(signature_problems(preset, config, secrets));
+    }
     for (name, value) in secrets {
         let place = ProblemLocation::Secret(name.clone());
         if !connector.secrets.iter().any(|secret| secret.name == name) {
@@ -173,6 +183,48 @@ pub fn check(
                 kind: ProblemKind::Missing { name: secret.name },
             });
         }
+    }
+    problems
+}
+
+/// Names of the secrets that sign requests to a webhook.
+const SIGNING_SECRETS: [&str; 2] = ["hmac", "previousHmac"];
+
+/// Problems of a webhook's secrets and topics that depend on its preset.
+fn signature_problems(
+    preset: &signatures::SignaturePreset,
+    config: &JsonObject,
+    secrets: &BTreeMap<String, String>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let signature = config.get("signature").and_then(Value::as_object);
+    let has_topics = signature.is_some_and(|signature| signature.contains_key("topics"));
+    // A signature of Amazon SNS only proves that some account's topic sent the message.
+    if preset.scheme == SignatureScheme::Sns && !has_topics {
+        problems.push(Problem {
+            place: ProblemLocation::Setting(vec![SettingPathStep::Field("signature".to_owned())]),
+            kind: ProblemKind::Missing { name: "topics" },
+        });
+    }
+    let set = SIGNING_SECRETS.map(|name| secrets.get(name).map(|secret| (name, secret)));
+    for (name, secret) in set.into_iter().flatten() {
+        // An empty secret is reported with all others.
+        if !secret.is_empty() && preset.secret.key(secret).is_none() {
+            problems.push(Problem {
+                place: ProblemLocation::Secret(name.to_owned()),
+                kind: ProblemKind::Wrong {
+                    expected: preset.secret.expected(),
+                    found: "another text".to_owned(),
+                    words: &[],
+                },
+            });
+        }
+    }
+    if secrets.contains_key("previousHmac") && !secrets.contains_key("hmac") {
+        problems.push(Problem {
+            place: ProblemLocation::Secrets,
+            kind: ProblemKind::Missing { name: "hmac" },
+        });
     }
     problems
 }

@@ -49,12 +49,16 @@ fn each_wrong_value_is_named() {
             "`signature` must be a map, found another text",
         ),
         (
-            json!({"signature": {"algorithm": "sha1"}}),
-            "must be `sha256`, found \"sha1\"",
+            json!({"signature": {"algorithm": "md5"}}),
+            "must be `sha256`, `sha1`, `sha512`, found \"md5\"",
         ),
         (
-            json!({"signature": {"encoding": "base64"}}),
-            "must be `hex`",
+            json!({"signature": {"encoding": "base32"}}),
+            "must be `hex`, `base64`",
+        ),
+        (
+            json!({"signature": {"preset": "strip"}}),
+            "`signature.preset` must be `basic`, `github`, `gitlab`",
         ),
         (
             json!({"signature": {"header": "a b"}}),
@@ -111,11 +115,63 @@ fn missing_or_misspelled_check_secrets_are_problems() {
     let misspelt = found(json!({}), &[("hmca", "swordfish")]);
     assert_eq!(
         misspelt,
-        ["unknown secret `hmca`; available: `hmac`, `callbackHmac`"]
+        ["unknown secret `hmca`; available: `hmac`, `previousHmac`, `callbackHmac`"]
     );
     assert_eq!(
         problems("telegram", &json!({}), &[]),
         ["the secret `botToken` is missing"]
+    );
+}
+
+#[test]
+fn conn_3_presets_determine_secrets_and_topics() {
+    let found = |preset: &str, secrets: &[(&str, &str)]| {
+        problems(
+            "webhook",
+            &json!({"signature": {"preset": preset}}),
+            secrets,
+        )
+    };
+    for preset in signatures::PRESET_NAMES {
+        let secret = match preset {
+            "basic" => "ada:swordfish",
+            "svix" | "standard-webhooks" => "whsec_AQIDBA==",
+            _ => "swordfish",
+        };
+        let expected: &[&str] = match preset {
+            "sns" => &[
+                "`signature` needs the setting `topics`",
+                "`hmac` must be absent, because the preset has none, found another text",
+            ],
+            _ => &[],
+        };
+        assert_eq!(found(preset, &[("hmac", secret)]), expected, "{preset}");
+        let without = found(preset, &[]);
+        assert_eq!(without.len(), 1, "{preset}: {without:?}");
+    }
+    let topics = json!({"signature": {"preset": "sns", "topics": ["arn:aws:sns:eu-west-1:1:t"]}});
+    assert_eq!(problems("webhook", &topics, &[]), [""; 0]);
+    for (preset, secret, expected) in [
+        (
+            "basic",
+            "swordfish",
+            "`hmac` must be `user:password`, found another text",
+        ),
+        (
+            "svix",
+            "sword fish",
+            "`hmac` must be base64, after an optional `whsec_`",
+        ),
+    ] {
+        let wrong = found(preset, &[("hmac", secret)]).join("\n");
+        assert!(
+            wrong.contains(expected) && !wrong.contains(secret),
+            "{wrong}"
+        );
+    }
+    assert_eq!(
+        problems("webhook", &json!({}), &[("previousHmac", "s")]),
+        ["the secret `hmac` is missing"]
     );
 }
 
@@ -140,7 +196,10 @@ fn good_settings_have_no_problem() {
             "webhook",
             json!({"host": "::1", "port": "8080", "path": "/hooks/a%20b", "maxBodyBytes": 10,
                 "inputField": "comment", "keyField": "/repo/name", "idField": "id",
-                "signature": {"header": "X-Sig", "algorithm": "sha256", "prefix": "", "encoding": "hex"}}),
+                "idHeader": "X-Id", "typeHeader": "X-Type",
+                "signature": {"preset": "stripe", "header": "X-Sig", "algorithm": "sha512",
+                    "prefix": "", "encoding": "base64", "toleranceSeconds": "60",
+                    "url": "https://example.com/hook", "topics": ["t"]}}),
             "hmac",
         ),
         (

@@ -8,7 +8,9 @@
 //! * `builtin`: the built-in connectors.
 //! * `check`: validates a Connection's settings and secrets.
 //! * `hosts`: permitted targets of requests.
+//! * `inbound`: headers and properties of events.
 //! * `relay`: the connector that represents one on another machine.
+//! * [`signatures`]: signature presets of webhooks.
 //! * `values`: typed access to validated settings.
 //! * [`schedule`]: computes occurrences of a schedule, and the ones that are due.
 //! * [`thinking`]: thinking parameters of Anthropic's models.
@@ -25,17 +27,20 @@ mod check;
 mod cron_fields;
 mod description;
 mod hosts;
+mod inbound;
 mod reach;
 mod relay;
 pub mod schedule;
+pub mod signatures;
 pub mod thinking;
 mod values;
 
 pub use approvals::ApprovalChat;
-pub use builtin::{BUILTINS, find};
+pub use builtin::{BUILTINS, GITHUB_BODY_BYTES_MAX, find};
 pub use check::{Problem, ProblemKind, ProblemLocation, SettingPathStep, check};
 pub use description::{Connector, DescribedEvent, Secret, Setting, SettingType};
 pub use hosts::AllowedHost;
+pub use inbound::{Inbound, inbound};
 pub use reach::{AddressReachability, reach_of};
 pub use relay::{RELAYED, is_relay, working_as};
 pub use values::Values;

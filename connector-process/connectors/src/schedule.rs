@@ -26,7 +26,7 @@ use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use goondan_protocol::time::Timestamp;
 use jiff::civil::DateTime;
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use serde::{Deserialize, Serialize};
 
 use crate::cron_fields;
@@ -143,11 +143,32 @@ impl Schedule {
     ///
     /// A description of an invalid expression or time zone.
     pub fn new(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, String> {
+        let found = TimeZone::get(zone).map_err(|error| error.to_string())?;
+        Self::within(cron, (zone, found), catch_up)
+    }
+
+    /// Creates a schedule in a built-in time zone, without access to the zones of the system.
+    ///
+    /// # Errors
+    ///
+    /// A description of an invalid expression or time zone.
+    pub fn with_built_in_zone(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, String> {
+        let zones = TimeZoneDatabase::bundled();
+        let found = zones.get(zone);
+        let found = found.map_err(|_unknown| format!("unknown time zone `{zone}`"))?;
+        Self::within(cron, (zone, found), catch_up)
+    }
+
+    fn within(
+        cron: &str,
+        (name, zone): (&str, TimeZone),
+        catch_up: CatchUp,
+    ) -> Result<Self, String> {
         Ok(Self {
             cron: parse_cron(cron)?,
             is_of_every_hour: cron_fields::names_every_hour(cron),
-            zone: TimeZone::get(zone).map_err(|error| error.to_string())?,
-            written: format!("{cron} {zone}"),
+            zone,
+            written: format!("{cron} {name}"),
             catch_up,
         })
     }

@@ -552,3 +552,24 @@ fn no_occurrence_is_missed_when_the_clock_never_steps_back() {
         assert_eq!(all.len(), world.accepted.len(), "seed {seed}");
     }
 }
+
+#[test]
+fn built_in_zones_give_the_same_times_as_those_of_the_system() {
+    for zone in ["UTC", "Europe/Berlin", "America/New_York", "Asia/Seoul"] {
+        let cron = "30 2 * * *";
+        let system = schedule(cron, zone, CatchUp::Latest);
+        let built_in = Schedule::with_built_in_zone(cron, zone, CatchUp::Latest).unwrap();
+        assert_eq!(system.written, built_in.written);
+        let mut from = at("2026-01-01T00:00:00Z");
+        for _ in 0..366 {
+            let next = built_in.next_after(from).unwrap();
+            assert_eq!(system.next_after(from), Some(next), "{zone}");
+            from = next;
+        }
+    }
+    let unknown = Schedule::with_built_in_zone("@daily", "Mars/Olympus", CatchUp::None);
+    assert_eq!(
+        unknown.map(|_| ()),
+        Err("unknown time zone `Mars/Olympus`".to_owned())
+    );
+}

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::service::{DISCORD, Discord as Action, ServiceSpec};
@@ -14,9 +16,15 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::interactions::{InteractionToken, Interactions};
+use crate::chat_replies::ChatService;
+use crate::download;
+use crate::multipart::{Multipart, UploadedFile};
 use crate::payload::text;
 use crate::service::{FailureContext, HttpAnswer, check_place};
 use crate::service_api::ServiceApi;
+
+/// Hosts of attachments.
+const FILE_HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
 
 /// Longest nonce that Discord accepts, in bytes.
 const NONCE_BYTES_MAX: usize = 24;
@@ -36,6 +44,8 @@ struct DiscordRequest {
     method: Method,
     path: Vec<String>,
     body: Option<Value>,
+    /// A file that is sent with the body: its name and content.
+    file: Option<(String, Vec<u8>)>,
     /// True if the bot makes the request, with its token.
     is_bots: bool,
 }
@@ -46,6 +56,7 @@ impl DiscordRequest {
             method,
             path: path.iter().map(|&part| part.to_owned()).collect(),
             body: None,
+            file: None,
             is_bots: true,
         }
     }
@@ -63,27 +74,44 @@ impl ServiceApi for Api {
     const SERVICE: &'static ServiceSpec = &DISCORD;
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
+        if let Action::Download { url, max_bytes } = &action {
+            return self.download(url, *max_bytes).await;
+        }
         let channel = channel_of(&action);
-        check_place("channel", channel, self.channels.as_deref(), "channels")?;
-        if let Action::Send {
-            text,
-            interaction: Some(id),
-            ..
-        } = &action
-            && let Some(right) = self.interactions.right(id)
-        {
-            match self.answer(id, &right, text).await {
+        let open = interaction_of(&action);
+        let open = open.and_then(|id| Some((id.to_owned(), self.interactions.right(id)?)));
+        if let Some((id, right)) = open.filter(|(_, right)| right.channel == channel) {
+            match self.answer(&id, &right, &action).await {
                 // The fifteen minutes ended earlier than computed.
-                Err(error) if error.code == CallErrorCode::NotFound => self.interactions.forget(id),
+                Err(error) if error.code == CallErrorCode::NotFound => {
+                    self.interactions.forget(&id);
+                }
                 answered => return answered,
             }
         }
+        check_place("channel", channel, self.channels.as_deref(), "channels")?;
         let is_repeatable = is_idempotent || action.is_marked();
         let result = self.ask(to_request(&action)?, is_repeatable).await?;
         Ok(match action {
-            Action::Send { .. } => result.get("id").cloned().unwrap_or(Value::Null),
-            Action::Edit { .. } | Action::Delete { .. } | Action::React { .. } => json!({}),
+            Action::Send { .. } | Action::SendFile { .. } => {
+                result.get("id").cloned().unwrap_or(Value::Null)
+            }
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Download { .. } => json!({}),
         })
+    }
+
+    fn written_place(&self, action: &Action) -> Option<String> {
+        match action {
+            Action::Send { channel, .. } => Some(channel.clone()),
+            Action::SendFile { .. }
+            | Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Download { .. } => None,
+        }
     }
 
     fn secret(&self) -> &str {
@@ -97,6 +125,22 @@ impl ServiceApi for Api {
         let request = DiscordRequest::new(Method::GET, &["users", "@me"]);
         let me = self.ask(request, true).await?;
         Ok(Some(text(&me, "/username").unwrap_or("a bot").to_owned()))
+    }
+}
+
+impl ChatService for Api {
+    const FACTS: &'static [&'static str] = &["channel", "interactionId"];
+
+    // Without a message, Discord shows that the application is thinking.
+    const EMPTY: Option<&'static str> = Some("The agent finished without a reply.");
+
+    fn home(&self, facts: &JsonObject) -> Option<String> {
+        let channel = facts.get("channel").and_then(Value::as_str)?;
+        Some(channel.to_owned())
+    }
+
+    fn reply_args(text: &str, _facts: &JsonObject) -> Value {
+        json!({"text": text})
     }
 }
 
@@ -124,8 +168,21 @@ impl Api {
         &self,
         id: &str,
         right: &InteractionToken,
-        text: &str,
+        action: &Action,
     ) -> Result<Value, CallError> {
+        let (text, file) = match action {
+            Action::Send { text, .. } => (text, None),
+            Action::SendFile {
+                text, name, base64, ..
+            } => (text, Some((name.clone(), content(base64)?))),
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Download { .. } => {
+                let message = "only a message can answer a command";
+                return Err(CallError::new(CallErrorCode::Internal, message));
+            }
+        };
         let InteractionToken {
             application, token, ..
         } = right;
@@ -138,6 +195,7 @@ impl Api {
         };
         let request = DiscordRequest {
             is_bots: false,
+            file,
             ..request.with(message(text))
         };
         let answered = self.ask(request, is_repeatable).await;
@@ -148,6 +206,25 @@ impl Api {
         })?;
         self.interactions.answered(id);
         Ok(answered.get("id").cloned().unwrap_or(Value::Null))
+    }
+
+    /// Downloads an attachment. Its URL needs no token.
+    async fn download(&self, url: &str, bytes_max: u64) -> Result<Value, CallError> {
+        let parsed = Url::parse(url).ok();
+        let endpoint = Url::parse(&self.endpoint).ok();
+        let own = endpoint.as_ref().map(Url::origin);
+        let parsed = parsed.filter(|url| {
+            let is_file_host = url
+                .host_str()
+                .is_some_and(|host| FILE_HOSTS.contains(&host));
+            (is_file_host && url.scheme() == "https") || Some(url.origin()) == own
+        });
+        let Some(url) = parsed else {
+            let message = format!("`{url}` is not the URL of an attachment at Discord");
+            return Err(CallError::new(CallErrorCode::Invalid, message)
+                .suggest("use the URL as the message names it"));
+        };
+        download::fetch(self.client.get(url), "Discord", bytes_max).await
     }
 
     async fn ask(&self, request: DiscordRequest, is_repeatable: bool) -> Result<Value, CallError> {
@@ -170,19 +247,51 @@ impl Api {
             };
             builder = builder.header("authorization", format!("Bot {token}"));
         }
-        builder = match request.body {
-            Some(body) => builder
+        builder = match (request.body, &request.file) {
+            (Some(body), Some((name, content))) => {
+                let mut form = Multipart::new();
+                form.text("payload_json", &body.to_string());
+                form.file("files[0]", &UploadedFile { name, content });
+                form.into_request(builder)
+            }
+            (Some(body), None) => builder
                 .header("content-type", "application/json")
                 .body(body.to_string()),
-            None => builder.header("content-length", "0"),
+            (None, _) => builder.header("content-length", "0"),
         };
         read(&failed.answer_to(builder).await?, failed)
     }
 }
 
+/// The command or button that an action answers, if any.
+fn interaction_of(action: &Action) -> Option<&str> {
+    match action {
+        Action::Send { interaction, .. } | Action::SendFile { interaction, .. } => {
+            interaction.as_deref()
+        }
+        Action::Edit { .. }
+        | Action::Delete { .. }
+        | Action::React { .. }
+        | Action::Download { .. } => None,
+    }
+}
+
+/// Decodes a file to send.
+fn content(base64: &str) -> Result<Vec<u8>, CallError> {
+    STANDARD.decode(base64).map_err(|error| {
+        CallError::new(
+            CallErrorCode::Invalid,
+            format!("the file is not Base64: {error}"),
+        )
+    })
+}
+
 fn channel_of(action: &Action) -> &str {
     match action {
+        // It needs no channel.
+        Action::Download { .. } => "",
         Action::Send { channel, .. }
+        | Action::SendFile { channel, .. }
         | Action::Edit { channel, .. }
         | Action::Delete { channel, .. }
         | Action::React { channel, .. } => channel,
@@ -215,6 +324,25 @@ fn to_request(action: &Action) -> Result<DiscordRequest, CallError> {
                 body.insert("message_reference".to_owned(), answered);
             }
             DiscordRequest::new(Method::POST, &messages).with(body)
+        }
+        Action::SendFile {
+            text,
+            name,
+            base64,
+            mark,
+            ..
+        } => {
+            let mut body = message(text);
+            body.insert("nonce".to_owned(), json!(nonce_of(mark)));
+            body.insert("enforce_nonce".to_owned(), json!(true));
+            DiscordRequest {
+                file: Some((name.clone(), content(base64)?)),
+                ..DiscordRequest::new(Method::POST, &messages).with(body)
+            }
+        }
+        Action::Download { .. } => {
+            let message = "a download is not a request to the API";
+            return Err(CallError::new(CallErrorCode::Internal, message));
         }
         Action::Edit {
             message: edited,

@@ -13,6 +13,8 @@ use crate::limits::{DISCORD_ANSWER_WINDOW_MS, DISCORD_INTERACTIONS_MAX};
 /// The right to answer one interaction.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct InteractionToken {
+    /// The channel that the answer appears in.
+    pub(super) channel: String,
     pub(super) application: String,
     /// The token of the interaction. Never shown.
     pub(super) token: String,
@@ -44,7 +46,7 @@ pub(super) struct Interactions {
 
 impl Interactions {
     /// Adds an interaction; a duplicate changes nothing.
-    pub(super) fn begin(&self, id: &str, application: &str, token: &str) {
+    pub(super) fn begin(&self, id: &str, channel: &str, (application, token): (&str, &str)) {
         self.with(|open| {
             if open.iter().any(|known| known.id == id) {
                 return;
@@ -53,6 +55,7 @@ impl Interactions {
                 open.pop_front();
             }
             let right = InteractionToken {
+                channel: channel.to_owned(),
                 application: application.to_owned(),
                 token: token.to_owned(),
                 is_answered: false,
@@ -108,16 +111,16 @@ mod tests {
     #[test]
     fn a_right_is_kept_until_it_is_spent_and_only_so_many_are() {
         let interactions = Interactions::default();
-        interactions.begin("1", "app", "secret");
+        interactions.begin("1", "c", ("app", "secret"));
         interactions.answered("1");
-        interactions.begin("1", "app", "secret");
+        interactions.begin("1", "c", ("app", "secret"));
         let right = interactions.right("1").unwrap();
         assert!(right.is_answered);
         assert!(!format!("{interactions:?}").contains("secret"));
         interactions.forget("1");
         assert_eq!(interactions.right("1"), None);
         for n in 0..=DISCORD_INTERACTIONS_MAX {
-            interactions.begin(&n.to_string(), "app", "t");
+            interactions.begin(&n.to_string(), "c", ("app", "t"));
         }
         assert_eq!(interactions.right("0"), None);
         assert!(interactions.right("1").is_some());

@@ -1,5 +1,6 @@
 //! Actions of agents on GitHub, through its REST API.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use goondan_protocol::call::{CallError, CallErrorCode};
@@ -9,8 +10,9 @@ use serde_json::{Value, json};
 
 use super::own_mark::marked;
 use super::pull_requests::{PullRequestQuery, pull_request};
+use super::repositories::Repositories;
 use crate::payload::text;
-use crate::service::{FailureContext, HttpAnswer, check_place};
+use crate::service::{FailureContext, HttpAnswer, other_place};
 use crate::service_api::ServiceApi;
 
 const API_VERSION: &str = "2022-11-28";
@@ -21,7 +23,7 @@ pub(super) struct Api {
     endpoint: String,
     token: String,
     /// The only repositories that can be written to; `None` for all.
-    repositories: Option<Vec<String>>,
+    repositories: Option<Arc<Repositories>>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -37,8 +39,10 @@ impl ServiceApi for Api {
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
         let repository = repository_of(&action);
-        let allowed = self.repositories.as_deref();
-        check_place("repository", repository, allowed, "repositories")?;
+        let repositories = self.repositories.as_ref();
+        if repositories.is_some_and(|repositories| !repositories.may_write(repository)) {
+            return Err(other_place("repository", repository, "repositories"));
+        }
         if let Action::OpenPullRequest { head, commit, .. } = &action {
             let wanted = PullRequestQuery {
                 repository,
@@ -81,7 +85,7 @@ impl Api {
         client: reqwest::Client,
         endpoint: &str,
         token: String,
-        repositories: Option<Vec<String>>,
+        repositories: Option<Arc<Repositories>>,
     ) -> Self {
         Self {
             client,

@@ -2,8 +2,12 @@
 
 use serde_json::Value;
 
+use super::phrases::Phrases;
+use super::sentences::{self, OTHER};
+use super::template::fill;
+use super::values::{one_line, scalar};
 use crate::limits::GITHUB_TEXT_CHARS_MAX;
-use crate::payload::text;
+use crate::payload::{items, omitted, text};
 
 /// Maximum number of commits of a push that are listed; the rest are only counted.
 const COMMITS_LISTED_MAX: usize = 20;
@@ -11,232 +15,110 @@ const COMMITS_LISTED_MAX: usize = 20;
 /// Displayed characters of a commit's id.
 const COMMIT_ID_CHARS: usize = 7;
 
-/// The input for the event `name` with this payload: the user, the action, the link and the text.
+/// JSON Pointers of links, the most exact first.
+const LINKS: &[&str] = &[
+    "/comment/html_url",
+    "/review/html_url",
+    "/thread/comments/0/html_url",
+    "/answer/html_url",
+    "/release/html_url",
+    "/alert/html_url",
+    "/workflow_job/html_url",
+    "/check_run/html_url",
+    "/target_url",
+    "/deployment_status/target_url",
+    "/workflow_run/html_url",
+    "/discussion/html_url",
+    "/issue/html_url",
+    "/blocked_issue/html_url",
+    "/sub_issue/html_url",
+    "/pull_request/html_url",
+    "/compare",
+    "/pages/0/html_url",
+    "/milestone/html_url",
+    "/project/html_url",
+    "/package/html_url",
+    "/registry_package/html_url",
+    "/repository_advisory/html_url",
+    "/security_advisory/references/0/url",
+    "/forkee/html_url",
+    "/repository_ruleset/_links/html/href",
+    "/commit/html_url",
+    "/team/html_url",
+    "/installation/html_url",
+    "/repository/html_url",
+];
+
+/// The input for the event `name` with this payload: a sentence with the people and things
+/// concerned, the link, and the text.
 pub(crate) fn of(name: &str, body: &Value) -> String {
-    let who = text(body, "/sender/login").unwrap_or("somebody");
-    let action = text(body, "/action").map_or_else(|| "changed".to_owned(), past);
-    let place = text(body, "/repository/full_name").unwrap_or("GitHub");
-    let about = |kind: &str, object: &str| {
-        let number = body.pointer(&format!("{object}/number"));
-        let number = number.and_then(Value::as_u64);
-        let number = number.map_or_else(String::new, |number| format!("#{number}"));
-        let title = text(body, &format!("{object}/title")).unwrap_or_default();
-        format!("{kind} {place}{number}: {title}")
-    };
-    let (headline, link, said) = match name {
-        "issues" => (
-            format!("{who} {action} {}", about("issue", "/issue")),
-            "/issue/html_url",
-            "/issue/body",
-        ),
-        "issue_comment" => {
-            let is_pull = body.pointer("/issue/pull_request").is_some();
-            let kind = if is_pull { "pull request" } else { "issue" };
-            (
-                format!("{who} {action} a comment on {}", about(kind, "/issue")),
-                "/comment/html_url",
-                "/comment/body",
-            )
-        }
-        "pull_request" => (
-            format!("{who} {action} {}", about("pull request", "/pull_request")),
-            "/pull_request/html_url",
-            "/pull_request/body",
-        ),
-        "pull_request_review" => {
-            let state = text(body, "/review/state").unwrap_or("commented");
-            (
-                format!(
-                    "{who} reviewed ({state}) {}",
-                    about("pull request", "/pull_request")
-                ),
-                "/review/html_url",
-                "/review/body",
-            )
-        }
-        "pull_request_review_comment" => {
-            let path = text(body, "/comment/path").unwrap_or("a file");
-            (
-                format!(
-                    "{who} {action} a comment on `{path}` in {}",
-                    about("pull request", "/pull_request")
-                ),
-                "/comment/html_url",
-                "/comment/body",
-            )
-        }
-        "discussion" | "discussion_comment" => (
-            format!("{who} {action} {}", about("discussion", "/discussion")),
-            "/discussion/html_url",
-            if name == "discussion" {
-                "/discussion/body"
-            } else {
-                "/comment/body"
-            },
-        ),
-        "push" => return push(who, place, body),
-        "release" => {
-            let release = text(body, "/release/name").or_else(|| text(body, "/release/tag_name"));
-            (
-                format!(
-                    "{who} {action} release {} of {place}",
-                    release.unwrap_or_default()
-                ),
-                "/release/html_url",
-                "/release/body",
-            )
-        }
-        "workflow_run" => {
-            let workflow = text(body, "/workflow_run/name").unwrap_or("a workflow");
-            let conclusion = text(body, "/workflow_run/conclusion").unwrap_or("no conclusion yet");
-            (
-                format!("workflow `{workflow}` of {place} is {action}: {conclusion}"),
-                "/workflow_run/html_url",
-                "/workflow_run/display_title",
-            )
-        }
-        other => (
-            match text(body, "/action") {
-                Some(action) => format!("{who} caused `{other}` ({action}) in {place}"),
-                None => format!("{who} caused `{other}` in {place}"),
-            },
-            "/repository/html_url",
-            "",
-        ),
-    };
-    let mut words = headline.trim_end_matches([':', ' ']).to_owned();
-    if let Some(link) = text(body, link) {
+    let phrases = Phrases::of(name, body);
+    let listed = sentences::of_event(name);
+    let sentence = listed.and_then(|entry| entry.of(sentences::variant(name, body)));
+    let mut words = fill(sentence.unwrap_or(OTHER), &phrases);
+    if let Some(link) = LINKS.iter().find_map(|pointer| scalar(body, pointer)) {
         words.push('\n');
-        words.push_str(link);
+        words.push_str(&link);
     }
-    let said = if said.is_empty() {
-        None
-    } else {
-        text(body, said)
-    };
-    if let Some(said) = said.filter(|said| !said.trim().is_empty()) {
+    let texts = listed.map_or(&[][..], |entry| entry.texts);
+    for said in texts.iter().filter_map(|pointer| said(body, pointer)) {
         words.push_str("\n\n");
-        words.push_str(&shortened(said));
+        words.push_str(&said);
+    }
+    if name == "push" {
+        words.push_str(&commits(body));
     }
     words
 }
 
-fn push(who: &str, place: &str, body: &Value) -> String {
-    let commits = body.pointer("/commits").and_then(Value::as_array);
-    let commits = commits.map_or(&[][..], Vec::as_slice);
-    let branch = text(body, "/ref").unwrap_or("a branch");
-    let plural = if commits.len() == 1 { "" } else { "s" };
-    let mut words = format!(
-        "{who} pushed {} commit{plural} to {branch} of {place}",
-        commits.len()
-    );
-    if let Some(link) = text(body, "/compare") {
-        words.push('\n');
-        words.push_str(link);
-    }
-    if !commits.is_empty() {
-        words.push('\n');
-    }
-    for commit in commits.iter().take(COMMITS_LISTED_MAX) {
+/// The sentence alone, for tests.
+#[cfg(test)]
+pub(super) fn sentence(name: &str, body: &Value) -> String {
+    let words = of(name, body);
+    words.lines().next().unwrap_or_default().to_owned()
+}
+
+/// A text of the payload; an object, such as the payload of a dispatch, as JSON.
+fn said(body: &Value, pointer: &str) -> Option<String> {
+    let said = match body.pointer(pointer)? {
+        Value::String(said) if said.trim().is_empty() => return None,
+        Value::String(said) => shortened(said),
+        Value::Object(fields) if fields.is_empty() => return None,
+        object @ Value::Object(_) => shortened(&object.to_string()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
+    };
+    Some(said)
+}
+
+/// The commits of a push, one per line.
+fn commits(body: &Value) -> String {
+    let count = items(body, "/commits").count();
+    let mut words = String::new();
+    for (index, commit) in items(body, "/commits").take(COMMITS_LISTED_MAX).enumerate() {
         let id: String = text(commit, "/id")
             .unwrap_or_default()
             .chars()
             .take(COMMIT_ID_CHARS)
             .collect();
         let message = text(commit, "/message").unwrap_or_default();
-        let first_line = message.lines().next().unwrap_or_default();
-        words.push_str(&format!("\n{id} {}", shortened(first_line)));
+        let first_line = one_line(message.lines().next().unwrap_or_default());
+        words.push_str(if index == 0 { "\n\n" } else { "\n" });
+        words.push_str(&format!("{id} {first_line}"));
     }
-    if commits.len() > COMMITS_LISTED_MAX {
-        let further = commits.len() - COMMITS_LISTED_MAX;
+    let further = count.saturating_sub(COMMITS_LISTED_MAX) + omitted(body, "/commits");
+    if further > 0 {
         words.push_str(&format!("\nand {further} more"));
     }
     words
 }
 
-/// GitHub names actions in the past tense, except for these.
-fn past(action: &str) -> String {
-    match action {
-        "created" => "made".to_owned(),
-        "synchronize" => "pushed to".to_owned(),
-        "review_requested" => "asked for a review of".to_owned(),
-        other => other.replace('_', " "),
-    }
-}
-
 fn shortened(said: &str) -> String {
-    let mut shown: String = said.chars().take(GITHUB_TEXT_CHARS_MAX).collect();
-    if shown.len() < said.len() {
-        shown.push_str(" […]");
+    match said.char_indices().nth(GITHUB_TEXT_CHARS_MAX) {
+        Some((end, _)) => format!("{} […]", said.get(..end).unwrap_or(said)),
+        None => said.to_owned(),
     }
-    shown
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn common_events_are_put_into_words() {
-        let base = json!({"repository": {"full_name": "a/b"}, "sender": {"login": "ann"}});
-        let with = |more: Value| {
-            let mut body = base.clone();
-            let fields = body.as_object_mut().unwrap();
-            fields.extend(more.as_object().unwrap().clone());
-            body
-        };
-        for (name, more, said) in [
-            (
-                "issue_comment",
-                json!({"action": "created", "issue": {"number": 1, "title": "T"}, "comment": {"body": "c"}}),
-                "ann made a comment on issue a/b#1: T\n\nc",
-            ),
-            (
-                "pull_request",
-                json!({"action": "synchronize", "pull_request": {"number": 2, "title": "P", "body": null}}),
-                "ann pushed to pull request a/b#2: P",
-            ),
-            (
-                "pull_request_review",
-                json!({"action": "submitted", "review": {"state": "approved", "body": "ok"},
-                    "pull_request": {"number": 2, "title": "P"}}),
-                "ann reviewed (approved) pull request a/b#2: P\n\nok",
-            ),
-            (
-                "release",
-                json!({"action": "published", "release": {"tag_name": "v1", "body": "New."}}),
-                "ann published release v1 of a/b\n\nNew.",
-            ),
-            (
-                "workflow_run",
-                json!({"action": "completed", "workflow_run": {"name": "ci", "conclusion": "failure"}}),
-                "workflow `ci` of a/b is completed: failure",
-            ),
-            (
-                "star",
-                json!({"action": "created"}),
-                "ann caused `star` (created) in a/b",
-            ),
-            ("gollum", json!({}), "ann caused `gollum` in a/b"),
-        ] {
-            assert_eq!(of(name, &with(more)), said);
-        }
-    }
-
-    #[test]
-    fn long_github_text_is_truncated_with_a_mark() {
-        let long = "가".repeat(GITHUB_TEXT_CHARS_MAX + 1);
-        let words = of(
-            "issues",
-            &json!({"action": "opened", "issue": {"body": long}}),
-        );
-        assert!(words.ends_with("가 […]"), "{}", words.len());
-        let commits: Vec<Value> = (0..25)
-            .map(|n| json!({"id": "abc", "message": format!("m{n}")}))
-            .collect();
-        let words = of("push", &json!({"ref": "r", "commits": commits}));
-        assert!(words.ends_with("abc m19\nand 5 more"), "{words}");
-    }
-}
+#[path = "texts_tests.rs"]
+mod tests;

@@ -1,8 +1,9 @@
 //! Answers to requests: a status code and a body. Pure.
 
-use axum::http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, AUTHORIZATION, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use goondan_log::error_chain;
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode};
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
@@ -39,6 +40,23 @@ pub(crate) enum RequestRejection {
     /// The signature is missing or wrong.
     #[error(transparent)]
     NotSigned(#[from] SignatureError),
+    /// The body is compressed in an unsupported way.
+    #[error("`content-encoding` must be `gzip`, `deflate` or `identity`")]
+    UnknownEncoding,
+    /// The request has too many headers.
+    #[error("the request has more than {max} headers")]
+    TooManyHeaders {
+        /// The limit.
+        max: usize,
+    },
+    /// The service that must confirm the request could not be reached.
+    #[error("failed to {purpose}: {reason}")]
+    ServiceUnreachable {
+        /// Purpose of the request to the service.
+        purpose: &'static str,
+        /// A description of the failure.
+        reason: String,
+    },
     /// The request cannot be converted to an event.
     #[error(transparent)]
     Malformed(#[from] MalformedRequest),
@@ -73,7 +91,12 @@ impl RequestRejection {
             Self::NotSigned(_) => (StatusCode::UNAUTHORIZED, "not_signed"),
             Self::Malformed(malformed) => (StatusCode::BAD_REQUEST, malformed.code()),
             Self::Busy | Self::NoPlace => (StatusCode::TOO_MANY_REQUESTS, "overloaded"),
-            Self::NotPromised { .. } | Self::Stopping => {
+            Self::UnknownEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unknown_encoding"),
+            Self::TooManyHeaders { .. } => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "too_many_headers",
+            ),
+            Self::NotPromised { .. } | Self::ServiceUnreachable { .. } | Self::Stopping => {
                 (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
             }
             Self::ByOrchestrator(refused) => match refused.code {
@@ -90,6 +113,14 @@ impl RequestRejection {
     pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         if let Self::WrongMethod { allowed } = self {
             return Some((ALLOW, HeaderValue::from_static(allowed)));
+        }
+        if let Self::NotSigned(
+            SignatureError::Missing { header } | SignatureError::WrongSecret { header },
+        ) = self
+            && header == AUTHORIZATION
+        {
+            let challenge = HeaderValue::from_static("Basic realm=\"goondan\"");
+            return Some((WWW_AUTHENTICATE, challenge));
         }
         match self.status().0 {
             StatusCode::TOO_MANY_REQUESTS => {
@@ -111,6 +142,8 @@ impl RequestRejection {
 pub(crate) struct DirectResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,
+    /// Reason under which the request is counted as passed over.
+    pub(crate) ignored: Option<IgnoreReason>,
 }
 
 impl DirectResponse {
@@ -118,12 +151,26 @@ impl DirectResponse {
         Self {
             status: StatusCode::OK,
             body,
+            ignored: None,
         }
     }
 
-    /// A valid request that is ignored, for this reason.
-    pub(crate) fn ignored(reason: &str) -> Self {
-        Self::ok(json!({"ignored": reason}))
+    /// A valid request that is passed over, with an explanation for its sender.
+    pub(crate) fn ignored(reason: IgnoreReason, explanation: &str) -> Self {
+        Self::unheeded(explanation).counted_as(reason)
+    }
+
+    /// As [`Self::ignored`], for an event that the orchestrator has counted.
+    pub(crate) fn unheeded(explanation: &str) -> Self {
+        Self::ok(json!({"ignored": explanation}))
+    }
+
+    /// Counts the request as passed over.
+    pub(crate) fn counted_as(self, reason: IgnoreReason) -> Self {
+        Self {
+            ignored: Some(reason),
+            ..self
+        }
     }
 }
 
@@ -132,6 +179,7 @@ pub(crate) fn accepted(accepted: &EventAccepted, trace: TraceContext) -> DirectR
     DirectResponse {
         status: StatusCode::ACCEPTED,
         body: accepted_body(accepted, trace),
+        ignored: None,
     }
 }
 
@@ -140,6 +188,7 @@ pub(crate) fn refused(refusal: &RequestRejection) -> DirectResponse {
     DirectResponse {
         status: refusal.status().0,
         body: refused_body(refusal),
+        ignored: None,
     }
 }
 

@@ -1,6 +1,7 @@
-//! Delivery of replies to a configured address (`MSG-13`).
+//! Delivery of replies to a configured address or to the chat of the event (`MSG-13`, `CONN-2`).
 //!
 //! * `target`: the address, and one POST to it.
+//! * `answered`: turns whose agent wrote to the chat itself.
 //!
 //! # Invariants
 //!
@@ -9,33 +10,69 @@
 //!   record delivers again: at-least-once.
 //! * Only the configuration determines the address of a reply.
 
+mod answered;
 mod target;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use goondan_clock::sleep;
+use goondan_protocol::JsonObject;
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{EventId, InstanceKey};
 use goondan_protocol::ipc::EventAccepted;
-use goondan_protocol::limits::MAX_CONNECTION_STATE_BYTES;
-use goondan_protocol::reply::{Reply, ReplyAwait};
+use goondan_protocol::reply::ReplyAwait;
 use goondan_protocol::trace::TraceContext;
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
+pub(crate) use answered::{AnsweredTurns, TurnMark};
 pub(crate) use target::ReplyTarget;
 
-use super::reply_body::told;
 use crate::back_off::back_off;
 use crate::gateway::Gateway;
 use crate::limits::{
-    CALLBACK_PAUSE_FIRST_MS, CALLBACKS_PROMISED_MAX, REQUESTS_IN_FLIGHT_MAX,
+    CALLBACKS_PROMISED_MAX, DELIVERED_EVENTS_MAX, REQUESTS_IN_FLIGHT_MAX,
     SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
 };
+
+/// Destination of replies.
+pub(crate) trait ReplyDelivery: Send + Sync + 'static {
+    /// Delivers a reply, or abandons it. Without an outcome, no reply exists or ever will.
+    fn deliver(
+        self: Arc<Self>,
+        reply: PendingReply,
+        outcome: Option<TurnOutcome>,
+    ) -> BoxFuture<'static, ()>;
+
+    /// The location of an event, from its metadata. Turns whose agent wrote there are marked.
+    fn place(&self, _facts: &JsonObject) -> Option<String> {
+        None
+    }
+
+    /// The metadata that [`Self::deliver`] needs; the rest is not stored.
+    fn facts(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// True if a repeated event gets no second reply.
+    fn delivers_once(&self) -> bool {
+        false
+    }
+}
+
+/// A reply to deliver.
+#[derive(Debug)]
+pub(crate) struct PendingReply {
+    pub(crate) event_id: EventId,
+    pub(crate) trace: TraceContext,
+    /// Metadata of the event.
+    pub(crate) facts: JsonObject,
+    pub(crate) mark: TurnMark,
+}
 
 /// A pending reply, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -53,6 +90,11 @@ struct StoredCallback {
     #[serde(flatten)]
     promised: PendingCallback,
     traceparent: String,
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    facts: JsonObject,
+    /// True if the agent has written to the chat in this turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_answered: bool,
 }
 
 /// Stored state of such a connection.
@@ -60,51 +102,85 @@ struct StoredCallback {
 struct StoredCallbacks {
     #[serde(default)]
     callbacks: Vec<StoredCallback>,
+    /// The latest events whose replies were delivered, if each is delivered once.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    delivered: VecDeque<EventId>,
 }
 
 /// A slot for a pending reply.
-pub(crate) struct CallbackSlot(OwnedSemaphorePermit);
+pub(crate) struct CallbackSlot {
+    permit: OwnedSemaphorePermit,
+    trace: TraceContext,
+    facts: JsonObject,
+    mark: TurnMark,
+}
 
 struct CallbackSubmission {
     promised: PendingCallback,
-    trace: TraceContext,
     place: CallbackSlot,
     kept: oneshot::Sender<Result<(), String>>,
 }
 
 /// Handle to schedule reply callbacks.
-#[derive(Debug)]
 pub(crate) struct Callbacks {
     promises: mpsc::Sender<CallbackSubmission>,
     places: Arc<Semaphore>,
+    target: Arc<dyn ReplyDelivery>,
+    answered: AnsweredTurns,
+}
+
+impl std::fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Callbacks").finish_non_exhaustive()
+    }
 }
 
 impl Callbacks {
     /// Creates a handle and its worker for this target.
-    pub(crate) fn new(target: ReplyTarget) -> (Self, CallbackWorker) {
+    pub(crate) fn new(target: impl ReplyDelivery) -> (Self, CallbackWorker) {
+        let target: Arc<dyn ReplyDelivery> = Arc::new(target);
+        let (answered, marked) = AnsweredTurns::new();
         // One slot per request in progress, so no request waits here.
         let (sender, promises) = mpsc::channel(REQUESTS_IN_FLIGHT_MAX);
         let places = Arc::new(Semaphore::new(CALLBACKS_PROMISED_MAX));
         let worker = CallbackWorker {
-            target: Arc::new(target),
+            target: Arc::clone(&target),
             promises,
             places: Arc::clone(&places),
+            answered: answered.clone(),
+            marked,
             pending: BTreeMap::new(),
+            delivered: VecDeque::new(),
             deliveries: JoinSet::new(),
         };
         let callbacks = Self {
             promises: sender,
             places,
+            target,
+            answered,
         };
         (callbacks, worker)
     }
 
-    /// Reserves a slot, if one is free.
-    pub(super) fn place(&self) -> Option<CallbackSlot> {
-        Arc::clone(&self.places)
-            .try_acquire_owned()
-            .ok()
-            .map(CallbackSlot)
+    /// Turns whose agents write to the chat.
+    pub(crate) fn answered(&self) -> AnsweredTurns {
+        self.answered.clone()
+    }
+
+    /// Reserves a slot for an event with this metadata, if one is free.
+    pub(crate) fn place(&self, trace: TraceContext, facts: &JsonObject) -> Option<CallbackSlot> {
+        let permit = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let mark = self
+            .answered
+            .begin(trace.trace_id, self.target.place(facts));
+        let mut facts = facts.clone();
+        facts.retain(|name, _| self.target.facts().contains(&name.as_str()));
+        Some(CallbackSlot {
+            permit,
+            trace,
+            facts,
+            mark,
+        })
     }
 
     /// Schedules the callback for an event's reply. Durable when it returns.
@@ -112,11 +188,10 @@ impl Callbacks {
     /// # Errors
     ///
     /// A description of the failure.
-    pub(super) async fn promise(
+    pub(crate) async fn promise(
         &self,
         place: CallbackSlot,
         accepted: &EventAccepted,
-        trace: TraceContext,
     ) -> Result<(), String> {
         let stopping = || "the connector is stopping".to_owned();
         let Some(instance_key) = accepted.instance_key.clone() else {
@@ -129,7 +204,6 @@ impl Callbacks {
         let (kept, answer) = oneshot::channel();
         let promise = CallbackSubmission {
             promised,
-            trace,
             place,
             kept,
         };
@@ -143,16 +217,22 @@ impl Callbacks {
 #[derive(Debug)]
 struct PendingCallbackState {
     trace: TraceContext,
+    facts: JsonObject,
+    mark: TurnMark,
     /// `None` for a reply beyond a limit that was lowered since.
     _place: Option<OwnedSemaphorePermit>,
 }
 
 /// Stores pending replies and delivers those that are ready.
 pub(crate) struct CallbackWorker {
-    target: Arc<ReplyTarget>,
+    target: Arc<dyn ReplyDelivery>,
     promises: mpsc::Receiver<CallbackSubmission>,
     places: Arc<Semaphore>,
+    answered: AnsweredTurns,
+    /// Requests to store that a turn was marked.
+    marked: mpsc::Receiver<oneshot::Sender<()>>,
     pending: BTreeMap<PendingCallback, PendingCallbackState>,
+    delivered: VecDeque<EventId>,
     deliveries: JoinSet<PendingCallback>,
 }
 
@@ -163,11 +243,11 @@ impl CallbackWorker {
         loop {
             tokio::select! {
                 Some(promise) = self.promises.recv() => self.promise(promise, &gateway).await,
+                Some(first) = self.marked.recv() => self.keep_marks(first, &gateway).await,
                 Some(ended) = self.deliveries.join_next() => match ended {
                     Ok(promised) => self.end(promised, &gateway).await,
                     Err(error) => tracing::error!(%error, "failed to deliver a reply; retrying at the next start"),
                 },
-                else => return,
             }
         }
     }
@@ -193,21 +273,32 @@ impl CallbackWorker {
             tracing::error!(%error, "failed to parse pending replies; earlier replies will not be delivered");
             StoredCallbacks::default()
         });
+        self.delivered = kept.delivered;
         for StoredCallback {
             promised,
             traceparent,
+            facts,
+            is_answered,
         } in kept.callbacks
         {
             let Ok(trace) = TraceContext::from_traceparent(&traceparent) else {
                 continue;
             };
             let place = Arc::clone(&self.places).try_acquire_owned().ok();
+            let mark = self
+                .answered
+                .begin(trace.trace_id, self.target.place(&facts));
+            if is_answered {
+                mark.set();
+            }
             let pending = PendingCallbackState {
                 trace,
+                facts,
+                mark,
                 _place: place,
             };
             self.pending.insert(promised.clone(), pending);
-            self.begin(promised, trace, gateway);
+            self.begin(promised, gateway);
         }
     }
 
@@ -217,16 +308,23 @@ impl CallbackWorker {
         let mut told = Vec::new();
         let mut next = Some(first);
         while let Some(promise) = next {
-            let (promised, trace) = (promise.promised, promise.trace);
-            if !self.pending.contains_key(&promised) {
+            let CallbackSubmission {
+                promised,
+                place,
+                kept,
+            } = promise;
+            let is_over = self.delivered.contains(&promised.event_id);
+            if !is_over && !self.pending.contains_key(&promised) {
                 let pending = PendingCallbackState {
-                    trace,
-                    _place: Some(promise.place.0),
+                    trace: place.trace,
+                    facts: place.facts,
+                    mark: place.mark,
+                    _place: Some(place.permit),
                 };
                 self.pending.insert(promised.clone(), pending);
-                new.push((promised, trace));
+                new.push(promised);
             }
-            told.push(promise.kept);
+            told.push(kept);
             next = self.promises.try_recv().ok();
         }
         let kept = if new.is_empty() {
@@ -234,9 +332,9 @@ impl CallbackWorker {
         } else {
             self.keep(gateway).await
         };
-        for (promised, trace) in new {
+        for promised in new {
             match &kept {
-                Ok(()) => self.begin(promised, trace, gateway),
+                Ok(()) => self.begin(promised, gateway),
                 Err(_) => drop(self.pending.remove(&promised)),
             }
         }
@@ -246,12 +344,37 @@ impl CallbackWorker {
         }
     }
 
-    fn begin(&mut self, promised: PendingCallback, trace: TraceContext, gateway: &Gateway) {
+    /// Stores all new marks with a single sync.
+    async fn keep_marks(&mut self, first: oneshot::Sender<()>, gateway: &Gateway) {
+        let mut told = vec![first];
+        told.extend(std::iter::from_fn(|| self.marked.try_recv().ok()));
+        if let Err(reason) = self.keep(gateway).await {
+            tracing::warn!(reason, "failed to record that an agent wrote to a chat");
+        }
+        for sender in told {
+            // The call may have been canceled.
+            sender.send(()).ok();
+        }
+    }
+
+    fn begin(&mut self, promised: PendingCallback, gateway: &Gateway) {
+        let Some(pending) = self.pending.get(&promised) else {
+            return;
+        };
+        let reply = PendingReply {
+            event_id: promised.event_id.clone(),
+            trace: pending.trace,
+            facts: pending.facts.clone(),
+            mark: pending.mark.clone(),
+        };
         let (target, gateway) = (Arc::clone(&self.target), gateway.clone());
         self.deliveries.spawn(async move {
-            let outcome = outcome_of(&promised, &gateway).await;
-            let body = told(&promised.event_id, trace.trace_id, outcome.as_ref());
-            target.hand_over(&promised.event_id, trace, &body).await;
+            let asked = ReplyAwait {
+                instance_key: promised.instance_key.clone(),
+                event_id: promised.event_id.clone(),
+            };
+            let outcome = gateway.outcome(&asked).await;
+            target.deliver(reply, outcome).await;
             promised
         });
     }
@@ -259,12 +382,22 @@ impl CallbackWorker {
     /// Removes a reply that was delivered or abandoned. If that cannot be stored, the reply is
     /// delivered again after a restart.
     async fn end(&mut self, promised: PendingCallback, gateway: &Gateway) {
-        self.pending.remove(&promised);
+        self.remove(promised);
         while let Some(Ok(promised)) = self.deliveries.try_join_next() {
-            self.pending.remove(&promised);
+            self.remove(promised);
         }
         if let Err(reason) = self.keep(gateway).await {
             tracing::warn!(reason, "failed to record delivered replies");
+        }
+    }
+
+    fn remove(&mut self, promised: PendingCallback) {
+        self.pending.remove(&promised);
+        if self.target.delivers_once() {
+            if self.delivered.len() >= DELIVERED_EVENTS_MAX {
+                self.delivered.pop_front();
+            }
+            self.delivered.push_back(promised.event_id);
         }
     }
 
@@ -275,41 +408,14 @@ impl CallbackWorker {
             .map(|(promised, pending)| StoredCallback {
                 promised: promised.clone(),
                 traceparent: pending.trace.to_traceparent(),
+                facts: pending.facts.clone(),
+                is_answered: pending.mark.is_set(),
             });
         let kept = StoredCallbacks {
             callbacks: callbacks.collect(),
+            delivered: self.delivered.clone(),
         };
         let state = to_raw_value(&kept).map_err(|error| error.to_string())?;
-        if state.get().len() > MAX_CONNECTION_STATE_BYTES {
-            return Err("too many replies are pending".to_owned());
-        }
-        gateway.keep(state).await
+        gateway.keep_fields(&state).await
     }
-}
-
-/// Waits without a time limit for the outcome of an event; `None` if it is no longer known.
-async fn outcome_of(promised: &PendingCallback, gateway: &Gateway) -> Option<TurnOutcome> {
-    let mut looks = 0;
-    loop {
-        let asked = ReplyAwait {
-            instance_key: promised.instance_key.clone(),
-            event_id: promised.event_id.clone(),
-        };
-        match gateway.reply(asked).await {
-            Some(Reply::Over { outcome }) => return Some(outcome),
-            Some(Reply::Unknown {}) => return None,
-            Some(Reply::Open { message }) => {
-                let event_id = promised.event_id.as_str();
-                tracing::debug!(event_id, message, "pending reply is not available yet");
-            }
-            // The process is about to end.
-            None => std::future::pending().await,
-        }
-        looks += 1;
-        sleep(pause_after(looks)).await;
-    }
-}
-
-fn pause_after(tries: u32) -> Duration {
-    back_off(tries, CALLBACK_PAUSE_FIRST_MS, SERVICE_BACK_OFF_MAX_MS)
 }

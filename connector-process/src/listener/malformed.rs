@@ -12,6 +12,15 @@ pub(crate) enum MalformedRequest {
     /// The body does not match its content type.
     #[error("request body is not valid JSON")]
     NotJson(#[source] serde_json::Error),
+    /// The body is not compressed as its header says.
+    #[error("the body is not compressed as `content-encoding` says")]
+    NotCompressed,
+    /// The body is not the form that its content type describes.
+    #[error("the body is not a valid `multipart/form-data`: {reason}")]
+    NotMultipart { reason: String },
+    /// The body contains several CloudEvents.
+    #[error("batches of CloudEvents are not supported; send each event in its own request")]
+    Batch,
     /// The input for the agent is empty.
     #[error("the input is empty")]
     EmptyInput,
@@ -42,7 +51,8 @@ impl MalformedRequest {
     /// A stable code for programs.
     pub(crate) fn code(&self) -> &'static str {
         match self {
-            Self::NotText(_) => "bad_encoding",
+            Self::NotText(_) | Self::NotCompressed => "bad_encoding",
+            Self::NotMultipart { .. } | Self::Batch => "bad_body",
             Self::NotJson(_) => "bad_json",
             Self::EmptyInput | Self::NoInput { .. } => "no_input",
             Self::NotAName { .. } | Self::NoField { .. } => "bad_field",

@@ -34,7 +34,11 @@ pub(super) fn answer(
             StatusCode::INTERNAL_SERVER_ERROR
         }
     };
-    DirectResponse { status, body }
+    DirectResponse {
+        status,
+        body,
+        ignored: None,
+    }
 }
 
 /// A reply in its external form; without an outcome, no reply exists or ever will. The reason for a

@@ -4,6 +4,7 @@
 //! over. Nothing is lost with the waiting client: the same event posted again gets the same reply.
 
 use goondan_clock::timeout;
+use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::TraceContext;
@@ -15,11 +16,16 @@ use super::response::RequestOutcome;
 
 impl Listener {
     /// Reserves a slot for a callback, if callbacks are configured, before the event is submitted.
-    pub(super) fn place_for_reply(&self) -> Result<Option<CallbackSlot>, RequestRejection> {
+    pub(super) fn place_for_reply(
+        &self,
+        trace: TraceContext,
+        event: &ConnectorEvent,
+    ) -> Result<Option<CallbackSlot>, RequestRejection> {
         let Some(callbacks) = self.service.callbacks() else {
             return Ok(None);
         };
-        callbacks.place().map(Some).ok_or(RequestRejection::NoPlace)
+        let place = callbacks.place(trace, &event.metadata);
+        place.map(Some).ok_or(RequestRejection::NoPlace)
     }
 
     /// Schedules the callback of the reply. Durable when it returns.
@@ -27,12 +33,11 @@ impl Listener {
         &self,
         place: CallbackSlot,
         accepted: &EventAccepted,
-        trace: TraceContext,
     ) -> Result<(), RequestRejection> {
         let Some(callbacks) = self.service.callbacks() else {
             return Ok(());
         };
-        let promise = callbacks.promise(place, accepted, trace);
+        let promise = callbacks.promise(place, accepted);
         let not_promised = |reason| RequestRejection::NotPromised { reason };
         promise.await.map_err(not_promised)
     }

@@ -17,8 +17,10 @@ use futures_util::StreamExt as _;
 use goondan_clock::{timeout, timeout_at};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::EventId;
+use goondan_protocol::ignored::IgnoreReason;
+use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::trace::TraceContext;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,7 +33,7 @@ use super::response::{RequestOutcome, to_response};
 use super::service::{ButtonPress, InboundRequest, InboundService, PageFormat, RawRequest};
 use crate::gateway::{Gateway, span_within};
 use crate::limits::{
-    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, NOTE_BYTES_MAX,
+    BODY_RATE_MIN_BYTES_S, DISCARD_TIMEOUT_MS, DISCARDED_BYTES_MAX, HEADERS_MAX, NOTE_BYTES_MAX,
     REPLY_WAITERS_MAX, REQUESTS_IN_FLIGHT_MAX,
 };
 
@@ -124,17 +126,29 @@ impl Listener {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
         };
-        let (event, thanks) = match self.service.read(&received)? {
-            InboundRequest::Event(event) => (*event, None),
-            InboundRequest::Asked(event, thanks) => (*event, Some(thanks)),
-            InboundRequest::Answer(answer) => return Ok(RequestOutcome::Answered(answer)),
+        self.service.authenticate(&received, &head.uri).await?;
+        let (event, thanks, is_answered) = match self.service.read(&received)? {
+            InboundRequest::Event(event) => (*event, None, true),
+            InboundRequest::Notice(event) => (*event, None, false),
+            InboundRequest::Asked(event, thanks) => (*event, Some(thanks), true),
+            InboundRequest::Answer(answer) => {
+                if let Some(reason) = answer.ignored {
+                    record.ignored = Some(reason);
+                    self.gateway.ignored(reason).await;
+                }
+                return Ok(RequestOutcome::Answered(answer));
+            }
             InboundRequest::Pressed(pressed) => return self.press(*pressed, remote).await,
+            InboundRequest::Confirmation(url) => return self.confirm(url, remote).await,
             InboundRequest::Page(format) => return self.page(format, remote).await,
         };
         // Acquired only now, so that slow or unauthenticated clients take no slot from others.
         let slot = self.slots.try_acquire();
         let slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
-        let place = self.place_for_reply()?;
+        let place = match is_answered {
+            true => self.place_for_reply(record.trace, &event)?,
+            false => None,
+        };
         remote.permit.set_working();
         // The event holds the text, so the body is freed while the orchestrator works.
         drop(body);
@@ -143,11 +157,25 @@ impl Listener {
         let submission = self
             .gateway
             .submit_within(reply_timeout, event, record.trace);
-        let accepted = submission.await.map_err(RequestRejection::ByOrchestrator)?;
+        let accepted = match submission.await {
+            Ok(accepted) => accepted,
+            // An error would cause the service to repeat the event, or to end the subscription.
+            Err(refused)
+                if refused.code == RefusalCode::Unroutable
+                    && thanks.is_none()
+                    && self.service.acknowledges_unroutable() =>
+            {
+                record.ignored = Some(IgnoreReason::Unroutable);
+                let answer = DirectResponse::unheeded(&refused.message);
+                return Ok(RequestOutcome::Answered(answer));
+            }
+            Err(refused) => return Err(RequestRejection::ByOrchestrator(refused)),
+        };
         record.event_id = Some(accepted.event_id.clone());
         if let Some(place) = place {
-            self.promise(place, &accepted, record.trace).await?;
+            self.promise(place, &accepted).await?;
         }
+        self.service.settle(self.gateway.clone()).await;
         // A request that waits for an agent takes no slot from those that wait for the
         // orchestrator.
         drop(slot);
@@ -193,6 +221,20 @@ impl Listener {
         Ok(RequestOutcome::Answered(DirectResponse::ok(Value::Null)))
     }
 
+    /// Confirms a subscription of the service.
+    async fn confirm(
+        &self,
+        url: String,
+        remote: &Remote,
+    ) -> Result<RequestOutcome, RequestRejection> {
+        let slot = self.slots.try_acquire();
+        let _slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
+        remote.permit.set_working();
+        self.service.confirm(url).await?;
+        let answer = DirectResponse::ok(json!({"confirmed": true}));
+        Ok(RequestOutcome::Answered(answer))
+    }
+
     async fn page(
         &self,
         format: PageFormat,
@@ -217,6 +259,9 @@ impl Listener {
         }
         if self.stop.is_cancelled() {
             return Err(RequestRejection::Stopping);
+        }
+        if head.headers.len() > HEADERS_MAX {
+            return Err(RequestRejection::TooManyHeaders { max: HEADERS_MAX });
         }
         let max = self.service.http_endpoint().body_bytes_max;
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -321,6 +366,8 @@ struct RequestLog {
     path: String,
     since: Instant,
     event_id: Option<EventId>,
+    /// Reason why the request had no effect.
+    ignored: Option<IgnoreReason>,
     body_bytes: usize,
     answered: bool,
 }
@@ -334,6 +381,7 @@ impl RequestLog {
             path: shortened(request.uri().path()).to_owned(),
             since: Instant::now(),
             event_id: None,
+            ignored: None,
             body_bytes: 0,
             answered: false,
         }
@@ -364,6 +412,7 @@ impl RequestLog {
             status = status.map(|status| status.as_u16()),
             code,
             event_id = self.event_id.as_ref().map(EventId::as_str),
+            ignored = self.ignored.map(IgnoreReason::as_str),
             bytes = self.body_bytes,
             duration_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
             "{message}"

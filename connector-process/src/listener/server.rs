@@ -27,7 +27,7 @@ use crate::gateway::Gateway;
 use crate::limits::{
     ACCEPT_RETRY_MS, BODY_BYTES_HELD_MAX, BODY_RATE_GRACE_MS, BODY_READ_TIMEOUT_MS,
     CONNECTION_AGE_MAX_MS, CONNECTION_CLOSE_TIMEOUT_MS, CONNECTIONS_MAX, HEADER_READ_TIMEOUT_MS,
-    HEADERS_MAX, READ_BUFFER_BYTES,
+    HEADERS_PARSED_MAX, READ_BUFFER_BYTES,
 };
 
 /// Time limits of a connection.
@@ -154,7 +154,7 @@ async fn connection(
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(timeouts.header_read)
-        .max_headers(HEADERS_MAX)
+        .max_headers(HEADERS_PARSED_MAX)
         .max_buf_size(READ_BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut served = pin!(served);

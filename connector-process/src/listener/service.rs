@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use goondan_protocol::approval::ApprovalPress;
@@ -64,6 +64,20 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
         Duration::from_millis(REPLY_TIMEOUT_MS)
     }
 
+    /// Checks of a request before [`InboundService::read`] that need its whole URL or the network.
+    fn authenticate<'a>(
+        &'a self,
+        _received: &'a RawRequest<'a>,
+        _uri: &'a Uri,
+    ) -> BoxFuture<'a, Result<(), RequestRejection>> {
+        async { Ok(()) }.boxed()
+    }
+
+    /// Confirms a subscription of the service by requesting its address.
+    fn confirm(&self, _url: String) -> BoxFuture<'_, Result<(), RequestRejection>> {
+        async { Err(RequestRejection::NotFound) }.boxed()
+    }
+
     /// Checks a request and parses it. No part of the body is parsed before its signature is
     /// verified.
     ///
@@ -71,6 +85,18 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
     ///
     /// [`RequestRejection`] if the request is not signed or is invalid.
     fn read(&self, received: &RawRequest<'_>) -> Result<InboundRequest, RequestRejection>;
+
+    /// True if an event that no rule routes is acknowledged: a service would repeat it, or end the
+    /// subscription after several errors.
+    fn acknowledges_unroutable(&self) -> bool {
+        true
+    }
+
+    /// Stores what the service learned from an event that was accepted. Its sender is answered only
+    /// afterwards.
+    fn settle(&self, _gateway: Gateway) -> BoxFuture<'static, ()> {
+        async {}.boxed()
+    }
 
     /// Time for which the sender of an event may wait for the agent's reply, if it may.
     fn reply_wait(&self) -> Option<Duration> {
@@ -101,12 +127,16 @@ pub(crate) trait InboundService: fmt::Debug + Send + Sync {
 #[derive(Debug, PartialEq)]
 pub(crate) enum InboundRequest {
     Event(Box<ConnectorEvent>),
+    /// An event whose reply is not posted, because another program would get it.
+    Notice(Box<ConnectorEvent>),
     /// An event whose sender gets this answer once the event is durable.
     Asked(Box<ConnectorEvent>, DirectResponse),
     /// Not an event; this is the answer.
     Answer(DirectResponse),
     /// Not an event but a button press about a tool call, with an empty answer.
     Pressed(Box<ButtonPress>),
+    /// Not an event; the service asks that this address is requested.
+    Confirmation(String),
     /// Not an event; the answer is the service's page.
     Page(PageFormat),
 }

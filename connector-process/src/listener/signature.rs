@@ -23,6 +23,34 @@ pub(crate) enum SignatureError {
         /// Maximum difference, in seconds.
         window_s: u64,
     },
+    /// The header contains another secret.
+    #[error("the secret in `{header}` is wrong")]
+    WrongSecret {
+        /// The header that holds the secret.
+        header: HeaderName,
+    },
+    /// An item of the signature header is missing.
+    #[error("`{header}` contains no `{item}`")]
+    NoItem {
+        /// The header that holds signatures.
+        header: HeaderName,
+        /// The beginning of the item.
+        item: &'static str,
+    },
+    /// The signature does not match the URL and the body.
+    #[error(
+        "the signature in `{header}` does not fit the URL and the body; if a proxy changes the URL, set `signature.url`"
+    )]
+    WrongUrl {
+        /// The header that holds signatures.
+        header: HeaderName,
+    },
+    /// Another part of the scheme does not match.
+    #[error("{reason}")]
+    Refused {
+        /// The part, without expected values.
+        reason: &'static str,
+    },
     /// The signature does not match the body. The error deliberately omits details and the expected
     /// signature.
     #[error("the signature in `{header}` does not fit the body")]

@@ -142,7 +142,11 @@ fn messages(said: &[ChatMessage], marked: bool) -> Vec<Value> {
 fn blocks_of(said: &ChatMessage) -> Vec<Value> {
     let mut blocks: Vec<Value> = Vec::new();
     if let Some(thoughts) = &said.thoughts {
-        blocks.extend(thoughts.blocks.iter().cloned());
+        // Another protocol stores other blocks, even of a model with the same name.
+        let own = thoughts.blocks.iter().filter(|block| {
+            is_text(block, "/type", "thinking") || is_text(block, "/type", "redacted_thinking")
+        });
+        blocks.extend(own.cloned());
     }
     for part in &said.parts {
         blocks.push(match part {

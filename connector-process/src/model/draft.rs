@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::normalize::ToolNames;
 use super::thoughts::Thoughts;
-use crate::limits::{NOTE_BYTES_MAX, REPLY_BYTES_MAX, REPLY_CALLS_MAX};
+use crate::limits::{NOTE_BYTES_MAX, REPLY_BYTES_MAX, REPLY_CALLS_MAX, REPLY_ITEMS_MAX};
 
 /// A limit that the reply exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +26,9 @@ pub(super) enum Excess {
     /// It calls too many tools.
     #[error("the model called more than {REPLY_CALLS_MAX} tools in one reply")]
     Calls,
+    /// It has too many output items.
+    #[error("the reply has more than {REPLY_ITEMS_MAX} output items")]
+    Items,
 }
 
 /// Kind of a piece of a reply.
@@ -95,6 +98,11 @@ impl Draft {
             self.fresh.push((PieceKind::Reasoning, text.to_owned()));
         }
         Ok(())
+    }
+
+    /// True if the reply has reasoning text.
+    pub(super) fn has_thought(&self) -> bool {
+        !self.thought.is_empty()
     }
 
     /// Adds text of a refusal.

@@ -22,6 +22,9 @@ pub(super) enum NoEvent {
     /// It is not UTF-8.
     #[error("its stream is not UTF-8")]
     NotText,
+    /// A message is malformed, or its checksum does not match.
+    #[error("its stream is damaged")]
+    Damaged,
 }
 
 /// Parser of one body.

@@ -4,7 +4,8 @@ use std::error::Error as StdError;
 
 use goondan_outbound::NetworkProblem;
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::definition::{HostedModel, HostedProvider};
+use goondan_protocol::cloud::CloudPlatform;
+use goondan_protocol::definition::{HostedModel, HostedProvider, OpenAiApi};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -63,6 +64,15 @@ const USED_UP: &[&str] = &[
     "perday",
 ];
 
+/// Phrases that mean that a filter refused the request, in lower case.
+const CONTENT_POLICIES: &[&str] = &[
+    "content management policy",
+    "responsibleaipolicyviolation",
+    "image_content_policy_violation",
+    "\"code\":\"content_filter\"",
+    "\"code\": \"content_filter\"",
+];
+
 /// Phrases that mean a limit of requests or tokens per time although the message names a size, in
 /// lower case.
 const RATE_LIMITS: &[&str] = &[
@@ -75,6 +85,17 @@ const RATE_LIMITS: &[&str] = &[
     "(tpd)",
 ];
 
+/// The stream was changed on its way.
+pub(super) fn damaged(model: &HostedModel) -> CallError {
+    let message = format!(
+        "the reply of `{}` is damaged: a checksum in its stream does not match",
+        model.model
+    );
+    CallError::new(CallErrorCode::Interrupted, message)
+        .suggest("send the message again")
+        .later(None)
+}
+
 /// The stream ended without an end marker.
 pub(super) fn broken_off(model: &HostedModel) -> CallError {
     let message = format!("the reply of `{}` broke off in the middle", model.model);
@@ -83,24 +104,29 @@ pub(super) fn broken_off(model: &HostedModel) -> CallError {
         .later(None)
 }
 
-/// Removes the key, which the message may quote.
-pub(super) fn without_key(error: CallError, key: Option<&str>) -> CallError {
-    match key.filter(|key| !key.is_empty()) {
-        Some(key) if error.message.contains(key) => CallError {
-            message: error.message.replace(key, "…"),
-            ..error
-        },
-        _ => error,
+/// Removes credentials, which the message may quote.
+pub(super) fn without_secrets(mut error: CallError, secrets: &[&str]) -> CallError {
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        if error.message.contains(secret) {
+            error.message = error.message.replace(secret, "…");
+        }
     }
+    error
 }
 
 fn place_of(model: &HostedModel) -> String {
-    match (&model.endpoint, model.provider) {
-        (Some(endpoint), _) => format!("`{endpoint}`"),
-        (None, HostedProvider::Anthropic) => "Anthropic".to_owned(),
-        (None, HostedProvider::OpenAi) => "OpenAI".to_owned(),
-        (None, HostedProvider::Google) => "Google".to_owned(),
+    if let Some(endpoint) = &model.endpoint {
+        return format!("`{endpoint}`");
     }
+    let name = match (&model.platform, model.provider) {
+        (Some(CloudPlatform::Azure(_)), _) => "Azure",
+        (Some(CloudPlatform::Vertex(_)), _) => "Vertex AI",
+        (Some(CloudPlatform::Bedrock(_)), _) => "Amazon Bedrock",
+        (None, HostedProvider::Anthropic) => "Anthropic",
+        (None, HostedProvider::OpenAi) => "OpenAI",
+        (None, HostedProvider::Google) => "Google",
+    };
+    name.to_owned()
 }
 
 pub(super) fn of_status(
@@ -124,10 +150,14 @@ pub(super) fn of_status(
         return error(CallErrorCode::TooLarge)
             .suggest("begin a new conversation, or choose a model with a longer context");
     }
+    if status.is_client_error() && is_content_policy(body) {
+        return declined_request(error(CallErrorCode::Refused));
+    }
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => error(CallErrorCode::Unauthorized)
             .suggest(format!(
-                "check the `apiKey` of Model `{}` and its permissions",
+                "check the `{}` of Model `{}` and its permissions",
+                credential_field(model),
                 model.name
             ))
             .of_token(headers.and_then(|headers| verdict_of(status.as_u16(), headers))),
@@ -157,6 +187,16 @@ pub(super) fn of_status(
     }
 }
 
+/// True if a code of the Responses API rejects the request, so that a retry would fail as well.
+fn is_rejection(code: &str) -> bool {
+    let starts = ["invalid_", "image_", "unsupported_", "empty_image"];
+    starts.iter().any(|start| code.starts_with(start)) || code == "failed_to_download_image"
+}
+
+fn declined_request(error: CallError) -> CallError {
+    error.suggest("rephrase the message, or begin a new conversation without the refused content")
+}
+
 /// An error in place of a reply, or within a stream that had started successfully.
 pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> CallError {
     let text = said.to_string();
@@ -176,6 +216,7 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
     let message = format!("{} {happened}: {}", place_of(model), said_in(&text));
     let error = |code| CallError::new(code, message.as_str());
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let code = said.pointer("/error/code").and_then(Value::as_str);
     if is_overflow(&text) {
         error(CallErrorCode::TooLarge)
             .suggest("begin a new conversation, or choose a model with a longer context")
@@ -190,7 +231,15 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
         "invalid_api_key",
     ]) {
         error(CallErrorCode::Unauthorized).suggest(format!(
-            "check the `apiKey` of Model `{}` and its permissions",
+            "check the `{}` of Model `{}` and its permissions",
+            credential_field(model),
+            model.name
+        ))
+    } else if is_content_policy(&text) || code == Some("invalid_prompt") {
+        declined_request(error(CallErrorCode::Refused))
+    } else if code.is_some_and(is_rejection) {
+        error(CallErrorCode::Invalid).suggest(format!(
+            "check `model`, `params` and `options` of Model `{}`",
             model.name
         ))
     } else if has_begun || says(&["overloaded", "server_error", "api_error", "UNAVAILABLE"]) {
@@ -215,13 +264,14 @@ pub(super) fn no_reply(model: &HostedModel, content_type: &str, body: &str) -> C
         "" => "it is empty".to_owned(),
         said => format!("it says `{said}`"),
     };
-    let protocol = match model.provider {
-        HostedProvider::Anthropic => "Anthropic's",
-        HostedProvider::OpenAi => "OpenAI's",
-        HostedProvider::Google => "Google's",
+    let protocol = match (model.provider, model.api) {
+        (HostedProvider::Anthropic, _) => "Anthropic's protocol",
+        (HostedProvider::OpenAi, OpenAiApi::Chat) => "OpenAI's protocol",
+        (HostedProvider::OpenAi, OpenAiApi::Responses) => "OpenAI's Responses API",
+        (HostedProvider::Google, _) => "Google's protocol",
     };
     let message = format!(
-        "{} sent a response that does not follow {protocol} protocol: an answer {kind}; {said}",
+        "{} sent a response that does not follow {protocol}: an answer {kind}; {said}",
         place_of(model)
     );
     CallError::new(CallErrorCode::Internal, message).suggest(format!(
@@ -370,6 +420,11 @@ fn is_overflow(body: &str) -> bool {
     OVERFLOWS.iter().any(|words| body.contains(words))
 }
 
+fn is_content_policy(body: &str) -> bool {
+    let body = body.to_lowercase();
+    CONTENT_POLICIES.iter().any(|words| body.contains(words))
+}
+
 fn is_rate_limit(body: &str) -> bool {
     let body = body.to_lowercase();
     RATE_LIMITS.iter().any(|words| body.contains(words))
@@ -435,7 +490,7 @@ fn said_in(body: &str) -> String {
     quoted(message.unwrap_or(body).trim())
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -460,6 +515,20 @@ fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
     let at = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
     let ms = at.as_millisecond() - jiff::Timestamp::now().as_millisecond();
     u64::try_from(ms).ok()
+}
+
+/// The field of a Model with its credentials.
+pub(super) fn credential_field(model: &HostedModel) -> &'static str {
+    match &model.platform {
+        Some(CloudPlatform::Bedrock(bedrock)) if bedrock.access_key.is_some() => {
+            "bedrock.accessKeyId"
+        }
+        Some(CloudPlatform::Vertex(vertex)) if vertex.service_account.is_some() => {
+            "vertex.serviceAccount"
+        }
+        Some(CloudPlatform::Azure(_) | CloudPlatform::Vertex(_) | CloudPlatform::Bedrock(_))
+        | None => "apiKey",
+    }
 }
 
 #[cfg(test)]
@@ -571,8 +640,14 @@ mod tests {
     }
 
     #[test]
+    fn prov_1_a_filtered_request_is_a_refusal() {
+        let azure = r#"{"error": {"message": "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.", "code": "content_filter", "status": 400}}"#;
+        assert_eq!(coded(400, azure).code, CallErrorCode::Refused);
+    }
+
+    #[test]
     fn a_key_in_an_error_is_not_shown() {
         let error = CallError::new(CallErrorCode::Unauthorized, "bad key sk-1 sk-1");
-        assert_eq!(without_key(error, Some("sk-1")).message, "bad key … …");
+        assert_eq!(without_secrets(error, &["sk-1"]).message, "bad key … …");
     }
 }

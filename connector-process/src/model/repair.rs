@@ -28,11 +28,26 @@ const FIELDS: &[&str] = &[
     "stopSequences",
     "stream_options",
     "reasoning_effort",
+    "reasoning.summary",
+    "reasoning.effort",
     "thinking",
     "output_config",
     "thinkingConfig",
     "max_completion_tokens",
+    "max_output_tokens",
     "max_tokens",
+];
+
+/// Rejections in lower case that do not name the field, or name one that is also a word, with the
+/// field.
+const UNNAMED_FIELDS: &[(&str, &str)] = &[
+    ("encrypted content is not supported", "include"),
+    ("parameter: 'include'", "include"),
+    ("parameter: 'reasoning'", "reasoning"),
+    (
+        "must be verified to generate reasoning summaries",
+        "reasoning.summary",
+    ),
 ];
 
 /// Words by which a provider says that it does not know a field, in lower case.
@@ -75,6 +90,13 @@ impl Repairs {
         if mentions(UNSUPPORTED)
             && let Some(field) = self.named_field(model, rejection)
         {
+            self.fields.insert(field);
+            return Some(format!("left out the field `{field}`"));
+        }
+        let unnamed = UNNAMED_FIELDS
+            .iter()
+            .find(|(words, _)| lower.contains(words));
+        if let Some((_, field)) = unnamed.filter(|(_, field)| !self.fields.contains(field)) {
             self.fields.insert(field);
             return Some(format!("left out the field `{field}`"));
         }
@@ -164,9 +186,19 @@ impl Repairs {
     }
 }
 
+/// Removes fields; `a.b` is the field `b` within `a`.
 fn remove(object: &mut Value, names: &BTreeSet<&'static str>) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.retain(|name, _| !names.contains(name.as_str()));
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    fields.retain(|name, _| !names.contains(name.as_str()));
+    for (outer, inner) in names.iter().filter_map(|name| name.split_once('.')) {
+        if let Some(Value::Object(within)) = fields.get_mut(outer) {
+            within.remove(inner);
+            if within.is_empty() {
+                fields.remove(outer);
+            }
+        }
     }
 }
 
@@ -315,6 +347,18 @@ mod tests {
                 "* GenerateContentRequest.tools[0].function_declarations[1].parameters: bad type",
                 "left out the tool `tool1`",
             ),
+            (
+                "Your organization must be verified to generate reasoning summaries.",
+                "left out the field `reasoning.summary`",
+            ),
+            (
+                "Encrypted content is not supported with this model.",
+                "left out the field `include`",
+            ),
+            (
+                "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+                "left out the field `reasoning.effort`",
+            ),
             ("This model does not accept image input", "left out images"),
             (
                 "messages.1: tool_calls without a result",
@@ -368,5 +412,11 @@ mod tests {
             json!({"model": "m", "temperature": 1, "generationConfig": {"topP": 1},
                 "max_completion_tokens": 5})
         );
+        let mut repairs = Repairs::default();
+        let unverified = "must be verified to generate reasoning summaries";
+        assert!(repairs.add(&model(), &question(), unverified).is_some());
+        let mut body = json!({"reasoning": {"effort": "low", "summary": "auto"}});
+        repairs.apply_to_body(&mut body);
+        assert_eq!(body, json!({"reasoning": {"effort": "low"}}));
     }
 }

@@ -13,9 +13,10 @@ use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
 use super::ahead::PieceBuffer;
+use super::aws_frames::{self, AwsFrames};
 use super::dialect::{Dialect, ReplyFault, StreamProgress, is_keep_alive};
 use super::draft::Draft;
-use super::events::{Events, SseEvent};
+use super::events::{Events, NoEvent, SseEvent};
 use super::failure;
 use super::normalize::ToolNames;
 use crate::calls::Pieces;
@@ -32,13 +33,15 @@ const CUT: &[&str] = &[
 ];
 
 /// Finish reasons that mean the model had no more to add.
-const ENDED_WELL: &[&str] = &["stop", "end_turn", "stop_sequence", "STOP"];
+const ENDED_WELL: &[&str] = &["stop", "end_turn", "stop_sequence", "STOP", "completed"];
 
 /// Format of a body.
 enum Form {
     /// Unknown: only white space so far.
     Unknown,
     Stream(Events),
+    /// The binary encoding of AWS.
+    AwsStream(AwsFrames),
     Json(Vec<u8>),
     Other(Vec<u8>),
 }
@@ -207,6 +210,11 @@ impl ReplyReader<'_> {
 
     /// Takes the next part of the body.
     fn take(&mut self, mut part: &[u8]) -> Result<(), CallError> {
+        if matches!(self.form, Form::Unknown)
+            && self.content_type.starts_with(aws_frames::MEDIA_TYPE)
+        {
+            self.form = Form::AwsStream(AwsFrames::default());
+        }
         if matches!(self.form, Form::Unknown) {
             part = part.trim_ascii_start();
             let Some(first) = part.first() else {
@@ -226,15 +234,22 @@ impl ReplyReader<'_> {
                 }
                 Ok(())
             }
-            Form::Stream(events) => {
+            Form::Stream(_) | Form::AwsStream(_) => {
                 let (dialect, draft) = (&mut self.dialect, &mut self.draft);
                 let stream = &mut self.stream;
                 let mut seen = None;
-                let more = events.feed(part, |event| {
+                let mut take = |event: SseEvent| {
                     let next = take_event(dialect.as_mut(), draft, stream, &event);
                     seen = Some(event.data);
                     Ok::<_, ReplyFault>(next? != StreamProgress::Done)
-                });
+                };
+                let more = match &mut self.form {
+                    Form::Stream(events) => events.feed(part, take),
+                    Form::AwsStream(frames) => frames.feed(part, |message| {
+                        message.into_event()?.map_or(Ok(true), &mut take)
+                    }),
+                    Form::Unknown | Form::Json(_) | Form::Other(_) => Ok(true),
+                };
                 match more {
                     Ok(more) => {
                         self.is_done = !more;
@@ -276,6 +291,7 @@ impl ReplyReader<'_> {
                     Err(failure::no_reply(self.model, &self.content_type, &text))
                 }
             },
+            Form::AwsStream(_) => Err(failure::broken_off(self.model)),
             Form::Stream(events) => {
                 if let Some(event) = events.finish() {
                     let taken = take_event(
@@ -319,6 +335,7 @@ impl ReplyReader<'_> {
             ReplyFault::Strange | ReplyFault::NoJson(_) => {
                 failure::no_reply(self.model, &self.content_type, seen)
             }
+            ReplyFault::NoEvent(NoEvent::Damaged) => failure::damaged(self.model),
             ReplyFault::Excess(_) | ReplyFault::NoEvent(_) => {
                 failure::excess(self.model, &fault.to_string())
             }
@@ -365,6 +382,7 @@ impl ReplyReader<'_> {
 pub(super) fn read_parts(
     model: &HostedModel,
     dialect: Box<dyn Dialect>,
+    content_type: &str,
     parts: &[Vec<u8>],
 ) -> Result<ModelAnswer, CallError> {
     let expected = Expectation {
@@ -372,7 +390,7 @@ pub(super) fn read_parts(
         names: ToolNames::default(),
         may_be_silent: false,
     };
-    let mut reading = ReplyReader::new(model, expected, "text/event-stream".to_owned());
+    let mut reading = ReplyReader::new(model, expected, content_type.to_owned());
     for part in parts {
         if reading.is_done {
             break;

@@ -211,10 +211,16 @@ fn parts_of(random: &mut Random, body: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Reads a body and returns its meaning.
-fn read(provider: &str, dialect: Box<dyn Dialect>, parts: &[Vec<u8>]) -> Result<Reply, String> {
+fn read(
+    provider: &str,
+    content_type: &str,
+    dialect: Box<dyn Dialect>,
+    parts: &[Vec<u8>],
+) -> Result<Reply, String> {
     let model: HostedModel =
         serde_json::from_value(json!({"name": "m", "provider": provider, "model": "m"})).unwrap();
-    let answer = read_parts(&model, dialect, parts).map_err(|error| format!("{error:?}"))?;
+    let answer =
+        read_parts(&model, dialect, content_type, parts).map_err(|error| format!("{error:?}"))?;
     let content: Value = serde_json::from_str(answer.content.get()).unwrap();
     let content = MessageContent::from(content);
     let calls = content.tool_calls().into_iter();
@@ -239,12 +245,21 @@ fn check(
     new: impl Fn() -> Box<dyn Dialect>,
     write: impl Fn(&mut Random, &Reply) -> Vec<u8>,
 ) {
+    check_encoded(provider, "text/event-stream", new, write);
+}
+
+fn check_encoded(
+    provider: &str,
+    content_type: &str,
+    new: impl Fn() -> Box<dyn Dialect>,
+    write: impl Fn(&mut Random, &Reply) -> Vec<u8>,
+) {
     for seed in 0..COMBINATIONS {
         let mut random = Random(seed);
         let reply = Reply::random(&mut random);
         let body = write(&mut random, &reply);
         let parts = parts_of(&mut random, &body);
-        let found = read(provider, new(), &parts);
+        let found = read(provider, content_type, new(), &parts);
         let shown = String::from_utf8_lossy(&body);
         assert_eq!(
             found.as_ref(),
@@ -253,6 +268,9 @@ fn check(
         );
     }
 }
+
+mod bedrock;
+mod responses;
 
 /// Unknown fields that servers add.
 fn decorate(random: &mut Random, value: &mut Value) {
@@ -574,7 +592,8 @@ mod anthropic {
         }
     }
 
-    fn stream(random: &mut Random, reply: &Reply) -> Vec<u8> {
+    /// The events of a reply.
+    pub(super) fn events(random: &mut Random, reply: &Reply) -> Vec<Value> {
         let usage = usage_of(reply);
         let counts_at_start = random.chance(2);
         let mut begin = usage.clone();
@@ -598,6 +617,11 @@ mod anthropic {
         events.push(json!({"type": "message_delta",
             "delta": {"stop_reason": stop_of(random, reply), "stop_sequence": null}, "usage": usage}));
         events.push(json!({"type": "message_stop"}));
+        events
+    }
+
+    fn stream(random: &mut Random, reply: &Reply) -> Vec<u8> {
+        let events = events(random, reply);
         let events = events.into_iter().map(|data| StreamedEvent {
             name: data["type"].as_str().map(str::to_owned),
             data,

@@ -109,6 +109,9 @@ fn millis(at: Timestamp) -> u64 {
 fn provider(model: &ExportedModel) -> &str {
     match model.provider.as_str() {
         "google" => "gcp.gemini",
+        "azure" => "azure.ai.openai",
+        "vertex" => "gcp.vertex_ai",
+        "bedrock" => "aws.bedrock",
         other => other,
     }
 }

@@ -147,6 +147,10 @@ impl ClientLink<'_> {
                 self.telling.tell(self.near.told_of(status));
                 Ok(())
             }
+            ToOrchestrator::EventIgnored(it) => {
+                self.near.gateway.try_ignored(it.reason);
+                Ok(())
+            }
             ToOrchestrator::CallPiece(it) => {
                 self.near.calls.tell(it.call_id, CallNews::Piece(it.piece));
                 Ok(())

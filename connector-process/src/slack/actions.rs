@@ -1,13 +1,18 @@
 //! Actions of agents through a Slack app, using Slack's Web API.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, TokenVerdict};
 use goondan_protocol::service::{
-    SLACK, SLACK_MESSAGES_MAX, ServiceSpec, Slack as Action, SlackFormat,
+    FormattedRange, SLACK, SLACK_MESSAGES_MAX, ServiceSpec, Slack as Action, SlackFormat,
 };
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 
 use super::message_format::LastMessages;
+use super::mrkdwn::{escaped, rendered};
+use crate::chat_replies::ChatService;
 use crate::download;
 use crate::payload::text;
 use crate::service::{FailureContext, HttpAnswer, check_place};
@@ -18,6 +23,12 @@ const THREAD_PAGE_MESSAGES: usize = 200;
 
 /// Maximum number of pages read to reach the end of a thread.
 const THREAD_PAGES_MAX: usize = 10;
+
+/// A file to upload.
+struct OutgoingFile<'f> {
+    name: &'f str,
+    base64: &'f str,
+}
 
 /// Slack's Web API for the app with one token.
 pub(super) struct Api {
@@ -40,6 +51,21 @@ impl ServiceApi for Api {
         }
         let channel = channel_of(&action);
         check_place("channel", channel, self.channels.as_deref(), "channels")?;
+        if let Action::SendFile {
+            name,
+            base64,
+            text,
+            ranges,
+            thread,
+            ..
+        } = &action
+        {
+            let file = OutgoingFile { name, base64 };
+            let comment = rendered(text, ranges);
+            return self
+                .send_file(&file, (channel, thread.as_deref()), &comment)
+                .await;
+        }
         let (method, params) = to_method(&action);
         if let Action::Read { thread, limit, .. } = action {
             return self.read(method, &params, thread.is_some(), limit).await;
@@ -51,8 +77,25 @@ impl ServiceApi for Api {
             | Action::Delete { .. }
             | Action::React { .. }
             | Action::Read { .. }
+            | Action::SendFile { .. }
             | Action::Download { .. } => json!({}),
         })
+    }
+
+    fn written_place(&self, action: &Action) -> Option<String> {
+        match action {
+            Action::Send {
+                channel, thread, ..
+            }
+            | Action::SendFile {
+                channel, thread, ..
+            } => Some(place_of(channel, thread.as_deref())),
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Read { .. }
+            | Action::Download { .. } => None,
+        }
     }
 
     fn secret(&self) -> &str {
@@ -63,6 +106,24 @@ impl ServiceApi for Api {
         let me = self.ask("auth.test", &json!({}), true).await?;
         let named = |pointer| text(&me, pointer).unwrap_or("an app");
         Ok(Some(format!("{} of {}", named("/user"), named("/team"))))
+    }
+}
+
+/// A channel, or a thread in it.
+fn place_of(channel: &str, thread: Option<&str>) -> String {
+    format!("{channel}:{}", thread.unwrap_or_default())
+}
+
+impl ChatService for Api {
+    const FACTS: &'static [&'static str] = &["channel", "threadTs"];
+
+    fn home(&self, facts: &JsonObject) -> Option<String> {
+        let fact = |name: &str| facts.get(name).and_then(Value::as_str);
+        Some(place_of(fact("channel")?, fact("threadTs")))
+    }
+
+    fn reply_args(text: &str, _facts: &JsonObject) -> Value {
+        json!({ "text": text })
     }
 }
 
@@ -122,6 +183,53 @@ impl Api {
         understood(&failed.answer_to(request).await?, failed)
     }
 
+    /// Uploads a file and shows it in a channel. Until the last request, nobody sees anything of it.
+    async fn send_file(
+        &self,
+        file: &OutgoingFile<'_>,
+        (channel, thread): (&str, Option<&str>),
+        comment: &str,
+    ) -> Result<Value, CallError> {
+        let unreadable = |error: base64::DecodeError| {
+            CallError::new(CallErrorCode::Invalid, format!("the file: {error}"))
+        };
+        let content = STANDARD.decode(file.base64).map_err(unreadable)?;
+        let params = json!({"filename": file.name, "length": content.len()});
+        let granted = self
+            .look_up("files.getUploadURLExternal", &params, None)
+            .await?;
+        let missing = || {
+            CallError::new(
+                CallErrorCode::Internal,
+                "Slack gave no address for the file",
+            )
+        };
+        let url = text(&granted, "/upload_url").ok_or_else(missing)?;
+        let id = text(&granted, "/file_id").ok_or_else(missing)?;
+        let failed = FailureContext {
+            service: "Slack",
+            is_repeatable: true,
+        };
+        let upload = self.client.post(self.file_url(url)?).body(content);
+        let answered = failed.answer_to(upload).await?;
+        if answered.status != 200 {
+            let said = "the file was not taken";
+            return Err(failed.by_status(answered.status, said, answered.retry_after_ms()));
+        }
+        let mut params = json!({"files": [{"id": id, "title": file.name}], "channel_id": channel});
+        if let Some(fields) = params.as_object_mut() {
+            if !comment.is_empty() {
+                fields.insert("initial_comment".to_owned(), json!(comment));
+            }
+            if let Some(thread) = thread {
+                fields.insert("thread_ts".to_owned(), json!(thread));
+            }
+        }
+        self.ask("files.completeUploadExternal", &params, false)
+            .await?;
+        Ok(json!({"channel": channel, "thread": thread, "file": id}))
+    }
+
     /// Reads the last messages of a thread, page by page, or of a channel.
     async fn read(
         &self,
@@ -179,6 +287,7 @@ fn channel_of(action: &Action) -> &str {
         | Action::Edit { channel, .. }
         | Action::Delete { channel, .. }
         | Action::React { channel, .. }
+        | Action::SendFile { channel, .. }
         | Action::Read { channel, .. } => channel,
         Action::Download { .. } => "",
     }
@@ -191,10 +300,11 @@ fn to_method(action: &Action) -> (&'static str, Value) {
         Action::Send {
             text,
             format,
+            ranges,
             thread,
             ..
         } => {
-            let mut params = written(text, *format);
+            let mut params = written(text, *format, ranges);
             params.insert("channel".to_owned(), json!(channel));
             if let Some(thread) = thread {
                 params.insert("thread_ts".to_owned(), json!(thread));
@@ -205,9 +315,10 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             message,
             text,
             format,
+            ranges,
             ..
         } => {
-            let mut params = written(text, *format);
+            let mut params = written(text, *format, ranges);
             params.insert("channel".to_owned(), json!(channel));
             params.insert("ts".to_owned(), json!(message));
             ("chat.update", Value::Object(params))
@@ -244,57 +355,21 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             let params = json!({"channel": channel, "limit": limit});
             ("conversations.history", params)
         }
-        // Fetched from its own URL.
-        Action::Download { .. } => ("", json!({})),
+        // Each is more than one request.
+        Action::SendFile { .. } | Action::Download { .. } => ("", json!({})),
     }
 }
 
-fn written(text: &str, format: SlackFormat) -> Map<String, Value> {
+fn written(text: &str, format: SlackFormat, ranges: &[FormattedRange]) -> Map<String, Value> {
     let fields = match format {
+        SlackFormat::Markdown => vec![("text", json!(rendered(text, ranges)))],
         SlackFormat::Mrkdwn => vec![("text", json!(escaped(text)))],
         SlackFormat::Plain => vec![("text", json!(escaped(text))), ("mrkdwn", json!(false))],
-        SlackFormat::Markdown => vec![("markdown_text", json!(text.replace("<!", "&lt;!")))],
     };
     fields
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
-}
-
-/// Escapes Slack's special mentions, so that no user can make an agent notify a whole channel.
-/// Mentions of people and channels, and links, stay intact.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(['&', '<', '>']) {
-        let (before, from) = rest.split_at(at);
-        out.push_str(before);
-        if let Some(token) = token_at(from) {
-            out.push_str(token);
-            rest = from.strip_prefix(token).unwrap_or_default();
-            continue;
-        }
-        let mut chars = from.chars();
-        out.push_str(match chars.next() {
-            Some('&') => "&amp;",
-            Some('<') => "&lt;",
-            _ => "&gt;",
-        });
-        rest = chars.as_str();
-    }
-    out.push_str(rest);
-    out
-}
-
-/// The mention or link at the start of a text.
-fn token_at(text: &str) -> Option<&str> {
-    let end = text.find('>')?;
-    let inner = text.get(1..end)?;
-    let kinds = ["@U", "@W", "#C", "https://", "http://", "mailto:"];
-    let is_token = text.starts_with('<')
-        && kinds.iter().any(|kind| inner.starts_with(kind))
-        && !inner.contains(['<', '\n']);
-    is_token.then(|| text.get(..=end)).flatten()
 }
 
 /// Fix for a token that Slack rejects.
@@ -354,6 +429,7 @@ fn understood(answered: &HttpAnswer, failed: FailureContext<'_>) -> Result<Value
 
 #[cfg(test)]
 mod tests {
+    use goondan_protocol::service::TextFormat;
     use reqwest::header::{HeaderMap, RETRY_AFTER};
 
     use super::*;
@@ -392,31 +468,18 @@ mod tests {
     }
 
     #[test]
-    fn mentions_and_links_stay_and_nothing_else_means_anything() {
-        for (said, written) in [
-            ("a < b && c > d", "a &lt; b &amp;&amp; c &gt; d"),
-            ("<!channel> <!here|x>", "&lt;!channel&gt; &lt;!here|x&gt;"),
-            ("<@U12> and <#C34>", "<@U12> and <#C34>"),
-            (
-                "see <https://x.org/?a=1&b|this>",
-                "see <https://x.org/?a=1&b|this>",
-            ),
-            (
-                "<https://x <!channel>>",
-                "&lt;https://x &lt;!channel&gt;&gt;",
-            ),
-            ("<", "&lt;"),
-        ] {
-            assert_eq!(escaped(said), written);
-        }
-    }
-
-    #[test]
     fn an_action_is_a_method_of_the_web_api() {
         let send = |format| Action::Send {
             channel: "C1".into(),
             text: "a & <!here>".into(),
             format,
+            ranges: vec![FormattedRange {
+                format: TextFormat::Bold,
+                offset: 0,
+                length: 1,
+                url: None,
+                language: None,
+            }],
             thread: Some("1.5".into()),
         };
         let (method, params) = to_method(&send(SlackFormat::Plain));
@@ -424,7 +487,12 @@ mod tests {
         let expected = json!({"text": "a &amp; &lt;!here&gt;", "mrkdwn": false, "channel": "C1", "thread_ts": "1.5"});
         assert_eq!(params, expected);
         let (_, params) = to_method(&send(SlackFormat::Markdown));
-        assert_eq!(params["markdown_text"], "a & &lt;!here>");
+        assert_eq!(params["text"], "*a* &amp; &lt;!here&gt;");
+        let (_, params) = to_method(&send(SlackFormat::Mrkdwn));
+        assert_eq!(
+            (&params["text"], params.get("mrkdwn")),
+            (&json!("a &amp; &lt;!here&gt;"), None)
+        );
         let react = |remove| Action::React {
             channel: "C1".into(),
             message: "1.5".into(),

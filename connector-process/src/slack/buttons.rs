@@ -8,6 +8,7 @@ use goondan_protocol::ids::ApprovalId;
 use serde_json::{Value, json};
 
 use super::actions::Api;
+use super::mrkdwn::verbatim;
 use crate::approvals::{Board, Buttons, Message, MessageRejection, with};
 use crate::listener::ButtonPress;
 use crate::payload::text;
@@ -66,19 +67,12 @@ fn trouble(error: CallError) -> MessageRejection {
     }
 }
 
-/// Escapes a text, so that no part is a mention, a command or a link.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
 /// Blocks of verbatim text.
 fn sections(text: &str) -> Vec<Value> {
     let mut blocks = vec![String::new()];
     let mut chars = 0;
     for c in text.chars() {
-        let piece = escaped(c.encode_utf8(&mut [0; 4]));
+        let piece = verbatim(c.encode_utf8(&mut [0; 4]));
         chars += piece.len();
         if chars > BLOCK_CHARS_MAX {
             blocks.push(String::new());
@@ -99,7 +93,7 @@ fn written(message: &Message) -> Value {
     blocks.extend(message.buttons.as_ref().map(row));
     json!({
         // Text of the notification.
-        "text": escaped(&message.head),
+        "text": verbatim(&message.head),
         "blocks": blocks,
         "unfurl_links": false,
         "unfurl_media": false,
@@ -138,7 +132,7 @@ impl Board for Channel {
 
     async fn tell(&self, to: &str, said: &str) -> Result<(), MessageRejection> {
         let (channel, user) = to.split_once(':').unwrap_or_default();
-        let params = json!({"channel": channel, "user": user, "text": escaped(said)});
+        let params = json!({"channel": channel, "user": user, "text": verbatim(said)});
         let told = self.api.ask("chat.postEphemeral", &params, false).await;
         told.map(drop).map_err(trouble)
     }

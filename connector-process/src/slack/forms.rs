@@ -1,71 +1,116 @@
 //! Forms sent by Slack: slash commands, and interactions with buttons, shortcuts and dialogs.
 //!
 //! Slack shows the answer to the user, so an accepted event gets an empty answer.
+//!
+//! * `values`: what a person chose or entered.
+
+mod values;
+
+use std::borrow::Cow;
 
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
+use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
+use self::values::{action_words, entered};
 use super::buttons;
-use crate::listener::{DirectResponse, InboundRequest, MalformedRequest};
-use crate::payload::{event_id, form, instance_key, is_allowed, properties, required, text};
+use super::messages::{Filters, Ignored, OTHER_CHANNEL, auth, is_direct, key_of};
+use super::words::{files, joined, list, message_words, plain};
+use crate::listener::{ButtonPress, MalformedRequest};
+use crate::payload::{add_payload, event_id, form, instance_key, properties, required, text};
 
-/// Parses a form. If `channels` is given, only these channels are listened to; `asks` is true if
-/// people are asked to approve tool calls.
+/// Kinds of payloads that need no answer of an agent, and why.
+const IGNORED: [(&str, &str); 4] = [
+    ("view_closed", "a dialog was closed"),
+    ("dialog_cancellation", "a dialog was closed"),
+    ("workflow_step_edit", "steps of workflows are not supported"),
+    (
+        "workflow_step_execute",
+        "steps of workflows are not supported",
+    ),
+];
+
+/// Words of a choice that was taken back.
+const NOTHING: &str = "(nothing)";
+
+/// A parsed form.
+#[derive(Debug, PartialEq)]
+pub(super) enum FormMeaning {
+    Event(Box<ConnectorEvent>),
+    /// A press of one of our buttons.
+    Pressed(Box<ButtonPress>),
+    /// A request for the choices of a list.
+    Choices,
+    /// Ignored, for this reason.
+    Ignored(Ignored),
+}
+
+/// Parses a form; `asks` is true if people are asked to approve tool calls.
 pub(super) fn meaning(
     body: &[u8],
-    channels: Option<&[String]>,
+    filters: &Filters,
     asks: bool,
-) -> Result<InboundRequest, MalformedRequest> {
+) -> Result<FormMeaning, MalformedRequest> {
     let form = form(body)?;
     if form.get("ssl_check").is_some() {
-        return Ok(nothing());
+        let why = "it checks the certificate";
+        return Ok(FormMeaning::Ignored(Ignored::new(IgnoreReason::Ping, why)));
     }
     let event = match form.get("payload").and_then(Value::as_str) {
         Some(payload) => {
             let payload = serde_json::from_str(payload).map_err(MalformedRequest::NotJson)?;
             if let Some(pressed) = buttons::to_pressed(&payload).filter(|_| asks) {
-                return Ok(InboundRequest::Pressed(Box::new(pressed)));
+                return Ok(FormMeaning::Pressed(Box::new(pressed)));
             }
-            action(&payload)?
+            let kind = required(&payload, "/type")?;
+            if matches!(kind, "block_suggestion" | "dialog_suggestion") {
+                return Ok(FormMeaning::Choices);
+            }
+            match interaction(&payload, kind)? {
+                Ok(event) => event,
+                Err(ignored) => return Ok(FormMeaning::Ignored(ignored)),
+            }
         }
-        None if form.get("command").is_some() => Some(command(&form)?),
+        None if form.get("command").is_some() => command(&form)?,
         None => return Err(MalformedRequest::NoField { field: "payload" }),
     };
-    let event = event.filter(|event| {
-        let channel = event.properties.get("channel").and_then(Value::as_str);
-        channels.is_none() || channel.is_some_and(|channel| is_allowed(channels, channel))
-    });
-    Ok(match event {
-        Some(event) => InboundRequest::Asked(Box::new(event), DirectResponse::ok(Value::Null)),
-        None => nothing(),
+    let channel = event.properties.get("channel").and_then(Value::as_str);
+    let is_listened_to =
+        filters.channels.is_none() || channel.is_some_and(|channel| filters.has_channel(channel));
+    Ok(match is_listened_to {
+        true => FormMeaning::Event(Box::new(event)),
+        false => FormMeaning::Ignored(Ignored::new(IgnoreReason::OtherPlace, OTHER_CHANNEL)),
     })
-}
-
-fn nothing() -> InboundRequest {
-    InboundRequest::Answer(DirectResponse::ok(Value::Null))
 }
 
 /// A slash command: the text after it is the input.
 fn command(form: &Value) -> Result<ConnectorEvent, MalformedRequest> {
-    let team = required(form, "/team_id")?;
+    let team = text(form, "/team_id").or_else(|| text(form, "/enterprise_id"));
+    let team = team.ok_or(MalformedRequest::NoField { field: "/team_id" })?;
     let channel = required(form, "/channel_id")?;
     let command = required(form, "/command")?;
     let trigger = required(form, "/trigger_id")?;
-    let said = text(form, "/text").unwrap_or_default().trim();
+    let said = plain(text(form, "/text").unwrap_or_default().trim());
+    let key = key_of(team, channel, text(form, "/thread_ts"));
+    let team_told = json!(team);
+    let mut metadata = JsonObject::from_iter([("channel".to_owned(), json!(channel))]);
+    add_payload(&mut metadata, form);
     Ok(ConnectorEvent {
         id: Some(event_id(&format!("slack:{team}:command:{trigger}"))?),
         name: "slash_command".to_owned(),
         input: format!("{command} {said}").trim_end().to_owned(),
-        instance_key: Some(instance_key(&format!("slack:{team}:{channel}"))?),
+        instance_key: Some(instance_key(&key)?),
         properties: properties([
-            ("team", form.get("team_id")),
+            ("team", Some(&team_told)),
             ("channel", form.get("channel_id")),
+            ("channelName", form.get("channel_name")),
             ("user", form.get("user_id")),
+            ("userName", form.get("user_name")),
             ("command", form.get("command")),
         ]),
         auth: text(form, "/user_id").map(|user| auth(team, user)),
-        metadata: JsonObject::from_iter([("channel".to_owned(), json!(channel))]),
+        metadata,
     })
 }
 
@@ -77,11 +122,13 @@ struct SlackInteraction<'p> {
     mark: Option<&'p str>,
 }
 
+/// The interaction, or the reason to ignore it.
 fn acted<'p>(
     payload: &'p Value,
     kind: &str,
-) -> Result<Option<SlackInteraction<'p>>, MalformedRequest> {
-    Ok(Some(match kind {
+) -> Result<Result<SlackInteraction<'p>, Ignored>, MalformedRequest> {
+    let trigger = text(payload, "/trigger_id");
+    Ok(Ok(match kind {
         "block_actions" => {
             let first = payload.pointer("/actions/0");
             let first = first.ok_or(MalformedRequest::NoField {
@@ -91,74 +138,172 @@ fn acted<'p>(
             SlackInteraction {
                 name: "block_action",
                 action,
-                input: chosen(first).unwrap_or_else(|| action.to_owned()),
-                mark: text(first, "/action_ts").or_else(|| text(payload, "/trigger_id")),
+                input: block_action_words(payload, action),
+                mark: text(first, "/action_ts").or(trigger),
+            }
+        }
+        "interactive_message" => {
+            let action = required(payload, "/callback_id")?;
+            let words = list(payload, "actions").iter().filter_map(action_words);
+            SlackInteraction {
+                name: "block_action",
+                action,
+                input: or_name(joined(words), action),
+                mark: text(payload, "/action_ts").or(trigger),
             }
         }
         "shortcut" | "message_action" => {
             let action = required(payload, "/callback_id")?;
+            let message = payload.get("message").map(message_words);
             SlackInteraction {
                 name: "shortcut",
                 action,
-                input: text(payload, "/message/text").unwrap_or(action).to_owned(),
-                mark: text(payload, "/trigger_id"),
+                input: or_name(message.unwrap_or_default(), action),
+                mark: trigger.or_else(|| text(payload, "/action_ts")),
             }
         }
         "view_submission" => {
-            let action = required(payload, "/view/callback_id")?;
-            let values = payload.pointer("/view/state/values");
+            let action = text(payload, "/view/callback_id").filter(|id| !id.is_empty());
+            let action =
+                action.or_else(|| text(payload, "/view/external_id").filter(|id| !id.is_empty()));
+            let action = action.or_else(|| text(payload, "/view/id"));
+            let action = action.ok_or(MalformedRequest::NoField {
+                field: "/view/callback_id",
+            })?;
+            let view = payload.get("view").unwrap_or(&Value::Null);
+            let title = text(view, "/title/text").map(plain).unwrap_or_default();
+            let fields = entered(view.pointer("/state/values"), list(view, "blocks"), None);
             SlackInteraction {
                 name: "view_submission",
                 action,
-                input: values.map_or_else(|| action.to_owned(), Value::to_string),
-                mark: text(payload, "/view/hash").or_else(|| text(payload, "/trigger_id")),
+                input: or_name(joined([title, fields]), action),
+                mark: text(view, "/hash").or(trigger),
             }
         }
-        _ => return Ok(None),
+        "dialog_submission" => {
+            let action = required(payload, "/callback_id")?;
+            let fields = payload.get("submission").and_then(Value::as_object);
+            let fields = fields.into_iter().flatten();
+            let fields =
+                fields.filter_map(|(name, value)| Some(format!("{name}: {}", value.as_str()?)));
+            SlackInteraction {
+                name: "view_submission",
+                action,
+                input: or_name(joined(fields), action),
+                mark: text(payload, "/action_ts").or(trigger),
+            }
+        }
+        _ => {
+            let known = IGNORED.iter().find(|(name, _)| *name == kind);
+            let why: Cow<'static, str> = match known {
+                Some((_, why)) => Cow::Borrowed(*why),
+                None => format!("`{kind}` is not supported").into(),
+            };
+            return Ok(Err(Ignored::new(IgnoreReason::Unsupported, why)));
+        }
     }))
 }
 
-/// An interaction with the app's messages and dialogs; `None` if it is irrelevant.
-fn action(payload: &Value) -> Result<Option<ConnectorEvent>, MalformedRequest> {
-    let kind = required(payload, "/type")?;
-    let team = text(payload, "/team/id").or_else(|| text(payload, "/user/team_id"));
-    let team = team.ok_or(MalformedRequest::NoField { field: "/team/id" })?;
-    let user = required(payload, "/user/id")?;
-    let Some(SlackInteraction {
+/// What a person chose, and what they entered elsewhere in the message or dialog.
+fn block_action_words(payload: &Value, action: &str) -> String {
+    let actions = list(payload, "actions");
+    let chosen = actions.iter().filter_map(action_words);
+    let place = ["/message/blocks", "/view/blocks"];
+    let blocks = place
+        .iter()
+        .find_map(|place| payload.pointer(place)?.as_array());
+    let others = entered(
+        payload
+            .pointer("/state/values")
+            .or_else(|| payload.pointer("/view/state/values")),
+        blocks.map_or(&[][..], Vec::as_slice),
+        Some(actions),
+    );
+    let words = joined(chosen.chain([others]));
+    let is_cleared = text(payload, "/actions/0/type").is_some_and(|kind| kind != "button");
+    match words.is_empty() && is_cleared {
+        true => NOTHING.to_owned(),
+        false => or_name(words, action),
+    }
+}
+
+/// The words, or the app's own name of the interaction.
+fn or_name(words: String, name: &str) -> String {
+    match words.trim().is_empty() {
+        true => name.to_owned(),
+        false => words,
+    }
+}
+
+/// An interaction with the app's messages and dialogs, or the reason to ignore it.
+fn interaction(
+    payload: &Value,
+    kind: &str,
+) -> Result<Result<ConnectorEvent, Ignored>, MalformedRequest> {
+    let SlackInteraction {
         name,
         action,
         input,
         mark,
-    }) = acted(payload, kind)?
-    else {
-        return Ok(None);
+    } = match acted(payload, kind)? {
+        Ok(interaction) => interaction,
+        Err(ignored) => return Ok(Err(ignored)),
     };
+    let team = ["/team/id", "/user/team_id", "/enterprise/id"];
+    let team = team.iter().find_map(|place| text(payload, place));
+    let team = team.ok_or(MalformedRequest::NoField { field: "/team/id" })?;
+    let user = required(payload, "/user/id")?;
     let mark = mark.ok_or(MalformedRequest::NoField {
         field: "/trigger_id",
     })?;
-    let channel = text(payload, "/channel/id").or_else(|| text(payload, "/container/channel_id"));
-    let thread =
-        text(payload, "/message/thread_ts").or_else(|| text(payload, "/container/thread_ts"));
-    let key = match (channel, thread) {
-        (Some(channel), Some(thread)) => format!("slack:{team}:{channel}:{thread}"),
-        (Some(channel), None) => format!("slack:{team}:{channel}"),
-        (None, _) => format!("slack:{team}:{user}"),
+    let first = |places: &[&str]| places.iter().find_map(|place| text(payload, place));
+    let channel = first(&[
+        "/channel/id",
+        "/container/channel_id",
+        "/response_urls/0/channel_id",
+    ]);
+    let thread = first(&["/message/thread_ts", "/container/thread_ts"]);
+    let ts = first(&["/message/ts", "/container/message_ts", "/message_ts"]);
+    // An own view of the app has no message under which an answer belongs.
+    let root = thread.or(ts);
+    let key = match channel {
+        Some(channel) => {
+            let kind = (text(payload, "/channel/name") == Some("directmessage")).then_some("im");
+            key_of(team, channel, root.filter(|_| !is_direct(channel, kind)))
+        }
+        None => format!("slack:{team}:{user}"),
     };
     let mut metadata = JsonObject::new();
-    let ts = text(payload, "/message/ts").or_else(|| text(payload, "/container/message_ts"));
-    for (name, value) in [
-        ("channel", channel),
-        ("ts", ts),
-        ("threadTs", thread.or(ts)),
-    ] {
+    // Without a channel, an answer goes to the direct chat with the person.
+    let home = channel.or(Some(user));
+    for (name, value) in [("channel", home), ("ts", ts), ("threadTs", root)] {
         if let Some(value) = value {
             metadata.insert(name.to_owned(), json!(value));
         }
     }
-    let said = |text: Option<&str>| text.map(|text| json!(text));
-    let (team_told, user_told, channel_told) = (json!(team), json!(user), said(channel));
-    let (thread_told, ts_told, action_told) = (said(thread), said(ts), json!(action));
-    Ok(Some(ConnectorEvent {
+    add_payload(&mut metadata, payload);
+    let of_message = payload.get("message").and_then(files);
+    for (name, value) in [
+        ("fromName", text(payload, "/user/name").map(Value::from)),
+        (
+            "channelName",
+            text(payload, "/channel/name").map(Value::from),
+        ),
+        ("files", of_message),
+    ] {
+        if let Some(value) = value {
+            metadata.insert(name.to_owned(), value);
+        }
+    }
+    let private = text(payload, "/view/private_metadata").filter(|it| !it.is_empty());
+    if let Some(private) = private {
+        metadata.insert("privateMetadata".to_owned(), json!(private));
+    }
+    let told = |text: Option<&str>| text.map(|text| json!(text));
+    let (team_told, user_told, channel_told) = (json!(team), json!(user), told(channel));
+    let (thread_told, ts_told, action_told) = (told(thread), told(ts), json!(action));
+    let user_name = told(first(&["/user/name", "/user/username"]));
+    Ok(Ok(ConnectorEvent {
         id: Some(event_id(&format!(
             "slack:{team}:action:{user}:{action}:{mark}"
         ))?),
@@ -168,7 +313,9 @@ fn action(payload: &Value) -> Result<Option<ConnectorEvent>, MalformedRequest> {
         properties: properties([
             ("team", Some(&team_told)),
             ("channel", channel_told.as_ref()),
+            ("channelName", payload.pointer("/channel/name")),
             ("user", Some(&user_told)),
+            ("userName", user_name.as_ref()),
             ("action", Some(&action_told)),
             ("threadTs", thread_told.as_ref()),
             ("ts", ts_told.as_ref()),
@@ -178,149 +325,6 @@ fn action(payload: &Value) -> Result<Option<ConnectorEvent>, MalformedRequest> {
     }))
 }
 
-/// The chosen or entered value as text.
-fn chosen(action: &Value) -> Option<String> {
-    let places = [
-        "/value",
-        "/selected_option/value",
-        "/selected_user",
-        "/selected_channel",
-        "/selected_conversation",
-        "/selected_date",
-        "/selected_time",
-        "/text/text",
-    ];
-    let single = places.iter().find_map(|place| text(action, place));
-    let single = single.filter(|text| !text.trim().is_empty());
-    single.map(str::to_owned).or_else(|| {
-        let several = [
-            "/selected_options",
-            "/selected_users",
-            "/selected_channels",
-            "/selected_conversations",
-        ];
-        let several = several
-            .iter()
-            .find_map(|place| action.pointer(place)?.as_array())?;
-        let words = several
-            .iter()
-            .filter_map(|one| one.as_str().or_else(|| text(one, "/value")));
-        let words: Vec<&str> = words.collect();
-        (!words.is_empty()).then(|| words.join(", "))
-    })
-}
-
-fn auth(team: &str, user: &str) -> JsonObject {
-    JsonObject::from_iter([
-        ("service".to_owned(), json!("slack")),
-        ("team".to_owned(), json!(team)),
-        ("user".to_owned(), json!(user)),
-    ])
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(body: &str) -> InboundRequest {
-        meaning(body.as_bytes(), None, false).unwrap()
-    }
-
-    fn event(meaning: InboundRequest) -> ConnectorEvent {
-        match meaning {
-            InboundRequest::Asked(event, answer) => {
-                assert_eq!(
-                    answer,
-                    DirectResponse::ok(Value::Null),
-                    "Slack shows what it is answered"
-                );
-                *event
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn payload(payload: &Value) -> String {
-        let mut url = reqwest::Url::parse("http://x").unwrap();
-        url.query_pairs_mut()
-            .append_pair("payload", &payload.to_string());
-        url.query().unwrap().to_owned()
-    }
-
-    #[test]
-    fn slack_slash_command_becomes_an_event_with_its_text() {
-        let body = "team_id=T1&channel_id=C1&user_id=U1&command=%2Fweather&text=94070+%EA%B3%A0&\
-                    response_url=https%3A%2F%2Fhooks.slack.com%2F1&trigger_id=13.9";
-        let found = event(read(body));
-        assert_eq!(found.name, "slash_command");
-        assert_eq!(found.input, "/weather 94070 고");
-        assert_eq!(found.id.unwrap().as_str(), "slack:T1:command:13.9");
-        assert_eq!(found.instance_key.unwrap().as_str(), "slack:T1:C1");
-        assert_eq!(found.properties["command"], "/weather");
-        assert_eq!(found.auth.unwrap()["user"], "U1");
-        let channels = ["C2".to_owned()];
-        let elsewhere = meaning(body.as_bytes(), Some(&channels), false).unwrap();
-        assert_eq!(elsewhere, nothing());
-        assert_eq!(read("ssl_check=1&token=x"), nothing());
-    }
-
-    #[test]
-    fn buttons_menus_shortcuts_and_dialogs_are_events() {
-        let button = json!({"type": "block_actions", "team": {"id": "T1"}, "user": {"id": "U1"},
-            "channel": {"id": "C1"}, "message": {"ts": "1.5", "thread_ts": "1.0"}, "trigger_id": "9",
-            "actions": [{"action_id": "approve", "action_ts": "2.5", "value": "yes",
-                "text": {"text": "Approve"}}]});
-        let found = event(read(&payload(&button)));
-        assert_eq!(
-            (found.name.as_str(), found.input.as_str()),
-            ("block_action", "yes")
-        );
-        assert_eq!(found.instance_key.unwrap().as_str(), "slack:T1:C1:1.0");
-        assert_eq!(found.properties["action"], "approve");
-        assert_eq!(found.metadata["threadTs"], "1.0");
-        let mut menu = button.clone();
-        menu["actions"][0] = json!({"action_id": "pick", "action_ts": "3", "selected_options":
-            [{"value": "a"}, {"value": "b"}]});
-        assert_eq!(event(read(&payload(&menu))).input, "a, b");
-        let shortcut = json!({"type": "message_action", "callback_id": "sum_up", "trigger_id": "9",
-            "team": {"id": "T1"}, "user": {"id": "U1"}, "channel": {"id": "C1"},
-            "message": {"ts": "1.5", "text": "Long story."}});
-        let found = event(read(&payload(&shortcut)));
-        assert_eq!(
-            (found.name.as_str(), found.input.as_str()),
-            ("shortcut", "Long story.")
-        );
-        let dialog = json!({"type": "view_submission", "team": {"id": "T1"}, "user": {"id": "U1"},
-            "view": {"callback_id": "order", "hash": "h", "state": {"values": {"b": {"a": {"value": "tea"}}}}}});
-        let found = event(read(&payload(&dialog)));
-        assert_eq!(found.instance_key.unwrap().as_str(), "slack:T1:U1");
-        assert!(found.input.contains("tea"));
-        let closed = json!({"type": "view_closed", "team": {"id": "T1"}, "user": {"id": "U1"}});
-        assert_eq!(read(&payload(&closed)), nothing());
-    }
-
-    #[test]
-    fn steer_3_own_button_is_no_event_in_the_approval_channel() {
-        let button = json!({"type": "block_actions", "team": {"id": "T1"}, "user": {"id": "U1"},
-            "channel": {"id": "C1"}, "message": {"ts": "1.5"}, "trigger_id": "9",
-            "actions": [{"action_id": "goondan:deny", "action_ts": "2.5", "value": "a-1"}]});
-        let body = payload(&button);
-        let channels = ["C2".to_owned()];
-        let asked = meaning(body.as_bytes(), Some(&channels), true).unwrap();
-        assert!(matches!(asked, InboundRequest::Pressed(_)), "{asked:?}");
-        // Without approvals, it is an ordinary button.
-        assert_eq!(event(read(&body)).input, "a-1");
-    }
-
-    #[test]
-    fn invalid_slack_form_is_rejected_with_its_missing_field() {
-        let refused = |body: &str| {
-            meaning(body.as_bytes(), None, false)
-                .unwrap_err()
-                .to_string()
-        };
-        assert!(refused("a=b").contains("`payload`"));
-        assert!(refused("payload=%7B").contains("is not valid JSON"));
-        assert!(refused("command=%2Fx&team_id=T").contains("`/channel_id`"));
-    }
-}
+#[path = "forms/tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 use goondan_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
+use super::words::message_words;
 use crate::payload::text;
 use crate::service::masked;
 
@@ -52,18 +53,18 @@ impl LastMessages {
     }
 }
 
-/// The messages of a page that have text, in the page's order.
+/// The messages of a page that have words, in the page's order.
 fn written(page: &Value, token: &str) -> Vec<Value> {
     let messages = page.get("messages").and_then(Value::as_array);
     let shown = messages.into_iter().flatten().filter_map(|message| {
-        let said = text(message, "/text").filter(|said| !said.trim().is_empty())?;
+        let said = Some(message_words(message)).filter(|said| !said.trim().is_empty())?;
         let ts = text(message, "/ts")?;
         let mut authors = ["/user", "/username", "/bot_id"].into_iter();
         Some(json!({
             "ts": ts,
             "author": authors.find_map(|name| text(message, name)),
             "time": time_of(ts),
-            "text": masked(unescaped(said), &[token]),
+            "text": masked(said, &[token]),
         }))
     });
     shown.collect()
@@ -74,12 +75,6 @@ fn time_of(ts: &str) -> Option<Timestamp> {
     let (seconds, _) = ts.split_once('.')?;
     let millis = seconds.parse::<i64>().ok()?.checked_mul(1_000)?;
     Some(Timestamp::from_unix_millis(millis))
-}
-
-pub(super) fn unescaped(text: &str) -> String {
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&")
 }
 
 #[cfg(test)]
@@ -126,6 +121,21 @@ mod tests {
             json!({"messages": [message("2.0", "b"), message("1.0", "a")], "has_more": false});
         last.take_channel(&page, "");
         assert_eq!(texts(last), (vec!["a".into(), "b".into()], false));
+    }
+
+    #[test]
+    fn conn_1_alerts_and_files_are_read_as_well() {
+        let mut last = LastMessages::new(5);
+        let alert =
+            json!({"ts": "1.0", "bot_id": "B1", "attachments": [{"fallback": "disk full"}]});
+        let file = json!({"ts": "2.0", "user": "U1", "files": [{"id": "F1", "name": "a.png"}]});
+        last.take_thread(
+            &json!({"messages": [alert, file, message("3.0", "why?")]}),
+            "",
+        );
+        let expected =
+            ["[attachment] disk full", "[File: a.png, ID F1]", "why?"].map(str::to_owned);
+        assert_eq!(texts(last), (expected.to_vec(), false));
     }
 
     #[test]

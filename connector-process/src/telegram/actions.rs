@@ -1,24 +1,35 @@
 //! Actions of agents through a bot.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{ServiceSpec, TELEGRAM, Telegram as Action};
+use goondan_protocol::service::{FormattedRange, ServiceSpec, TELEGRAM, Telegram as Action};
 use serde_json::{Map, Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
+use super::chats::Chats;
+use crate::chat_replies::ChatService;
 use crate::download;
 use crate::limits::SERVICE_TIMEOUT_MS;
+use crate::multipart::UploadedFile;
 use crate::service::{FailureContext, check_place};
 use crate::service_api::ServiceApi;
+
+/// Parameter with the formatted ranges of a text.
+const RANGES: &str = "entities";
 
 /// Performs the actions of agents.
 pub(super) struct Actions {
     pub(super) api: Api,
     pub(super) token: String,
     /// The only chats that can be written to; `None` for all.
-    pub(super) chats: Option<Vec<String>>,
+    pub(super) listed: Option<Vec<String>>,
+    pub(super) chats: Arc<Chats>,
 }
 
 impl ServiceApi for Actions {
@@ -27,14 +38,41 @@ impl ServiceApi for Actions {
 
     async fn run(&self, action: Action, is_idempotent: bool) -> Result<Value, CallError> {
         if let Some(chat) = chat_of(&action) {
-            check_place("chat", chat, self.chats.as_deref(), "chats")?;
+            self.check_chat(chat)?;
         }
+        let action = self.in_current_chat(action);
         if let Action::Download { file, max_bytes } = &action {
             return self.download(file, *max_bytes).await;
         }
         let (method, params) = to_method(&action);
-        let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
-        match self.api.call(method, &params, request_timeout).await {
+        let called = match &action {
+            Action::SendFile { name, base64, .. } => self.send_file(params, name, base64).await,
+            Action::Send { .. } | Action::Typing { .. } => {
+                let called = self.chats.call(&self.api, method, &params).await;
+                match called {
+                    Err(error) if is_about_ranges(&error) && params.get(RANGES).is_some() => {
+                        let plain = without_ranges(params);
+                        self.chats.call(&self.api, method, &plain).await
+                    }
+                    called => called,
+                }
+            }
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Download { .. } => {
+                let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
+                let called = self.api.call(method, &params, request_timeout).await;
+                match called {
+                    Err(error) if is_about_ranges(&error) && params.get(RANGES).is_some() => {
+                        let plain = without_ranges(params);
+                        self.api.call(method, &plain, request_timeout).await
+                    }
+                    called => called,
+                }
+            }
+        };
+        match called {
             Ok(result) => Ok(to_result(&action, &result)),
             // The requested state already exists.
             Err(ApiError::Refused { description, .. })
@@ -46,12 +84,130 @@ impl ServiceApi for Actions {
         }
     }
 
+    fn written_place(&self, action: &Action) -> Option<String> {
+        match action {
+            Action::Send { chat, thread, .. } => Some(self.place(chat, *thread)),
+            Action::SendFile { .. }
+            | Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Typing { .. }
+            | Action::Download { .. } => None,
+        }
+    }
+
     fn secret(&self) -> &str {
         &self.token
     }
 }
 
+impl ChatService for Actions {
+    const FACTS: &'static [&'static str] = &["chatId", "chatType", "messageId", "threadId"];
+
+    fn home(&self, facts: &JsonObject) -> Option<String> {
+        let fact = |name| facts.get(name).and_then(Value::as_i64);
+        Some(self.place(&fact("chatId")?.to_string(), fact("threadId")))
+    }
+
+    fn reply_args(text: &str, facts: &JsonObject) -> Value {
+        // With several people, the reply shows which message it answers.
+        let is_group = facts.get("chatType").is_none_or(|kind| kind != "private");
+        json!({"text": text, "quote": is_group})
+    }
+}
+
+/// True if Telegram rejects the formatted ranges of a text.
+fn is_about_ranges(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused { status: 400, description }
+        if description.to_ascii_lowercase().contains("entit"))
+}
+
+/// Parameters without formatted ranges: the text is shown without formatting.
+fn without_ranges(mut params: Value) -> Value {
+    tracing::warn!("Telegram rejects the formatting of a text; sending it without");
+    if let Some(fields) = params.as_object_mut() {
+        fields.remove(RANGES);
+    }
+    params
+}
+
 impl Actions {
+    /// A chat or its topic, under the current ID of the chat.
+    fn place(&self, chat: &str, topic: Option<i64>) -> String {
+        let chat = self.chats.current(chat);
+        topic.map_or_else(|| chat.clone(), |topic| format!("{chat}:{topic}"))
+    }
+
+    /// Checks that agents may write to a chat, which settings can name by a former ID.
+    fn check_chat(&self, chat: &str) -> Result<(), CallError> {
+        let id = chat.parse().ok();
+        let migrations = self.chats.migrations();
+        if id.is_some_and(|id| migrations.is_listed(self.listed.as_deref(), id)) {
+            return Ok(());
+        }
+        check_place("chat", chat, self.listed.as_deref(), "chats")
+    }
+
+    /// New messages go to the current ID of a chat. IDs of earlier messages belong to the former
+    /// one.
+    fn in_current_chat(&self, mut action: Action) -> Action {
+        match &mut action {
+            Action::Send { chat, .. }
+            | Action::SendFile { chat, .. }
+            | Action::Typing { chat, .. } => *chat = self.chats.current(chat),
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Download { .. } => {}
+        }
+        action
+    }
+
+    /// Uploads a file: as a photo if it is an image, otherwise as a document.
+    async fn send_file(&self, params: Value, name: &str, base64: &str) -> Result<Value, ApiError> {
+        let content = STANDARD.decode(base64);
+        let content = content
+            .map_err(|error| ApiError::Strange(format!("the file is not Base64: {error}")))?;
+        let file = UploadedFile {
+            name,
+            content: &content,
+        };
+        let mut params = match params {
+            Value::Object(params) => params,
+            _ => JsonObject::new(),
+        };
+        let mut method = if is_image(name) {
+            ("sendPhoto", "photo")
+        } else {
+            ("sendDocument", "document")
+        };
+        let mut has_moved = false;
+        loop {
+            let (name, field) = method;
+            let sent = self.api.upload(name, &params, (field, &file)).await;
+            let old = params.get("chat_id").and_then(Value::as_i64);
+            match (sent, old) {
+                (Err(error), _)
+                    if is_about_ranges(&error) && params.contains_key("caption_entities") =>
+                {
+                    params.remove("caption_entities");
+                }
+                // Too large or too narrow for a photo.
+                (Err(ApiError::Refused { status: 400, .. }), _) if field == "photo" => {
+                    method = ("sendDocument", "document");
+                }
+                (Err(ApiError::Migrated { to }), Some(old)) if !has_moved => {
+                    has_moved = true;
+                    if let Err(reason) = self.chats.learn(old, to).await {
+                        tracing::warn!(reason, "failed to store the new ID of a chat");
+                    }
+                    params.insert("chat_id".to_owned(), json!(to));
+                }
+                (sent, _) => return sent,
+            }
+        }
+    }
+
     /// Requests the file's path and fetches the file.
     async fn download(&self, file: &str, bytes_max: u64) -> Result<Value, CallError> {
         let request_timeout = Duration::from_millis(SERVICE_TIMEOUT_MS);
@@ -79,6 +235,14 @@ impl Actions {
     }
 }
 
+/// True if Telegram shows the file as a photo.
+fn is_image(name: &str) -> bool {
+    let end = name
+        .rsplit_once('.')
+        .map(|(_, end)| end.to_ascii_lowercase());
+    end.is_some_and(|end| ["jpg", "jpeg", "png", "webp"].contains(&end.as_str()))
+}
+
 /// True if a file path stays within this bot's files.
 fn is_file_path(path: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
@@ -89,6 +253,7 @@ fn is_file_path(path: &str) -> bool {
 fn chat_of(action: &Action) -> Option<&str> {
     match action {
         Action::Send { chat, .. }
+        | Action::SendFile { chat, .. }
         | Action::Edit { chat, .. }
         | Action::Delete { chat, .. }
         | Action::React { chat, .. }
@@ -113,10 +278,13 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             params.insert(name.to_owned(), value);
         }
     };
+    let answers = |id| json!({"message_id": id, "allow_sending_without_reply": true});
+    let formatted = |ranges: &[FormattedRange]| (!ranges.is_empty()).then(|| json!(ranges));
     let method = match action {
         Action::Send {
             text,
             parse_mode,
+            ranges,
             reply_to,
             thread,
             silent,
@@ -124,7 +292,7 @@ fn to_method(action: &Action) -> (&'static str, Value) {
         } => {
             put("text", Some(json!(text)));
             put("parse_mode", parse_mode.as_ref().map(|mode| json!(mode)));
-            let answers = |id| json!({"message_id": id, "allow_sending_without_reply": true});
+            put(RANGES, formatted(ranges));
             put("reply_parameters", reply_to.map(answers));
             put("message_thread_id", thread.map(Value::from));
             put("disable_notification", silent.then(|| json!(true)));
@@ -134,12 +302,27 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             message,
             text,
             parse_mode,
+            ranges,
             ..
         } => {
             put("message_id", Some(json!(message)));
             put("text", Some(json!(text)));
             put("parse_mode", parse_mode.as_ref().map(|mode| json!(mode)));
+            put(RANGES, formatted(ranges));
             "editMessageText"
+        }
+        Action::SendFile {
+            text,
+            ranges,
+            reply_to,
+            thread,
+            ..
+        } => {
+            put("caption", (!text.is_empty()).then(|| json!(text)));
+            put("caption_entities", formatted(ranges));
+            put("reply_parameters", reply_to.map(answers));
+            put("message_thread_id", thread.map(Value::from));
+            "sendDocument"
         }
         Action::Delete { message, .. } => {
             put("message_id", Some(json!(message)));
@@ -169,7 +352,9 @@ fn to_method(action: &Action) -> (&'static str, Value) {
 /// The result for the agent: the id of a sent message.
 fn to_result(action: &Action, result: &Value) -> Value {
     match action {
-        Action::Send { .. } => result.get("message_id").cloned().unwrap_or(Value::Null),
+        Action::Send { .. } | Action::SendFile { .. } => {
+            result.get("message_id").cloned().unwrap_or(Value::Null)
+        }
         Action::Edit { .. }
         | Action::Delete { .. }
         | Action::React { .. }
@@ -196,6 +381,7 @@ fn to_error(failure: &ApiError, is_repeatable: bool) -> CallError {
         }
         ApiError::Lost(_) => failed.unknown(failure.to_string()),
         ApiError::Strange(_) => error(CallErrorCode::Internal),
+        ApiError::Migrated { .. } => error(CallErrorCode::NotFound),
         ApiError::Conflict(said) => failed.by_status(409, said, None),
         ApiError::Refused { description, .. } if description.contains("not found") => error(
             CallErrorCode::NotFound,
@@ -225,6 +411,7 @@ mod tests {
             chat: chat.to_owned(),
             text: "Hello.".to_owned(),
             parse_mode: Some("HTML".to_owned()),
+            ranges: Vec::new(),
             reply_to: Some(3),
             thread: Some(4),
             silent: true,

@@ -21,6 +21,12 @@ pub(super) enum ApiError {
         /// Time to wait, in seconds.
         retry_after_s: u64,
     },
+    /// The group became a supergroup.
+    #[error("the group is now a supergroup with the ID {to}; use this ID")]
+    Migrated {
+        /// Its ID.
+        to: i64,
+    },
     #[error("Telegram answered {status}: {description}")]
     Refused { status: u16, description: String },
     #[error("failed to connect to Telegram: {0}")]
@@ -46,6 +52,7 @@ impl ApiError {
             // Only a person can fix the token.
             Self::BadToken { .. } => Duration::from_millis(SERVICE_BACK_OFF_MAX_MS),
             Self::Conflict(_)
+            | Self::Migrated { .. }
             | Self::Refused { .. }
             | Self::Unreachable(_)
             | Self::Lost(_)
@@ -70,6 +77,12 @@ pub(super) fn read(status: u16, body: &[u8]) -> Result<Value, ApiError> {
             .get("result")
             .cloned()
             .ok_or_else(|| ApiError::Strange("an answer without a result".to_owned()));
+    }
+    if let Some(to) = answer
+        .pointer("/parameters/migrate_to_chat_id")
+        .and_then(Value::as_i64)
+    {
+        return Err(ApiError::Migrated { to });
     }
     let description = answer.get("description").and_then(Value::as_str);
     let description: String = description
@@ -117,6 +130,11 @@ mod tests {
         );
         let asked = json!({"parameters": {"retry_after": 7}});
         assert_eq!(error(429, asked), ApiError::TooMany { retry_after_s: 7 });
+        let moved = json!({"ok": false, "error_code": 400, "description": "Bad Request: group chat was \
+            upgraded to a supergroup chat", "parameters": {"migrate_to_chat_id": -1001}});
+        let moved = error(400, moved);
+        assert_eq!(moved, ApiError::Migrated { to: -1001 });
+        assert!(moved.to_string().contains("-1001"));
         assert!(matches!(
             error(502, json!("x")),
             ApiError::Refused { status: 502, .. }

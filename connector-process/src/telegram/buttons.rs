@@ -1,5 +1,6 @@
 //! Tool calls that wait for a person, in a Telegram chat.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_protocol::approval::{ApprovalDecision, ApprovalPress};
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
+use super::chats::Chats;
 use crate::approvals::{Board, Buttons, Message, MessageRejection, with};
 use crate::limits::SERVICE_TIMEOUT_MS;
 use crate::listener::ButtonPress;
@@ -53,6 +55,7 @@ pub(super) fn to_pressed(update: &Value) -> Option<ButtonPress> {
 pub(super) struct Chat {
     pub(super) api: Api,
     pub(super) chat: String,
+    pub(super) chats: Arc<Chats>,
 }
 
 impl Chat {
@@ -74,7 +77,12 @@ impl Chat {
 fn trouble(error: &ApiError) -> MessageRejection {
     MessageRejection {
         reason: error.to_string(),
-        is_final: matches!(error, ApiError::Refused { status, .. } if *status < 500),
+        is_final: match error {
+            ApiError::Refused { status, .. } => *status < 500,
+            // Messages of the former group cannot be changed.
+            ApiError::Migrated { .. } => true,
+            _ => false,
+        },
         retry_after_ms: match error {
             ApiError::TooMany { retry_after_s } => Some(retry_after_s.saturating_mul(1_000)),
             _ => None,
@@ -120,8 +128,10 @@ fn chat_id(chat: &str) -> Value {
 
 impl Board for Chat {
     async fn post(&self, message: &Message) -> Result<String, MessageRejection> {
-        let params = with(written(message), [("chat_id", chat_id(&self.chat))]);
-        let posted = self.call("sendMessage", params).await?;
+        let chat = chat_id(&self.chats.current(&self.chat));
+        let params = with(written(message), [("chat_id", chat)]);
+        let posted = self.chats.call(&self.api, "sendMessage", &params).await;
+        let posted = posted.map_err(|error| trouble(&error))?;
         let number = |pointer: &str| posted.pointer(pointer).and_then(Value::as_i64);
         let chat = number("/chat/id").map_or_else(|| self.chat.clone(), |id| id.to_string());
         let message = number("/message_id").unwrap_or_default();

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use axum::http::HeaderName;
 use goondan_connectors::Values;
+use goondan_connectors::signatures::{self, SignaturePreset, SignatureScheme};
 use goondan_protocol::JsonObject;
 use goondan_protocol::oauth::CALLBACK_SETTING;
 use serde_json::Value;
 
-use crate::listener::{HttpEndpoint, ReplyTarget, SignatureCheck};
+use super::verifier::Verifier;
+use crate::listener::{HttpEndpoint, ReplyTarget};
 
-/// The secret that enables the signature check.
-const HMAC_SECRET: &str = "hmac";
+/// The secret that enables the signature check, and the one before its rotation.
+const HMAC_SECRETS: [&str; 2] = ["hmac", "previousHmac"];
 
 /// The secret that signs delivered replies.
 const CALLBACK_SECRET: &str = "callbackHmac";
@@ -51,8 +53,15 @@ pub(crate) struct WebhookSettings {
     pub(crate) key_field: Option<FieldPath>,
     /// Location of the event id in a JSON body.
     pub(crate) id_field: Option<FieldPath>,
-    /// The signature check; `None` if requests need no signature.
-    pub(crate) signature: Option<SignatureCheck>,
+    /// Header with the event id.
+    pub(crate) id_header: Option<HeaderName>,
+    /// Header with the event type.
+    pub(crate) type_header: Option<HeaderName>,
+    pub(crate) preset: &'static SignaturePreset,
+    /// The signature check by a secret; `None` if requests need none.
+    pub(crate) verifier: Option<Verifier>,
+    /// Topics of Amazon SNS, if the preset is for its messages.
+    pub(crate) topics: Option<Vec<String>>,
     /// Path to which users return from authorization servers.
     pub(crate) callback_path: Option<String>,
     /// Time for which a sender may wait for the reply; `None` disables waiting.
@@ -65,14 +74,24 @@ impl WebhookSettings {
     pub(crate) fn new(config: &JsonObject, secrets: &BTreeMap<String, String>) -> Self {
         let values = Values::of("webhook", config);
         let field = |name| values.text(name).map(FieldPath::new);
+        let header = |name| values.text(name).and_then(|name| name.parse().ok());
+        let signature = values.map("signature");
+        let preset = signatures::preset_of(config).unwrap_or(&signatures::PLAIN);
+        let keys: Vec<&str> = HMAC_SECRETS
+            .iter()
+            .filter_map(|name| secrets.get(*name).map(String::as_str))
+            .collect();
+        let is_sns = preset.scheme == SignatureScheme::Sns;
         Self {
             http_endpoint: HttpEndpoint::new(&values),
             input_field: field("inputField"),
             key_field: field("keyField"),
             id_field: field("idField"),
-            signature: secrets
-                .get(HMAC_SECRET)
-                .and_then(|secret| signature_check(&values.map("signature"), secret)),
+            id_header: header("idHeader"),
+            type_header: header("typeHeader"),
+            preset,
+            verifier: Verifier::new(preset, &signature, &keys),
+            topics: is_sns.then(|| signature.names("topics").unwrap_or_default()),
             callback_path: values.text(CALLBACK_SETTING).map(str::to_owned),
             reply_wait: reply_wait(config),
         }
@@ -105,12 +124,6 @@ pub(crate) fn reply_target(
     ReplyTarget::new(&values.map("reply").map("callback"), secret).map(Some)
 }
 
-/// The secret determines if signatures are checked; the settings only determine the scheme.
-fn signature_check(scheme: &Values<'_>, secret: &str) -> Option<SignatureCheck> {
-    let header: HeaderName = scheme.text("header")?.parse().ok()?;
-    SignatureCheck::new(header, scheme.text("prefix")?.to_owned(), secret)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -138,7 +151,8 @@ mod tests {
             (0, "/")
         );
         assert_eq!(settings.http_endpoint.body_bytes_max, 256 * 1024);
-        assert!(settings.signature.is_none());
+        assert!(settings.verifier.is_none() && settings.topics.is_none());
+        assert_eq!(settings.preset.name, "github");
         assert_eq!(settings.reply_wait, None);
     }
 
@@ -147,7 +161,9 @@ mod tests {
         let config = json!({
             "host": "::1", "port": "8080", "path": "/hooks/a%20b", "maxBodyBytes": 10,
             "inputField": "comment", "keyField": "/repo/name", "idField": "id",
-            "signature": {"header": "X-Sig", "algorithm": "sha256", "prefix": "", "encoding": "hex"},
+            "idHeader": "X-Id", "typeHeader": "X-Type",
+            "signature": {"preset": "stripe", "header": "X-Sig", "algorithm": "sha256", "prefix": "",
+                "encoding": "hex"},
             "oauthCallback": "/oauth/callback",
             "reply": {"wait": {"timeoutMs": 5}, "callback": {"url": "https://example.com/replies"}},
         });
@@ -166,13 +182,16 @@ mod tests {
         let body = json!({"repo": {"name": "r"}, "/repo/name": "no"});
         let key = settings.key_field.unwrap();
         assert_eq!(key.find(&body), Some(&json!("r")));
-        assert!(settings.signature.is_some());
+        assert!(settings.verifier.is_some());
+        assert_eq!(settings.preset.name, "stripe");
+        assert_eq!(settings.id_header.unwrap(), "x-id");
+        assert_eq!(settings.type_header.unwrap(), "x-type");
         assert_eq!(settings.callback_path.as_deref(), Some("/oauth/callback"));
         assert_eq!(settings.reply_wait, Some(Duration::from_millis(5)));
     }
 
     #[test]
     fn a_secret_alone_turns_the_check_on() {
-        assert!(settings(&json!({}), &[("hmac", "s")]).signature.is_some());
+        assert!(settings(&json!({}), &[("hmac", "s")]).verifier.is_some());
     }
 }

@@ -10,6 +10,10 @@ mod anthropic;
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]
+mod clouds;
+#[cfg(test)]
+mod github;
+#[cfg(test)]
 mod hostile_model;
 #[cfg(test)]
 mod http;
@@ -30,7 +34,13 @@ mod replies;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
 mod webhook;
+#[cfg(test)]
+mod webhook_presets;
+#[cfg(test)]
+mod webhook_sdks;
 
 use std::time::Duration;
 

@@ -17,14 +17,16 @@ use goondan_protocol::definition::{ConnectorAssignment, ModelAssignment};
 use goondan_protocol::envelope::{Address, Envelope};
 use goondan_protocol::event::ConnectorEvent;
 use goondan_protocol::ids::EventId;
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::{
     Assignment, EnvelopeHeader, EventAccepted, EventRefused, Hello, IPC_FD_VAR, Ping, RefusalCode,
-    Shutdown, Status, ToConnector, ToOrchestrator, Welcome,
+    Shutdown, State, StateKept, Status, ToConnector, ToOrchestrator, Welcome,
 };
 use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::TraceContext;
 use goondan_protocol::version::Version;
 use goondan_tests::wait_for;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::PATIENCE;
@@ -277,6 +279,29 @@ impl Orchestrator {
                 other => panic!("expected an event, got {other:?}"),
             }
         }
+    }
+
+    /// The next message, which must count something that was passed over.
+    pub(crate) fn ignored(&mut self) -> IgnoreReason {
+        match self.receive().1 {
+            ToOrchestrator::EventIgnored(ignored) => ignored.reason,
+            other => panic!("expected an ignored event, got {other:?}"),
+        }
+    }
+
+    /// Answers the next message, which must request the stored state.
+    pub(crate) fn give_state(&mut self, state: Option<Box<RawValue>>) {
+        let (envelope, message) = self.receive();
+        assert!(
+            matches!(message, ToOrchestrator::StateGet(_)),
+            "{message:?}"
+        );
+        self.send(&ToConnector::State(State { state }), envelope.id);
+    }
+
+    /// Confirms that a state is stored.
+    pub(crate) fn keep_state(&mut self, request: u64) {
+        self.send(&ToConnector::StateKept(StateKept {}), Some(request));
     }
 
     /// The next message, which must be an event.

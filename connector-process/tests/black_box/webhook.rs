@@ -84,7 +84,6 @@ fn each_refusal_has_its_status_and_retry_after() {
     let mut client = Client::connect(address);
     for (refusal, status, code, retry_after) in [
         (RefusalCode::Invalid, 400, "invalid", None),
-        (RefusalCode::Unroutable, 422, "unroutable", None),
         (RefusalCode::Overloaded, 429, "overloaded", Some("1")),
         (RefusalCode::Unavailable, 503, "unavailable", Some("5")),
         (RefusalCode::Damaged, 500, "damaged", None),
@@ -97,6 +96,28 @@ fn each_refusal_has_its_status_and_retry_after() {
         assert_eq!(response.error_code(), code);
         assert_eq!(response.header("retry-after"), retry_after);
     }
+}
+
+#[test]
+fn conn_1_event_without_a_rule_is_acknowledged_unless_its_sender_waits() {
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
+    let mut client = Client::sending(address, &post(&[], b"hi"));
+    let pending = orchestrator.event();
+    orchestrator.refuse(&pending, RefusalCode::Unroutable);
+    let response = client.response();
+    assert_eq!(response.status, 200);
+    assert_eq!(response.json(), json!({"ignored": "because of the test"}));
+
+    let config = json!({"reply": {"wait": {}}});
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&config, &json!({}));
+    let mut client = Client::sending(address, &post(&[], b"hi"));
+    let pending = orchestrator.event();
+    orchestrator.refuse(&pending, RefusalCode::Unroutable);
+    let response = client.response();
+    assert_eq!(
+        (response.status, response.error_code().as_str()),
+        (422, "unroutable")
+    );
 }
 
 #[test]

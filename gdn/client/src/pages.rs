@@ -3,10 +3,10 @@
 use goondan_protocol::control::{
     ApprovalInfo, AuditLog, CheckpointInfo, DaemonStatus, EventInfo, InstanceCheckpoint,
     InstanceSummary, ListApprovals, ListCheckpoints, ListEvents, ListInstanceCheckpoints,
-    ListInstances, ListProcesses, ListProposals, ListQuestions, ListSandboxes, ListTasks,
-    ListUnknownCalls, ListWorkspaces, Method, PageTrace, ProcessInfo, ProposalInfo, QuestionInfo,
-    ReadAudit, ReadUsage, SandboxInfo, Status, TaskInfo, UnknownCallInfo, UsageReport,
-    WorkspaceInfo,
+    ListInstances, ListProcesses, ListProposals, ListQuestions, ListSandboxes, ListSchedules,
+    ListTasks, ListUnknownCalls, ListWorkspaces, Method, PageTrace, ProcessInfo, ProposalInfo,
+    QuestionInfo, ReadAudit, ReadUsage, SandboxInfo, ScheduleInfo, Status, TaskInfo,
+    UnknownCallInfo, UsageReport, WorkspaceInfo,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::observe::RuntimeEvent;
@@ -57,6 +57,7 @@ paged! {
     ListWorkspaces: workspaces of WorkspaceInfo;
     ListApprovals: approvals of ApprovalInfo;
     ListUnknownCalls: calls of UnknownCallInfo;
+    ListSchedules: schedules of ScheduleInfo;
     ListQuestions: questions of QuestionInfo;
     ListSandboxes: sandboxes of SandboxInfo;
     ListProposals: proposals of ProposalInfo;

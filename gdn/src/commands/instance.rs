@@ -268,6 +268,9 @@ fn detail_table(detail: &InstanceDetail) -> Table {
         format!("{} ({})", detail.messages, text::bytes(detail.base_bytes)),
     );
     table.field("Pending", text::count(detail.pending_events, "event"));
+    if detail.schedules > 0 {
+        table.field("Schedules", text::count(detail.schedules, "schedule"));
+    }
     match &detail.process {
         None => table.field("Process", "none; the next message starts one"),
         Some(process) => {

@@ -6,7 +6,7 @@
 
 use goondan_protocol::control::{
     ListApprovals, ListCheckpoints, ListEvents, ListGrants, ListInstanceCheckpoints, ListInstances,
-    ListNodes, ListProposals, ListQuestions, ListSandboxes, ListSecrets, ListTasks,
+    ListNodes, ListProposals, ListQuestions, ListSandboxes, ListSchedules, ListSecrets, ListTasks,
     ListUnknownCalls, ListWorkspaces, SandboxRef, ShowBundle, WorkspaceInfo,
 };
 
@@ -149,6 +149,15 @@ async fn known_names(
                 .iter()
                 .map(|it| format!("{} {}", it.instance_key, it.tool_call_id));
             names.collect()
+        }
+        NameKind::Schedule => {
+            let list = ListSchedules {
+                workspace_id: of_workspace,
+                ..ListSchedules::default()
+            };
+            let schedules = client.all(list).await?;
+            let ids = schedules.iter().map(|it| it.schedule_id.to_string());
+            ids.collect()
         }
         NameKind::Sandbox => {
             let list = ListSandboxes {

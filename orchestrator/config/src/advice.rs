@@ -39,12 +39,34 @@ const PROVIDER_ALIASES: &[(&[&str], &str)] = &[
     (&["mock", "fake", "test", "script"], "scripted"),
 ];
 
+/// Cloud platforms that serve the models of providers, with a suggestion.
+const PLATFORMS: &[(&[&str], &str)] = &[
+    (
+        &["bedrock", "aws", "amazon", "aws-bedrock", "amazon-bedrock"],
+        "write `provider: anthropic` and `bedrock: {region: …}`",
+    ),
+    (
+        &[
+            "vertex",
+            "vertexai",
+            "vertex-ai",
+            "vertex_ai",
+            "google-vertex",
+        ],
+        "write `provider: google` for Gemini or `provider: anthropic` for Claude, and `vertex: \
+         {project: …, location: …}`",
+    ),
+];
+
 /// Suggestion for an unknown provider.
 pub(crate) fn provider(written: &str) -> String {
     let lower = written.to_lowercase();
     let is = |names: &[&str]| names.contains(&lower.as_str());
     if let Some((_, name)) = PROVIDER_ALIASES.iter().find(|(names, _)| is(names)) {
         return format!("write `provider: {name}`");
+    }
+    if let Some((_, help)) = PLATFORMS.iter().find(|(names, _)| is(names)) {
+        return (*help).to_owned();
     }
     match OPENAI_COMPATIBLE.iter().find(|(names, _)| is(names)) {
         Some((_, endpoint)) => format!(

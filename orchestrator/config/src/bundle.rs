@@ -5,6 +5,8 @@
 //! * `cli_agents`: agents that are programs.
 //! * `connections`: a connection with its connector and its routing rules.
 //! * `notify`: notifications about tasks through connections.
+//! * `event_tool`: the tool with which agents read the payloads of events.
+//! * `headers`: the headers of a connection's events.
 //! * `oauth`: the users of each OAuth application's tokens.
 //! * `permissions`: rights of modules of packages.
 //! * `egress`: the connection that lets confined programs reach allowed hosts.
@@ -13,6 +15,8 @@ mod agents;
 mod cli_agents;
 mod connections;
 mod egress;
+mod event_tool;
+mod headers;
 mod members;
 mod notify;
 mod oauth;
@@ -32,7 +36,7 @@ use goondan_protocol::usage::PriceTable;
 use serde_json::{Map, Value, json};
 
 use agents::resolve_agent;
-use connections::resolve_connections;
+use connections::{check_shared_keys, resolve_connections};
 use members::{Membership, find_entry_agent, only_swarm, read_membership};
 use sandboxes::SandboxCheckContext;
 
@@ -154,9 +158,11 @@ impl ProjectConfig {
             swarm: &membership.policy.sandbox,
         };
         let entry = entry_agent.as_ref().and_then(Option::as_ref);
-        let agents = agents_of(&membership, entry, &resources, &ground, report);
+        let mut agents = agents_of(&membership, entry, &resources, &ground, report);
         let (mut connections, local) =
             resolve_connections(&membership, &resources, &ground, report);
+        event_tool::offer(&mut agents, &connections, entry);
+        check_shared_keys(&resources, entry, report);
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
         let notify = notify::resolve(&membership, &resources, report);
         let appliers = appliers_of(&membership, &resources, report);

@@ -30,10 +30,16 @@ pub(crate) fn connection(connection: &ConnectionDefinition) -> Value {
         "sandbox": connection.sandbox,
     });
     // Absent new fields do not change the digests of older configurations.
-    if !connection.egress.is_empty()
-        && let Some(content) = content.as_object_mut()
-    {
-        content.insert("egress".to_owned(), json!(connection.egress));
+    if let Some(content) = content.as_object_mut() {
+        if !connection.egress.is_empty() {
+            content.insert("egress".to_owned(), json!(connection.egress));
+        }
+        if let Some(header) = &connection.header {
+            content.insert("header".to_owned(), json!(header.as_str()));
+        }
+        if !connection.keeps_payload {
+            content.insert("keepsPayload".to_owned(), json!(false));
+        }
     }
     content
 }

@@ -10,6 +10,7 @@ mod captures;
 pub(crate) mod changesets;
 pub(crate) mod cli_agent;
 pub(crate) mod cli_presets;
+mod clouds;
 pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod extension;

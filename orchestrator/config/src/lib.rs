@@ -76,6 +76,7 @@ use goondan_packages::{Registries, Requires};
 use goondan_protocol::JsonObject;
 use goondan_protocol::definition::connection_starts_programs;
 use goondan_protocol::egress::AllowList;
+use goondan_protocol::event_header::HeaderTemplate;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::permissions::Permissions;
 use goondan_protocol::process_limits::ProcessLimits;
@@ -306,6 +307,10 @@ pub struct ConnectionDefinition {
     pub secrets: BTreeMap<String, String>,
     /// Routing rules for its events: tried in order, the first match wins (`IPC-3`). Never empty.
     pub rules: Vec<IngressRule>,
+    /// Header of its events for models; `None` for none (`CONN-1`).
+    pub header: Option<HeaderTemplate>,
+    /// True if events keep what the service sent, for a tool of the agent (`CONN-1`).
+    pub keeps_payload: bool,
     /// Resource limits of its process.
     pub limits: ProcessLimits,
     /// Restrictions of the programs that it starts.
@@ -344,6 +349,8 @@ impl fmt::Debug for ConnectionDefinition {
             .field("config", &self.config.keys().collect::<Vec<_>>())
             .field("secrets", &self.secrets.keys().collect::<Vec<_>>())
             .field("rules", &self.rules)
+            .field("header", &self.header)
+            .field("keeps_payload", &self.keeps_payload)
             .field("limits", &self.limits)
             .field("sandbox", &self.sandbox)
             .field("egress", &self.egress)

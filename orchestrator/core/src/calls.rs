@@ -16,7 +16,7 @@
 //! * A call that is not idempotent is sent to a connector at most once, unless the connector
 //!   reports that it had no effect.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use goondan_oauth::Ticket;
 use goondan_protocol::call::{
@@ -46,7 +46,8 @@ use self::model_replies::step_to_record;
 use self::open_questions::Questions;
 use self::pending_charges::Charges;
 use self::token_rejection::{TokenRejection, runs_with_declined};
-use crate::exchange::oauth_calls::{OAuthCallResult, TokenReport};
+use crate::bus::queue::Message;
+use crate::exchange::oauth_calls::OAuthCallResult;
 use crate::exchange::task_calls::{TaskCallRef, TaskCallResult};
 use crate::fleet::Fleet;
 use crate::fleet::authority;
@@ -187,12 +188,6 @@ pub(super) struct Calls {
     questions: Questions,
     /// The latest reply of each turn in progress.
     replied: BTreeMap<InstanceRef, LastReply>,
-    done_for_tasks: Vec<TaskCallResult>,
-    /// Workspaces whose ledgers have new entries.
-    charged: BTreeSet<WorkspaceId>,
-    done_for_oauth: Vec<OAuthCallResult>,
-    /// Token verdicts that have not been processed.
-    verdicts: Vec<TokenReport>,
     accounts: BTreeMap<WorkspaceId, Accounts>,
 }
 
@@ -556,12 +551,14 @@ impl Calls {
             );
         }
         match (call.origin, call.waiter) {
-            (Origin::Task(of), _) => self.done_for_tasks.push(TaskCallResult { of, outcome }),
-            (Origin::OAuth(ticket), _) => self.done_for_oauth.push(OAuthCallResult {
+            (Origin::Task(of), _) => {
+                fleet.post(Message::TaskCallDone(TaskCallResult { of, outcome }));
+            }
+            (Origin::OAuth(ticket), _) => fleet.post(Message::OAuthCallDone(OAuthCallResult {
                 ticket,
                 method: call.method,
                 outcome,
-            }),
+            })),
             (Origin::Agent, Some(waiter)) => answer_call(fleet, &call.at, waiter, outcome),
             (Origin::Agent, None) => {}
         }
@@ -645,7 +642,7 @@ impl Calls {
         }
         fleet.provider_worked(process);
         self.note_outcome(fleet, id, &result.outcome);
-        self.note_verdict(fleet, process, &result.outcome);
+        token_rejection::note_verdict(fleet, process, &result.outcome);
         match result.outcome {
             CallOutcome::Ok(answer) if is_recorded => self.record_reply(fleet, id, &answer),
             CallOutcome::Ok(answer) => self.end_call(fleet, id, CallOutcome::Ok(answer)),

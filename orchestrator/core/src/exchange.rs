@@ -26,6 +26,7 @@ use serde_json::value::RawValue;
 pub(crate) mod joint;
 pub(crate) mod oauth;
 pub(crate) mod oauth_calls;
+pub(crate) mod schedules;
 pub(crate) mod task_budgets;
 pub(crate) mod task_calls;
 pub(crate) mod tasks;

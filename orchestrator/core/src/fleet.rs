@@ -21,16 +21,17 @@ use uuid::Uuid;
 
 use self::capacity::CapacityState;
 use self::connectors::Connector;
-use self::conversation_run::{ConversationRun, RunUpdate};
-use self::instance::Instance;
+use self::conversation::Conversation;
 use self::models::Model;
 use self::quotas::Trees;
 use self::runs::TaskProcess;
 use self::starts::StartQueue;
 use self::task_conversations::TaskConversation;
 use self::watchers::Watchers;
+use crate::bus::context::Cx;
+use crate::bus::queue::Message;
 use crate::exchange::oauth_calls::Tokens;
-use crate::jobs::{Continuation, JobOperation, Jobs};
+use crate::jobs::{Continuation, JobOperation};
 use crate::limits::TICKS_OF_REST;
 use crate::refusals::{no_workspace, stopping_error};
 use crate::unknown_calls::UnknownCalls;
@@ -53,10 +54,12 @@ pub(crate) mod chat_approvals;
 pub(crate) mod collectors;
 pub(crate) mod connection_state;
 pub(crate) mod connectors;
+pub(crate) mod conversation;
 pub(crate) mod conversation_run;
 pub(crate) mod deletion;
 pub(crate) mod egress;
 pub(crate) mod event_queue;
+mod event_reads;
 pub(crate) mod fleet_metrics;
 pub(crate) mod freeze;
 pub(crate) mod health;
@@ -64,7 +67,6 @@ pub(crate) mod inbox;
 mod indeterminate_calls;
 #[cfg(test)]
 mod inspection;
-pub(crate) mod instance;
 pub(crate) mod legacy_keys;
 pub(crate) mod lifecycle;
 pub(crate) mod models;
@@ -77,6 +79,7 @@ pub(crate) mod reply_waiter;
 pub(crate) mod runs;
 pub(crate) mod runtime_events;
 pub(crate) mod sandboxes;
+pub(crate) mod scheduled_inputs;
 pub(crate) mod self_restart;
 pub(crate) mod slot;
 pub(crate) mod start_faults;
@@ -135,7 +138,7 @@ pub(crate) struct Workspace {
     pub(crate) sources: Arc<Sources>,
     /// True if copies of the sources may be stored: they contain no literal secret.
     pub(crate) may_be_kept: bool,
-    instances: BTreeMap<InstanceKey, Instance>,
+    conversations: BTreeMap<InstanceKey, Conversation>,
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
     /// Runs of tasks in progress.
@@ -172,7 +175,7 @@ impl Workspace {
             watching: FileWatchMode::Off,
             sources,
             may_be_kept: false,
-            instances: BTreeMap::new(),
+            conversations: BTreeMap::new(),
             connectors: BTreeMap::new(),
             models: BTreeMap::new(),
             runs: BTreeMap::new(),
@@ -210,14 +213,14 @@ impl Workspace {
 
     /// True if the conversation is being deleted.
     pub(crate) fn is_deleting(&self, key: &InstanceKey) -> bool {
-        let entry = self.instances.get(key);
-        entry.is_some_and(|entry| entry.deleting.is_some())
+        let entry = self.conversations.get(key);
+        entry.is_some_and(Conversation::is_deleting)
     }
 
     /// True if the conversation has pending events or a turn.
     pub(crate) fn is_in_use(&self, key: &InstanceKey) -> bool {
-        let entry = self.instances.get(key);
-        entry.is_some_and(|entry| entry.pending() > 0 || entry.turn.is_some())
+        let entry = self.conversations.get(key);
+        entry.is_some_and(|entry| entry.pending() > 0 || entry.turn().is_some())
     }
 }
 
@@ -254,22 +257,14 @@ pub(crate) struct Fleet {
     workspaces: BTreeMap<WorkspaceId, Workspace>,
     owners: BTreeMap<ProcessId, ProcessOwner>,
     ticks: u64,
-    jobs: Jobs,
+    cx: Cx,
     trees: Trees,
     starts: StartQueue,
     room: CapacityState,
     bundles: bundles::BundleQueues,
     stopping: Option<DaemonShutdown>,
     holds: u64,
-    /// Frozen conversations that may have a next step.
-    holds_due: BTreeSet<InstanceRef>,
-    /// Outcomes of events of tasks' runs.
-    run_news: Vec<(ConversationRun, RunUpdate)>,
     next_process: u64,
-    next_call: u64,
-    next_uuid: Box<dyn FnMut() -> Uuid + Send>,
-    now: ClockTime,
-    effects: Vec<CoreEffect>,
 }
 
 impl Fleet {
@@ -281,31 +276,25 @@ impl Fleet {
             workspaces: BTreeMap::new(),
             owners: BTreeMap::new(),
             ticks: 0,
-            jobs: Jobs::default(),
+            cx: Cx::new(ClockTime { mono_ms: 0, wall }, next_uuid),
             trees: Trees::default(),
             starts: StartQueue::default(),
             bundles: bundles::BundleQueues::default(),
             room: CapacityState::default(),
             stopping: None,
             holds: 0,
-            holds_due: BTreeSet::new(),
-            run_news: Vec::new(),
             next_process: 0,
-            next_call: 0,
-            next_uuid: Box::new(next_uuid),
-            now: ClockTime { mono_ms: 0, wall },
-            effects: Vec::new(),
         }
     }
 
     /// Sets the time of the next input.
     pub(crate) fn begin(&mut self, now: ClockTime) {
-        self.now = now;
+        self.cx.begin(now);
     }
 
     /// Drains the effects, in order.
     pub(crate) fn take_effects(&mut self) -> Vec<CoreEffect> {
-        std::mem::take(&mut self.effects)
+        self.cx.take_effects()
     }
 
     /// Owners whose timers are due.
@@ -314,7 +303,7 @@ impl Fleet {
         self.ticks = self.ticks.wrapping_add(1);
         let is_for_all = self.ticks.is_multiple_of(TICKS_OF_REST);
         for (id, workspace) in &self.workspaces {
-            for (key, entry) in &workspace.instances {
+            for (key, entry) in &workspace.conversations {
                 if !is_for_all && entry.is_at_rest() {
                     continue;
                 }
@@ -335,7 +324,7 @@ impl Fleet {
             }
         }
         if is_for_all {
-            self.trees.forget(self.now.mono_ms);
+            self.trees.forget(self.cx.now().mono_ms);
         }
         DueTimers { owners, is_for_all }
     }
@@ -358,7 +347,7 @@ impl Fleet {
         self.finish_closed_workspaces(is_busy);
         let is_over = self.owners.is_empty()
             && !self.workspaces.keys().any(is_busy)
-            && self.jobs.is_empty()
+            && self.cx.jobs().is_empty()
             && self.workspaces.values().all(|w| w.closing.is_none());
         match &mut self.stopping {
             Some(stopping) if is_over && !stopping.is_announced => {
@@ -376,7 +365,7 @@ impl Fleet {
         }
         self.stopping = Some(DaemonShutdown {
             grace_period_ms,
-            since_ms: self.now.mono_ms,
+            since_ms: self.cx.now().mono_ms,
             is_announced: false,
         });
         let ids: Vec<WorkspaceId> = self.workspaces.keys().cloned().collect();
@@ -415,7 +404,17 @@ impl Fleet {
     }
 
     pub(crate) fn push(&mut self, effect: CoreEffect) {
-        self.effects.push(effect);
+        self.cx.emit(effect);
+    }
+
+    /// Sends a message to another machine. It is delivered after the input.
+    pub(crate) fn post(&mut self, message: Message) {
+        self.cx.send(message);
+    }
+
+    /// Takes the next message to deliver.
+    pub(crate) fn next_message(&mut self) -> Option<Message> {
+        self.cx.next_message()
     }
 
     /// Submits a job to the store, with its continuation.
@@ -424,8 +423,7 @@ impl Fleet {
         operation: O,
         then: impl Continuation<O> + 'static,
     ) {
-        let job = self.jobs.add(operation, then);
-        self.push(CoreEffect::Store(job));
+        self.cx.store(operation, then);
     }
 
     /// Continuation of a job that the store has finished; `None` if it was already reported.
@@ -433,38 +431,44 @@ impl Fleet {
         &mut self,
         token: u64,
     ) -> Option<Box<dyn Continuation<O>>> {
-        self.jobs.take(token)
+        self.cx.take_job(token)
     }
 
     /// Writes a line to the log. One about an instance says whose it is (`LOG-3`).
     pub(crate) fn log(&mut self, mut event: LogEvent) {
         if let Some(at) = event.instance.take()
-            && let Some(entry) = self.instance_mut(&at)
+            && let Some(entry) = self.conversation_mut(&at)
         {
-            event = event.with("agentName", entry.agent.as_str());
+            event = event.with("agentName", entry.agent().as_str());
         }
-        self.push(CoreEffect::Log(event));
+        self.cx.log(event);
     }
 
     pub(crate) fn uuid(&mut self) -> Uuid {
-        (self.next_uuid)()
+        self.cx.uuid()
     }
 
     /// A name for a call to a connector that no other has.
     pub(crate) fn next_call_id(&mut self) -> CallId {
-        self.next_call += 1;
-        CallId(self.next_call)
+        self.cx.next_call_id()
     }
 
     pub(crate) fn workspace(&self, id: &WorkspaceId) -> Result<&Workspace, ControlError> {
         self.workspaces.get(id).ok_or_else(|| no_workspace(id))
     }
 
-    fn instance_mut(&mut self, at: &InstanceRef) -> Option<&mut Instance> {
+    fn conversation_mut(&mut self, at: &InstanceRef) -> Option<&mut Conversation> {
         self.workspaces
             .get_mut(&at.workspace_id)?
-            .instances
+            .conversations
             .get_mut(&at.instance_key)
+    }
+
+    /// A conversation, and what it needs to act.
+    fn conversation_and_cx(&mut self, at: &InstanceRef) -> Option<(&mut Conversation, &mut Cx)> {
+        let workspace = self.workspaces.get_mut(&at.workspace_id)?;
+        let conversation = workspace.conversations.get_mut(&at.instance_key)?;
+        Some((conversation, &mut self.cx))
     }
 
     fn connector_mut(&mut self, id: &WorkspaceId, name: &ConnectionName) -> Option<&mut Connector> {

@@ -11,7 +11,7 @@ use goondan_protocol::ipc::ToOrchestrator;
 use goondan_protocol::time::Timestamp;
 use goondan_protocol::trace::TraceContext;
 use goondan_store::instance::Metadata;
-use goondan_store::workspace::{PendingInstance, WorkspaceRecord};
+use goondan_store::workspace::{PendingInstance, StoredSchedules, WorkspaceRecord};
 use goondan_store::writer::StoreCompletion;
 
 use crate::Accounts;
@@ -233,6 +233,8 @@ pub struct LoadedWorkspace {
     pub accounts: Accounts,
     /// Tool calls with an unknown outcome, from its audit log.
     pub unknown_calls: UnknownCalls,
+    /// Schedules of its conversations.
+    pub schedules: Vec<StoredSchedules>,
     pub with_work: Vec<PendingInstance>,
     /// Number of parked events of each instance.
     pub parked: BTreeMap<InstanceKey, u64>,

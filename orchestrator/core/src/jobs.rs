@@ -13,9 +13,9 @@ use goondan_store::StoreError;
 use goondan_store::writer::operation::{
     AbandonRewind, Accept, AppendEvent, ArrangeEvent, Audit, AwaitReply, BeginRewind, BeginTurn,
     CancelEvent, Close, CompleteTurn, Delete, DropEvent, Export, FinishRewind, ForgoReply, Import,
-    Inspect, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, Operation, ParkEvent,
-    PinConversation, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage, RetryEvent,
-    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    Inspect, KeepSchedules, LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open,
+    Operation, ParkEvent, PinConversation, ReadEvents, ReadMessage, ReadPage, ReadPageBefore,
+    ReadSources, RecordUsage, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use goondan_store::writer::{Report, StoreCompletion, StoreJob};
 
@@ -102,7 +102,9 @@ jobs! {
     read_page_before: ReadPageBefore;
     read_message: ReadMessage;
     look_up_event: LookUpEvent;
+    read_events: ReadEvents;
     inspect: Inspect;
+    keep_schedules: KeepSchedules;
     verify_instance: VerifyInstance;
     verify_workspace_files: VerifyWorkspaceFiles;
     verify_root_files: VerifyRootFiles;

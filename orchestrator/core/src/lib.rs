@@ -10,8 +10,9 @@
 //! * `calls`: outgoing calls of agents, their costs, and approvals and questions on the way.
 //! * `requests`: requests of clients.
 //! * `oauth`: tokens of authorization servers.
+//! * `schedules`: inputs that agents schedule for their own conversations.
 //! * `tasks`: next steps of tasks, and the order in which they become durable.
-//! * `routing`: messages between these modules.
+//! * `routing`: inputs that concern several of these. `bus`: messages between them.
 //! * `router`: maps events to instances.
 //! * `jobs`: continuations of jobs of the store.
 //! * `exchange`: data in inputs and effects. `instance_list`: lists of instances, and their purposes.
@@ -32,6 +33,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_store::root::Layout;
 use uuid::Uuid;
 
+mod bus;
 mod calls;
 mod effect;
 mod exchange;
@@ -46,6 +48,7 @@ mod refusals;
 mod requests;
 mod router;
 mod routing;
+mod schedules;
 #[cfg(test)]
 mod simulation;
 mod tasks;
@@ -82,6 +85,7 @@ use calls::Calls;
 use fleet::Fleet;
 use oauth::OAuth;
 use requests::Requests;
+use schedules::Schedules;
 use tasks::Tasks;
 
 /// Facts about the orchestrator's environment, fixed at its start.
@@ -109,6 +113,7 @@ pub struct Core {
     calls: Calls,
     requests: Requests,
     tasks: Tasks,
+    schedules: Schedules,
     oauth: OAuth,
 }
 
@@ -120,6 +125,7 @@ impl Core {
             calls: Calls::default(),
             requests: Requests::default(),
             tasks: Tasks::default(),
+            schedules: Schedules::default(),
             oauth: OAuth::default(),
         }
     }
@@ -185,13 +191,7 @@ impl Core {
                 self.tasks.on_stop(&mut self.fleet);
             }
         }
-        for at in self.fleet.take_due_holds() {
-            self.go_on_with_hold(&at);
-        }
-        self.exchange_with_tasks();
-        self.exchange_with_oauth();
-        self.calls.withdraw_questions(&mut self.fleet);
-        self.finish_what_is_ending();
+        self.settle();
         self.fleet.take_effects()
     }
 
@@ -215,6 +215,7 @@ impl Core {
         }
         self.look_at_budgets();
         self.tasks.on_time(&mut self.fleet);
+        self.schedules.on_time(&mut self.fleet);
         self.oauth.on_time(&mut self.fleet);
         self.fleet.tell_uncollected();
         self.look_for_expired();

@@ -5,6 +5,12 @@ use goondan_protocol::limits::{MAX_MESSAGE_BYTES, MAX_QUESTIONS_PER_CONNECTION, 
 /// Most bytes that a request of an agent says beside its input, as JSON.
 pub const REQUEST_NOTE_BYTES_MAX: usize = 64 * 1024;
 
+/// Maximum number of a connection event's properties that are stored with it.
+pub const KEPT_PROPERTIES_MAX: usize = 64;
+
+/// Longest name or text of such a property, in bytes.
+pub const KEPT_PROPERTY_BYTES_MAX: usize = 1024;
+
 /// Interval at which the core compares desired with actual state (`SUP-5`), in milliseconds.
 pub const TICK_MS: u64 = 250;
 
@@ -253,6 +259,22 @@ const _: () = assert!(REACHED_PER_STEP_MAX <= REACHED_PER_TURN_MAX);
 const _: () = assert!(REACHED_PER_TURN_MAX * 2 <= REACHED_PER_TREE_MAX);
 const _: () = assert!(MAX_MESSAGE_BYTES as u64 * 2 <= TURN_BYTES_MAX);
 const _: () = assert!(TICK_MS <= PAUSE_LOOK_MS);
+
+/// Maximum number of schedules of one conversation.
+pub(crate) const SCHEDULES_PER_CONVERSATION_MAX: usize = 20;
+/// Maximum number of schedules of one workspace, which are kept in memory.
+pub(crate) const SCHEDULES_PER_WORKSPACE_MAX: usize = 1_000;
+/// Missed occurrences of a schedule that run with the policy `all`: as many as with the default of
+/// the connector `cron`.
+pub(crate) const SCHEDULE_CATCH_UP_MAX: u64 = 10;
+/// Largest metadata and identity of an event that are stored with a schedule, in bytes of JSON.
+pub(crate) const SCHEDULE_METADATA_BYTES_MAX: usize = 16 * 1024;
+/// Ended schedules of one conversation that are remembered, so that a repeated tool call does not
+/// create them again.
+pub(crate) const SCHEDULES_ENDED_REMEMBERED: usize = 64;
+/// Delay before an occurrence that could not be submitted or recorded is tried again, in
+/// milliseconds.
+pub(crate) const SCHEDULE_RETRY_MS: i64 = 10_000;
 
 /// Maximum number of listed tool calls with an unknown outcome of one workspace; older ones are
 /// only in the audit log (`OBS-5`).

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest as _, Sha512};
 
+use crate::bus::queue::Message;
 use crate::exchange::oauth::{OAuthResult, OAuthWork};
 use crate::exchange::oauth_calls::{OAuthCall, OAuthCallResult, TokenReport};
 use crate::fleet::Fleet;
@@ -33,7 +34,6 @@ const LOGIN_UUIDS: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct OAuth {
     machine: OAuthMachine,
-    calls: Vec<OAuthCall>,
     /// Workspaces of logins in progress, by request.
     beginning: BTreeMap<RequestToken, WorkspaceId>,
 }
@@ -79,11 +79,6 @@ impl OAuth {
             OAuthResult::Kept { ticket, result } => self.machine.on_kept(ticket, result),
         }
         self.say(fleet);
-    }
-
-    /// Takes the pending requests.
-    pub(crate) fn take_calls(&mut self) -> Vec<OAuthCall> {
-        std::mem::take(&mut self.calls)
     }
 
     pub(crate) fn on_called(&mut self, fleet: &mut Fleet, called: OAuthCallResult) {
@@ -186,7 +181,7 @@ impl OAuth {
                     workspace_id,
                     request,
                 } => match call_of(ticket, workspace_id, &request) {
-                    Ok(call) => self.calls.push(call),
+                    Ok(call) => fleet.post(Message::OAuthCall(call)),
                     Err(error) => {
                         let why = format!("failed to write the request: {error}");
                         self.machine

@@ -21,8 +21,8 @@ use serde_json::json;
 
 use crate::exchange::{BundleCall, MetricsReader, ProposalWork, SecretWork};
 use crate::fleet::bundle_of;
+use crate::fleet::conversation::DeleteReply;
 use crate::fleet::event_queue::EventOrigin;
-use crate::fleet::instance::DeleteReply;
 use crate::fleet::parked_events::ParkedEventDecision;
 use crate::jobs::{Continuation, JobOperation, continuation};
 use crate::refusals::{no_other_nodes, no_workspace, stopping_error};
@@ -96,6 +96,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::ListQuestions(_)
             | Call::ListApprovals(_)
             | Call::ListUnknownCalls(_)
+            | Call::ListSchedules(_)
             | Call::ShowApproval(_)
             | Call::ShowBundle(_)
             | Call::ListWaitingChangesets(_)
@@ -221,6 +222,8 @@ impl Core {
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
             input: Some(send.input),
+            header: None,
+            properties: JsonObject::new(),
             instance_key: Some(route.instance_key.clone()),
             source: EventSource::Connector { name },
             auth: None,
@@ -372,6 +375,10 @@ impl Core {
             }
             Call::ListUnknownCalls(list) => self.fleet.list_unknown_calls(token, &list),
             Call::SettleCall(settle) => self.fleet.settle_call(token, peer, settle),
+            Call::ListSchedules(list) => self.schedules.list(&mut self.fleet, token, &list),
+            Call::RemoveSchedule(remove) => {
+                self.schedules.remove(&mut self.fleet, token, peer, &remove);
+            }
             Call::ListApprovals(list) => self.fleet.list_approvals(token, &list),
             Call::ShowApproval(show) => self.fleet.show_approval(token, &show),
             Call::DecideApproval(decide) => self.fleet.decide_approval(token, peer, decide),
@@ -593,6 +600,7 @@ impl Core {
             process: self.fleet.process_of(&self.calls, at),
             extensions: found.extensions,
             rewinds: metadata.rewinds,
+            schedules: self.schedules.count(at),
         };
         self.fleet.respond(token, &detail);
     }

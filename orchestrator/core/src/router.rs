@@ -13,6 +13,23 @@ pub(crate) const SENT_EVENT: &str = "message";
 /// Connector whose schedules can name conversations.
 const CRON: &str = "cron";
 
+/// Connector of a service that ignores the case of names.
+const GITHUB: &str = "github";
+
+/// Properties of [`GITHUB`] with such names.
+const GITHUB_NAMES: [&str; 10] = [
+    "repository",
+    "repo",
+    "organization",
+    "sender",
+    "author",
+    "assignee",
+    "reviewer",
+    "member",
+    "team",
+    "label",
+];
+
 /// Reason an event cannot be routed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RoutingError {
@@ -224,7 +241,7 @@ pub(crate) fn route_ingress(
             said.map_or(connection.name.as_str(), |key| key.as_str())
                 .to_owned()
         }
-        KeyRule::Property { name, prefix: None } => property_of(event, name)?,
+        KeyRule::Property { name, prefix: None } => property_of(connection, event, name)?,
     };
     if chosen.is_empty() || is_configured(connection, &chosen) {
         return as_said.map(|instance_key| Route {
@@ -252,7 +269,8 @@ fn rule_for<'c>(
     event: &ConnectorEvent,
 ) -> Result<&'c IngressRule, RoutingError> {
     let mut rules = connection.rules.iter();
-    rules.find(|rule| matches(rule, event)).ok_or_else(|| {
+    let rule = rules.find(|rule| matches(connection, rule, event));
+    rule.ok_or_else(|| {
         let (connection, event) = (connection.name.to_string(), event.name.clone());
         RoutingError::NoRule { connection, event }
     })
@@ -293,24 +311,44 @@ fn key_by_rule(
             }
         }
         KeyRule::Property { name, prefix } => {
-            let value = property_of(event, name)?;
+            let value = property_of(connection, event, name)?;
             new_key(&format!("{}{value}", prefix.as_deref().unwrap_or_default()))
         }
     }
 }
 
-fn property_of(event: &ConnectorEvent, name: &str) -> Result<String, RoutingError> {
-    property_text(event, name).ok_or_else(|| RoutingError::NoKey {
+fn property_of(
+    connection: &ConnectionDefinition,
+    event: &ConnectorEvent,
+    name: &str,
+) -> Result<String, RoutingError> {
+    let text = property_text(event, name).ok_or_else(|| RoutingError::NoKey {
         property: name.to_owned(),
+    })?;
+    Ok(if is_caseless(connection, name) {
+        text.to_lowercase()
+    } else {
+        text
     })
 }
 
-fn matches(rule: &IngressRule, event: &ConnectorEvent) -> bool {
+fn matches(connection: &ConnectionDefinition, rule: &IngressRule, event: &ConnectorEvent) -> bool {
+    let has = |name: &str, expected: &Value| match (event.properties.get(name), expected) {
+        (Some(Value::String(text)), Value::String(expected)) if is_caseless(connection, name) => {
+            text.to_lowercase() == expected.to_lowercase()
+        }
+        (found, expected) => found == Some(expected),
+    };
+    let mut properties = rule.properties.iter();
     rule.event.as_ref().is_none_or(|name| *name == event.name)
-        && rule
-            .properties
-            .iter()
-            .all(|(name, expected)| event.properties.get(name) == Some(expected))
+        && properties.all(|(name, expected)| has(name, expected))
+}
+
+/// True if the service ignores the case of a property's value.
+fn is_caseless(connection: &ConnectionDefinition, property: &str) -> bool {
+    connection.entry.is_none()
+        && connection.connector.as_str() == GITHUB
+        && GITHUB_NAMES.contains(&property)
 }
 
 fn property_text(event: &ConnectorEvent, name: &str) -> Option<String> {
@@ -421,6 +459,8 @@ mod tests {
             config: JsonObject::new(),
             secrets: BTreeMap::new(),
             rules,
+            header: None,
+            keeps_payload: true,
             limits: ProcessLimits::default(),
             sandbox: goondan_protocol::sandbox::SandboxPolicy::default(),
             egress: Vec::new(),
@@ -483,6 +523,43 @@ mod tests {
             fresh.unwrap().instance_key.as_str(),
             format!("{others_key}#1f")
         );
+    }
+
+    #[test]
+    fn conn_1_names_of_github_match_in_any_case() {
+        let bundle = bundle();
+        let mut of_shelf = rule(None, None, own_key(None));
+        of_shelf.properties = [("repository".to_owned(), json!("Ada/Shelf"))].into();
+        let mut by_name = rule(
+            Some("push"),
+            None,
+            KeyRule::Property {
+                name: "repository".to_owned(),
+                prefix: None,
+            },
+        );
+        by_name.properties = [("branch".to_owned(), json!("main"))].into();
+        let mut hub = connection(vec![of_shelf, by_name]);
+        hub.connector = "github".parse().unwrap();
+        let shelf = json!({"repository": "ada/shelf"});
+        let issue = event("issues", Some("k"), shelf.clone());
+        assert!(route_ingress(&bundle, &hub, &issue).is_ok());
+        let push = event(
+            "push",
+            None,
+            json!({"repository": "Ada/Books", "branch": "main"}),
+        );
+        let route = route_ingress(&bundle, &hub, &push).unwrap();
+        assert_eq!(route.instance_key.as_str(), "hook:ada/books");
+        // Branches differ by case, and so do properties of other connectors.
+        let other = event(
+            "push",
+            None,
+            json!({"repository": "Ada/Books", "branch": "Main"}),
+        );
+        assert!(route_ingress(&bundle, &hub, &other).is_err());
+        hub.connector = "webhook".parse().unwrap();
+        assert!(route_ingress(&bundle, &hub, &event("issues", Some("k"), shelf)).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Messages between the modules.
+//! Inputs that concern several machines.
 
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::envelope::Address;
@@ -9,12 +9,10 @@ use goondan_protocol::trace::TraceContext;
 use goondan_store::StoreError;
 use goondan_store::instance::{CancelScope, OpenTurn};
 
-use crate::exchange::task_budgets::TaskSpending;
 use crate::exchange::{MetricsReader, StateWork, TaskRef};
 use crate::fleet::ProcessOwner;
 use crate::fleet::agent_requests::ForwardedRequest;
 use crate::fleet::cancellation::Cancelling;
-use crate::fleet::instance::DeleteReply;
 use crate::fleet::parked_events::Parking;
 use crate::fleet::turns::{Beginning, Completing};
 use crate::requests::proposals::ProposalRequester;
@@ -43,8 +41,8 @@ impl Core {
             (ToOrchestrator::Confined(confined), _) => self.fleet.on_confined(&owner, confined),
             (ToOrchestrator::Status(mut status), ProcessOwner::Connector(id, name)) => {
                 let token = status.token.take();
-                status.token =
-                    token.filter(|said| self.calls.is_declined_start(&self.fleet, process, said));
+                status.token = token
+                    .filter(|said| self.calls.is_declined_start(&mut self.fleet, process, said));
                 self.on_connector_status(id, name, status);
             }
             (ToOrchestrator::Event(event), ProcessOwner::Connector(id, name))
@@ -59,6 +57,9 @@ impl Core {
             (ToOrchestrator::Event(event), ProcessOwner::Connector(id, name)) => {
                 self.fleet
                     .on_connector_event(id, name, process, request_id, trace, *event);
+            }
+            (ToOrchestrator::EventIgnored(ignored), ProcessOwner::Connector(id, name)) => {
+                self.fleet.on_event_ignored(id, name, ignored.reason);
             }
             (ToOrchestrator::StateGet(_), ProcessOwner::Connector(id, name)) => {
                 self.fleet
@@ -123,6 +124,11 @@ impl Core {
                     Some((requester, ForwardedRequest::Tasks(ask))) => {
                         self.tasks.on_agent_ask(&mut self.fleet, requester, ask);
                     }
+                    Some((requester, ForwardedRequest::Schedules(creator, ask))) => {
+                        let fleet = &mut self.fleet;
+                        self.schedules
+                            .on_agent_ask(fleet, &requester, *creator, ask);
+                    }
                     None => {}
                 }
             }
@@ -177,96 +183,11 @@ impl Core {
         }
     }
 
-    /// Starts calls that tasks request, and delivers their results; their costs count against
-    /// budgets.
-    pub(crate) fn exchange_with_tasks(&mut self) {
-        loop {
-            let asked = self.tasks.take_calls();
-            let called = self.calls.take_done_for_tasks();
-            let spending = self.tasks.take_spending();
-            let mut bound = self.tasks.take_unjudged();
-            let charged = self.calls.take_charged();
-            let unreckoned = self.tasks.take_unreckoned();
-            let conversing = charged.iter().flat_map(|id| self.tasks.conversing_in(id));
-            let reckoned: Vec<_> = conversing.chain(unreckoned).collect();
-            for id in charged {
-                bound.extend(self.tasks.bound_by_budgets(&id));
-            }
-            for (at, task) in &reckoned {
-                let taken = self.calls.taken_by(&at.workspace_id, task);
-                self.tasks.on_reckoned(&mut self.fleet, at, taken);
-            }
-            let news = self.fleet.take_run_news();
-            let gone = self.tasks.take_gone_conversations();
-            let sandboxes = self.tasks.take_sandbox_works();
-            let of_agents = self.tasks.take_agent_works();
-            let is_quiet = of_agents.is_empty()
-                && sandboxes.is_empty()
-                && asked.is_empty()
-                && called.is_empty()
-                && news.is_empty();
-            if is_quiet && gone.is_empty() && spending.is_empty() && bound.is_empty() {
-                return;
-            }
-            for (of, news) in news {
-                self.tasks.on_run_news(&mut self.fleet, &of, news);
-            }
-            for at in gone {
-                self.delete_instance(&at, None, DeleteReply::Policy);
-            }
-            for (step, work) in sandboxes {
-                self.use_proposals(ProposalRequester::Task(step), work);
-            }
-            for (requester, work) in of_agents {
-                self.use_proposals(ProposalRequester::Agent(requester), work);
-            }
-            for call in asked {
-                self.calls.on_task_call(&mut self.fleet, call);
-            }
-            for called in called {
-                self.tasks.on_called(&mut self.fleet, called);
-            }
-            for spending in spending {
-                self.calls.on_task_spending(&mut self.fleet, &spending);
-            }
-            self.hold_to_budgets(bound);
-        }
-    }
-
-    fn hold_to_budgets(&mut self, bound: Vec<TaskSpending>) {
-        for task in bound {
-            let shortage = self.calls.shortage_of(&self.fleet, &task);
-            self.tasks.on_budgets(&mut self.fleet, &task.at, shortage);
-        }
-    }
-
     /// Time passes for budgets of a day, and their limits may have been changed.
     pub(crate) fn look_at_budgets(&mut self) {
         for id in self.calls.budgeted(&self.fleet) {
             let bound = self.tasks.bound_by_budgets(&id);
             self.hold_to_budgets(bound);
-        }
-    }
-
-    /// Sends requests to authorization servers, and delivers their results.
-    pub(crate) fn exchange_with_oauth(&mut self) {
-        loop {
-            let asked = self.oauth.take_calls();
-            let called = self.calls.take_done_for_oauth();
-            let verdicts = self.calls.take_verdicts();
-            if asked.is_empty() && called.is_empty() && verdicts.is_empty() {
-                return;
-            }
-            for verdict in verdicts {
-                let ruling = self.oauth.on_verdict(&mut self.fleet, &verdict);
-                self.calls.on_ruling(&mut self.fleet, &verdict, ruling);
-            }
-            for call in asked {
-                self.calls.on_oauth_call(&mut self.fleet, call);
-            }
-            for called in called {
-                self.oauth.on_called(&mut self.fleet, called);
-            }
         }
     }
 
@@ -369,7 +290,7 @@ impl Core {
         for name in outdated {
             self.on_model_time(&at.workspace_id, &name);
         }
-        self.fleet.pump(at);
+        self.fleet.advance(at);
         self.fleet.offer_place();
     }
 

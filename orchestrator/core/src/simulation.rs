@@ -29,7 +29,7 @@ mod agent;
 mod approvals;
 mod budgets;
 mod chat;
-mod config;
+pub(crate) mod config;
 mod decisions;
 mod invariants;
 mod oracle;

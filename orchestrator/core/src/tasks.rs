@@ -25,14 +25,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use goondan_protocol::agents::AgentAsk;
 use goondan_protocol::control::{Call, ControlError, ErrorCode};
-use goondan_protocol::ids::{InstanceRef, WorkspaceId};
+use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::task::TaskId;
 use goondan_tasks::fact::TaskEvent;
 use goondan_tasks::machine::{InputRefusal, TaskEffect, TaskInput};
 use goondan_tasks::state::State;
 
-use crate::exchange::{ProposalWork, TaskRef, TaskResult, TaskWork};
+use crate::bus::queue::{Message, Notice};
+use crate::exchange::{TaskRef, TaskResult, TaskWork};
 use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::{CoreEffect, RequestToken};
@@ -82,10 +83,6 @@ pub(crate) struct Tasks {
     reading: BTreeSet<TaskRef>,
     /// Tasks for whose run a sandbox is being prepared.
     preparing: BTreeSet<TaskRef>,
-    /// Pending operations on sandboxes, and their purposes.
-    sandbox_works: Vec<(proposals::SandboxStep, ProposalWork)>,
-    /// Requests of agents about the proposals of tasks, to be started.
-    agent_works: Vec<(Requester, ProposalWork)>,
     /// Work areas that are being measured, and the actions that wait for the result.
     looks: BTreeMap<TaskRef, Vec<disk::MeasurementFollowUp>>,
     removals: retention::Removals,
@@ -95,9 +92,6 @@ pub(crate) struct Tasks {
     /// No run is started before this time, because resources were exhausted; on the clock of
     /// `Now::mono_ms`.
     start_at_ms: u64,
-    accounting: budgets::PendingBudgetWork,
-    /// Conversations that go with their tasks.
-    gone_conversations: Vec<InstanceRef>,
     waiters: Vec<by_agents::TaskWaiter>,
     /// Requests of clients that are there and waited, or wait, for more of a log.
     readers: HashSet<RequestToken>,
@@ -224,6 +218,10 @@ impl Tasks {
         }
     }
 
+    pub(crate) fn is_known(&self, at: &TaskRef) -> bool {
+        self.entry(at).is_some()
+    }
+
     /// Something was written, or not.
     fn on_written(&mut self, fleet: &mut Fleet, at: &TaskRef, result: Result<(), ControlError>) {
         let Some(entry) = self.entry_mut(at) else {
@@ -240,7 +238,7 @@ impl Tasks {
                     has_spent,
                 } = written;
                 if has_spent {
-                    self.accounting.note_spent(at);
+                    fleet.post(Message::Notice(Notice::Spent(at.clone())));
                 }
                 if let Some((status, blocked_by)) = changed {
                     let task_id = at.task_id.clone();

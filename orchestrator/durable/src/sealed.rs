@@ -496,6 +496,15 @@ impl SealedLog {
         self.journal.read(span.offset, len)
     }
 
+    /// Returns the positions of all readable records, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn spans(&mut self) -> Result<Vec<Span>, FileError> {
+        Ok(read(&mut self.journal)?.records)
+    }
+
     /// Marks the file as damaged because a readable record was invalid.
     pub fn mark_damaged(&mut self) {
         self.is_damaged = true;

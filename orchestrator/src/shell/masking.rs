@@ -8,8 +8,8 @@
 //! level of quoting. A line that is too long is split next to a value and not within it, in any
 //! form; a value that is too long for that is found in pieces.
 //!
-//! * Reports of a child are masked on arrival, so everything derived from them is masked. For a
-//!   task, this includes the outcome of a turn and the output of its program, and therefore the
+//! * Reports of a child, and payloads of events, are masked on arrival, so everything derived from
+//!   them is masked. For a task, this includes the outcome of a turn and the output of its program, and therefore the
 //!   task's history, notifications and logs.
 //! * Output of the daemon is masked when written: log lines, errors, replies to external systems,
 //!   runtime events, lifecycle events, the audit log, the log of model messages, and the texts of
@@ -30,7 +30,7 @@ use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallOutcome, TokenVerdict};
 use goondan_protocol::control::{ControlError, WatchUpdate};
 use goondan_protocol::definition::{ExtensionDefinition, ExtensionSource};
-use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::event::{PAYLOAD, TurnOutcome};
 use goondan_protocol::ipc::{Assignment, ToAgent, ToChild, ToConnector, ToOrchestrator};
 use goondan_protocol::limits::MAX_LOG_LINE_BYTES;
 use goondan_protocol::reply::Reply;
@@ -360,6 +360,13 @@ impl Masks {
                     self.mask(&mut error.message);
                     self.mask_any(&mut error.suggestion);
                     error.token.iter_mut().for_each(|it| self.verdict(it));
+                }
+            }
+            // A payload repeats what a service knows, such as the secret of a webhook.
+            ToOrchestrator::Event(event) => {
+                if let Some(payload) = event.metadata.get_mut(PAYLOAD) {
+                    let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+                    *payload = known.value(std::mem::take(payload));
                 }
             }
             ToOrchestrator::AgentNotStarted(not) => self.mask(&mut not.error),
@@ -837,6 +844,21 @@ mod tests {
         let mut event = to_raw_value(&record).unwrap();
         masks.progress(&mut event);
         assert_eq!(serde_json::from_str::<Value>(event.get()).unwrap(), masked);
+    }
+
+    #[test]
+    fn sec_2_payload_of_an_event_arrives_masked() {
+        let event = json!({"name": "message", "input": VALUE,
+            "metadata": {"payload": {"hook": [{"config": VALUE}]}}});
+        let event = serde_json::from_value(event).unwrap();
+        let mut message = ToOrchestrator::Event(Box::new(event));
+        masks(&[VALUE]).message(&mut message, MaskingScope::Conversation);
+        let ToOrchestrator::Event(event) = message else {
+            panic!("{message:?}");
+        };
+        assert_eq!(event.metadata[PAYLOAD]["hook"][0]["config"], MASK);
+        // The text is what the agent works on.
+        assert_eq!(event.input, VALUE);
     }
 
     #[test]

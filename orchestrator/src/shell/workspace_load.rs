@@ -381,6 +381,7 @@ impl Projects {
             unknown_calls.follow(record);
         })
         .map_err(|error| storage(&error))?;
+        let schedules = workspace::schedules_among(disk, &instances, &found);
         let with_work = workspace::with_work_among(disk, &instances, &found, &mut unusable);
         known.warned.report(&unusable);
         let parked = parked_among(&found);
@@ -396,6 +397,7 @@ impl Projects {
             may_be_kept: false,
             accounts: Accounts::of(&ledger.lines),
             unknown_calls,
+            schedules,
             with_work,
             parked,
             to_begin_anew,

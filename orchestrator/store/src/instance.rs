@@ -70,6 +70,7 @@ mod recovery;
 mod redo;
 mod repair;
 mod rewind;
+mod schedules;
 mod segments;
 mod spans;
 mod tail;
@@ -88,6 +89,7 @@ pub use page::ConversationSlice;
 pub use queue_control::{QueueOp, QueueOrder};
 pub use repair::repair;
 pub use rewind::{Pins, RewindNote};
+pub use schedules::read_schedules;
 pub use spans::{TraceQuery as WantedTrace, TraceSlice, read_trace};
 pub use tail::{ConversationTail, read_tail};
 pub use turn::{OpenTurn, TurnEvent};
@@ -343,6 +345,15 @@ impl InstanceStore {
             Some(commit) if commit.ends(event_id) => Ok(EventState::Done(commit.outcome.clone())),
             Some(_) | None => self.inbox.state_of(event_id),
         }
+    }
+
+    /// Returns a stored event, or without an id the latest ones, latest first.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Io`].
+    pub fn events(&mut self, event_id: Option<&EventId>) -> Result<Vec<AgentEvent>, StoreError> {
+        self.inbox.events(event_id)
     }
 
     /// Stages the begin of a turn, or of another attempt at the open turn, which keeps its id.

@@ -12,6 +12,9 @@ pub const INSTANCE_DESCRIPTORS: u64 = 7;
 /// reopens it in less than a millisecond.
 pub const INSTANCE_REST_DELAY_MS: u64 = 5_000;
 
+/// Largest `schedules.json` of an instance, in bytes.
+pub const SCHEDULES_BYTES_MAX: usize = 1024 * 1024;
+
 /// Minimum time between two writes of one instance's `metadata.json`, in milliseconds. The file is
 /// for users and scripts; recovery does not depend on it.
 pub const METADATA_INTERVAL_MS: u64 = 1_000;
@@ -36,6 +39,13 @@ pub const FOLD_RETRY_MAX_MS: u64 = 60_000;
 
 /// Size of `inbox.jsonl` that triggers dropping finished events from it, in bytes.
 pub const INBOX_COMPACT_BYTES: u64 = 1024 * 1024;
+
+/// Largest total size of the finished events that an inbox keeps with their contents after
+/// compaction, in bytes.
+pub const INBOX_KEPT_EVENT_BYTES: u64 = 512 * 1024;
+
+/// Events that a list of an inbox contains: the latest.
+pub const INBOX_LISTED_EVENTS: usize = 50;
 
 /// Finished events that an inbox keeps after compaction, so that a repeated event id gets its
 /// stored answer.

@@ -8,6 +8,7 @@ use goondan_durable::{FileError, IoContext as _, files};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, InstanceKey, WorkspaceId};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::error::StoreError;
 use crate::file_names::{instance_dir_name, instance_key_of, workspace_id};
@@ -442,6 +443,34 @@ pub fn with_work_among(
         }
     }
     with_work
+}
+
+/// Schedules of one instance, as found on disk.
+#[derive(Debug)]
+pub struct StoredSchedules {
+    pub instance_key: InstanceKey,
+    /// The agent of the instance.
+    pub agent_name: AgentName,
+    /// The content of the file, or the reason why it cannot be read.
+    pub content: Result<Box<RawValue>, StoreError>,
+}
+
+/// Reads the schedules of every instance in `found` that has any.
+pub fn schedules_among(
+    disk: &dyn Disk,
+    instances: &Path,
+    found: &[Metadata],
+) -> Vec<StoredSchedules> {
+    let stored = found.iter().filter_map(|metadata| {
+        let dir = instances.join(instance_dir_name(&metadata.instance_key));
+        let content = instance::read_schedules(disk, &dir).transpose()?;
+        Some(StoredSchedules {
+            instance_key: metadata.instance_key.clone(),
+            agent_name: metadata.agent_name.clone(),
+            content,
+        })
+    });
+    stored.collect()
 }
 
 /// Opens an audit log. Terminates a last line that a crash or a full disk cut short, so that the

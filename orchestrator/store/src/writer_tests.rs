@@ -91,6 +91,8 @@ fn event(id: &str) -> Box<AgentEvent> {
         trace_id: None,
         parent_span_id: None,
         input: Some("x".into()),
+        header: None,
+        properties: JsonObject::new(),
         instance_key: None,
         source: EventSource::Connector {
             name: "cli".parse().unwrap(),

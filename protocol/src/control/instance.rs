@@ -205,6 +205,9 @@ pub struct InstanceDetail {
     /// Its rewinds, oldest first (`CKPT-6`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewinds: Vec<RewindRecord>,
+    /// Number of schedules that its agent created.
+    #[serde(default)]
+    pub schedules: usize,
 }
 
 /// `instance.history`.

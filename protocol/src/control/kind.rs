@@ -60,6 +60,8 @@ impl From<&Call> for CallKind {
             | Call::DecideApproval(_)
             | Call::ListUnknownCalls(_)
             | Call::SettleCall(_)
+            | Call::ListSchedules(_)
+            | Call::RemoveSchedule(_)
             | Call::ListTasks(_)
             | Call::ShowTask(_)
             | Call::PauseTask(_)

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ApprovalId, InstanceKey, QuestionId, TurnId, WorkspaceId};
+use crate::ignored::IgnoredCounts;
 use crate::ipc::ChildRole;
 use crate::limits::MAX_PROCESSES_PAGE;
 use crate::process_limits::ProcessLimits;
@@ -260,6 +261,9 @@ pub struct ProcessInfo {
     /// Questions to people that its turn waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionId>,
+    /// Events that a connection passed over since the daemon started, by reason.
+    #[serde(default, skip_serializing_if = "IgnoredCounts::is_empty")]
+    pub ignored: IgnoredCounts,
     /// Its reported activity, or the exit status of the last process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -291,7 +295,8 @@ impl ProcessInfo {
         }
     }
 
-    /// True if the processes are equal apart from memory usage, which changes constantly.
+    /// True if the processes are equal apart from memory usage and counts of ignored events, which
+    /// change constantly.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let is_same_start = match (self.next_start_at, other.next_start_at) {
@@ -302,6 +307,7 @@ impl ProcessInfo {
         };
         let as_other = Self {
             next_start_at: other.next_start_at,
+            ignored: other.ignored.clone(),
             memory_bytes: other.memory_bytes,
             counted_memory_bytes: other.counted_memory_bytes,
             ..self.clone()

@@ -185,6 +185,8 @@ pub enum ErrorCode {
     ApprovalNotFound,
     /// No such tool call has an unknown outcome that waits for a person.
     CallNotFound,
+    /// No such schedule exists.
+    ScheduleNotFound,
     /// A decision was already made; nothing was changed.
     ApprovalDecided,
     /// No such sandbox.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Label::{
-    Agent, Connection, ErrorType, GenAiTokenType, Model, Outcome, Period, Protocol, Scope,
+    Agent, Connection, ErrorType, GenAiTokenType, Model, Outcome, Period, Protocol, Reason, Scope,
     TokenType, Unit, Version, Workspace,
 };
 use super::{Label, MetricKind, Micros};
@@ -76,6 +76,8 @@ metrics! {
         "Time for which the log of a replicated workspace has confirmed nothing, so that nothing is acknowledged; 0 while it confirms.";
     EventsWaiting = "goondan_events_waiting" Gauge [Workspace, Agent]:
         "Events that wait for a turn or are in progress.";
+    EventsIgnored = "goondan_events_ignored" Counter [Workspace, Connection, Reason]:
+        "Events of a service that were acknowledged and passed over, by reason, such as noRule if no ingress rule matches.";
     EventsParked = "goondan_events_parked" Gauge [Workspace]:
         "Events parked after repeated crashes or failed starts.";
     WaitingForPerson = "goondan_waiting_for_person" Gauge [Workspace]:

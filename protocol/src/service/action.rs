@@ -51,6 +51,20 @@ pub struct ActionSpec {
     pub plan: fn(&ActionCall<'_>) -> Result<ActionPlan, PlanError>,
 }
 
+impl ActionSpec {
+    /// True if the action sends the file at [`PATH_ARGUMENT`].
+    #[must_use]
+    pub fn sends_file(&self) -> bool {
+        self.name == SEND_FILE
+    }
+
+    /// True if the action saves the file in its result at [`PATH_ARGUMENT`].
+    #[must_use]
+    pub fn saves_file(&self) -> bool {
+        self.name == DOWNLOAD
+    }
+}
+
 /// An agent's call to an action.
 #[derive(Debug, Clone, Copy)]
 pub struct ActionCall<'a> {
@@ -62,7 +76,27 @@ pub struct ActionCall<'a> {
     pub args: &'a Value,
     /// Properties of the event that the turn answers, if it came from this connection.
     pub facts: Option<&'a JsonObject>,
+    /// The file that the action sends ([`ActionSpec::sends_file`]).
+    pub file: Option<&'a AttachedFile>,
 }
+
+/// A file of the agent's work directory that an action sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttachedFile {
+    /// Its name, without a directory.
+    pub name: String,
+    /// Its content, in Base64.
+    pub base64: String,
+}
+
+/// Argument with the path of a file that an action sends or saves, in the work directory.
+pub const PATH_ARGUMENT: &str = "path";
+
+/// Name of the actions that send a file.
+pub(super) const SEND_FILE: &str = "sendFile";
+
+/// Name of the actions that save a file.
+pub(super) const DOWNLOAD: &str = "download";
 
 /// Reason why no request can be planned, or why an answer cannot be interpreted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +119,12 @@ impl ActionCall<'_> {
     /// The arguments.
     pub(super) fn args<T: DeserializeOwned>(&self) -> Result<T, PlanError> {
         T::deserialize(self.args).map_err(|error| PlanError::Arguments(error.to_string()))
+    }
+
+    /// The file to send.
+    pub(super) fn file(&self) -> Result<&AttachedFile, PlanError> {
+        let none = || PlanError::Failed("the file was not read".to_owned());
+        self.file.ok_or_else(none)
     }
 
     /// A property of the event that the turn answers, if it came from this connection.
@@ -187,11 +227,28 @@ impl ActionPlan {
         ))
     }
 
+    /// Plans one request; the model receives the target and the id of the message.
+    pub(super) fn message(action: &impl Serialize, place: JsonObject) -> Result<Self, PlanError> {
+        Ok(Self::new(
+            vec![ConnectorRequest::of(action)?],
+            AnswerFormat::Messages(place),
+        ))
+    }
+
     /// Plans a message for each part of a text; the model receives the target and the results.
     pub(super) fn messages<A: Serialize>(
         parts: &[String],
         place: Value,
         action: impl Fn(usize, &str) -> A,
+    ) -> Result<Self, PlanError> {
+        Self::messages_of(parts, place, |number, part| action(number, part))
+    }
+
+    /// As [`Self::messages`], for parts of any kind.
+    pub(super) fn messages_of<P, A: Serialize>(
+        parts: &[P],
+        place: Value,
+        action: impl Fn(usize, &P) -> A,
     ) -> Result<Self, PlanError> {
         let each = parts.iter().enumerate();
         let requests = each.map(|(number, part)| ConnectorRequest::of(&action(number, part)));

@@ -3,9 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec, name_of};
+use super::action::{
+    ActionCall, ActionPlan, ActionSpec, DOWNLOAD, PATH_ARGUMENT, PlanError, SEND_FILE, ServiceSpec,
+    name_of,
+};
 use super::split::Measure;
 use super::text::{check_length, parts};
+use super::{DOWNLOAD_BYTES_MAX, path_schema};
+use crate::JsonObject;
 use crate::limits::MAX_INPUT_BYTES;
 
 /// Longest text of a message on Discord, in UTF-16 units.
@@ -29,6 +34,33 @@ pub const DISCORD: ServiceSpec = ServiceSpec {
             required: &["text"],
             is_idempotent: false,
             plan: send,
+        },
+        ActionSpec {
+            name: SEND_FILE,
+            description: "Sends a file of the work directory in Discord and returns the message's id.",
+            arguments: || {
+                json!({
+                    PATH_ARGUMENT: path_schema("send"),
+                    "text": {"type": "string", "description": format!("A text with the file, in Markdown, at most {TEXT_UNITS_MAX} characters")},
+                    "channel": channel_schema(),
+                })
+            },
+            required: &[PATH_ARGUMENT],
+            is_idempotent: false,
+            plan: send_file,
+        },
+        ActionSpec {
+            name: DOWNLOAD,
+            description: "Saves an attachment of a command or message in the work directory.",
+            arguments: || {
+                json!({
+                    "url": {"type": "string", "minLength": 1, "description": "The attachment's URL, as the message names it"},
+                    PATH_ARGUMENT: path_schema("write"),
+                })
+            },
+            required: &["url", PATH_ARGUMENT],
+            is_idempotent: true,
+            plan: download,
         },
         ActionSpec {
             name: "edit",
@@ -86,6 +118,31 @@ pub enum Discord {
         /// Nonce by which Discord recognizes a repeated message for some minutes.
         mark: String,
     },
+    /// Sends a file.
+    SendFile {
+        /// A channel's id.
+        channel: String,
+        /// The file's name.
+        name: String,
+        /// Its content, in Base64; at most [`super::DOWNLOAD_BYTES_MAX`] bytes.
+        base64: String,
+        /// A text with it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+        /// The command or button to respond to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interaction: Option<String>,
+        /// As for `Send`.
+        mark: String,
+    },
+    /// Downloads an attachment. Returns `{contentType, contentLength, etag, contentDisposition,
+    /// base64}`.
+    Download {
+        /// The attachment's URL at Discord.
+        url: String,
+        /// Size limit in bytes, at most [`super::DOWNLOAD_BYTES_MAX`].
+        max_bytes: u64,
+    },
     /// Edits a message of the bot.
     Edit {
         /// The channel.
@@ -118,7 +175,16 @@ impl Discord {
     /// again has the same nonce. A response to a command has no nonce.
     #[must_use]
     pub fn is_marked(&self) -> bool {
-        matches!(self, Self::Send { interaction, .. } if interaction.is_none())
+        matches!(
+            self,
+            Self::Send {
+                interaction: None,
+                ..
+            } | Self::SendFile {
+                interaction: None,
+                ..
+            }
+        )
     }
 }
 
@@ -153,6 +219,8 @@ struct Args {
     reply_to: Option<String>,
     #[serde(default)]
     emoji: String,
+    #[serde(default)]
+    url: String,
 }
 
 /// The arguments, the channel, and true if the turn's command came from it.
@@ -176,6 +244,33 @@ fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     };
     let plan = ActionPlan::messages(&parts, json!({"channel": channel}), message)?;
     Ok(plan.repeatable(interaction.is_none()))
+}
+
+fn send_file(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
+    let (args, channel, is_home) = read(call)?;
+    let interaction = call.fact("interactionId").filter(|_| is_home);
+    let interaction = interaction.and_then(name_of);
+    check_length(&args.text, TEXT_UNITS_MAX, Measure::Utf16)?;
+    let is_repeatable = interaction.is_none();
+    let file = call.file()?;
+    let action = Discord::SendFile {
+        channel: channel.clone(),
+        name: file.name.clone(),
+        base64: file.base64.clone(),
+        text: args.text,
+        interaction,
+        mark: format!("{}/0", call.call_id),
+    };
+    let place = JsonObject::from_iter([("channel".to_owned(), json!(channel))]);
+    Ok(ActionPlan::message(&action, place)?.repeatable(is_repeatable))
+}
+
+fn download(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
+    let args: Args = call.args()?;
+    ActionPlan::result(&Discord::Download {
+        url: args.url,
+        max_bytes: DOWNLOAD_BYTES_MAX,
+    })
 }
 
 fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {

@@ -3,9 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec, name_of};
+use super::action::{
+    ActionCall, ActionPlan, ActionSpec, DOWNLOAD, PATH_ARGUMENT, PlanError, SEND_FILE, ServiceSpec,
+    name_of,
+};
+use super::formatted_text::{FormattedRange, FormattedText};
 use super::split::Measure;
-use super::text::{check_length, parts};
+use super::text::{check_count, check_length, parts};
+use super::{DOWNLOAD_BYTES_MAX, path_schema};
 use crate::limits::MAX_INPUT_BYTES;
 
 /// Largest number of messages per read.
@@ -13,6 +18,18 @@ pub const SLACK_MESSAGES_MAX: usize = 100;
 
 /// Default number of messages per read.
 const MESSAGES_DEFAULT: usize = 20;
+
+/// Longest text of a message, in characters. Slack accepts more, and then shows the rest apart.
+const TEXT_CHARS_MAX: usize = 4_000;
+
+/// Longest text that Slack accepts, with all marks and addresses, in bytes.
+const MARKED_BYTES_MAX: usize = 40_000;
+
+/// Bytes that one character can become: `&` is written as `&amp;`.
+const ESCAPED_BYTES_MAX: usize = 5;
+
+/// Bytes of the marks of a formatted range, without its address.
+const MARKS_BYTES_MAX: usize = 16;
 
 /// The `slack` tool.
 pub const SLACK: ServiceSpec = ServiceSpec {
@@ -26,12 +43,39 @@ pub const SLACK: ServiceSpec = ServiceSpec {
             arguments: || {
                 json!({
                     "text": text_schema(), "channel": channel_schema(), "format": format_schema(),
-                    "thread": {"type": "string", "description": "The ts of the thread's first message; empty: in no thread. If not given, the thread this turn's message belongs to"},
+                    "thread": thread_schema(),
                 })
             },
             required: &["text"],
             is_idempotent: false,
             plan: send,
+        },
+        ActionSpec {
+            name: SEND_FILE,
+            description: "Sends a file of the work directory in Slack and returns its id.",
+            arguments: || {
+                json!({
+                    PATH_ARGUMENT: path_schema("send"),
+                    "text": {"type": "string", "description": format!("A text with the file, in Markdown, at most {TEXT_CHARS_MAX} characters")},
+                    "channel": channel_schema(), "thread": thread_schema(),
+                })
+            },
+            required: &[PATH_ARGUMENT],
+            is_idempotent: false,
+            plan: send_file,
+        },
+        ActionSpec {
+            name: DOWNLOAD,
+            description: "Saves a file of a message in the work directory.",
+            arguments: || {
+                json!({
+                    "url": {"type": "string", "minLength": 1, "description": "The file's address, as the message names it"},
+                    PATH_ARGUMENT: path_schema("write"),
+                })
+            },
+            required: &["url", PATH_ARGUMENT],
+            is_idempotent: true,
+            plan: download,
         },
         ActionSpec {
             name: "edit",
@@ -102,6 +146,9 @@ pub enum Slack {
         /// Markup of the text.
         #[serde(default)]
         format: SlackFormat,
+        /// Formatted ranges of a text that was Markdown.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ranges: Vec<FormattedRange>,
         /// The thread, by the `ts` of its first message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<String>,
@@ -117,6 +164,27 @@ pub enum Slack {
         /// Markup of the text.
         #[serde(default)]
         format: SlackFormat,
+        /// As for `Send`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ranges: Vec<FormattedRange>,
+    },
+    /// Sends a file. Returns its id.
+    SendFile {
+        /// The channel.
+        channel: String,
+        /// The file's name.
+        name: String,
+        /// Its content, in Base64; at most [`super::DOWNLOAD_BYTES_MAX`] bytes.
+        base64: String,
+        /// A text with it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+        /// Formatted ranges of the text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ranges: Vec<FormattedRange>,
+        /// As for `Send`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<String>,
     },
     /// Deletes a message of the app.
     Delete {
@@ -160,24 +228,80 @@ pub enum Slack {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SlackFormat {
-    /// Slack's own markup.
+    /// Markdown. The connector receives the text without its marks, and the formatted ranges.
     #[default]
-    Mrkdwn,
-    /// Markdown.
     Markdown,
+    /// Slack's own markup.
+    Mrkdwn,
     /// No markup.
     Plain,
 }
 
 impl SlackFormat {
-    /// Longest text of a message, in characters.
-    #[must_use]
-    pub fn chars_max(self) -> usize {
-        match self {
-            Self::Mrkdwn | Self::Plain => 4_000,
-            Self::Markdown => 12_000,
-        }
+    /// The messages that a text becomes.
+    fn parts(self, text: &str) -> Result<Vec<FormattedText>, PlanError> {
+        let keeps_fences = match self {
+            Self::Markdown => {
+                let parts = markdown_parts(text);
+                check_count(parts.len())?;
+                return Ok(parts);
+            }
+            Self::Mrkdwn => true,
+            Self::Plain => false,
+        };
+        let parts = parts(text, TEXT_CHARS_MAX, Measure::Chars, keeps_fences)?;
+        Ok(parts.into_iter().map(unformatted).collect())
     }
+
+    /// The only message that a text becomes.
+    fn whole(self, text: &str) -> Result<FormattedText, PlanError> {
+        let formatted = match self {
+            Self::Markdown => FormattedText::from_markdown(text),
+            Self::Mrkdwn | Self::Plain => unformatted(text.to_owned()),
+        };
+        check_length(&formatted.text, TEXT_CHARS_MAX, Measure::Chars)?;
+        Ok(formatted)
+    }
+}
+
+fn unformatted(text: String) -> FormattedText {
+    FormattedText {
+        text,
+        ranges: Vec::new(),
+    }
+}
+
+/// Parts of a Markdown text, so short that Slack also accepts them with all marks and addresses.
+fn markdown_parts(text: &str) -> Vec<FormattedText> {
+    let mut limit = TEXT_CHARS_MAX;
+    loop {
+        let parts = FormattedText::from_markdown(text).split(limit);
+        let fits = |part: &FormattedText| marked_bytes_max(part) <= MARKED_BYTES_MAX;
+        if limit <= 1 || parts.iter().all(fits) {
+            return parts;
+        }
+        limit /= 2;
+    }
+}
+
+/// Upper bound for the length of a text with all marks and addresses.
+fn marked_bytes_max(part: &FormattedText) -> usize {
+    let escapable = part.text.chars().filter(|c| "&<>".contains(*c)).count();
+    // Marks are repeated in each line.
+    let lines = part.text.matches('\n').count() + 1;
+    let marks = part.ranges.iter().map(|range| {
+        let url = range.url.as_ref().map_or(0, String::len);
+        url * ESCAPED_BYTES_MAX + MARKS_BYTES_MAX
+    });
+    let quoted = lines * MARKS_BYTES_MAX;
+    part.text.len() + escapable * ESCAPED_BYTES_MAX + marks.sum::<usize>() + quoted
+}
+
+fn thread_schema() -> Value {
+    json!({
+        "type": "string",
+        "description": "The ts of the thread's first message; empty: in no thread. If not given, the thread this turn's message belongs to",
+    })
 }
 
 fn channel_schema() -> Value {
@@ -196,8 +320,8 @@ fn text_schema() -> Value {
 
 fn format_schema() -> Value {
     json!({
-        "enum": ["mrkdwn", "markdown", "plain"],
-        "description": "Markup of the text: Slack's (the default), Markdown, or none",
+        "enum": ["markdown", "mrkdwn", "plain"],
+        "description": "Markup of the text: Markdown (the default), Slack's own, or none",
     })
 }
 
@@ -230,6 +354,8 @@ struct Args {
     remove: bool,
     #[serde(default)]
     limit: Option<usize>,
+    #[serde(default)]
+    url: String,
 }
 
 /// The arguments, the channel, and true if the turn's message came from it.
@@ -258,26 +384,52 @@ fn read(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
 fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, is_home) = args_of(call)?;
     let thread = thread_of(call, args.thread, is_home);
-    let keeps_fences = args.format != SlackFormat::Plain;
-    let limit = args.format.chars_max();
-    let parts = parts(&args.text, limit, Measure::Chars, keeps_fences)?;
+    let parts = args.format.parts(&args.text)?;
     let place = json!({"channel": channel, "thread": thread});
-    ActionPlan::messages(&parts, place, |_, part| Slack::Send {
+    ActionPlan::messages_of(&parts, place, |_, part| Slack::Send {
         channel: channel.clone(),
-        text: part.to_owned(),
+        text: part.text.clone(),
         format: args.format,
+        ranges: part.ranges.clone(),
         thread: thread.clone(),
+    })
+}
+
+fn send_file(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
+    let (args, channel, is_home) = args_of(call)?;
+    let thread = thread_of(call, args.thread, is_home);
+    let text = match args.text.trim() {
+        "" => unformatted(String::new()),
+        text => SlackFormat::Markdown.whole(text)?,
+    };
+    let file = call.file()?;
+    ActionPlan::result(&Slack::SendFile {
+        channel,
+        name: file.name.clone(),
+        base64: file.base64.clone(),
+        text: text.text,
+        ranges: text.ranges,
+        thread,
+    })
+}
+
+fn download(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
+    let args: Args = call.args()?;
+    ActionPlan::result(&Slack::Download {
+        url: args.url,
+        max_bytes: DOWNLOAD_BYTES_MAX,
     })
 }
 
 fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, channel, _) = args_of(call)?;
-    check_length(&args.text, args.format.chars_max(), Measure::Chars)?;
+    let formatted = args.format.whole(&args.text)?;
     let action = Slack::Edit {
         channel,
         message: args.message.unwrap_or_default(),
-        text: args.text,
+        text: formatted.text,
         format: args.format,
+        ranges: formatted.ranges,
     };
     ActionPlan::done(&action, "edited")
 }
@@ -302,4 +454,28 @@ fn react(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
         remove: args.remove,
     };
     ActionPlan::done(&action, "done")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conn_2_markdown_with_many_addresses_stays_within_slacks_limit() {
+        let link = format!("[a & b](https://x.example/{})\n\n", "y".repeat(1_000));
+        let parts = markdown_parts(&link.repeat(80));
+        assert!(parts.len() > 2);
+        assert!(
+            parts
+                .iter()
+                .all(|part| marked_bytes_max(part) <= MARKED_BYTES_MAX)
+        );
+        let shown: usize = parts
+            .iter()
+            .map(|part| part.text.matches("a & b").count())
+            .sum();
+        assert_eq!(shown, 80);
+        let one = markdown_parts(&"word ".repeat(700));
+        assert_eq!(one.len(), 1);
+    }
 }

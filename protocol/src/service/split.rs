@@ -72,7 +72,7 @@ pub(super) fn split(text: &str, limit: usize, measure: Measure, keeps_fences: bo
 }
 
 /// The best position for a split within the first `room` of a text. Never 0.
-fn cut(text: &str, room: usize, measure: Measure) -> usize {
+pub(super) fn cut(text: &str, room: usize, measure: Measure) -> usize {
     let mut taken = 0;
     let end = text
         .char_indices()

@@ -3,13 +3,27 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::action::{ActionCall, ActionPlan, ActionSpec, PlanError, ServiceSpec};
+use super::action::{
+    ActionCall, ActionPlan, ActionSpec, DOWNLOAD, PATH_ARGUMENT, PlanError, SEND_FILE, ServiceSpec,
+};
+use super::formatted_text::{FormattedRange, FormattedText};
 use super::split::Measure;
-use super::text::parts;
+use super::text::{check_count, check_length, parts};
+use super::{DOWNLOAD_BYTES_MAX, path_schema};
+use crate::JsonObject;
 use crate::limits::MAX_INPUT_BYTES;
 
 /// Longest text of a message on Telegram, in UTF-16 units.
 const TEXT_UNITS_MAX: usize = 4_096;
+
+/// Longest text below a file on Telegram, in UTF-16 units.
+const CAPTION_UNITS_MAX: usize = 1_024;
+
+/// Largest number of formatted ranges that Telegram shows in one message; it ignores further ones.
+const RANGES_MAX: usize = 100;
+
+/// Value of `parseMode` for a text without markup.
+const PLAIN: &str = "plain";
 
 /// The `telegram` tool.
 pub const TELEGRAM: ServiceSpec = ServiceSpec {
@@ -19,7 +33,7 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
     actions: &[
         ActionSpec {
             name: "send",
-            description: "Writes a message to a Telegram chat and returns its id. A text that is too long for one message becomes several, unless it has a `parseMode`.",
+            description: "Writes a message to a Telegram chat and returns its id. A text that is too long for one message becomes several, unless it has Telegram's own markup.",
             arguments: || {
                 json!({
                     "text": text_schema(), "chat": chat_schema(), "parseMode": parse_mode_schema(),
@@ -32,6 +46,34 @@ pub const TELEGRAM: ServiceSpec = ServiceSpec {
             required: &["text"],
             is_idempotent: false,
             plan: send,
+        },
+        ActionSpec {
+            name: SEND_FILE,
+            description: "Sends a file of the work directory to a Telegram chat and returns the message's id. Images are shown as photos.",
+            arguments: || {
+                json!({
+                    PATH_ARGUMENT: path_schema("send"),
+                    "text": {"type": "string", "description": format!("A text below the file, in Markdown, at most {CAPTION_UNITS_MAX} characters")},
+                    "chat": chat_schema(), "thread": thread_schema(),
+                    "quote": {"type": "boolean", "description": "True to reply to the message that this turn answers. Default: false"},
+                })
+            },
+            required: &[PATH_ARGUMENT],
+            is_idempotent: false,
+            plan: send_file,
+        },
+        ActionSpec {
+            name: DOWNLOAD,
+            description: "Saves a file that was sent to the bot in the work directory.",
+            arguments: || {
+                json!({
+                    "file": {"type": "string", "minLength": 1, "description": "The file's ID, as the message names it"},
+                    PATH_ARGUMENT: path_schema("write"),
+                })
+            },
+            required: &["file", PATH_ARGUMENT],
+            is_idempotent: true,
+            plan: download,
         },
         ActionSpec {
             name: "edit",
@@ -95,6 +137,9 @@ pub enum Telegram {
         /// `MarkdownV2`, `HTML` or `Markdown`; plain text if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parse_mode: Option<String>,
+        /// Formatted ranges of a plain text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ranges: Vec<FormattedRange>,
         /// The message it answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<i64>,
@@ -116,6 +161,30 @@ pub enum Telegram {
         /// As for `Send`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parse_mode: Option<String>,
+        /// As for `Send`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ranges: Vec<FormattedRange>,
+    },
+    /// Sends a file, as a photo if it is an image.
+    SendFile {
+        /// The chat.
+        chat: String,
+        /// The file's name.
+        name: String,
+        /// Its content, in Base64; at most [`super::DOWNLOAD_BYTES_MAX`] bytes.
+        base64: String,
+        /// The text below it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+        /// Formatted ranges of the text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ranges: Vec<FormattedRange>,
+        /// The message it answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply_to: Option<i64>,
+        /// The topic of a forum.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<i64>,
     },
     /// Downloads a file that was sent to the bot. Returns `{fileUniqueId, filePath, fileSize,
     /// contentType, base64}`.
@@ -165,14 +234,14 @@ fn chat_schema() -> Value {
 fn text_schema() -> Value {
     json!({
         "type": "string", "minLength": 1, "maxLength": MAX_INPUT_BYTES,
-        "description": "The text",
+        "description": "The text, in Markdown",
     })
 }
 
 fn parse_mode_schema() -> Value {
     json!({
-        "enum": ["MarkdownV2", "HTML", "Markdown"],
-        "description": "Markup of the text. Default: none, the text is shown literally",
+        "enum": [PLAIN, "MarkdownV2", "HTML", "Markdown"],
+        "description": "Telegram's own markup of the text, or `plain` for none. Default: usual Markdown, shown as Telegram formats text",
     })
 }
 
@@ -215,6 +284,8 @@ struct Args {
     silent: bool,
     #[serde(default)]
     emoji: String,
+    #[serde(default)]
+    file: String,
 }
 
 /// The chat, its topic, and the message that the turn answers if it came from that chat.
@@ -236,28 +307,91 @@ fn read(call: &ActionCall<'_>) -> Result<(Args, Target), PlanError> {
     Ok((args, target))
 }
 
+/// Formats of a text by its `parseMode`.
+enum Markup {
+    /// Markdown that becomes formatted ranges.
+    Markdown,
+    Plain,
+    /// Markup that Telegram parses.
+    Own(String),
+}
+
+impl Markup {
+    fn of(parse_mode: Option<String>) -> Self {
+        match parse_mode {
+            None => Self::Markdown,
+            Some(mode) if mode == PLAIN => Self::Plain,
+            Some(mode) => Self::Own(mode),
+        }
+    }
+
+    fn parse_mode(&self) -> Option<String> {
+        match self {
+            Self::Markdown | Self::Plain => None,
+            Self::Own(mode) => Some(mode.clone()),
+        }
+    }
+
+    /// The messages that a text becomes.
+    fn parts(&self, text: &str) -> Result<Vec<FormattedText>, PlanError> {
+        match self {
+            Self::Markdown => {
+                let parts = FormattedText::from_markdown(text).split(TEXT_UNITS_MAX);
+                check_count(parts.len())?;
+                Ok(parts)
+            }
+            Self::Plain => {
+                let parts = parts(text, TEXT_UNITS_MAX, Measure::Utf16, false)?;
+                Ok(parts.into_iter().map(plain).collect())
+            }
+            Self::Own(_) => {
+                check_own_markup(text)?;
+                Ok(vec![plain(text.to_owned())])
+            }
+        }
+    }
+
+    /// The only message that a text becomes.
+    fn whole(&self, text: &str, units_max: usize) -> Result<FormattedText, PlanError> {
+        let formatted = match self {
+            Self::Markdown => FormattedText::from_markdown(text),
+            Self::Plain | Self::Own(_) => plain(text.to_owned()),
+        };
+        check_length(&formatted.text, units_max, Measure::Utf16)?;
+        Ok(formatted)
+    }
+}
+
+fn plain(text: String) -> FormattedText {
+    FormattedText {
+        text,
+        ranges: Vec::new(),
+    }
+}
+
+fn ranges(formatted: &FormattedText) -> Vec<FormattedRange> {
+    formatted.ranges.iter().take(RANGES_MAX).cloned().collect()
+}
+
 fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, target) = read(call)?;
-    let parts = if args.parse_mode.is_none() {
-        parts(&args.text, TEXT_UNITS_MAX, Measure::Utf16, false)?
-    } else {
-        check_length(&args.text)?;
-        vec![args.text]
-    };
+    let markup = Markup::of(args.parse_mode);
+    let parts = markup.parts(&args.text)?;
     let quoted = target.answered.filter(|_| args.quote);
     let place = json!({"chat": target.chat});
-    ActionPlan::messages(&parts, place, |number, part| Telegram::Send {
+    ActionPlan::messages_of(&parts, place, |number, part| Telegram::Send {
         chat: target.chat.clone(),
-        text: part.to_owned(),
-        parse_mode: args.parse_mode.clone(),
+        text: part.text.clone(),
+        parse_mode: markup.parse_mode(),
+        ranges: ranges(part),
         reply_to: args.reply_to.or(quoted).filter(|_| number == 0),
         thread: target.thread,
         silent: args.silent,
     })
 }
 
-/// Text with markup cannot be split safely.
-fn check_length(text: &str) -> Result<(), PlanError> {
+/// Text with Telegram's own markup cannot be split safely.
+fn check_own_markup(text: &str) -> Result<(), PlanError> {
     let units = Measure::Utf16.of(text);
     if units <= TEXT_UNITS_MAX {
         return Ok(());
@@ -268,14 +402,44 @@ fn check_length(text: &str) -> Result<(), PlanError> {
     )))
 }
 
+fn send_file(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
+    let (args, target) = read(call)?;
+    let caption = match args.text.trim() {
+        "" => plain(String::new()),
+        text => Markup::Markdown.whole(text, CAPTION_UNITS_MAX)?,
+    };
+    let file = call.file()?;
+    let action = Telegram::SendFile {
+        chat: target.chat.clone(),
+        name: file.name.clone(),
+        base64: file.base64.clone(),
+        ranges: ranges(&caption),
+        text: caption.text,
+        reply_to: target.answered.filter(|_| args.quote),
+        thread: target.thread,
+    };
+    let place = JsonObject::from_iter([("chat".to_owned(), json!(target.chat))]);
+    ActionPlan::message(&action, place)
+}
+
+fn download(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
+    let args: Args = call.args()?;
+    ActionPlan::result(&Telegram::Download {
+        file: args.file,
+        max_bytes: DOWNLOAD_BYTES_MAX,
+    })
+}
+
 fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
     let (args, target) = read(call)?;
-    check_length(&args.text)?;
+    let markup = Markup::of(args.parse_mode);
+    let formatted = markup.whole(&args.text, TEXT_UNITS_MAX)?;
     let action = Telegram::Edit {
         chat: target.chat,
         message: args.message.unwrap_or_default(),
-        text: args.text,
-        parse_mode: args.parse_mode,
+        parse_mode: markup.parse_mode(),
+        ranges: ranges(&formatted),
+        text: formatted.text,
     };
     ActionPlan::done(&action, "edited")
 }

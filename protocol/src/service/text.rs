@@ -14,9 +14,14 @@ pub(super) fn parts(
     keeps_fences: bool,
 ) -> Result<Vec<String>, PlanError> {
     let parts = split(text, limit, measure, keeps_fences);
-    let count = parts.len();
+    check_count(parts.len())?;
+    Ok(parts)
+}
+
+/// Checks that a text does not become too many messages.
+pub(super) fn check_count(count: usize) -> Result<(), PlanError> {
     if count <= PARTS_MAX {
-        return Ok(parts);
+        return Ok(());
     }
     Err(PlanError::TooLarge(format!(
         "the text would be {count} messages, at most {PARTS_MAX} are sent at once; say it shorter"

@@ -356,6 +356,8 @@ fn check_result(method: &str, result: &str) {
         control::GetMessage::NAME => result_round_trip::<control::GetMessage>(result),
         control::ListUnknownCalls::NAME => result_round_trip::<control::ListUnknownCalls>(result),
         control::SettleCall::NAME => result_round_trip::<control::SettleCall>(result),
+        control::ListSchedules::NAME => result_round_trip::<control::ListSchedules>(result),
+        control::RemoveSchedule::NAME => result_round_trip::<control::RemoveSchedule>(result),
         control::DeleteInstance::NAME => result_round_trip::<control::DeleteInstance>(result),
         control::PrepareSandbox::NAME => result_round_trip::<control::PrepareSandbox>(result),
         control::ListSandboxes::NAME => result_round_trip::<control::ListSandboxes>(result),
@@ -556,6 +558,7 @@ fn every_error_code_is_described() {
         ErrorCode::QuestionNotFound,
         ErrorCode::ApprovalNotFound,
         ErrorCode::CallNotFound,
+        ErrorCode::ScheduleNotFound,
         ErrorCode::ApprovalDecided,
         ErrorCode::SandboxNotFound,
         ErrorCode::SandboxTaken,
@@ -597,6 +600,7 @@ fn every_error_code_is_described() {
             | ErrorCode::QuestionNotFound
             | ErrorCode::ApprovalNotFound
             | ErrorCode::CallNotFound
+            | ErrorCode::ScheduleNotFound
             | ErrorCode::ApprovalDecided
             | ErrorCode::SandboxNotFound
             | ErrorCode::SandboxTaken

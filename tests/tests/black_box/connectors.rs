@@ -9,8 +9,11 @@ use goondan_tests::binaries::bin;
 use goondan_tests::home::{AGENT, CONNECTOR};
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
-use goondan_tests::{Daemon, Home, needs, wait_until};
+use goondan_tests::scrape::Scrape;
+use goondan_tests::{Daemon, Home, http, needs, wait_until};
+use hmac::{Hmac, Mac as _};
 use serde_json::{Value, json};
+use sha2::Sha256;
 
 use crate::conversation::{check, role, text};
 
@@ -42,6 +45,83 @@ fn asked(home: &Home, key: &str) -> Vec<String> {
 fn questions(messages: &[Value]) -> Vec<String> {
     let asked = messages.iter().filter(|message| role(message) == "user");
     asked.map(text).collect()
+}
+
+#[test]
+fn conn_1_ignored_events_are_acknowledged_counted_and_shown() {
+    let home = Home::new(&lab(r#"
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: hub}
+spec:
+  connectorRef: {kind: Connector, name: github, package: "@goondan/base"}
+  config: {repositories: [ada/shelf]}
+  secrets: {webhookSecret: {value: s}}
+  ingress:
+    rules:
+      - match: {event: issues, properties: {action: labeled, label: Agent, repository: Ada/SHELF}}
+"#));
+    let daemon = Daemon::serving(&home);
+    let ignored = |reason: &str| {
+        let labels = [("connection", "hub"), ("reason", reason)];
+        Scrape::of(&home).sum("goondan_events_ignored_total", &labels)
+    };
+    assert_eq!((ignored("noRule"), ignored("ping")), (Some(0.0), None));
+    let deliver = |event: &str, id: &str, body: &Value| {
+        let body = body.to_string();
+        let keyed = Hmac::<Sha256>::new_from_slice(b"s").unwrap();
+        let mac = keyed.chain_update(&body).finalize().into_bytes();
+        let signature = format!("sha256={}", hex::encode(mac));
+        let headers = [
+            ("x-github-event", event),
+            ("x-github-delivery", id),
+            ("x-hub-signature-256", signature.as_str()),
+        ];
+        http::post(daemon.webhook("hub"), "/", &headers, &body).unwrap()
+    };
+    let labeled = |repository: &str, label: &str| {
+        let id = if repository == "ada/other" { 8 } else { 7 };
+        json!({"action": "labeled", "label": {"name": label}, "issue": {"number": 5, "title": "t"},
+            "repository": {"id": id, "full_name": repository}, "sender": {"login": "ada"}})
+    };
+    let answers = [
+        deliver("ping", "d1", &json!({"zen": "Calm."})),
+        deliver("issues", "d2", &labeled("ada/shelf", "bug")),
+        deliver("issues", "d3", &labeled("ada/shelf", "later")),
+        deliver("issues", "d4", &labeled("ada/other", "agent")),
+    ];
+    assert!(
+        answers.iter().all(|answer| answer.status == 200),
+        "{answers:?}"
+    );
+    assert!(answers[1].body.contains("no ingress rule"), "{answers:?}");
+    assert_eq!(
+        deliver("issues", "d5", &labeled("ADA/Shelf", "agent")).status,
+        202
+    );
+    wait_until("all are counted", || {
+        (ignored("noRule"), ignored("ping"), ignored("otherPlace"))
+            == (Some(2.0), Some(1.0), Some(1.0))
+    });
+    let shown = shown(&home, "hub").unwrap();
+    assert_eq!(
+        shown["ignored"],
+        json!({"noRule": 2, "otherPlace": 1, "ping": 1})
+    );
+    let words = "ignored 4: 2 no rule, 1 other place, 1 ping";
+    let ps = home.gdn(&["ps"]).exits(0);
+    let ps: Vec<&str> = ps.stdout.split_whitespace().collect();
+    assert!(ps.join(" ").contains(words), "{ps:?}");
+    let key = "hub:github:ada/shelf#5";
+    wait_until("the matching event is asked", || {
+        asked(&home, key).len() == 1
+    });
+    let said = asked(&home, key).remove(0);
+    assert!(
+        said.contains("ada added label \"agent\" to issue #5 \"t\" in ADA/Shelf"),
+        "{said}"
+    );
+    drop(daemon.stop());
 }
 
 #[test]

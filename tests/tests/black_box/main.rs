@@ -25,6 +25,8 @@ mod chat;
 #[cfg(test)]
 mod children;
 #[cfg(test)]
+mod clouds;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod compaction;
@@ -56,6 +58,8 @@ mod durable_files;
 mod egress;
 #[cfg(test)]
 mod escapes;
+#[cfg(test)]
+mod event_headers;
 #[cfg(test)]
 mod extension_modules;
 #[cfg(test)]
@@ -92,6 +96,7 @@ mod mcp_login;
 mod mcp_quirks;
 #[cfg(test)]
 mod mcp_sdk;
+#[cfg(test)]
 mod mcp_servers;
 #[cfg(test)]
 mod metrics;
@@ -186,6 +191,8 @@ mod room;
 #[cfg(test)]
 mod runtimes;
 #[cfg(test)]
+mod schedules;
+#[cfg(test)]
 mod secret_search;
 #[cfg(test)]
 mod secrets;
@@ -197,6 +204,10 @@ mod service;
 mod services;
 #[cfg(test)]
 mod skills;
+#[cfg(test)]
+mod slack_chats;
+#[cfg(test)]
+mod slack_sdk;
 #[cfg(test)]
 mod studio;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Real servers from npm and PyPI work by their documented command (`PROV-1`).
+//! Real servers of `npx` and `uvx` work by their documented command (`PROV-1`).
 //!
 //! Method: each server is downloaded by `npx` or `uvx` in its sandbox, one of its tools is called by
 //! an agent, and its result is checked. Servers of services get a made-up key, so that their result
@@ -75,7 +75,7 @@ impl RealServer {
     }
 }
 
-/// Servers of npm, by `npx -y`.
+/// Servers that `npx -y` starts.
 const OF_NPM: [RealServer; 25] = [
     server(
         "@modelcontextprotocol/server-everything",
@@ -235,8 +235,8 @@ const OF_NPM: [RealServer; 25] = [
     ),
 ];
 
-/// Servers of PyPI, by `uvx`.
-const OF_PYPI: [RealServer; 7] = [
+/// Servers that `uvx` starts.
+const OF_PYPI: [RealServer; 6] = [
     server(
         "mcp-server-time",
         ("get_current_time", r#"{"timezone": "Asia/Seoul"}"#),
@@ -252,7 +252,6 @@ const OF_PYPI: [RealServer; 7] = [
         ("fetch", r#"{"url": "http://127.0.0.1:1/"}"#),
         "",
     ),
-    server("mcp-server-sqlite", ("list_tables", "{}"), "").and(&["--db-path", "/tmp/db.sqlite"]),
     server(
         "mcp-server-calculator",
         ("calculate", r#"{"expression": "6*7"}"#),

@@ -18,7 +18,9 @@ fn everything(dir: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
             into.insert(path.clone(), Vec::new());
             everything(&path, into);
         } else {
-            into.insert(path.clone(), fs::read(&path).unwrap());
+            // A temporary file may be gone by now.
+            let content = fs::read(&path).ok();
+            into.extend(content.map(|content| (path, content)));
         }
     }
 }

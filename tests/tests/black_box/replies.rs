@@ -52,8 +52,8 @@ spec:
 
 fn telegram_home(telegram: &Telegram, token: &str) -> Home {
     let connection = format!(
-        "  config: {{endpoint: \"{}\", pollSeconds: 1, chats: [1, 2, 3], sendTo: [403, 404]}}\n  \
-         secrets: {{botToken: {{value: \"{token}\"}}}}",
+        "  config: {{endpoint: \"{}\", pollSeconds: 1, chats: [1, 2, 3], sendTo: [403, 404], reply: \
+         never}}\n  secrets: {{botToken: {{value: \"{token}\"}}}}",
         telegram.endpoint()
     );
     let there = "      - when: {user: '^there (?P<chat>\\S+) (?P<text>.*)$', step: 1}

@@ -6,7 +6,7 @@ use goondan_tests::home::CONNECTOR;
 use goondan_tests::processes::{self, Signal};
 use goondan_tests::projects::LAB;
 use goondan_tests::random::Random;
-use goondan_tests::telegram::{TOKEN, Telegram, TelegramFault};
+use goondan_tests::telegram::{BotAction, TOKEN, Telegram, TelegramFault};
 use goondan_tests::{Daemon, Home, wait_until};
 use serde_json::json;
 
@@ -22,6 +22,7 @@ spec:
   connectorRef: {{kind: Connector, name: telegram, package: "@goondan/base"}}
   config: {{endpoint: "{}", pollSeconds: 1, chats: [1, 2, 3]}}
   secrets: {{botToken: {{value: "{token}"}}}}
+  header: none
 "#,
         telegram.endpoint()
     ))
@@ -132,4 +133,227 @@ fn rejected_bot_token_is_reported_and_disturbs_no_other_part() {
     });
     assert_eq!(home.ask("ann", "echo here"), "here");
     assert_eq!(telegram.polls(), 0);
+}
+
+/// A bot whose agent answers with fixed texts, and has the tool.
+fn answering(telegram: &Telegram, config: &str) -> Home {
+    Home::new(&format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: main}}
+spec:
+  provider: scripted
+  options:
+    rules:
+      - when: {{user: '^long$'}}
+        say: "{long}"
+      - when: {{user: '^by tool$', step: 1}}
+        call: [{{tool: telegram__send, args: {{text: "from the tool"}}}}]
+      - when: {{user: '^to (?P<chat>\S+)$', step: 1}}
+        call: [{{tool: telegram__send, args: {{text: "elsewhere", chat: "${{chat}}"}}}}]
+      - when: {{user: '^file$', step: 1}}
+        call: [{{tool: file-system__write, args: {{path: a.txt, content: hello}}}}]
+      - when: {{tool: file-system__write}}
+        call: [{{tool: telegram__sendFile, args: {{path: a.txt, text: "**see**"}}}}]
+      - when: {{user: 'file ID (?P<id>F1)', step: 1}}
+        call: [{{tool: telegram__download, args: {{file: "${{id}}", path: got.txt}}}}]
+      - when: {{tool: telegram__download}}
+        call: [{{tool: file-system__read, args: {{path: got.txt}}}}]
+      - when: {{tool: file-system__read}}
+        say: "it says: ${{result}}"
+      - when: {{user: '(?s)^(?P<text>.*)$'}}
+        say: "You said: **${{text}}**"
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: clerk}}
+spec:
+  modelConfig: {{modelRef: Model/main}}
+  tools:
+    - {{kind: Tool, name: telegram, package: "@goondan/base"}}
+    - {{kind: Tool, name: file-system, package: "@goondan/base"}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: telegram}}
+spec:
+  connectorRef: {{kind: Connector, name: telegram, package: "@goondan/base"}}
+  config: {{endpoint: "{}", pollSeconds: 1{config}}}
+  secrets: {{botToken: {{value: "{TOKEN}"}}}}
+"#,
+        telegram.endpoint(),
+        long = "word ".repeat(1_500),
+    ))
+}
+
+fn posted(telegram: &Telegram, count: usize) -> Vec<BotAction> {
+    let sent = || {
+        let mut deeds = telegram.deeds();
+        deeds.retain(|deed| deed.method.starts_with("send"));
+        deeds
+    };
+    wait_until("the messages are posted", || sent().len() >= count);
+    sent()
+}
+
+#[test]
+fn conn_2_telegram_chat_is_answered_by_default_and_once() {
+    let telegram = Telegram::start();
+    let home = answering(&telegram, "");
+    let daemon = Daemon::serving(&home);
+    telegram.write(7, "hi_there");
+    let sent = posted(&telegram, 1);
+    assert_eq!(sent[0].params["chat_id"], 7);
+    assert_eq!(sent[0].params["text"], "You said: hi_there");
+    let bold = json!([{"type": "bold", "offset": 10, "length": 8}]);
+    assert_eq!(sent[0].params["entities"], bold);
+    assert_eq!(sent[0].params.get("reply_parameters"), None);
+    // If the agent wrote to the chat itself, its reply is not posted.
+    telegram.write(7, "by tool");
+    telegram.write(7, "end");
+    let sent = posted(&telegram, 3);
+    assert_eq!(sent[1].params["text"], "from the tool");
+    assert_eq!(sent[2].params["text"], "You said: end");
+    // A message elsewhere does not replace the reply.
+    telegram.write(7, "to 8");
+    let sent = posted(&telegram, 5);
+    assert_eq!(sent[3].params["text"], "elsewhere");
+    assert_eq!(sent[4].params["chat_id"], 7);
+    // In a topic of a group, the reply goes to the topic and shows its message.
+    telegram.deliver(
+        "message",
+        &json!({"message_id": 50, "date": 1, "text": "in a topic", "is_topic_message": true,
+            "message_thread_id": 40, "chat": {"id": -5, "type": "supergroup", "is_forum": true},
+            "from": {"id": 9, "is_bot": false, "first_name": "Ann"}}),
+    );
+    let sent = posted(&telegram, 6);
+    assert_eq!(sent[5].params["message_thread_id"], 40);
+    assert_eq!(sent[5].params["reply_parameters"]["message_id"], 50);
+    assert_eq!(home.history("telegram:-5:40").len(), 2);
+    telegram.write(7, "long");
+    let sent = posted(&telegram, 8);
+    let whole = format!(
+        "{} {}",
+        sent[6].params["text"].as_str().unwrap(),
+        sent[7].params["text"].as_str().unwrap()
+    );
+    assert_eq!(whole, "word ".repeat(1_500).trim());
+    drop(daemon.stop());
+}
+
+#[test]
+fn conn_2_telegram_reply_survives_kills_and_rejected_formatting() {
+    let telegram = Telegram::start();
+    let home = answering(&telegram, "");
+    let daemon = Daemon::serving(&home);
+    let rejected = json!({"ok": false, "description": "Bad Request: can't parse entities: x"});
+    let busy =
+        json!({"ok": false, "description": "Too Many Requests", "parameters": {"retry_after": 1}});
+    telegram.have_deeds([
+        TelegramFault::Answer(429, busy),
+        TelegramFault::Answer(400, rejected),
+    ]);
+    telegram.write(7, "formatted");
+    let sent = posted(&telegram, 1);
+    assert_eq!(sent[0].params["text"], "You said: formatted");
+    assert_eq!(sent[0].params.get("entities"), None);
+    // The service is not available until the connector has been killed.
+    let down = json!({"ok": false, "description": "Bad Gateway"});
+    telegram.have_deeds([TelegramFault::Answer(502, down)]);
+    telegram.write(7, "late");
+    wait_until("the turn is over", || {
+        home.ps_agent("telegram:7").is_some() && home.history("telegram:7").len() == 4
+    });
+    for process in home.running(CONNECTOR) {
+        processes::signal(process.pid, Signal::SIGKILL);
+    }
+    let sent = posted(&telegram, 2);
+    assert_eq!(sent[1].params["text"], "You said: late");
+    telegram.write(7, "then");
+    let sent = posted(&telegram, 3);
+    assert_eq!(sent[2].params["text"], "You said: then");
+    drop(daemon.stop());
+}
+
+#[test]
+fn conn_2_files_travel_both_ways_in_telegram() {
+    let telegram = Telegram::start();
+    let home = answering(&telegram, "");
+    let daemon = Daemon::serving(&home);
+    telegram.write(7, "file");
+    let sent = posted(&telegram, 1);
+    let file = sent.iter().find(|deed| deed.method == "sendDocument");
+    let file = &file.unwrap().params;
+    assert_eq!(file["document"], "a.txt: hello");
+    assert_eq!(file["caption"], "see");
+    assert_eq!(file["caption_entities"][0]["type"], "bold");
+    // A file does not replace the reply.
+    posted(&telegram, 2);
+    telegram.deliver(
+        "message",
+        &json!({"message_id": 60, "date": 1, "chat": {"id": 7, "type": "private"}, "from": {"id": 7},
+            "document": {"file_id": "F1", "file_name": "a.txt", "mime_type": "text/plain"}}),
+    );
+    let sent = posted(&telegram, 3);
+    let said = sent[2].params["text"].as_str().unwrap();
+    assert!(
+        said.starts_with("it says:") && said.contains("hello"),
+        "{said}"
+    );
+    drop(daemon.stop());
+}
+
+#[test]
+fn conn_1_group_that_becomes_a_supergroup_continues() {
+    let telegram = Telegram::start();
+    let home = answering(&telegram, ", chats: [-100]");
+    let mut daemon = Daemon::serving(&home);
+    let from = |chat: i64, fields: serde_json::Value| {
+        let mut message = json!({"message_id": 5, "date": 1, "chat": {"id": chat, "type": "group"},
+            "from": {"id": 9, "is_bot": false, "first_name": "Ann"}});
+        let all = message.as_object_mut().unwrap();
+        all.extend(fields.as_object().unwrap().clone());
+        telegram.deliver("message", &message);
+    };
+    from(-100, json!({"text": "before"}));
+    posted(&telegram, 1);
+    from(-100, json!({"migrate_to_chat_id": -1_001_234}));
+    from(-1_001_234, json!({"text": "after"}));
+    from(-1_001_234, json!({"text": "to -100"}));
+    from(-9, json!({"text": "foreign"}));
+    // The message to the former ID goes to the new one, where it replaces the reply.
+    let sent = posted(&telegram, 3);
+    let chats: Vec<i64> = sent
+        .iter()
+        .map(|deed| deed.params["chat_id"].as_i64().unwrap())
+        .collect();
+    assert_eq!(chats, [-100, -1_001_234, -1_001_234], "{sent:?}");
+    assert_eq!(sent[2].params["text"], "elsewhere");
+    wait_until(
+        "the status has the change, and counts the foreign message",
+        || {
+            let ps = home.gdn(&["ps"]).stdout;
+            ps.contains("chat -100 is now -1001234") && ps.contains("ignored 1")
+        },
+    );
+    // The change is known after a restart.
+    drop(daemon.kill());
+    daemon = Daemon::start(&home);
+    from(-1_001_234, json!({"text": "again"}));
+    let sent = posted(&telegram, 4);
+    assert_eq!(sent[3].params["text"], "You said: again");
+    assert_eq!(sent[3].params["chat_id"], -1_001_234);
+    let asked: Vec<String> = home
+        .history("telegram:-100")
+        .iter()
+        .filter(|message| role(message) == "user")
+        .map(text)
+        .collect();
+    let expected = ["before", "after", "to -100", "again"];
+    assert_eq!(
+        asked,
+        expected.map(|text| format!("[Telegram · Ann (id 9)]\n{text}"))
+    );
+    drop(daemon.stop());
 }

@@ -157,6 +157,7 @@ fn the_core_has_nothing_to_do_anything_with() {
     let known = [
         "goondan-cli-agents",
         "goondan-config",
+        "goondan-connectors",
         "goondan-durable",
         "goondan-log",
         "goondan-oauth",

@@ -187,6 +187,7 @@ pages! {
     calls_are_approved: "docs/how-to/approve-calls.md", 1, nothing;
     state_is_backed_up_and_restored: "docs/how-to/back-up-and-restore.md", 0, nothing;
     it_is_found_out_why_an_agent_waits: "docs/how-to/find-out-why-an-agent-waits.md", 0, nothing;
+    an_agent_schedules_work: "docs/how-to/let-an-agent-schedule-work.md", 0, nothing;
     logs_and_traces_are_followed: "docs/how-to/follow-logs-and-traces.md", 3, nothing;
     a_package_is_installed: "docs/how-to/install-a-package.md", 3, nothing;
     webhooks_are_received: "docs/how-to/receive-webhooks.md", 0, || needs::program("curl") && needs::program("openssl");

@@ -29,11 +29,28 @@ const FILES: [&str; 21] = [
 ];
 
 /// Sentences of other pages that state limits.
-const SENTENCES: [(&str, &str); 6] = [
+const SENTENCES: [(&str, &str); 10] = [
     (
         "docs/protocol.md",
         "Sent every {HEARTBEAT_INTERVAL_MS} ms. A child that sends nothing, not even `pong`, for \
          {HEARTBEAT_TIMEOUT_MS} ms is killed",
+    ),
+    (
+        "docs/connectors.md",
+        "A template has at most {MAX_HEADER_TEMPLATE_BYTES} bytes.",
+    ),
+    (
+        "docs/connectors.md",
+        "A value is one line of at most {MAX_HEADER_VALUE_CHARS} characters, a header has at most \
+         {MAX_HEADER_CHARS},",
+    ),
+    (
+        "docs/connectors.md",
+        "A payload has at most {PAYLOAD_BYTES_MAX} bytes of JSON.",
+    ),
+    (
+        "docs/tools.md",
+        "Returns the latest {INBOX_LISTED_EVENTS} events",
     ),
     (
         "docs/control-api.md",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::invalid;
 use super::services::RoutedCall;
 use crate::tools::fault::ToolFault;
-use crate::tools::file_system::put;
+use crate::tools::file_system::replace;
 
 /// Default limit of fetched bytes.
 const DOWNLOAD_BYTES: u64 = 3_000_000;
@@ -66,7 +66,7 @@ impl Download {
         };
         let content = STANDARD.decode(base64).map_err(unreadable)?;
         if let Some(path) = &self.save_as {
-            put(&site.places, path, &content)?;
+            replace(&site.places, path, &content)?;
         }
         let kind = told("contentType").unwrap_or("application/octet-stream");
         let mut result = json!({"ok": true});

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use goondan_clock::{sleep, timeout};
 use goondan_connectors::Values;
 use goondan_outbound::rejection_by_proxy;
+use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::trace::TraceContext;
 use hmac::{Hmac, Mac as _};
@@ -17,6 +20,8 @@ use serde_json::Value;
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 
+use super::super::reply_body::told;
+use super::{PendingReply, ReplyDelivery};
 use crate::back_off::back_off;
 use crate::http::{self, ForbiddenAddress, Resolver, check_proxied, may_reach};
 use crate::limits::{
@@ -78,7 +83,7 @@ impl ReplyTarget {
     }
 
     /// Posts a reply until it is accepted, at most [`CALLBACK_ATTEMPTS_MAX`] times.
-    pub(super) async fn hand_over(&self, event_id: &EventId, trace: TraceContext, body: &Value) {
+    async fn hand_over(&self, event_id: &EventId, trace: TraceContext, body: &Value) {
         let (body, trace_id) = (body.to_string(), trace.trace_id);
         let event_id = event_id.as_str();
         for attempt in 1.. {
@@ -157,6 +162,17 @@ impl ReplyTarget {
         };
         let is_final = status == StatusCode::GONE;
         Err(DeliveryFailure { why, is_final })
+    }
+}
+
+impl ReplyDelivery for ReplyTarget {
+    fn deliver(
+        self: Arc<Self>,
+        reply: PendingReply,
+        outcome: Option<TurnOutcome>,
+    ) -> BoxFuture<'static, ()> {
+        let body = told(&reply.event_id, reply.trace.trace_id, outcome.as_ref());
+        async move { self.hand_over(&reply.event_id, reply.trace, &body).await }.boxed()
     }
 }
 

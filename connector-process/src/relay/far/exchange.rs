@@ -118,6 +118,10 @@ impl OpenExchanges {
                     .to_relay
                     .push(self.up(&ToOrchestrator::Status(status))?);
             }
+            ToOrchestrator::EventIgnored(ignored) => {
+                let ignored = ToOrchestrator::EventIgnored(ignored);
+                frames.to_relay.push(self.up(&ignored)?);
+            }
             ToOrchestrator::CallPiece(CallPiece { call_id, piece }) => {
                 if let Some(call_id) = self.calls.get(&call_id).copied() {
                     let piece = ToOrchestrator::CallPiece(CallPiece { call_id, piece });

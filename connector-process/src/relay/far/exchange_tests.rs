@@ -75,6 +75,15 @@ async fn msg_13_unanswered_event_is_resent_on_next_link_with_same_id() {
     assert!(late.to_connector.is_empty());
 }
 
+#[tokio::test]
+async fn conn_1_relay_counts_what_its_connector_ignores() {
+    let frame = said("event.ignored", &json!({}), &json!({"reason": "ping"}));
+    let frames = exchange().of_connector(&frame, moment()).unwrap();
+    let passed_on = read(&frames.to_relay[0]);
+    assert_eq!(passed_on["type"], "event.ignored");
+    assert_eq!(passed_on["payload"], json!({"reason": "ping"}));
+}
+
 #[tokio::test(start_paused = true)]
 async fn event_unanswered_in_time_is_refused_and_can_be_sent_again() {
     let mut exchange = exchange();

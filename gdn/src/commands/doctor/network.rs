@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use goondan_config::ProjectConfig;
 use goondan_connectors::Values;
 use goondan_outbound::{PROXY_AUTHENTICATION_REQUIRED, error_text, problem_of, rejection_by_proxy};
+use goondan_protocol::cloud::CloudPlatform;
 use goondan_protocol::proxy::NetworkSettings;
 use reqwest::{Client, Url};
 use tokio::net::TcpStream;
@@ -134,7 +135,12 @@ fn servers(bundle: &ProjectConfig) -> Servers {
         }
     };
     for model in bundle.models.values() {
-        add("model server", model.address(), model.name.to_string());
+        add("model server", &model.address(), model.name.to_string());
+        if let Some(CloudPlatform::Vertex(vertex)) = &model.platform
+            && let Ok(Some(key)) = vertex.key()
+        {
+            add("token server", &key.token_uri, model.name.to_string());
+        }
     }
     for connection in bundle.connections.values() {
         if connection.entry.is_some() {

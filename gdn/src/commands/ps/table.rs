@@ -143,12 +143,25 @@ pub(crate) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
         .collect();
     let approvals = (!approvals.is_empty())
         .then(|| format!("waits for a person's approval: {}", approvals.join(", ")));
+    let ignored = ignored(process);
     let detail = process.detail.clone();
-    let parts: Vec<String> = [next, consents, approvals, questions, waiting, detail]
-        .into_iter()
-        .flatten()
-        .collect();
+    let parts: Vec<String> = [
+        next, consents, approvals, questions, waiting, detail, ignored,
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     parts.join("; ")
+}
+
+/// Events that a connection passed over, such as `ignored 3: 2 no rule, 1 ping`.
+fn ignored(process: &ProcessInfo) -> Option<String> {
+    let counts = process.ignored.iter();
+    let words: Vec<String> = counts
+        .map(|(reason, count)| format!("{count} {}", reason.words()))
+        .collect();
+    let all: u64 = process.ignored.values().sum();
+    (all > 0).then(|| format!("ignored {all}: {}", words.join(", ")))
 }
 
 #[cfg(test)]
@@ -193,6 +206,19 @@ mod tests {
         assert_eq!(
             detail(&asking, now),
             "waits for a person's answer: q-1, q-2"
+        );
+    }
+
+    #[test]
+    fn conn_1_connection_shows_what_it_ignored() {
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let hook = process(
+            "idle",
+            &json!({"detail": "listening on http://h/", "ignored": {"noRule": 2, "ping": 1}}),
+        );
+        assert_eq!(
+            detail(&hook, now),
+            "listening on http://h/; ignored 3: 2 no rule, 1 ping"
         );
     }
 

@@ -6,6 +6,7 @@ use goondan_connectors::{ApprovalChat, working_as};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
 
+use super::headers;
 use super::members::Membership;
 use super::permissions;
 use super::sandboxes::{self, SandboxCheckContext};
@@ -93,6 +94,7 @@ fn resolve_connection(
             key: KeyRule::FromEvent { prefix: None },
         });
     }
+    let header = headers::resolve(connection, program.as_ref()?, &events, resources, report);
     let (connector, entry, entry_digest) = match program? {
         Program::Builtin(name) => (name, None, None),
         Program::Entry(name, path, digest) => (name, Some(path), Some(digest)),
@@ -112,6 +114,8 @@ fn resolve_connection(
         config: connection.config.clone(),
         secrets: connection.secrets.clone(),
         rules,
+        header,
+        keeps_payload: connection.keeps_payload,
         limits: connection.limits,
         sandbox,
         egress: Vec::new(),
@@ -236,6 +240,37 @@ fn check_events(rule: &RuleSpec, events: &Events, report: &mut ProblemReport) {
     for property in &rule.property_places {
         if !properties.contains(&property.value.as_str()) {
             report.add(unknown("property", property, properties.clone()));
+        }
+    }
+}
+
+/// Warns of rules that send one conversation to two agents: it belongs to the first, and events for
+/// the other are refused.
+pub(super) fn check_shared_keys(
+    resources: &Resources,
+    entry: Option<&AgentName>,
+    report: &mut ProblemReport,
+) {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let connections = resources.connections.iter();
+    for rule in connections.flat_map(|connection| &connection.value.rules) {
+        let KeyRule::Fixed(key) = &rule.key else {
+            continue;
+        };
+        let named = rule.agent.as_ref().map(|agent| agent.name.as_str());
+        let Some(agent) = named.or_else(|| entry.map(AgentName::as_str)) else {
+            continue;
+        };
+        let owner = *owners.entry(key.as_str()).or_insert(agent);
+        let place = rule.agent.as_ref().map(|agent| agent.place);
+        let place = place.or_else(|| rule.event.as_ref().map(|event| event.place));
+        if let Some(place) = place.filter(|_| owner != agent) {
+            let message = format!(
+                "the conversation `{key}` gets events for agent `{owner}` and for agent `{agent}`, \
+                 but belongs to the agent of its first event; the others are refused"
+            );
+            let problem = Problem::warning(codes::NO_EFFECT, place, message);
+            report.add(problem.help("give each agent an `instanceKey` of its own"));
         }
     }
 }

@@ -51,6 +51,8 @@ pub(super) fn add(
         config: JsonObject::new(),
         secrets: BTreeMap::new(),
         rules: Vec::new(),
+        header: None,
+        keeps_payload: true,
         limits: ProcessLimits::default(),
         sandbox: SandboxPolicy::default(),
         egress: lists,

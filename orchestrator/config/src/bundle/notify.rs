@@ -232,6 +232,7 @@ fn check_plan(
         call_id: SAMPLE,
         args: &sample,
         facts: None,
+        file: None,
     });
     let Err(error) = planned else {
         return true;

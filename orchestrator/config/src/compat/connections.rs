@@ -140,6 +140,9 @@ static OLDER: [OlderConnectorNames; 6] = [
     },
 ];
 
+/// Connectors that post replies to chats.
+const CHATS: [&str; 3] = ["telegram", "slack", "discord"];
+
 /// Converts the `spec` of a Connection.
 pub(super) fn connection(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     references::single(spec, "connectorRef", cx);
@@ -287,6 +290,13 @@ fn names(spec: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConver
     if older.connector == "cli" {
         take(spec, "config");
         take(spec, "secrets");
+    }
+    // Agents of 0.0.3 write to chats only with their tools.
+    if CHATS.contains(&older.connector)
+        && let Some(config) = mapping_mut(spec, "config")
+    {
+        let place = config.place;
+        put(config, entry("reply", text(place, "never")));
     }
     if let Some(port) = older.port
         && let Some(config) = mapping_mut(spec, "config")

@@ -14,7 +14,7 @@ use crate::similar::nearest;
 use crate::tree::{YamlNode, YamlValue};
 
 /// Predefined captures: the latest user message, the latest tool result, the step number.
-const BUILTIN: [&str; 3] = ["input", "result", "step"];
+const BUILTIN: [&str; 4] = ["header", "input", "result", "step"];
 
 /// The names that a rule may use.
 #[derive(Debug, Default)]

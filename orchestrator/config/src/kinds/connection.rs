@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use goondan_protocol::JsonObject;
+use goondan_protocol::event_header::HeaderTemplate;
 use goondan_protocol::ids::{ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::process_limits::ProcessLimits;
 use serde_json::Value as Json;
@@ -16,12 +17,21 @@ use crate::fields::{Fields, Label, LocatedValue};
 use crate::kind::ResourceKind;
 use crate::limits::{DEFAULT_CONNECTOR_MEMORY_MIB, MAX_KEY_PREFIX_BYTES};
 use crate::reference::{LOCAL_CLIENT, Reference};
-use crate::report::{Problem, ProblemReport};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::shape::{Field, FieldConstraint, FieldDefault, FieldType, Shape};
 use crate::tree::{MappingEntry, YamlNode, YamlValue, entries_to_json};
 
 /// The built-in connector that may start a local program.
 pub(crate) const MCP: &str = "mcp";
+
+/// The field for the header of events.
+pub(crate) const HEADER: &str = "header";
+/// The field that says if payloads are stored.
+pub(crate) const PAYLOAD: &str = "payload";
+/// Value of [`PAYLOAD`]: payloads are stored.
+const KEEP: &str = "keep";
+/// Value of [`HEADER`] and [`PAYLOAD`] for none.
+const NONE: &str = "none";
 
 impl ResourceKind {
     pub(crate) const CONNECTION: Self = Self::named("Connection");
@@ -54,6 +64,18 @@ pub(crate) static SPEC: Shape = Shape::of(
             FieldType::Mapping(&INGRESS),
             "Routes for its events.",
         ),
+        Field::optional(
+            HEADER,
+            FieldType::Text,
+            "The line above each message that tells the model who wrote it and where, with placeholders such as `{event}`; `none` for no header.",
+        )
+        .or(FieldDefault::Meaning("the header of the connector")),
+        Field::optional(
+            PAYLOAD,
+            FieldType::Word(&[KEEP, NONE]),
+            "`keep`: what the service sent is stored with each event, and agents that get the events can read it with the tool `event`.",
+        )
+        .or(FieldDefault::Text(KEEP)),
         Field::optional(
             "limits",
             FieldType::Mapping(&process_limits::LIMITS),
@@ -143,9 +165,19 @@ pub(crate) struct ConnectionSpec {
     pub(crate) missing_program: Option<LocatedValue<String>>,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) rules: Vec<RuleSpec>,
+    pub(crate) header: Option<LocatedValue<HeaderSpec>>,
+    pub(crate) keeps_payload: bool,
+    /// Place of the field `payload`, if it is set.
+    pub(crate) payload_place: Option<SourceLocation>,
     pub(crate) limits: ProcessLimits,
     pub(crate) sandbox: sandbox::SandboxSpec,
     pub(crate) written: ConnectionLocations,
+}
+
+/// A header as written.
+pub(crate) enum HeaderSpec {
+    None,
+    Template(HeaderTemplate),
 }
 
 /// An ingress rule as written.
@@ -184,6 +216,8 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         .nested("ingress", &mut cx.report)
         .map(|ingress| read_ingress(ingress, &mut cx.report))
         .unwrap_or_default();
+    let header = read_header(&mut spec, &mut cx.report);
+    let payload = spec.word(PAYLOAD, &mut cx.report);
     let limits = process_limits::read(&mut spec, DEFAULT_CONNECTOR_MEMORY_MIB, cx);
     let sandbox = sandbox::read(&mut spec, cx);
     spec.close();
@@ -195,10 +229,38 @@ pub(crate) fn read(document: &Document<'_>, cx: &mut Context<'_>) -> Option<Conn
         missing_program,
         secrets,
         rules,
+        header,
+        keeps_payload: payload.as_ref().is_none_or(|payload| payload.value == KEEP),
+        payload_place: payload.map(|payload| payload.place),
         limits,
         sandbox,
         written,
     })
+}
+
+fn read_header(
+    spec: &mut Fields<'_>,
+    report: &mut ProblemReport,
+) -> Option<LocatedValue<HeaderSpec>> {
+    let label = spec.label.field(HEADER);
+    let LocatedValue { value, place } = spec.text(HEADER, report)?;
+    if value == NONE {
+        let value = HeaderSpec::None;
+        return Some(LocatedValue { value, place });
+    }
+    match HeaderTemplate::parse(value) {
+        Ok(template) => {
+            let value = HeaderSpec::Template(template);
+            Some(LocatedValue { value, place })
+        }
+        Err(error) => {
+            let message = format!("{label} is not a header: {error}");
+            report.add(Problem::new(codes::INVALID_VALUE, place, message).help(
+                "write text with placeholders, such as `Chat {event}[ of {connection}]`, or `none`",
+            ));
+            None
+        }
+    }
 }
 
 /// Checks that only the local client's connection uses its default name.

@@ -2,13 +2,14 @@
 
 use goondan_protocol::definition::{
     HostedModel, HostedProvider, ModelDefinition, ModelParams, ModelProvider, ModelTimeouts,
+    OpenAiApi,
 };
 use goondan_protocol::ids::ResourceName;
 use goondan_protocol::script::Script;
 use goondan_protocol::usage::PriceTable;
 
 use super::{
-    Context, id, params, prices, process_limits, read_named_file, script, thinking, value,
+    Context, clouds, id, params, prices, process_limits, read_named_file, script, thinking, value,
 };
 use crate::advice;
 use crate::codes;
@@ -135,6 +136,15 @@ static HOSTED_SPEC: Shape = Shape::of(
              such as `http://127.0.0.1:8080/v1`.",
         ),
         Field::optional(
+            "api",
+            FieldType::Word(&["chat", "responses"]),
+            "`openai` only: the API to use, Chat Completions or Responses.",
+        )
+        .or(FieldDefault::Text("chat")),
+        clouds::AZURE,
+        clouds::VERTEX,
+        clouds::BEDROCK,
+        Field::optional(
             "params",
             FieldType::Mapping(&params::PARAMS),
             "Parameters of each call; an agent can override them.",
@@ -167,7 +177,8 @@ static HOSTED_SPEC: Shape = Shape::of(
         ),
         CAPABILITIES,
     ],
-);
+)
+.with(clouds::ONE_PLATFORM);
 
 const TIMEOUT_MS_MAX: u64 = 3_600_000;
 
@@ -272,7 +283,15 @@ fn read_hosted(
     let endpoint = spec.text("endpoint", &mut cx.report);
     if let Some(endpoint) = &endpoint {
         check_endpoint(endpoint, cx);
-    } else if !has_key {
+    }
+    let api = read_api(&mut spec, provider, cx);
+    let has_platform = ["azure", "vertex", "bedrock"]
+        .iter()
+        .any(|name| spec.has(name));
+    let platform = clouds::read(&mut spec, provider, cx);
+    if let Some(platform) = &platform {
+        clouds::check_credentials(platform, has_key, endpoint.is_some(), cx);
+    } else if endpoint.is_none() && !has_key && !has_platform {
         let message = format!("a model of `{}` needs an `apiKey`", written.value);
         cx.report.add(
             Problem::new(codes::MISSING_FIELD, written.place, message).help(
@@ -307,6 +326,8 @@ fn read_hosted(
     let model = HostedModel {
         name: name?,
         provider,
+        api,
+        platform: platform.map(|platform| platform.value),
         model: model?.value.to_owned(),
         endpoint: endpoint.map(|endpoint| endpoint.value.to_owned()),
         api_key,
@@ -321,6 +342,22 @@ fn read_hosted(
         thinking::check(&model, &model.params, place, &mut cx.report);
     }
     Some(ModelWithPrices { model, prices })
+}
+
+fn read_api(spec: &mut Fields<'_>, provider: HostedProvider, cx: &mut Context<'_>) -> OpenAiApi {
+    let Some(written) = spec.word("api", &mut cx.report) else {
+        return OpenAiApi::default();
+    };
+    if provider != HostedProvider::OpenAi {
+        let message = "`api` has no effect with this provider, which has one API";
+        cx.report
+            .add(Problem::warning(codes::NO_EFFECT, written.place, message).help("remove it"));
+        return OpenAiApi::default();
+    }
+    match written.value {
+        "responses" => OpenAiApi::Responses,
+        _ => OpenAiApi::Chat,
+    }
 }
 
 /// Reads a boolean that only some providers support.

@@ -1,7 +1,8 @@
-//! Reports parameters that Anthropic refuses in combination with thinking.
+//! Reports parameters that Anthropic refuses in combination with thinking, and those that the
+//! Responses API lacks.
 
 use goondan_connectors::thinking::{ThinkingParams, anthropic_reply_tokens};
-use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams};
+use goondan_protocol::definition::{HostedModel, HostedProvider, ModelParams, OpenAiApi};
 
 use crate::codes;
 use crate::report::{Problem, ProblemReport, SourceLocation};
@@ -27,6 +28,7 @@ pub(crate) fn check(
     place: SourceLocation,
     report: &mut ProblemReport,
 ) {
+    check_responses(model, params, place, report);
     if model.provider != HostedProvider::Anthropic {
         return;
     }
@@ -53,5 +55,30 @@ pub(crate) fn check(
             Problem::warning(codes::NO_EFFECT, place, message)
                 .help("remove it, or write `reasoningEffort: none`"),
         );
+    }
+}
+
+/// Reports parameters that the Responses API does not have.
+fn check_responses(
+    model: &HostedModel,
+    params: &ModelParams,
+    place: SourceLocation,
+    report: &mut ProblemReport,
+) {
+    if model.provider != HostedProvider::OpenAi || model.api != OpenAiApi::Responses {
+        return;
+    }
+    let absent = [
+        ("stop", !params.stop.is_empty()),
+        ("seed", params.seed.is_some()),
+    ];
+    for (name, is_set) in absent {
+        if is_set {
+            let message = format!("`{name}` has no effect: the Responses API does not have it");
+            report.add(
+                Problem::warning(codes::NO_EFFECT, place, message)
+                    .help("remove it, or write `api: chat`"),
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// Places of a Connection's settings and secrets.
 pub(crate) struct ConnectionLocations {
-    pub(super) label: Label,
+    pub(crate) label: Label,
     pub(super) spec: SourceLocation,
     /// Places of a setting's name and value, by the setting's label.
     pub(super) settings: BTreeMap<String, (SourceLocation, SourceLocation)>,

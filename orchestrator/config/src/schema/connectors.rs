@@ -4,6 +4,7 @@
 //! Connection that refers to a Connector of the project is only checked by the loader, which can
 //! resolve the Connector.
 
+use goondan_connectors::signatures::SECRETLESS_PRESETS;
 use goondan_connectors::{BUILTINS, Connector, Secret, Setting, SettingType};
 use goondan_protocol::base_package::BASE_PACKAGE;
 use serde_json::{Map, Value as Json, json};
@@ -43,8 +44,16 @@ fn case(connector: &'static Connector, definitions: &mut Definitions) -> Json {
     if !needed.is_empty() {
         insert(&mut then, "required", json!(needed));
     }
-    if let Some((setting, secret)) = connector.needs {
-        insert(&mut then, "allOf", json!([needs(setting, secret)]));
+    let needs = connector.needs;
+    let mut conditions: Vec<Json> = needs
+        .map(|(setting, secret)| needs_secret(setting, secret))
+        .into_iter()
+        .collect();
+    if connector.name == "webhook" {
+        conditions.push(signature_conditions());
+    }
+    if !conditions.is_empty() {
+        insert(&mut then, "allOf", json!(conditions));
     }
     json!({
         "if": {
@@ -71,11 +80,24 @@ fn maybe(schema: &Json, is_required: bool) -> (Json, bool) {
     }
 }
 
-/// A setting that requires a secret.
-fn needs(setting: &str, secret: &str) -> Json {
+/// Settings of a signature with a preset that has no secret.
+fn secretless() -> Json {
+    json!({
+        "type": "object",
+        "properties": { "preset": { "enum": SECRETLESS_PRESETS } },
+        "required": ["preset"],
+    })
+}
+
+/// A setting that requires a secret, except a signature preset without one.
+fn needs_secret(setting: &str, secret: &str) -> Json {
     json!({
         "if": {
-            "properties": { "config": { "type": "object", "required": [setting] } },
+            "properties": { "config": {
+                "type": "object",
+                "properties": { setting: { "not": secretless() } },
+                "required": [setting],
+            } },
             "required": ["config"],
         },
         "then": {
@@ -83,6 +105,16 @@ fn needs(setting: &str, secret: &str) -> Json {
             "required": ["secrets"],
         },
     })
+}
+
+/// Fields of a webhook that require others.
+fn signature_conditions() -> Json {
+    json!({ "properties": {
+        "config": { "properties": {
+            "signature": { "if": secretless(), "then": { "required": ["topics"] } },
+        } },
+        "secrets": { "dependentRequired": { "previousHmac": ["hmac"] } },
+    } })
 }
 
 fn secrets(secrets: &'static [Secret], definitions: &mut Definitions) -> Json {

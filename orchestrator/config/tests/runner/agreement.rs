@@ -132,6 +132,33 @@ fn corpus() -> Vec<Value> {
             }),
         ),
         document(
+            "Model",
+            "on-azure",
+            &json!({
+                "provider": "openai", "model": "m", "endpoint": "https://x", "api": "responses",
+                "apiKey": {"valueFrom": {"env": "KEY"}}, "azure": {"apiVersion": "2024-10-21"},
+            }),
+        ),
+        document(
+            "Model",
+            "on-vertex",
+            &json!({
+                "provider": "google", "model": "m", "endpoint": "https://x",
+                "vertex": {"project": "p", "location": "global",
+                           "serviceAccount": {"valueFrom": {"env": "KEY_FILE"}}},
+            }),
+        ),
+        document(
+            "Model",
+            "on-bedrock",
+            &json!({
+                "provider": "anthropic", "model": "m", "endpoint": "https://x",
+                "bedrock": {"region": "us-east-1", "accessKeyId": {"valueFrom": {"env": "KEY"}},
+                            "secretAccessKey": {"valueFrom": {"env": "KEY"}},
+                            "sessionToken": {"valueFrom": {"env": "KEY"}}},
+            }),
+        ),
+        document(
             "Agent",
             "helper",
             &json!({
@@ -313,6 +340,25 @@ fn corpus() -> Vec<Value> {
         document("Connection", "direct", &json!({"connectorRef": webhook})),
         document(
             "Connection",
+            "topics",
+            &json!({
+                "connectorRef": webhook,
+                "config": {"signature": {"preset": "sns", "topics": ["arn:aws:sns:eu-west-1:1:t"]}},
+            }),
+        ),
+        document(
+            "Connection",
+            "rotated",
+            &json!({
+                "connectorRef": webhook,
+                "config": {"idHeader": "x-id", "typeHeader": "x-type",
+                           "signature": {"preset": "stripe", "toleranceSeconds": 60}},
+                "secrets": {"hmac": {"valueFrom": {"env": "KEY"}},
+                            "previousHmac": {"valueFrom": {"env": "KEY"}}},
+            }),
+        ),
+        document(
+            "Connection",
             "signed",
             &json!({
                 "connectorRef": webhook,
@@ -336,6 +382,7 @@ fn corpus() -> Vec<Value> {
             &json!({
                 "connectorRef": {"kind": "Connector", "name": "telegram", "package": "@goondan/base"},
                 "config": {"chats": [1, "2"], "endpoint": "https://x"},
+                "header": "Chat {chatId}[ by {fromUsername}]", "payload": "none",
                 "secrets": {"botToken": {"valueFrom": {"env": "KEY"}}},
             }),
         ),
@@ -349,6 +396,7 @@ fn project(documents: &[Value]) -> Project {
         .file("p.md", "p")
         .file("tools/x.ts", "")
         .variable("KEY", "key")
+        .variable("KEY_FILE", r#"{"client_email": "e", "private_key": "k"}"#)
 }
 
 /// Calls `visit` with every way to damage the value in one place, and what was done.

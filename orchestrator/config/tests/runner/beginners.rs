@@ -48,6 +48,10 @@ fn unknown_provider_is_reported_with_the_provider_to_use() {
         ("Gemini", "write `provider: google`"),
         (
             "bedrock",
+            "write `provider: anthropic` and `bedrock: {region: …}`",
+        ),
+        (
+            "palm",
             "for a server with a compatible API, write for example `provider: openai` and \
              `endpoint: URL`, up to and including the version, such as `http://127.0.0.1:8080/v1`",
         ),

@@ -53,7 +53,8 @@ fn documentation_example_loads_as_described() {
     assert_eq!(bundle.grace_period_ms, 60_000);
     let helper = &bundle.agents[bundle.entry_agent.as_ref().unwrap()];
     let tools: Vec<_> = helper.tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(tools, ["bash", "files"]);
+    // The last one reads what the connection received.
+    assert_eq!(tools, ["bash", "files", "event"]);
     let hook = &bundle.connections[&"hook".parse().unwrap()];
     assert_eq!(hook.secrets["hmac"], "s3cret");
     assert!(matches!(hook.rules[0].key, KeyRule::Property { .. }));
@@ -220,4 +221,19 @@ fn every_setting_of_an_extension_is_described() {
             assert!(row.contains(&default), "{name}: {row}");
         }
     }
+}
+
+#[test]
+fn conn_3_examples_of_signature_presets_load() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/connectors/webhook.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let examples: Vec<&str> = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    let both = Project::with(&examples.join("---\n"));
+    let loaded = both.variable("STRIPE_WEBHOOK_SECRET", "whsec_s").load();
+    assert_eq!(examples.len(), 2);
+    assert_eq!(loaded.connections.len(), 2);
 }

@@ -15,9 +15,13 @@ mod bundles;
 #[cfg(test)]
 mod cli_agents;
 #[cfg(test)]
+mod clouds;
+#[cfg(test)]
 mod connectors;
 #[cfg(test)]
 mod documentation;
+#[cfg(test)]
+mod event_headers;
 #[cfg(test)]
 mod fallbacks;
 #[cfg(test)]

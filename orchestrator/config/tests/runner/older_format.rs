@@ -201,6 +201,8 @@ fn compat_1_connections_keep_names_and_implicit_ones_are_listed() {
     let chat = &bundle.connections[&"chat".parse().unwrap()];
     assert_eq!(chat.connector.as_str(), "telegram");
     assert_eq!(chat.secrets["botToken"], "t");
+    // Agents of 0.0.3 write to chats only with their tools.
+    assert_eq!(chat.config["reply"], json!("never"));
     assert_eq!(chat.rules[0].event.as_deref(), Some("message"));
     let hook = &bundle.connections[&"hook".parse().unwrap()];
     assert_eq!(hook.secrets["signingSecret"], "s3cret");

@@ -212,7 +212,7 @@ fn references_are_followed() {
             &tools("{kind: Tool, name: bahs, package: '@goondan/base'}")
         ),
         "E_CONFIG_UNKNOWN_REFERENCE 9:72 package `@goondan/base` has no Tool `bahs`; it has `agents`, `bash`, \
-         `discord`, `file-system`, `github`, `http-fetch`, `json-query`, `mcp`, `proposal`, `proposal-review`, `sandbox`, `self-restart`, `slack`, `swarm-bundle`, `tasks`, `telegram`, `text-transform` or `wait`"
+         `discord`, `event`, `file-system`, `github`, `http-fetch`, `json-query`, `mcp`, `proposal`, `proposal-review`, `sandbox`, `schedule`, `self-restart`, `slack`, `swarm-bundle`, `tasks`, `telegram`, `text-transform` or `wait`"
     );
     assert_eq!(
         only_problem(
@@ -457,6 +457,23 @@ fn settings_are_those_the_built_in_connector_takes() {
 }
 
 #[test]
+fn conn_3_unknown_signature_presets_are_named_with_the_known_ones() {
+    let text =
+        connection("  config: {signature: {preset: strip}}\n  secrets: {hmac: {value: s}}\n");
+    let project = Project::with(&text);
+    let problems = project.problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    for preset in goondan_connectors::signatures::PRESET_NAMES {
+        assert!(problems[0].contains(&format!("`{preset}`")), "{problems:?}");
+    }
+    assert_eq!(suggestion(&project), "did you mean `stripe`?");
+    let no_topics = connection("  config: {signature: {preset: sns}}\n");
+    assert!(only_problem_with(&no_topics).contains("needs `topics`"));
+    let no_secret = connection("  config: {signature: {preset: stripe}}\n");
+    assert!(only_problem_with(&no_secret).contains("requires the secret `hmac`"));
+}
+
+#[test]
 fn a_secret_among_the_settings_is_not_shown() {
     let text = connection("  config: {botToken: hunter2}\n").replace("webhook", "telegram");
     let refused = Project::with(&text).refused();
@@ -591,7 +608,7 @@ fn captures_are_there_when_they_are_used() {
     assert_eq!(
         rule(&format!("{{{when}, say: 'It is ${{tilte}}.'}}")),
         "E_CONFIG_INVALID_VALUE 4:105 `spec.options.rules[0].say` of Model `main` uses `tilte`, \
-         which no pattern captures; expected `role`, `title`, `input`, `result`, `step`"
+         which no pattern captures; expected `role`, `title`, `header`, `input`, `result`, `step`"
     );
     assert!(
         rule(&format!(
@@ -754,6 +771,48 @@ spec: {{entryAgent: Agent/helper, agents: [Agent/helper]}}
     let shown: String = checked.warnings.iter().map(ToString::to_string).collect();
     assert!(shown.starts_with("warning[W_CONFIG_"), "{shown}");
     assert!(!shown.contains("open-sesame"), "{shown}");
+}
+
+#[test]
+fn conn_2_one_conversation_for_two_agents_yields_a_warning() {
+    let warnings = |second: &str| {
+        let rules = format!(
+            "  ingress:
+    rules:
+      - {{match: {{properties: {{x: a}}}}, route: {{agentRef: Agent/helper, instanceKey: one}}}}
+      - {{match: {{properties: {{x: b}}}}, route: {{{second}}}}}
+"
+        );
+        let text = format!(
+            "{SMALLEST}---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: other}}
+spec: {{modelConfig: {{modelRef: Model/main}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {{name: team}}
+spec: {{entryAgent: Agent/helper}}
+---
+{}",
+            connection(&rules)
+        );
+        Project::new(&text).warnings().join("\n")
+    };
+    let warned = warnings("agentRef: Agent/other, instanceKey: one");
+    assert!(
+        warned.contains("W_CONFIG_NO_EFFECT") && warned.contains("conversation `one`"),
+        "{warned}"
+    );
+    for fine in [
+        "agentRef: Agent/other, instanceKey: two",
+        "agentRef: Agent/helper, instanceKey: one",
+        "instanceKey: one",
+        "agentRef: Agent/other",
+    ] {
+        assert_eq!(warnings(fine), "", "{fine}");
+    }
 }
 
 #[test]

@@ -187,7 +187,27 @@ pub(crate) fn schema_without_connectors() -> serde_json::Value {
         let connector = connector.map(str::to_lowercase);
         connector.is_none_or(|name| goondan_connectors::find(&name).is_none())
     });
+    forget_conditions(&mut schema);
     schema
+}
+
+/// Removes what settings of connectors require of each other, which names them again.
+fn forget_conditions(schema: &mut serde_json::Value) {
+    use serde_json::Value;
+
+    match schema {
+        Value::Object(fields) => {
+            let of_connector = fields
+                .get("if")
+                .is_some_and(|it| it.to_string().contains("connectorRef"));
+            if of_connector && let Some(Value::Object(then)) = fields.get_mut("then") {
+                then.remove("allOf");
+            }
+            fields.values_mut().for_each(forget_conditions);
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget_conditions),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// The schema without built-in tools and extensions, for the same reason.

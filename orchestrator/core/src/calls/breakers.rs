@@ -175,3 +175,7 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "breakers_tests.rs"]
+mod tests;

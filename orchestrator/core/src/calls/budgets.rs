@@ -33,6 +33,7 @@ use super::accounts::{BudgetOwner, payers, payers_of_line};
 use super::call_metrics::count_reply;
 use super::task_calls::place_of;
 use super::{Calls, OpenCall};
+use crate::bus::queue::{Message, Notice};
 use crate::exchange::TaskRef;
 use crate::fleet::Fleet;
 use crate::limits::{
@@ -265,7 +266,7 @@ impl Calls {
         if step.is_some() {
             accounts.take_for_task(line);
         }
-        self.charged.insert(at.workspace_id.clone());
+        fleet.post(Message::Notice(Notice::Charged(at.workspace_id.clone())));
         let own: Vec<BudgetOwner> = payers_of_line(line).collect();
         let charge = line.charge();
         let mut warnings: Vec<String> = Vec::new();

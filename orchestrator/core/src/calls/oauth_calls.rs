@@ -6,6 +6,7 @@ use goondan_protocol::oauth::OAUTH;
 
 use super::internal_calls::DaemonCall;
 use super::{Calls, Origin};
+use crate::bus::queue::Message;
 use crate::exchange::oauth_calls::{OAuthCall, OAuthCallResult};
 use crate::fleet::Fleet;
 
@@ -40,16 +41,11 @@ impl Calls {
             self.make_for_daemon(fleet, call, Origin::OAuth(ticket))
         });
         if let Err(error) = made {
-            self.done_for_oauth.push(OAuthCallResult {
+            fleet.post(Message::OAuthCallDone(OAuthCallResult {
                 ticket,
                 method: method.to_owned(),
                 outcome: CallOutcome::Error(error),
-            });
+            }));
         }
-    }
-
-    /// Takes the finished calls to authorization servers.
-    pub(crate) fn take_done_for_oauth(&mut self) -> Vec<OAuthCallResult> {
-        std::mem::take(&mut self.done_for_oauth)
     }
 }

@@ -125,11 +125,6 @@ impl Calls {
         });
         budgeted.cloned().collect()
     }
-
-    /// Takes the workspaces whose ledgers have new entries.
-    pub(crate) fn take_charged(&mut self) -> Vec<WorkspaceId> {
-        std::mem::take(&mut self.charged).into_iter().collect()
-    }
 }
 
 fn told(

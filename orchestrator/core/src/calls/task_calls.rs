@@ -6,6 +6,7 @@ use goondan_protocol::task::TASK_KEY_PREFIX;
 
 use super::internal_calls::DaemonCall;
 use super::{Calls, Origin};
+use crate::bus::queue::Message;
 use crate::exchange::TaskRef;
 use crate::exchange::task_calls::{TaskCall, TaskCallResult};
 use crate::fleet::Fleet;
@@ -42,12 +43,7 @@ impl Calls {
         });
         if let Err(error) = made {
             let outcome = CallOutcome::Error(error);
-            self.done_for_tasks.push(TaskCallResult { of, outcome });
+            fleet.post(Message::TaskCallDone(TaskCallResult { of, outcome }));
         }
-    }
-
-    /// Takes the finished calls for tasks.
-    pub(crate) fn take_done_for_tasks(&mut self) -> Vec<TaskCallResult> {
-        std::mem::take(&mut self.done_for_tasks)
     }
 }

@@ -11,6 +11,7 @@ use goondan_protocol::oauth::OAuthNeed;
 
 use super::{CallState, Calls, OpenCall, ProcessId};
 use crate::LogEvent;
+use crate::bus::queue::Message;
 use crate::exchange::oauth_calls::{TokenReport, Tokens};
 use crate::fleet::Fleet;
 
@@ -40,48 +41,41 @@ pub(super) fn consent_to_more(fleet: &Fleet, call: &OpenCall) -> Option<OAuthNee
     is_same.then(|| need.clone())
 }
 
-impl Calls {
-    pub(crate) fn take_verdicts(&mut self) -> Vec<TokenReport> {
-        std::mem::take(&mut self.verdicts)
+/// Reports that a token is valid after a call succeeded.
+pub(super) fn note_verdict(fleet: &mut Fleet, process: ProcessId, outcome: &CallOutcome) {
+    if let (CallOutcome::Ok(_), Some((id, tokens))) = (outcome, fleet.tokens_of(process)) {
+        let report = TokenReport {
+            call: None,
+            process,
+            workspace_id: id.clone(),
+            tokens: tokens.clone(),
+            said: None,
+        };
+        fleet.post(Message::Token(Box::new(report)));
     }
+}
 
+impl Calls {
     /// Handles the rejection of a connection's token at startup. False if its token does not come
     /// from an authorization server, because then no replacement exists.
     pub(crate) fn is_declined_start(
-        &mut self,
-        fleet: &Fleet,
+        &self,
+        fleet: &mut Fleet,
         process: ProcessId,
         said: &TokenVerdict,
     ) -> bool {
         let Some((id, tokens)) = fleet.tokens_of(process) else {
             return false;
         };
-        self.verdicts.push(TokenReport {
+        let report = TokenReport {
             call: None,
             process,
             workspace_id: id.clone(),
             tokens: tokens.clone(),
             said: Some(said.clone()),
-        });
+        };
+        fleet.post(Message::Token(Box::new(report)));
         true
-    }
-
-    /// Records that a token is valid after a call succeeded.
-    pub(super) fn note_verdict(
-        &mut self,
-        fleet: &Fleet,
-        process: ProcessId,
-        outcome: &CallOutcome,
-    ) {
-        if let (CallOutcome::Ok(_), Some((id, tokens))) = (outcome, fleet.tokens_of(process)) {
-            self.verdicts.push(TokenReport {
-                call: None,
-                process,
-                workspace_id: id.clone(),
-                tokens: tokens.clone(),
-                said: None,
-            });
-        }
     }
 
     /// Makes a failed call wait for another token, if the failure was caused by its token.
@@ -91,7 +85,7 @@ impl Calls {
     /// Returns the error if another token would not help, or if a part of the answer was delivered.
     pub(super) fn hold_for_token(
         &mut self,
-        fleet: &Fleet,
+        fleet: &mut Fleet,
         id: CallId,
         process: ProcessId,
         error: CallError,
@@ -111,13 +105,14 @@ impl Calls {
             is_for_more: false,
             error,
         });
-        self.verdicts.push(TokenReport {
+        let report = TokenReport {
             call: Some(id),
             process,
             workspace_id: workspace_id.clone(),
             tokens: tokens.clone(),
             said: Some(said),
-        });
+        };
+        fleet.post(Message::Token(Box::new(report)));
         self.put_back(id, 0);
         Ok(())
     }

@@ -386,3 +386,21 @@ pub enum TaskResult {
         result: Result<TaskDrill, ControlError>,
     },
 }
+
+/// Purpose of an operation on a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SandboxOperation {
+    Prepare { run: u64 },
+    Propose { phase: u32 },
+    Deliver,
+    NoteDelivery,
+    TakeComments { phase: u32, text: String },
+    Remove,
+}
+
+/// Something that is done about the sandbox of a task, and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SandboxStep {
+    pub(crate) at: TaskRef,
+    pub(crate) step: SandboxOperation,
+}

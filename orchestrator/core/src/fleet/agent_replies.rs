@@ -10,11 +10,11 @@
 //! An answer that arrives during a turn is passed to the turn for its next step, and the turn's
 //! commit ends both events. A later answer gets a turn of its own.
 
-use goondan_protocol::agents::{AgentAnswer, REPLY_KIND, TurnInput};
+use goondan_protocol::agents::AgentAnswer;
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef, TurnId};
-use goondan_protocol::ipc::{RefusalCode, ToAgent};
+use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_store::StoreError;
 use goondan_store::instance::{EventState, PendingReplyRecord};
@@ -23,7 +23,6 @@ use serde_json::json;
 
 use super::conversation_run::RunUpdate;
 use super::event_queue::EventOrigin;
-use super::instance::Instance;
 use super::waiters::TurnWaiter;
 use super::{Fleet, ProcessOwner};
 use crate::LogEvent;
@@ -33,34 +32,7 @@ use crate::refusals::{AgentRequestError, parked_error};
 
 pub(crate) mod pending_replies;
 
-use pending_replies::{
-    AgentWaiter, Mode, PendingReply, QuestionStatus, ReplyMode, ReplyWatch, Requester,
-};
-
-impl Instance {
-    /// Loads the expected answers from the store.
-    pub(super) fn expect_answers(&mut self, found: Vec<PendingReplyRecord>) {
-        let mut before = std::mem::take(&mut self.awaiting);
-        for awaited in found {
-            let id = awaited.reply.id.clone();
-            let watch = before
-                .remove(&id)
-                .map_or(ReplyWatch::Nobody, |held| held.watch);
-            self.awaiting.insert(id, PendingReply { awaited, watch });
-        }
-    }
-
-    fn expect_answer(&mut self, question: &EventId, target: &InstanceRef, reply: &AgentEvent) {
-        let awaited = PendingReplyRecord {
-            question: question.clone(),
-            target: target.instance_key.clone(),
-            reply: reply.clone(),
-        };
-        let watch = ReplyWatch::Somebody;
-        let id = reply.id.clone();
-        self.awaiting.insert(id, PendingReply { awaited, watch });
-    }
-}
+use pending_replies::{AgentWaiter, Mode, QuestionStatus, ReplyMode, ReplyWatch, Requester};
 
 fn failed(code: &str, message: impl Into<String>) -> TurnOutcome {
     TurnOutcome::Failed {
@@ -177,15 +149,15 @@ impl Fleet {
     }
 
     fn is_turn_of(&mut self, at: &InstanceRef, event_id: &EventId) -> bool {
-        let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
+        let turn = self.turn_of(at);
         turn.is_some_and(|turn| turn.context.event_id == *event_id)
     }
 
     /// Adds an agent as a waiter for an event's turn. It waits at most once per question.
     fn add_waiter(&mut self, target: &InstanceRef, question: &EventId, waiter: AgentWaiter) {
-        if let Some(entry) = self.instance_mut(target) {
+        if let Some(entry) = self.conversation_mut(target) {
             entry
-                .waiters
+                .waiters_mut()
                 .add(question.clone(), TurnWaiter::Agent(waiter));
         }
     }
@@ -234,7 +206,7 @@ impl Fleet {
         let op = AwaitReply {
             instance: at.clone(),
             awaited: Box::new(awaited),
-            at: self.now.wall,
+            at: self.cx.now().wall,
         };
         let telling = AwaitingThenTell {
             instance: at,
@@ -305,7 +277,7 @@ impl Fleet {
     ) -> bool {
         match result {
             Ok(ReplyAwaited { is_open }) => {
-                if let Some(entry) = self.instance_mut(&requester.at).filter(|_| is_open) {
+                if let Some(entry) = self.conversation_mut(&requester.at).filter(|_| is_open) {
                     entry.expect_answer(question, target, reply);
                 }
                 true
@@ -338,7 +310,7 @@ impl Fleet {
             let op = ForgoReply {
                 instance: requester.at.clone(),
                 question: question.clone(),
-                at: self.now.wall,
+                at: self.cx.now().wall,
             };
             let forgoing = Forgoing {
                 instance: requester.at.clone(),
@@ -358,9 +330,8 @@ impl Fleet {
         if let Err(error) = result {
             return self.on_store_failure(&requester.at, Some(requester.process), &error);
         }
-        if let Some(entry) = self.instance_mut(&requester.at) {
-            let awaiting = &mut entry.awaiting;
-            awaiting.retain(|_, held| held.awaited.question != *question);
+        if let Some(entry) = self.conversation_mut(&requester.at) {
+            entry.forgo_answer(question);
         }
         self.answer_agent(requester, *forgoing.answer);
     }
@@ -414,13 +385,13 @@ impl Fleet {
     }
 
     fn agent_in(&mut self, at: &InstanceRef) -> Option<AgentName> {
-        self.instance_mut(at).map(|entry| entry.agent.clone())
+        self.agent_name(at).cloned()
     }
 
     /// Ends the wait of the call that asked.
     fn settle_question(&mut self, at: &InstanceRef, question: &EventId) {
-        if let Some(entry) = self.instance_mut(at) {
-            entry.asking.remove(question);
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.settle_question(question);
         }
     }
 
@@ -466,12 +437,12 @@ impl Fleet {
 
     /// Ends the waits of calls that timed out.
     pub(super) fn time_out_waiters(&mut self, at: &InstanceRef) {
-        let now_ms = self.now.mono_ms;
-        let Some(entry) = self.instance_mut(at) else {
+        let now_ms = self.cx.now().mono_ms;
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
-        let late = entry.waiters.take_late(now_ms);
-        let has_to_look = entry.awaiting.values().any(|held| match held.watch {
+        let late = entry.waiters_mut().take_late(now_ms);
+        let has_to_look = entry.pending_replies().any(|held| match held.watch {
             ReplyWatch::From(from_ms) => from_ms <= now_ms,
             ReplyWatch::Somebody | ReplyWatch::Nobody => false,
         });
@@ -480,7 +451,7 @@ impl Fleet {
             self.wait_no_longer(at, &question, waiter, note);
         }
         if has_to_look {
-            let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
+            let turn = self.turn_of(at);
             let open = turn.map(|turn| turn.turn_id.clone());
             self.look_for_answers(at, open.as_ref());
         }
@@ -489,12 +460,12 @@ impl Fleet {
     /// Looks up the outcome of unwatched questions in other instances. `open` is this instance's
     /// open turn.
     pub(super) fn look_for_answers(&mut self, at: &InstanceRef, open: Option<&TurnId>) {
-        let now_ms = self.now.mono_ms;
-        let Some(entry) = self.instance_mut(at) else {
+        let now_ms = self.cx.now().mono_ms;
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
         let mut asked: Vec<(EventId, InstanceRef)> = Vec::new();
-        for held in entry.awaiting.values_mut() {
+        for held in entry.pending_replies_mut() {
             let is_watched = match held.watch {
                 ReplyWatch::Somebody => true,
                 ReplyWatch::Nobody => false,
@@ -534,12 +505,11 @@ impl Fleet {
         result: Result<EventState, StoreError>,
     ) {
         let (at, question, target) = (&sought.instance, &sought.question, &sought.target);
-        let look_again_ms = self.now.mono_ms.saturating_add(LOOK_AGAIN_MS);
-        let Some(entry) = self.instance_mut(at) else {
+        let look_again_ms = self.cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
-        let mut held = entry.awaiting.values_mut();
-        let Some(held) = held.find(|held| held.awaited.question == *question) else {
+        let Some(held) = entry.pending_reply_to(question) else {
             return;
         };
         let reply = held.awaited.reply.clone();
@@ -574,14 +544,14 @@ impl Fleet {
 
     /// Submits the answer to an agent's question as an event.
     fn deliver(&mut self, at: &InstanceRef, reply: &AgentEvent, outcome: &TurnOutcome) {
-        let created_at = self.now.wall;
+        let created_at = self.cx.now().wall;
         let Some(entry) = self
-            .instance_mut(at)
-            .filter(|entry| entry.deleting.is_none())
+            .conversation_mut(at)
+            .filter(|entry| !entry.is_deleting())
         else {
             return;
         };
-        let agent = entry.agent.clone();
+        let agent = entry.agent().clone();
         let (status, input) = match capped(outcome) {
             TurnOutcome::Completed { reply } => ("completed", reply),
             TurnOutcome::Failed { code, message } => ("failed", format!("{code}: {message}")),
@@ -597,61 +567,37 @@ impl Fleet {
 
     /// Handles an answer that is durable as an event, or could not be made so (`is_there`: false).
     pub(super) fn on_delivered(&mut self, at: &InstanceRef, reply_id: &EventId, is_there: bool) {
-        let look_again_ms = self.now.mono_ms.saturating_add(LOOK_AGAIN_MS);
-        let Some(entry) = self.instance_mut(at) else {
+        let look_again_ms = self.cx.now().mono_ms.saturating_add(LOOK_AGAIN_MS);
+        let Some((entry, cx)) = self.conversation_and_cx(at) else {
             return;
         };
         if is_there {
-            entry.awaiting.remove(reply_id);
-            self.hand_over_answers(at);
-        } else if let Some(held) = entry.awaiting.get_mut(reply_id) {
+            entry.on_answer_arrived(reply_id);
+            entry.hand_over_answers(cx, at);
+        } else if let Some(held) = entry.pending_reply_mut(reply_id) {
             held.watch = ReplyWatch::From(look_again_ms);
-        }
-    }
-
-    /// Passes the waiting answers to the running turn.
-    pub(crate) fn hand_over_answers(&mut self, at: &InstanceRef) {
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        let Some((turn, up)) = entry.turn.as_mut().zip(entry.slot.up()) else {
-            return;
-        };
-        let mut inputs = Vec::new();
-        for event in entry.inbox.events() {
-            let is_own = event.id == turn.context.event_id;
-            if event.kind == REPLY_KIND && !is_own && turn.inputs.insert(event.id.clone()) {
-                let (turn_id, event) = (turn.turn_id.clone(), event.clone());
-                inputs.push(TurnInput { turn_id, event });
-            }
-        }
-        let process = up.process;
-        for input in inputs {
-            let message = ToAgent::TurnInput(Box::new(input));
-            self.send_agent(at, process, None, None, message);
         }
     }
 
     /// Ends the waits of a finished turn's calls, and looks up the outcome of questions that the
     /// turn did not ask again.
     pub(crate) fn end_questions(&mut self, at: &InstanceRef) {
-        if let Some(entry) = self.instance_mut(at) {
-            entry.asking.clear();
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.settle_questions();
             self.look_for_answers(at, None);
         }
     }
 
     /// Drops the questions of an instance that is gone.
     pub(crate) fn forget_questions_of(&mut self, at: &InstanceRef) {
-        if let Some(entry) = self.instance_mut(at) {
-            entry.asking.clear();
-            entry.awaiting.clear();
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.forget_questions();
         }
         let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) else {
             return;
         };
-        for entry in workspace.instances.values_mut() {
-            entry.waiters.forget_requester(at);
+        for entry in workspace.conversations.values_mut() {
+            entry.waiters_mut().forget_requester(at);
         }
     }
 }

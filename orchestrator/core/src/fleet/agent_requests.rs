@@ -7,7 +7,7 @@
 //! # No deadlocks
 //!
 //! An instance runs one turn at a time, so instances whose running turns wait for each other's
-//! answers would deadlock. [`Instance::asking`](super::agents::Instance) holds the instances that
+//! answers would deadlock. [`asked`](super::conversation::Conversation::asked) are the instances that
 //! each running turn waits for. A request that would close a cycle is rejected.
 
 use std::collections::BTreeSet;
@@ -31,6 +31,7 @@ use super::agent_replies::AwaitingThenAsk;
 use super::agent_replies::pending_replies::{ReplyMode, Requester};
 use super::event_queue::EventOrigin;
 use super::quotas::Root;
+use super::scheduled_inputs::ScheduleCreator;
 use super::{Fleet, authority, bundle_of};
 use crate::exchange::ProposalWork;
 use crate::limits::{
@@ -86,11 +87,12 @@ fn check_size(request: &AgentRequest) -> Result<(), AgentRequestError> {
 pub(crate) enum ForwardedRequest {
     Files(ProposalWork),
     Tasks(AgentAsk),
+    Schedules(Box<ScheduleCreator>, AgentAsk),
 }
 
 impl Fleet {
-    /// Handles a tool call's request about other agents, files or tasks. Requests about files and
-    /// tasks are returned to the caller.
+    /// Handles a tool call's request about other agents, files, tasks or schedules. Requests about
+    /// files, tasks and schedules are returned to the caller.
     pub(crate) fn on_agent_ask(
         &mut self,
         at: &InstanceRef,
@@ -99,7 +101,7 @@ impl Fleet {
         trace: Option<TraceContext>,
         ask: AgentAsk,
     ) -> Option<(Requester, ForwardedRequest)> {
-        let turn = self.instance_mut(at).and_then(|entry| entry.turn.as_ref());
+        let turn = self.turn_of(at);
         if turn.is_none_or(|turn| turn.turn_id != ask.turn_id) {
             self.on_broken(process, "it asked for a turn that is not in progress");
             return None;
@@ -126,6 +128,15 @@ impl Fleet {
         }
         if ask.question.is_of_tasks() {
             return Some((requester, ForwardedRequest::Tasks(ask)));
+        }
+        if ask.question.is_of_schedules() {
+            let Some(creator) = self.schedule_creator(at) else {
+                let gone = AgentRequestError::new("E_UNAVAILABLE", "the requesting turn has ended");
+                self.answer_agent(&requester, gone.into());
+                return None;
+            };
+            let forwarded = ForwardedRequest::Schedules(Box::new(creator), ask);
+            return Some((requester, forwarded));
         }
         if let AgentQuestion::Bundle { .. } = &ask.question {
             self.ask_bundle(requester, ask);
@@ -158,6 +169,10 @@ impl Fleet {
                 let answer = self.wish_restart(at, reason);
                 return self.answer_agent(&requester, answer);
             }
+            AgentQuestion::ReadEvent { event_id } => {
+                return self.read_events(requester, Some(event_id));
+            }
+            AgentQuestion::ListEvents {} => return self.read_events(requester, None),
             AgentQuestion::List { scope } => {
                 let workspace_id = at.workspace_id.clone();
                 let purpose = ListPurpose::Agents { requester, scope };
@@ -166,8 +181,11 @@ impl Fleet {
                     workspace_id,
                 });
             }
-            // Files, tasks and approvals are handled elsewhere.
+            // Files, tasks, schedules and approvals are handled elsewhere.
             AgentQuestion::Approval { .. }
+            | AgentQuestion::CreateSchedule { .. }
+            | AgentQuestion::ListSchedules {}
+            | AgentQuestion::RemoveSchedule { .. }
             | AgentQuestion::PrepareSandbox { .. }
             | AgentQuestion::ShowSandbox { .. }
             | AgentQuestion::SubmitProposal { .. }
@@ -238,10 +256,10 @@ impl Fleet {
         said: Option<TraceContext>,
     ) -> Result<TraceContext, AgentRequestError> {
         let gone = || AgentRequestError::new("E_UNAVAILABLE", "the requesting turn has ended");
-        let entry = self.instance_mut(at).ok_or_else(gone)?;
-        let agent = entry.running.as_ref().ok_or_else(gone)?;
-        let turn = entry.turn.as_ref().ok_or_else(gone)?;
-        authority::may_ask(&agent.definition, question)?;
+        let entry = self.conversation_mut(at).ok_or_else(gone)?;
+        let agent = entry.definition().ok_or_else(gone)?;
+        let turn = entry.turn().ok_or_else(gone)?;
+        authority::may_ask(agent, question)?;
         Ok(authority::trace_within(turn, said))
     }
 
@@ -266,7 +284,7 @@ impl Fleet {
             RequestKind::Nothing | RequestKind::NewInstance => ReplyMode::Hand,
             RequestKind::AnswerLater => ReplyMode::Later { note: None },
             RequestKind::AnswerWithin { timeout_ms } => ReplyMode::Wait {
-                until_ms: self.now.mono_ms.saturating_add(timeout_ms),
+                until_ms: self.cx.now().mono_ms.saturating_add(timeout_ms),
             },
         };
         if matches!(reply_mode, ReplyMode::Wait { .. }) {
@@ -292,10 +310,10 @@ impl Fleet {
         }
         let reply = self.reply_template(&event, &route.agent, &target, at)?;
         if let ReplyMode::Wait { .. } = reply_mode
-            && let Some(entry) = self.instance_mut(at)
+            && let Some(entry) = self.conversation_mut(at)
         {
             let (question, key) = (event.id.clone(), target.instance_key.clone());
-            entry.asking.insert(question, key);
+            entry.ask(question, key);
         }
         if let ReplyMode::Later { .. } = reply_mode {
             self.await_then_ask(requester, target, route.agent, event, reply, reply_mode)
@@ -318,14 +336,14 @@ impl Fleet {
         question: &AgentEvent,
         (target, step): (&InstanceKey, u32),
     ) -> Result<(), AgentRequestError> {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let Some(chain) = &question.chain else {
             return Ok(());
         };
         let root = Root::of(&at.workspace_id, chain);
         let workspace = self.workspaces.get_mut(&at.workspace_id);
-        let entry = workspace.and_then(|w| w.instances.get_mut(&at.instance_key));
-        let Some(turn) = entry.and_then(|entry| entry.turn.as_mut()) else {
+        let entry = workspace.and_then(|w| w.conversations.get_mut(&at.instance_key));
+        let Some(turn) = entry.and_then(super::Conversation::turn_mut) else {
             return Ok(());
         };
         self.trees
@@ -343,7 +361,8 @@ impl Fleet {
         reply_mode: ReplyMode,
     ) -> Result<(), AgentRequestError> {
         let at = &requester.at;
-        let open = self.instance_mut(at).map_or(0, |e| e.awaiting.len());
+        let entry = self.conversation(at);
+        let open = entry.map_or(0, super::Conversation::open_questions);
         if open >= MAX_OPEN_QUESTIONS && !self.is_awaited(at, &event.id) {
             let message = format!(
                 "this conversation already has {MAX_OPEN_QUESTIONS} unanswered requests; wait for \
@@ -359,7 +378,7 @@ impl Fleet {
         let op = AwaitReply {
             instance: at.clone(),
             awaited: Box::new(awaited),
-            at: self.now.wall,
+            at: self.cx.now().wall,
         };
         let asking = AwaitingThenAsk {
             instance: at.clone(),
@@ -375,10 +394,10 @@ impl Fleet {
     }
 
     fn own_agent(&mut self, at: &InstanceRef) -> Result<AgentName, AgentRequestError> {
-        let entry = self.instance_mut(at);
+        let entry = self.conversation_mut(at);
         let gone =
             || AgentRequestError::new("E_UNAVAILABLE", "the requesting conversation was deleted");
-        entry.map(|entry| entry.agent.clone()).ok_or_else(gone)
+        entry.map(|entry| entry.agent().clone()).ok_or_else(gone)
     }
 
     fn route_request(
@@ -418,11 +437,11 @@ impl Fleet {
         target: &InstanceRef,
         is_known: bool,
     ) -> Result<AgentEvent, AgentRequestError> {
-        let created_at = self.now.wall;
+        let created_at = self.cx.now().wall;
         let gone = || AgentRequestError::new("E_UNAVAILABLE", "the requesting turn has ended");
-        let entry = self.instance_mut(at).ok_or_else(gone)?;
-        let turn = entry.turn.as_ref().ok_or_else(gone)?;
-        let cause = entry.inbox.get(&turn.context.event_id).ok_or_else(gone)?;
+        let entry = self.conversation_mut(at).ok_or_else(gone)?;
+        let turn = entry.turn().ok_or_else(gone)?;
+        let cause = entry.queue().get(&turn.context.event_id).ok_or_else(gone)?;
         let chain = cause.chain.clone().unwrap_or_else(|| Chain {
             root_instance: at.instance_key.clone(),
             root_event: cause.id.clone(),
@@ -456,6 +475,8 @@ impl Fleet {
             trace_id: Some(turn.context.trace.trace_id),
             parent_span_id: Some(span),
             input: Some(request.input.clone()),
+            header: None,
+            properties: JsonObject::new(),
             instance_key: Some(target.instance_key.clone()),
             auth: cause.auth.clone(),
             reply_to: is_request.then(|| ReplyTo {
@@ -512,10 +533,12 @@ impl Fleet {
         Ok(AgentEvent {
             id,
             kind: goondan_protocol::agents::REPLY_KIND.to_owned(),
-            created_at: self.now.wall,
+            created_at: self.cx.now().wall,
             trace_id: question.trace_id,
             parent_span_id: question.parent_span_id,
             input: None,
+            header: None,
+            properties: JsonObject::new(),
             instance_key: Some(requester.instance_key.clone()),
             source: EventSource::Agent {
                 name: agent.clone(),
@@ -529,8 +552,8 @@ impl Fleet {
     }
 
     fn is_waiting_in(&mut self, at: &InstanceRef, id: &EventId) -> bool {
-        let entry = self.instance_mut(at);
-        entry.is_some_and(|entry| entry.inbox.get(id).is_some())
+        let entry = self.conversation_mut(at);
+        entry.is_some_and(|entry| entry.queue().get(id).is_some())
     }
 
     /// True if the answer to a question is expected as an event or has arrived as one.
@@ -539,8 +562,8 @@ impl Fleet {
             return false;
         };
         let is_here = self.is_waiting_in(at, &reply);
-        let entry = self.instance_mut(at);
-        is_here || entry.is_some_and(|entry| entry.awaiting.contains_key(&reply))
+        let entry = self.conversation_mut(at);
+        is_here || entry.is_some_and(|entry| entry.is_awaiting(&reply))
     }
 
     /// The cycle that a request from `at` to `target` would close, as the instances on it.
@@ -557,8 +580,8 @@ impl Fleet {
             if !seen.insert(last) {
                 continue;
             }
-            let entry = workspace.instances.get(last);
-            for next in entry.into_iter().flat_map(|entry| entry.asking.values()) {
+            let entry = workspace.conversations.get(last);
+            for next in entry.into_iter().flat_map(super::Conversation::asked) {
                 paths.push(path.iter().copied().chain([next]).collect());
             }
         }
@@ -585,9 +608,9 @@ impl Fleet {
         };
         let agent_of = |key| {
             workspace
-                .instances
+                .conversations
                 .get(key)
-                .map(|e: &super::Instance| &e.agent)
+                .map(super::Conversation::agent)
         };
         let conversation = workspace.bundle.as_ref().zip(agent_of(&at.instance_key));
         let conversation = conversation.map(|(bundle, own)| {
@@ -609,14 +632,14 @@ impl Fleet {
             .into_iter()
             .filter(is_chosen)
             .map(|metadata| {
-                let entry = workspace.instances.get(&metadata.instance_key);
+                let entry = workspace.conversations.get(&metadata.instance_key);
                 let status = match entry {
                     _ if metadata.instance_key == at.instance_key => "self",
-                    Some(entry) if entry.turn.is_some() => "processing",
+                    Some(entry) if entry.turn().is_some() => "processing",
                     _ => "idle",
                 };
                 InstanceListItem {
-                    pending_events: entry.map_or(0, super::Instance::pending),
+                    pending_events: entry.map_or(0, super::Conversation::pending),
                     status: status.to_owned(),
                     agent: metadata.agent_name,
                     instance_key: metadata.instance_key,

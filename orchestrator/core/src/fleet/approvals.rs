@@ -71,15 +71,15 @@ impl Fleet {
             tool_name,
             input,
             may_have_begun,
-            at: self.now.wall,
+            at: self.cx.now().wall,
         };
         if let Err(refused) = check_size(&call) {
             return self.answer_agent(&requester, refused.into());
         }
-        let Some(entry) = self.instance_mut(&at) else {
+        let Some(entry) = self.conversation_mut(&at) else {
             return;
         };
-        if let Some(open) = entry.approvals.of_call(&call) {
+        if let Some(open) = entry.approvals_mut().of_call(&call) {
             let known = &open.known.call;
             if known.tool_name == call.tool_name && known.input == call.input {
                 let id = known.approval_id.clone();
@@ -127,12 +127,12 @@ impl Fleet {
             Err(StoreError::WrongTurn { .. }) => return,
             Err(error) => return self.on_store_failure(&at, Some(requester.process), &error),
         }
-        let Some(entry) = self.instance_mut(&at) else {
+        let Some(entry) = self.conversation_mut(&at) else {
             return;
         };
-        let up = entry.slot.up().map(|up| up.process);
+        let up = entry.process();
         let requester = Some(requester).filter(|it| up == Some(it.process));
-        let before = entry.approvals.of_call(&call);
+        let before = entry.approvals_mut().of_call(&call);
         let before = before.map(|open| (open.known.call.approval_id.clone(), open.waits()));
         if let Some((id, true)) = &before {
             self.tell_closed(&at, id, "withdrawn: the call has changed");
@@ -145,8 +145,8 @@ impl Fleet {
         let trace = self.turn_of(&at).map(|turn| turn.context.trace);
         self.announce(&at.workspace_id, asked, trace);
         let id = call.approval_id.clone();
-        if let Some(entry) = self.instance_mut(&at) {
-            let all = &mut entry.approvals.0;
+        if let Some(entry) = self.conversation_mut(&at) {
+            let all = &mut entry.approvals_mut().0;
             all.retain(|open| Some(&open.known.call.approval_id) != before.as_ref().map(|b| &b.0));
             all.push(OpenApproval {
                 turn_id,
@@ -167,11 +167,11 @@ impl Fleet {
 
     /// Executes the next step of a call: announces the request or delivers the decision.
     fn go_on_with_approval(&mut self, at: &InstanceRef, id: &ApprovalId) {
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
-        let ready = entry.slot.ready();
-        let Some(open) = entry.approvals.get_mut(id) else {
+        let ready = entry.slot().ready();
+        let Some(open) = entry.approvals_mut().get_mut(id) else {
             return;
         };
         let Some(decided) = open.known.decided.clone() else {
@@ -217,8 +217,8 @@ impl Fleet {
     fn on_approval_handed(&mut self, handing: &HandingOver, result: Result<(), StoreError>) {
         let (at, id) = (&handing.instance, &handing.approval_id);
         if let Some(open) = self
-            .instance_mut(at)
-            .and_then(|entry| entry.approvals.get_mut(id))
+            .conversation_mut(at)
+            .and_then(|entry| entry.approvals_mut().get_mut(id))
         {
             open.is_handing = false;
             open.known.is_handed |= result.is_ok();
@@ -233,15 +233,15 @@ impl Fleet {
 
     /// Ends the pending approvals of a finished turn.
     pub(crate) fn end_approvals(&mut self, at: &InstanceRef, why: &str) {
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
-        let waiting: Vec<ApprovalId> = entry.approvals.waiting().cloned().collect();
+        let waiting: Vec<ApprovalId> = entry.approvals().waiting().cloned().collect();
         for id in waiting {
             self.tell_closed(at, &id, &format!("withdrawn: {why}"));
         }
-        if let Some(entry) = self.instance_mut(at) {
-            entry.approvals = Approvals::default();
+        if let Some(entry) = self.conversation_mut(at) {
+            *entry.approvals_mut() = Approvals::default();
         }
     }
 
@@ -255,10 +255,10 @@ impl Fleet {
         let is_of_turn = self
             .turn_of(at)
             .is_some_and(|turn| turn.context.event_id == *event_id);
-        let Some(entry) = self.instance_mut(at).filter(|_| is_of_turn) else {
+        let Some(entry) = self.conversation_mut(at).filter(|_| is_of_turn) else {
             return;
         };
-        let waiting: Vec<ApprovalId> = entry.approvals.waiting().cloned().collect();
+        let waiting: Vec<ApprovalId> = entry.approvals().waiting().cloned().collect();
         for id in waiting {
             let event = self.approval_event(at, &id, Kind::ApprovalAsked, None);
             let written = event.map(|event| serde_json::value::to_raw_value(&event));
@@ -319,13 +319,17 @@ impl Fleet {
             tool_name: Some(call.tool_name.clone()),
             approval_id: Some(id.clone()),
             detail: Some(detail_of(&detail)),
-            ..RuntimeEvent::new(kind, self.now.wall, place, whose, turn.turn_id.clone())
+            ..RuntimeEvent::new(kind, self.cx.now().wall, place, whose, turn.turn_id.clone())
         })
     }
 
     fn approval(&self, at: &InstanceRef, id: &ApprovalId) -> Option<&OpenApproval> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        workspace.instances.get(&at.instance_key)?.approvals.get(id)
+        workspace
+            .conversations
+            .get(&at.instance_key)?
+            .approvals()
+            .get(id)
     }
 
     /// Finds the conversation of an approval.
@@ -334,8 +338,8 @@ impl Fleet {
         id: &WorkspaceId,
         approval_id: &ApprovalId,
     ) -> Option<InstanceRef> {
-        let mut entries = self.workspaces.get(id)?.instances.iter();
-        let (key, _) = entries.find(|(_, entry)| entry.approvals.get(approval_id).is_some())?;
+        let mut entries = self.workspaces.get(id)?.conversations.iter();
+        let (key, _) = entries.find(|(_, entry)| entry.approvals().get(approval_id).is_some())?;
         Some(InstanceRef {
             workspace_id: id.clone(),
             instance_key: key.clone(),
@@ -348,10 +352,10 @@ impl Fleet {
         at: &InstanceRef,
     ) -> impl Iterator<Item = &'f ApprovalId> + use<'f> {
         let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
+        let entry = workspace.and_then(|workspace| workspace.conversations.get(&at.instance_key));
         entry
             .into_iter()
-            .flat_map(|entry| entry.approvals.waiting())
+            .flat_map(|entry| entry.approvals().waiting())
     }
 }
 

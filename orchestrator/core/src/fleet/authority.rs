@@ -5,7 +5,7 @@
 //! from the validated configuration, and its turn from what it was sent.
 
 use goondan_protocol::agents::AgentQuestion;
-use goondan_protocol::base_package::BASE_PACKAGE;
+use goondan_protocol::base_package::{BASE_PACKAGE, EVENT_TOOL};
 use goondan_protocol::call::{COMPLETE, CallError, CallErrorCode, CallTarget, OutgoingCall};
 use goondan_protocol::definition::{AgentDefinition, ExtensionSource, ToolSource};
 use goondan_protocol::ids::{ExtensionStates, StepId, TurnId};
@@ -18,6 +18,9 @@ use crate::refusals::AgentRequestError;
 const AGENTS_TOOL: &str = "agents";
 /// The built-in tool that grants a restart of the agent's own process, and its one export.
 const RESTART_TOOL: (&str, &str) = ("self-restart", "request");
+
+/// The built-in tool with which an agent schedules its own inputs.
+const SCHEDULE_TOOL: &str = "schedule";
 
 /// The built-in tool with which a coordinator reviews and applies proposals.
 const REVIEW_TOOL: &str = "proposal-review";
@@ -52,6 +55,8 @@ fn grant_of(question: &AgentQuestion) -> Option<(&'static str, &'static str)> {
         AgentQuestion::Spawn { .. } => (AGENTS_TOOL, "spawn"),
         AgentQuestion::List { .. } => (AGENTS_TOOL, "list"),
         AgentQuestion::Catalog {} => (AGENTS_TOOL, "catalog"),
+        AgentQuestion::ReadEvent { .. } => (EVENT_TOOL, "read"),
+        AgentQuestion::ListEvents {} => (EVENT_TOOL, "list"),
         AgentQuestion::Restart { .. } => RESTART_TOOL,
         AgentQuestion::PrepareSandbox { .. } => PREPARE,
         AgentQuestion::ShowSandbox { .. } => ("sandbox", "status"),
@@ -63,6 +68,10 @@ fn grant_of(question: &AgentQuestion) -> Option<(&'static str, &'static str)> {
         AgentQuestion::CreateTask { .. } => ("tasks", "create"),
         AgentQuestion::ShowTask { .. } => ("tasks", "status"),
         AgentQuestion::AwaitTask { .. } => ("tasks", "wait"),
+        AgentQuestion::CreateSchedule { time, .. } if time.is_once() => (SCHEDULE_TOOL, "once"),
+        AgentQuestion::CreateSchedule { .. } => (SCHEDULE_TOOL, "cron"),
+        AgentQuestion::ListSchedules {} => (SCHEDULE_TOOL, "list"),
+        AgentQuestion::RemoveSchedule { .. } => (SCHEDULE_TOOL, "remove"),
         AgentQuestion::Bundle { ask } => ("swarm-bundle", ask.export()),
     })
 }

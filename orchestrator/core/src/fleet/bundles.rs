@@ -123,15 +123,15 @@ impl Fleet {
         else {
             return true;
         };
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return true;
         };
-        match entry.overlay.arming {
+        match entry.overlay().arming {
             ConfigLookup::Known(_) => true,
             ConfigLookup::Asked => false,
             ConfigLookup::Unknown => {
-                entry.overlay.arming = ConfigLookup::Asked;
-                let agent = entry.agent.clone();
+                entry.overlay_mut().arming = ConfigLookup::Asked;
+                let agent = entry.agent().clone();
                 let bundle = self.bundle(&at.workspace_id);
                 let definition = bundle.and_then(|bundle| bundle.agents.get(&agent));
                 let is_author = definition.is_some_and(authority::is_author);
@@ -149,8 +149,8 @@ impl Fleet {
     /// definition.
     pub(super) fn take_definition(&mut self, at: &InstanceRef) -> Option<Box<AgentDefinition>> {
         let has_bundles = self.has_bundles(&at.workspace_id);
-        let entry = self.instance_mut(at)?;
-        match std::mem::take(&mut entry.overlay.arming) {
+        let entry = self.conversation_mut(at)?;
+        match std::mem::take(&mut entry.overlay_mut().arming) {
             ConfigLookup::Known(definition) => definition.filter(|_| has_bundles),
             ConfigLookup::Unknown | ConfigLookup::Asked => None,
         }
@@ -160,10 +160,8 @@ impl Fleet {
     /// create any.
     pub(super) fn changesets_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        let entry = workspace.instances.get(&at.instance_key)?;
-        if !authority::is_author(&entry.running.as_ref()?.definition)
-            || !self.has_bundles(&at.workspace_id)
-        {
+        let entry = workspace.conversations.get(&at.instance_key)?;
+        if !authority::is_author(entry.definition()?) || !self.has_bundles(&at.workspace_id) {
             return None;
         }
         let instances = self.facts.layout.instances(&at.workspace_id);
@@ -176,10 +174,10 @@ impl Fleet {
         let workspace = self.workspaces.get_mut(id);
         let instances = workspace
             .into_iter()
-            .flat_map(|it| it.instances.values_mut());
+            .flat_map(|it| it.conversations.values_mut());
         for entry in instances {
-            if let ConfigLookup::Known(_) = entry.overlay.arming {
-                entry.overlay.arming = ConfigLookup::Unknown;
+            if let ConfigLookup::Known(_) = entry.overlay().arming {
+                entry.overlay_mut().arming = ConfigLookup::Unknown;
             }
         }
     }
@@ -192,19 +190,16 @@ impl Fleet {
         process: ProcessId,
         kind: RuntimeEventKind,
     ) {
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
         if kind != RuntimeEventKind::StepCompleted
-            || !entry.overlay.standing.is_pending
-            || entry.slot.ready() != Some(process)
+            || !entry.overlay().standing.is_pending
+            || entry.slot().ready() != Some(process)
         {
             return;
         }
-        let event_id = entry
-            .turn
-            .as_ref()
-            .map(|turn| turn.context.event_id.clone());
+        let event_id = entry.turn().map(|turn| turn.context.event_id.clone());
         let Some(event_id) = event_id else {
             return;
         };
@@ -228,8 +223,8 @@ impl Fleet {
     }
 
     fn note(&mut self, at: &InstanceRef, outcome: ConfigOutcome) {
-        let entry = self.instance_mut(at);
-        if entry.is_some_and(|entry| entry.overlay.standing.is_on_probation) {
+        let entry = self.conversation_mut(at);
+        if entry.is_some_and(|entry| entry.overlay().standing.is_on_probation) {
             self.line_up(at, BundleRequester::Nobody, BundleAction::Note(outcome));
         }
     }
@@ -291,15 +286,15 @@ impl Fleet {
     /// The revision that a conversation uses; `None` for the project's configuration.
     pub(crate) fn bundle_revision(&self, at: &InstanceRef) -> Option<&RevisionId> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        let entry = workspace.instances.get(&at.instance_key)?;
-        entry.overlay.standing.active.as_ref()
+        let entry = workspace.conversations.get(&at.instance_key)?;
+        entry.overlay().standing.active.as_ref()
     }
 
     /// True if the outcome of each turn must be counted before the next turn begins.
     pub(super) fn counts_turns(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
-        entry.is_some_and(|entry| entry.overlay.standing.is_on_probation)
+        let entry = workspace.and_then(|workspace| workspace.conversations.get(&at.instance_key));
+        entry.is_some_and(|entry| entry.overlay().standing.is_on_probation)
     }
 
     fn check_room(&self, at: &InstanceRef) -> Result<(), AgentRequestError> {
@@ -334,7 +329,7 @@ impl Fleet {
         let Some(action) = first.action.take() else {
             return;
         };
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let Some(workspace) = self.workspaces.get(&at.workspace_id) else {
             // The workspace was closed in the meantime.
             let waiting = self.bundles.0.remove(at).unwrap_or_default();
@@ -347,10 +342,10 @@ impl Fleet {
         };
         let is_as_read = workspace.problem.is_none() && !workspace.is_last_known_good;
         let sources = workspace.may_be_kept && is_as_read;
-        let entry = workspace.instances.get(&at.instance_key);
+        let entry = workspace.conversations.get(&at.instance_key);
         let work = BundleWork {
             instance: at.clone(),
-            agent: entry.map(|entry| entry.agent.clone()),
+            agent: entry.map(|entry| entry.agent().clone()),
             project_root: workspace.record.project_root.clone(),
             package: workspace.record.package.clone(),
             env_files: workspace.record.env_files.clone(),
@@ -406,7 +401,7 @@ impl Fleet {
             Some(BundleRequester::Agent(requester)) => self.answer_agent(&requester, told(answer)),
         }
         self.begin_bundle_work(&at);
-        self.pump(&at);
+        self.advance(&at);
     }
 
     /// Updates the bundle state of an instance.
@@ -421,13 +416,13 @@ impl Fleet {
                 None => drop(problems.remove(&at.instance_key)),
             }
         }
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
-        if standing.is_pending && matches!(entry.overlay.arming, ConfigLookup::Known(_)) {
-            entry.overlay.arming = ConfigLookup::Unknown;
+        if standing.is_pending && matches!(entry.overlay().arming, ConfigLookup::Known(_)) {
+            entry.overlay_mut().arming = ConfigLookup::Unknown;
         }
-        entry.overlay.standing = standing;
+        entry.overlay_mut().standing = standing;
     }
 
     /// Handles the result of the lookup of the next process's definition.
@@ -444,8 +439,8 @@ impl Fleet {
             self.log(event.with("error", error.message));
             None
         });
-        if let Some(entry) = self.instance_mut(at) {
-            entry.overlay.arming = if is_current {
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.overlay_mut().arming = if is_current {
                 ConfigLookup::Known(definition)
             } else {
                 ConfigLookup::Unknown

@@ -8,13 +8,14 @@ use serde_json::value::RawValue;
 
 use super::Fleet;
 use super::availability::Availability;
-use super::instance::Instance;
+use super::conversation::Conversation;
+use super::conversation::process_messages::log_llm;
 use super::turn::ActiveTurn;
 use crate::{ClockTime, RequestToken};
 
 impl Fleet {
     pub(crate) fn now(&self) -> ClockTime {
-        self.now
+        self.cx.now()
     }
 
     /// The running configuration of a workspace, if any.
@@ -22,14 +23,14 @@ impl Fleet {
         self.workspaces.get(id)?.bundle.as_ref()
     }
 
-    fn instance(&self, at: &InstanceRef) -> Option<&Instance> {
+    pub(super) fn conversation(&self, at: &InstanceRef) -> Option<&Conversation> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        workspace.instances.get(&at.instance_key)
+        workspace.conversations.get(&at.instance_key)
     }
 
     /// The turn in progress of a conversation.
     pub(crate) fn turn_of(&self, at: &InstanceRef) -> Option<&ActiveTurn> {
-        self.instance(at)?.turn.as_ref()
+        self.conversation(at)?.turn()
     }
 
     /// The agent of a conversation as its process was started, and its turn in progress.
@@ -37,36 +38,36 @@ impl Fleet {
         &self,
         at: &InstanceRef,
     ) -> Option<(&AgentDefinition, &ActiveTurn)> {
-        let entry = self.instance(at)?;
-        Some((&entry.running.as_ref()?.definition, entry.turn.as_ref()?))
+        let entry = self.conversation(at)?;
+        Some((entry.definition()?, entry.turn()?))
     }
 
     /// The agent of an active conversation.
     pub(crate) fn agent_name(&self, at: &InstanceRef) -> Option<&AgentName> {
-        Some(&self.instance(at)?.agent)
+        Some(self.conversation(at)?.agent())
     }
 
     /// Number of unfinished events of an active conversation, without parked ones.
     pub(crate) fn pending_events(&self, at: &InstanceRef) -> Option<usize> {
-        Some(self.instance(at)?.pending())
+        Some(self.conversation(at)?.pending())
     }
 
     /// The other conversations that requested a conversation's turn in progress.
     pub(crate) fn asked_by(&self, at: &InstanceRef) -> Vec<InstanceKey> {
-        let entry = self.instance(at);
+        let entry = self.conversation(at);
         entry.map_or_else(Vec::new, |entry| entry.asked_by(&at.instance_key))
     }
 
     /// The clients that wait for a turn in progress, and the followers of its conversation.
     pub(crate) fn clients_of_turn(&self, at: &InstanceRef, turn_id: &TurnId) -> Vec<RequestToken> {
-        let Some(entry) = self.instance(at) else {
+        let Some(entry) = self.conversation(at) else {
             return Vec::new();
         };
-        let turn = entry.turn.as_ref();
+        let turn = entry.turn();
         let Some(turn) = turn.filter(|turn| turn.turn_id == *turn_id) else {
             return Vec::new();
         };
-        let mut clients = entry.waiters.clients_of(&turn.context.event_id);
+        let mut clients = entry.waiters().clients_of(&turn.context.event_id);
         if let Some(workspace) = self.workspaces.get(&at.workspace_id) {
             clients.extend(workspace.watchers.followers_of(&at.instance_key));
         }
@@ -95,7 +96,7 @@ impl Fleet {
         if let Some(turn) = self.current_turn_mut(at, turn_id) {
             turn.used.append(event.get().len());
         }
-        self.log_llm(at, turn_id, event);
+        log_llm(&mut self.cx, at, turn_id, event);
     }
 
     /// Reason the users of a workspace can no longer be asked; `None` if they can.

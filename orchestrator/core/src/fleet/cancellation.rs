@@ -80,8 +80,8 @@ impl Fleet {
         event_id: Option<EventId>,
         reason: &'static str,
     ) {
-        let wall = self.now.wall;
-        let entry = self.instance_mut(&at);
+        let wall = self.cx.now().wall;
+        let entry = self.conversation_mut(&at);
         let wanted = event_id.or_else(|| entry.as_ref()?.worked_on().next().cloned());
         let Some(event_id) = wanted else {
             let text = format!("no turn is in progress in `{}`", at.instance_key);
@@ -95,7 +95,7 @@ impl Fleet {
         };
         let worked_on = entry.and_then(|entry| {
             let trace = entry.end_work_on(&event_id)?;
-            Some((trace, entry.slot.up().map(|up| up.process)))
+            Some((trace, entry.process()))
         });
         if let Some((_, Some(process))) = worked_on {
             self.kill(process, true);
@@ -132,7 +132,7 @@ impl Fleet {
                     self.respond_error(token, control_error(&error));
                 }
                 // The inbox must be read again.
-                self.invalidate_inbox(at);
+                self.invalidate_queue(at);
                 return None;
             }
         };
@@ -162,21 +162,21 @@ impl Fleet {
 
     /// Ends a queued event without an answer.
     fn end_waiting(&mut self, at: &InstanceRef, event_id: &EventId, reason: &str) {
-        if let Some(entry) = self.instance_mut(at) {
-            entry.inbox.done(|id| id == event_id);
-            entry.inbox.forgive(event_id);
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.queue_mut().done(|id| id == event_id);
+            entry.queue_mut().forgive(event_id);
         }
         let text = format!("event `{event_id}` was canceled: {reason}");
         let error = ControlError::new(ErrorCode::Cancelled, text);
         for waiter in self.take_waiters(at, event_id) {
             self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
         }
-        self.invalidate_inbox(at);
+        self.invalidate_queue(at);
     }
 
     fn observe_cancelled(&mut self, cancelling: &Cancelling, turn_id: &TurnId) {
-        let (at, timestamp) = (&cancelling.instance, self.now.wall);
-        let agent = self.instance_mut(at).map(|entry| entry.agent.clone());
+        let (at, timestamp) = (&cancelling.instance, self.cx.now().wall);
+        let agent = self.conversation_mut(at).map(|entry| entry.agent().clone());
         let (Some(agent), Some(trace)) = (agent, cancelling.trace) else {
             return;
         };

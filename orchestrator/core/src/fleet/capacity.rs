@@ -240,9 +240,12 @@ impl Fleet {
     /// Counts the running agents. Agents being stopped take no more resources and are not counted.
     fn count_agents(&self) -> Agents {
         let mut agents = Agents::default();
-        let instances = self.workspaces.values().flat_map(|w| w.instances.values());
+        let instances = self
+            .workspaces
+            .values()
+            .flat_map(|w| w.conversations.values());
         for entry in instances {
-            match entry.slot.up() {
+            match entry.slot().up() {
                 Some(up) if self.room.leaving.contains(&up.process) => {}
                 Some(_) if entry.is_at_rest() => agents.idle += 1,
                 Some(_) => agents.working += 1,
@@ -255,7 +258,7 @@ impl Fleet {
     /// Reports the start of a shortage, and its end after a period without one, because shortages
     /// fluctuate.
     fn tell_of_shortage(&mut self) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         if !self.room.short_of.is_empty() {
             self.room.last_short_ms = now_ms;
         }
@@ -292,11 +295,11 @@ impl Fleet {
     /// True if waiting can free capacity: an agent is being stopped, or an agent is working that
     /// does not wait for this one.
     pub(super) fn is_worth_waiting_for(&mut self, at: &InstanceRef) -> bool {
-        if self.now.mono_ms < self.room.retry_at_ms || !self.room.leaving.is_empty() {
+        if self.cx.now().mono_ms < self.room.retry_at_ms || !self.room.leaving.is_empty() {
             return true;
         }
-        let is_asked = self.instance_mut(at).is_some_and(|entry| {
-            let first = entry.inbox.ready().next();
+        let is_asked = self.conversation_mut(at).is_some_and(|entry| {
+            let first = entry.queue().ready().next();
             first.is_some_and(|event| event.chain.is_some())
         });
         // Other programs may hold memory and processes indefinitely.
@@ -336,11 +339,11 @@ impl Fleet {
     /// True if an agent has been idle since the scan.
     fn is_idle_since(&self, idle: &IdleAgent) -> bool {
         let workspace = self.workspaces.get(&idle.at.workspace_id);
-        let entry = workspace.and_then(|w| w.instances.get(&idle.at.instance_key));
+        let entry = workspace.and_then(|w| w.conversations.get(&idle.at.instance_key));
         entry.is_some_and(|entry| {
             entry.may_leave()
-                && entry.slot.ready() == Some(idle.process)
-                && entry.idle_since_ms == idle.since_ms
+                && entry.slot().ready() == Some(idle.process)
+                && entry.idle_since_ms() == idle.since_ms
         })
     }
 
@@ -348,10 +351,10 @@ impl Fleet {
     fn look_for_idle(&mut self) {
         let mut idle = Vec::new();
         for (workspace_id, workspace) in &self.workspaces {
-            let instances = workspace.instances.iter();
+            let instances = workspace.conversations.iter();
             idle.extend(instances.filter_map(|(key, entry)| {
-                let process = entry.slot.ready().filter(|_| entry.may_leave())?;
-                Some((entry.idle_since_ms, process, workspace_id, key))
+                let process = entry.slot().ready().filter(|_| entry.may_leave())?;
+                Some((entry.idle_since_ms(), process, workspace_id, key))
             }));
         }
         if idle.len() > LONGEST_IDLE_REMEMBERED {
@@ -387,7 +390,7 @@ impl Fleet {
         let event = LogEvent::warn("no resources for a process; it starts later");
         self.log(Self::log_of(&owner, event).with("how", how));
         self.room.left = 0;
-        self.room.retry_at_ms = self.now.mono_ms.saturating_add(ROOM_RETRY_MS);
+        self.room.retry_at_ms = self.cx.now().mono_ms.saturating_add(ROOM_RETRY_MS);
         if let ProcessOwner::Agent(at) = &owner {
             self.wait_to_start(at);
         }

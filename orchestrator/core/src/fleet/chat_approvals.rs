@@ -16,6 +16,7 @@ use goondan_protocol::ipc::ToConnector;
 use goondan_protocol::limits::MAX_APPROVALS_SHOWN;
 
 use super::approvals::{AuthorizedDecision, DecisionRequester};
+use super::conversation::Conversation;
 use super::{Fleet, Workspace};
 use crate::{LogEvent, ProcessId};
 
@@ -50,8 +51,8 @@ enum ApprovalStatus {
 impl Workspace {
     /// True if the pending approvals of each active conversation are known.
     fn is_all_read(&self) -> bool {
-        let mut entries = self.instances.values();
-        entries.all(|entry| entry.inbox.is_read())
+        let mut entries = self.conversations.values();
+        entries.all(Conversation::is_read)
     }
 }
 
@@ -167,11 +168,11 @@ impl Fleet {
             return;
         };
         let mut waiting = Vec::new();
-        for (key, entry) in &workspace.instances {
-            if chat.has_agent(entry.agent.as_str()) {
+        for (key, entry) in &workspace.conversations {
+            if chat.has_agent(entry.agent().as_str()) {
                 let is_new =
                     |it: &ApprovalId| !showing.shown.contains(it) && !showing.sought.contains(it);
-                waiting.extend(entry.approvals.to_show(key, &entry.agent, is_new));
+                waiting.extend(entry.approvals().to_show(key, entry.agent(), is_new));
             }
         }
         // Longest waiting first.

@@ -9,7 +9,7 @@ use goondan_protocol::call::{
     CallError, CallErrorCode, CallId, CallOrder, CallOutcome, CallResult, Caller,
 };
 use goondan_protocol::control::Readiness;
-use goondan_protocol::definition::{HostedModel, HostedProvider, ModelProvider};
+use goondan_protocol::definition::{HostedModel, ModelProvider};
 use goondan_protocol::envelope::Address;
 use goondan_protocol::export::{EXPORT, Export, ExportedEvent, ExportedModel};
 use goondan_protocol::ids::{ConnectionName, InstanceRef, WorkspaceId};
@@ -97,18 +97,12 @@ impl Fleet {
     /// The model of an instance's agent, as exported.
     fn model_of(&self, at: &InstanceRef) -> Option<ExportedModel> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        let running = workspace
-            .instances
-            .get(&at.instance_key)?
-            .running
-            .as_ref()?;
-        let model = &running.definition.model;
+        let model = &self.conversation(at)?.definition()?.model;
         let hosted = workspace.bundle.as_ref()?.models.get(&model.name);
-        let provider = match (&model.provider, hosted.map(|hosted| hosted.provider)) {
+        let provider = match (&model.provider, hosted) {
             (ModelProvider::Scripted { .. }, _) => "scripted",
-            (_, Some(HostedProvider::Anthropic)) => "anthropic",
-            (_, Some(HostedProvider::Google)) => "google",
-            (_, Some(HostedProvider::OpenAi) | None) => "openai",
+            (ModelProvider::Connector { .. }, Some(hosted)) => hosted.provider_name(),
+            (ModelProvider::Connector { .. }, None) => "openai",
         };
         let server = hosted.and_then(HostedModel::server);
         Some(ExportedModel {

@@ -2,14 +2,16 @@
 
 use goondan_config::ConnectionDefinition;
 use goondan_oauth::RedirectOutcome;
+use goondan_protocol::JsonObject;
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{ConnectorAssignment, ConnectorProgram};
 use goondan_protocol::egress::EgressCaller;
 use goondan_protocol::envelope::Address;
-use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource};
+use goondan_protocol::event::{AgentEvent, ConnectorEvent, EventSource, PAYLOAD, PAYLOAD_BYTES};
 use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{ConnectionName, EventId, WorkspaceId};
+use goondan_protocol::ignored::{IgnoreReason, IgnoredCounts};
 use goondan_protocol::images;
 use goondan_protocol::ipc::{
     Assignment, EnvelopeHeader, EventAccepted, EventRefused, Quiesce, RefusalCode, Status,
@@ -19,6 +21,7 @@ use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
 use goondan_protocol::oauth::{CALLBACK_SETTING, OAuthNeed};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use serde_json::Value;
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
@@ -31,7 +34,8 @@ use super::legacy_keys::{Arrival, FormerKeys};
 use super::replies::AwaitedReplies;
 use super::slot::Slot;
 use super::{Fleet, ProcessOwner, health, tokens};
-use crate::limits::BACK_OFF_MAX_MS;
+use crate::limits::{BACK_OFF_MAX_MS, KEPT_PROPERTIES_MAX, KEPT_PROPERTY_BYTES_MAX};
+use crate::router::RoutingError;
 use crate::{CoreEffect, ProcessId, router};
 
 #[derive(Debug)]
@@ -45,6 +49,8 @@ pub(crate) struct Connector {
     quiesced: Option<ProcessId>,
     /// Readiness reported by its process.
     pub(super) readiness: Readiness,
+    /// Events that were passed over since the daemon started, by reason.
+    pub(super) ignored: IgnoredCounts,
     /// Operations on its persistent state.
     pub(super) state: StateQueue,
     /// Ownership of conversations with legacy keys.
@@ -65,6 +71,7 @@ impl Connector {
             running: None,
             quiesced: None,
             readiness: Readiness::Starting,
+            ignored: IgnoredCounts::new(),
             state: StateQueue::default(),
             former_keys: FormerKeys::default(),
             replies: AwaitedReplies::default(),
@@ -78,6 +85,15 @@ impl Connector {
         let wanted = self.wanted.as_ref();
         wanted.is_some_and(|wanted| wanted.entry.is_none() && wanted.connector.as_str() == OTLP)
     }
+}
+
+/// Reason why an event has no route.
+#[derive(Debug)]
+struct RouteRefusal {
+    code: RefusalCode,
+    message: String,
+    /// Set if the event is counted as passed over.
+    ignored: Option<IgnoreReason>,
 }
 
 /// Current purpose of a connection's process.
@@ -101,6 +117,18 @@ pub(crate) fn callback_path(connection: &ConnectionDefinition) -> Option<&str> {
 
 /// The connector that receives HTTP requests.
 const WEBHOOK: &str = "webhook";
+
+/// Properties that are stored with an event: plain and short ones.
+fn kept_properties(properties: JsonObject) -> JsonObject {
+    let is_short = |name: &str, value: &Value| match value {
+        Value::String(text) => name.len().max(text.len()) <= KEPT_PROPERTY_BYTES_MAX,
+        Value::Number(_) | Value::Bool(_) => name.len() <= KEPT_PROPERTY_BYTES_MAX,
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
+    };
+    let kept = properties.into_iter();
+    let kept = kept.filter(|(name, value)| is_short(name, value));
+    kept.take(KEPT_PROPERTIES_MAX).collect()
+}
 
 impl Fleet {
     pub(crate) fn on_connector_status(
@@ -205,7 +233,7 @@ impl Fleet {
 
     /// Starts a connection's process if it is wanted and may start.
     fn start_connector(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let now = self.now;
+        let now = self.cx.now();
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return;
         };
@@ -318,7 +346,7 @@ impl Fleet {
             Some(_) if self.lacking(id, &target).is_some() => Availability::Consent,
             Some(connector) if !is_over || connector.slot.ready().is_some() => {
                 let found =
-                    availability_of(&connector.slot, connector.readiness, self.now, &target);
+                    availability_of(&connector.slot, connector.readiness, self.cx.now(), &target);
                 match found {
                     Availability::Not(error) if connector.slot.ready().is_some() => {
                         Availability::Recovering(error)
@@ -338,19 +366,76 @@ impl Fleet {
         id: &WorkspaceId,
         name: &ConnectionName,
         event: &ConnectorEvent,
-    ) -> Option<Result<router::Route, (RefusalCode, String)>> {
+    ) -> Option<Result<router::Route, RouteRefusal>> {
+        let invalid = |message| RouteRefusal {
+            code: RefusalCode::Invalid,
+            message,
+            ignored: None,
+        };
         if event.input.len() > MAX_INPUT_BYTES {
             let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
-            return Some(Err((RefusalCode::Invalid, message)));
+            return Some(Err(invalid(message)));
         }
         if let Err(problem) = images::of_metadata(&event.metadata) {
-            return Some(Err((RefusalCode::Invalid, problem.to_string())));
+            return Some(Err(invalid(problem.to_string())));
         }
         let workspace = self.workspaces.get(id)?;
         let bundle = workspace.bundle.as_ref()?;
         let running = workspace.connectors.get(name)?.running.as_ref()?;
         let route = router::route_ingress(bundle, &running.definition, event);
-        Some(route.map_err(|problem| (RefusalCode::Unroutable, problem.to_string())))
+        Some(route.map_err(|problem| RouteRefusal {
+            code: RefusalCode::Unroutable,
+            message: problem.to_string(),
+            ignored: Some(match problem {
+                RoutingError::NoRule { .. } => IgnoreReason::NoRule,
+                RoutingError::NoKey { .. }
+                | RoutingError::BadKey { .. }
+                | RoutingError::NoEntryAgent
+                | RoutingError::NoAgent { .. } => IgnoreReason::Unroutable,
+            }),
+        }))
+    }
+
+    /// Counts an event that a connection passed over.
+    pub(crate) fn on_event_ignored(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        reason: IgnoreReason,
+    ) {
+        let Some(connector) = self.connector_mut(id, name) else {
+            return;
+        };
+        let count = connector.ignored.entry(reason).or_default();
+        *count = count.saturating_add(1);
+        self.count_ignored(id, name, reason);
+    }
+
+    /// Start configuration of a connection's process.
+    fn running_connection(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+    ) -> Option<&ConnectionDefinition> {
+        let connector = self.workspaces.get(id)?.connectors.get(name)?;
+        Some(&connector.running.as_ref()?.definition)
+    }
+
+    /// Header of an event. It is rendered once and stored with the event, so a repeated turn sends
+    /// the same text, whatever the configuration is by then.
+    fn header_of(
+        &self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        event: &ConnectorEvent,
+    ) -> Option<String> {
+        let template = self.running_connection(id, name)?.header.as_ref()?;
+        Some(template.render(name.as_str(), &event.name, &event.properties))
+    }
+
+    fn keeps_payload(&self, id: &WorkspaceId, name: &ConnectionName) -> bool {
+        self.running_connection(id, name)
+            .is_some_and(|connection| connection.keeps_payload)
     }
 
     /// Handles an event from a connector.
@@ -365,7 +450,11 @@ impl Fleet {
     ) {
         let route = match self.route_of(id, name, &event) {
             Some(Ok(route)) => route,
-            Some(Err((code, message))) => {
+            Some(Err(refusal)) => {
+                if let Some(reason) = refusal.ignored {
+                    self.on_event_ignored(id, name, reason);
+                }
+                let RouteRefusal { code, message, .. } = refusal;
                 return self.refuse_connector(process, request_id, code, message);
             }
             None => return,
@@ -386,19 +475,26 @@ impl Fleet {
             SpanId::from_uuid(self.uuid()),
         );
         let trace = trace.unwrap_or(new_trace);
+        let header = self.header_of(id, name, &event);
+        let mut metadata = event.metadata;
+        if !self.keeps_payload(id, name) {
+            metadata.retain(|name, _| name != PAYLOAD && name != PAYLOAD_BYTES);
+        }
         let agent_event = AgentEvent {
             id: event_id,
             kind: event.name,
-            created_at: self.now.wall,
+            created_at: self.cx.now().wall,
             trace_id: Some(trace.trace_id),
             parent_span_id: Some(trace.span_id),
             input: Some(event.input),
+            header,
+            properties: kept_properties(event.properties),
             instance_key: Some(route.instance_key.clone()),
             source: EventSource::Connector { name: name.clone() },
             auth: event.auth,
             reply_to: None,
             chain: None,
-            metadata: event.metadata,
+            metadata,
         };
         let reply = EventOrigin::Connector {
             process,
@@ -498,7 +594,7 @@ impl Fleet {
     /// Resets the crash count of a connector that ran longer than the maximum back-off, because it
     /// has no turns.
     pub(crate) fn forgive_if_long_up(&mut self, id: &WorkspaceId, name: &ConnectionName) {
-        let now = self.now;
+        let now = self.cx.now();
         if let Some(connector) = self.connector_mut(id, name)
             && connector.slot.uptime_ms(now) >= BACK_OFF_MAX_MS
         {

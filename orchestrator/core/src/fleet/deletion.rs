@@ -4,7 +4,7 @@ use goondan_protocol::ids::{AgentName, InstanceRef};
 
 use super::Fleet;
 use super::agent_replies::pending_replies::QuestionStatus;
-use super::instance::DeleteReply;
+use super::conversation::DeleteReply;
 use crate::refusals::deleted_error;
 
 impl Fleet {
@@ -19,16 +19,13 @@ impl Fleet {
         self.cancel_waiters(at, &deleted_error(&at.instance_key), QuestionStatus::Lost);
         self.end_approvals(at, "the conversation is deleted");
         // The entry blocks other operations until the instance is gone.
-        let Some(entry) = self.instance_entry(at, agent) else {
+        let Some(entry) = self.conversation_entry(at, agent) else {
             return false;
         };
-        if let Some(replies) = &mut entry.deleting {
-            replies.push(reply);
+        if !entry.begin_deletion(reply) {
             return false;
         }
-        entry.deleting = Some(vec![reply]);
-        entry.inbox.clear();
-        let up = entry.slot.up().map(|up| up.process);
+        let up = entry.process();
         if let Some(process) = up {
             self.kill(process, true);
         }
@@ -42,22 +39,21 @@ impl Fleet {
         at: &InstanceRef,
         is_gone: bool,
     ) -> Option<Vec<DeleteReply>> {
-        let entry = self.instance_mut(at)?;
-        let replies = entry.deleting.take().unwrap_or_default();
+        let entry = self.conversation_mut(at)?;
+        let replies = entry.end_deletion();
         if is_gone {
             // Also notifies the waiters of events accepted in the meantime.
             let gone = deleted_error(&at.instance_key);
             self.cancel_waiters(at, &gone, QuestionStatus::Lost);
             if let Some(workspace) = self.workspaces.get_mut(&at.workspace_id) {
-                workspace.instances.remove(&at.instance_key);
+                workspace.conversations.remove(&at.instance_key);
                 workspace.parked.remove(&at.instance_key);
                 workspace.bundle_problems.remove(&at.instance_key);
             }
             self.forget_questions_of(at);
         } else {
             // The remaining files are read again and the conversation continues.
-            entry.inbox.invalidate();
-            self.pump(at);
+            self.advance(at);
         }
         Some(replies)
     }

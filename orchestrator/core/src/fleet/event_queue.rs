@@ -16,6 +16,7 @@ use super::Fleet;
 use super::agent_replies::pending_replies::{QuestionStatus, ReplyMode, Requester};
 use super::conversation_run::{ConversationRun, RunUpdate};
 use super::waiters::TurnWaiter;
+use crate::exchange::schedules::SubmittedOccurrence;
 use crate::jobs::continuation;
 use crate::refusals::{closed_error, deleted_error, parked_error, stopping_error};
 use crate::{ProcessId, RequestToken};
@@ -48,6 +49,8 @@ pub(crate) enum EventOrigin {
     },
     /// None: the event is the answer to a request of its instance.
     Answer,
+    /// A schedule, whose occurrence it is.
+    Schedule(Box<SubmittedOccurrence>),
     /// A task, whose run it is.
     Run(Box<ConversationRun>),
     /// A client; with `wait`, only when the turn is over.
@@ -84,11 +87,11 @@ impl Fleet {
                 format!("conversations named `{TASK_KEY_PREFIX}…` belong to tasks; use `gdn task`");
             return self.refuse(&reply, RefusalCode::Invalid, message);
         }
-        let now = self.now.wall;
-        let Some(entry) = self.instance_entry(&instance, Some(agent)) else {
+        let now = self.cx.now().wall;
+        let Some(entry) = self.conversation_entry(&instance, Some(agent)) else {
             return;
         };
-        if entry.deleting.is_some() {
+        if entry.is_deleting() {
             let message = format!("conversation `{}` is being deleted", instance.instance_key);
             return self.refuse(&reply, RefusalCode::Unavailable, message);
         }
@@ -101,11 +104,12 @@ impl Fleet {
             );
             return self.refuse(&reply, RefusalCode::Overloaded, message);
         }
-        entry.inbox.begin_accept(now);
+        entry.queue_mut().begin_accept(now);
         let former_id = match &reply {
             EventOrigin::Connector { said, .. } => Some(said.clone()),
             EventOrigin::Agent { .. }
             | EventOrigin::Answer
+            | EventOrigin::Schedule(_)
             | EventOrigin::Run(_)
             | EventOrigin::Client { .. } => None,
         };
@@ -142,6 +146,7 @@ impl Fleet {
                 ..
             } => self.refuse_requester(requester, reply_mode, question, code, message),
             EventOrigin::Run(of) => self.tell_task(of, RunUpdate::Refused(message)),
+            EventOrigin::Schedule(of) => self.on_scheduled_refused(of, message),
             // Retried later, because the pending answer is recorded.
             EventOrigin::Answer => {}
             &EventOrigin::Client { token, .. } => {
@@ -199,11 +204,11 @@ impl Fleet {
             self.announce(id, created, None);
         }
         let event_id = event.id.clone();
-        if let Some(entry) = self.instance_mut(instance) {
-            entry.inbox.end_accept(is_new.then_some(event));
+        if let Some(entry) = self.conversation_mut(instance) {
+            entry.queue_mut().end_accept(is_new.then_some(event));
         }
         self.tell_sender(instance, &event_id, reply, before);
-        self.pump(instance);
+        self.advance(instance);
     }
 
     /// Acknowledges a durable event to its sender.
@@ -243,6 +248,7 @@ impl Fleet {
             ),
             EventOrigin::Answer => self.on_delivered(instance, event_id, true),
             EventOrigin::Run(of) => self.on_run_accepted(of, before),
+            EventOrigin::Schedule(of) => self.on_scheduled_accepted(*of),
             EventOrigin::Client { token, sent, wait } => {
                 let sent = SendResult { duplicate, ..sent };
                 self.answer_sender(instance, token, sent, wait, before);
@@ -273,11 +279,11 @@ impl Fleet {
                     return self.respond_error(token, error);
                 }
                 self.tell_of_approvals(instance, &sent.event_id, token);
-                if let Some(entry) = self.instance_mut(instance) {
+                if let Some(entry) = self.conversation_mut(instance) {
                     let event_id = sent.event_id.clone();
                     let sent = Box::new(sent);
                     let waiter = TurnWaiter::Client { token, sent };
-                    entry.waiters.add(event_id, waiter);
+                    entry.waiters_mut().add(event_id, waiter);
                 }
                 return;
             }
@@ -294,19 +300,18 @@ impl Fleet {
         if workspace.closing.is_some() {
             return Some(closed_error(&at.workspace_id));
         }
-        let entry = workspace.instances.get(&at.instance_key)?;
-        let is_deleting = entry.deleting.is_some();
-        is_deleting.then(|| deleted_error(&at.instance_key))
+        let entry = workspace.conversations.get(&at.instance_key)?;
+        entry.is_deleting().then(|| deleted_error(&at.instance_key))
     }
 
     /// Handles an event that was not accepted. `may_be_there` is true if a partial write may have
     /// survived.
     fn settle_accept(&mut self, instance: &InstanceRef, may_be_there: bool) {
-        if let Some(entry) = self.instance_mut(instance) {
-            entry.inbox.end_accept(None);
+        if let Some(entry) = self.conversation_mut(instance) {
+            entry.queue_mut().end_accept(None);
         }
         if may_be_there {
-            self.invalidate_inbox(instance);
+            self.invalidate_queue(instance);
         }
         self.forget_if_done(instance);
     }
@@ -332,7 +337,9 @@ impl Fleet {
             (StoreError::KeyTaken { .. }, reply) => {
                 self.refuse(reply, RefusalCode::Unroutable, text);
             }
-            (_, EventOrigin::Client { .. } | EventOrigin::Run(_)) => self.refuse(reply, code, text),
+            (_, EventOrigin::Client { .. } | EventOrigin::Run(_) | EventOrigin::Schedule(_)) => {
+                self.refuse(reply, code, text);
+            }
             // Senders receive no details about this machine; they are in the log.
             (_, reply) => self.refuse(reply, code, told_to_strangers(code).to_owned()),
         }
@@ -359,8 +366,8 @@ impl Fleet {
     }
 
     pub(crate) fn take_waiters(&mut self, at: &InstanceRef, event_id: &EventId) -> Vec<TurnWaiter> {
-        let entry = self.instance_mut(at);
-        entry.map_or_else(Vec::new, |entry| entry.waiters.take(event_id))
+        let entry = self.conversation_mut(at);
+        entry.map_or_else(Vec::new, |entry| entry.waiters_mut().take(event_id))
     }
 
     pub(crate) fn answer_waiters(
@@ -400,8 +407,8 @@ impl Fleet {
         error: &ControlError,
         status: QuestionStatus,
     ) {
-        let entry = self.instance_mut(at);
-        let waiters = entry.map(|entry| entry.waiters.take_all_but(kept));
+        let entry = self.conversation_mut(at);
+        let waiters = entry.map(|entry| entry.waiters_mut().take_all_but(kept));
         for (event_id, waiter) in waiters.into_iter().flatten() {
             self.fail_waiter(at, &event_id, waiter, error, status);
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::control::{ProcessState, Readiness};
 use goondan_protocol::export::OTLP;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceRef, WorkspaceId};
+use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::metrics::{Label, Labels, METRICS, Metric, Micros, Sample};
 use goondan_protocol::time::Timestamp;
 
@@ -60,11 +61,23 @@ impl Fleet {
         };
         let labels = of_workspace(&at.workspace_id).with(Label::Agent, agent.as_str());
         if let Some(began_ms) = began_ms {
-            let took = self.now.mono_ms.saturating_sub(began_ms);
+            let took = self.cx.now().mono_ms.saturating_sub(began_ms);
             self.count(Metric::TurnDuration, labels.clone(), Micros::millis(took));
         }
         let labels = labels.with(Label::Outcome, outcome);
         self.count(Metric::Turns, labels, Micros::whole(1));
+    }
+
+    /// Counts an event that a connection passed over.
+    pub(super) fn count_ignored(
+        &mut self,
+        id: &WorkspaceId,
+        name: &ConnectionName,
+        reason: IgnoreReason,
+    ) {
+        let labels = of_workspace(id).with(Label::Connection, name.as_str());
+        let labels = labels.with(Label::Reason, reason.as_str());
+        self.count(Metric::EventsIgnored, labels, Micros::whole(1));
     }
 
     /// Labels of a process; `None` if it has no owner.
@@ -102,7 +115,7 @@ impl Fleet {
         samples.add(Metric::WaitingStarts, Labels::none(), waiting);
         for (id, workspace) in &self.workspaces {
             self.sample_workspace(&mut samples, work, (id, workspace));
-            sample_agents(&mut samples, self.now.wall, id, workspace);
+            sample_agents(&mut samples, self.cx.now().wall, id, workspace);
             sample_services(&mut samples, id, workspace);
         }
         samples.0
@@ -123,15 +136,17 @@ impl Fleet {
         );
         let since = workspace.unacknowledged.as_ref().map(|it| it.since);
         let silent_ms = since.map_or(0, |since| {
-            let ms = self.now.wall.as_unix_millis() - since.as_unix_millis();
+            let ms = self.cx.now().wall.as_unix_millis() - since.as_unix_millis();
             u64::try_from(ms).unwrap_or(0)
         });
         let silence = Micros::millis(silent_ms);
         samples.number(Metric::UnacknowledgedTime, labels.clone(), silence);
         let parked = workspace.parked.values().sum();
         samples.number(Metric::EventsParked, labels.clone(), Micros::whole(parked));
-        let entries = workspace.instances.values();
-        let approvals: usize = entries.map(|entry| entry.approvals.waiting().count()).sum();
+        let entries = workspace.conversations.values();
+        let approvals: usize = entries
+            .map(|entry| entry.approvals().waiting().count())
+            .sum();
         let waiting = approvals + work.questions_in(id) + self.consents_in(id).len();
         samples.add(Metric::WaitingForPerson, labels, waiting);
     }
@@ -163,17 +178,17 @@ fn sample_agents(samples: &mut Samples, now: Timestamp, id: &WorkspaceId, worksp
     });
     let mut agents: BTreeMap<&AgentName, AgentTotals> =
         named.map(|name| (name, AgentTotals::default())).collect();
-    for instance in workspace.instances.values() {
-        let of = agents.entry(&instance.agent).or_default();
+    for instance in workspace.conversations.values() {
+        let of = agents.entry(instance.agent()).or_default();
         of.waiting += instance.pending();
         // Paused events are not a delay.
-        let ready = instance.inbox.ready().map(|event| event.created_at);
+        let ready = instance.queue().ready().map(|event| event.created_at);
         // Events that are not acknowledged yet count, too: while acknowledgments fail, there are no
         // others.
-        let oldest = ready.chain(instance.inbox.accepting_since());
+        let oldest = ready.chain(instance.queue().accepting_since());
         of.oldest = of.oldest.into_iter().chain(oldest).min();
-        of.running += u64::from(instance.slot.up().is_some());
-        of.in_back_off += u64::from(is_in_back_off(&instance.slot));
+        of.running += u64::from(instance.slot().up().is_some());
+        of.in_back_off += u64::from(is_in_back_off(instance.slot()));
     }
     for run in workspace.runs.values() {
         let of = agents.entry(&run.assignment.agent.name).or_default();
@@ -212,6 +227,11 @@ fn sample_services(samples: &mut Samples, id: &WorkspaceId, workspace: &Workspac
         let labels = of_workspace(id).with(Label::Model, name.as_str());
         (labels, &model.slot, model.readiness)
     });
+    for (labels, _, _) in connectors.clone() {
+        // The one reason that calls for a change of the rules.
+        let labels = labels.with(Label::Reason, IgnoreReason::NoRule.as_str());
+        samples.add(Metric::EventsIgnored, labels, 0);
+    }
     for (name, model) in &workspace.models {
         let labels = of_workspace(id).with(Label::Model, name.as_str());
         let is_suspended = model.breaker.is_open();

@@ -1,58 +1,17 @@
 //! Frozen conversations: no turn begins while a joint checkpoint is created or the conversation is
 //! rewound (`CKPT-6`). Events are still accepted and queued.
 
-use goondan_protocol::control::{ControlError, ErrorCode, InstanceRewound, RewindInstance};
+use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::shell::shell_quoted;
 use goondan_store::instance::RewindNote;
 
 use super::Fleet;
 use super::cancellation::BY_PERSON;
+use super::conversation::Conversation;
+use super::conversation::freeze::{Freeze, FreezeAction, FreezeRefusal, FreezeStep, Order};
 use crate::RequestToken;
 use crate::exchange::joint::FreezeId;
-
-/// Reason a conversation is held.
-#[derive(Debug, Clone)]
-pub(crate) enum Order {
-    Checkpoint {
-        token: RequestToken,
-        name: Option<String>,
-    },
-    /// Rewind to a checkpoint, or compute its changes.
-    Rewind {
-        token: RequestToken,
-        request: RewindInstance,
-    },
-    /// Finish a rewind that had begun; no client waits for it.
-    Finish { note: RewindNote },
-}
-
-/// Progress of the operation.
-#[derive(Debug, Clone)]
-pub(crate) enum FreezeStep {
-    /// Waiting for a turn or process to end.
-    Waiting,
-    /// Waiting for the store or the thread of the joint checkpoints.
-    Working,
-    /// Restoring files; holds the response to send afterward.
-    TakingBack(Option<Box<InstanceRewound>>),
-}
-
-/// A held conversation.
-#[derive(Debug)]
-pub(crate) struct Freeze {
-    pub(crate) id: FreezeId,
-    pub(crate) order: Order,
-    pub(crate) step: FreezeStep,
-}
-
-/// Next step for a held conversation.
-#[derive(Debug)]
-pub(crate) enum FreezeAction {
-    /// Request the state to pin from the store.
-    Pin,
-    TakeBack(RewindNote),
-}
 
 fn busy(at: &InstanceRef, what: &str) -> ControlError {
     let text = format!("conversation `{}` {what}", at.instance_key);
@@ -81,25 +40,23 @@ impl Fleet {
             return Err(crate::refusals::no_workspace(&at.workspace_id));
         }
         let id = self.next_hold();
-        let Some(entry) = self.instance_entry(at, None) else {
+        let Some(entry) = self.conversation_entry(at, None) else {
             return Err(crate::refusals::no_workspace(&at.workspace_id));
         };
-        if entry.deleting.is_some() {
-            return Err(busy(at, "is being deleted"));
-        }
-        if entry.hold.is_some() {
-            let hint = "try again later";
-            return Err(busy(at, "is being checkpointed or rewound").suggest(hint));
-        }
-        if !may_cancel && (entry.turn.is_some() || entry.progress.beginning.is_some()) {
-            return Err(in_turn(at));
-        }
-        entry.hold = Some(Freeze {
+        let freeze = Freeze {
             id,
             order,
             step: FreezeStep::Waiting,
-        });
-        Ok(())
+        };
+        entry
+            .begin_freeze(freeze, may_cancel)
+            .map_err(|refusal| match refusal {
+                FreezeRefusal::Deleting => busy(at, "is being deleted"),
+                FreezeRefusal::Frozen => {
+                    busy(at, "is being checkpointed or rewound").suggest("try again later")
+                }
+                FreezeRefusal::InTurn => in_turn(at),
+            })
     }
 
     fn next_hold(&mut self) -> FreezeId {
@@ -110,10 +67,8 @@ impl Fleet {
     /// Holds the conversation to finish a rewind that had begun.
     pub(super) fn hold_to_finish(&mut self, at: &InstanceRef, note: RewindNote) {
         let id = self.next_hold();
-        if let Some(entry) = self.instance_mut(at)
-            && entry.hold.is_none()
-        {
-            entry.hold = Some(Freeze {
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.freeze_to_finish(Freeze {
                 id,
                 order: Order::Finish { note },
                 step: FreezeStep::Waiting,
@@ -122,23 +77,23 @@ impl Fleet {
     }
 
     /// True if a conversation is held.
-    pub(crate) fn is_held(&mut self, at: &InstanceRef) -> bool {
-        let entry = self.instance_mut(at);
-        entry.is_some_and(|entry| entry.hold.is_some())
+    pub(crate) fn is_held(&self, at: &InstanceRef) -> bool {
+        let entry = self.conversation(at);
+        entry.is_some_and(Conversation::is_frozen)
     }
 
     /// Workspaces with a held conversation.
     pub(super) fn holding(&self) -> Vec<WorkspaceId> {
         let workspaces = self.workspaces.iter().filter(|(_, workspace)| {
-            let mut instances = workspace.instances.values();
-            instances.any(|entry| entry.hold.is_some())
+            let mut instances = workspace.conversations.values();
+            instances.any(Conversation::is_frozen)
         });
         workspaces.map(|(id, _)| id.clone()).collect()
     }
 
     /// Cancels the turn in progress so that a rewind can begin. False if there is none.
     pub(crate) fn cancel_for_rewind(&mut self, at: &InstanceRef) -> bool {
-        let entry = self.instance_mut(at);
+        let entry = self.conversation_mut(at);
         let event_id = entry.and_then(|entry| entry.worked_on().next().cloned());
         let is_in_turn = event_id.is_some();
         if is_in_turn {
@@ -150,10 +105,10 @@ impl Fleet {
     /// The next step for a held conversation, once no turn is in progress and, for restoring files,
     /// its process has exited.
     pub(crate) fn next_of_hold(&mut self, at: &InstanceRef) -> Option<FreezeAction> {
-        let entry = self.instance_mut(at)?;
-        let up = entry.slot.up().map(|up| up.process);
-        let is_in_turn = entry.turn.is_some() || entry.progress.beginning.is_some();
-        let hold = entry.hold.as_mut()?;
+        let entry = self.conversation_mut(at)?;
+        let up = entry.process();
+        let is_in_turn = entry.is_in_turn();
+        let hold = entry.freeze_mut()?;
         if !matches!(hold.step, FreezeStep::Waiting) || is_in_turn {
             return None;
         }
@@ -180,13 +135,8 @@ impl Fleet {
         })
     }
 
-    /// Takes the held conversations that may have a next step.
-    pub(crate) fn take_due_holds(&mut self) -> std::collections::BTreeSet<InstanceRef> {
-        std::mem::take(&mut self.holds_due)
-    }
-
-    pub(crate) fn instance_hold(&mut self, at: &InstanceRef) -> Option<FreezeId> {
-        Some(self.instance_mut(at)?.hold.as_ref()?.id)
+    pub(crate) fn instance_hold(&self, at: &InstanceRef) -> Option<FreezeId> {
+        Some(self.conversation(at)?.freeze()?.id)
     }
 
     /// The client request of a conversation's hold.
@@ -199,22 +149,21 @@ impl Fleet {
 
     /// The hold with this id, if it is still active.
     pub(crate) fn held_for(&mut self, at: &InstanceRef, id: FreezeId) -> Option<&mut Freeze> {
-        let hold = self.instance_mut(at)?.hold.as_mut()?;
+        let hold = self.conversation_mut(at)?.freeze_mut()?;
         (hold.id == id).then_some(hold)
     }
 
     /// Releases a conversation. True if it must be deleted now.
     pub(crate) fn release(&mut self, at: &InstanceRef) -> bool {
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return false;
         };
-        entry.hold = None;
-        if entry.deleting.is_some() {
-            return entry.slot.up().is_none();
+        entry.release();
+        if entry.is_deleting() {
+            return entry.process().is_none();
         }
-        // Reads the queued events again and continues with them.
-        entry.inbox.invalidate();
-        self.pump(at);
+        // The queued events are read again, and it continues with them.
+        self.advance(at);
         self.forget_if_done(at);
         false
     }
@@ -223,8 +172,8 @@ impl Fleet {
     /// begins until then.
     pub(crate) fn put_off(&mut self, at: &InstanceRef, why: &str) {
         let now = self.now();
-        if let Some(entry) = self.instance_mut(at) {
-            entry.slot.failed(now, why.to_owned());
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.slot_mut().failed(now, why.to_owned());
         }
     }
 

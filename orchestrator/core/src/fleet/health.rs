@@ -45,13 +45,13 @@ pub(crate) fn unhealthy_of(workspace: &Workspace) -> Vec<UnhealthyProcess> {
         )
     });
     // Filtered first, because a workspace can have many agents, most of them healthy.
-    let agents = workspace.instances.iter();
+    let agents = workspace.conversations.iter();
     let agents = agents
-        .filter(|(_, instance)| instance.slot.next_start_ms().is_some())
+        .filter(|(_, instance)| instance.slot().next_start_ms().is_some())
         .map(|(key, instance)| {
-            let name = instance.agent.to_string();
+            let name = instance.agent().to_string();
             let key = Some(key.clone());
-            (ChildRole::Agent, name, key, &instance.slot, None)
+            (ChildRole::Agent, name, key, instance.slot(), None)
         });
     connectors
         .chain(models)

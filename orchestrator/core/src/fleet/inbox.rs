@@ -2,7 +2,7 @@
 //! crashes that each caused.
 //!
 //! The store owns the inbox on disk. This is a copy of its reported content, and of later
-//! additions. In case of doubt it is read again before the next turn.
+//! additions. The conversation tracks if the copy is current.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,20 +13,9 @@ use goondan_store::instance::QueueOrder;
 
 use super::turn::ActiveTurn;
 
-/// State of the copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Knowledge {
-    /// The store was not asked yet, or the read failed.
-    Unread,
-    Reading,
-    /// The copy matches the inbox on disk.
-    Read,
-}
-
 /// Pending events of an instance.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    knowledge: Knowledge,
     /// Durable events that are not done, in the order of their turns; the turn in progress answers the first.
     waiting: VecDeque<AgentEvent>,
     /// Events that a user has paused.
@@ -43,48 +32,14 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// A queue that is known to be empty.
-    pub(super) fn empty() -> Self {
-        Self {
-            knowledge: Knowledge::Read,
-            waiting: VecDeque::new(),
-            paused: BTreeSet::new(),
-            pausing: BTreeSet::new(),
-            accepting: VecDeque::new(),
-            crashes: BTreeMap::new(),
-            last_crash: None,
-        }
-    }
-
-    /// True if the inbox must be read from the store.
-    pub(super) fn is_unread(&self) -> bool {
-        self.knowledge == Knowledge::Unread
-    }
-
-    /// True if the copy matches the inbox on disk.
-    pub(super) fn is_read(&self) -> bool {
-        self.knowledge == Knowledge::Read
-    }
-
-    /// The store is asked.
-    pub(super) fn begin_reading(&mut self) {
-        self.knowledge = Knowledge::Reading;
-    }
-
-    /// Marks the copy as possibly outdated.
-    pub(super) fn invalidate(&mut self) {
-        self.knowledge = Knowledge::Unread;
-    }
-
     /// The store says what the inbox holds. The event whose turn is open comes first.
-    pub(super) fn read(
+    pub(super) fn load(
         &mut self,
         waiting: Vec<AgentEvent>,
         paused: BTreeSet<EventId>,
         crashes: BTreeMap<EventId, u32>,
         open: Option<&EventId>,
     ) {
-        self.knowledge = Knowledge::Read;
         self.waiting = waiting.into();
         self.paused = paused;
         self.crashes = crashes;
@@ -94,12 +49,6 @@ impl Inbox {
         {
             self.waiting.push_front(event);
         }
-    }
-
-    /// The inbox is gone, so nothing waits.
-    pub(super) fn vanish(&mut self) {
-        self.knowledge = Knowledge::Read;
-        self.waiting.clear();
     }
 
     /// Drops waiting events, which will not get a turn.

@@ -51,6 +51,35 @@ pub(super) struct BufferedReports {
     complete: Option<TurnComplete>,
 }
 
+impl BufferedReports {
+    pub(super) fn new(process: ProcessId) -> Self {
+        Self {
+            process,
+            notes: 1,
+            appends: Vec::new(),
+            complete: None,
+        }
+    }
+
+    pub(super) fn is_of(&self, process: ProcessId) -> bool {
+        self.process == process
+    }
+
+    pub(super) fn wait_for_note(&mut self) {
+        self.notes += 1;
+    }
+
+    /// A record is written. True if none is left.
+    pub(super) fn on_noted(&mut self) -> bool {
+        self.notes -= 1;
+        self.notes == 0
+    }
+
+    pub(super) fn append(&mut self, append: TurnAppend) {
+        self.appends.push(append);
+    }
+}
+
 fn no_call(settle: &SettleCall) -> ControlError {
     let (call, key) = (&settle.tool_call_id, &settle.instance_key);
     let text = format!(
@@ -86,7 +115,7 @@ impl Fleet {
             return;
         };
         let unknown = UnknownCall {
-            at: self.now.wall,
+            at: self.cx.now().wall,
             agent_name: event.agent_name,
             turn_id: event.turn_id,
             tool_name,
@@ -109,45 +138,10 @@ impl Fleet {
         let record = self.audit_record(at, CALL_UNKNOWN, Value::Object(details));
         let instance = at.clone();
         self.store(record, NotingUnknown { instance, process });
-        self.hold_back(at, process);
-        self.announce(&at.workspace_id, told, None);
-    }
-
-    fn hold_back(&mut self, at: &InstanceRef, process: ProcessId) {
-        let Some(entry) = self.instance_mut(at) else {
-            return;
-        };
-        match &mut entry.held_back {
-            Some(held) if held.process == process => held.notes += 1,
-            // Messages of an earlier process no longer count.
-            held => {
-                *held = Some(BufferedReports {
-                    process,
-                    notes: 1,
-                    appends: Vec::new(),
-                    complete: None,
-                });
-            }
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.hold_back(process);
         }
-    }
-
-    fn held_back(&mut self, at: &InstanceRef, process: ProcessId) -> Option<&mut BufferedReports> {
-        let held = self.instance_mut(at)?.held_back.as_mut()?;
-        (held.process == process).then_some(held)
-    }
-
-    /// Returns the append unless it must wait.
-    pub(super) fn unless_held_back(
-        &mut self,
-        at: &InstanceRef,
-        process: ProcessId,
-        append: TurnAppend,
-    ) -> Option<TurnAppend> {
-        let Some(held) = self.held_back(at, process) else {
-            return Some(append);
-        };
-        held.appends.push(append);
-        None
+        self.announce(&at.workspace_id, told, None);
     }
 
     /// Handles the completion message of an agent's process.
@@ -157,7 +151,8 @@ impl Fleet {
         process: ProcessId,
         complete: TurnComplete,
     ) {
-        let Some(held) = self.held_back(at, process) else {
+        let entry = self.conversation_mut(at);
+        let Some(held) = entry.and_then(|entry| entry.held_back(process)) else {
             return self.on_turn_complete(at, process, complete);
         };
         if held.complete.replace(complete).is_some() {
@@ -171,20 +166,16 @@ impl Fleet {
             let event = LogEvent::error("failed to write the audit log").of(at);
             self.log(event.with("error", goondan_log::error_chain(&error)));
         }
-        let Some(held) = self.held_back(at, process) else {
+        let is_up = self.owners.contains_key(&process);
+        let Some((entry, cx)) = self.conversation_and_cx(at) else {
             return;
         };
-        held.notes -= 1;
-        if held.notes > 0 {
-            return;
-        }
-        let held = self.instance_mut(at).and_then(|it| it.held_back.take());
         // Messages of an exited process are ignored.
-        let Some(held) = held.filter(|_| self.owners.contains_key(&process)) else {
+        let Some(held) = entry.on_noted(process).filter(|_| is_up) else {
             return;
         };
         for append in held.appends {
-            self.append(at, process, append);
+            entry.append(cx, at, process, append);
         }
         if let Some(complete) = held.complete {
             self.on_turn_complete(at, process, complete);

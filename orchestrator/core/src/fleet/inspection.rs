@@ -1,12 +1,60 @@
 //! Runtime state for tests.
 
-use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
+use std::sync::Arc;
 
-use super::instance::Instance;
+use goondan_config::Sources;
+use goondan_protocol::JsonObject;
+use goondan_protocol::control::Readiness;
+use goondan_protocol::definition::HostedModel;
+use goondan_protocol::ids::{EventId, InstanceKey, InstanceRef, WorkspaceId};
+use goondan_protocol::time::Timestamp;
+use goondan_store::root::Layout;
+use goondan_store::workspace::WorkspaceRecord;
+
+use super::conversation::{Conversation, WrongStage};
+use super::models::Model;
 use super::slot::Slot;
 use super::{Fleet, ProcessOwner, Workspace};
+use crate::{Facts, ProcessId};
 
 impl Fleet {
+    /// A fleet whose only workspace has one model, with a ready process.
+    pub(crate) fn with_ready_model(definition: HostedModel) -> (Self, WorkspaceId) {
+        let facts = Facts {
+            layout: Layout::new("/state"),
+            pid: 1,
+            started_at: Timestamp::from_unix_millis(0),
+            log_dir: None,
+            cgroup: None,
+            program: None,
+            is_memory_open: false,
+            node: None,
+        };
+        let mut fleet = Self::new(facts, || uuid::Uuid::from_u128(1));
+        let id = WorkspaceId::new("w").unwrap();
+        let record = WorkspaceRecord {
+            workspace_id: id.clone(),
+            project_root: "/project".into(),
+            package: None,
+            registered: true,
+            watch: false,
+            env_files: Vec::new(),
+            extra: JsonObject::new(),
+        };
+        let (process, name) = (ProcessId(1), definition.name.clone());
+        let mut model = Model::new(definition);
+        model.running.clone_from(&model.wanted);
+        model.slot.start(process, fleet.now());
+        model.slot.greeted();
+        model.readiness = Readiness::Ready;
+        let mut workspace = Workspace::new(record, Arc::new(Sources::default()), 0);
+        workspace.models.insert(name.clone(), model);
+        fleet.workspaces.insert(id.clone(), workspace);
+        let owner = ProcessOwner::Model(id.clone(), name);
+        fleet.owners.insert(process, owner);
+        (fleet, id)
+    }
+
     /// The slots of all processes, each with true if the process should be running.
     pub(crate) fn places(&self) -> Vec<(ProcessOwner, &Slot, bool)> {
         let workspaces = self.workspaces.iter();
@@ -29,12 +77,12 @@ impl Fleet {
             let owner = ProcessOwner::Model(id.clone(), name.clone());
             (owner, &model.slot, false)
         });
-        let instances = of.instances.iter().map(|(key, instance)| {
+        let instances = of.conversations.iter().map(|(key, instance)| {
             let at = InstanceRef {
                 workspace_id: id.clone(),
                 instance_key: key.clone(),
             };
-            (ProcessOwner::Agent(at), &instance.slot, false)
+            (ProcessOwner::Agent(at), instance.slot(), false)
         });
         let runs = of.runs.iter().map(|(task, run)| {
             let owner = ProcessOwner::Task(id.clone(), task.clone());
@@ -52,11 +100,11 @@ impl Fleet {
     pub(crate) fn awaited_in_vain(&self) -> Vec<(InstanceKey, EventId)> {
         let mut found = Vec::new();
         let workspaces = self.workspaces.values();
-        for (key, instance) in workspaces.flat_map(|workspace| &workspace.instances) {
+        for (key, instance) in workspaces.flat_map(|workspace| &workspace.conversations) {
             // Before the inbox is read, finished events are unknown; they are looked up for the
             // waiters then. Waiters of a deleted conversation are notified at the end of the
             // deletion.
-            if instance.inbox.is_read() && instance.deleting.is_none() {
+            if instance.is_read() && !instance.is_deleting() {
                 let events = self.of_no_turn(key, instance);
                 found.extend(events.map(|event_id| (key.clone(), event_id.clone())));
             }
@@ -67,12 +115,21 @@ impl Fleet {
     fn of_no_turn<'a>(
         &'a self,
         key: &'a InstanceKey,
-        instance: &'a Instance,
+        instance: &'a Conversation,
     ) -> impl Iterator<Item = &'a EventId> {
-        instance.waiters.events().filter(|event_id| {
-            let is_waiting = instance.inbox.get(event_id).is_some();
-            !is_waiting && !self.jobs.is_looking_up(key, event_id)
+        instance.waiters().events().filter(|event_id| {
+            let is_waiting = instance.queue().get(event_id).is_some();
+            !is_waiting && !self.cx.jobs().is_looking_up(key, event_id)
         })
+    }
+
+    /// Events that conversations got in the wrong stage.
+    pub(crate) fn mistakes(&self) -> Vec<&WrongStage> {
+        let conversations = self
+            .workspaces
+            .values()
+            .flat_map(|w| w.conversations.values());
+        conversations.flat_map(Conversation::mistakes).collect()
     }
 
     /// True if any resource for processes is short.

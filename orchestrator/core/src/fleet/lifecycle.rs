@@ -167,7 +167,7 @@ impl Fleet {
             }
             (Some(AuditTarget::Instance(_)) | None, _) => {}
         }
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let workspace = self.workspaces.get_mut(id);
         let told = workspace.and_then(|workspace| workspace.watchers.happened(wall, event));
         let Some((tokens, told)) = told else { return };
@@ -175,7 +175,9 @@ impl Fleet {
             token: *token,
             told: Box::new(told.clone()),
         });
-        self.effects.extend(effects);
+        for effect in effects {
+            self.cx.emit(effect);
+        }
     }
 
     /// Adds a watcher and sends it the events after a cursor. False if they are no longer
@@ -194,7 +196,7 @@ impl Fleet {
         let is_known = missed.is_some();
         for told in missed.into_iter().flatten() {
             let told = Box::new(told);
-            self.effects.push(CoreEffect::Tell { token, told });
+            self.cx.emit(CoreEffect::Tell { token, told });
         }
         is_known
     }
@@ -221,10 +223,10 @@ impl Fleet {
         if let Some(workspace) = self.workspaces.get(id) {
             let told = Box::new(WatchNotification {
                 cursor: workspace.watchers.cursor(),
-                at: self.now.wall,
+                at: self.cx.now().wall,
                 update,
             });
-            self.effects.push(CoreEffect::Tell { token, told });
+            self.cx.emit(CoreEffect::Tell { token, told });
         }
     }
 

@@ -134,7 +134,7 @@ impl Fleet {
     /// Starts a model's process if a call waits for it and it may start. A turn in progress can
     /// need its model even during a shutdown.
     pub(crate) fn pump_model(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
-        let now = self.now;
+        let now = self.cx.now();
         let is_called = is_called && !self.is_past_calls(id);
         let Some(model) = self.model_mut(id, name) else {
             return;
@@ -186,14 +186,13 @@ impl Fleet {
 
     /// True if only the key has changed. The old key may be invalid, so no turn continues with it.
     fn is_new_key(&self, id: &WorkspaceId, name: &ResourceName) -> bool {
-        let without_key = |model: &HostedModel| HostedModel {
-            api_key: None,
-            ..model.clone()
-        };
         let workspace = self.workspaces.get(id);
         let model = workspace.and_then(|workspace| workspace.models.get(name));
         model.is_some_and(|model| {
-            model.running.as_ref().map(without_key) == model.wanted.as_ref().map(without_key)
+            let running = model.running.as_ref();
+            let wanted = model.wanted.as_ref();
+            running.map(HostedModel::without_credentials)
+                == wanted.map(HostedModel::without_credentials)
         })
     }
 
@@ -219,7 +218,7 @@ impl Fleet {
         if self.lacking(id, &target).is_some() {
             return Availability::Consent;
         }
-        availability_of(&model.slot, model.readiness, self.now, &target)
+        availability_of(&model.slot, model.readiness, self.cx.now(), &target)
     }
 
     /// Resets the crash count after successful work.
@@ -240,7 +239,7 @@ impl Fleet {
     /// Stops a model's process that is idle or was removed from the configuration. In a stopping
     /// workspace, stops it once no agent is left to call it.
     pub(crate) fn on_model_time(&mut self, id: &WorkspaceId, name: &ResourceName, is_called: bool) {
-        let now_ms = self.now.mono_ms;
+        let now_ms = self.cx.now().mono_ms;
         let idle_ms = self.idle_ms(id);
         let is_past_calls = self.is_past_calls(id);
         // A turn in progress finishes on the model it began with.

@@ -83,7 +83,7 @@ impl Fleet {
             Ok(()) => {}
             // The event is already over, so the inbox must be read again.
             Err(StoreError::WrongEvent { .. }) => {
-                self.pump(at);
+                self.advance(at);
                 return false;
             }
             Err(error) => {
@@ -91,10 +91,10 @@ impl Fleet {
                 return false;
             }
         }
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return false;
         };
-        if let Some(turn) = entry.inbox.parked(event_id) {
+        if let Some(turn) = entry.queue_mut().parked(event_id) {
             self.observe_parked(at, &turn, reason);
         }
         self.end_approvals(at, "event parked");
@@ -110,19 +110,19 @@ impl Fleet {
             self.fail_waiter(at, event_id, waiter, &error, QuestionStatus::Lost);
         }
         self.end_questions(at);
-        self.pump(at);
+        self.advance(at);
         self.forget_if_done(at);
         true
     }
 
     /// Counts and records a crash against the event of its turn.
     pub(crate) fn count_crash(&mut self, at: &InstanceRef, turn: ActiveTurn, how: &str) {
-        let wall = self.now.wall;
-        let Some(entry) = self.instance_mut(at) else {
+        let wall = self.cx.now().wall;
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
         let event_id = turn.context.event_id.clone();
-        let attempts = entry.inbox.count_crash(turn, how);
+        let attempts = entry.queue_mut().count_crash(turn, how);
         let op = NoteAttempt {
             instance: at.clone(),
             event_id,
@@ -134,32 +134,32 @@ impl Fleet {
 
     /// True if the next event has crashed too many turns.
     pub(super) fn is_next_poisonous(&mut self, at: &InstanceRef) -> bool {
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return false;
         };
         let next = entry.next_event();
-        next.is_some_and(|event| entry.inbox.crashes_of(&event.id) >= MAX_TURN_CRASHES)
+        next.is_some_and(|event| entry.queue().crashes_of(&event.id) >= MAX_TURN_CRASHES)
     }
 
     pub(super) fn park_next(&mut self, at: &InstanceRef) {
-        let (now, wall) = (self.now, self.now.wall);
-        let Some(entry) = self.instance_mut(at) else {
+        let (now, wall) = (self.cx.now(), self.cx.now().wall);
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
         let not_started = entry.why_none_starts(now);
         let not_started =
             not_started.map(|why| format!("the process of its agent cannot start: {why}"));
-        let Some(event) = entry.inbox.ready().next() else {
+        let Some(event) = entry.queue().ready().next() else {
             return;
         };
         let event_id = event.id.clone();
-        let crashes = entry.inbox.crashes_of(&event_id);
-        let reason = not_started.unwrap_or_else(|| match entry.inbox.last_crash_of(&event_id) {
+        let crashes = entry.queue().crashes_of(&event_id);
+        let reason = not_started.unwrap_or_else(|| match entry.queue().last_crash_of(&event_id) {
             Some(how) => format!("{crashes} processes ended during its turn, most recently: {how}"),
             None => format!("{crashes} processes ended during its turn"),
         });
         // The inbox is read again after the event is parked.
-        entry.inbox.invalidate();
+        entry.invalidate_queue();
         let op = ParkEvent {
             instance: at.clone(),
             event_id: event_id.clone(),
@@ -187,11 +187,11 @@ impl Fleet {
     }
 
     pub(crate) fn observe_parked(&mut self, at: &InstanceRef, turn: &ActiveTurn, reason: &str) {
-        let timestamp = self.now.wall;
-        let Some(entry) = self.instance_mut(at) else {
+        let timestamp = self.cx.now().wall;
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
-        let whose = (entry.agent.clone(), at.instance_key.clone());
+        let whose = (entry.agent().clone(), at.instance_key.clone());
         let kind = RuntimeEventKind::TurnParked;
         let (place, turn_id) = (turn.context.trace, turn.turn_id.clone());
         let event = RuntimeEvent {
@@ -213,7 +213,7 @@ impl Fleet {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let (instance, id) = (at.clone(), event_id.clone());
         let deciding = ParkedEventUpdate {
             instance: at,
@@ -247,9 +247,8 @@ impl Fleet {
             return self.respond_error(token, control_error(&error));
         }
         self.count_parked(at, |count| count.saturating_sub(1));
-        if let Some(entry) = self.instance_entry(at, None) {
-            entry.inbox.forgive(event_id);
-            entry.start_faults.clear();
+        if let Some(entry) = self.conversation_entry(at, None) {
+            entry.forgive_event(event_id);
         }
         let (instance_key, event_id) = (at.instance_key.clone(), event_id.clone());
         let event = match deciding.decision {
@@ -264,7 +263,7 @@ impl Fleet {
         };
         self.announce(&at.workspace_id, event, None);
         self.respond(token, &EmptyResult {});
-        self.invalidate_inbox(at);
+        self.invalidate_queue(at);
     }
 
     /// The queued and parked events of a conversation.
@@ -296,18 +295,18 @@ impl Fleet {
                 since,
             ));
         }
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return events;
         };
-        for event in entry.inbox.events() {
-            let turn = entry.turn.as_ref();
+        for event in entry.queue().events() {
+            let turn = entry.turn();
             let is_current = turn.is_some_and(|turn| turn.context.event_id == event.id);
             let standing = match is_current {
                 true => EventStanding::Processing,
-                false if entry.inbox.is_paused(&event.id) => EventStanding::Paused,
+                false if entry.queue().is_paused(&event.id) => EventStanding::Paused,
                 false => EventStanding::Waiting,
             };
-            let crashes = entry.inbox.crashes_of(&event.id);
+            let crashes = entry.queue().crashes_of(&event.id);
             events.push(info(
                 event.clone(),
                 standing,

@@ -13,6 +13,7 @@ use goondan_protocol::task::is_of_task;
 use goondan_protocol::trace::TraceId;
 use serde_json::json;
 
+use super::conversation::Conversation;
 use super::slot::{ProcessStage, Slot, SlotAction, SlotExit};
 use super::{Fleet, ProcessOwner};
 use crate::{CoreEffect, LogEvent, ProcessId, Spawn};
@@ -21,7 +22,7 @@ impl Fleet {
     /// Starts a process in its slot.
     pub(super) fn spawn(&mut self, owner: &ProcessOwner, limits: ProcessLimits) -> ProcessId {
         self.next_process += 1;
-        let (process, now) = (ProcessId(self.next_process), self.now);
+        let (process, now) = (ProcessId(self.next_process), self.cx.now());
         if let Some(slot) = self.slot_mut(owner) {
             slot.start(process, now);
         }
@@ -86,7 +87,7 @@ impl Fleet {
     ) {
         let grace_period_ms =
             grace_period_ms.unwrap_or_else(|| self.grace_period_ms(owner.workspace_id()));
-        let now = self.now;
+        let now = self.cx.now();
         let Some(slot) = self.slot_mut(owner) else {
             return;
         };
@@ -106,7 +107,7 @@ impl Fleet {
 
     /// Handles the passage of time for one process.
     pub(crate) fn on_time(&mut self, owner: &ProcessOwner) {
-        let now = self.now;
+        let now = self.cx.now();
         match self.slot_mut(owner).map(|slot| slot.due(now)) {
             Some(SlotAction::Ping(process)) => {
                 let ping = ToChild::ping(owner.role(), Ping { nonce: now.mono_ms });
@@ -136,7 +137,7 @@ impl Fleet {
         process: ProcessId,
         how: &str,
     ) -> Option<(ProcessOwner, bool)> {
-        let now = self.now;
+        let now = self.cx.now();
         if let Some(ProcessOwner::Connector(id, name)) = self.owners.get(&process).cloned() {
             self.forgive_if_long_up(&id, &name);
         }
@@ -188,7 +189,7 @@ impl Fleet {
 
     pub(super) fn slot_mut(&mut self, owner: &ProcessOwner) -> Option<&mut Slot> {
         match owner {
-            ProcessOwner::Agent(at) => self.instance_mut(at).map(|instance| &mut instance.slot),
+            ProcessOwner::Agent(at) => self.conversation_mut(at).map(Conversation::slot_mut),
             ProcessOwner::Connector(id, name) => self.connector_mut(id, name).map(|c| &mut c.slot),
             ProcessOwner::Model(id, name) => self.model_mut(id, name).map(|model| &mut model.slot),
             ProcessOwner::Task(id, task) => self.run_slot(id, task),
@@ -234,7 +235,7 @@ impl Fleet {
         owner: &ProcessOwner,
         is_hello: bool,
     ) -> Result<(), &'static str> {
-        let now = self.now;
+        let now = self.cx.now();
         let Some(slot) = self.slot_mut(owner) else {
             return Ok(());
         };

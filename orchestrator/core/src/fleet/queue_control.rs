@@ -41,13 +41,13 @@ impl Fleet {
         if let Err(error) = self.workspace(&at.workspace_id) {
             return self.respond_error(token, error);
         }
-        let wall = self.now.wall;
-        if let Some(entry) = self.instance_mut(&at) {
+        let wall = self.cx.now().wall;
+        if let Some(entry) = self.conversation_mut(&at) {
             if entry.worked_on().any(|id| *id == event_id) {
                 return self.respond_error(token, in_turn(&at, &event_id));
             }
             if arrangement == QueueOp::Pause {
-                entry.inbox.begin_pausing(event_id.clone());
+                entry.queue_mut().begin_pausing(event_id.clone());
             }
         }
         let arrange = ArrangeEvent {
@@ -67,8 +67,8 @@ impl Fleet {
 
     fn on_arranged(&mut self, arranging: &Arranging, result: Result<QueueOrder, StoreError>) {
         let (at, event_id, token) = (&arranging.instance, &arranging.event_id, arranging.token);
-        if let Some(entry) = self.instance_mut(at) {
-            entry.inbox.end_pausing(event_id);
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.queue_mut().end_pausing(event_id);
         }
         let (instance_key, id) = (at.instance_key.clone(), event_id.clone());
         match result {
@@ -79,11 +79,11 @@ impl Fleet {
                 };
                 self.respond_error(token, told);
                 // The inbox must be read again.
-                self.invalidate_inbox(at);
+                self.invalidate_queue(at);
             }
             Ok(arranged) => {
-                if let Some(entry) = self.instance_mut(at) {
-                    entry.inbox.arrange(arranged);
+                if let Some(entry) = self.conversation_mut(at) {
+                    entry.queue_mut().arrange(arranged);
                 }
                 let event = match arranging.arrangement {
                     QueueOp::Pause => LifecycleEvent::EventPaused {
@@ -101,7 +101,7 @@ impl Fleet {
                 };
                 self.announce(&at.workspace_id, event, None);
                 self.respond(token, &EmptyResult {});
-                self.pump(at);
+                self.advance(at);
             }
         }
     }

@@ -125,11 +125,11 @@ impl Fleet {
             return Some(open(error.message));
         }
         // A conversation with queued events has an entry as soon as its workspace is loaded.
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return Some(open("the conversation is being opened"));
         };
         let waiter = TurnWaiter::Connection(sought.waiter.clone());
-        entry.waiters.add(event_id.clone(), waiter);
+        entry.waiters_mut().add(event_id.clone(), waiter);
         None
     }
 
@@ -214,8 +214,8 @@ impl Fleet {
         let Some((at, event_id)) = awaited else {
             return;
         };
-        if let Some(entry) = self.instance_mut(&at) {
-            entry.waiters.forget_connection(&event_id, |waiter| {
+        if let Some(entry) = self.conversation_mut(&at) {
+            entry.waiters_mut().forget_connection(&event_id, |waiter| {
                 waiter.process == process && waiter.request_id == request_id
             });
             self.forget_if_done(&at);

@@ -153,7 +153,7 @@ impl Fleet {
     }
 
     fn drain_run(&mut self, id: &WorkspaceId, task: &TaskId, grace_period_ms: u64, reason: &str) {
-        let now = self.now;
+        let now = self.cx.now();
         // The process waits for the program and then needs time to report.
         let killed_after_ms = grace_period_ms.saturating_add(RUN_END_MARGIN_MS);
         let Some(slot) = self.run_slot(id, task) else {
@@ -184,7 +184,7 @@ impl Fleet {
 
     /// Records the end of a run's program. The process must exit now.
     pub(crate) fn note_run_end(&mut self, id: &WorkspaceId, task: &TaskId, end: RunEnd) {
-        let now = self.now;
+        let now = self.cx.now();
         if let Some(run) = self.run_mut(id, task) {
             run.end.get_or_insert(end);
             run.slot.drain(now, RUN_END_MARGIN_MS);

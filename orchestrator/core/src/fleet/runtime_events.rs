@@ -3,6 +3,7 @@
 //! A report describes an event and its duration. The daemon, not the agent, sets the owner, the
 //! time and the trace context.
 
+use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{AgentName, InstanceRef};
 use goondan_protocol::limits::MAX_NAME_BYTES;
 use goondan_protocol::observe::{
@@ -125,28 +126,28 @@ pub(super) fn corrected(
 impl Fleet {
     /// Handles an agent's report about its turn.
     pub(crate) fn on_observe(&mut self, at: &InstanceRef, process: ProcessId, event: RuntimeEvent) {
-        let now = self.now;
-        let Some(entry) = self.instance_mut(at) else {
+        let now = self.cx.now();
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
-        let Some(turn) = &mut entry.turn else {
+        let Some(turn) = entry.turn() else {
             return self.on_broken(process, "it reported on a turn that is not in progress");
         };
-        if turn.taken_in.is_some() && entry.slot.is_dying() {
+        if entry.open_turn().is_none() && entry.slot().is_dying() {
             // Reports about another process's steps are too late.
             return;
         }
-        let programs = entry
-            .running
-            .as_ref()
-            .and_then(|it| it.definition.programs());
-        let revision = entry.overlay.standing.active.clone();
-        let event = match corrected(event, (at, &entry.agent), programs, turn, now) {
+        let programs = entry.definition().and_then(AgentDefinition::programs);
+        let revision = entry.overlay().standing.active.clone();
+        let event = match corrected(event, (at, entry.agent()), programs, turn, now) {
             Ok(event) => RuntimeEvent {
                 bundle_revision: revision,
                 ..event
             },
             Err(problem) => return self.on_broken(process, problem),
+        };
+        let Some(turn) = entry.turn_mut() else {
+            return;
         };
         let reported = turn.used.observe(now.mono_ms);
         let kind = event.kind;

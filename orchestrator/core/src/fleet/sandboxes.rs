@@ -19,6 +19,7 @@ use goondan_store::file_names::{run_dir, sandbox_dir};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::conversation::Conversation;
 use super::{Fleet, authority, bundle_of};
 use crate::exchange::{ApplyByAgent, ProposalWork, ReviewByAgent, ReviewingAgent};
 use crate::refusals::AgentRequestError;
@@ -171,10 +172,10 @@ impl Fleet {
 
     fn agent_of(&self, at: &InstanceRef) -> Result<&AgentName, AgentRequestError> {
         let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|it| it.instances.get(&at.instance_key));
+        let entry = workspace.and_then(|it| it.conversations.get(&at.instance_key));
         let gone =
             || AgentRequestError::new("E_UNAVAILABLE", "the requesting conversation was deleted");
-        entry.map(|entry| &entry.agent).ok_or_else(gone)
+        entry.map(Conversation::agent).ok_or_else(gone)
     }
 
     /// The sandbox of an agent in the conversation of an instance; its own if no other is named.
@@ -200,8 +201,8 @@ impl Fleet {
     /// Directory of an instance's sandbox; `None` for an agent that cannot submit proposals.
     pub(super) fn sandbox_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        let entry = workspace.instances.get(&at.instance_key)?;
-        if !authority::is_worker(&entry.running.as_ref()?.definition) {
+        let entry = workspace.conversations.get(&at.instance_key)?;
+        if !authority::is_worker(entry.definition()?) {
             return None;
         }
         let own = self.sandbox_ref(at, None).ok()?;
@@ -212,8 +213,8 @@ impl Fleet {
     /// Directory of the conversation's sandboxes, for an agent that may read all of them.
     pub(super) fn run_dir_of(&self, at: &InstanceRef) -> Option<PathBuf> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        let entry = workspace.instances.get(&at.instance_key)?;
-        if !authority::is_coordinator(&entry.running.as_ref()?.definition) {
+        let entry = workspace.conversations.get(&at.instance_key)?;
+        if !authority::is_coordinator(entry.definition()?) {
             return None;
         }
         let own = self.sandbox_ref(at, None).ok()?;
@@ -238,9 +239,8 @@ impl Fleet {
             return Vec::new();
         };
         let root = &workspace.record.project_root;
-        let entry = workspace.instances.get(&at.instance_key);
-        let running = entry.and_then(|entry| entry.running.as_ref());
-        let own = running.map(|running| &running.definition);
+        let entry = workspace.conversations.get(&at.instance_key);
+        let own = entry.and_then(Conversation::definition);
         let other = bundle_of(workspace).ok();
         let other = other.and_then(|bundle| bundle.agents.get(agent));
         let files = [own, other].into_iter().flatten();
@@ -275,8 +275,9 @@ impl Fleet {
         let Ok(wanted) = self.sandbox_ref(at, Some(&prepared)) else {
             return;
         };
-        let keys = workspace.instances.iter();
-        let keys = keys.filter(|(_, entry)| entry.agent == prepared && entry.slot.up().is_some());
+        let keys = workspace.conversations.iter();
+        let keys =
+            keys.filter(|(_, entry)| *entry.agent() == prepared && entry.process().is_some());
         let keys: Vec<InstanceKey> = keys.map(|(key, _)| key.clone()).collect();
         for instance_key in keys {
             let its = InstanceRef {
@@ -286,14 +287,12 @@ impl Fleet {
             if self.sandbox_ref(&its, None).ok().as_ref() != Some(&wanted) {
                 continue;
             }
-            let turn = self
-                .instance_mut(&its)
-                .and_then(|entry| entry.turn.as_mut());
+            let turn = self.conversation_mut(&its).and_then(Conversation::turn_mut);
             match turn {
                 Some(turn) => turn.restart = Some(PREPARED.to_owned()),
                 None => {
                     self.restart_as_wished(&its, PREPARED);
-                    self.pump(&its);
+                    self.advance(&its);
                 }
             }
         }

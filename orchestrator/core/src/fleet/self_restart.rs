@@ -71,11 +71,11 @@ impl Fleet {
             let message = format!("a reason must have 1 to {MAX_RESTART_REASON_CHARS} characters");
             return AgentRequestError::new("E_INVALID_REQUEST", message).into();
         }
-        let now_ms = self.now.mono_ms;
-        let Some(entry) = self.instance_mut(at) else {
+        let now_ms = self.cx.now().mono_ms;
+        let Some(entry) = self.conversation_mut(at) else {
             return AgentRequestError::new("E_UNAVAILABLE", "the conversation was deleted").into();
         };
-        if let Some(wait_ms) = entry.restarts.wait_ms(now_ms) {
+        if let Some(wait_ms) = entry.restarts().wait_ms(now_ms) {
             let message = format!(
                 "this agent restarted itself {SELF_RESTARTS_MAX} times within {} s; the next \
                  restart is allowed in {} s. Another restart will not help: report the problem \
@@ -86,7 +86,7 @@ impl Fleet {
             return AgentRequestError::new("E_TOO_MANY_RESTARTS", message).into();
         }
         // A repeated request in one turn causes one restart.
-        if let Some(turn) = &mut entry.turn {
+        if let Some(turn) = entry.turn_mut() {
             turn.restart = Some(reason);
         }
         AgentAnswer::Restarting {}
@@ -95,9 +95,9 @@ impl Fleet {
     /// Handles the commit of a turn that requested a restart. The process is stopped when the
     /// instance is next advanced.
     pub(crate) fn restart_as_wished(&mut self, at: &InstanceRef, reason: &str) {
-        let now_ms = self.now.mono_ms;
-        if let Some(entry) = self.instance_mut(at) {
-            entry.restarts.begin(reason.to_owned(), now_ms);
+        let now_ms = self.cx.now().mono_ms;
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.restarts_mut().begin(reason.to_owned(), now_ms);
             let event = LifecycleEvent::InstanceRestarted {
                 instance_key: at.instance_key.clone(),
                 by: "agent".to_owned(),

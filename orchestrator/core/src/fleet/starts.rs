@@ -80,8 +80,8 @@ impl Fleet {
             return true;
         };
         self.wait_to_start(at);
-        if let Some(entry) = self.instance_mut(at) {
-            entry.slot.detail = Some(why);
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.slot_mut().detail = Some(why);
         }
         false
     }
@@ -99,7 +99,7 @@ impl Fleet {
                 "it waits because {AGENT_STARTS_AT_ONCE_MAX} other processes are starting"
             ));
         }
-        if self.room.has_place(self.now.mono_ms) {
+        if self.room.has_place(self.cx.now().mono_ms) {
             return None;
         }
         self.make_place();
@@ -114,7 +114,7 @@ impl Fleet {
 
     /// Queues an agent's start.
     pub(super) fn wait_to_start(&mut self, at: &InstanceRef) {
-        let is_for_agent = self.instance_mut(at).is_some_and(|entry| {
+        let is_for_agent = self.conversation_mut(at).is_some_and(|entry| {
             let next = entry.next_event();
             next.is_some_and(|event| event.chain.is_some())
         });
@@ -135,16 +135,16 @@ impl Fleet {
     pub(super) fn let_in(&mut self) {
         while self.starts.has_place()
             && self.owners.len() < CHILD_PROCESSES_MAX
-            && self.room.has_place(self.now.mono_ms)
+            && self.room.has_place(self.cx.now().mono_ms)
             && let Some(at) = self.starts.next()
         {
-            self.pump(&at);
+            self.advance(&at);
         }
     }
 
     /// Frees a slot for queued starts, because an agent may have become idle.
     pub(crate) fn offer_place(&mut self) {
-        if self.starts.waiting() > 0 && !self.room.has_place(self.now.mono_ms) {
+        if self.starts.waiting() > 0 && !self.room.has_place(self.cx.now().mono_ms) {
             self.make_place();
         }
     }

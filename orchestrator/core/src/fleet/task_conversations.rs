@@ -27,6 +27,7 @@ use goondan_store::writer::operation::LookUpEvent;
 use super::conversation_run::{ConversationRun, RunUpdate};
 use super::waiters::TurnWaiter;
 use super::{Fleet, Workspace};
+use crate::bus::queue::Message;
 use crate::exchange::TaskRef;
 use crate::exchange::tasks::Clear;
 use crate::fleet::event_queue::EventOrigin;
@@ -130,7 +131,7 @@ impl Fleet {
         if is_another && !self.is_in_turn(at) {
             self.end_idle_process(at);
         }
-        self.pump(at);
+        self.advance(at);
     }
 
     /// Drops a removed task and returns its conversations.
@@ -169,10 +170,12 @@ impl Fleet {
         let event = AgentEvent {
             id: of.event_id.clone(),
             kind: KIND.to_owned(),
-            created_at: self.now.wall,
+            created_at: self.cx.now().wall,
             trace_id: Some(TraceId::from_uuid(self.uuid())),
             parent_span_id: Some(SpanId::from_uuid(self.uuid())),
             input: Some(input),
+            header: None,
+            properties: goondan_protocol::JsonObject::new(),
             instance_key: Some(of.instance.instance_key.clone()),
             source: EventSource::Connector { name },
             auth: None,
@@ -218,9 +221,9 @@ impl Fleet {
                     return self.tell_task(&of, RunUpdate::Ended(Err(error)));
                 }
                 self.tell_task(&of, RunUpdate::Begun);
-                if let Some(entry) = self.instance_mut(&of.instance) {
+                if let Some(entry) = self.conversation_mut(&of.instance) {
                     let event_id = of.event_id.clone();
-                    entry.waiters.add(event_id, TurnWaiter::Run(of));
+                    entry.waiters_mut().add(event_id, TurnWaiter::Run(of));
                 }
             }
         }
@@ -232,10 +235,6 @@ impl Fleet {
     }
 
     pub(super) fn tell_task(&mut self, of: &ConversationRun, news: RunUpdate) {
-        self.run_news.push((of.clone(), news));
-    }
-
-    pub(crate) fn take_run_news(&mut self) -> Vec<(ConversationRun, RunUpdate)> {
-        std::mem::take(&mut self.run_news)
+        self.post(Message::Run(of.clone(), news));
     }
 }

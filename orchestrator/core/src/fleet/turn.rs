@@ -31,6 +31,4 @@ pub(crate) struct ActiveTurn {
     pub(super) inputs: BTreeSet<EventId>,
     /// Reason for a process restart after the turn, if the agent requested one.
     pub(super) restart: Option<String>,
-    /// The events that the turn includes, set once its commit or cancellation is in progress.
-    pub(super) taken_in: Option<Vec<EventId>>,
 }

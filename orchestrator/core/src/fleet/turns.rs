@@ -3,61 +3,25 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, StepId, TurnId};
-use goondan_protocol::ipc::{
-    ConversationPage, ToAgent, TurnAppend, TurnAppended, TurnCommitted, TurnComplete, TurnStart,
-};
+use goondan_protocol::ids::{EventId, ExtensionStates, InstanceRef, TurnId};
+use goondan_protocol::ipc::{ToAgent, TurnAppend, TurnCommitted, TurnComplete, TurnStart};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use goondan_store::StoreError;
-use goondan_store::instance::{ConversationSlice, LlmMessage, OpenTurn};
-use goondan_store::writer::operation::{
-    AppendEvent, AppendResult, BeginTurn, CompleteTurn, LogLlm, ReadPage,
-};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use goondan_store::instance::{ConversationSlice, OpenTurn};
+use goondan_store::writer::operation::{AppendResult, BeginTurn, CompleteTurn};
 
+use super::conversation::Conversation;
+use super::conversation::process_messages::{Appending, Fault, Loading};
 use super::quotas::TurnUse;
 use super::turn::{ActiveTurn, CANCELLED, TurnContext};
 use super::{Fleet, authority};
-use crate::jobs::{LogFailure, continuation};
+use crate::jobs::continuation;
 use crate::limits::TURN_BYTES_MAX;
 use crate::{CoreEffect, LogEvent, ProcessId};
 
-/// The part of a message event that identifies traffic with a model.
-#[derive(Deserialize)]
-struct ModelTraffic<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(borrow)]
-    message: Option<ExchangedMessage<'a>>,
-}
-
-#[derive(Deserialize)]
-struct ExchangedMessage<'a> {
-    #[serde(borrow)]
-    data: &'a RawValue,
-    source: ExchangedSource,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ExchangedSource {
-    step_id: Option<StepId>,
-}
-
-continuation! {
-    /// Reads a page of the conversation for its agent.
-    Loading { process: ProcessId, request_id: Option<u64> } after ReadPage => core.fleet.on_page_for_agent
-}
-
 continuation! {
     Beginning { process: ProcessId, context: TurnContext } after BeginTurn => core.on_began
-}
-
-continuation! {
-    /// Appends a message of an agent.
-    Appending { process: ProcessId } after AppendEvent => &core.fleet.on_appended
 }
 
 continuation! {
@@ -100,15 +64,11 @@ impl Fleet {
             self.on_store_failure(at, process, &error);
             return None;
         }
-        let now_ms = self.now.mono_ms;
-        let entry = self.instance_mut(at)?;
-        entry.inbox.done(|id| id == event_id || also.contains(id));
-        if word_of(outcome) != "cancelled" {
-            // The process completed its work.
-            entry.slot.crashes = 0;
-        }
-        entry.idle_since_ms = now_ms;
-        let turn = entry.turn.take_if(|turn| turn.turn_id == *turn_id);
+        let now_ms = self.cx.now().mono_ms;
+        let entry = self.conversation_mut(at)?;
+        let is_of_turn = |id: &EventId| id == event_id || also.contains(id);
+        let is_work_done = word_of(outcome) != "cancelled";
+        let turn = entry.on_turn_ended(now_ms, turn_id, is_of_turn, is_work_done);
         let began_ms = turn.as_ref().map(|turn| turn.handed_over_ms);
         let dropped = turn.as_ref().map_or(0, |turn| turn.used.dropped());
         let trace = turn.as_ref().map(|turn| turn.context.trace);
@@ -156,46 +116,52 @@ impl Fleet {
     ) -> Option<TurnId> {
         let (at, process) = (&beginning.instance, beginning.process);
         let mut context = beginning.context;
-        if let Some(entry) = self.instance_mut(at) {
-            entry.progress.beginning = None;
-        }
         let open = match result {
             Ok(open) => open,
-            // A user canceled the event in the meantime, so the inbox must be read again.
-            Err(StoreError::WrongEvent { .. }) => {
-                self.invalidate_inbox(at);
-                return None;
-            }
             Err(error) => {
-                self.on_store_failure(at, Some(process), &error);
+                if let Some(entry) = self.conversation_mut(at) {
+                    entry.on_turn_not_begun();
+                }
+                // A user canceled the event in the meantime, so the queue must be read again.
+                if let StoreError::WrongEvent { .. } = error {
+                    self.invalidate_queue(at);
+                } else {
+                    self.on_store_failure(at, Some(process), &error);
+                }
                 return None;
             }
         };
         context.trace.span_id = SpanId::of_turn(&open.turn_id);
         let trace = context.trace;
-        let handed_over_ms = self.now.mono_ms;
-        let entry = self.instance_mut(at)?;
-        let event = entry.inbox.get(&context.event_id)?;
-        if entry.slot.ready() != Some(process) {
+        let handed_over_ms = self.cx.now().mono_ms;
+        let entry = self.conversation_mut(at)?;
+        let event = entry.queue().get(&context.event_id).cloned();
+        let is_current = entry.slot().ready() == Some(process);
+        let Some(event) = event.filter(|_| is_current) else {
+            entry.on_turn_not_begun();
             return None;
-        }
+        };
         let start = TurnStart {
             turn_id: open.turn_id.clone(),
             attempt: open.attempt,
-            event: event.clone(),
+            event,
         };
         let event_id = context.event_id.clone();
         let turn_id = open.turn_id.clone();
-        entry.start_faults.clear();
-        entry.turn = Some(ActiveTurn {
+        let turn = ActiveTurn {
             turn_id: open.turn_id.clone(),
             context,
             used: TurnUse::new(handed_over_ms),
             handed_over_ms,
             inputs: BTreeSet::new(),
             restart: None,
-            taken_in: None,
-        });
+        };
+        if let Err(wrong) = entry.on_turn_begun(turn) {
+            // The next process continues from the store's state.
+            self.log_mistake(at, wrong);
+            self.kill(process, false);
+            return None;
+        }
         self.push(CoreEffect::SetTrace {
             process,
             trace: Some(trace),
@@ -209,7 +175,9 @@ impl Fleet {
         self.announce(&at.workspace_id, started, Some(trace));
         let start = ToAgent::Event(Box::new(start));
         self.send_agent(at, process, None, Some(trace), start);
-        self.hand_over_answers(at);
+        if let Some((entry, cx)) = self.conversation_and_cx(at) {
+            entry.hand_over_answers(cx, at);
+        }
         Some(turn_id)
     }
 
@@ -221,72 +189,35 @@ impl Fleet {
         request_id: Option<u64>,
         offset: u64,
     ) {
-        let instance = at.clone();
-        let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
-        let extensions = running.map_or(&[][..], |agent| &agent.definition.extensions);
-        let states_of = match offset {
-            0 => extensions.iter().map(|held| held.name.clone()).collect(),
-            _ => Vec::new(),
-        };
-        let read = ReadPage {
-            instance: instance.clone(),
-            offset,
-            states_of,
-        };
-        self.store(
-            read,
-            Loading {
-                instance,
-                process,
-                request_id,
-            },
-        );
+        if let Some((entry, cx)) = self.conversation_and_cx(at) {
+            entry.load_page(cx, at, (process, request_id), offset);
+        }
     }
 
-    fn on_page_for_agent(
+    pub(super) fn on_page_for_agent(
         &mut self,
-        loading: Loading,
+        loading: &Loading,
         result: Result<Box<ConversationSlice>, StoreError>,
     ) {
-        let Loading {
-            instance,
-            process,
-            request_id,
-        } = loading;
-        let at = &instance;
-        let page = match result {
-            Ok(page) => *page,
-            Err(error) => return self.on_store_failure(at, Some(process), &error),
-        };
-        for finding in &page.damage {
-            let event = LogEvent::error("skipped damaged record of a conversation");
-            let path = finding.path.display().to_string();
-            self.log(
-                event
-                    .of(at)
-                    .with("path", path)
-                    .with("problem", finding.problem.clone()),
-            );
+        let at = &loading.instance;
+        match result {
+            Ok(page) => {
+                if let Some((entry, cx)) = self.conversation_and_cx(at)
+                    && entry.on_page_read(cx, loading, *page)
+                {
+                    self.advance(at);
+                }
+            }
+            Err(error) => self.on_store_failure(at, Some(loading.process), &error),
         }
-        let is_last = page.next.is_none();
-        let page = ConversationPage {
-            messages: page.messages,
-            events: page.events,
-            states: page.states,
-            next: page.next,
-        };
-        self.send_agent(
-            at,
-            process,
-            request_id,
-            None,
-            ToAgent::ConversationPage(page),
-        );
-        if let Some(entry) = self.instance_mut(at)
-            && entry.slot.up().is_some_and(|up| up.process == process)
-        {
-            entry.progress.is_loaded = is_last;
-            self.pump(at);
+    }
+
+    /// Ends a process for a fault in its conversation.
+    fn on_fault(&mut self, at: &InstanceRef, process: ProcessId, fault: Fault) {
+        match fault {
+            Fault::Broken(problem) => self.on_broken(process, problem),
+            Fault::Store(error) => self.on_store_failure(at, Some(process), &error),
+            Fault::TurnTooLarge { last_seq } => self.fail_turn(at, process, last_seq),
         }
     }
 
@@ -294,12 +225,12 @@ impl Fleet {
     pub(super) fn begin_turn(&mut self, at: &InstanceRef, process: ProcessId) {
         let turn_id = TurnId::from(self.uuid());
         let new_trace = TraceId::from_uuid(self.uuid());
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let workspace = self.workspaces.get(&at.workspace_id);
         let bundle = workspace.and_then(|workspace| workspace.bundle.as_ref());
         let config_digest = bundle.map(|bundle| bundle.digest.clone());
         let observation = bundle.map(|bundle| bundle.observation).unwrap_or_default();
-        let Some(entry) = self.instance_mut(at) else {
+        let Some(entry) = self.conversation_mut(at) else {
             return;
         };
         let Some(event) = entry.next_event() else {
@@ -317,7 +248,9 @@ impl Fleet {
             trace,
             config_digest: config_digest.clone(),
         };
-        entry.progress.beginning = Some(context.clone());
+        if let Err(wrong) = entry.begin_turn(context.clone()) {
+            return self.log_mistake(at, wrong);
+        }
         let instance = at.clone();
         let begin = BeginTurn {
             instance: instance.clone(),
@@ -337,19 +270,13 @@ impl Fleet {
         );
     }
 
-    /// The turn in progress, if its id is `turn_id`.
-    fn current_turn(&mut self, at: &InstanceRef, turn_id: &TurnId) -> Option<ActiveTurn> {
-        let turn = self.instance_mut(at)?.turn.clone()?;
-        (turn.turn_id == *turn_id).then_some(turn)
-    }
-
     /// Mutable access to the turn in progress, if its id is `turn_id`.
     pub(super) fn current_turn_mut(
         &mut self,
         at: &InstanceRef,
         turn_id: &TurnId,
     ) -> Option<&mut ActiveTurn> {
-        let turn = self.instance_mut(at)?.turn.as_mut()?;
+        let turn = self.conversation_mut(at)?.turn_mut()?;
         (turn.turn_id == *turn_id).then_some(turn)
     }
 
@@ -360,50 +287,16 @@ impl Fleet {
         process: ProcessId,
         append: TurnAppend,
     ) {
-        let seq = append.seq;
-        let turn = self.current_turn_mut(at, &append.turn_id);
-        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
-            return self.on_turn_over(at, process, "it appended to a turn that is not in progress");
-        };
-        if turn.used.append(append.event.get().len()) > TURN_BYTES_MAX {
-            return self.fail_turn(at, process, seq.saturating_sub(1));
-        }
-        if let Some(append) = self.unless_held_back(at, process, append) {
-            self.append(at, process, append);
-        }
-    }
-
-    pub(super) fn append(&mut self, at: &InstanceRef, process: ProcessId, append: TurnAppend) {
-        let TurnAppend {
-            turn_id,
-            seq,
-            event,
-        } = append;
-        self.log_llm(at, &turn_id, &event);
-        let append = AppendEvent {
-            instance: at.clone(),
-            turn_id,
-            seq,
-            event,
-        };
-        let instance = at.clone();
-        self.store(append, Appending { instance, process });
-    }
-
-    /// Handles a message about a turn that is over for its process. A process that is being killed
-    /// may not have noticed.
-    fn on_turn_over(&mut self, at: &InstanceRef, process: ProcessId, problem: &str) {
-        let is_dying = self
-            .instance_mut(at)
-            .is_some_and(|entry| entry.slot.is_dying());
-        if !is_dying {
-            self.on_broken(process, problem);
+        if let Some((entry, cx)) = self.conversation_and_cx(at)
+            && let Err(fault) = entry.on_turn_append(cx, at, process, append)
+        {
+            self.on_fault(at, process, fault);
         }
     }
 
     /// Fails a turn that exceeded the append limit, and kills its process.
     fn fail_turn(&mut self, at: &InstanceRef, process: ProcessId, last_seq: u64) {
-        let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.clone()) else {
+        let Some(turn) = self.turn_of(at).cloned() else {
             return;
         };
         let message = format!(
@@ -432,40 +325,16 @@ impl Fleet {
         self.on_turn_complete(at, process, complete);
     }
 
-    /// Records a message to or from the model in the message log (`LLM-1`).
-    pub(super) fn log_llm(&mut self, at: &InstanceRef, turn_id: &TurnId, event: &RawValue) {
-        // The store rejects other events.
-        let Ok(exchanged) = serde_json::from_str::<ModelTraffic<'_>>(event.get()) else {
-            return;
-        };
-        let Some(message) = exchanged.message.filter(|_| exchanged.kind == "append") else {
-            return;
-        };
-        let message = LlmMessage {
-            at: self.now.wall,
-            turn_id: turn_id.clone(),
-            step_id: message.source.step_id,
-            message: message.data.to_owned(),
-        };
-        let op = LogLlm {
-            instance: at.clone(),
-            message: Box::new(message),
-        };
-        self.store(op, LogFailure(at.clone()));
-    }
-
-    fn on_appended(&mut self, appending: &Appending, result: Result<AppendResult, StoreError>) {
+    pub(super) fn on_appended(
+        &mut self,
+        appending: &Appending,
+        result: Result<AppendResult, StoreError>,
+    ) {
         let (at, process) = (&appending.instance, appending.process);
-        match result {
-            Ok(AppendResult { turn_id, seq }) => {
-                let turn = self.current_turn(at, &turn_id);
-                if turn.is_some_and(|turn| turn.taken_in.is_some()) {
-                    return;
-                }
-                let appended = TurnAppended { turn_id, seq };
-                self.send_agent(at, process, None, None, ToAgent::TurnAppended(appended));
-            }
-            Err(error) => self.on_store_failure(at, Some(process), &error),
+        if let Some((entry, cx)) = self.conversation_and_cx(at)
+            && let Err(fault) = entry.on_appended(cx, appending, result)
+        {
+            self.on_fault(at, process, fault);
         }
     }
 
@@ -475,10 +344,18 @@ impl Fleet {
         process: ProcessId,
         complete: TurnComplete,
     ) {
-        let turn = self.current_turn(at, &complete.turn_id);
-        let Some(turn) = turn.filter(|turn| turn.taken_in.is_none()) else {
-            return self.on_turn_over(at, process, "it completed a turn that is not in progress");
+        let Some(entry) = self.conversation(at) else {
+            return;
         };
+        let turn = entry.open_turn();
+        let Some(turn) = turn.filter(|turn| turn.turn_id == complete.turn_id) else {
+            let over = entry.turn_is_over("it completed a turn that is not in progress");
+            if let Err(fault) = over {
+                self.on_fault(at, process, fault);
+            }
+            return;
+        };
+        let event_id = turn.context.event_id.clone();
         let TurnComplete {
             turn_id,
             last_seq,
@@ -489,15 +366,18 @@ impl Fleet {
         if !answered.iter().all(|id| turn.inputs.contains(id)) {
             return self.on_broken(process, "it used an event that it was not given");
         }
-        let running = self.instance_mut(at).and_then(|e| e.running.as_ref());
-        if !running.is_some_and(|agent| authority::may_remember(&agent.definition, &states)) {
+        let agent = self.conversation(at).and_then(Conversation::definition);
+        if !agent.is_some_and(|agent| authority::may_remember(agent, &states)) {
             return self.on_broken(
                 process,
                 "it stored state for an extension that it does not have",
             );
         }
-        if let Some(turn) = self.instance_mut(at).and_then(|entry| entry.turn.as_mut()) {
-            turn.taken_in = Some(answered.clone());
+        let Some(entry) = self.conversation_mut(at) else {
+            return;
+        };
+        if let Err(wrong) = entry.complete_turn(answered.clone()) {
+            return self.log_mistake(at, wrong);
         }
         let complete = CompleteTurn {
             instance: at.clone(),
@@ -506,9 +386,8 @@ impl Fleet {
             also: answered.clone(),
             states,
             outcome: outcome.clone(),
-            at: self.now.wall,
+            at: self.cx.now().wall,
         };
-        let event_id = turn.context.event_id;
         let completing = Completing {
             instance: at.clone(),
             process: Some(process),

@@ -7,14 +7,16 @@ use goondan_protocol::control::{
     AchievedConfinement, Confinement, ConnectResult, DaemonStatus, FileWatchMode, ListWorkspaces,
     OpenFiles, ProcessInfo, ProcessKey, WorkspaceInfo, WorkspacesPage,
 };
+use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{InstanceKey, InstanceRef, QuestionId, WorkspaceId};
+use goondan_protocol::ignored::IgnoredCounts;
 use goondan_protocol::ipc::{ChildRole, ConfinementReport};
 use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, Right};
 
 use super::connectors::Connector;
-use super::instance::Instance;
+use super::conversation::Conversation;
 use super::models::Model;
 use super::runs::TaskProcess;
 use super::slot::LiveProcess;
@@ -121,7 +123,7 @@ impl Fleet {
         work: &impl ProcessWorkload,
         id: &WorkspaceId,
         key: &InstanceKey,
-        instance: &Instance,
+        instance: &Conversation,
     ) -> ProcessInfo {
         let at = InstanceRef {
             workspace_id: id.clone(),
@@ -130,7 +132,7 @@ impl Fleet {
         ProcessInfo {
             consents: self.consents_of(&at, work.waiting_targets(&at), work.wider_needs(&at)),
             questions: work.questions_of(&at),
-            ..agent_info(self.now, id, key, instance)
+            ..agent_info(self.cx.now(), id, key, instance)
         }
     }
 
@@ -165,7 +167,7 @@ impl Fleet {
             .map(move |(name, connector)| {
                 let target = CallTarget::Connection { name: name.clone() };
                 let is_called = work.is_called(id, &target);
-                connector_info(self.now, id, name.as_str(), connector, is_called)
+                connector_info(self.cx.now(), id, name.as_str(), connector, is_called)
             });
         let models = workspace.models.iter();
         let models = models
@@ -173,16 +175,16 @@ impl Fleet {
             .map(move |(name, model)| {
                 let target = CallTarget::Model { name: name.clone() };
                 let is_called = work.is_called(id, &target);
-                model_info(self.now, id, name.as_str(), model, is_called)
+                model_info(self.cx.now(), id, name.as_str(), model, is_called)
             });
         let runs = workspace.runs.iter();
         let runs = runs
             .filter(move |(task, _)| is_behind(ChildRole::Task, None, task.as_str()))
-            .map(move |(task, run)| run_info(self.now, id, task.as_str(), run));
-        let agents = workspace.instances.iter();
+            .map(move |(task, run)| run_info(self.cx.now(), id, task.as_str(), run));
+        let agents = workspace.conversations.iter();
         let agents = agents
             .filter(move |(key, entry)| {
-                is_behind(ChildRole::Agent, Some(key), entry.agent.as_str())
+                is_behind(ChildRole::Agent, Some(key), entry.agent().as_str())
             })
             .map(move |(key, entry)| self.agent_info(work, id, key, entry));
         connectors.chain(models).chain(runs).chain(agents)
@@ -194,14 +196,14 @@ impl Fleet {
         at: &InstanceRef,
     ) -> Option<ProcessInfo> {
         let workspace = self.workspaces.get(&at.workspace_id)?;
-        let instance = workspace.instances.get(&at.instance_key)?;
+        let instance = workspace.conversations.get(&at.instance_key)?;
         Some(self.agent_info(work, &at.workspace_id, &at.instance_key, instance))
     }
 }
 
 fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
     let bundle = workspace.bundle.as_ref();
-    let instances = workspace.instances.values();
+    let instances = workspace.conversations.values();
     let is_watched = workspace.record.watch;
     let watched = || workspace.sources.files().filter(|_| is_watched);
     let unhealthy = health::unhealthy_of(workspace);
@@ -224,9 +226,12 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
             .keys()
             .map(ToString::to_string)
             .collect(),
-        running_agents: instances.clone().filter(|i| i.slot.up().is_some()).count(),
-        pending_events: instances.clone().map(Instance::pending).sum(),
-        paused_events: instances.map(Instance::paused).sum(),
+        running_agents: instances
+            .clone()
+            .filter(|i| i.slot().up().is_some())
+            .count(),
+        pending_events: instances.clone().map(Conversation::pending).sum(),
+        paused_events: instances.map(Conversation::paused).sum(),
         parked_events: usize::try_from(workspace.parked.values().sum::<u64>())
             .unwrap_or(usize::MAX),
         approvals: approvals_in(workspace),
@@ -258,8 +263,10 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
 }
 
 fn approvals_in(workspace: &Workspace) -> usize {
-    let entries = workspace.instances.values();
-    entries.map(|entry| entry.approvals.waiting().count()).sum()
+    let entries = workspace.conversations.values();
+    entries
+        .map(|entry| entry.approvals().waiting().count())
+        .sum()
 }
 
 /// The state of file watching. The watch begins shortly after it is requested.
@@ -274,44 +281,39 @@ fn agent_info(
     now: ClockTime,
     id: &WorkspaceId,
     key: &InstanceKey,
-    instance: &Instance,
+    instance: &Conversation,
 ) -> ProcessInfo {
-    let up = instance.slot.up();
+    let up = instance.slot().up();
     ProcessInfo {
         workspace_id: id.clone(),
         role: ChildRole::Agent,
-        name: instance.agent.to_string(),
+        name: instance.agent().to_string(),
         instance_key: Some(key.clone()),
-        state: instance.slot.shown(instance.turn.is_some()),
+        state: instance.slot().shown(instance.turn().is_some()),
         readiness: None,
         pid: up.and_then(|up| up.pid),
         started_at: up.map(|up| up.started_at),
-        consecutive_crashes: instance.slot.crashes,
-        next_start_at: instance.slot.next_start_at(now),
+        consecutive_crashes: instance.slot().crashes,
+        next_start_at: instance.slot().next_start_at(now),
         pending_events: instance.pending(),
-        turn_id: instance.turn.as_ref().map(|turn| turn.turn_id.clone()),
-        trace_id: instance
-            .turn
-            .as_ref()
-            .map(|turn| turn.context.trace.trace_id),
+        turn_id: instance.turn().map(|turn| turn.turn_id.clone()),
+        trace_id: instance.turn().map(|turn| turn.context.trace.trace_id),
         waiting_for: {
-            let mut others: Vec<_> = instance.asking.values().cloned().collect();
+            let mut others: Vec<_> = instance.asked().cloned().collect();
             others.dedup();
             others
         },
         consents: Vec::new(),
-        approvals: instance.approvals.waiting().cloned().collect(),
+        approvals: instance.approvals().waiting().cloned().collect(),
         questions: Vec::new(),
-        detail: instance.slot.detail.clone(),
+        ignored: IgnoredCounts::new(),
+        detail: instance.slot().detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
-        limits: limits_of(up, instance.running.as_ref().map(|r| r.definition.limits)),
+        limits: limits_of(up, instance.definition().map(|it| it.limits)),
         confinement: confinement_of(
             up,
-            instance
-                .running
-                .as_ref()
-                .and_then(|r| r.definition.programs()),
+            instance.definition().and_then(AgentDefinition::programs),
         ),
     }
 }
@@ -342,6 +344,7 @@ fn model_info(
         consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
+        ignored: IgnoredCounts::new(),
         detail: model.detail(now),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -376,6 +379,7 @@ fn connector_info(
         consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
+        ignored: connector.ignored.clone(),
         detail: connector.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,
@@ -411,6 +415,7 @@ fn run_info(now: ClockTime, id: &WorkspaceId, task: &str, run: &TaskProcess) -> 
         consents: Vec::new(),
         approvals: Vec::new(),
         questions: Vec::new(),
+        ignored: IgnoredCounts::new(),
         detail: run.slot.detail.clone(),
         memory_bytes: None,
         counted_memory_bytes: None,

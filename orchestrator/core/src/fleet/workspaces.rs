@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::changes::AppliedConfiguration;
 use super::connectors::Connector;
+use super::conversation::Conversation;
 use super::models::Model;
 use super::slot::Slot;
 use super::{Fleet, Workspace, changes};
@@ -105,16 +106,16 @@ impl Fleet {
     /// The conversations of a workspace that have something to do, and whose they are.
     pub(crate) fn agents_of(&self, id: &WorkspaceId) -> Vec<(InstanceKey, AgentName)> {
         let workspace = self.workspaces.get(id).into_iter();
-        let running = workspace.flat_map(|workspace| &workspace.instances);
-        let agents = running.map(|(key, entry)| (key.clone(), entry.agent.clone()));
+        let running = workspace.flat_map(|workspace| &workspace.conversations);
+        let agents = running.map(|(key, entry)| (key.clone(), entry.agent().clone()));
         agents.collect()
     }
 
     /// True if a process works for a conversation.
     pub(crate) fn has_process(&self, at: &InstanceRef) -> bool {
         let workspace = self.workspaces.get(&at.workspace_id);
-        let entry = workspace.and_then(|workspace| workspace.instances.get(&at.instance_key));
-        entry.is_some_and(|entry| entry.slot.up().is_some())
+        let entry = workspace.and_then(|workspace| workspace.conversations.get(&at.instance_key));
+        entry.is_some_and(|entry| entry.process().is_some())
     }
 
     /// Runs a valid configuration. Returns its changes, and the models whose processes may need
@@ -126,7 +127,7 @@ impl Fleet {
         fallback: Option<&Fallback>,
         is_new: bool,
     ) -> (AppliedConfiguration, Vec<ResourceName>) {
-        let now = self.now.wall;
+        let now = self.cx.now().wall;
         let Some(workspace) = self.workspaces.get_mut(id) else {
             return (AppliedConfiguration::default(), Vec::new());
         };
@@ -178,13 +179,8 @@ impl Fleet {
                 .entry(name.clone())
                 .or_insert_with(|| Model::new(definition.clone()));
         }
-        for instance in workspace.instances.values_mut() {
-            if instance.start_faults.clear() {
-                instance.slot.forgive();
-            }
-            if let Some(running) = &mut instance.running {
-                running.compare(&bundle);
-            }
+        for instance in workspace.conversations.values_mut() {
+            instance.on_configuration(&bundle);
         }
         let connectors: Vec<ConnectionName> = workspace.connectors.keys().cloned().collect();
         let models: Vec<ResourceName> = workspace.models.keys().cloned().collect();
@@ -194,7 +190,7 @@ impl Fleet {
         for at in self.instances_of(id) {
             if self.is_agent_outdated(&at) {
                 processes += 1;
-                self.pump(&at);
+                self.advance(&at);
             }
         }
         for name in connectors {
@@ -275,7 +271,7 @@ impl Fleet {
             self.push(CoreEffect::KeepConfiguration {
                 workspace_id: id.clone(),
                 digest,
-                since: self.now.wall,
+                since: self.cx.now().wall,
                 sources: sources.clone(),
             });
         } else {
@@ -346,13 +342,12 @@ impl Fleet {
     }
 
     pub(crate) fn restart_agent(&mut self, at: &InstanceRef) {
-        if let Some(entry) = self.instance_mut(at) {
-            entry.slot.forgive();
-            entry.start_faults.clear();
+        if let Some(entry) = self.conversation_mut(at) {
+            entry.forgive_crashes();
         }
         self.audit(at, "restarted", json!({}));
         self.drain_agent(at, None, "a restart was requested");
-        self.pump(at);
+        self.advance(at);
     }
 
     /// Restarts every connector of a workspace, those of models too, and returns how many ran.
@@ -429,7 +424,7 @@ impl Fleet {
             return;
         };
         let closing = workspace.closing.get_or_insert_default();
-        closing.since_ms = self.now.mono_ms;
+        closing.since_ms = self.cx.now().mono_ms;
         closing.requests.extend(token);
         if std::mem::take(&mut workspace.watching) != FileWatchMode::Off || workspace.record.watch {
             let (workspace_id, sources) = (id.clone(), None);
@@ -446,7 +441,7 @@ impl Fleet {
         let workspace = self.workspaces.get(id);
         workspace
             .into_iter()
-            .flat_map(|workspace| workspace.instances.keys())
+            .flat_map(|workspace| workspace.conversations.keys())
             .map(|key| InstanceRef {
                 workspace_id: id.clone(),
                 instance_key: key.clone(),
@@ -496,7 +491,7 @@ impl Fleet {
         let Some(workspace) = self.workspaces.get(id) else {
             return true;
         };
-        let mut agents = workspace.instances.values().map(|entry| &entry.slot);
+        let mut agents = workspace.conversations.values().map(Conversation::slot);
         let mut tasks = workspace.runs.values().map(|run| &run.slot);
         let works = |slot: &Slot| slot.up().is_some() && !slot.is_dying();
         !agents.any(works) && !tasks.any(works)
@@ -520,7 +515,7 @@ impl Fleet {
             None => grace_period_ms,
             Some(since_ms) => since_ms
                 .saturating_add(grace_period_ms)
-                .saturating_sub(self.now.mono_ms)
+                .saturating_sub(self.cx.now().mono_ms)
                 .max(grace_period_ms.min(PROVIDER_GRACE_MIN_MS)),
         }
     }
@@ -536,14 +531,14 @@ impl Fleet {
                     .owners
                     .values()
                     .all(|owner| owner.workspace_id() != *id)
-                && !self.jobs.any(|instance| instance.workspace_id == **id)
+                && !self.cx.jobs().any(|instance| instance.workspace_id == **id)
         });
         let ended: Vec<WorkspaceId> = closing.map(|(id, _)| id.clone()).collect();
         for id in ended {
             let Some(workspace) = self.workspaces.get_mut(&id) else {
                 continue;
             };
-            let held = std::mem::take(&mut workspace.instances);
+            let held = std::mem::take(&mut workspace.conversations);
             if held.is_empty() {
                 let Some(closing) = &mut workspace.closing else {
                     continue;

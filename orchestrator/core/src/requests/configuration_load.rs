@@ -69,6 +69,8 @@ impl Core {
         if is_new {
             self.fleet.take_up_unknown_calls(&id, found.unknown_calls);
         }
+        self.schedules
+            .load(&mut self.fleet, &id, is_new, found.schedules);
         let mut applied = AppliedConfiguration::default();
         match found.bundle {
             Ok(bundle) => {

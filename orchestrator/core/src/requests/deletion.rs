@@ -10,7 +10,7 @@ use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_store::StoreError;
 use goondan_store::writer::operation::{Delete, RemoveResult};
 
-use crate::fleet::instance::DeleteReply;
+use crate::fleet::conversation::DeleteReply;
 use crate::jobs::continuation;
 use crate::{Core, LogEvent, RequestToken, control_error};
 
@@ -64,6 +64,9 @@ impl Core {
         let Some(replies) = self.fleet.end_deletion(at, outcome.is_ok()) else {
             return;
         };
+        if outcome.is_ok() {
+            self.schedules.forget(&mut self.fleet, at);
+        }
         if let Ok(InstanceDeleteResult { existed: true }) = outcome {
             let deleted = LifecycleEvent::InstanceDeleted {
                 instance_key: at.instance_key.clone(),

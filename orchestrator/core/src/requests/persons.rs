@@ -57,6 +57,11 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
             person(format!("resolving tool call `{}`", call.tool_call_id), "gdn calls")
         }
 
+        Call::RemoveSchedule(call) => {
+            let id = &call.schedule_id;
+            person(format!("removing schedule `{id}`"), format!("gdn schedule remove {id}"))
+        }
+
         Call::CheckpointInstance(_) => person("creating a checkpoint", "gdn instance checkpoint"),
         Call::RewindInstance(_) => person("rewinding a conversation", "gdn rewind"),
 
@@ -164,6 +169,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         | Call::ListApprovals(_)
         | Call::ShowApproval(_)
         | Call::ListUnknownCalls(_)
+        | Call::ListSchedules(_)
         | Call::ListInstances(_)
         | Call::ShowInstance(_)
         | Call::InstanceHistory(_)

@@ -11,11 +11,11 @@ use goondan_protocol::ids::{WorkerId, WorkspaceId};
 use goondan_protocol::lifecycle::LifecycleEvent;
 
 use super::persons::person_needed;
+use crate::exchange::tasks::SandboxStep;
 use crate::exchange::{ProposalWork, ProposalsResult};
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::fleet::sandboxes::{FileAnswer, told};
 use crate::limits::PROPOSAL_REQUESTS_MAX;
-use crate::tasks::proposals::SandboxStep;
 use crate::{ClientOrigin, Core, CoreEffect, RequestToken};
 
 /// Queues of work, by workspace; the first item of each is in progress.

@@ -15,7 +15,7 @@ use goondan_protocol::time::Timestamp;
 use goondan_store::instance::Metadata;
 
 use crate::fleet::Workspace;
-use crate::fleet::instance::DeleteReply;
+use crate::fleet::conversation::DeleteReply;
 use crate::instance_list::{InstanceListing, ListPurpose};
 use crate::limits::RETENTION_INTERVAL_MS;
 use crate::refusals::AgentRequestError;
@@ -103,6 +103,14 @@ impl Core {
         let mut due: Vec<Prunable> = found
             .into_iter()
             .filter(|metadata| !workspace.is_in_use(&metadata.instance_key))
+            .filter(|metadata| {
+                let at = InstanceRef {
+                    workspace_id: id.clone(),
+                    instance_key: metadata.instance_key.clone(),
+                };
+                // A conversation that waits for a scheduled input is in use.
+                self.schedules.count(&at) == 0
+            })
             .filter_map(|metadata| {
                 let due_at = due_at(&metadata, keep_ms).filter(|due_at| *due_at <= now)?;
                 Some(Prunable {

@@ -18,7 +18,8 @@ use goondan_store::writer::operation::{AbandonRewind, BeginRewind, FinishRewind,
 
 use crate::exchange::joint::{FreezeId, JointMetadata, JointResult, JointWork, RollbackFailure};
 use crate::fleet::cancellation::BY_PERSON;
-use crate::fleet::freeze::{FreezeAction, FreezeStep, Order, in_turn};
+use crate::fleet::conversation::freeze::{FreezeAction, FreezeStep, Order};
+use crate::fleet::freeze::in_turn;
 use crate::jobs::continuation;
 use crate::{Core, CoreEffect, LogEvent, RequestToken, control_error};
 

@@ -99,6 +99,7 @@ impl World {
                 may_be_kept: false,
                 accounts: Accounts::default(),
                 unknown_calls: UnknownCalls::default(),
+                schedules: Vec::new(),
                 with_work: with_work.then_some(waiting).into_iter().collect(),
                 parked: BTreeMap::new(),
                 to_begin_anew: Vec::new(),

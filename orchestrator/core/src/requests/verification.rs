@@ -191,7 +191,7 @@ impl Core {
                 let details = json!({"kept": found.kept, "findings": known});
                 self.fleet.audit(at, "repaired", details);
             }
-            self.fleet.invalidate_inbox(at);
+            self.fleet.invalidate_queue(at);
         }
         self.take_verified(token, Some(&at.instance_key), found);
     }

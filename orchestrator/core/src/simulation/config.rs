@@ -9,7 +9,7 @@ use goondan_protocol::budget::{Budget, BudgetPeriod, BudgetScope};
 use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::definition::{
     AgentDefinition, HostedModel, HostedProvider, LoopBreaker, ModelDefinition, ModelParams,
-    ModelProvider, ModelTimeouts, ToolDefinition, ToolSource,
+    ModelProvider, ModelTimeouts, OpenAiApi, ToolDefinition, ToolSource,
 };
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::ipc::ChildRole;
@@ -29,7 +29,7 @@ pub(super) const OTHER_CONNECTION: &str = "b";
 
 /// Content of `goondan.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Edit {
+pub(crate) enum Edit {
     /// Two agents and two connections; the number makes all of them different.
     Valid(u32),
     /// Like `Valid`; each number makes one agent or connection different, the last one the swarm.
@@ -58,7 +58,7 @@ pub(super) const REPLY_TOKENS_MAX: u32 = u32::MAX;
 pub(super) const KEEP_MS: u64 = 3_600_000;
 
 impl Edit {
-    pub(super) fn bundle(self) -> Result<ProjectConfig, ControlError> {
+    pub(crate) fn bundle(self) -> Result<ProjectConfig, ControlError> {
         match self {
             Self::Valid(n) => Ok(bundle(n, &[ENTRY_AGENT, HELPER_AGENT], &["a", "b"])),
             Self::Partial([entry, helper, a, b, swarm]) => {
@@ -218,6 +218,8 @@ fn model(name: &str, variant: u32) -> (ResourceName, HostedModel) {
     let model = HostedModel {
         name: name.clone(),
         provider: HostedProvider::OpenAi,
+        api: OpenAiApi::default(),
+        platform: None,
         model: format!("m{version}"),
         endpoint: None,
         api_key: Some(format!("key {variant}")),
@@ -257,6 +259,8 @@ fn connection(name: ConnectionName, variant: u32) -> ConnectionDefinition {
                 prefix: Some(String::new()),
             },
         }],
+        header: None,
+        keeps_payload: true,
         limits: ProcessLimits::default(),
         sandbox: goondan_protocol::sandbox::SandboxPolicy::default(),
         egress: Vec::new(),

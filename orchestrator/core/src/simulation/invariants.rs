@@ -5,12 +5,14 @@
 //! * The number of consecutive crashes grows by one, only for a crash or a failed read; the
 //!   following delay matches the rule to the millisecond.
 //! * Each waiter for an event's answer waits for a turn that has not ended.
+//! * No conversation gets an event in the wrong stage.
 //! * An open question belongs to a call that is executed by the process that asked.
 //! * A delayed start is neither early (checked by the oracle) nor late.
 
 use super::places::{SlotSnapshots, SlotStep};
 use super::world::World;
 use crate::ProcessId;
+use crate::fleet::conversation::WrongStage;
 
 impl World {
     /// Checks the invariants after an input to the core.
@@ -35,6 +37,11 @@ impl World {
             self.core.fleet.awaited_in_vain(),
             [],
             "a client waits for an event that does not wait for a turn (MSG-13)"
+        );
+        assert_eq!(
+            self.core.fleet.mistakes(),
+            Vec::<&WrongStage>::new(),
+            "a conversation got an event in the wrong stage"
         );
         assert_eq!(
             up_count,

@@ -620,6 +620,7 @@ impl World {
             may_be_kept: true,
             accounts,
             unknown_calls,
+            schedules: workspace::schedules_among(&self.disk, &instances, &to_begin_anew),
             with_work,
             parked,
             to_begin_anew,

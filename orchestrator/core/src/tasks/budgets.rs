@@ -1,8 +1,6 @@
 //! Budgets shared by tasks: reports task usage to the budgets, and lets a run start and continue
 //! only while they have room (`TASK-6`).
 
-use std::collections::BTreeSet;
-
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::task::TaskStatus;
 use goondan_tasks::machine::TaskInput;
@@ -14,57 +12,16 @@ use crate::exchange::TaskRef;
 use crate::exchange::task_budgets::TaskSpending;
 use crate::fleet::Fleet;
 
-/// Pending reports and queries.
-#[derive(Debug, Default)]
-pub(super) struct PendingBudgetWork {
-    /// Tasks whose durable usage has grown since the last report.
-    untold: BTreeSet<TaskRef>,
-    /// Tasks whose run waits for a budget decision.
-    unjudged: BTreeSet<TaskRef>,
-    /// Tasks that must receive their recorded total from the ledger.
-    unreckoned: BTreeSet<TaskRef>,
-}
-
-impl PendingBudgetWork {
-    pub(super) fn note_spent(&mut self, at: &TaskRef) {
-        self.untold.insert(at.clone());
-    }
-
-    /// Schedules sending a task its recorded total.
-    pub(super) fn reckon(&mut self, at: &TaskRef) {
-        self.unreckoned.insert(at.clone());
-    }
-
-    pub(super) fn take_unreckoned(&mut self) -> BTreeSet<TaskRef> {
-        std::mem::take(&mut self.unreckoned)
-    }
-
-    pub(super) fn ask_for(&mut self, at: &TaskRef) {
-        self.unjudged.insert(at.clone());
-    }
-}
-
 impl Tasks {
-    /// Takes the task usage that has not been reported.
-    pub(crate) fn take_spending(&mut self) -> Vec<TaskSpending> {
-        let untold = std::mem::take(&mut self.accounting.untold);
-        let spending = untold.iter().filter_map(|at| self.spending_of(at));
-        let charged = spending.map(|mut spending| {
-            let state = self.entry(&spending.at).and_then(TaskEntry::durable);
-            if let Some((agent, model)) = state.map(State::charged) {
-                spending.agent = agent.clone();
-                spending.model = model.map(ToOwned::to_owned);
-            }
-            spending
-        });
-        charged.collect()
-    }
-
-    /// Takes the tasks whose run waits for a budget decision.
-    pub(crate) fn take_unjudged(&mut self) -> Vec<TaskSpending> {
-        let unjudged = std::mem::take(&mut self.accounting.unjudged);
-        let spending = unjudged.iter().filter_map(|at| self.spending_of(at));
-        spending.collect()
+    /// Durable usage of a task, with the agent and model that it is charged to.
+    pub(crate) fn charged_spending_of(&self, at: &TaskRef) -> Option<TaskSpending> {
+        let mut spending = self.spending_of(at)?;
+        let state = self.entry(at).and_then(TaskEntry::durable);
+        if let Some((agent, model)) = state.map(State::charged) {
+            spending.agent = agent.clone();
+            spending.model = model.map(ToOwned::to_owned);
+        }
+        Some(spending)
     }
 
     /// The tasks of a workspace that are running, or are held by its budgets.
@@ -75,7 +32,8 @@ impl Tasks {
         bound.filter_map(|at| self.spending_of(&at)).collect()
     }
 
-    fn spending_of(&self, at: &TaskRef) -> Option<TaskSpending> {
+    /// Durable usage of a task.
+    pub(crate) fn spending_of(&self, at: &TaskRef) -> Option<TaskSpending> {
         let state = self.entry(at).and_then(TaskEntry::durable)?;
         Some(TaskSpending {
             at: at.clone(),

@@ -20,6 +20,7 @@ use super::entry::{TaskEntry, TaskRequester};
 use super::requests::id_of_day;
 use super::views::{needs_person, too_many};
 use super::{Tasks, not_found};
+use crate::bus::queue::Message;
 use crate::exchange::{ProposalWork, ReviewByAgent, TaskRef};
 use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
@@ -142,7 +143,7 @@ impl Tasks {
                     at: of,
                     offset,
                 });
-                self.agent_works.push((requester.clone(), work));
+                fleet.post(Message::Proposal(requester.clone(), Box::new(work)));
                 Ok(())
             }
             AgentQuestion::CheckProposal {
@@ -154,7 +155,7 @@ impl Tasks {
                     at: of,
                     by: fleet.reviewing_agent(&requester.at)?,
                 });
-                self.agent_works.push((requester.clone(), work));
+                fleet.post(Message::Proposal(requester.clone(), Box::new(work)));
                 Ok(())
             }
             AgentQuestion::ApplyProposal {

@@ -24,6 +24,7 @@ use super::conversation_runs::{ConversationTurnRun, TurnRunEnd, TurnRunStage, co
 use super::entry::{StartOrder, TaskEntry};
 use super::runs::is_ending;
 use crate::LogEvent;
+use crate::bus::queue::{Message, Notice};
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
@@ -176,7 +177,7 @@ impl Tasks {
             secrets,
         };
         fleet.know_task(&of.instance, conversation);
-        self.accounting.reckon(&of.at);
+        fleet.post(Message::Notice(Notice::Reckon(of.at.clone())));
     }
 
     /// Resumes a run that was in progress when the daemon ended.
@@ -449,26 +450,16 @@ impl Tasks {
         self.start_waiting(fleet);
     }
 
-    /// The tasks whose agents converse, as the ledger names them.
-    pub(crate) fn conversing_in(&self, id: &WorkspaceId) -> Vec<(TaskRef, LedgerTask)> {
+    /// The tasks whose agents converse.
+    pub(crate) fn conversing_in(&self, id: &WorkspaceId) -> Vec<TaskRef> {
         let entries = self.spaces.get(id).into_iter().flat_map(|s| &s.entries);
         let conversing = entries.filter(|(_, entry)| entry.conversing.is_some());
-        let named = conversing.filter_map(|(task, entry)| {
-            let at = TaskRef::new(id, task);
-            let named = ledger_task(&at, entry.state()?);
-            Some((at, named))
-        });
-        named.collect()
+        conversing.map(|(task, _)| TaskRef::new(id, task)).collect()
     }
 
-    /// Drains the tasks whose spending must be read from the ledger.
-    pub(crate) fn take_unreckoned(&mut self) -> Vec<(TaskRef, LedgerTask)> {
-        let unreckoned = self.accounting.take_unreckoned();
-        let named = unreckoned.into_iter().filter_map(|at| {
-            let named = ledger_task(&at, self.entry(&at)?.state()?);
-            Some((at, named))
-        });
-        named.collect()
+    /// A task as the ledger names it.
+    pub(crate) fn ledger_task_of(&self, at: &TaskRef) -> Option<LedgerTask> {
+        Some(ledger_task(at, self.entry(at)?.state()?))
     }
 
     /// Handles the ledger's figures for a task whose agent is of `runtime.kind: llm`.
@@ -507,12 +498,9 @@ impl Tasks {
         let mut gone: BTreeSet<InstanceRef> = known.into_iter().collect();
         // A conversation that was created but got no event yet.
         gone.extend(fleet.forget_task(at));
-        self.gone_conversations.extend(gone);
-    }
-
-    /// Drains the conversations that must be deleted with their tasks.
-    pub(crate) fn take_gone_conversations(&mut self) -> Vec<InstanceRef> {
-        std::mem::take(&mut self.gone_conversations)
+        for conversation in gone {
+            fleet.post(Message::DeleteConversation(conversation));
+        }
     }
 }
 

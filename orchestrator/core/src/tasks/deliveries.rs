@@ -17,8 +17,10 @@ use serde_json::Value;
 
 use super::Tasks;
 use super::entry::TaskEntry;
-use super::proposals::{SandboxOperation, not_delivered, sandbox_of};
+use super::proposals::{not_delivered, sandbox_of, sandbox_work};
+use crate::bus::queue::Message;
 use crate::exchange::task_calls::{TaskCall, TaskCallRef};
+use crate::exchange::tasks::SandboxOperation;
 use crate::exchange::{NoteDelivery, ProposalWork, TaskRef};
 use crate::fleet::{Fleet, bundle_of};
 use crate::limits::TASK_PULL_REQUEST_WAIT_MS;
@@ -114,8 +116,8 @@ impl Tasks {
     }
 
     fn open_pull_request(
-        &mut self,
-        fleet: &Fleet,
+        &self,
+        fleet: &mut Fleet,
         at: &TaskRef,
         branch: &DeliveredBranch,
     ) -> Result<(), String> {
@@ -146,7 +148,7 @@ impl Tasks {
             deadline_ms: TASK_PULL_REQUEST_WAIT_MS,
             is_idempotent: true,
         };
-        self.request_call(call);
+        fleet.post(Message::TaskCall(Box::new(call)));
         Ok(())
     }
 
@@ -180,7 +182,7 @@ impl Tasks {
                     digest,
                     delivered_as: opened.url,
                 });
-                self.sandbox_work(at, SandboxOperation::NoteDelivery, note);
+                sandbox_work(fleet, at, SandboxOperation::NoteDelivery, note);
             }
             Err(error) => {
                 let branch = pending.branch.as_ref().map(|it| it.branch.clone());

@@ -7,6 +7,7 @@ use super::conversation_runs::converses;
 use super::entry::TaskEntry;
 use super::{Tasks, WorkspaceTasks};
 use crate::LogEvent;
+use crate::bus::queue::{Message, Notice};
 use crate::exchange::tasks::LoadedTask;
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::Fleet;
@@ -78,7 +79,7 @@ impl Tasks {
 
     /// Resumes a task from disk. A run that was in progress is over, because its process has ended.
     pub(super) fn take_up(&mut self, fleet: &mut Fleet, at: &TaskRef) {
-        self.accounting.note_spent(at);
+        fleet.post(Message::Notice(Notice::Spent(at.clone())));
         self.take_up_notifications(fleet, at);
         if super::runs::is_ending(fleet, at) {
             return;

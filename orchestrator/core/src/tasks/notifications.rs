@@ -19,6 +19,7 @@ use goondan_tasks::state::{NotificationStage, State};
 use super::Tasks;
 use super::entry::TaskEntry;
 use crate::LogEvent;
+use crate::bus::queue::Message;
 use crate::exchange::TaskRef;
 use crate::exchange::task_calls::{NotificationRef, TaskCall, TaskCallRef, TaskCallResult};
 use crate::fleet::Fleet;
@@ -34,7 +35,6 @@ pub(super) struct NotificationQueue {
     /// `Now::mono_ms`.
     waiting: BTreeMap<NotificationRef, u64>,
     under_way: BTreeMap<NotificationRef, Delivery>,
-    calls: Vec<TaskCall>,
 }
 
 /// The requests of a notification, sent in sequence.
@@ -58,6 +58,7 @@ impl Delivery {
             call_id: &format!("{}.{}", of.at.task_id, of.id),
             args: &told.args,
             facts: None,
+            file: None,
         });
         let plan = plan.map_err(|error| error.to_string())?;
         Ok(Self {
@@ -98,15 +99,6 @@ fn words_of(error: &CallError) -> String {
 }
 
 impl Tasks {
-    /// Requests a call for another purpose than a notification.
-    pub(super) fn request_call(&mut self, call: TaskCall) {
-        self.notifying.calls.push(call);
-    }
-
-    pub(crate) fn take_calls(&mut self) -> Vec<TaskCall> {
-        std::mem::take(&mut self.notifying.calls)
-    }
-
     fn notification(
         &self,
         of: &NotificationRef,
@@ -153,7 +145,7 @@ impl Tasks {
         let target = CallTarget::Connection { name };
         let is_late = fleet.now().mono_ms >= until_ms;
         match fleet.availability(&of.at.workspace_id, &target) {
-            Availability::Ready(_) if delivery.is_repeatable => self.send(of, delivery),
+            Availability::Ready(_) if delivery.is_repeatable => self.send(fleet, of, delivery),
             Availability::Ready(_) => {
                 self.notifying.waiting.remove(of);
                 let input = TaskInput::NotificationBegun { id: of.id.clone() };
@@ -184,19 +176,19 @@ impl Tasks {
             return;
         };
         match Delivery::of(&of, told) {
-            Ok(delivery) => self.send(&of, delivery),
+            Ok(delivery) => self.send(fleet, &of, delivery),
             Err(why) => self.end_notification(fleet, &of, Err(why)),
         }
     }
 
-    fn send(&mut self, of: &NotificationRef, delivery: Delivery) {
+    fn send(&mut self, fleet: &mut Fleet, of: &NotificationRef, delivery: Delivery) {
         self.notifying.waiting.remove(of);
         self.notifying.under_way.insert(of.clone(), delivery);
-        self.send_next(of);
+        self.send_next(fleet, of);
     }
 
     /// Sends the next request of a notification; false if none is left.
-    fn send_next(&mut self, of: &NotificationRef) -> bool {
+    fn send_next(&self, fleet: &mut Fleet, of: &NotificationRef) -> bool {
         let Some((told, _, agent)) = self.notification(of) else {
             return false;
         };
@@ -207,14 +199,14 @@ impl Tasks {
         let Some(request) = delivery.requests.get(delivery.made).cloned() else {
             return false;
         };
-        self.notifying.calls.push(TaskCall {
+        fleet.post(Message::TaskCall(Box::new(TaskCall {
             of: TaskCallRef::Notification(of.clone()),
             agent,
             connection,
             request,
             deadline_ms: delivery.deadline_ms,
             is_idempotent: delivery.is_repeatable,
-        });
+        })));
         true
     }
 
@@ -231,7 +223,7 @@ impl Tasks {
         match outcome {
             CallOutcome::Ok(_) => {
                 delivery.made += 1;
-                if !self.send_next(&of) {
+                if !self.send_next(fleet, &of) {
                     self.end_notification(fleet, &of, Ok(()));
                 }
             }
@@ -301,13 +293,8 @@ impl Tasks {
 
     /// Drops the notifications of a closed workspace.
     pub(super) fn forget_notifications(&mut self, is_of: impl Fn(&TaskRef) -> bool) {
-        let NotificationQueue {
-            waiting,
-            under_way,
-            calls,
-        } = &mut self.notifying;
+        let NotificationQueue { waiting, under_way } = &mut self.notifying;
         waiting.retain(|of, _| !is_of(&of.at));
         under_way.retain(|of, _| !is_of(&of.at));
-        calls.retain(|call| !is_of(call.of.at()));
     }
 }

@@ -91,7 +91,7 @@ fn task_8_people_are_notified_once_and_the_task_does_not_wait() {
     let params: Value = serde_json::from_str(call.params.get()).unwrap();
     assert_eq!(
         params["text"],
-        "Which?\n- a\n- b gdn task answer t --id q-0001 a --workspace w"
+        "Which?\n\n• a\n• b gdn task answer t --id q-0001 a --workspace w"
     );
     assert_eq!(count(&world, "notified"), 0);
     assert_eq!(shown(&mut world)[0]["state"], "waiting");

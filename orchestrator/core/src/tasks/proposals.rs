@@ -22,6 +22,8 @@ use serde_json::Value;
 use super::Tasks;
 use super::entry::{PendingDelivery, PendingTaskRequest, TaskEntry, TaskRequester};
 use super::runs::is_ending;
+use crate::bus::queue::Message;
+use crate::exchange::tasks::{SandboxOperation, SandboxStep};
 use crate::exchange::{
     ApplyByAgent, DeliverBranch, PrepareForTask, ProposalWork, ProposeForTask, ReviewingAgent,
     TakeComments, TaskRef,
@@ -30,24 +32,6 @@ use crate::fleet::Fleet;
 use crate::fleet::agent_replies::pending_replies::Requester;
 use crate::limits::TASK_PROPOSAL_FILES_TOLD;
 use crate::{LogEvent, RequestToken};
-
-/// Purpose of an operation on a sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SandboxOperation {
-    Prepare { run: u64 },
-    Propose { phase: u32 },
-    Deliver,
-    NoteDelivery,
-    TakeComments { phase: u32, text: String },
-    Remove,
-}
-
-/// Something that is done about the sandbox of a task, and what it is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SandboxStep {
-    at: TaskRef,
-    step: SandboxOperation,
-}
 
 /// The sandbox of a task: that of its agent in the run with the task's id.
 fn sandbox_ref(task: &TaskId, agent: &AgentName) -> Option<SandboxRef> {
@@ -89,27 +73,33 @@ fn in_words(error: &ControlError) -> String {
     }
 }
 
+/// Requests an operation on the sandbox of a task.
+pub(super) fn sandbox_work(
+    fleet: &mut Fleet,
+    at: &TaskRef,
+    step: SandboxOperation,
+    work: ProposalWork,
+) {
+    let at = at.clone();
+    fleet.post(Message::Sandbox(SandboxStep { at, step }, Box::new(work)));
+}
+
+/// Removes the sandbox of a removed task, unless its proposal waits for a person.
+pub(super) fn remove_sandbox(
+    fleet: &mut Fleet,
+    at: &TaskRef,
+    (of, is_delivered): (SandboxRef, bool),
+) {
+    let work = ProposalWork::Remove(RemoveSandbox {
+        workspace_id: at.workspace_id.clone(),
+        at: of,
+        // A proposal that became a branch still counts as pending, but is no longer needed.
+        force: is_delivered,
+    });
+    sandbox_work(fleet, at, SandboxOperation::Remove, work);
+}
+
 impl Tasks {
-    /// Drains the requests of agents about the proposals of tasks, in order.
-    pub(crate) fn take_agent_works(&mut self) -> Vec<(Requester, ProposalWork)> {
-        std::mem::take(&mut self.agent_works)
-    }
-
-    /// Drains the pending operations on sandboxes, in order.
-    pub(crate) fn take_sandbox_works(&mut self) -> Vec<(SandboxStep, ProposalWork)> {
-        std::mem::take(&mut self.sandbox_works)
-    }
-
-    pub(super) fn sandbox_work(
-        &mut self,
-        at: &TaskRef,
-        step: SandboxOperation,
-        work: ProposalWork,
-    ) {
-        let at = at.clone();
-        self.sandbox_works.push((SandboxStep { at, step }, work));
-    }
-
     /// Directory in which the agent of a task works, for users.
     pub(super) fn sandbox_told(
         &self,
@@ -168,7 +158,7 @@ impl Tasks {
             credentials,
         });
         self.preparing.insert(at.clone());
-        self.sandbox_work(at, SandboxOperation::Prepare { run }, work);
+        sandbox_work(fleet, at, SandboxOperation::Prepare { run }, work);
         true
     }
 
@@ -236,7 +226,7 @@ impl Tasks {
             create,
             words,
         });
-        self.sandbox_work(at, SandboxOperation::Propose { phase }, work);
+        sandbox_work(fleet, at, SandboxOperation::Propose { phase }, work);
     }
 
     fn on_proposed(
@@ -302,7 +292,7 @@ impl Tasks {
             TaskDelivery::Apply | TaskDelivery::Proposal => ProposalWork::Deliver(apply),
         };
         let pending = PendingDelivery::new(decision, phase, digest, delivery);
-        self.begin_delivery(at, pending, work);
+        self.begin_delivery(fleet, at, pending, work);
     }
 
     /// A person requests rework of a phase: the open comments on its proposal are taken first. The
@@ -339,7 +329,12 @@ impl Tasks {
             at: of,
             round,
         });
-        self.sandbox_work(at, SandboxOperation::TakeComments { phase, text }, work);
+        sandbox_work(
+            fleet,
+            at,
+            SandboxOperation::TakeComments { phase, text },
+            work,
+        );
     }
 
     fn on_comments(
@@ -432,30 +427,25 @@ impl Tasks {
         });
         let request = PendingTaskRequest::new(asker, what);
         let pending = PendingDelivery::new(request, phase, digest, TaskDelivery::Apply);
-        self.begin_delivery(at, pending, work);
+        self.begin_delivery(fleet, at, pending, work);
         Ok(())
     }
 
     /// Starts the delivery of a proposal, on which an approval waits.
-    fn begin_delivery(&mut self, at: &TaskRef, pending: PendingDelivery, work: ProposalWork) {
+    fn begin_delivery(
+        &mut self,
+        fleet: &mut Fleet,
+        at: &TaskRef,
+        pending: PendingDelivery,
+        work: ProposalWork,
+    ) {
         if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
             space.works += 1;
         }
         if let Some(entry) = self.entry_mut(at) {
             entry.delivering = Some(pending);
         }
-        self.sandbox_work(at, SandboxOperation::Deliver, work);
-    }
-
-    /// Removes the sandbox of a removed task, unless its proposal waits for a person.
-    pub(super) fn remove_sandbox(&mut self, at: &TaskRef, (of, is_delivered): (SandboxRef, bool)) {
-        let work = ProposalWork::Remove(RemoveSandbox {
-            workspace_id: at.workspace_id.clone(),
-            at: of,
-            // A proposal that became a branch still counts as pending, but is no longer needed.
-            force: is_delivered,
-        });
-        self.sandbox_work(at, SandboxOperation::Remove, work);
+        sandbox_work(fleet, at, SandboxOperation::Deliver, work);
     }
 
     /// The sandbox that goes with a task, and whether its proposal was delivered.

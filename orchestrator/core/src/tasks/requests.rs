@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::disk::MeasurementFollowUp;
 use super::entry::{PendingTaskRequest, TaskEntry, TaskRequester};
+use super::proposals::remove_sandbox;
 use super::workers::{fallbacks_for, worker_for};
 use super::{Tasks, WorkspaceTasks, not_found, refused, views};
 use crate::RequestToken;
@@ -544,7 +545,7 @@ impl Tasks {
         let sandbox = self.sandbox_to_remove(at);
         if result.is_ok() {
             if let Some(sandbox) = sandbox {
-                self.remove_sandbox(at, sandbox);
+                remove_sandbox(fleet, at, sandbox);
             }
             if let Some(space) = self.spaces.get_mut(&at.workspace_id) {
                 space.entries.remove(&at.task_id);

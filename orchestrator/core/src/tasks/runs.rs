@@ -18,6 +18,7 @@ use super::Tasks;
 use super::conversation_runs::converses;
 use super::entry::{PendingRun, StartOrder, TaskEntry};
 use crate::LogEvent;
+use crate::bus::queue::{Message, Notice};
 use crate::exchange::tasks::{Clear, LogText, SecretsRead};
 use crate::exchange::{TaskRef, TaskWork};
 use crate::fleet::runs::RunEnd;
@@ -58,7 +59,7 @@ impl Tasks {
             return self.input(fleet, at, input, None);
         }
         self.waiting.push_back(at.clone());
-        self.accounting.ask_for(at);
+        fleet.post(Message::Notice(Notice::Budget(at.clone())));
     }
 
     /// Removes the run of a task from the queue.

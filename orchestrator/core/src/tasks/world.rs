@@ -146,6 +146,8 @@ fn connection() -> ConnectionDefinition {
         config: JsonObject::new(),
         secrets: BTreeMap::new(),
         rules: Vec::new(),
+        header: None,
+        keeps_payload: true,
         limits: ProcessLimits::default(),
         sandbox: SandboxPolicy::default(),
         egress: Vec::new(),
@@ -292,6 +294,7 @@ impl World {
                     Accounts::of(&lines)
                 },
                 unknown_calls: UnknownCalls::default(),
+                schedules: Vec::new(),
                 with_work: Vec::new(),
                 parked: BTreeMap::new(),
                 to_begin_anew: Vec::new(),

@@ -43,6 +43,8 @@ pub(crate) fn event(id: &str) -> Result<AgentEvent, Box<dyn Error>> {
         trace_id: None,
         parent_span_id: None,
         input: Some("x".into()),
+        header: None,
+        properties: goondan_protocol::JsonObject::new(),
         instance_key: None,
         source: EventSource::Connector {
             name: "cli".parse()?,

@@ -18,6 +18,7 @@ use super::dedup::{MANIFEST, is_told, shortened_turn};
 use super::llm::LLM;
 use super::manifest_claims::{KnownFiles, TurnClaim};
 use super::rewind::REWIND;
+use super::schedules::SCHEDULES;
 use super::turn::JournalTurns;
 use super::{EVENTS, EXTENSIONS, INBOX, MESSAGES, Metadata, OBSERVED, WORK, inbox, segments, turn};
 use crate::error::StoreError;
@@ -92,6 +93,8 @@ pub(super) fn check(
             let finding = Finding::new(&path, FindingKind::UnfinishedWork, problem);
             let finding = finding.severity(Severity::Info);
             out.findings.push(finding.advice(OPENING_FINISHES_IT));
+        } else if entry.kind == EntryKind::File && name == SCHEDULES {
+            check_json(disk, &dir.join(&entry.name), out)?;
         } else if !is_known {
             out.findings
                 .push(odd(&dir.join(&entry.name), entry.kind, &name));

@@ -32,7 +32,9 @@ use serde_json::value::RawValue;
 use super::answer::AnswerRef;
 use super::turn::TurnEvent;
 use crate::error::StoreError;
-use crate::limits::{INBOX_COMPACT_BYTES, INBOX_REMEMBERED_EVENTS};
+use crate::limits::{
+    INBOX_COMPACT_BYTES, INBOX_KEPT_EVENT_BYTES, INBOX_LISTED_EVENTS, INBOX_REMEMBERED_EVENTS,
+};
 
 mod order;
 mod records;
@@ -302,6 +304,49 @@ impl Inbox {
         }
     }
 
+    /// Returns a stored event, or without an id the latest ones, latest first.
+    pub(super) fn events(
+        &mut self,
+        event_id: Option<&EventId>,
+    ) -> Result<Vec<AgentEvent>, StoreError> {
+        let count_max = event_id.map_or(INBOX_LISTED_EVENTS, |_| 1);
+        let mut events = Vec::new();
+        for span in self.log.spans()?.into_iter().rev() {
+            if events.len() == count_max {
+                break;
+            }
+            let Some(event) = records::accepted(&self.log.record(span)?) else {
+                continue;
+            };
+            if event_id.is_none_or(|id| event.id == *id) {
+                events.push(event);
+            }
+        }
+        Ok(events)
+    }
+
+    /// Returns the records of finished events that compaction keeps, by sequence number: those of
+    /// the latest, because agents read them ([`Self::events`]).
+    fn kept_events(&mut self) -> Result<BTreeMap<u64, Vec<u8>>, StoreError> {
+        let mut kept = BTreeMap::new();
+        let mut bytes = 0;
+        for span in self.log.spans()?.into_iter().rev() {
+            let record = self.log.record(span)?;
+            let Some(event) = records::accepted(&record) else {
+                continue;
+            };
+            let Some(EventDedupEntry::Over { seq, .. }) = self.table.known.get(&event.id) else {
+                continue;
+            };
+            bytes += span.len;
+            if bytes > INBOX_KEPT_EVENT_BYTES {
+                break;
+            }
+            kept.insert(*seq, record);
+        }
+        Ok(kept)
+    }
+
     fn outcome_at(&mut self, span: Span) -> Result<TurnOutcome, FileError> {
         let bytes = self.log.record(span)?;
         let damaged = |problem: &str| FileError::Damaged {
@@ -468,7 +513,8 @@ impl Inbox {
         Ok(self.log.standing(claim)?)
     }
 
-    /// Rewrites the file without unreadable records and without finished events except the latest.
+    /// Rewrites the file without unreadable records and without finished events except the latest,
+    /// of which the very latest keep their contents.
     /// Keeps a copy of a damaged file. Durable when it returns.
     pub(super) fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let known = self.table.known.values();
@@ -480,9 +526,13 @@ impl Inbox {
             .collect();
         over.sort_unstable_by_key(|(seq, _)| *seq);
         let surplus = over.len().saturating_sub(INBOX_REMEMBERED_EVENTS);
+        let kept = self.kept_events()?;
         let mut records = Vec::new();
-        for (_, span) in over.split_off(surplus) {
+        for (seq, span) in over.split_off(surplus) {
             let bytes = self.log.record(span)?;
+            if seal_of(&bytes) != Seal::Broken {
+                records.extend(kept.get(&seq).and_then(|event| sealed::unsealed(event)));
+            }
             // Damaged records survive in the copy that `replace` keeps.
             records.extend(sealed::unsealed(&bytes));
         }

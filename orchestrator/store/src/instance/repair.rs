@@ -11,9 +11,9 @@ use goondan_protocol::time::Timestamp;
 use serde::Deserialize;
 
 use super::base::BASE;
-use super::bundle_files;
 use super::llm::LLM;
 use super::{EXTENSIONS, InstanceStore, MESSAGES, Metadata, OBSERVED, segments};
+use super::{bundle_files, schedules};
 use crate::error::StoreError;
 use crate::file_names::{instance_key_of, is_dir_of};
 
@@ -77,6 +77,7 @@ pub fn repair(disk: &Arc<dyn Disk>, dir: &Path, at: Timestamp) -> Result<Vec<Pat
         name.contains(".torn-") || name.contains(".damaged") || name.contains(".replaced")
     }));
     kept.extend(set_states_aside(disk.as_ref(), &dir.join(EXTENSIONS))?);
+    kept.extend(schedules::set_aside(disk.as_ref(), dir)?);
     kept.extend(bundle_files::set_aside(disk.as_ref(), dir)?);
     Ok(kept)
 }

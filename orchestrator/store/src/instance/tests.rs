@@ -35,6 +35,8 @@ pub(super) fn event(id: &str) -> AgentEvent {
         trace_id: None,
         parent_span_id: None,
         input: Some(format!("input of {id}")),
+        header: None,
+        properties: goondan_protocol::JsonObject::new(),
         instance_key: Some(key()),
         source: EventSource::Connector {
             name: "cli".parse().unwrap(),
@@ -622,6 +624,50 @@ fn inbox_drops_old_answers_but_never_pending_events() {
         .unwrap()
         .len;
     assert!(size < 10 * 1024 * 1024, "{size}");
+}
+
+/// Events are read back whole, also those of finished turns, until they are too old.
+#[test]
+fn conn_1_finished_events_are_read_back_over_a_compaction() {
+    let disk = fresh();
+    let mut store = None;
+    perform(&disk, &mut store, &StoreStep::Create).unwrap();
+    let mut store = store.unwrap();
+    let payload = json!({"payload": "x".repeat(40_000)});
+    let metadata = payload.as_object().unwrap();
+    for n in 0..60 {
+        let (id, turn) = (format!("e{n}"), turn(&format!("t{n}")));
+        let event = AgentEvent {
+            metadata: metadata.clone(),
+            ..event(&id)
+        };
+        store.accept(event).unwrap();
+        let id = id.parse().unwrap();
+        store.begin_turn(turn.clone(), &id, at(1)).unwrap();
+        store
+            .complete_turn(&turn, 0, completed("ok"), at(2))
+            .unwrap();
+        store.sync().unwrap();
+        store.finish_turn().unwrap();
+    }
+    let path = dir().join("messages/inbox.jsonl");
+    let bytes = disk.stat(&path).unwrap().unwrap().len;
+    assert!(bytes < 2 * crate::limits::INBOX_COMPACT_BYTES, "{bytes}");
+    let mut store = InstanceStore::open(Arc::new(disk), &dir()).unwrap();
+    assert_eq!(store.waiting_count(), 0);
+    let mut read = |id: &str| store.events(Some(&id.parse().unwrap())).unwrap();
+    // Ten of them fit into what a compaction keeps.
+    for n in 50..60 {
+        let found = read(&format!("e{n}"));
+        assert_eq!((found.len(), &found[0].metadata), (1, metadata), "e{n}");
+    }
+    assert!(read("e0").is_empty());
+    assert!(read("unknown").is_empty());
+    let listed = store.events(None).unwrap();
+    assert!(listed.len() >= 10, "{}", listed.len());
+    assert_eq!(listed[0].id.as_str(), "e59");
+    let state = store.event_state(&"e0".parse().unwrap()).unwrap();
+    assert_eq!(state, EventState::Done(completed("ok")));
 }
 
 /// In a compacted inbox, zeros in place of a durable record are damage, not a torn end.

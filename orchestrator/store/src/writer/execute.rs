@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use goondan_durable::register::Register;
 use goondan_durable::{IoContext as _, Severity, VerificationResult};
 use goondan_protocol::control::{ExportPart, ImportResult, RewindRecord};
+use goondan_protocol::event::AgentEvent;
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, InstanceRef};
 use goondan_protocol::message::Message;
 use goondan_protocol::time::Timestamp;
@@ -13,10 +14,10 @@ use super::Worker;
 use super::operation::{
     AbandonRewind, Accept, AcceptResult, AppendEvent, AppendResult, ArrangeEvent, Audit,
     AwaitReply, BeginRewind, BeginTurn, CancelEvent, Close, CompleteTurn, Delete, DropEvent,
-    Export, FinishRewind, ForgoReply, Import, Inspect, Inspection, LatestPage, LogLlm, LookUpEvent,
-    NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform, PinConversation, ReadMessage,
-    ReadPage, ReadPageBefore, ReadSources, RecordUsage, RemoveResult, ReplyAwaited, RetryEvent,
-    VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
+    Export, FinishRewind, ForgoReply, Import, Inspect, Inspection, KeepSchedules, LatestPage,
+    LogLlm, LookUpEvent, NoteApproval, NoteAttempt, Observe, Open, ParkEvent, Perform,
+    PinConversation, ReadEvents, ReadMessage, ReadPage, ReadPageBefore, ReadSources, RecordUsage,
+    RemoveResult, ReplyAwaited, RetryEvent, VerifyInstance, VerifyRootFiles, VerifyWorkspaceFiles,
 };
 use crate::error::StoreError;
 use crate::instance::{
@@ -201,6 +202,13 @@ impl Perform<ArrangeEvent> for Worker {
     }
 }
 
+impl Perform<KeepSchedules> for Worker {
+    fn perform(&mut self, keep: KeepSchedules) -> Result<(), StoreError> {
+        let store = &self.held(&keep.instance)?.store;
+        store.set_schedules(&keep.schedules)
+    }
+}
+
 impl Perform<ReadPage> for Worker {
     fn perform(&mut self, read: ReadPage) -> Result<Box<ConversationSlice>, StoreError> {
         let store = &mut self.held(&read.instance)?.store;
@@ -233,6 +241,13 @@ impl Perform<LookUpEvent> for Worker {
     fn perform(&mut self, look_up: LookUpEvent) -> Result<EventState, StoreError> {
         let store = &mut self.held(&look_up.instance)?.store;
         store.event_state(&look_up.event_id)
+    }
+}
+
+impl Perform<ReadEvents> for Worker {
+    fn perform(&mut self, read: ReadEvents) -> Result<Vec<AgentEvent>, StoreError> {
+        let store = &mut self.held(&read.instance)?.store;
+        store.events(read.event_id.as_ref())
     }
 }
 

@@ -200,10 +200,12 @@ operations! {
     RetryEvent of instance promises Everything -> ();
     DropEvent of instance promises Everything -> ();
     ArrangeEvent of instance promises Everything -> QueueOrder;
+    KeepSchedules of instance promises Everything -> ();
     ReadPage of instance promises Everything -> Box<ConversationSlice>;
     ReadPageBefore of instance promises Everything -> LatestPage;
     ReadMessage of instance promises Everything -> Box<Message>;
     LookUpEvent of instance promises Everything -> EventState;
+    ReadEvents of instance promises Everything -> Vec<AgentEvent>;
     Inspect of instance promises Everything -> Box<Inspection>;
     VerifyInstance of instance promises Everything -> Box<VerificationResult>;
     VerifyWorkspaceFiles of workspace promises Everything -> Box<VerificationResult>;
@@ -402,6 +404,14 @@ pub struct DropEvent {
     pub at: Timestamp,
 }
 
+/// Replaces the schedules of the instance's agent.
+#[derive(Debug)]
+pub struct KeepSchedules {
+    pub instance: InstanceRef,
+    /// All of them.
+    pub schedules: Box<RawValue>,
+}
+
 /// Reads a page of the conversation.
 #[derive(Debug)]
 pub struct ReadPage {
@@ -442,6 +452,13 @@ pub struct ReadMessage {
 pub struct LookUpEvent {
     pub instance: InstanceRef,
     pub event_id: EventId,
+}
+
+/// Returns one stored event, or the latest ones, latest first. Empty if the event is not stored.
+#[derive(Debug)]
+pub struct ReadEvents {
+    pub instance: InstanceRef,
+    pub event_id: Option<EventId>,
 }
 
 /// Returns all information about an instance.

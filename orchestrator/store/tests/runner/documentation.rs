@@ -546,6 +546,10 @@ fn the_limits_on_the_page_are_the_ones_the_store_has() {
     for text in [
         format!("grown past {} bytes", limits::INBOX_COMPACT_BYTES),
         format!(
+            "latest {} bytes keep their contents",
+            limits::INBOX_KEPT_EVENT_BYTES
+        ),
+        format!(
             "the latest {} finished events",
             limits::INBOX_REMEMBERED_EVENTS
         ),

@@ -54,6 +54,8 @@ fn event(id: &str) -> AgentEvent {
         trace_id: None,
         parent_span_id: None,
         input: Some(format!("input of {id}")),
+        header: None,
+        properties: goondan_protocol::JsonObject::new(),
         instance_key: None,
         source: EventSource::Connector {
             name: "cli".parse().unwrap(),

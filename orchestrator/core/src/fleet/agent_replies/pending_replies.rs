@@ -55,13 +55,13 @@ pub(super) enum Mode {
 /// A question whose answer will arrive as an event.
 #[derive(Debug)]
 pub(crate) struct PendingReply {
-    pub(super) awaited: PendingReplyRecord,
-    pub(super) watch: ReplyWatch,
+    pub(in crate::fleet) awaited: PendingReplyRecord,
+    pub(in crate::fleet) watch: ReplyWatch,
 }
 
 /// Tracks if the answer's arrival will be noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReplyWatch {
+pub(in crate::fleet) enum ReplyWatch {
     /// A waiter of the other instance or a pending store job reports it.
     Somebody,
     /// Unwatched: the question may not have been sent. If its turn is open, the turn asks again.

@@ -125,15 +125,15 @@ impl Fleet {
         decider: DecisionRequester,
         client_pid: Option<u32>,
     ) {
-        let wall = self.now.wall;
+        let wall = self.cx.now().wall;
         let AuthorizedDecision {
             approval_id: id,
             decision,
             reason,
             by,
         } = chosen;
-        let entry = self.instance_mut(at);
-        let Some(open) = entry.and_then(|entry| entry.approvals.get_mut(&id)) else {
+        let entry = self.conversation_mut(at);
+        let Some(open) = entry.and_then(|entry| entry.approvals_mut().get_mut(&id)) else {
             return;
         };
         open.is_deciding = true;
@@ -182,8 +182,8 @@ impl Fleet {
             decided,
         } = deciding;
         let id = decided.approval_id.clone();
-        let entry = self.instance_mut(&at);
-        let open = entry.and_then(|entry| entry.approvals.get_mut(&id));
+        let entry = self.conversation_mut(&at);
+        let open = entry.and_then(|entry| entry.approvals_mut().get_mut(&id));
         if let Some(open) = open {
             open.is_deciding = false;
             open.known.decided = result.is_ok().then(|| decided.clone());

@@ -21,11 +21,11 @@ impl Fleet {
             if only.is_some_and(|only| only != id) {
                 continue;
             }
-            for (key, entry) in &workspace.instances {
+            for (key, entry) in &workspace.conversations {
                 if list.instance_key.as_ref().is_some_and(|only| only != key) {
                     continue;
                 }
-                let waiting = entry.approvals.0.iter().filter(|open| open.waits());
+                let waiting = entry.approvals().0.iter().filter(|open| open.waits());
                 places.extend(waiting.map(|open| (open.place(id), key, entry, open)));
             }
         }
@@ -38,7 +38,7 @@ impl Fleet {
                 workspace_id: place.workspace_id,
                 instance_key: key.clone(),
             };
-            open.info(&at, &entry.agent)
+            open.info(&at, entry.agent())
         });
         let page = list.page_of(infos);
         self.respond(token, &page);
@@ -48,14 +48,14 @@ impl Fleet {
     pub(crate) fn show_approval(&mut self, token: RequestToken, show: &ShowApproval) {
         let id = &show.approval_id;
         let shown = self.workspace(&show.workspace_id).and_then(|workspace| {
-            let waiting = workspace.instances.iter().find_map(|(key, entry)| {
-                let open = entry.approvals.get(id).filter(|open| open.waits())?;
+            let waiting = workspace.conversations.iter().find_map(|(key, entry)| {
+                let open = entry.approvals().get(id).filter(|open| open.waits())?;
                 let at = InstanceRef {
                     workspace_id: show.workspace_id.clone(),
                     instance_key: key.clone(),
                 };
                 Some(ApprovalDetail {
-                    approval: open.info(&at, &entry.agent),
+                    approval: open.info(&at, entry.agent()),
                     input: open.known.call.input.clone(),
                 })
             });

@@ -47,6 +47,8 @@ fn accept(key: &str, event: &str) -> Op {
         trace_id: None,
         parent_span_id: None,
         input: Some("x".into()),
+        header: None,
+        properties: JsonObject::new(),
         instance_key: None,
         source: EventSource::Connector {
             name: "cli".parse().unwrap(),

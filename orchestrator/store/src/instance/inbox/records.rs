@@ -141,6 +141,13 @@ pub(in super::super) struct Table {
     pub sources: BTreeSet<ConnectionName>,
 }
 
+/// The event of an `accepted` record; `None` for another record.
+pub(super) fn accepted(line: &[u8]) -> Option<AgentEvent> {
+    let head: QueueRecordHead<'_> = serde_json::from_slice(line).ok()?;
+    let event = head.event.filter(|_| head.kind == "accepted")?;
+    serde_json::from_str(event.get()).ok()
+}
+
 impl PendingReplyRecord {
     /// Returns the record of this question.
     pub(super) fn to_record(&self, seq: u64) -> QueueRecord {

@@ -1,0 +1,226 @@
+//! Parses the body of a request: compression, byte order mark, JSON, forms, CloudEvents. Pure.
+//!
+//! * `cloud_event`: the attributes of a CloudEvent, in both modes.
+//! * `multipart`: the fields of `multipart/form-data`.
+
+mod cloud_event;
+mod multipart;
+
+use std::borrow::Cow;
+use std::io::Read as _;
+
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use serde_json::Value;
+
+pub(crate) use self::cloud_event::CloudEvent;
+use crate::listener::{MalformedRequest, RequestRejection};
+use crate::payload::{form_pairs, is_form};
+
+/// A body as text, its fields, and the CloudEvent that it belongs to.
+#[derive(Debug)]
+pub(crate) struct ParsedBody<'b> {
+    /// The body, or the fields of a multipart form as JSON.
+    pub(crate) text: Cow<'b, str>,
+    /// The body as JSON, or the fields of a form.
+    pub(crate) json: Option<Value>,
+    pub(crate) cloud_event: Option<CloudEvent>,
+}
+
+/// Decompresses a body to at most `bytes_max`.
+///
+/// # Errors
+///
+/// [`RequestRejection`] if it has an unknown encoding, is damaged or too large.
+pub(crate) fn decompressed<'b>(
+    headers: &HeaderMap,
+    body: &'b [u8],
+    bytes_max: usize,
+) -> Result<Cow<'b, [u8]>, RequestRejection> {
+    let encoding = match headers.get(CONTENT_ENCODING).map(HeaderValue::to_str) {
+        None => return Ok(Cow::Borrowed(body)),
+        Some(Ok(encoding)) => encoding.trim().to_ascii_lowercase(),
+        Some(Err(_)) => return Err(RequestRejection::UnknownEncoding),
+    };
+    let limit = u64::try_from(bytes_max)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
+    let mut plain = Vec::new();
+    let read = match encoding.as_str() {
+        "" | "identity" => return Ok(Cow::Borrowed(body)),
+        "gzip" | "x-gzip" => MultiGzDecoder::new(body)
+            .take(limit)
+            .read_to_end(&mut plain),
+        "deflate" => ZlibDecoder::new(body).take(limit).read_to_end(&mut plain),
+        _ => return Err(RequestRejection::UnknownEncoding),
+    };
+    read.map_err(|_damaged| MalformedRequest::NotCompressed)?;
+    if plain.len() > bytes_max {
+        return Err(RequestRejection::TooLarge { max: bytes_max });
+    }
+    Ok(Cow::Owned(plain))
+}
+
+impl<'b> ParsedBody<'b> {
+    /// Parses a decompressed body by its content type.
+    ///
+    /// # Errors
+    ///
+    /// [`MalformedRequest`] if it does not match its content type.
+    pub(crate) fn parse(headers: &HeaderMap, body: &'b [u8]) -> Result<Self, MalformedRequest> {
+        let content_type = content_type(headers);
+        let media_type = media_type(content_type);
+        if media_type == "application/cloudevents-batch+json" {
+            return Err(MalformedRequest::Batch);
+        }
+        let cloud_event = CloudEvent::in_headers(headers);
+        if media_type == "multipart/form-data" {
+            let fields = multipart::fields(content_type, body)?;
+            return Ok(Self {
+                text: Cow::Owned(fields.to_string()),
+                json: Some(fields),
+                cloud_event,
+            });
+        }
+        let text = std::str::from_utf8(body).map_err(MalformedRequest::NotText)?;
+        // A byte order mark belongs to the encoding, not to the text.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let is_json = media_type == "application/json" || media_type.ends_with("+json");
+        let parsed = |text, json| Self {
+            text: Cow::Borrowed(text),
+            json,
+            cloud_event,
+        };
+        if is_json {
+            let json = from_json(text)?;
+            if media_type == "application/cloudevents+json"
+                && let Some((event, data)) = CloudEvent::in_envelope(&json)
+            {
+                return Self::from_data(event, data, text);
+            }
+            return Ok(parsed(text, Some(json)));
+        }
+        // Many clients send JSON with another content type.
+        let json = if text.trim_start().starts_with('{') {
+            from_json(text).ok()
+        } else {
+            None
+        };
+        if json.is_some() || !is_form(headers) || !text.contains('=') {
+            return Ok(parsed(text, json));
+        }
+        let pairs = form_pairs(text).into_iter();
+        let fields: serde_json::Map<String, Value> = pairs
+            .map(|(name, value)| (name, Value::String(value)))
+            .collect();
+        // Several services put JSON into this field.
+        let payload = fields.get("payload").and_then(Value::as_str);
+        if let Some(payload) = payload
+            && let Ok(json @ Value::Object(_)) = from_json(payload)
+        {
+            return Ok(Self {
+                text: Cow::Owned(payload.to_owned()),
+                json: Some(json),
+                cloud_event: CloudEvent::in_headers(headers),
+            });
+        }
+        Ok(parsed(text, Some(Value::Object(fields))))
+    }
+
+    /// The data of a CloudEvent; the whole envelope for an event without data.
+    fn from_data(
+        event: CloudEvent,
+        data: cloud_event::Data,
+        envelope: &'b str,
+    ) -> Result<Self, MalformedRequest> {
+        let (text, json) = match data {
+            cloud_event::Data::None => (Cow::Borrowed(envelope), None),
+            cloud_event::Data::Json(Value::String(text)) => (Cow::Owned(text), None),
+            cloud_event::Data::Json(json) => (Cow::Owned(json.to_string()), Some(json)),
+            cloud_event::Data::Bytes(bytes) => {
+                let text = String::from_utf8(bytes)
+                    .map_err(|error| MalformedRequest::NotText(error.utf8_error()))?;
+                let json = from_json(&text).ok().filter(Value::is_object);
+                (Cow::Owned(text), json)
+            }
+        };
+        Ok(Self {
+            text,
+            json,
+            cloud_event: Some(event),
+        })
+    }
+}
+
+/// The content type of a request; empty without one.
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("")
+}
+
+/// The content type without parameters, in lower case.
+fn media_type(content_type: &str) -> String {
+    let media_type = content_type.split(';').next().unwrap_or("");
+    media_type.trim().to_ascii_lowercase()
+}
+
+/// Parses JSON. Escapes of half a character, which JavaScript writes when it cuts a text in the
+/// middle of one, become U+FFFD.
+fn from_json(text: &str) -> Result<Value, MalformedRequest> {
+    serde_json::from_str(text).or_else(|error| {
+        let repaired = without_lone_surrogates(text);
+        let repaired = repaired.and_then(|text| serde_json::from_str(&text).ok());
+        repaired.ok_or(MalformedRequest::NotJson(error))
+    })
+}
+
+/// The text with `\ufffd` for each escape of a surrogate without its other half; `None` if there is
+/// no such escape.
+fn without_lone_surrogates(text: &str) -> Option<String> {
+    const REPLACEMENT: &str = "\\ufffd";
+    let mut repaired = String::with_capacity(text.len());
+    let mut is_changed = false;
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        repaired.push_str(before);
+        let escape = after.strip_prefix('u').and_then(hex_unit);
+        let Some((unit, behind)) = escape else {
+            // The escaped character can be another backslash.
+            let mut chars = after.chars();
+            repaired.push('\\');
+            repaired.extend(chars.next());
+            rest = chars.as_str();
+            continue;
+        };
+        let low = behind.strip_prefix("\\u").and_then(hex_unit);
+        rest = behind;
+        match (unit, low) {
+            (0xD800..=0xDBFF, Some((low @ 0xDC00..=0xDFFF, behind))) => {
+                repaired.push_str(&format!("\\u{unit:04x}\\u{low:04x}"));
+                rest = behind;
+            }
+            (0xD800..=0xDFFF, _) => {
+                repaired.push_str(REPLACEMENT);
+                is_changed = true;
+            }
+            (unit, _) => repaired.push_str(&format!("\\u{unit:04x}")),
+        }
+    }
+    repaired.push_str(rest);
+    is_changed.then_some(repaired)
+}
+
+/// The number in the first four hexadecimal digits, and the text behind them.
+fn hex_unit(text: &str) -> Option<(u16, &str)> {
+    let (digits, rest) = text.split_at_checked(4)?;
+    let are_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let unit = u16::from_str_radix(digits, 16).ok()?;
+    are_digits.then_some((unit, rest))
+}
+
+#[cfg(test)]
+#[path = "body_tests.rs"]
+mod tests;

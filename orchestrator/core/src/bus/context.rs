@@ -1,0 +1,97 @@
+//! What a machine needs besides its own state.
+
+use goondan_protocol::call::CallId;
+use uuid::Uuid;
+
+use super::queue::{Message, MessageQueue};
+use crate::jobs::{Continuation, JobOperation, Jobs};
+use crate::{ClockTime, CoreEffect, LogEvent};
+
+/// The time of the input, fresh ids, and the ways out of a machine: effects, jobs of the store, and
+/// messages to other machines.
+pub(crate) struct Cx {
+    now: ClockTime,
+    next_uuid: Box<dyn FnMut() -> Uuid + Send>,
+    next_call: u64,
+    jobs: Jobs,
+    messages: MessageQueue,
+    effects: Vec<CoreEffect>,
+}
+
+impl Cx {
+    pub(crate) fn new(now: ClockTime, next_uuid: impl FnMut() -> Uuid + Send + 'static) -> Self {
+        Self {
+            now,
+            next_uuid: Box::new(next_uuid),
+            next_call: 0,
+            jobs: Jobs::default(),
+            messages: MessageQueue::default(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Sets the time of the next input.
+    pub(crate) fn begin(&mut self, now: ClockTime) {
+        self.now = now;
+    }
+
+    pub(crate) fn now(&self) -> ClockTime {
+        self.now
+    }
+
+    pub(crate) fn uuid(&mut self) -> Uuid {
+        (self.next_uuid)()
+    }
+
+    /// A name for a call to a connector that no other has.
+    pub(crate) fn next_call_id(&mut self) -> CallId {
+        self.next_call += 1;
+        CallId(self.next_call)
+    }
+
+    pub(crate) fn emit(&mut self, effect: CoreEffect) {
+        self.effects.push(effect);
+    }
+
+    pub(crate) fn log(&mut self, event: LogEvent) {
+        self.emit(CoreEffect::Log(event));
+    }
+
+    /// Drains the effects, in order.
+    pub(crate) fn take_effects(&mut self) -> Vec<CoreEffect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Sends a message to another machine. It is delivered after the input.
+    pub(crate) fn send(&mut self, message: Message) {
+        self.messages.send(message);
+    }
+
+    /// Takes the next message to deliver.
+    pub(crate) fn next_message(&mut self) -> Option<Message> {
+        self.messages.next()
+    }
+
+    /// Submits a job to the store, with its continuation.
+    pub(crate) fn store<O: JobOperation>(
+        &mut self,
+        operation: O,
+        then: impl Continuation<O> + 'static,
+    ) {
+        let job = self.jobs.add(operation, then);
+        self.emit(CoreEffect::Store(job));
+    }
+
+    /// Jobs that the store has not finished.
+    pub(crate) fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// Continuation of a job that the store has finished; `None` if it was already reported.
+    pub(crate) fn take_job<O: JobOperation>(
+        &mut self,
+        token: u64,
+    ) -> Option<Box<dyn Continuation<O>>> {
+        self.jobs.take(token)
+    }
+}

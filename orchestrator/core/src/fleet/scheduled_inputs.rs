@@ -1,0 +1,67 @@
+//! Inputs that schedules submit, on their way into conversations; and the origin of new schedules.
+
+use goondan_protocol::JsonObject;
+use goondan_protocol::agents::{IN_REPLY_TO, REQUEST_NOTE};
+use goondan_protocol::event::EventSource;
+use goondan_protocol::ids::{AgentName, ConnectionName, InstanceRef};
+use goondan_protocol::images::IMAGES;
+use goondan_protocol::schedule::{SCHEDULE, ScheduledInput};
+
+use super::Fleet;
+use crate::bus::queue::Message;
+use crate::exchange::schedules::SubmittedOccurrence;
+
+/// Metadata of an event that later inputs must not repeat.
+const OWN_METADATA: [&str; 4] = [IMAGES, SCHEDULE, REQUEST_NOTE, IN_REPLY_TO];
+
+/// Turn that creates a schedule, and the event it answers.
+#[derive(Debug)]
+pub(crate) struct ScheduleCreator {
+    pub(crate) agent: AgentName,
+    /// Identity of the requester.
+    pub(crate) auth: Option<JsonObject>,
+    /// The connection of the event.
+    pub(crate) connection: Option<ConnectionName>,
+    /// Metadata of an event of a connection.
+    pub(crate) metadata: JsonObject,
+}
+
+impl Fleet {
+    /// The origin of a schedule that the turn in progress creates.
+    pub(crate) fn schedule_creator(&self, at: &InstanceRef) -> Option<ScheduleCreator> {
+        let entry = self.conversation(at)?;
+        let event_id = &entry.turn()?.context.event_id;
+        let cause = entry.queue().get(event_id)?;
+        let connection = match &cause.source {
+            EventSource::Connector { name } => Some(name.clone()),
+            EventSource::Agent { .. } => {
+                ScheduledInput::of(&cause.metadata).and_then(|origin| origin.connection)
+            }
+        };
+        let mut metadata = JsonObject::new();
+        if connection.is_some() {
+            metadata.clone_from(&cause.metadata);
+            metadata.retain(|name, _| !OWN_METADATA.contains(&name.as_str()));
+        }
+        Some(ScheduleCreator {
+            agent: entry.agent().clone(),
+            auth: cause.auth.clone(),
+            connection,
+            metadata,
+        })
+    }
+
+    /// Records that the input of an occurrence was refused.
+    pub(super) fn on_scheduled_refused(&mut self, of: &SubmittedOccurrence, reason: String) {
+        self.post(Message::Submitted(Box::new(SubmittedOccurrence {
+            instance: of.instance.clone(),
+            occurrence: of.occurrence.clone(),
+            result: Err(reason),
+        })));
+    }
+
+    /// Records that the input of an occurrence is durable.
+    pub(super) fn on_scheduled_accepted(&mut self, of: SubmittedOccurrence) {
+        self.post(Message::Submitted(Box::new(of)));
+    }
+}
