@@ -11,14 +11,22 @@ use crate::support::Project;
 const KEY_FILE: &str =
     r#"{"type": "service_account", "client_email": "bot@shop", "private_key": "k"}"#;
 
-/// An agent for each of the models, since a project loads only those that agents use.
+/// An agent for each of the models, since a project loads only those that agents use, and a swarm of
+/// them.
 fn agents(models: &[&str]) -> String {
     let agent = |model: &&str| {
         format!(
             "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: of-{model}}}\nspec: {{modelConfig: {{modelRef: Model/{model}}}}}\n"
         )
     };
-    models.iter().map(agent).collect()
+    let members: String = models
+        .iter()
+        .map(|model| format!(", Agent/of-{model}"))
+        .collect();
+    let swarm = format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: all}}\nspec: {{entryAgent: Agent/helper, agents: [Agent/helper{members}]}}\n"
+    );
+    models.iter().map(agent).collect::<String>() + &swarm
 }
 
 fn models(project: &Project) -> Vec<HostedModel> {
