@@ -214,8 +214,8 @@ pub(crate) fn written_to(values: &Values<'_>, listened_to: &str) -> Option<Vec<S
     Some(places)
 }
 
-/// Names of fields that hold credentials in services' payloads: whoever has them can act or answer
-/// in another's name.
+/// Fields of services' payloads with credentials, which permit an action or answer in another's
+/// name.
 const CREDENTIAL_FIELDS: [&str; 12] = [
     "access_token",
     "authorization",

@@ -1,4 +1,4 @@
-//! What a connection receives and passes over, with the reason.
+//! Counts of received messages that become no event, by reason.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! What the events of built-in connectors bring besides their text: a header for the model, and a
-//! payload.
+//! Default headers of messages for the model, and payloads, of the built-in connectors.
 
 use crate::description::Connector;
 

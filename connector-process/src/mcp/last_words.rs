@@ -1,4 +1,4 @@
-//! What a server's program wrote to its stderr before it failed.
+//! Last lines of a server's program on stderr, as an explanation of its failure.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -75,13 +75,13 @@ mod tests {
     fn prov_1_a_failed_program_is_quoted() {
         let npm = [
             "npm error code E404",
-            "npm error 404 Not Found - GET https://registry.npmjs.org/none",
+            "npm error 404 Not Found - GET https://registry.example.org/none",
             "npm error A complete log of this run can be found in: /tmp/x.log",
         ];
         assert_eq!(
             explained(&npm),
             "it exited with code 1: npm error code E404; \
-             npm error 404 Not Found - GET https://registry.npmjs.org/none"
+             npm error 404 Not Found - GET https://registry.example.org/none"
         );
         let node = [
             "node:internal/modules/cjs/loader:1228",

@@ -10,7 +10,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 
 use crate::limits::{MCP_OLDER_TRANSPORT_BYTES_MAX, MCP_OLDER_TRANSPORT_TIMEOUT_MS};
 
-/// What to do about such a server.
+/// Reason of the failure, with the next step.
 pub(super) const OFFERS_ONLY_EVENTS: &str = "it offers only the older transport HTTP+SSE, which goondan does not \
     support; use its address for streamable HTTP (often `/mcp`), or a bridge such as `mcp-remote` as `command`";
 

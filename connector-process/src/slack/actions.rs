@@ -183,7 +183,7 @@ impl Api {
         understood(&failed.answer_to(request).await?, failed)
     }
 
-    /// Uploads a file and shows it in a channel. Until the last request, nobody sees anything of it.
+    /// Uploads a file and shows it in a channel. It becomes visible with the last request.
     async fn send_file(
         &self,
         file: &OutgoingFile<'_>,

@@ -204,7 +204,7 @@ fn acted<'p>(
     }))
 }
 
-/// What a person chose, and what they entered elsewhere in the message or dialog.
+/// The choice of a person, and the other inputs of the message or dialog.
 fn block_action_words(payload: &Value, action: &str) -> String {
     let actions = list(payload, "actions");
     let chosen = actions.iter().filter_map(action_words);

@@ -1,5 +1,4 @@
-//! What a model sees of an event besides its text: the header above it, and the payload that it
-//! reads with a tool (`CONN-1`).
+//! Headers above messages, and payloads read with a tool (`CONN-1`).
 
 use std::path::Path;
 

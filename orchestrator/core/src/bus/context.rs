@@ -1,4 +1,4 @@
-//! What a machine needs besides its own state.
+//! Context of a step of a machine: the time, new ids, effects and messages.
 
 use goondan_protocol::call::CallId;
 use uuid::Uuid;

@@ -420,7 +420,7 @@ impl Conversation {
         self.turns.turn()
     }
 
-    /// What the turn has used and received. Its stage changes only by the methods below.
+    /// The turn, to count its usage and inputs. Its stage changes only by the methods below.
     pub(super) fn turn_mut(&mut self) -> Option<&mut ActiveTurn> {
         self.turns.turn_mut()
     }
