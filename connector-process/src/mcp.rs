@@ -88,7 +88,7 @@ pub(crate) struct Mcp {
     question_timeout: Duration,
     /// Values that no error may contain.
     secrets: Vec<String>,
-    /// What the server's program wrote before it failed.
+    /// Last lines of the server's program on stderr.
     last_words: LastWords,
 }
 
@@ -241,13 +241,14 @@ impl Mcp {
                 sandbox,
                 egress,
             } => {
-                if let Some(reason) =
-                    package_runner::missing_network(command, sandbox, project_root)
-                {
+                let allowed = guarded::allowed(project_root, sandbox, egress.as_deref());
+                let path = allowed.path();
+                let lacks =
+                    package_runner::missing_network(command, sandbox, (project_root, &path));
+                if let Some(reason) = lacks {
                     return Err(ServerStartFailure::lasting(reason));
                 }
                 let client = McpClientHandler::in_directory(asking.clone(), project_root);
-                let allowed = guarded::allowed(project_root, sandbox, egress.as_deref());
                 let words = &self.last_words;
                 let session =
                     McpSession::of_program(&client, command, env, project_root, allowed, words)

@@ -3,8 +3,10 @@
 //! Without a network they retry for minutes and say nothing. The connection says at once what they
 //! need instead.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
+use goondan_confinement::find_program;
 use goondan_protocol::sandbox::{Level, Network, SandboxPolicy};
 
 /// Program, and its subcommand if it has one, that downloads and starts a package.
@@ -78,11 +80,11 @@ impl Registry {
 }
 
 /// Reason why a server that must be downloaded first cannot start, with what to do about it; `None`
-/// if its programs have a network, or the package is installed in the project.
+/// if its programs have a network, or the package is installed in the project or in `path`.
 pub(super) fn missing_network(
     command: &[String],
     policy: &SandboxPolicy,
-    project_root: &Path,
+    (project_root, path): (&Path, &OsStr),
 ) -> Option<String> {
     if policy.require == Level::Off || policy.network != Network::None {
         return None;
@@ -92,8 +94,7 @@ pub(super) fn missing_network(
         .find_map(|runner| Some((runner, runner.arguments(command)?)))?;
     let package = package_of(arguments)?;
     let name = name_of(package);
-    let modules = project_root.join("node_modules");
-    if runner.registry == Registry::Npm && modules.join(name).is_dir() {
+    if runner.registry == Registry::Npm && is_installed(name, project_root, path) {
         return None;
     }
     let hosts = runner.registry.hosts();
@@ -110,6 +111,16 @@ pub(super) fn missing_network(
     Some(format!(
         "`{words}` downloads `{name}`, but has no network; add `sandbox: {{network: {network}}}` to the Connection{instead}"
     ))
+}
+
+/// True if npm's programs find the package, or a program of this name, without the registry: in the
+/// project or a directory above it, or among the programs of the machine.
+fn is_installed(name: &str, project_root: &Path, path: &OsStr) -> bool {
+    let is_in = |directory: &Path| {
+        let modules = directory.join("node_modules");
+        modules.join(name).is_dir() || modules.join(".bin").join(name).exists()
+    };
+    project_root.ancestors().any(is_in) || find_program(name, path).is_some()
 }
 
 /// The package among a runner's arguments; `None` if there is none.
@@ -150,7 +161,7 @@ mod tests {
 
     fn reason(command: &[&str], policy: &SandboxPolicy, project: &Path) -> Option<String> {
         let words: Vec<String> = command.iter().map(ToString::to_string).collect();
-        missing_network(&words, policy, project)
+        missing_network(&words, policy, (project, OsStr::new("")))
     }
 
     #[test]
@@ -194,6 +205,19 @@ mod tests {
         let usual = SandboxPolicy::default();
         std::fs::create_dir_all(project.path().join("node_modules/@a/b")).unwrap();
         assert_eq!(reason(&["npx", "@a/b@1"], &usual, project.path()), None);
+        let below = project.path().join("packages/bot");
+        assert_eq!(reason(&["npx", "@a/b"], &usual, &below), None);
+        // Programs of packages with other names, and of the machine.
+        let bin = project.path().join("node_modules/.bin");
+        std::fs::create_dir(&bin).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", bin.join("b-server")).unwrap();
+        assert_eq!(reason(&["npx", "b-server"], &usual, project.path()), None);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let words = ["npx".to_owned(), "b-server".to_owned()];
+        let with_path = |path: &Path| {
+            missing_network(&words, &usual, (elsewhere.path(), path.as_os_str())).is_none()
+        };
+        assert!(with_path(&bin) && !with_path(elsewhere.path()));
         let any = SandboxPolicy {
             network: Network::Any,
             ..SandboxPolicy::default()
