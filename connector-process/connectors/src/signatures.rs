@@ -205,6 +205,35 @@ pub const PLAIN: SignaturePreset = SignaturePreset {
 
 const WHSEC: SecretFormat = SecretFormat::Base64("whsec_");
 
+/// Standard Webhooks, and its older form with other header names.
+const STANDARD_WEBHOOKS: SignaturePreset = SignaturePreset {
+    headers: &["webhook-signature"],
+    encoding: SignatureEncoding::Base64,
+    prefix: "v1,",
+    separator: Some(' '),
+    signed: &[
+        SignedPart::Header("webhook-id"),
+        SignedPart::Text("."),
+        SignedPart::Time,
+        SignedPart::Text("."),
+        SignedPart::Body,
+    ],
+    time: SignedTime::Header("webhook-timestamp"),
+    secret: WHSEC,
+    id: &[Header("webhook-id")],
+    event_type: &[Field("type")],
+    ..PLAIN
+};
+
+/// The scheme that Slack and Zoom share.
+const V0_PREFIX: &str = "v0=";
+const V0_SIGNED: &[SignedPart] = &[
+    SignedPart::Text("v0:"),
+    SignedPart::Time,
+    SignedPart::Text(":"),
+    SignedPart::Body,
+];
+
 /// Every preset, by name.
 pub static PRESETS: [SignaturePreset; 15] = [
     SignaturePreset {
@@ -263,13 +292,8 @@ pub static PRESETS: [SignaturePreset; 15] = [
     SignaturePreset {
         name: "slack",
         headers: &["x-slack-signature"],
-        prefix: "v0=",
-        signed: &[
-            SignedPart::Text("v0:"),
-            SignedPart::Time,
-            SignedPart::Text(":"),
-            SignedPart::Body,
-        ],
+        prefix: V0_PREFIX,
+        signed: V0_SIGNED,
         time: SignedTime::Header("x-slack-request-timestamp"),
         id: &[Field("event_id")],
         event_type: &[Field("/event/type"), Field("type")],
@@ -290,22 +314,7 @@ pub static PRESETS: [SignaturePreset; 15] = [
     },
     SignaturePreset {
         name: "standard-webhooks",
-        headers: &["webhook-signature"],
-        encoding: SignatureEncoding::Base64,
-        prefix: "v1,",
-        separator: Some(' '),
-        signed: &[
-            SignedPart::Header("webhook-id"),
-            SignedPart::Text("."),
-            SignedPart::Time,
-            SignedPart::Text("."),
-            SignedPart::Body,
-        ],
-        time: SignedTime::Header("webhook-timestamp"),
-        secret: WHSEC,
-        id: &[Header("webhook-id")],
-        event_type: &[Field("type")],
-        ..PLAIN
+        ..STANDARD_WEBHOOKS
     },
     SignaturePreset {
         name: "stripe",
@@ -321,9 +330,6 @@ pub static PRESETS: [SignaturePreset; 15] = [
     SignaturePreset {
         name: "svix",
         headers: &["svix-signature"],
-        encoding: SignatureEncoding::Base64,
-        prefix: "v1,",
-        separator: Some(' '),
         signed: &[
             SignedPart::Header("svix-id"),
             SignedPart::Text("."),
@@ -332,10 +338,8 @@ pub static PRESETS: [SignaturePreset; 15] = [
             SignedPart::Body,
         ],
         time: SignedTime::Header("svix-timestamp"),
-        secret: WHSEC,
         id: &[Header("svix-id")],
-        event_type: &[Field("type")],
-        ..PLAIN
+        ..STANDARD_WEBHOOKS
     },
     SignaturePreset {
         name: "twilio",
@@ -371,13 +375,8 @@ pub static PRESETS: [SignaturePreset; 15] = [
     SignaturePreset {
         name: "zoom",
         headers: &["x-zm-signature"],
-        prefix: "v0=",
-        signed: &[
-            SignedPart::Text("v0:"),
-            SignedPart::Time,
-            SignedPart::Text(":"),
-            SignedPart::Body,
-        ],
+        prefix: V0_PREFIX,
+        signed: V0_SIGNED,
         time: SignedTime::Header("x-zm-request-timestamp"),
         id: &[Digest],
         event_type: &[Field("event")],
