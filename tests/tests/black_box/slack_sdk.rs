@@ -1,7 +1,7 @@
 //! The requests of the other tests of Slack, sent to an app of Slack's own framework, and the upload
 //! of a file by Slack's own client. Skipped unless [`needs::SLACK_BOLT_VAR`] names their package.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use goondan_tests::home::RunningProgram;
@@ -31,6 +31,8 @@ fn conn_1_slacks_own_framework_takes_the_requests_of_the_tests() {
     let mut command = Command::new("node");
     command.arg(SCRIPT).arg(package).arg(SECRET);
     command.arg(format!("{}/", slack.endpoint()));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
     let app = RunningProgram::start(command);
     app.wait_for_stdout("ready");
     let told = || -> Vec<(String, String)> {
