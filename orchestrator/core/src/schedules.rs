@@ -11,7 +11,7 @@
 //! * An occurrence is accepted at most once: its input has an id derived from the schedule and the
 //!   instant, and the schedule's ledger advances after the input is durable.
 //! * Nothing is skipped silently: skipped occurrences, unknown agents and unreadable files are
-//!   reported.
+//!   reported, except occurrences before the one that the policy `latest` submits.
 
 use std::collections::BTreeMap;
 
