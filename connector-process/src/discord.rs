@@ -426,10 +426,10 @@ mod tests {
             panic!("an event");
         };
         assert_eq!(answer.body["data"]["flags"], 64);
-        let refused = RequestRejection::ByOrchestrator(goondan_protocol::ipc::EventRefused {
-            code: goondan_protocol::ipc::RefusalCode::Overloaded,
-            message: "too much".into(),
-        });
+        let refused = RequestRejection::ByOrchestrator(goondan_protocol::ipc::EventRefused::new(
+            goondan_protocol::ipc::RefusalCode::Overloaded,
+            "too much",
+        ));
         let answer = discord(&json!(["c"])).on_refused(&refused);
         assert_eq!(answer.status, 200);
         assert!(answer.body.to_string().contains("too much"));

@@ -564,10 +564,7 @@ pub(crate) fn span_within(caller: Option<TraceContext>, fresh: Uuid) -> TraceCon
 
 /// A refusal with the code `unavailable`.
 fn unavailable(message: &str) -> EventRefused {
-    EventRefused {
-        code: RefusalCode::Unavailable,
-        message: message.to_owned(),
-    }
+    EventRefused::new(RefusalCode::Unavailable, message.to_owned())
 }
 
 #[cfg(test)]

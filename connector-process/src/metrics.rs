@@ -91,10 +91,10 @@ impl InboundService for Metrics {
         let latest = Arc::clone(&self.latest);
         async move {
             let texts = texts(&latest, &gateway).await.map_err(|message| {
-                RequestRejection::ByOrchestrator(EventRefused {
-                    code: RefusalCode::Unavailable,
+                RequestRejection::ByOrchestrator(EventRefused::new(
+                    RefusalCode::Unavailable,
                     message,
-                })
+                ))
             })?;
             Ok(match format {
                 PageFormat::Usual => StaticPage {

@@ -17,7 +17,7 @@ use crate::definition::{AgentAssignment, ConnectorAssignment, ModelAssignment};
 use crate::envelope::{Address, Envelope, MessageError};
 use crate::event::{AgentEvent, ConnectorEvent, TurnOutcome};
 use crate::ids::{EventId, ExtensionStates, InstanceKey, TurnId};
-use crate::ignored::EventIgnored;
+use crate::ignored::{EventIgnored, IgnoreReason};
 use crate::metrics::MetricsSnapshot;
 use crate::observe::RuntimeEvent;
 use crate::proxy::CA_FILE_VAR;
@@ -680,6 +680,21 @@ pub struct EventRefused {
     pub code: RefusalCode,
     /// The cause, for people to read.
     pub message: String,
+    /// The reason under which the event was counted as passed over, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<IgnoreReason>,
+}
+
+impl EventRefused {
+    /// A refusal that is not counted.
+    #[must_use]
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            ignored: None,
+        }
+    }
 }
 
 /// `metrics.get`.

@@ -89,12 +89,7 @@ mod tests {
         );
         assert!(event_of(&"x".repeat(CALLBACK_QUERY_BYTES_MAX)).is_some());
         assert!(event_of(&"x".repeat(CALLBACK_QUERY_BYTES_MAX + 1)).is_none());
-        let refused = |code| {
-            Err(EventRefused {
-                code,
-                message: "m".to_owned(),
-            })
-        };
+        let refused = |code| Err(EventRefused::new(code, "m"));
         let page = page_of(refused(RefusalCode::Invalid)).unwrap();
         assert_eq!(page, CallbackPage::NotTaken);
         assert!(page_of(refused(RefusalCode::Unavailable)).is_err());

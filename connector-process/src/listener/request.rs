@@ -21,7 +21,7 @@ use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::RefusalCode;
 use goondan_protocol::trace::TraceContext;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -143,8 +143,7 @@ impl Listener {
             InboundRequest::Page(format) => return self.page(format, remote).await,
         };
         // Acquired only now, so that slow or unauthenticated clients take no slot from others.
-        let slot = self.slots.try_acquire();
-        let slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
+        let slot = self.slot()?;
         let place = match is_answered {
             true => self.place_for_reply(record.trace, &event)?,
             false => None,
@@ -165,7 +164,7 @@ impl Listener {
                     && thanks.is_none()
                     && self.service.acknowledges_unroutable() =>
             {
-                record.ignored = Some(IgnoreReason::Unroutable);
+                record.ignored = refused.ignored;
                 let answer = DirectResponse::unheeded(&refused.message);
                 return Ok(RequestOutcome::Answered(answer));
             }
@@ -198,14 +197,17 @@ impl Listener {
         let Some(event) = callback::event_of(head.uri.query().unwrap_or_default()) else {
             return Ok(RequestOutcome::CameBack(CallbackPage::NotTaken));
         };
-        let _slot = self
-            .slots
-            .try_acquire()
-            .map_err(|_none_free| RequestRejection::Busy)?;
+        let _slot = self.slot()?;
         remote.permit.set_working();
         let reply_timeout = self.service.reply_timeout();
         let submission = self.gateway.submit_within(reply_timeout, event, trace);
         callback::page_of(submission.await).map(RequestOutcome::CameBack)
+    }
+
+    /// A place among the requests in progress. Acquired after the sender is authenticated.
+    fn slot(&self) -> Result<SemaphorePermit<'_>, RequestRejection> {
+        let slot = self.slots.try_acquire();
+        slot.map_err(|_none_free| RequestRejection::Busy)
     }
 
     /// Handles a button press about a tool call.
@@ -214,8 +216,7 @@ impl Listener {
         pressed: ButtonPress,
         remote: &Remote,
     ) -> Result<RequestOutcome, RequestRejection> {
-        let slot = self.slots.try_acquire();
-        let _slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
+        let _slot = self.slot()?;
         remote.permit.set_working();
         self.service.press(pressed).await?;
         Ok(RequestOutcome::Answered(DirectResponse::ok(Value::Null)))
@@ -227,8 +228,7 @@ impl Listener {
         url: String,
         remote: &Remote,
     ) -> Result<RequestOutcome, RequestRejection> {
-        let slot = self.slots.try_acquire();
-        let _slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
+        let _slot = self.slot()?;
         remote.permit.set_working();
         self.service.confirm(url).await?;
         let answer = DirectResponse::ok(json!({"confirmed": true}));
@@ -240,8 +240,7 @@ impl Listener {
         format: PageFormat,
         remote: &Remote,
     ) -> Result<RequestOutcome, RequestRejection> {
-        let slot = self.slots.try_acquire();
-        let _slot = slot.map_err(|_none_free| RequestRejection::Busy)?;
+        let _slot = self.slot()?;
         remote.permit.set_working();
         let page = self.service.page(self.gateway.clone(), format).await?;
         Ok(RequestOutcome::Page(page))

@@ -100,10 +100,7 @@ mod tests {
     }
 
     fn refused(code: RefusalCode) -> RequestRejection {
-        RequestRejection::ByOrchestrator(EventRefused {
-            code,
-            message: "because".into(),
-        })
+        RequestRejection::ByOrchestrator(EventRefused::new(code, "because"))
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub(super) fn accepted(id: &EventId, accepted: &EventAccepted) -> String {
 
 /// The answer to an event that the orchestrator refuses.
 pub(super) fn refused(id: &EventId, refused: &EventRefused) -> String {
-    let EventRefused { code, message } = refused;
+    let EventRefused { code, message, .. } = refused;
     let retry = match code {
         RefusalCode::Overloaded | RefusalCode::Unavailable => true,
         RefusalCode::Invalid | RefusalCode::Unroutable | RefusalCode::Damaged => false,
@@ -219,10 +219,7 @@ mod tests {
             accepted(&id, &yes),
             "{\"type\":\"accepted\",\"id\":\"a\",\"duplicate\":true}\n"
         );
-        let no = EventRefused {
-            code: RefusalCode::Overloaded,
-            message: "m".into(),
-        };
+        let no = EventRefused::new(RefusalCode::Overloaded, "m");
         assert_eq!(
             refused(&id, &no),
             "{\"type\":\"refused\",\"id\":\"a\",\"code\":\"overloaded\",\"message\":\"m\",\"retry\":true}\n"

@@ -193,10 +193,10 @@ impl ClientLink<'_> {
         let answer: BoxFuture<'static, ToConnector> = match message {
             ToOrchestrator::Event(_) if gateway.intake_over().is_cancelled() => {
                 // The other side keeps the event and sends it again.
-                let refused = ToConnector::EventRefused(EventRefused {
-                    code: RefusalCode::Unavailable,
-                    message: "the relay is stopping".to_owned(),
-                });
+                let refused = ToConnector::EventRefused(EventRefused::new(
+                    RefusalCode::Unavailable,
+                    "the relay is stopping",
+                ));
                 Box::pin(std::future::ready(refused))
             }
             ToOrchestrator::Event(event) => {
@@ -264,10 +264,10 @@ async fn submit(
 ) -> ToConnector {
     if event.id.is_none() {
         // It would become a different event when sent again.
-        return ToConnector::EventRefused(EventRefused {
-            code: RefusalCode::Invalid,
-            message: "an event without an id is not relayed".to_owned(),
-        });
+        return ToConnector::EventRefused(EventRefused::new(
+            RefusalCode::Invalid,
+            "an event without an id is not relayed",
+        ));
     }
     let trace = seen.unwrap_or_else(|| span_within(None, uuid::Uuid::now_v7()));
     let reply_timeout = Duration::from_millis(REPLY_TIMEOUT_MS);

@@ -102,10 +102,7 @@ fn every_answer_has_an_item_with_its_code() {
         RefusalCode::Unavailable,
         RefusalCode::Damaged,
     ]
-    .map(|code| EventRefused {
-        code,
-        message: String::new(),
-    });
+    .map(|code| EventRefused::new(code, ""));
     let own = [
         RequestRejection::NotFound,
         RequestRejection::WrongMethod { allowed: "POST" },

@@ -342,10 +342,7 @@ impl Orchestrator {
     }
 
     pub(crate) fn refuse(&mut self, pending: &PendingEvent, code: RefusalCode) {
-        let refused = EventRefused {
-            code,
-            message: "because of the test".into(),
-        };
+        let refused = EventRefused::new(code, "because of the test");
         self.send(&ToConnector::EventRefused(refused), Some(pending.request));
     }
 

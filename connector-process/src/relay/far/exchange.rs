@@ -385,10 +385,9 @@ impl OpenExchanges {
 fn not_now(kind: ExchangeKind, message: &str) -> ToConnector {
     let message = message.to_owned();
     match kind {
-        ExchangeKind::Event => ToConnector::EventRefused(EventRefused {
-            code: RefusalCode::Unavailable,
-            message,
-        }),
+        ExchangeKind::Event => {
+            ToConnector::EventRefused(EventRefused::new(RefusalCode::Unavailable, message))
+        }
         ExchangeKind::State => ToConnector::StateRefused(StateRefused { message }),
         ExchangeKind::Reply => {
             ToConnector::Reply(Box::new(goondan_protocol::reply::Reply::Open { message }))

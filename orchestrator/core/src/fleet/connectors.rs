@@ -87,15 +87,6 @@ impl Connector {
     }
 }
 
-/// Reason why an event has no route.
-#[derive(Debug)]
-struct RouteRefusal {
-    code: RefusalCode,
-    message: String,
-    /// Set if the event is counted as passed over.
-    ignored: Option<IgnoreReason>,
-}
-
 /// Current purpose of a connection's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConnectionPurpose {
@@ -366,12 +357,8 @@ impl Fleet {
         id: &WorkspaceId,
         name: &ConnectionName,
         event: &ConnectorEvent,
-    ) -> Option<Result<router::Route, RouteRefusal>> {
-        let invalid = |message| RouteRefusal {
-            code: RefusalCode::Invalid,
-            message,
-            ignored: None,
-        };
+    ) -> Option<Result<router::Route, EventRefused>> {
+        let invalid = |message| EventRefused::new(RefusalCode::Invalid, message);
         if event.input.len() > MAX_INPUT_BYTES {
             let message = format!("the input has more than {MAX_INPUT_BYTES} bytes");
             return Some(Err(invalid(message)));
@@ -383,9 +370,7 @@ impl Fleet {
         let bundle = workspace.bundle.as_ref()?;
         let running = workspace.connectors.get(name)?.running.as_ref()?;
         let route = router::route_ingress(bundle, &running.definition, event);
-        Some(route.map_err(|problem| RouteRefusal {
-            code: RefusalCode::Unroutable,
-            message: problem.to_string(),
+        Some(route.map_err(|problem| EventRefused {
             ignored: Some(match problem {
                 RoutingError::NoRule { .. } => IgnoreReason::NoRule,
                 RoutingError::NoKey { .. }
@@ -393,6 +378,7 @@ impl Fleet {
                 | RoutingError::NoEntryAgent
                 | RoutingError::NoAgent { .. } => IgnoreReason::Unroutable,
             }),
+            ..EventRefused::new(RefusalCode::Unroutable, problem.to_string())
         }))
     }
 
@@ -454,8 +440,7 @@ impl Fleet {
                 if let Some(reason) = refusal.ignored {
                     self.on_event_ignored(id, name, reason);
                 }
-                let RouteRefusal { code, message, .. } = refusal;
-                return self.refuse_connector(process, request_id, code, message);
+                return self.refuse_connector(process, request_id, refusal);
             }
             None => return,
         };
@@ -467,7 +452,11 @@ impl Fleet {
             Ok(event_id) => event_id,
             Err(error) => {
                 let (code, message) = (RefusalCode::Invalid, error.to_string());
-                return self.refuse_connector(process, request_id, code, message);
+                return self.refuse_connector(
+                    process,
+                    request_id,
+                    EventRefused::new(code, message),
+                );
             }
         };
         let new_trace = TraceContext::root(
@@ -543,17 +532,15 @@ impl Fleet {
                 "the logins are not loaded yet; reload the page",
             ),
         };
-        self.refuse_connector(process, request_id, code, message.to_owned());
+        self.refuse_connector(process, request_id, EventRefused::new(code, message));
     }
 
     pub(super) fn refuse_connector(
         &mut self,
         process: ProcessId,
         request_id: Option<u64>,
-        code: RefusalCode,
-        message: String,
+        refused: EventRefused,
     ) {
-        let refused = EventRefused { code, message };
         self.answer_connector(process, request_id, ToConnector::EventRefused(refused));
     }
 

@@ -3,7 +3,7 @@
 use goondan_protocol::control::{ControlError, ErrorCode, SendResult};
 use goondan_protocol::event::{AgentEvent, TurnOutcome};
 use goondan_protocol::ids::{AgentName, EventId, InstanceRef};
-use goondan_protocol::ipc::{EventAccepted, RefusalCode, ToConnector};
+use goondan_protocol::ipc::{EventAccepted, EventRefused, RefusalCode, ToConnector};
 use goondan_protocol::lifecycle::LifecycleEvent;
 use goondan_protocol::limits::MAX_PENDING_EVENTS_PER_INSTANCE;
 use goondan_protocol::task::{TASK_KEY_PREFIX, is_of_task};
@@ -137,7 +137,7 @@ impl Fleet {
                 request_id,
                 ..
             } => {
-                self.refuse_connector(process, request_id, code, message);
+                self.refuse_connector(process, request_id, EventRefused::new(code, message));
             }
             EventOrigin::Agent {
                 requester,
