@@ -100,12 +100,31 @@ fn parse(answer: &str, has_body: bool) -> Option<HttpResponse> {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let response = HttpResponse {
+    let mut response = HttpResponse {
         status,
         headers,
         body: body.to_owned(),
     };
+    if has_body && response.header("transfer-encoding") == Some("chunked") {
+        response.body = joined(body)?;
+        return Some(response);
+    }
     let len: usize = response.header("content-length")?.parse().ok()?;
     let expected = if has_body { len } else { 0 };
     (response.body.len() == expected).then_some(response)
+}
+
+/// The text of a body in chunks; none if its end is missing.
+fn joined(mut chunks: &str) -> Option<String> {
+    let mut text = String::new();
+    loop {
+        let (size, rest) = chunks.split_once("\r\n")?;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        let chunk = rest.get(..size)?;
+        chunks = rest.get(size..)?.strip_prefix("\r\n")?;
+        if size == 0 {
+            return Some(text);
+        }
+        text.push_str(chunk);
+    }
 }
