@@ -219,6 +219,7 @@ mod tests {
                 agent: "a".parse().unwrap(),
                 instance_key: "k".parse().unwrap(),
             },
+            event_id: None,
             method: method.to_owned(),
             params: RawValue::from_string(format!("[{call_id}]")).unwrap(),
             deadline_ms: 60_000,

@@ -204,6 +204,10 @@ impl<A: ChatService> ReplyDelivery for ChatReplies<A> {
         .boxed()
     }
 
+    fn connection(&self) -> Option<ConnectionName> {
+        Some(self.connection.clone())
+    }
+
     fn place(&self, facts: &JsonObject) -> Option<String> {
         self.api.home(facts)
     }

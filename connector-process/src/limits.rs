@@ -32,6 +32,9 @@ pub const CALLBACKS_PROMISED_MAX: usize = 256;
 /// 100 updates at once.
 pub const DELIVERED_EVENTS_MAX: usize = 256;
 
+/// Latest messages of agents to chats, in turns whose event the connection has not seen accepted.
+pub const EARLY_WRITES_MAX: usize = 256;
+
 /// Concurrent reply deliveries of one webhook; further ones wait.
 pub const CALLBACKS_AT_ONCE_MAX: usize = 8;
 

@@ -71,7 +71,7 @@ struct ServiceCalls<A> {
 }
 
 impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
-    fn call(&self, call: CallOrder, pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
+    fn call(&self, call: CallOrder, _pieces: Pieces) -> BoxFuture<'static, RawCallResult> {
         let (api, answered) = (Arc::clone(&self.api), self.answered.clone());
         async move {
             let result = match service::action::<A::Action>(A::SERVICE.connector, &call) {
@@ -79,10 +79,10 @@ impl<A: ServiceApi> CallHandler for ServiceCalls<A> {
                     let is_idempotent = A::SERVICE.is_idempotent(&call.method);
                     let place = api.written_place(&action);
                     let result = api.run(action, is_idempotent).await;
-                    if let (Ok(_), Some(place), Some(answered), Some(trace)) =
-                        (&result, place, answered, pieces.trace())
+                    if let (Ok(_), Some(place), Some(answered), Some(event_id)) =
+                        (&result, place, answered, &call.event_id)
                     {
-                        answered.wrote(trace.trace_id, &place).await;
+                        answered.wrote(event_id, &place).await;
                     }
                     result
                 }

@@ -332,7 +332,7 @@ impl PollingRun<'_> {
             None => None,
             Some(replies) => {
                 let full = || ApiError::NotTaken("too many replies are pending".to_owned());
-                let place = replies.place(trace, &event.metadata);
+                let place = replies.place(trace, &event);
                 Some((replies, place.ok_or_else(full)?))
             }
         };

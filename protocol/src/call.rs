@@ -14,7 +14,8 @@ use crate::JsonObject;
 pub use crate::call_error::CallErrorCode;
 use crate::definition::{CatalogEntry, ModelParams};
 use crate::ids::{
-    AgentName, ConnectionName, InstanceKey, MessageId, ResourceName, StepId, ToolCallId, TurnId,
+    AgentName, ConnectionName, EventId, InstanceKey, MessageId, ResourceName, StepId, ToolCallId,
+    TurnId,
 };
 use crate::message::{MessageContent, MessageRole};
 use crate::usage::Usage;
@@ -119,6 +120,10 @@ pub struct CallOrder {
     pub call_id: CallId,
     /// The agent and conversation that requested the call.
     pub caller: Caller,
+    /// The event of the turn that requested the call, as the orchestrator stores it; absent if the
+    /// orchestrator makes the call itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
     /// The method.
     pub method: String,
     /// The parameters.

@@ -48,6 +48,7 @@ pub mod limits;
 pub mod message;
 pub mod metrics;
 pub mod module_file;
+pub mod namespace;
 pub mod oauth;
 pub mod observe;
 pub mod path_patterns;

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use goondan_clock::sleep;
 use goondan_protocol::JsonObject;
-use goondan_protocol::event::TurnOutcome;
-use goondan_protocol::ids::{EventId, InstanceKey};
+use goondan_protocol::event::{ConnectorEvent, TurnOutcome};
+use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey};
 use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::reply::ReplyAwait;
 use goondan_protocol::trace::TraceContext;
@@ -29,6 +29,7 @@ use serde_json::value::to_raw_value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use answered::EarlyWrite;
 pub(crate) use answered::{AnsweredTurns, TurnMark};
 pub(crate) use target::ReplyTarget;
 
@@ -47,6 +48,11 @@ pub(crate) trait ReplyDelivery: Send + Sync + 'static {
         reply: PendingReply,
         outcome: Option<TurnOutcome>,
     ) -> BoxFuture<'static, ()>;
+
+    /// The connection, if agents can write to its chats.
+    fn connection(&self) -> Option<ConnectionName> {
+        None
+    }
 
     /// The location of an event, from its metadata. Turns whose agent wrote there are marked.
     fn place(&self, _facts: &JsonObject) -> Option<String> {
@@ -105,6 +111,9 @@ struct StoredCallbacks {
     /// The latest events whose replies were delivered, if each is delivered once.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     delivered: VecDeque<EventId>,
+    /// Messages of agents in turns whose reply was not pending yet.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    early: VecDeque<EarlyWrite>,
 }
 
 /// A slot for a pending reply.
@@ -139,7 +148,7 @@ impl Callbacks {
     /// Creates a handle and its worker for this target.
     pub(crate) fn new(target: impl ReplyDelivery) -> (Self, CallbackWorker) {
         let target: Arc<dyn ReplyDelivery> = Arc::new(target);
-        let (answered, marked) = AnsweredTurns::new();
+        let (answered, marked) = AnsweredTurns::new(target.connection());
         // One slot per request in progress, so no request waits here.
         let (sender, promises) = mpsc::channel(REQUESTS_IN_FLIGHT_MAX);
         let places = Arc::new(Semaphore::new(CALLBACKS_PROMISED_MAX));
@@ -167,13 +176,16 @@ impl Callbacks {
         self.answered.clone()
     }
 
-    /// Reserves a slot for an event with this metadata, if one is free.
-    pub(crate) fn place(&self, trace: TraceContext, facts: &JsonObject) -> Option<CallbackSlot> {
+    /// Reserves a slot for this event, if one is free.
+    pub(crate) fn place(
+        &self,
+        trace: TraceContext,
+        event: &ConnectorEvent,
+    ) -> Option<CallbackSlot> {
         let permit = Arc::clone(&self.places).try_acquire_owned().ok()?;
-        let mark = self
-            .answered
-            .begin(trace.trace_id, self.target.place(facts));
-        let mut facts = facts.clone();
+        let place = self.target.place(&event.metadata);
+        let mark = self.answered.begin(event.id.as_ref(), place);
+        let mut facts = event.metadata.clone();
         facts.retain(|name, _| self.target.facts().contains(&name.as_str()));
         Some(CallbackSlot {
             permit,
@@ -274,6 +286,7 @@ impl CallbackWorker {
             StoredCallbacks::default()
         });
         self.delivered = kept.delivered;
+        self.answered.load_early(kept.early);
         for StoredCallback {
             promised,
             traceparent,
@@ -285,9 +298,8 @@ impl CallbackWorker {
                 continue;
             };
             let place = Arc::clone(&self.places).try_acquire_owned().ok();
-            let mark = self
-                .answered
-                .begin(trace.trace_id, self.target.place(&facts));
+            let home = self.target.place(&facts);
+            let mark = self.answered.begin(Some(&promised.event_id), home);
             if is_answered {
                 mark.set();
             }
@@ -393,6 +405,7 @@ impl CallbackWorker {
 
     fn remove(&mut self, promised: PendingCallback) {
         self.pending.remove(&promised);
+        self.answered.end(&promised.event_id);
         if self.target.delivers_once() {
             if self.delivered.len() >= DELIVERED_EVENTS_MAX {
                 self.delivered.pop_front();
@@ -414,6 +427,7 @@ impl CallbackWorker {
         let kept = StoredCallbacks {
             callbacks: callbacks.collect(),
             delivered: self.delivered.clone(),
+            early: self.answered.early(),
         };
         let state = to_raw_value(&kept).map_err(|error| error.to_string())?;
         gateway.keep_fields(&state).await

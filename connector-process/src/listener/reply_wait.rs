@@ -24,7 +24,7 @@ impl Listener {
         let Some(callbacks) = self.service.callbacks() else {
             return Ok(None);
         };
-        let place = callbacks.place(trace, &event.metadata);
+        let place = callbacks.place(trace, event);
         place.map(Some).ok_or(RequestRejection::NoPlace)
     }
 

@@ -40,6 +40,7 @@ fn ask(endpoint: &str, trusted: &Path) -> CallOutcome {
             agent: "a".parse().unwrap(),
             instance_key: "k".parse().unwrap(),
         },
+        event_id: None,
         method: "complete".to_owned(),
         params: to_raw_value(&params).unwrap(),
         deadline_ms: 60_000,

@@ -63,6 +63,7 @@ impl Model {
                 agent: "a".parse().unwrap(),
                 instance_key: "k".parse().unwrap(),
             },
+            event_id: None,
             method: "complete".to_owned(),
             params: serde_json::value::to_raw_value(params).unwrap(),
             deadline_ms: 60_000,

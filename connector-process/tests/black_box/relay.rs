@@ -61,6 +61,7 @@ fn call(call_id: u64) -> CallOrder {
             agent: "clerk".parse().unwrap(),
             instance_key: "k".parse().unwrap(),
         },
+        event_id: None,
         method: "send".to_owned(),
         params: RawValue::from_string("{}".to_owned()).unwrap(),
         deadline_ms: 60_000,

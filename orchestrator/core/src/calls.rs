@@ -24,7 +24,7 @@ use goondan_protocol::call::{
     CallResult, CallRetry, CallTarget, Caller, ModelPiece, OutgoingCall,
 };
 use goondan_protocol::ids::{
-    AgentName, ConnectionName, InstanceRef, QuestionId, ResourceName, StepId, WorkspaceId,
+    AgentName, ConnectionName, EventId, InstanceRef, QuestionId, ResourceName, StepId, WorkspaceId,
 };
 use goondan_protocol::ipc::{ToAgent, ToConnector};
 use goondan_protocol::oauth::OAuthNeed;
@@ -118,6 +118,8 @@ enum Origin {
 struct OpenCall {
     at: InstanceRef,
     agent: AgentName,
+    /// The event of the turn that requested it.
+    event_id: Option<EventId>,
     /// The waiting process and its id for the call; `None` after the agent crashed.
     waiter: Option<(ProcessId, CallId)>,
     origin: Origin,
@@ -300,8 +302,11 @@ impl Calls {
         asked: OutgoingCall,
     ) {
         let waiter = (process, asked.call_id);
-        let trace = match check_call(fleet, at, &asked) {
-            Ok(within) => Some(authority::trace_within(&within, trace)),
+        let (event_id, trace) = match check_call(fleet, at, &asked) {
+            Ok(within) => {
+                let trace = authority::trace_within(&within, trace);
+                (Some(within.context.event_id), Some(trace))
+            }
             Err(error) => {
                 return answer_call(fleet, at, waiter, CallOutcome::Error(error));
             }
@@ -332,6 +337,7 @@ impl Calls {
         let call = OpenCall {
             at: at.clone(),
             agent,
+            event_id,
             waiter: Some(waiter),
             origin: Origin::Agent,
             lane: lane.clone(),
@@ -514,6 +520,7 @@ impl Calls {
         let order = CallOrder {
             call_id: id,
             caller,
+            event_id: call.event_id.clone(),
             method,
             params,
             deadline_ms,

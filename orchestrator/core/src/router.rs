@@ -3,9 +3,9 @@
 use goondan_config::{ConnectionDefinition, IngressRule, KeyRule, ProjectConfig};
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
-use goondan_protocol::ids::{AgentName, ConnectionName, EventId, InstanceKey, InvalidId};
+use goondan_protocol::ids::{AgentName, InstanceKey};
+use goondan_protocol::namespace::within_connection;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 /// Name of events sent by clients.
 pub(crate) const SENT_EVENT: &str = "message";
@@ -187,30 +187,6 @@ pub(super) fn route_between(
     })
 }
 
-/// Namespaces a key or id by its connection (`SEC-9`): `<connection>:<text>`, or the connection's
-/// name itself. It therefore cannot collide with a key of another connection, nor by accident with
-/// a user's.
-fn within_connection(connection: &ConnectionName, text: &str) -> String {
-    let rest = text.strip_prefix(connection.as_str());
-    if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')) {
-        return text.to_owned();
-    }
-    format!("{connection}:{text}")
-}
-
-/// Namespaces the id of a connector's event. An id that becomes too long is replaced by its
-/// checksum.
-pub(super) fn event_id_within(
-    connection: &ConnectionName,
-    said: &EventId,
-) -> Result<EventId, InvalidId> {
-    let whole = within_connection(connection, said.as_str());
-    EventId::new(&*whole).or_else(|_too_long| {
-        let sum = Sha256::digest(said.as_str());
-        EventId::new(format!("{connection}:{}", hex::encode(sum)))
-    })
-}
-
 /// Routes a connector's event by the first matching rule of its connection.
 ///
 /// An event without a conversation, under a rule that uses the event's own key, belongs to the
@@ -373,6 +349,7 @@ mod tests {
     use goondan_protocol::definition::{
         AgentDefinition, LoopBreaker, ModelDefinition, ModelProvider,
     };
+    use goondan_protocol::ids::ConnectionName;
     use goondan_protocol::limits::MAX_INSTANCE_KEY_BYTES;
     use goondan_protocol::process_limits::ProcessLimits;
     use goondan_protocol::script::Script;
@@ -685,14 +662,6 @@ mod tests {
         let to_helper = vec![rule(None, Some("helper"), own_key(None))];
         let found = route(to_helper, &event("e", Some("helper:main"), json!({})));
         assert_eq!(found, goes_to("helper", "helper:hook:helper:main"));
-
-        let connection: ConnectionName = "hook".parse().unwrap();
-        let id = |said: &str| event_id_within(&connection, &said.parse().unwrap()).unwrap();
-        assert_eq!(id("1").as_str(), "hook:1");
-        assert_eq!(id("hook:1"), id("1"));
-        let (long, other) = ("x".repeat(256), "y".repeat(256));
-        assert_ne!(id(&long), id(&other));
-        assert!(id(&long).as_str().starts_with("hook:"));
     }
 
     #[test]

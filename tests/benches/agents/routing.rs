@@ -88,6 +88,7 @@ fn hand_on(frame: &[u8], number: u64) -> Result<Vec<u8>, Box<dyn Error>> {
             agent: name,
             instance_key,
         },
+        event_id: None,
         method: call.method,
         params: call.params,
         deadline_ms: call.deadline_ms,

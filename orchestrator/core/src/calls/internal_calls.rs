@@ -38,6 +38,7 @@ impl Calls {
         let call = OpenCall {
             at: asked.at,
             agent: asked.agent,
+            event_id: None,
             waiter: None,
             origin,
             lane,

@@ -149,6 +149,7 @@ impl Fleet {
         let order = CallOrder {
             call_id,
             caller,
+            event_id: None,
             method: EXPORT.to_owned(),
             params,
             deadline_ms: EXPORT_DEADLINE_MS,

@@ -19,6 +19,7 @@ use goondan_protocol::ipc::{
 };
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
 use goondan_protocol::limits::MAX_INPUT_BYTES;
+use goondan_protocol::namespace::event_id_within;
 use goondan_protocol::oauth::{CALLBACK_SETTING, OAuthNeed};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
 use serde_json::Value;
@@ -448,7 +449,7 @@ impl Fleet {
             .id
             .clone()
             .unwrap_or_else(|| EventId::from(self.uuid()));
-        let event_id = match router::event_id_within(name, &said) {
+        let event_id = match event_id_within(name, &said) {
             Ok(event_id) => event_id,
             Err(error) => {
                 let (code, message) = (RefusalCode::Invalid, error.to_string());

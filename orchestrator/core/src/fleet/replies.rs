@@ -10,6 +10,7 @@ use goondan_protocol::control::{ControlError, ErrorCode};
 use goondan_protocol::event::TurnOutcome;
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceRef, WorkspaceId};
 use goondan_protocol::ipc::ToConnector;
+use goondan_protocol::namespace::event_id_within;
 use goondan_protocol::reply::{Reply, ReplyAwait, ReplyForget};
 use goondan_store::StoreError;
 use goondan_store::instance::EventState;
@@ -19,9 +20,9 @@ use super::Fleet;
 use super::agent_replies::pending_replies::QuestionStatus;
 use super::reply_waiter::ReplyWaiter;
 use super::waiters::TurnWaiter;
+use crate::ProcessId;
 use crate::jobs::continuation;
 use crate::limits::REPLIES_AWAITED_MAX;
-use crate::{ProcessId, router};
 
 /// Replies that a connection's process waits for, by request id.
 #[derive(Debug, Default)]
@@ -62,7 +63,7 @@ impl Fleet {
             instance_key: asked.instance_key,
         };
         // The id is namespaced, so it always refers to an event of this connection.
-        let Ok(event_id) = router::event_id_within(name, &asked.event_id) else {
+        let Ok(event_id) = event_id_within(name, &asked.event_id) else {
             return self.tell_reply(id, &waiter, Reply::Unknown {});
         };
         let Some(connector) = self.connector_mut(id, name) else {
