@@ -247,6 +247,8 @@ pub const VALIDATE: &str = "gdn.validate/v1";
 pub const MIGRATE: &str = "gdn.migrate/v1";
 /// `gdn config show`.
 pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
+/// `gdn config expand`.
+pub const CONFIG_EXPAND: &str = "gdn.config.expand/v1";
 /// `gdn studio`, one for each address.
 pub const STUDIO: &str = "gdn.studio/v1";
 /// `gdn metrics`.
@@ -374,6 +376,7 @@ pub const ALL: &[&str] = &[
     VALIDATE,
     MIGRATE,
     CONFIG_SHOW,
+    CONFIG_EXPAND,
     STUDIO,
     METRICS,
     DEMO,

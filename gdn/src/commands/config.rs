@@ -1,9 +1,10 @@
-//! `gdn config show`: every effective setting of a project, and its origin.
+//! `gdn config`: every effective setting of a project with its origin, and its resources without the
+//! short form.
 
 use clap::{Args, Subcommand};
 use std::path::Path;
 
-use goondan_config::{Loader, Origin, Setting, SettingValue};
+use goondan_config::{Diagnostics, Loader, Origin, Setting, SettingValue};
 use serde_json::{Value, json};
 
 use super::offline_project::ReadArgs;
@@ -26,10 +27,24 @@ Examples:
 
 Secrets and values from the environment are masked.")]
     Show(ConfigShowArgs),
+    /// Print the resources of a project, with the short form expanded
+    #[command(after_help = "\
+Examples:
+  gdn config expand
+  gdn config expand > /tmp/project.yaml
+
+Values are printed as they are written, secrets included.")]
+    Expand(ConfigExpandArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShowArgs {
+    #[command(flatten)]
+    project: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigExpandArgs {
     #[command(flatten)]
     project: ReadArgs,
 }
@@ -43,7 +58,34 @@ const VALUE_COLUMNS: usize = 60;
 pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Result<(), Failure> {
     match command {
         ConfigCommand::Show(args) => show(args, context),
+        ConfigCommand::Expand(args) => {
+            let read = |root: &Path, loader: Loader<'_>| expand(root, &loader, context);
+            args.project.with_loader(context, read)
+        }
     }
+}
+
+fn expand(root: &Path, loader: &Loader<'_>, context: &Context) -> Result<(), Failure> {
+    let expanded = loader
+        .expand(root)
+        .map_err(|problems| invalid(root, &problems))?;
+    context.output.object(
+        schemas::CONFIG_EXPAND,
+        &json!({"projectRoot": root, "resources": expanded.resources}),
+    )?;
+    context.output.data(expanded.yaml.trim_end())
+}
+
+fn invalid(root: &Path, problems: &Diagnostics) -> Failure {
+    Failure::new(
+        Exit::InvalidConfiguration,
+        format!(
+            "the configuration of {} has {}",
+            root.display(),
+            text::count(problems.as_slice().len(), "error")
+        ),
+        "list all problems: `gdn validate`",
+    )
 }
 
 fn show(args: &ConfigShowArgs, context: &Context) -> Result<(), Failure> {
@@ -52,17 +94,9 @@ fn show(args: &ConfigShowArgs, context: &Context) -> Result<(), Failure> {
 }
 
 fn show_settings(root: &Path, loader: &Loader<'_>, context: &Context) -> Result<(), Failure> {
-    let settings = loader.effective(root).map_err(|problems| {
-        Failure::new(
-            Exit::InvalidConfiguration,
-            format!(
-                "the configuration of {} has {}",
-                root.display(),
-                text::count(problems.as_slice().len(), "error")
-            ),
-            "list all problems: `gdn validate`",
-        )
-    })?;
+    let settings = loader
+        .effective(root)
+        .map_err(|problems| invalid(root, &problems))?;
     let output = context.output;
     output.object(
         schemas::CONFIG_SHOW,

@@ -17,7 +17,7 @@ Examples:
   gdn schema Agent
   gdn schema Script                      a script file of the scripted model")]
 pub(crate) struct SchemaArgs {
-    /// Only this kind, or `Script` [default: all document kinds]
+    /// Only this kind, `ShortForm`, or `Script` [default: all documents]
     #[arg(value_name = "KIND")]
     kind: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `gdn validate`, `gdn schema` and `gdn config show`.
+//! `gdn validate`, `gdn schema` and `gdn config`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -196,4 +196,36 @@ spec:
     home.gdn(&["config", "show"])
         .exits(6)
         .tells(&["`gdn validate`"]);
+}
+
+#[test]
+fn config_expand_prints_the_resources_of_the_short_form() {
+    let short = "apiVersion: goondan.ai/v1
+models: {main: {provider: scripted, options: {rules: [{say: Hello}]}}}
+agents: {helper: {model: main, tools: [{bash: ask}]}}
+";
+    let home = home_with(short);
+    let ran = home.gdn(&["config", "expand"]).exits(0);
+    let expanded = ran.stdout.clone();
+    assert!(expanded.contains("kind: Agent\n"), "{ran:?}");
+    assert!(expanded.contains("modelRef: Model/main\n"), "{ran:?}");
+    let json = home.gdn(&["config", "expand", "--json"]).exits(0).json();
+    assert_eq!(json["schema"], "gdn.config.expand/v1");
+    assert_eq!(json["resources"][1]["spec"]["tools"][0]["approve"], "ask");
+    let shown = home.gdn(&["config", "show", "--json"]).exits(0).json();
+    let expanded = home_with(&expanded);
+    let again = expanded.gdn(&["config", "show", "--json"]).exits(0).json();
+    let values = |shown: &Value| -> Vec<Value> {
+        let settings = shown["settings"].as_array().unwrap().iter();
+        settings
+            .map(|it| json!([it["resource"], it["path"], it["value"]]))
+            .collect()
+    };
+    assert_eq!(values(&again), values(&shown));
+
+    let broken = home_with("apiVersion: goondan.ai/v1\nagentz: {}\nagents: {}\n");
+    broken
+        .gdn(&["config", "expand"])
+        .exits(6)
+        .tells(&["1 error", "gdn validate"]);
 }

@@ -15,7 +15,7 @@
 
 mod agents;
 mod connections;
-mod edit;
+pub(crate) mod edit;
 mod extensions;
 mod implied;
 mod references;

@@ -120,7 +120,7 @@ fn check_labels(labels: &[MappingEntry], report: &mut ProblemReport) {
     }
 }
 
-fn check_api_version(fields: &mut Fields<'_>, report: &mut ProblemReport) {
+pub(crate) fn check_api_version(fields: &mut Fields<'_>, report: &mut ProblemReport) {
     let Some(version) = fields.text("apiVersion", report) else {
         return;
     };

@@ -12,6 +12,7 @@ use crate::kinds::{self, Context, Resources};
 use crate::limits::MAX_YAML_BYTES;
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, ProblemReport, SourceLocation};
+use crate::short_form;
 use crate::skill;
 use crate::syntax::with_yaml_line_ends;
 use crate::tree::{self, YamlNode};
@@ -56,7 +57,8 @@ pub(crate) fn read_tree(
         Ok(text) => {
             let text = with_yaml_line_ends(&text);
             let file = report.add_file(path, text.as_ref());
-            Some((file, tree::parse(file, &text, report)?))
+            let documents = tree::parse(file, &text, report)?;
+            Some((file, short_form::expand(documents, report)))
         }
         Err(FileFailure::NotFound(_))
             if files.may_be_skill() && path == Path::new(PROJECT_FILE) =>

@@ -3,18 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::secret::{NoSecrets, SecretStore};
+use serde_json::Value as Json;
 
 use crate::autofix::{self, FixedFile};
+use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::documents;
 use crate::effective::{self, Setting};
+use crate::file_list::PROJECT_FILE;
 use crate::kept::ProjectSnapshot;
 use crate::load::{self, ExternalSources};
 use crate::machine::{AnyMachine, HostMachine};
 use crate::migrate::{self, MigratedFile};
 use crate::project_files::ProjectFiles;
-use crate::report::ProblemReport;
+use crate::report::{Problem, ProblemReport, SourceLocation};
 use crate::secrets::Secrets;
 use crate::sources::Sources;
+use crate::tree::YamlNode;
 use crate::{Environment, ProjectCheck, ProjectConfig};
 
 pub struct Loader<'e> {
@@ -31,6 +36,14 @@ pub struct LoadResult {
     /// The files it was read from.
     pub sources: Sources,
     pub secrets: Secrets,
+}
+
+/// A project without short documents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpandedProject {
+    pub resources: Vec<Json>,
+    /// The resources as the text of a file.
+    pub yaml: String,
 }
 
 impl<'e> Loader<'e> {
@@ -135,6 +148,37 @@ impl<'e> Loader<'e> {
         match self.open(root, &mut report) {
             Some(files) => effective::effective(&files, self.outside),
             None => Err(report.into_diagnostics()),
+        }
+    }
+
+    /// The documents of a project in written form, with short documents expanded. Values are as
+    /// written, secrets included.
+    ///
+    /// # Errors
+    ///
+    /// Syntax errors, and unknown fields of short documents.
+    pub fn expand(&self, root: &Path) -> Result<ExpandedProject, Diagnostics> {
+        let mut report = ProblemReport::default();
+        let trees = match self.open(root, &mut report) {
+            Some(files) => documents::read_trees(&files, &mut report),
+            None => Vec::new(),
+        };
+        let documents = trees.iter().flat_map(|(_, documents)| documents);
+        let resources: Vec<Json> = documents.map(YamlNode::to_json).collect();
+        let written: Result<Vec<String>, _> = resources.iter().map(serde_yaml::to_string).collect();
+        match written {
+            Ok(documents) if !report.has_errors() => Ok(ExpandedProject {
+                yaml: documents.join("---\n"),
+                resources,
+            }),
+            Ok(_) => Err(report.into_diagnostics()),
+            Err(error) => {
+                let file = report.add_file(Path::new(PROJECT_FILE), "");
+                let message = format!("failed to write the documents as YAML: {error}");
+                let place = SourceLocation::start_of(file);
+                report.add(Problem::new(codes::UNREADABLE_FILE, place, message));
+                Err(report.into_diagnostics())
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod builtins;
 mod connectors;
+mod short_form;
 
 use goondan_protocol::field;
 use serde_json::{Map, Value as Json, json};
@@ -17,6 +18,7 @@ use crate::kinds::script::SCRIPT;
 use crate::reference::REFERENCE;
 use crate::shape::value::{TAKEN, VALUE};
 use crate::shape::{Case, Field, FieldConstraint, FieldType, Shape, ShapeChoice};
+use crate::short_form::SHORT_FORM;
 
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 
@@ -26,19 +28,21 @@ const SCRIPT_NAME: &str = "Script";
 /// Pattern of an amount of money in string form.
 const AMOUNT: &str = r"^[0-9]+(\.[0-9]{1,6})?$";
 
-/// Names of all schemas: each kind, and script files of the scripted model.
+/// Names of all schemas: each kind, the short form, and script files of the scripted model.
 pub fn schema_names() -> impl Iterator<Item = &'static str> {
-    kinds::all().map(ResourceKind::name).chain([SCRIPT_NAME])
+    let others = [SHORT_FORM.name, SCRIPT_NAME];
+    kinds::all().map(ResourceKind::name).chain(others)
 }
 
-/// The JSON Schema of any document, of the kind `name`, or of a script file (`Script`). `None` if
-/// the name is unknown.
+/// The JSON Schema of any document, of the kind `name`, of the short form (`ShortForm`), or of a
+/// script file (`Script`). `None` if the name is unknown.
 #[must_use]
 pub fn schema(name: Option<&str>) -> Option<Json> {
     let mut definitions = Definitions::default();
     let root = match name {
         None => any_document(&mut definitions),
         Some(SCRIPT_NAME) => definitions.object(&SCRIPT),
+        Some(name) if name == SHORT_FORM.name => short_form::document(&mut definitions),
         Some(name) => {
             let kind = kinds::all().find(|kind| kind.name() == name)?;
             document(kind, &mut definitions)
@@ -62,8 +66,18 @@ pub fn schema(name: Option<&str>) -> Option<Json> {
     Some(Json::Object(schema))
 }
 
-/// Schema of a document of any kind: the frame, and the `spec` by kind.
+/// Schema of any document: a resource or, without the fields of one, the short form.
 fn any_document(definitions: &mut Definitions) -> Json {
+    let of_resource = ["kind", "metadata", "spec"].map(|name| json!({ "required": [name] }));
+    json!({
+        "if": { "type": "object", "anyOf": of_resource },
+        "then": any_resource(definitions),
+        "else": short_form::document(definitions),
+    })
+}
+
+/// Schema of a resource of any kind: the frame, and the `spec` by kind.
+fn any_resource(definitions: &mut Definitions) -> Json {
     let kinds: Vec<&str> = kinds::all().map(ResourceKind::name).collect();
     let mut schema = frame(&json!({ "enum": kinds }), definitions);
     let cases: Vec<Json> = kinds::all()

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::diagnostic::Diagnostics;
 use crate::file_list::{PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml};
 use crate::report::ProblemReport;
+use crate::short_form;
 use crate::tree;
 
 /// True if a file, by its path in the project, is a resource file. Files with names only known to
@@ -18,16 +19,18 @@ pub fn is_resource_file(path: &Path) -> bool {
         || has_older_name(path)
 }
 
-/// The documents of a resource file in written form: references are not resolved, and only the YAML
-/// syntax is checked.
+/// The documents of a resource file in written form, with short documents expanded: references are
+/// not resolved, and only the YAML syntax is checked.
 ///
 /// # Errors
 ///
-/// Syntax errors.
+/// Syntax errors, and unknown fields of short documents.
 pub fn resources_of(path: &Path, text: &str) -> Result<Vec<Value>, Diagnostics> {
     let mut report = ProblemReport::default();
     let file = report.add_file(path, text);
-    match tree::parse(file, text, &mut report) {
+    let documents = tree::parse(file, text, &mut report);
+    let documents = documents.map(|documents| short_form::expand(documents, &mut report));
+    match documents {
         Some(documents) if !report.has_errors() => {
             Ok(documents.iter().map(tree::YamlNode::to_json).collect())
         }

@@ -4,7 +4,7 @@ use crate::place::SourceLocation;
 use crate::tree::{MappingEntry, YamlNode, YamlValue};
 
 /// The value at a path of fields.
-pub(super) fn at<'n>(node: &'n YamlNode, path: &[&str]) -> Option<&'n YamlNode> {
+pub(crate) fn at<'n>(node: &'n YamlNode, path: &[&str]) -> Option<&'n YamlNode> {
     path.iter().try_fold(node, |node, name| {
         let entry = node.entries().iter().find(|entry| entry.key == *name)?;
         Some(&entry.node)
@@ -22,11 +22,11 @@ pub(super) fn at_mut<'n>(node: &'n mut YamlNode, path: &[&str]) -> Option<&'n mu
 }
 
 /// The text at a path of fields.
-pub(super) fn text_at<'n>(node: &'n YamlNode, path: &[&str]) -> Option<&'n str> {
+pub(crate) fn text_at<'n>(node: &'n YamlNode, path: &[&str]) -> Option<&'n str> {
     at(node, path).and_then(as_text)
 }
 
-pub(super) fn as_text(node: &YamlNode) -> Option<&str> {
+pub(crate) fn as_text(node: &YamlNode) -> Option<&str> {
     match &node.value {
         YamlValue::Text(text) => Some(text),
         _ => None,
@@ -41,7 +41,7 @@ pub(super) fn items(node: &YamlNode) -> &[YamlNode] {
     }
 }
 
-pub(super) fn entries_mut(node: &mut YamlNode) -> Option<&mut Vec<MappingEntry>> {
+pub(crate) fn entries_mut(node: &mut YamlNode) -> Option<&mut Vec<MappingEntry>> {
     match &mut node.value {
         YamlValue::Mapping(entries) => Some(entries),
         _ => None,
@@ -49,14 +49,14 @@ pub(super) fn entries_mut(node: &mut YamlNode) -> Option<&mut Vec<MappingEntry>>
 }
 
 /// Removes and returns a field of a mapping.
-pub(super) fn take(node: &mut YamlNode, name: &str) -> Option<MappingEntry> {
+pub(crate) fn take(node: &mut YamlNode, name: &str) -> Option<MappingEntry> {
     let entries = entries_mut(node)?;
     let index = entries.iter().position(|entry| entry.key == name)?;
     Some(entries.remove(index))
 }
 
 /// Adds a field to a mapping, unless it exists.
-pub(super) fn put(node: &mut YamlNode, entry: MappingEntry) {
+pub(crate) fn put(node: &mut YamlNode, entry: MappingEntry) {
     if let Some(entries) = entries_mut(node)
         && !entries.iter().any(|there| there.key == entry.key)
     {
@@ -80,7 +80,7 @@ pub(super) fn mapping_mut<'n>(node: &'n mut YamlNode, name: &str) -> Option<&'n 
     at_mut(node, &[name]).filter(|node| matches!(node.value, YamlValue::Mapping(_)))
 }
 
-pub(super) fn text(place: SourceLocation, text: impl Into<String>) -> YamlNode {
+pub(crate) fn text(place: SourceLocation, text: impl Into<String>) -> YamlNode {
     YamlNode {
         value: YamlValue::Text(text.into()),
         place,
@@ -101,14 +101,14 @@ pub(super) fn boolean(place: SourceLocation, value: bool) -> YamlNode {
     }
 }
 
-pub(super) fn list(place: SourceLocation, items: Vec<YamlNode>) -> YamlNode {
+pub(crate) fn list(place: SourceLocation, items: Vec<YamlNode>) -> YamlNode {
     YamlNode {
         value: YamlValue::List(items),
         place,
     }
 }
 
-pub(super) fn mapping(place: SourceLocation, entries: Vec<MappingEntry>) -> YamlNode {
+pub(crate) fn mapping(place: SourceLocation, entries: Vec<MappingEntry>) -> YamlNode {
     YamlNode {
         value: YamlValue::Mapping(entries),
         place,
@@ -116,7 +116,7 @@ pub(super) fn mapping(place: SourceLocation, entries: Vec<MappingEntry>) -> Yaml
 }
 
 /// A field with the place of its value.
-pub(super) fn entry(name: &str, node: YamlNode) -> MappingEntry {
+pub(crate) fn entry(name: &str, node: YamlNode) -> MappingEntry {
     MappingEntry {
         key: name.to_owned(),
         key_place: node.place,
@@ -125,7 +125,7 @@ pub(super) fn entry(name: &str, node: YamlNode) -> MappingEntry {
 }
 
 /// `{valueFrom: {env: NAME}}`.
-pub(super) fn from_environment(place: SourceLocation, variable: &str) -> YamlNode {
+pub(crate) fn from_environment(place: SourceLocation, variable: &str) -> YamlNode {
     let source = mapping(place, vec![entry("env", text(place, variable))]);
     mapping(place, vec![entry("valueFrom", source)])
 }
@@ -145,7 +145,7 @@ pub(super) fn merge(under: &mut YamlNode, over: &YamlNode) {
 }
 
 /// Creates a document of this kind and name.
-pub(super) fn document(place: SourceLocation, kind: &str, name: &str, spec: YamlNode) -> YamlNode {
+pub(crate) fn document(place: SourceLocation, kind: &str, name: &str, spec: YamlNode) -> YamlNode {
     let metadata = mapping(place, vec![entry("name", text(place, name))]);
     mapping(
         place,

@@ -476,6 +476,13 @@ fn the_corpus_is_good_but_for_a_secret_and_holds_every_field() {
         }
         names(document, &mut written);
     }
+    // The short form has fields of its own.
+    let short = json!({
+        "apiVersion": "goondan.ai/v1", "connectors": {}, "oauthApps": {},
+        "models": {"m": {"apiKey": {"secret": "keys/m"}}}, "connections": {"c": {"connector": "cron"}},
+    });
+    assert!(any.is_valid(&short));
+    names(&short, &mut written);
     let codes: BTreeSet<String> = project(&documents)
         .problems()
         .iter()

@@ -43,6 +43,8 @@ mod prices;
 #[cfg(test)]
 mod problems;
 #[cfg(test)]
+mod short_form;
+#[cfg(test)]
 mod sources;
 #[cfg(test)]
 mod support;
