@@ -67,7 +67,8 @@ impl ConnectionRoute {
         let connection = found.ok_or_else(|| match connections {
             [] => ToolFault::new(
                 "E_UNAVAILABLE",
-                "the project has no connection for this tool",
+                "the project has no connection for this tool, or its credentials are not set; \
+                 `gdn validate` shows the missing ones",
             ),
             _ => ToolFault::new(
                 "E_INVALID_REQUEST",

@@ -85,6 +85,9 @@ codes! {
     NO_EFFECT = "W_CONFIG_NO_EFFECT";
     /// Warning: an environment file sets one variable twice.
     DUPLICATE_VARIABLE = "W_CONFIG_DUPLICATE_VARIABLE";
+    /// Warning: an environment variable of a Connection is not set, so the Connection does not start
+    /// or receives nothing. Only in a project of the bundle format 0.0.3.
+    MISSING_VARIABLE = "W_CONFIG_MISSING_VARIABLE";
     /// Note: a form of the bundle format 0.0.3 is used (`COMPAT-1`).
     OLDER_FORM = "N_CONFIG_OLDER_FORM";
 }

@@ -72,6 +72,8 @@ pub(crate) struct Context<'a> {
     pub(crate) asked_tokens: Vec<TokenRequest>,
     /// The resource that is being read, such as `Connection/hook`.
     pub(crate) resource: String,
+    /// The contract of the project.
+    pub(crate) contract: BaseContract,
     pub(crate) report: ProblemReport,
 }
 

@@ -9,7 +9,7 @@ use crate::codes;
 use crate::compat;
 use crate::diagnostic::Diagnostics;
 use crate::document::Document;
-use crate::documents::{read_tree, read_trees};
+use crate::documents::{read_project, read_tree};
 use crate::environment::Variables;
 use crate::file_list::PROJECT_FILE;
 use crate::kind::ResourceKind;
@@ -49,7 +49,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
         machine,
     } = outside;
     let mut report = ProblemReport::of(&misplaced::VOCABULARY);
-    let trees = read_trees(files, &mut report);
+    let trees = read_project(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
     let (trees, contract) = compat::modernize(trees, &variables, &mut report);
     let mut cx = Context {
@@ -60,6 +60,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
         secrets: Secrets::default(),
         asked_tokens: Vec::new(),
         resource: String::new(),
+        contract,
         report,
     };
     let mut resources = read_resources(&trees, &mut cx);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use crate::compat;
 use crate::diagnostic::Diagnostics;
-use crate::documents::read_trees;
+use crate::documents::read_project;
 use crate::environment::Variables;
 use crate::limits::MAX_YAML_BYTES;
 use crate::load::ExternalSources;
@@ -35,7 +35,7 @@ pub(crate) fn migrate(
     outside: ExternalSources<'_>,
 ) -> Result<Vec<MigratedFile>, Diagnostics> {
     let mut report = ProblemReport::of(&misplaced::VOCABULARY);
-    let before = read_trees(files, &mut report);
+    let before = read_project(files, &mut report);
     let variables = Variables::read(outside.env, files, &mut report);
     let trees: Vec<_> = before
         .iter()

@@ -1,13 +1,17 @@
 //! Renames connectors, their events, settings and secrets.
 
+use std::collections::BTreeSet;
+
 use goondan_protocol::base_package::BASE_PACKAGE;
 
 use super::CompatConversion;
 use super::edit::{
-    at, at_mut, entries_mut, entry, mapping_mut, number, put, rename, take, text, text_at,
+    at, at_mut, entries_mut, entry, from_environment, mapping_mut, number, put, rename, take, text,
+    text_at,
 };
 use super::references;
 use super::resources::OLDER_CONNECTORS;
+use crate::environment::Variables;
 use crate::tree::{YamlNode, YamlValue};
 
 /// Names used by a connector of the older package.
@@ -107,9 +111,9 @@ static OLDER: [OlderConnectorNames; 6] = [
         dropped: &[],
         secrets: &[
             ("signingSecret", "webhookSecret"),
-            ("SIGNING_SECRET", "webhookSecret"),
-            ("WEBHOOK_SECRET", "webhookSecret"),
             ("GITHUB_WEBHOOK_SECRET", "webhookSecret"),
+            ("WEBHOOK_SECRET", "webhookSecret"),
+            ("SIGNING_SECRET", "webhookSecret"),
             ("GITHUB_TOKEN", "token"),
         ],
         signing: Some("webhookSecret"),
@@ -140,22 +144,51 @@ static OLDER: [OlderConnectorNames; 6] = [
     },
 ];
 
+/// True if only 0.0.3 has an event of this name of a built-in connector.
+pub(super) fn is_older_event(connector: &str, event: &str) -> bool {
+    let mut events = older_names(connector)
+        .map_or(&[][..], |it| it.events)
+        .iter();
+    events.any(|(older, _)| *older == event)
+}
+
+/// True if only 0.0.3 has a setting or secret of this name of a built-in connector. Some names in
+/// lower case are current names of other connectors, and easily mixed up.
+pub(super) fn is_older_setting(connector: &str, name: &str) -> bool {
+    let Some(older) = older_names(connector) else {
+        return false;
+    };
+    let renamed = older.settings.iter().chain(older.secrets);
+    let mut all = renamed.map(|(from, _)| from).chain(older.dropped);
+    all.any(|from| *from == name) && !name.contains(char::is_lowercase)
+}
+
+fn older_names(connector: &str) -> Option<&'static OlderConnectorNames> {
+    OLDER.iter().find(|it| it.connector == connector)
+}
+
 /// Connectors that post replies to chats.
 const CHATS: [&str; 3] = ["telegram", "slack", "discord"];
 
 /// Converts the `spec` of a Connection.
-pub(super) fn connection(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
+pub(super) fn connection(
+    spec: &mut YamlNode,
+    variables: &Variables<'_>,
+    cx: &mut CompatConversion<'_>,
+) {
     references::single(spec, "connectorRef", cx);
     references::single(spec, "swarmRef", cx);
     connector_name(spec, cx);
     written_values(spec);
     let builtin = builtin_of(spec);
-    let older = OLDER
-        .iter()
-        .find(|it| Some(it.connector) == builtin.as_deref());
+    let older = builtin.as_deref().and_then(older_names);
     signing_secret(spec, older, builtin.as_deref());
     if let Some(older) = older {
         names(spec, older, cx);
+        if cx.is_older() {
+            usual_variables(spec, older, variables);
+            defaults(spec, older);
+        }
     }
     let Some(rules) = at_mut(spec, &["ingress", "rules"]) else {
         return;
@@ -221,8 +254,12 @@ fn signing_secret(spec: &mut YamlNode, older: Option<&OlderConnectorNames>, buil
     let secret =
         at_mut(&mut verify.node, &["webhook"]).and_then(|hook| take(hook, "signingSecret"));
     let Some(mut secret) = secret else {
-        // Other content of the field stays and is refused later.
-        put(spec, verify);
+        // Without a secret, the usual variable counts. Other content stays and is refused later.
+        let is_empty =
+            |node: &YamlNode| node.entries().iter().all(|it| it.node.entries().is_empty());
+        if !(is_empty(&verify.node) && at(&verify.node, &["webhook"]).is_some()) {
+            put(spec, verify);
+        }
         return;
     };
     if builtin == Some("discord") {
@@ -284,9 +321,78 @@ fn names(spec: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConver
         );
         cx.note(place, what, format!("write `{to}`"));
     }
-    if !cx.is_older() {
-        return;
+}
+
+/// Adds references to the usual environment variables of the service, for settings and secrets that
+/// the Connection does not have. A required one refers to its variable even if that is not set, which
+/// is then reported.
+fn usual_variables(spec: &mut YamlNode, older: &OlderConnectorNames, variables: &Variables<'_>) {
+    let place = spec.place;
+    for (section, names) in [("secrets", older.secrets), ("config", older.settings)] {
+        let mut done = BTreeSet::new();
+        for (_, today) in names {
+            if !done.insert(*today) || at(spec, &[section, *today]).is_some() {
+                continue;
+            }
+            let is_required = is_required(older.connector, today)
+                && !(older.connector == "slack" && sends(spec, variables));
+            let candidates = candidates(older, names, today, is_required);
+            let is_set = |name: &&str| variables.get(name).is_some();
+            let first = candidates.first().filter(|_| is_required).copied();
+            let Some(variable) = candidates.iter().copied().find(is_set).or(first) else {
+                continue;
+            };
+            if let Some(fields) = mapping_mut(spec, section) {
+                put(fields, entry(today, from_environment(place, variable)));
+            }
+        }
     }
+}
+
+/// Environment variables for a current name, the first one preferred. Those that do not name the
+/// service may belong to another one, so they only count for what the connector requires.
+fn candidates(
+    older: &OlderConnectorNames,
+    names: &[(&'static str, &'static str)],
+    today: &str,
+    is_required: bool,
+) -> Vec<&'static str> {
+    let of_name = names.iter().filter(|(_, to)| *to == today);
+    let variables = of_name.map(|(from, _)| *from);
+    let variables = variables.filter(|from| !from.contains(char::is_lowercase));
+    let service = format!("{}_", older.connector.to_ascii_uppercase());
+    let (mut own, others): (Vec<_>, Vec<_>) =
+        variables.partition(|from| from.starts_with(&service));
+    if is_required {
+        own.extend(others);
+    }
+    own
+}
+
+/// True if the connector does not start without this setting or secret.
+fn is_required(connector: &str, name: &str) -> bool {
+    let described = goondan_connectors::find(connector);
+    described.is_some_and(|described| {
+        let secrets = described.secrets.iter();
+        let settings = described.settings.iter();
+        secrets
+            .filter(|it| it.is_required)
+            .any(|it| it.name == name)
+            || settings
+                .filter(|it| it.is_required)
+                .any(|it| it.name == name)
+    })
+}
+
+/// True if a Connection for Slack has a token, and can therefore send messages.
+fn sends(spec: &YamlNode, variables: &Variables<'_>) -> bool {
+    let names = ["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
+    at(spec, &["secrets", "botToken"]).is_some()
+        || names.iter().any(|name| variables.get(name).is_some())
+}
+
+/// Applies what connections of 0.0.3 did without a setting for it.
+fn defaults(spec: &mut YamlNode, older: &OlderConnectorNames) {
     if older.connector == "cli" {
         take(spec, "config");
         take(spec, "secrets");

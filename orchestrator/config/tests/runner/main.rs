@@ -37,6 +37,8 @@ mod oauth;
 mod older_files;
 mod older_format;
 #[cfg(test)]
+mod older_recognition;
+#[cfg(test)]
 mod packages;
 #[cfg(test)]
 mod prices;
