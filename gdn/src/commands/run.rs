@@ -73,7 +73,7 @@ pub(crate) struct RunArgs {
     /// Then send this message and print the reply, like `gdn send`
     #[arg(long, value_name = "TEXT", conflicts_with = "foreground")]
     input: Option<String>,
-    /// Name of the project's Swarm; not needed, because there is only one
+    /// Name of the project's Swarm; without effect, because the first one runs
     #[arg(long, value_name = "NAME", hide = true)]
     swarm: Option<String>,
     /// Has no effect, because `gdn run` never installs packages
@@ -93,7 +93,7 @@ const WATCHED_FILES_NAMED: usize = 5;
 pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     if let Some(swarm) = &args.swarm {
         context.output.note(format!(
-            "`--swarm {swarm}` has no effect: a project has one Swarm."
+            "`--swarm {swarm}` has no effect: a project runs its first Swarm."
         ));
     }
     if args.no_install {

@@ -191,7 +191,7 @@ impl ProjectConfig {
         }
         let (models, prices) = called_models(&agents, &resources);
         let budgets = kept_budgets(swarm, &membership, &agents, &resources, report);
-        let conversation_key = swarm.and_then(|swarm| swarm.value.conversation_key.clone());
+        let conversation_key = swarm.and_then(|swarm| default_key(&swarm.value, &resources));
         let mut bundle = Self {
             package: resources.package,
             entry_agent: entry_agent?,
@@ -216,6 +216,16 @@ impl ProjectConfig {
         };
         bundle.digest = digest_of(&bundle);
         Some(bundle)
+    }
+}
+
+/// The key of a swarm's default conversation, if it is not the usual one. In 0.0.3, the Swarm's name
+/// is the key.
+fn default_key(swarm: &SwarmSpec, resources: &Resources) -> Option<InstanceKey> {
+    let own = swarm.conversation_key.clone();
+    match resources.contract.is_own() {
+        true => own,
+        false => own.or_else(|| InstanceKey::new(swarm.name.as_str()).ok()),
     }
 }
 

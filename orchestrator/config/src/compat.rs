@@ -13,6 +13,7 @@
 //! * `extensions`: settings of the extensions of `@goondan/base`, with their defaults.
 //! * `connections`: names of connectors, of their events, settings and secrets.
 //! * `implied`: Connections that tools of `@goondan/base` had implicitly.
+//! * `unquoted`: texts without quotes that the older parser accepted.
 
 mod agents;
 mod connections;
@@ -22,6 +23,7 @@ mod format;
 mod implied;
 mod references;
 mod resources;
+mod unquoted;
 
 use std::collections::BTreeSet;
 
@@ -37,6 +39,7 @@ use edit::{entries_mut, text_at};
 use format::OlderForm;
 pub(crate) use format::ProjectFormat;
 use resources::Resources;
+pub(crate) use unquoted::{QuotedLine, quoted_line, with_quotes};
 
 /// Content of the resource files, in reading order.
 pub(crate) type Trees = Vec<(FileId, Vec<YamlNode>)>;

@@ -16,7 +16,7 @@ use crate::fields::{LocatedValue, one_of};
 use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
 use crate::kinds::connector::{Events, Program};
 use crate::kinds::{Resources, settings};
-use crate::reference::LOCAL_CLIENT;
+use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, ProblemReport};
 use crate::similar::nearest;
 use crate::{ConnectionDefinition, IngressRule, KeyRule};
@@ -54,6 +54,16 @@ pub(super) fn resolve_connections(
         }
     }
     (connections, local)
+}
+
+/// Note of a Connection whose Swarm does not run.
+fn of_idle_swarm(connection: &ConnectionSpec, swarm: &Reference) -> Problem {
+    let message = format!(
+        "Connection `{}` does not start, because its Swarm `{}` does not run",
+        connection.name, swarm.name
+    );
+    Problem::note(codes::OLDER_FORM, swarm.place, message)
+        .help("refer to the Swarm that runs, or remove the Connection")
 }
 
 /// False for a Connection of 0.0.3 whose environment variables are not set, which was reported.
@@ -109,6 +119,13 @@ fn resolve_connection(
     let connection = &written.value;
     if let Some(swarm) = &connection.swarm {
         resources.names.check(swarm, report)?;
+        if !resources.contract.is_own() && !membership.runs(&swarm.name) {
+            if let Some(connector) = &connection.connector {
+                resources.names.check(connector, report)?;
+            }
+            report.add(of_idle_swarm(connection, swarm));
+            return None;
+        }
     }
     let mut events = Events::new();
     let program: Option<Program> = connection.connector.as_ref().and_then(|reference| {

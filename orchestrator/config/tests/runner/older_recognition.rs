@@ -300,3 +300,131 @@ fn compat_1_range_with_both_contracts_leaves_the_choice_to_the_form() {
     let explicit = Project::new(&format!("{}{older}", package("^0.1")));
     is_current(&explicit);
 }
+
+#[test]
+fn compat_1_texts_without_quotes_are_read_as_before() {
+    let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: @acme/desk\nspec:\n  dependencies:\n    \
+                   - name: @goondan/base\n      version: ^0.0.3\n---\n";
+    let agent = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: clerk}\nspec:\n  description: Answer: short\n  \
+                 modelConfig: {modelRef: Model/main}\n  tools:\n    - ref: {kind: Tool, name: bash, package: \
+                 @goondan/base}\n";
+    let project = Project::new(&format!("{package}{MODEL}{agent}"));
+    let bundle = project.load();
+    assert_eq!(bundle.package.unwrap().name, "@acme/desk");
+    let clerk = &bundle.agents[bundle.entry_agent.as_ref().unwrap()];
+    assert_eq!(clerk.contract, BaseContract::V0_0_3);
+    assert_eq!(clerk.description.as_deref(), Some("Answer: short"));
+    assert_eq!(clerk.tools[0].name.as_str(), "bash");
+    let checked = project.loader().check(&project.root());
+    let quotes = checked.warnings.iter().filter_map(|found| {
+        let is_it = found.message.starts_with("a text without quotes");
+        is_it.then_some((found.line, found.suggestion.as_deref()?))
+    });
+    let help = |text: &str| format!("put the text in quotes: `{text}`");
+    let expected = [
+        (4, help("name: \"@acme/desk\"")),
+        (7, help("- name: \"@goondan/base\"")),
+        (19, help("description: \"Answer: short\"")),
+        (
+            22,
+            help("- ref: {kind: Tool, name: bash, package: \"@goondan/base\"}"),
+        ),
+    ];
+    let found: Vec<_> = quotes.map(|(line, help)| (line, help.to_owned())).collect();
+    assert_eq!(found, expected);
+    // In the current format, it is an error that shows the line with quotes.
+    let current = Project::new(&format!(
+        "{MODEL}{}",
+        agent.replace("  description: Answer: short\n", "")
+    ))
+    .refused();
+    let [only] = current.as_slice() else {
+        panic!("{current}");
+    };
+    assert_eq!(
+        only.suggestion.as_deref(),
+        Some(help("- ref: {kind: Tool, name: bash, package: \"@goondan/base\"}").as_str())
+    );
+}
+
+/// A project with two Swarms, each with an agent and a Connection.
+fn two_swarms() -> Project {
+    let of = |name: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {name}-clerk}}\nspec:\n  modelConfig: \
+             {{modelRef: Model/main}}\n  prompts: {{systemPrompt: Be kind.}}\n---\napiVersion: goondan.ai/v1\nkind: \
+             Swarm\nmetadata: {{name: {name}}}\nspec: {{entryAgent: Agent/{name}-clerk, agents: [{{ref: \
+             Agent/{name}-clerk}}]}}\n---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: {name}-hook}}\nspec: \
+             {{connectorRef: {{kind: Connector, name: webhook, package: \"@goondan/base\"}}, swarmRef: Swarm/{name}}}\n"
+        )
+    };
+    let model = MODEL.trim_end_matches("---\n");
+    Project::new(&format!("{model}{}{}", of("day"), of("night")))
+}
+
+#[test]
+fn compat_1_first_of_several_swarms_runs_and_others_are_listed() {
+    let project = two_swarms();
+    let bundle = project.load();
+    assert_eq!(bundle.entry_agent.unwrap().as_str(), "day-clerk");
+    assert_eq!(bundle.agents.len(), 1);
+    let connections: Vec<&str> = bundle.connections.keys().map(AsRef::as_ref).collect();
+    assert_eq!(connections, ["day-hook"]);
+    // The default conversation has the Swarm's name.
+    assert_eq!(bundle.conversation_key.unwrap().as_str(), "day");
+    let checked = project.loader().check(&project.root());
+    let told = |message: &str| {
+        let mut warnings = checked.warnings.iter();
+        warnings.any(|it| it.severity == Severity::Note && it.message.contains(message))
+    };
+    assert!(told(
+        "Swarm `night` does not run, because the project's first Swarm is `day`"
+    ));
+    assert!(told("Connection `night-hook` does not start"));
+    let mut warnings = checked.warnings.iter();
+    assert!(
+        warnings.all(|it| it.severity == Severity::Note),
+        "{:?}",
+        checked.warnings
+    );
+}
+
+#[test]
+fn compat_1_each_setting_of_context_message_has_an_effect() {
+    let text_of = |config: &str| {
+        let project = with_agent(
+            &format!(
+                "{MAIN}  prompts: {{systemPrompt: Be kind.}}\n  extensions:\n    - ref: {{kind: Extension, name: \
+                 context-message, package: \"@goondan/base\"}}\n      config: {{{config}}}\n"
+            ),
+            &format!(
+                "---\n{}---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: desk}}\nspec: {{entryAgent: \
+                 Agent/clerk}}\n",
+                SMALLEST.split_once("---\n").unwrap().1
+            ),
+        );
+        let bundle = project.load();
+        let clerk = &bundle.agents[bundle.entry_agent.as_ref().unwrap()];
+        let text = clerk
+            .extensions
+            .first()
+            .map(|it| it.config["text"].as_str().unwrap().to_owned());
+        (clerk.system_prompt.clone(), text)
+    };
+    let prompt = Some("Be kind.".to_owned());
+    assert_eq!(text_of(""), (prompt.clone(), None));
+    assert_eq!(text_of("includeAgentPrompt: false"), (None, None));
+    let catalog = "You are the agent `clerk` of the swarm `desk`.\nOther agents: helper.\n";
+    let (_, text) = text_of("includeSwarmCatalog: true");
+    let text = text.unwrap();
+    assert!(
+        text.starts_with(catalog) && text.contains("`agents__catalog`"),
+        "{text}"
+    );
+    let (_, text) = text_of("includeSwarmCatalog: true, swarmCatalogInstruction: Ask the helper.");
+    assert_eq!(text.unwrap(), format!("{catalog}Ask the helper."));
+    let (_, text) = text_of("includeInboundContext: true, includeCallContext: true");
+    assert_eq!(text.unwrap(), "${inbound}\n${call}");
+    let (_, text) = text_of("includeRouteSummary: true");
+    assert!(text.unwrap().contains("came by ${source}"));
+}
