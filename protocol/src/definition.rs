@@ -165,6 +165,24 @@ pub struct SwarmView {
     pub entry_agent: Option<AgentName>,
     /// The agents that take part.
     pub agents: Vec<AgentName>,
+    /// The connections, with the names that modules know.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub connections: BTreeMap<ConnectionName, OlderConnection>,
+}
+
+/// A connection, in the form that modules of the older contract know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OlderConnection {
+    /// The connector's name, which is the name of the source of its events.
+    pub connector: String,
+    /// Older names of its events, by current name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub events: BTreeMap<String, String>,
+    /// True if the keys of its events begin with the connection's name, which therefore is not added
+    /// to them.
+    #[serde(default)]
+    pub keeps_key: bool,
 }
 
 impl AgentDefinition {

@@ -5,6 +5,7 @@
 //! * `cli_agents`: agents that are programs.
 //! * `connections`: a connection with its connector and its routing rules.
 //! * `notify`: notifications about tasks through connections.
+//! * `older_connections`: connections as modules of 0.0.3 know them.
 //! * `event_tool`: the tool with which agents read the payloads of events.
 //! * `headers`: the headers of a connection's events.
 //! * `oauth`: the users of each OAuth application's tokens.
@@ -20,6 +21,7 @@ mod headers;
 mod members;
 mod notify;
 mod oauth;
+mod older_connections;
 mod permissions;
 mod sandboxes;
 
@@ -113,7 +115,8 @@ fn agents_of(
         {
             // Only tools of the older contract use it.
             if !definition.contract.is_own() {
-                definition.swarm = membership.swarm(entry_agent);
+                definition.swarm =
+                    membership.swarm(entry_agent, || older_connections::describe(resources));
             }
             permissions::confine(&mut definition, agent, resources, ground, report);
             sandboxes::check_agent(&definition, &agent.value, agent.place, ground, report);

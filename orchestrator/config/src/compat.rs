@@ -35,6 +35,7 @@ use crate::environment::Variables;
 use crate::kind::ResourceKind;
 use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
 use crate::tree::YamlNode;
+pub(crate) use connections::older_events;
 use edit::{entries_mut, text_at};
 use format::OlderForm;
 pub(crate) use format::ProjectFormat;

@@ -1,11 +1,12 @@
 //! Events of connectors with their names and properties of 0.0.3 (`COMPAT-1`).
 
 use ed25519_dalek::{Signer as _, SigningKey};
+use goondan_tests::log::message;
 use goondan_tests::provider::{Provider, ProviderResponse};
 use goondan_tests::telegram::{TOKEN, Telegram};
-use goondan_tests::{Daemon, Home, http, wait_until};
+use goondan_tests::{Daemon, Home, http, needs, wait_until};
 use hmac::{Hmac, Mac as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::Sha256;
 
 const SECRET: &str = "a-shared-secret";
@@ -234,4 +235,75 @@ fn compat_1_a_message_of_a_webhook_has_its_route() {
     .unwrap();
     assert_eq!(posted.status, 202, "{posted:?}");
     is_told(&home, "webhook_message", "knock");
+}
+
+/// An extension that logs what it receives.
+const WATCH: &str = r#"
+export function register(api) {
+  api.pipeline.register("turn", async (ctx) => {
+    const { type, name, source, instanceKey, properties } = ctx.inputEvent;
+    const { eventType, sourceName } = ctx.runtime.inbound;
+    const own = { key: ctx.instanceKey, chat: properties?.chat_id, eventType, sourceName };
+    api.logger.warn(`told ${JSON.stringify({ type, name, source, instanceKey, ...own })}`);
+    return await ctx.next();
+  });
+}
+"#;
+
+#[test]
+fn compat_3_modules_receive_older_event_names_sources_and_keys() {
+    if !needs::javascript() {
+        return;
+    }
+    let telegram = Telegram::start();
+    let connection = format!(
+        "  connectorRef: {{kind: Connector, name: telegram-polling, package: '@goondan/base'}}\n  config: \
+         {{TELEGRAM_API_BASE_URL: '{}'}}\n  secrets: {{TELEGRAM_BOT_TOKEN: {{value: '{TOKEN}'}}}}\n",
+        telegram.endpoint()
+    );
+    let bundle = bundle(&connection, &[("telegram_message", "chat_id: '5'")])
+        .replace(", instanceKey: telegram_message", "")
+        .replace(
+            "modelRef: Model/main}}",
+            "modelRef: Model/main}, extensions: [{ref: Extension/watch}]}",
+        );
+    let extension = "apiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: watch}\nspec: {entry: ./watch.mjs}\n";
+    let home = Home::new(&format!("{bundle}---\n{extension}"));
+    home.write("project/watch.mjs", WATCH);
+    let daemon = Daemon::serving(&home);
+    let told = |count: usize| {
+        let is_told = |line: &Value| message(line).starts_with("told ");
+        wait_until(&format!("the module received {count} events"), || {
+            daemon
+                .log()
+                .lines()
+                .iter()
+                .filter(|line| is_told(line))
+                .count()
+                >= count
+        });
+        let lines = daemon.log().lines();
+        let line = lines.iter().rfind(|line| is_told(line)).unwrap();
+        let text = message(line).strip_prefix("told ").unwrap().to_owned();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    telegram.write(5, "hello there");
+    let expected = json!({
+        "type": "telegram_message", "name": "telegram_message",
+        "source": {"kind": "connector", "name": "telegram-polling"},
+        "instanceKey": "telegram:5", "key": "telegram:5", "chat": "5",
+        "eventType": "telegram_message", "sourceName": "telegram-polling",
+    });
+    assert_eq!(told(1), expected);
+    let listed = home.gdn(&["instance", "list"]).exits(0);
+    assert!(
+        listed.stdout.contains("outside:telegram:5"),
+        "{}",
+        listed.stdout
+    );
+    home.ask("main", "hi");
+    let sent = told(2);
+    assert_eq!(sent["type"], "stdin_message");
+    assert_eq!(sent["source"]["name"], "cli");
+    assert_eq!(sent["key"], "main");
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::AgentName;
 
+use super::older_connections::OlderConnections;
 use crate::codes;
 use crate::fields::LocatedValue;
 use crate::kind::ResourceKind;
@@ -129,7 +130,11 @@ pub(super) fn read_membership(
 
 impl Membership {
     /// The Swarm as shown to agents, if it exists.
-    pub(super) fn swarm(&self, entry_agent: Option<&AgentName>) -> Option<SwarmView> {
+    pub(super) fn swarm(
+        &self,
+        entry_agent: Option<&AgentName>,
+        connections: impl FnOnce() -> OlderConnections,
+    ) -> Option<SwarmView> {
         let agents = self
             .members
             .iter()
@@ -138,6 +143,7 @@ impl Membership {
             name: self.swarm.as_deref()?.parse().ok()?,
             entry_agent: entry_agent.cloned(),
             agents: agents.collect(),
+            connections: connections(),
         })
     }
 

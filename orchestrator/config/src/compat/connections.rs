@@ -1,6 +1,6 @@
 //! Renames connectors, their events, settings and secrets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
@@ -161,6 +161,17 @@ pub(super) fn is_older_setting(connector: &str, name: &str) -> bool {
     let renamed = older.settings.iter().chain(older.secrets);
     let mut all = renamed.map(|(from, _)| from).chain(older.dropped);
     all.any(|from| *from == name) && !name.contains(char::is_lowercase)
+}
+
+/// The older name of a built-in connector, and the older names of its events by current name.
+pub(crate) fn older_events(connector: &str) -> Option<(&'static str, BTreeMap<String, String>)> {
+    let mut named = OLDER_CONNECTORS.into_iter();
+    let renamed = named.find(|(older, today)| *today == connector && older != today);
+    let older = older_names(connector)?;
+    let events = older.events.iter();
+    let events = events.map(|(name, today)| ((*today).to_owned(), (*name).to_owned()));
+    let name = renamed.map_or(older.connector, |(name, _)| name);
+    Some((name, events.collect()))
 }
 
 fn older_names(connector: &str) -> Option<&'static OlderConnectorNames> {
