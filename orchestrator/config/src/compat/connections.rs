@@ -11,7 +11,9 @@ use super::edit::{
 };
 use super::references;
 use super::resources::OLDER_CONNECTORS;
+use crate::codes;
 use crate::environment::Variables;
+use crate::report::Problem;
 use crate::tree::{YamlNode, YamlValue};
 
 /// Names used by a connector of the older package.
@@ -197,6 +199,7 @@ pub(super) fn connection(
     if let Some(older) = older {
         names(spec, older, cx);
         if cx.is_older() {
+            drop_unset(spec, older, variables, cx);
             usual_variables(spec, older, variables);
             defaults(spec, older);
         }
@@ -331,6 +334,34 @@ fn names(spec: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConver
             older.connector
         );
         cx.note(place, what, format!("write `{to}`"));
+    }
+}
+
+/// Removes optional settings whose environment variable is not set, so that their defaults apply.
+fn drop_unset(
+    spec: &mut YamlNode,
+    older: &OlderConnectorNames,
+    variables: &Variables<'_>,
+    cx: &mut CompatConversion<'_>,
+) {
+    let Some(config) = at_mut(spec, &["config"]).and_then(entries_mut) else {
+        return;
+    };
+    for setting in std::mem::take(config) {
+        let variable = text_at(&setting.node, &["valueFrom", "env"]);
+        let unset = variable.filter(|name| variables.get(name).is_none());
+        match unset.filter(|_| !is_required(older.connector, &setting.key)) {
+            Some(name) => {
+                let message = format!(
+                    "the environment variable `{name}` is not set, so `{}` has its default",
+                    setting.key
+                );
+                let problem = Problem::warning(codes::MISSING_VARIABLE, setting.key_place, message);
+                let help = format!("set it, or remove `{}`", setting.key);
+                cx.report.add(problem.help(help));
+            }
+            None => config.push(setting),
+        }
     }
 }
 

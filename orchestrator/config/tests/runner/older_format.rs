@@ -451,3 +451,20 @@ fn compat_1_slack_without_signing_secret_only_sends() {
         assert_eq!(secret(), secret(), "the connector does not restart");
     }
 }
+
+#[test]
+fn compat_1_optional_setting_with_unset_variable_has_its_default() {
+    let lines = "  config: {SLACK_WEBHOOK_PORT: {valueFrom: {env: MY_PORT}}}\n";
+    let project = connected("slack", lines)
+        .variable("SLACK_BOT_TOKEN", "t")
+        .variable("SLACK_SIGNING_SECRET", "s");
+    let warnings = project.warnings();
+    let is_it = |it: &String| it.contains("`MY_PORT` is not set, so `port` has its default");
+    assert!(warnings.iter().any(is_it), "{warnings:?}");
+    let bundle = project.load();
+    let outside = &bundle.connections[&"outside".parse().unwrap()];
+    assert_eq!(outside.config["port"], json!(8787));
+    let set = project.variable("MY_PORT", "9000").load();
+    let outside = &set.connections[&"outside".parse().unwrap()];
+    assert_eq!(outside.config["port"], json!("9000"));
+}
