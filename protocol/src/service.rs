@@ -32,8 +32,10 @@ pub use formatted_text::{FormattedRange, TextFormat};
 pub use github::{GITHUB, GitHub, PullRequest};
 pub use http::{FetchResult, HTTP, Http};
 pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
-pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};
-pub use telegram::{TELEGRAM, Telegram};
+pub use slack::{
+    OlderSlackParameters, SLACK, SLACK_MESSAGES_MAX, SLACK_PAGE_MAX, Slack, SlackFormat,
+};
+pub use telegram::{OlderTelegramParameters, TELEGRAM, Telegram};
 
 /// Largest file that a chat connection sends or downloads, in bytes. Its base64 form must fit in a
 /// message.
