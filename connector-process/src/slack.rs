@@ -103,6 +103,7 @@ impl Slack {
             filters: Filters {
                 channels: values.names("channels"),
                 bots: values.names("bots").unwrap_or_default(),
+                older_texts: values.truth("olderTexts"),
             },
             threads: Arc::default(),
             api,

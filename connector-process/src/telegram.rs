@@ -88,6 +88,7 @@ impl Telegram {
                 chats: values.names("chats"),
                 bots: values.names("bots").unwrap_or_default(),
                 service_messages: values.truth("serviceMessages"),
+                older_texts: values.truth("olderTexts"),
                 own_id: None,
             },
             reply: ReplyMode::of(&values),

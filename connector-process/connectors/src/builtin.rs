@@ -342,6 +342,13 @@ const REPLY_IN_CHAT: Setting = Setting::optional(
 )
 .or(FieldDefault::Text("auto"));
 
+const OLDER_TEXTS: Setting = Setting::optional(
+    "olderTexts",
+    SettingType::Truth,
+    "True to hand in texts as goondan 0.0.3 did: unchanged, with a line for each file.",
+)
+.or(FieldDefault::Truth(false));
+
 static TELEGRAM: Connector = Connector {
     name: "telegram",
     about: "Messages to a Telegram bot.",
@@ -376,6 +383,7 @@ static TELEGRAM: Connector = Connector {
             "Long-polling time of one request.",
         )
         .or(FieldDefault::Number(50)),
+        OLDER_TEXTS,
         APPROVALS_IN_TELEGRAM,
     ],
     one_of: None,
@@ -438,6 +446,7 @@ static SLACK: Connector = Connector {
         REPLY_IN_CHAT,
         Setting::optional("endpoint", SettingType::Url, "Slack's Web API.")
             .or(FieldDefault::Text("https://slack.com/api")),
+        OLDER_TEXTS,
         APPROVALS_IN_SLACK,
     ],
     one_of: None,

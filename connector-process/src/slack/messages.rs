@@ -14,7 +14,7 @@ use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::threads::Threads;
-use super::words::{files, joined, message_words};
+use super::words::{files, joined, message_words, older_text};
 use crate::listener::MalformedRequest;
 use crate::payload::{
     add_payload, event_id, instance_key, is_allowed, properties, required, text, with_older,
@@ -64,6 +64,8 @@ pub(super) struct Filters {
     pub(super) channels: Option<Vec<String>>,
     /// Bots whose messages count, by bot id, app id or name.
     pub(super) bots: Vec<String>,
+    /// True for texts as in goondan 0.0.3.
+    pub(super) older_texts: bool,
 }
 
 impl Filters {
@@ -118,7 +120,11 @@ pub(super) fn taken(
     if !filters.has_channel(channel) {
         return Ok(Err(Ignored::new(IgnoreReason::OtherPlace, OTHER_CHANNEL)));
     }
-    let message = Message::new(body, kind, &written)?;
+    let mut message = Message::new(body, kind, &written)?;
+    let older = filters.older_texts.then(|| older_text(written.message));
+    if let Some(older) = older.flatten() {
+        message.words = older;
+    }
     if message.words.trim().is_empty() {
         let why = "it has no text, file or attachment";
         return Ok(Err(Ignored::new(IgnoreReason::NoText, why)));

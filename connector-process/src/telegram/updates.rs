@@ -6,7 +6,7 @@ use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::chats::Migrations;
-use super::words::{integer, sender, service_words, spoken};
+use super::words::{integer, older_text, sender, service_words, spoken};
 use crate::payload::{add_payload, event_id, instance_key, older_properties, properties, text};
 
 /// Types of the requested updates.
@@ -55,6 +55,8 @@ pub(super) struct Accepted {
     pub(super) bots: Vec<String>,
     /// True if changes of a chat are events.
     pub(super) service_messages: bool,
+    /// True for texts as in goondan 0.0.3.
+    pub(super) older_texts: bool,
     /// The ID of this bot, once known.
     pub(super) own_id: Option<i64>,
 }
@@ -103,7 +105,10 @@ pub(super) fn to_update(
         return ignored(IgnoreReason::Unsupported, "it moves a live location");
     }
     let (name, said, files) = match spoken(message, is_edited, accepted.own_id) {
-        Some(spoken) => (kind, spoken.text, spoken.files),
+        Some(spoken) => {
+            let older = accepted.older_texts.then(|| older_text(message)).flatten();
+            (kind, older.unwrap_or(spoken.text), spoken.files)
+        }
         None => match service_words(message) {
             Some(words) if accepted.service_messages => (SERVICE_MESSAGE, words, Vec::new()),
             Some(_) => return ignored(IgnoreReason::Unsupported, "it is a service message"),

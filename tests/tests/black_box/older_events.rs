@@ -59,14 +59,37 @@ fn now_s() -> String {
         .to_string()
 }
 
-#[test]
-fn compat_1_a_message_of_telegram_has_the_properties_it_had() {
-    let telegram = Telegram::start();
-    let connection = format!(
+fn telegram_connection(telegram: &Telegram) -> String {
+    format!(
         "  connectorRef: {{kind: Connector, name: telegram-polling, package: '@goondan/base'}}\n  config: \
          {{TELEGRAM_API_BASE_URL: '{}'}}\n  secrets: {{TELEGRAM_BOT_TOKEN: {{value: '{TOKEN}'}}}}\n",
         telegram.endpoint()
+    )
+}
+
+#[test]
+fn compat_1_files_of_telegram_have_markers_in_the_text() {
+    let telegram = Telegram::start();
+    let connection = telegram_connection(&telegram);
+    let home = Home::new(&bundle(
+        &connection,
+        &[("telegram_message", "chat_id: '5'")],
+    ));
+    let _daemon = Daemon::serving(&home);
+    telegram.deliver(
+        "message",
+        &json!({"message_id": 1, "date": 1, "chat": {"id": 5, "type": "private"},
+            "from": {"id": 5, "is_bot": false}, "caption": "look at this",
+            "photo": [{"file_id": "F1", "width": 9, "height": 9}]}),
     );
+    is_told(&home, "telegram_message", "look at this");
+    is_told(&home, "telegram_message", "[telegram_photo] file_id=F1");
+}
+
+#[test]
+fn compat_1_a_message_of_telegram_has_the_properties_it_had() {
+    let telegram = Telegram::start();
+    let connection = telegram_connection(&telegram);
     let properties = "update_id: '1', chat_id: '5', chat_type: private, message_id: '1', date: '1', from_id: '5'";
     let home = Home::new(&bundle(&connection, &[("telegram_message", properties)]));
     let _daemon = Daemon::serving(&home);
@@ -109,10 +132,16 @@ fn compat_1_events_of_slack_have_the_properties_they_had() {
     );
     post(
         &json!({"type": "message", "channel_type": "im", "channel": "D1", "user": "U1", "ts": "2.5",
-        "text": "between us"}),
+        "text": "between us", "files": [{"id": "F1", "name": "a.png", "filetype": "png",
+            "url_private": "https://files.slack.com/a.png"}]}),
     );
     is_told(&home, "app_mention", "hello there");
     is_told(&home, "message_im", "between us");
+    is_told(
+        &home,
+        "message_im",
+        "[image:a.png] https://files.slack.com/a.png",
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use goondan_protocol::base_package::BASE_PACKAGE;
 
 use super::CompatConversion;
 use super::edit::{
-    at, at_mut, entries_mut, entry, mapping_mut, number, put, rename, take, text, text_at,
+    at, at_mut, boolean, entries_mut, entry, mapping_mut, number, put, rename, take, text, text_at,
 };
 use super::references;
 use super::resources::OLDER_CONNECTORS;
@@ -142,6 +142,9 @@ static OLDER: [OlderConnectorNames; 6] = [
 
 /// Connectors that post replies to chats.
 const CHATS: [&str; 3] = ["telegram", "slack", "discord"];
+
+/// Connectors that can hand in texts as 0.0.3 did.
+const OLDER_TEXTS: [&str; 2] = ["telegram", "slack"];
 
 /// Converts the `spec` of a Connection.
 pub(super) fn connection(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
@@ -297,6 +300,10 @@ fn names(spec: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConver
     {
         let place = config.place;
         put(config, entry("reply", text(place, "never")));
+        // They find files by the markers in the text.
+        if OLDER_TEXTS.contains(&older.connector) {
+            put(config, entry("olderTexts", boolean(place, true)));
+        }
     }
     if let Some(port) = older.port
         && let Some(config) = mapping_mut(spec, "config")

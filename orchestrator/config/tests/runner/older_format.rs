@@ -203,6 +203,7 @@ fn compat_1_connections_keep_names_and_implicit_ones_are_listed() {
     assert_eq!(chat.secrets["botToken"], "t");
     // Agents of 0.0.3 write to chats only with their tools.
     assert_eq!(chat.config["reply"], json!("never"));
+    assert_eq!(chat.config["olderTexts"], json!(true));
     assert_eq!(chat.rules[0].event.as_deref(), Some("message"));
     let hook = &bundle.connections[&"hook".parse().unwrap()];
     assert_eq!(hook.secrets["signingSecret"], "s3cret");
