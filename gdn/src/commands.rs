@@ -37,6 +37,7 @@ pub(crate) mod node;
 pub(crate) mod oauth;
 mod offline_project;
 pub(crate) mod package;
+pub(crate) mod permission;
 pub(crate) mod proposal;
 pub(crate) mod ps;
 pub(crate) mod question;

@@ -45,6 +45,7 @@ mod node;
 mod oauth;
 mod package;
 mod pages;
+mod permission;
 mod process;
 mod proposal;
 mod question;
@@ -99,6 +100,10 @@ pub use oauth::{
     RefreshGrant, RevokeGrant, ShowGrant,
 };
 pub use package::{PackageStored, PackagesPruned, PrunePackages, PrunedPackage, StorePackage};
+pub use permission::{
+    DecidePermission, InvalidPermission, ListPermissions, PermissionDecided, PermissionDecision,
+    PermissionList, WorkspacePermission,
+};
 pub use process::{
     AchievedConfinement, Confinement, ListProcesses, ProcessChange, ProcessInfo, ProcessKey,
     ProcessState, ProcessesPage, Readiness, WatchProcesses,
@@ -416,6 +421,10 @@ methods! {
     DenySecret = "secret.deny" -> SecretConsentChanged;
     /// Re-encrypts everything for another identity. Only a person may.
     RotateSecrets = "secret.rotate" -> SecretsRotated;
+    /// Lists the decisions of people about permissions of workspaces.
+    ListPermissions = "permission.list" -> PermissionList;
+    /// Allows or denies a workspace a permission. Only a person may.
+    DecidePermission = "permission.decide" -> PermissionDecided;
     /// Unpacks a package into the store. Only a person may.
     StorePackage = "package.store" -> PackageStored;
     /// Removes unused packages from the store. Only a person may.

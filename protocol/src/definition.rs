@@ -118,6 +118,25 @@ pub struct AgentDefinition {
     /// Its Swarm, if the contract of its tools and modules includes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<SwarmView>,
+    /// Set if its tools work in the project, by a person's consent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_work: Option<ProjectWork>,
+}
+
+/// Work of an agent's tools in the project itself, as under the older contract (`COMPAT-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProjectWork {
+    /// Files of the configuration and of modules, relative to the Project Root. They stay
+    /// read-only, because an agent could otherwise give itself more rights.
+    pub protected: Vec<PathBuf>,
+}
+
+impl ProjectWork {
+    /// Other paths that stay read-only if they exist: code that modules import, and code that git
+    /// runs as the user.
+    pub const ALWAYS_PROTECTED: [&'static str; 4] =
+        ["node_modules", "package.json", ".git/config", ".git/hooks"];
 }
 
 /// Rights of modules of packages: those granted to the packages, within the rights of their agent's

@@ -60,6 +60,9 @@ codes! {
     UNREADABLE_SECRET = "E_CONFIG_UNREADABLE_SECRET";
     /// No person has consented to the project's use of a secret (`SEC-6`).
     SECRET_NOT_ALLOWED = "E_CONFIG_SECRET_NOT_ALLOWED";
+    /// The configuration has files that a person's consent for agents to write in the project does
+    /// not cover (`SEC-3`).
+    PERMISSION_OUTGROWN = "E_CONFIG_PERMISSION_OUTGROWN";
     /// This machine has no runtime for a module or program of the project.
     NO_RUNTIME = "E_CONFIG_NO_RUNTIME";
     /// This machine cannot confine programs as the configuration requires.

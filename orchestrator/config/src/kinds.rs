@@ -49,6 +49,7 @@ use goondan_protocol::secret::SecretStore;
 
 use crate::Package;
 use crate::asked_token::TokenRequest;
+use crate::bundle::workspace_permissions::PermissionContext;
 use crate::codes;
 use crate::dependency::Dependency;
 use crate::document::Document;
@@ -264,6 +265,8 @@ pub(crate) struct Resources {
     pub(crate) contract: BaseContract,
     /// The environment files that were named.
     pub(crate) env_files: Vec<PathBuf>,
+    /// Decisions of people about permissions of the workspace.
+    pub(crate) permissions: PermissionContext,
 }
 
 impl Resources {

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_protocol::control::PermissionDecision;
 use goondan_protocol::secret::{NoSecrets, SecretStore};
 
 use crate::autofix::{self, FixedFile};
+use crate::bundle::workspace_permissions::PermissionRequest;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::effective::{self, Setting};
 use crate::kept::ProjectSnapshot;
@@ -31,6 +33,8 @@ pub struct LoadResult {
     /// The files it was read from.
     pub sources: Sources,
     pub secrets: Secrets,
+    /// Permissions that it can use, also if there are errors.
+    pub permissions: Vec<PermissionRequest>,
 }
 
 impl<'e> Loader<'e> {
@@ -44,6 +48,7 @@ impl<'e> Loader<'e> {
                 env,
                 store,
                 machine,
+                decisions: &[],
             },
             env_files: Vec::new(),
         }
@@ -63,6 +68,16 @@ impl<'e> Loader<'e> {
     pub fn with_secrets(self, store: &'e dyn SecretStore) -> Self {
         let outside = ExternalSources {
             store,
+            ..self.outside
+        };
+        Self { outside, ..self }
+    }
+
+    /// Sets the decisions of people about permissions of the workspace.
+    #[must_use]
+    pub fn with_decisions(self, decisions: &'e [PermissionDecision]) -> Self {
+        let outside = ExternalSources {
+            decisions,
             ..self.outside
         };
         Self { outside, ..self }
@@ -93,6 +108,7 @@ impl<'e> Loader<'e> {
 
     fn read(&self, root: &Path, kept: Option<&ProjectSnapshot>) -> LoadResult {
         let mut report = ProblemReport::default();
+        let mut permissions = Vec::new();
         let (bundle, report, sources, secrets) = match self.open(root, &mut report) {
             None => (None, report, Sources::of(root), Secrets::default()),
             Some(files) => {
@@ -101,6 +117,7 @@ impl<'e> Loader<'e> {
                     None => files,
                 };
                 let reading = load::read(&files, self.outside);
+                permissions = reading.permissions;
                 let (report, secrets) = (reading.report, reading.secrets);
                 let mut sources = files.into_sources();
                 sources.add_secrets(secrets.names());
@@ -113,6 +130,7 @@ impl<'e> Loader<'e> {
             warnings,
             sources,
             secrets,
+            permissions,
         }
     }
 

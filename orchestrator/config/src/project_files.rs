@@ -1,7 +1,7 @@
 //! Reads files of the Project Root only (`ROOT-5`). Never writes (`ROOT-2`).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -106,6 +106,11 @@ impl ProjectFiles {
     /// The named environment files; the last one takes precedence.
     pub(crate) fn env_files(&self) -> &[PathBuf] {
         &self.env_files
+    }
+
+    /// Files of the project that were read, or a link that led to one; `None` for stored files.
+    pub(crate) fn project_sources(&self) -> Option<Result<BTreeSet<String>, PathBuf>> {
+        (!self.is_kept()).then(|| self.seen.borrow().in_project())
     }
 
     /// Returns everything that was accessed.

@@ -408,6 +408,7 @@ mod tests {
                 skills: Vec::new(),
                 contract: goondan_protocol::base_package::BaseContract::Own,
                 swarm: None,
+                project_work: None,
             };
             (name, definition)
         };
@@ -430,6 +431,7 @@ mod tests {
             observation: goondan_protocol::observe::ObservationBounds::default(),
             tasks: goondan_config::TaskPolicy::default(),
             changesets: None,
+            undecided_permissions: Vec::new(),
             appliers: BTreeMap::new(),
             digest: String::new(),
         }

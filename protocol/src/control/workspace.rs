@@ -13,6 +13,7 @@ use crate::task::TaskId;
 use crate::time::Timestamp;
 
 use super::pages::page_of;
+use super::permission::WorkspacePermission;
 use super::process::{ProcessState, Readiness};
 
 /// `workspace.open`.
@@ -76,6 +77,9 @@ pub struct WorkspaceInfo {
     /// Pending logins at authorization servers, such as `OAuthApp/github`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consents: Vec<String>,
+    /// Permissions that it can use and about which no person has decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undecided_permissions: Vec<WorkspacePermission>,
     /// Tasks whose newest checkpoint failed a restore drill; only the first few are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_drills: Vec<TaskId>,

@@ -274,3 +274,5 @@ mod watchers;
 mod webhook;
 #[cfg(test)]
 mod webhook_replies;
+#[cfg(test)]
+mod workspace_permissions;

@@ -52,3 +52,5 @@ mod thinking;
 mod tool_connections;
 #[cfg(test)]
 mod values;
+#[cfg(test)]
+mod workspace_permissions;

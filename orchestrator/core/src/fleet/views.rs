@@ -238,6 +238,9 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         unknown_calls: workspace.unknown_calls.count(),
         questions: 0,
         consents: Vec::new(),
+        undecided_permissions: bundle
+            .map(|bundle| bundle.undecided_permissions.clone())
+            .unwrap_or_default(),
         failed_drills: Vec::new(),
         failed_drills_total: 0,
         bundle_problems: bundle_problems
