@@ -52,6 +52,7 @@ struct CompatConversion<'r> {
 impl CompatConversion<'_> {
     /// Reports an older form, once for each `what`.
     fn note(&mut self, place: SourceLocation, what: String, today: impl Into<String>) {
+        self.report.add_older_place(place);
         if self.mentioned.insert(what.clone()) {
             self.report
                 .add(Problem::note(codes::OLDER_FORM, place, what).help(today));

@@ -160,7 +160,7 @@ impl<'e> Loader<'e> {
     pub fn migrate(&self, root: &Path) -> Result<Vec<MigratedFile>, Diagnostics> {
         let mut report = ProblemReport::default();
         match self.open(root, &mut report) {
-            Some(files) => migrate::migrate(&files, self.outside),
+            Some(files) => migrate::migrate(files, self.outside),
             None => Err(report.into_diagnostics()),
         }
     }
