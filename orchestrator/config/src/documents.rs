@@ -13,6 +13,7 @@ use crate::limits::MAX_YAML_BYTES;
 use crate::project_files::ProjectFiles;
 use crate::report::{FileId, ProblemReport, SourceLocation};
 use crate::skill;
+use crate::successor;
 use crate::syntax::with_yaml_line_ends;
 use crate::tree::{self, YamlNode};
 
@@ -21,9 +22,17 @@ pub(crate) fn read_trees(
     files: &ProjectFiles,
     report: &mut ProblemReport,
 ) -> Vec<(FileId, Vec<YamlNode>)> {
-    let mut trees: Vec<_> = read_tree(files, Path::new(PROJECT_FILE), report)
-        .into_iter()
-        .collect();
+    let project = read_tree(files, Path::new(PROJECT_FILE), report);
+    let first = project
+        .as_ref()
+        .and_then(|(_, documents)| documents.first());
+    if let Some(problem) = first.and_then(successor::library) {
+        // Each further file would be a problem of its own.
+        report.add(problem);
+        report.set_partial();
+        return Vec::new();
+    }
+    let mut trees: Vec<_> = project.into_iter().collect();
     let layout = match compat::contract_of(&trees) {
         BaseContract::Own => Layout::Own,
         BaseContract::V0_0_3 => Layout::Older,
@@ -78,6 +87,13 @@ pub(crate) fn read_tree(
             let mut problem = failure.at(SourceLocation::start_of(file));
             if matches!(failure, FileFailure::NotFound(_)) && path == Path::new(PROJECT_FILE) {
                 let misnamed = files.misnamed_project_file();
+                if misnamed.is_none()
+                    && let Some(name) = files.harness_file()
+                {
+                    report.add(successor::harness(name, SourceLocation::start_of(file)));
+                    report.set_partial();
+                    return None;
+                }
                 problem = problem
                     .help("create a project with `gdn init`")
                     .help_if(misnamed.map(|name| format!("rename `{name}` to `{PROJECT_FILE}`")));

@@ -63,6 +63,7 @@ mod shape;
 mod similar;
 mod skill;
 mod sources;
+mod successor;
 mod syntax;
 mod tool_connections;
 mod tree;

@@ -15,6 +15,7 @@ use crate::imports;
 use crate::kept::ProjectSnapshot;
 use crate::limits::{MAX_ENV_FILE_BYTES, MAX_IMPORT_PLACES, MAX_IMPORTING_BYTES};
 use crate::sources::{FileState, Sources};
+use crate::successor::{HARNESS_MODULES, HARNESS_RESOURCES};
 
 /// The files of one Project Root.
 #[derive(Debug)]
@@ -329,6 +330,14 @@ impl ProjectFiles {
     pub(crate) fn misnamed_project_file(&self) -> Option<&'static str> {
         ["goondan.yml", "Goondan.yaml", "goondan.json"]
             .into_iter()
+            .find(|name| self.root.join(name).is_file())
+    }
+
+    /// A file of the TypeScript harness that exists.
+    pub(crate) fn harness_file(&self) -> Option<&'static str> {
+        HARNESS_MODULES
+            .into_iter()
+            .chain(HARNESS_RESOURCES)
             .find(|name| self.root.join(name).is_file())
     }
 }

@@ -433,6 +433,10 @@ fn compat_1_migration_refuses_what_it_cannot_read() {
     for (text, words) in [
         ("kind: [", vec!["goondan.yaml:", "gdn validate"]),
         ("services: {}\n", vec!["a Docker Compose file", "gdn init"]),
+        (
+            "agents: {main: {model: m}}\nroutes: []\n",
+            vec!["the goondan library", "`agents`, `routes`", "gdn init"],
+        ),
     ] {
         let home = home(&[("goondan.yaml", text)]);
         for arguments in [&["migrate"][..], &["migrate", "--write"]] {

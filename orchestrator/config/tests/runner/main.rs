@@ -45,6 +45,8 @@ mod problems;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
+mod successors;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod thinking;
