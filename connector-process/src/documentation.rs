@@ -113,7 +113,7 @@ fn conn_1_properties_of_github_events_are_documented() {
 #[test]
 fn limits_match_the_documentation() {
     use crate::limits::{
-        GITHUB_TEXT_CHARS_MAX, PAYLOAD_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
+        EVENT_TEXT_CHARS_MAX, PAYLOAD_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
         PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, RELAY_HANDSHAKES_MAX,
         RELAY_HELLO_BYTES_MAX, RELAY_SILENCE_MS, RELAY_UNANSWERED_MAX, SLACK_WINDOW_S,
         SWIFT_REPLY_TIMEOUT_MS,
@@ -126,7 +126,7 @@ fn limits_match_the_documentation() {
         (page("github"), format!("{PAYLOAD_BYTES_MAX} bytes")),
         (
             page("github"),
-            format!("{GITHUB_TEXT_CHARS_MAX} characters"),
+            format!("{EVENT_TEXT_CHARS_MAX} characters"),
         ),
         (
             page("relay"),

@@ -22,8 +22,8 @@
 //! * `relay`: both ends of a connector that runs on another machine.
 //! * `chat_replies`: posts replies to chats; `multipart`: uploads files.
 //! * `webhook`, `slack`, `github`, `discord`: the connectors of these names; `payload`: the shared
-//!   part of the last three; `service`, `service_api`: the shared part of connectors that act at a
-//!   service for agents.
+//!   part of the last three; `sentence`, `own_mark`: that of code hosts.
+//! * `service`, `service_api`: the shared part of connectors that act at a service for agents.
 //!
 //! # Invariants
 //!
@@ -63,12 +63,14 @@ mod model;
 mod multipart;
 mod oauth;
 mod otlp;
+mod own_mark;
 mod own_sandbox;
 mod parent;
 mod payload;
 mod process;
 mod program;
 mod relay;
+mod sentence;
 mod service;
 mod service_api;
 mod session;
