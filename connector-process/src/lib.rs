@@ -21,8 +21,8 @@
 //! * `metrics`: serves the daemon's metrics.
 //! * `relay`: both ends of a connector that runs on another machine.
 //! * `chat_replies`: posts replies to chats; `multipart`: uploads files.
-//! * `webhook`, `slack`, `github`, `discord`: the connectors of these names; `payload`: the shared
-//!   part of the last three; `sentence`, `own_mark`: that of code hosts.
+//! * `webhook`, `slack`, `github`, `gitlab`, `discord`: the connectors of these names; `payload`: the
+//!   shared part of the last four; `sentence`, `own_mark`: that of `github` and `gitlab`.
 //! * `service`, `service_api`: the shared part of connectors that act at a service for agents.
 //!
 //! # Invariants
@@ -51,6 +51,7 @@ mod egress;
 mod fetch;
 mod gateway;
 mod github;
+mod gitlab;
 mod guarded;
 mod http;
 pub mod limits;
@@ -86,7 +87,7 @@ use connector::{ConnectorFactory, Ready};
 pub use process::run;
 
 /// The built-in connectors, each with its constructor.
-static BUILTINS: [(&str, ConnectorFactory); 11] = [
+static BUILTINS: [(&str, ConnectorFactory); 12] = [
     ("webhook", |it| {
         webhook::Webhook::ready(&it.config, &it.secrets)
     }),
@@ -106,6 +107,10 @@ static BUILTINS: [(&str, ConnectorFactory); 11] = [
     ("github", |it| {
         let github = github::GitHub::new(&it.config, &it.secrets)?;
         Ok(Ready::to(|gateway, stop| github.run(gateway, stop)))
+    }),
+    ("gitlab", |it| {
+        let gitlab = gitlab::GitLab::new(&it.config, &it.secrets)?;
+        Ok(Ready::to(|gateway, stop| gitlab.run(gateway, stop)))
     }),
     ("discord", |it| {
         discord::Discord::ready(&it.connection, &it.config, &it.secrets)

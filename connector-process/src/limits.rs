@@ -156,11 +156,14 @@ pub const DISCORD_INTERACTIONS_MAX: usize = 4_096;
 /// Largest payload in an event's metadata, in bytes of JSON. Longer texts and lists in it are cut.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest text of a GitHub event that its input repeats, in characters.
+/// Longest text of a GitHub or GitLab event that its input repeats, in characters.
 pub const EVENT_TEXT_CHARS_MAX: usize = 8_000;
 
-/// Longest name or title in a sentence about a GitHub event, in characters.
+/// Longest name or title in a sentence about a GitHub or GitLab event, in characters.
 pub const EVENT_NAME_CHARS_MAX: usize = 300;
+
+/// Longest diff of one file that an agent gets from GitLab, in characters.
+pub const GITLAB_DIFF_CHARS_MAX: usize = 6_000;
 
 /// Longest text that is kept of a large payload, in bytes; the rest is cut off.
 pub const BOUNDED_TEXT_BYTES_MAX: usize = 64 * 1024;

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use self::settings::WebhookSettings;
 use self::sns::Sns;
-use self::verifier::SignedRequest;
+pub(crate) use self::verifier::{SignedRequest, Verifier};
 use crate::connector::Ready;
 use crate::limits::{REPLY_TIMEOUT_MS, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{

@@ -11,8 +11,9 @@ use crate::signatures::{
 };
 
 /// Every built-in connector, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 11] = [
-    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &METRICS, &MCP, &RELAY,
+pub static BUILTINS: [&Connector; 12] = [
+    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &GITLAB, &DISCORD, &HTTP, &OTLP, &METRICS, &MCP,
+    &RELAY,
 ];
 
 /// The built-in connector with this name.
@@ -56,7 +57,7 @@ const BODY: Setting = Setting::optional(
 )
 .or(FieldDefault::Number(256 * 1024));
 
-/// Largest payload that GitHub sends, in bytes.
+/// Largest payload that GitHub sends, in bytes, and GitLab, too.
 pub const GITHUB_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
 
 const GITHUB_BODY: Setting = Setting::optional(
@@ -519,6 +520,40 @@ static GITHUB: Connector = Connector {
     needs: None,
     secrets: &[
         secret("webhookSecret", true, "The webhook's secret."),
+        secret("token", false, "An access token, for replies."),
+    ],
+    events: &[],
+};
+
+static GITLAB: Connector = Connector {
+    name: "gitlab",
+    about: "Activity in a GitLab project or group.",
+    settings: &[
+        HOST,
+        PORT,
+        PATH,
+        GITHUB_BODY,
+        Setting::optional(
+            "projects",
+            SettingType::Names,
+            "The only projects that are listened to, by path or ID.",
+        ),
+        Setting::optional(
+            "sendTo",
+            SettingType::Names,
+            "Additional projects that can be read and written to, if `projects` is set.",
+        ),
+        Setting::optional("endpoint", SettingType::Url, "GitLab's REST API.")
+            .or(FieldDefault::Text("https://gitlab.com/api/v4")),
+    ],
+    one_of: None,
+    needs: None,
+    secrets: &[
+        secret(
+            "webhookSecret",
+            true,
+            "The webhook's secret token, or its signing token.",
+        ),
         secret("token", false, "An access token, for replies."),
     ],
     events: &[],

@@ -180,6 +180,11 @@ fn a_secret_in_the_wrong_place_is_not_repeated() {
     for (connector, config) in [
         ("webhook", json!({"signature": "swordfish"})),
         ("webhook", json!({"signature": {"header": "sword fish"}})),
+        (
+            "gitlab",
+            json!({"projects": ["a/b", 77], "endpoint": "https://h/api/v4"}),
+            "webhookSecret",
+        ),
         ("discord", json!({"publicKey": "swordfish"})),
         ("telegram", json!({"endpoint": "swordfish"})),
         ("telegram", json!({"chats": "swordfish"})),

@@ -14,7 +14,7 @@ pub struct Inbound {
     pub properties: &'static [&'static str],
 }
 
-static INBOUND: [Inbound; 5] = [
+static INBOUND: [Inbound; 6] = [
     Inbound {
         connector: "webhook",
         header: None,
@@ -46,6 +46,22 @@ static INBOUND: [Inbound; 5] = [
             "senderType",
             "ref",
             "repo",
+        ],
+    },
+    Inbound {
+        connector: "gitlab",
+        header: Some(
+            "GitLab · {event}[ {action}][ · {project}[{reference}]| · {group}][ · by {sender}]",
+        ),
+        properties: &[
+            "event",
+            "action",
+            "project",
+            "group",
+            "reference",
+            "sender",
+            "status",
+            "ref",
         ],
     },
     Inbound {
@@ -131,6 +147,17 @@ mod tests {
                 "github",
                 json!({"event": "push", "repository": "a/b"}),
                 "[GitHub · push · a/b]",
+            ),
+            (
+                "gitlab",
+                json!({"event": "merge_request", "action": "open", "project": "a/b",
+                    "reference": "!7", "sender": "ann"}),
+                "[GitLab · merge_request open · a/b!7 · by ann]",
+            ),
+            (
+                "gitlab",
+                json!({"event": "member", "action": "user_add_to_group", "group": "a"}),
+                "[GitLab · member user_add_to_group · a]",
             ),
             (
                 "discord",

@@ -75,6 +75,8 @@ mod full_disk;
 #[cfg(test)]
 mod git_packages;
 #[cfg(test)]
+mod gitlab;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod last_good;

@@ -4,12 +4,13 @@ use serde_json::{Value, json};
 
 use crate::support::Project;
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     include_str!("../../../../docs/connectors.md"),
     include_str!("../../../../docs/connectors/cron.md"),
     include_str!("../../../../docs/connectors/telegram.md"),
     include_str!("../../../../docs/connectors/slack.md"),
     include_str!("../../../../docs/connectors/github.md"),
+    include_str!("../../../../docs/connectors/gitlab.md"),
     include_str!("../../../../docs/connectors/discord.md"),
     include_str!("../../../../docs/connectors/otlp.md"),
     include_str!("../../../../docs/connectors/program.md"),
@@ -32,6 +33,8 @@ fn every_example_of_a_connectors_page_loads() {
                 "SLACK_SIGNING_SECRET",
                 "SLACK_TOKEN",
                 "GITHUB_WEBHOOK_SECRET",
+                "GITLAB_WEBHOOK_SECRET",
+                "GITLAB_TOKEN",
                 "TELEGRAM_TOKEN",
                 "OTLP_AUTHORIZATION",
                 "RELAY_KEY",
