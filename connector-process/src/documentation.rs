@@ -113,6 +113,7 @@ fn conn_1_properties_of_github_events_are_documented() {
 #[test]
 fn limits_match_the_documentation() {
     use crate::limits::{
+        EMAIL_BYTES_MAX, EMAIL_FILES_MAX, EMAIL_PARTS_MAX, EMAIL_TEXT_BYTES_MAX,
         GITHUB_TEXT_CHARS_MAX, PAYLOAD_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
         PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, RELAY_HANDSHAKES_MAX,
         RELAY_HELLO_BYTES_MAX, RELAY_SILENCE_MS, RELAY_UNANSWERED_MAX, SLACK_WINDOW_S,
@@ -128,6 +129,15 @@ fn limits_match_the_documentation() {
             page("github"),
             format!("{GITHUB_TEXT_CHARS_MAX} characters"),
         ),
+        (
+            page("email"),
+            format!("{EMAIL_BYTES_MAX} bytes or {EMAIL_PARTS_MAX} parts"),
+        ),
+        (
+            page("email"),
+            format!("At most {EMAIL_TEXT_BYTES_MAX} bytes."),
+        ),
+        (page("email"), format!("listed, at most {EMAIL_FILES_MAX}.")),
         (
             page("relay"),
             format!("at most {RELAY_HANDSHAKES_MAX} unauthenticated"),

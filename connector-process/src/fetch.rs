@@ -357,6 +357,12 @@ fn to_text(body: &[u8], content_type: &str, url: &Url, raw: bool) -> (String, Op
     (text, note)
 }
 
+/// The text of HTML without an address, such as an e-mail.
+pub(crate) fn html_to_text(html: &str) -> String {
+    let base = Url::parse("about:blank");
+    base.map_or_else(|_error| String::new(), |base| page::to_text(html, &base))
+}
+
 fn decoded(body: &[u8], content_type: &str) -> (String, Option<String>) {
     let error = match std::str::from_utf8(body) {
         Ok(text) => return (text.to_owned(), None),

@@ -14,6 +14,7 @@
 //! * `model`: asks a provider for replies; `http`: the client for all outgoing requests.
 //! * `listener`: the shared part of all connectors that serve HTTP.
 //! * `telegram`: messages that people write to a bot.
+//! * `email`: messages to a mailbox; `tcp`: connections of other protocols than HTTP.
 //! * `cron`: events at configured times.
 //! * `program`: a connector that is a program of the project; `lines`: output of programs;
 //!   `back_off`: pauses before retries.
@@ -48,6 +49,7 @@ mod cron;
 mod discord;
 mod download;
 mod egress;
+mod email;
 mod fetch;
 mod gateway;
 mod github;
@@ -73,6 +75,7 @@ mod service;
 mod service_api;
 mod session;
 mod slack;
+mod tcp;
 mod telegram;
 mod webhook;
 
@@ -84,7 +87,7 @@ use connector::{ConnectorFactory, Ready};
 pub use process::run;
 
 /// The built-in connectors, each with its constructor.
-static BUILTINS: [(&str, ConnectorFactory); 11] = [
+static BUILTINS: [(&str, ConnectorFactory); 12] = [
     ("webhook", |it| {
         webhook::Webhook::ready(&it.config, &it.secrets)
     }),
@@ -107,6 +110,10 @@ static BUILTINS: [(&str, ConnectorFactory); 11] = [
     }),
     ("discord", |it| {
         discord::Discord::ready(&it.connection, &it.config, &it.secrets)
+    }),
+    ("email", |it| {
+        let email = email::Email::new(&it.connection, &it.config, &it.secrets)?;
+        Ok(Ready::to_the_end(|gateway, stop| email.run(gateway, stop)))
     }),
     ("http", |it| {
         let fetcher = fetch::Fetcher::new(&it.config)?;

@@ -143,6 +143,37 @@ pub const SLACK_THREADS_MAX: usize = 2_000;
 /// Groups of one Telegram connection that became supergroups; further ones are not followed.
 pub const CHATS_MIGRATED_MAX: usize = 256;
 
+/// Largest e-mail that is read, in bytes; a larger one is passed over.
+pub const EMAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Parts of an e-mail; one with more is passed over. This bounds the depth of nested parts, too.
+pub const EMAIL_PARTS_MAX: usize = 200;
+
+/// Longest text of an e-mail that an event's input repeats, in bytes; the rest is cut off.
+pub const EMAIL_TEXT_BYTES_MAX: usize = 128 * 1024;
+
+/// Attachments of an e-mail that are listed; further ones are counted.
+pub const EMAIL_FILES_MAX: usize = 50;
+
+/// Longest Message-ID that is followed, in bytes.
+pub const EMAIL_ID_BYTES_MAX: usize = 250;
+
+/// Longest line of an IMAP server, in bytes: a search that finds about a million messages.
+pub const IMAP_LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Time after which IDLE is renewed, in milliseconds. Routers forget idle connections after five
+/// minutes.
+pub const IMAP_IDLE_MS: u64 = 240_000;
+
+/// Longest line of an SMTP server's reply, in bytes.
+pub const SMTP_LINE_BYTES_MAX: usize = 4 * 1024;
+
+/// Most lines of one reply of an SMTP server.
+pub const SMTP_REPLY_LINES_MAX: usize = 128;
+
+/// Time limit for an SMTP server to accept a message that was sent to it, in milliseconds.
+pub const SMTP_ACCEPT_TIMEOUT_MS: u64 = 60_000;
+
 /// Longest start of an answered message that is shown with an answer, in characters.
 pub const QUOTE_CHARS_MAX: usize = 300;
 

@@ -12,6 +12,7 @@
 
 mod action;
 mod discord;
+mod email;
 mod formatted_text;
 mod github;
 mod http;
@@ -28,6 +29,7 @@ pub use action::{
     ServiceSpec, of_call,
 };
 pub use discord::{DISCORD, Discord};
+pub use email::{EMAIL, EMAIL_REPLY, Email, EmailDraft, EmailReply};
 pub use formatted_text::{FormattedRange, TextFormat};
 pub use github::{GITHUB, GitHub, PullRequest};
 pub use http::{FetchResult, HTTP, Http};
@@ -40,7 +42,7 @@ pub use telegram::{TELEGRAM, Telegram};
 pub const DOWNLOAD_BYTES_MAX: u64 = 5 * 1024 * 1024;
 
 /// All services.
-pub const SERVICES: &[ServiceSpec] = &[DISCORD, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
+pub const SERVICES: &[ServiceSpec] = &[DISCORD, EMAIL, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
 
 /// Schema of the path of a file that an action sends or writes.
 fn path_schema(verb: &str) -> Value {

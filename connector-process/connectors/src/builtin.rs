@@ -11,8 +11,9 @@ use crate::signatures::{
 };
 
 /// Every built-in connector, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 11] = [
-    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &METRICS, &MCP, &RELAY,
+pub static BUILTINS: [&Connector; 12] = [
+    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &EMAIL, &HTTP, &OTLP, &METRICS, &MCP,
+    &RELAY,
 ];
 
 /// The built-in connector with this name.
@@ -579,6 +580,106 @@ const DISCORD_PROPERTIES: &[&str] = &[
     "custom_id",
     "user_id",
 ];
+
+/// Port of a mail server that is not set.
+const PORT_BY_SECURITY: FieldDefault = FieldDefault::Meaning("the usual port of the protocol");
+
+const MAIL_HOST: Setting =
+    Setting::required("host", SettingType::Text, "Name or address of the server.");
+
+const MAIL_PORT: Setting = Setting::optional(
+    "port",
+    SettingType::Number(1, 65_535),
+    "Port of the server.",
+)
+.or(PORT_BY_SECURITY);
+
+const MAIL_SECURITY: Setting = Setting::optional(
+    "security",
+    SettingType::Word(&["tls", "starttls", "none"]),
+    "Encryption: TLS from the start, after STARTTLS, or none, on this machine only.",
+)
+.or(FieldDefault::Text("tls"));
+
+static MAIL_SERVER: [Setting; 3] = [MAIL_HOST, MAIL_PORT, MAIL_SECURITY];
+
+static EMAIL: Connector = Connector {
+    name: "email",
+    about: "Messages to a mailbox, by IMAP, and answers by SMTP.",
+    settings: &[
+        Setting::required(
+            "address",
+            SettingType::Text,
+            "The mailbox's address, from which messages are sent.",
+        ),
+        Setting::optional(
+            "displayName",
+            SettingType::Text,
+            "The name that is shown with the address.",
+        ),
+        Setting::optional("user", SettingType::Text, "The user name at both servers.")
+            .or(FieldDefault::Meaning("the address")),
+        Setting::required("imap", SettingType::Map(&MAIL_SERVER), "The IMAP server."),
+        Setting::optional(
+            "smtp",
+            SettingType::Map(&MAIL_SERVER),
+            "The server for outgoing messages.",
+        ),
+        Setting::optional("folder", SettingType::Text, "The folder that is read.")
+            .or(FieldDefault::Text("INBOX")),
+        Setting::optional(
+            "from",
+            SettingType::Names,
+            "The only senders that are accepted: addresses and domains.",
+        ),
+        Setting::optional(
+            "sendTo",
+            SettingType::Names,
+            "Addresses and domains that agents can write to, besides answers.",
+        ),
+        Setting::optional(
+            "requireAuthentication",
+            SettingType::Text,
+            "The name of the own server whose check of the sender a message must have passed.",
+        ),
+        Setting::optional(
+            "markSeen",
+            SettingType::Truth,
+            "True to mark messages as read that became events.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "pollSeconds",
+            SettingType::Number(1, 3_600),
+            "Pause between checks if the server does not announce new messages.",
+        )
+        .or(FieldDefault::Number(60)),
+        REPLY_IN_CHAT,
+    ],
+    one_of: None,
+    needs: None,
+    secrets: &[
+        secret("password", false, "The password of the user."),
+        secret(
+            "accessToken",
+            false,
+            "An OAuth access token, instead of a password.",
+        ),
+    ],
+    events: &[event(
+        "message",
+        &[
+            "from",
+            "fromName",
+            "fromDomain",
+            "subject",
+            "mailbox",
+            "folder",
+            "isAuthenticated",
+            "isReply",
+        ],
+    )],
+};
 
 static HTTP: Connector = Connector {
     name: "http",

@@ -14,7 +14,7 @@ pub struct Inbound {
     pub properties: &'static [&'static str],
 }
 
-static INBOUND: [Inbound; 5] = [
+static INBOUND: [Inbound; 6] = [
     Inbound {
         connector: "webhook",
         header: None,
@@ -51,6 +51,11 @@ static INBOUND: [Inbound; 5] = [
     Inbound {
         connector: "discord",
         header: Some("Discord[ · {username}][ (id {userId})][ in channel {channelId}]"),
+        properties: &[],
+    },
+    Inbound {
+        connector: "email",
+        header: Some("Email[ · {fromName} ({from})| · {from}][ · \"{subject}\"][ to {mailbox}]"),
         properties: &[],
     },
 ];
@@ -136,6 +141,17 @@ mod tests {
                 "discord",
                 json!({"username": "ann", "userId": "1", "channelId": "2"}),
                 "[Discord · ann (id 1) in channel 2]",
+            ),
+            (
+                "email",
+                json!({"from": "ada@example.com", "fromName": "Ada", "subject": "Books",
+                    "mailbox": "help@example.org"}),
+                "[Email · Ada (ada@example.com) · \"Books\" to help@example.org]",
+            ),
+            (
+                "email",
+                json!({"from": "ada@example.com", "mailbox": "help@example.org"}),
+                "[Email · ada@example.com to help@example.org]",
             ),
         ] {
             let template = inbound(connector).unwrap().header.unwrap();
