@@ -81,6 +81,22 @@ pub fn slack_bolt() -> Option<PathBuf> {
     place.filter(|_| program("node"))
 }
 
+/// Path of Dovecot, which is not in the `PATH` of all users; if it is missing, the calling test is
+/// listed as skipped.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn dovecot() -> Option<PathBuf> {
+    let usual = Some(PathBuf::from("/usr/sbin/dovecot"));
+    let found = path_of("dovecot").or_else(|| usual.filter(|file| file.is_file()));
+    if found.is_none() {
+        left_out("there is no dovecot");
+    }
+    found
+}
+
 /// Path of Chromium, if pages can be tested in it with node and its driver; if not, the calling
 /// test is listed as skipped.
 ///

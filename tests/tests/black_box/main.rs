@@ -57,6 +57,8 @@ mod durable_files;
 #[cfg(test)]
 mod egress;
 #[cfg(test)]
+mod email;
+#[cfg(test)]
 mod escapes;
 #[cfg(test)]
 mod event_headers;
