@@ -92,6 +92,9 @@ pub struct OutgoingCall {
     /// True if the call may be repeated when its outcome is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
+    /// True to fail immediately with `unavailable` while the target's process is not ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_if_ready: bool,
     /// The position in a turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<CallPlace>,

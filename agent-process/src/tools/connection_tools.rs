@@ -129,6 +129,7 @@ impl ConnectionRoute {
             params: request.params,
             deadline_ms,
             idempotent: is_repeatable,
+            only_if_ready: false,
             place: Some(self.call_place()),
             record: None,
             trace: self.site.trace,

@@ -51,7 +51,7 @@ use crate::exchange::oauth_calls::OAuthCallResult;
 use crate::exchange::task_calls::{TaskCallRef, TaskCallResult};
 use crate::fleet::Fleet;
 use crate::fleet::authority;
-use crate::fleet::availability::Availability;
+use crate::fleet::availability::{Availability, starting};
 use crate::fleet::breaker::Passage;
 use crate::fleet::views::ProcessWorkload;
 use crate::limits::{
@@ -127,6 +127,8 @@ struct OpenCall {
     params: Box<RawValue>,
     wants_pieces: bool,
     is_idempotent: bool,
+    /// True if the call fails instead of waiting for the process of its target.
+    only_if_ready: bool,
     place: Option<CallPlace>,
     record: Option<(StepId, CallRecord)>,
     trace: Option<TraceContext>,
@@ -340,6 +342,7 @@ impl Calls {
             params: asked.params,
             wants_pieces: asked.pieces,
             is_idempotent: asked.idempotent || step.is_some(),
+            only_if_ready: asked.only_if_ready,
             place: asked.place,
             record: step.zip(asked.record),
             trace,
@@ -409,10 +412,12 @@ impl Calls {
         if let CallTarget::Model { name } = target {
             fleet.pump_model(id, name, true);
         }
+        // The patience is that of calls that wait for the process.
         let ended = match fleet.availability(id, target) {
-            Availability::Not(error) => Some((error, 0)),
-            Availability::Recovering(error) => Some((error, CALL_RECOVERY_WAIT_MS)),
-            Availability::Ready(_) | Availability::Coming | Availability::Consent => None,
+            Availability::Not(error) => Some((error, Some(0))),
+            Availability::Recovering(error) => Some((error, Some(CALL_RECOVERY_WAIT_MS))),
+            Availability::Coming => Some((starting(target), None)),
+            Availability::Ready(_) | Availability::Consent => None,
         };
         if let Some((error, patience_ms)) = ended {
             let now_ms = fleet.now().mono_ms;
@@ -420,7 +425,8 @@ impl Calls {
                 call.at.workspace_id == *id
                     && call.target == *target
                     && matches!(call.state, CallState::Waiting)
-                    && call.has_waited(now_ms, patience_ms)
+                    && (call.only_if_ready
+                        || patience_ms.is_some_and(|ms| call.has_waited(now_ms, ms)))
             });
             for call_id in waiting {
                 self.end_call(fleet, call_id, CallOutcome::Error(error.clone()));

@@ -99,6 +99,8 @@ mod mcp_sdk;
 #[cfg(test)]
 mod mcp_servers;
 #[cfg(test)]
+mod mcp_start;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod metrics_outlets;

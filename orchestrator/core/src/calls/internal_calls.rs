@@ -46,6 +46,7 @@ impl Calls {
             params: asked.params,
             wants_pieces: false,
             is_idempotent: asked.is_idempotent,
+            only_if_ready: false,
             place: None,
             record: None,
             trace: None,
