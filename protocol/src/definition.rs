@@ -743,6 +743,22 @@ impl HostedModel {
             && self.api_key == other.api_key
     }
 
+    /// True if two models are served at the same URL, so that an outage affects both.
+    #[must_use]
+    pub fn shares_endpoint_with(&self, other: &Self) -> bool {
+        let platform = |model: &Self| {
+            let platform = model.platform.as_ref();
+            platform.map(CloudPlatform::without_credentials)
+        };
+        let url = |model: &Self| {
+            let url = model.endpoint.as_deref();
+            url.map(|url| url.trim_end_matches('/').to_owned())
+        };
+        self.provider == other.provider
+            && url(self) == url(other)
+            && platform(self) == platform(other)
+    }
+
     /// The same model without its credentials.
     #[must_use]
     pub fn without_credentials(&self) -> Self {

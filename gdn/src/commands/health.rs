@@ -71,6 +71,9 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Healt
     if more > 0 {
         warn(format!(": and {} more", text::count(more, "process")));
     }
+    for (model, reason) in &workspace.suspended {
+        warn(format!(": model {model}: {}", text::one_line(reason)));
+    }
     if workspace.parked_events > 0 {
         warn(format!(": {}", parked(workspace)));
     }

@@ -1,8 +1,8 @@
 //! Outgoing calls: queueing, execution, and recovery when a process dies.
 //!
 //! An agent requests a call; the process of the named model or connection executes it. Calls that
-//! share a credential share a [`CredentialQueue`]: agents take turns, the number of concurrent calls is
-//! limited, and a rate-limit response delays all of them.
+//! share a credential share a [`CredentialQueue`]: agents take turns, and the number of concurrent calls
+//! is limited. A rate-limit response delays the calls to its model or connection.
 //!
 //! # Invariants
 //!
@@ -34,7 +34,7 @@ use goondan_store::ledger::LedgerEntry;
 use serde_json::value::{RawValue, to_raw_value};
 
 use self::accounts::{Accounts, BudgetOwner};
-use self::breakers::{attempts_before, is_suspended_with_fallback, passage_of};
+use self::breakers::{attempts_before, is_suspended_with_fallback, note_start, passage_of};
 use self::budgets::Admission;
 use self::call_metrics::{count_request, count_unknown};
 use self::lane::{CredentialQueue, QueueKey};
@@ -452,7 +452,9 @@ impl Calls {
         }
         let mut ready: BTreeMap<CallTarget, ProcessId> = BTreeMap::new();
         for target in lane.targets() {
-            if let Availability::Ready(process) = fleet.availability(&lane_key.0, target) {
+            if !lane.is_cooling(target, now_ms)
+                && let Availability::Ready(process) = fleet.availability(&lane_key.0, target)
+            {
                 ready.insert(target.clone(), process);
             }
         }
@@ -468,7 +470,7 @@ impl Calls {
                     && passage_of(fleet, call) != Passage::No;
                 may_begin.then_some(process)
             };
-            let Some(id) = lane.next(now_ms, |id| process_for(id).is_some()) else {
+            let Some(id) = lane.next(|id| process_for(id).is_some()) else {
                 break;
             };
             let Some(process) = process_for(id) else {
@@ -508,9 +510,7 @@ impl Calls {
         call.declined = None;
         call.reserved = reserved;
         let (target, trace) = (call.target.clone(), call.trace);
-        if let Some(breaker) = fleet.breaker_mut(&call.at.workspace_id, &target) {
-            breaker.probing(id);
-        }
+        note_start(fleet, &call.at.workspace_id, &target, id);
         let caller = Caller {
             agent: call.agent.clone(),
             instance_key: call.at.instance_key.clone(),
@@ -673,7 +673,8 @@ impl Calls {
         if error.code == CallErrorCode::RateLimited
             && let Some(lane) = self.lanes.get_mut(&call.lane)
         {
-            lane.cool_down(again_ms.min(now_ms.saturating_add(CALL_DEADLINE_MAX_MS)));
+            let until_ms = again_ms.min(now_ms.saturating_add(CALL_DEADLINE_MAX_MS));
+            lane.cool_down(&call.target, until_ms);
         }
         let is_worth_it = error.retryable
             && !is_suspended_with_fallback(fleet, call)

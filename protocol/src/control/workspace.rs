@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
-use crate::ids::{AgentName, InstanceKey, WorkspaceId};
+use crate::ids::{AgentName, InstanceKey, ResourceName, WorkspaceId};
 use crate::ipc::ChildRole;
 use crate::limits::MAX_WORKSPACES_PAGE;
 use crate::task::TaskId;
@@ -76,6 +76,9 @@ pub struct WorkspaceInfo {
     /// Pending logins at authorization servers, such as `OAuthApp/github`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consents: Vec<String>,
+    /// Models that are not called at present, with the reason and the time of the next try.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub suspended: BTreeMap<ResourceName, String>,
     /// Tasks whose newest checkpoint failed a restore drill; only the first few are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_drills: Vec<TaskId>,

@@ -1,6 +1,6 @@
 //! Responses to `status`, `ps` and `workspace list`. The shell adds the memory usage of processes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use goondan_protocol::call::CallTarget;
@@ -116,6 +116,7 @@ impl Fleet {
         WorkspaceInfo {
             questions: work.questions_in(id),
             consents: self.consents_in(id),
+            suspended: workspace.suspended_models(self.cx.now()),
             ..info(id, workspace)
         }
     }
@@ -195,7 +196,11 @@ impl Fleet {
             .map(move |(name, model)| {
                 let target = CallTarget::Model { name: name.clone() };
                 let is_called = work.is_called(id, &target);
-                model_info(self.cx.now(), id, name.as_str(), model, is_called)
+                let now = self.cx.now();
+                ProcessInfo {
+                    detail: workspace.detail_of_model(model, now),
+                    ..model_info(now, id, name.as_str(), model, is_called)
+                }
             });
         let runs = workspace.runs.iter();
         let runs = runs
@@ -258,6 +263,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         unknown_calls: workspace.unknown_calls.count(),
         questions: 0,
         consents: Vec::new(),
+        suspended: BTreeMap::new(),
         failed_drills: Vec::new(),
         failed_drills_total: 0,
         bundle_problems: bundle_problems
@@ -365,7 +371,7 @@ fn model_info(
         approvals: Vec::new(),
         questions: Vec::new(),
         ignored: IgnoredCounts::new(),
-        detail: model.detail(now),
+        detail: None,
         memory_bytes: None,
         counted_memory_bytes: None,
         limits: limits_of(up, model.running.as_ref().map(|model| model.limits)),
