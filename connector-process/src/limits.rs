@@ -143,6 +143,12 @@ pub const SLACK_THREADS_MAX: usize = 2_000;
 /// Groups of one Telegram connection that became supergroups; further ones are not followed.
 pub const CHATS_MIGRATED_MAX: usize = 256;
 
+/// Latest messages of a bot in Telegram whose reactions reach the agent.
+pub const TELEGRAM_SENT_MAX: usize = 256;
+
+/// Start of such a message that is shown with a reaction, in characters.
+pub const TELEGRAM_SENT_CHARS_MAX: usize = 60;
+
 /// Longest start of an answered message that is shown with an answer, in characters.
 pub const QUOTE_CHARS_MAX: usize = 300;
 

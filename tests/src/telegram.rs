@@ -47,6 +47,8 @@ struct State {
     next_id: i64,
     mishaps: VecDeque<TelegramFault>,
     polls: usize,
+    /// Types of updates in the latest request.
+    allowed: Vec<String>,
     deeds: Vec<BotAction>,
     deed_mishaps: VecDeque<TelegramFault>,
     /// The bot must wait until then.
@@ -173,6 +175,12 @@ impl Telegram {
         self.state.lock().unwrap().updates.len()
     }
 
+    /// Types of updates that the latest request names.
+    #[must_use]
+    pub fn allowed(&self) -> Vec<String> {
+        self.state.lock().unwrap().allowed.clone()
+    }
+
     /// Number of update requests.
     #[must_use]
     pub fn polls(&self) -> usize {
@@ -253,8 +261,9 @@ impl Telegram {
         if text.encode_utf16().count() > TEXT_UNITS_MAX {
             return refused(400, "Bad Request: message is too long");
         }
-        let method = method.to_owned();
         let id = 1_001 + state.deeds.len();
+        let result = result_of(method, &params, id);
+        let method = method.to_owned();
         state.deeds.push(BotAction {
             method,
             params,
@@ -263,7 +272,7 @@ impl Telegram {
         if matches!(mishap, Some(TelegramFault::Hang)) {
             return None;
         }
-        Some((200, json!({"ok": true, "result": {"message_id": id}})))
+        Some((200, json!({"ok": true, "result": result})))
     }
 
     /// Response to an update request; none if the connection must break.
@@ -279,6 +288,18 @@ impl Telegram {
             }
             if let Some(offset) = body["offset"].as_i64() {
                 state.updates.retain(|(id, _)| *id >= offset);
+            }
+            if let Some(allowed) = body["allowed_updates"].as_array() {
+                let is_allowed = |update: &Value| {
+                    allowed
+                        .iter()
+                        .any(|kind| update.get(kind.as_str().unwrap()).is_some())
+                };
+                state.updates.retain(|(_, update)| is_allowed(update));
+                state.allowed = allowed
+                    .iter()
+                    .map(|kind| kind.as_str().unwrap().to_owned())
+                    .collect();
             }
             state.updates.is_empty() && body["timeout"] != 0
         };
@@ -296,6 +317,19 @@ impl Telegram {
             .collect();
         Some((200, json!({"ok": true, "result": updates})))
     }
+}
+
+/// Result of a method: the message for those that send or edit one.
+fn result_of(method: &str, params: &Value, id: usize) -> Value {
+    let id = match method {
+        "editMessageText" => params["message_id"].clone(),
+        _ if method.starts_with("send") && method != "sendChatAction" => json!(id),
+        _ => return json!(true),
+    };
+    let chat = params["chat_id"].as_i64().unwrap_or(-1);
+    let kind = if chat > 0 { "private" } else { "supergroup" };
+    json!({"message_id": id, "date": 1, "chat": {"id": chat, "type": kind},
+        "from": {"id": 1, "is_bot": true, "first_name": "Double"}, "text": params["text"]})
 }
 
 fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {

@@ -368,6 +368,24 @@ static TELEGRAM: Connector = Connector {
             "True to send changes of a chat, such as a new member, to agents.",
         )
         .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "reactions",
+            SettingType::Truth,
+            "True to send reactions to the bot's messages to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "memberChanges",
+            SettingType::Truth,
+            "True to send changes of members and their rights to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "joinRequests",
+            SettingType::Truth,
+            "True to send requests to join a chat to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
         Setting::optional("endpoint", SettingType::Url, "The Bot API server.")
             .or(FieldDefault::Text("https://api.telegram.org")),
         Setting::optional(
@@ -387,6 +405,11 @@ static TELEGRAM: Connector = Connector {
         event("channel_post", TELEGRAM_PROPERTIES),
         event("edited_channel_post", TELEGRAM_PROPERTIES),
         event("service_message", TELEGRAM_PROPERTIES),
+        event("message_reaction", TELEGRAM_PROPERTIES),
+        event("message_reaction_count", TELEGRAM_PROPERTIES),
+        event("my_chat_member", TELEGRAM_PROPERTIES),
+        event("chat_member", TELEGRAM_PROPERTIES),
+        event("chat_join_request", TELEGRAM_PROPERTIES),
     ],
 };
 

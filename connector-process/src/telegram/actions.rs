@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::answer::ApiError;
 use super::api::Api;
 use super::chats::Chats;
+use super::sent::{SentMessage, SentMessages};
 use crate::chat_replies::ChatService;
 use crate::download;
 use crate::limits::SERVICE_TIMEOUT_MS;
@@ -30,6 +31,8 @@ pub(super) struct Actions {
     /// The only chats that can be written to; `None` for all.
     pub(super) listed: Option<Vec<String>>,
     pub(super) chats: Arc<Chats>,
+    /// Record of the bot's messages, if reactions to them are events.
+    pub(super) sent: Option<Arc<SentMessages>>,
 }
 
 impl ServiceApi for Actions {
@@ -73,7 +76,10 @@ impl ServiceApi for Actions {
             }
         };
         match called {
-            Ok(result) => Ok(to_result(&action, &result)),
+            Ok(result) => {
+                self.record(&action, &result).await;
+                Ok(to_result(&action, &result))
+            }
             // The requested state already exists.
             Err(ApiError::Refused { description, .. })
                 if description.contains("message is not modified") =>
@@ -161,6 +167,28 @@ impl Actions {
             | Action::Download { .. } => {}
         }
         action
+    }
+
+    /// Records a sent message, if reactions to it are events.
+    async fn record(&self, action: &Action, result: &Value) {
+        let (thread, text) = match action {
+            Action::Send { thread, text, .. } => (thread, text),
+            Action::SendFile {
+                thread, text, name, ..
+            } => (thread, if text.is_empty() { name } else { text }),
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Typing { .. }
+            | Action::Download { .. } => return,
+        };
+        let number = |pointer| result.pointer(pointer).and_then(Value::as_i64);
+        let named = || chat_of(action).and_then(|chat| chat.parse().ok());
+        let place = number("/chat/id").or_else(named).zip(number("/message_id"));
+        if let (Some(sent), Some((chat, message))) = (&self.sent, place) {
+            sent.record(SentMessage::new((chat, message), *thread, text))
+                .await;
+        }
     }
 
     /// Uploads a file: as a photo if it is an image, otherwise as a document.

@@ -42,7 +42,7 @@ pub(super) struct Ignored {
     pub(super) why: &'static str,
 }
 
-const fn ignored(reason: IgnoreReason, why: &'static str) -> Update {
+pub(super) const fn ignored(reason: IgnoreReason, why: &'static str) -> Update {
     Update::Ignored(Ignored { reason, why })
 }
 
@@ -55,6 +55,8 @@ pub(super) struct Accepted {
     pub(super) bots: Vec<String>,
     /// True if changes of a chat are events.
     pub(super) service_messages: bool,
+    /// Types of updates other than messages that become events.
+    pub(super) more: Vec<&'static str>,
     /// The ID of this bot, once known.
     pub(super) own_id: Option<i64>,
 }
@@ -126,7 +128,7 @@ pub(super) fn to_update(
     }
 }
 
-fn is_accepted_bot(message: &Value, bots: &[String]) -> bool {
+pub(super) fn is_accepted_bot(message: &Value, bots: &[String]) -> bool {
     let id = integer(message, "/from/id").map(|id| id.to_string());
     let name = text(message, "/from/username");
     bots.iter().any(|bot| {
@@ -136,7 +138,7 @@ fn is_accepted_bot(message: &Value, bots: &[String]) -> bool {
 }
 
 /// The event of a message; `None` if its IDs are invalid.
-fn to_event(
+pub(super) fn to_event(
     id: i64,
     update: &Value,
     (name, message): (&str, &Value),

@@ -224,13 +224,13 @@ pub(super) fn integer(value: &Value, pointer: &str) -> Option<i64> {
 }
 
 /// A text without line breaks and repeated spaces.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }
 
 /// The start of a text, in quotation marks.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     let line = one_line(text);
     match line.char_indices().nth(QUOTE_CHARS_MAX) {
         Some((end, _)) => format!("\"{}…\"", line.get(..end).unwrap_or_default()),
