@@ -242,6 +242,7 @@ mod task_tools;
 mod tasks;
 #[cfg(test)]
 mod telegram;
+mod telegram_sdk;
 #[cfg(test)]
 mod templates;
 #[cfg(test)]
