@@ -24,6 +24,9 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 64;
 /// answered 202 immediately.
 pub const REPLY_WAITERS_MAX: usize = 128;
 
+/// Events of one batch of CloudEvents. A larger batch is refused as a whole.
+pub const BATCH_EVENTS_MAX: usize = 100;
+
 /// Pending replies of one webhook or chat connection. One more event is answered 429, or fetched
 /// later.
 pub const CALLBACKS_PROMISED_MAX: usize = 256;

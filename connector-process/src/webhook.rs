@@ -196,6 +196,10 @@ impl InboundService for Webhook {
         if let Some(answer) = self.answer_to_service(&received)? {
             return Ok(answer);
         }
+        if body::is_batch(received.headers) {
+            let events = event_input::to_batch(&self.settings, &received)?;
+            return Ok(InboundRequest::Batch(events));
+        }
         let event = event_input::to_event(&self.settings, &received)?;
         Ok(InboundRequest::Event(Box::new(event)))
     }
