@@ -143,8 +143,16 @@ pub const SLACK_WINDOW_S: u64 = 300;
 /// Threads of Slack that are remembered because the app was mentioned in them. Of more, the latest.
 pub const SLACK_THREADS_MAX: usize = 2_000;
 
+/// Replies in Slack outside of threads, to slash commands, whose threads continue the conversation.
+/// Of more, the latest.
+pub const SLACK_ANSWERS_MAX: usize = 500;
+
 /// Groups of one Telegram connection that became supergroups; further ones are not followed.
 pub const CHATS_MIGRATED_MAX: usize = 256;
+
+/// Messages of a Discord application whose threads continue the conversation of their channel. Of
+/// more, the latest.
+pub const DISCORD_THREADS_MAX: usize = 1_000;
 
 /// Latest messages of a bot in Telegram whose reactions reach the agent.
 pub const TELEGRAM_SENT_MAX: usize = 256;

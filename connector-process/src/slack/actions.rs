@@ -1,5 +1,7 @@
 //! Actions of agents through a Slack app, using Slack's Web API.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::JsonObject;
@@ -12,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::message_format::LastMessages;
 use super::mrkdwn::{escaped, rendered};
+use super::threads::Threads;
 use crate::chat_replies::ChatService;
 use crate::download;
 use crate::payload::text;
@@ -37,6 +40,7 @@ pub(super) struct Api {
     token: String,
     /// The only channels that can be written to; `None` for all.
     channels: Option<Vec<String>>,
+    threads: Arc<Threads>,
 }
 
 impl ServiceApi for Api {
@@ -125,6 +129,15 @@ impl ChatService for Api {
     fn reply_args(text: &str, _facts: &JsonObject) -> Value {
         json!({ "text": text })
     }
+
+    /// The answer to a slash command begins no thread, but people may reply in one.
+    async fn posted(&self, facts: &JsonObject, result: &Value) {
+        let channel = facts.get("channel").and_then(Value::as_str);
+        let place = channel.filter(|_| !facts.contains_key("threadTs"));
+        if let (Some(channel), Some(ts)) = (place, result.as_str()) {
+            self.threads.record_answer(channel, ts).await;
+        }
+    }
 }
 
 impl Api {
@@ -135,12 +148,14 @@ impl Api {
         endpoint: &str,
         token: String,
         channels: Option<Vec<String>>,
+        threads: Arc<Threads>,
     ) -> Self {
         Self {
             client,
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             token,
             channels,
+            threads,
         }
     }
 
@@ -441,6 +456,7 @@ mod tests {
             "http://127.0.0.1:9/api",
             "t".to_owned(),
             None,
+            Arc::default(),
         );
         for good in [
             "https://files.slack.com/files-pri/T1-F1/a.png",

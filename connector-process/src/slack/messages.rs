@@ -265,9 +265,11 @@ impl<'p> Message<'p> {
         }
         let parent = text(self.written.message, "/parent_user_id");
         let is_own = parent.is_some_and(|parent| own_users(body).any(|own| own == parent));
-        let takes_part = self
-            .thread
-            .is_some_and(|thread| is_own || threads.has(self.channel, thread));
+        let takes_part = self.thread.is_some_and(|thread| {
+            is_own
+                || threads.has(self.channel, thread)
+                || threads.is_below_answer(self.channel, thread)
+        });
         if takes_part && !is_direct {
             MENTION
         } else {
@@ -288,7 +290,10 @@ impl<'p> Message<'p> {
         if name == MENTION && !is_direct {
             threads.remember(channel, root);
         }
-        let key = key_of(team, channel, (!is_direct).then_some(root));
+        // Slash commands of a channel are one conversation, which has no first message.
+        let continues_command = threads.is_below_answer(channel, root);
+        let own_root = (!is_direct && !continues_command).then_some(root);
+        let key = key_of(team, channel, own_root);
         let message = self.written.message;
         let of_message = |name: &str| message.get(name);
         let mut metadata = JsonObject::from_iter([
