@@ -224,6 +224,65 @@ fn ext_2_a_context_message_is_one_message_that_follows_its_text() {
 }
 
 #[test]
+fn compat_1_context_message_describes_the_event_and_its_caller() {
+    let config = json!({"text": "${inbound}\n${call}"});
+    let mut conversation = history(0);
+    let mut extensions = only("context-message", config.clone(), None);
+    let mut asked = facts(&person());
+    let of_event = |facts: &TurnFacts| {
+        let AgentEvent {
+            id,
+            kind,
+            created_at,
+            ..
+        } = &facts.event;
+        (id.to_string(), kind.clone(), created_at.to_string())
+    };
+    let text = |conversation: &Conversation| {
+        let last = conversation.messages().next_back().unwrap().unwrap();
+        last.data.content.to_text()
+    };
+    asked
+        .event
+        .properties
+        .insert("chat_id".to_owned(), json!("${call}"));
+    begin(&mut extensions, &asked, &mut conversation);
+    let (id, kind, at) = of_event(&asked);
+    let described = text(&conversation);
+    assert!(
+        described.starts_with(&format!("Event `{kind}` ({id}) from connection `")),
+        "{described}"
+    );
+    assert!(
+        described.contains(&format!(
+            " at {at}.\nIts properties: {{\"chat_id\":\"${{call}}\"}}"
+        )),
+        "{described}"
+    );
+    let state = extensions.changed().into_values().next().unwrap();
+    let mut called = facts(&EventSource::Agent {
+        name: "boss".parse().unwrap(),
+        instance_key: "main".parse().unwrap(),
+    });
+    called.turn_id = "t10".parse().unwrap();
+    let mut extensions = only("context-message", config, Some(state));
+    begin(&mut extensions, &called, &mut conversation);
+    let described = text(&conversation);
+    assert!(
+        described.contains("The agent `boss` calls you from its conversation `main`"),
+        "{described}"
+    );
+    // Without a caller, a message that only describes it disappears.
+    let state = extensions.changed().into_values().next().unwrap();
+    let mut only_call = only("context-message", json!({"text": "${call}"}), Some(state));
+    let mut later = facts(&person());
+    later.turn_id = "t11".parse().unwrap();
+    let outputs = begin(&mut only_call, &later, &mut conversation);
+    assert_eq!(events(&outputs), 1);
+    assert!(!text(&conversation).contains("calls you"));
+}
+
+#[test]
 fn a_turn_that_begins_again_after_a_crash_appends_nothing_twice() {
     let config = json!({"text": "Be brief."});
     let mut conversation = history(1);

@@ -30,6 +30,8 @@ pub(crate) struct OutboundCall {
     pub(crate) deadline_ms: u64,
     /// True if it can be repeated when its outcome is unknown.
     pub(crate) idempotent: bool,
+    /// True to fail immediately while the target's process is not ready.
+    pub(crate) only_if_ready: bool,
     /// Its position in the turn.
     pub(crate) place: Option<CallPlace>,
     /// Record that will hold its result, if any.
@@ -166,6 +168,7 @@ impl CallReceiver {
                     deadline_ms: ask.deadline_ms,
                     pieces: false,
                     idempotent: ask.idempotent,
+                    only_if_ready: ask.only_if_ready,
                     place: ask.place,
                     record: ask.record,
                 });
@@ -203,6 +206,7 @@ mod tests {
             params: RawValue::from_string("{}".to_owned()).unwrap(),
             deadline_ms: 1_000,
             idempotent: false,
+            only_if_ready: false,
             place: None,
             record: None,
             trace: None,

@@ -75,6 +75,7 @@ use host::HostProgram;
 pub(crate) use invocation::CallSite;
 use invocation::ToolInvocation;
 use mcp::McpServerHandle;
+pub(crate) use mcp::WhileStarting;
 pub(crate) use origin::Origin;
 use pipe::Surroundings;
 pub(crate) use pipe::has_no_sandbox;
@@ -251,6 +252,10 @@ impl Toolbox {
 
     /// The approval that a call needs before it runs.
     pub(crate) fn approval_of(&self, call: &ToolCall) -> Approve {
+        let mut servers = self.servers.iter();
+        if servers.any(|server| server.is_wait(&call.tool_name)) {
+            return Approve::Always;
+        }
         self.approvals.of_call(call)
     }
 
@@ -279,9 +284,13 @@ impl Toolbox {
 
     /// The server that has this tool, or may have it.
     fn server_of(&self, tool_name: &str) -> Option<&Arc<McpServerHandle>> {
-        let mut servers = self.servers.iter();
+        let servers = self.servers.iter();
         let has = servers.clone().find(|server| server.has(tool_name));
-        has.or_else(|| servers.find(|server| server.may_have(tool_name)))
+        let mut may_have = servers.filter(|server| server.may_have(tool_name));
+        has.or_else(|| {
+            let unlisted = may_have.clone().find(|server| !server.is_listed());
+            unlisted.or_else(|| may_have.next())
+        })
     }
 
     /// Runs a validated call outside of any turn, so other agents are not reachable. The call is

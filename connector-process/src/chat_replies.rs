@@ -73,6 +73,11 @@ pub(crate) trait ChatService: ServiceApi {
 
     /// Arguments of `send` for a reply.
     fn reply_args(text: &str, facts: &JsonObject) -> Value;
+
+    /// Records a posted message of a reply to an event with these facts.
+    fn posted(&self, _facts: &JsonObject, _result: &Value) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// Posts replies to the chats of a service.
@@ -109,12 +114,15 @@ impl<A: ChatService> ChatReplies<A> {
             }
         };
         for request in plan.requests() {
-            if let Err(reason) = self.send(event_id, request).await {
-                return tracing::error!(
-                    event_id,
-                    reason,
-                    "failed to post a reply to its chat; giving up"
-                );
+            match self.send(event_id, request).await {
+                Ok(result) => self.api.posted(&reply.facts, &result).await,
+                Err(reason) => {
+                    return tracing::error!(
+                        event_id,
+                        reason,
+                        "failed to post a reply to its chat; giving up"
+                    );
+                }
             }
         }
         tracing::info!(event_id, trace_id = %reply.trace.trace_id, "reply posted");
@@ -147,12 +155,13 @@ impl<A: ChatService> ChatReplies<A> {
     }
 
     /// Sends one message, repeatedly if the service is not available.
-    async fn send(&self, event_id: &str, request: &ConnectorRequest) -> Result<(), String> {
+    async fn send(&self, event_id: &str, request: &ConnectorRequest) -> Result<Value, String> {
         for attempt in 1.. {
             let action = of_call::<A::Action>(&request.method, &request.params)
                 .map_err(|error| error.to_string())?;
-            let Err(error) = self.api.run(action, true).await else {
-                return Ok(());
+            let error = match self.api.run(action, true).await {
+                Ok(result) => return Ok(result),
+                Err(error) => error,
             };
             let reason = masked(error.to_string(), &[self.api.secret()]);
             if !error.retryable || attempt >= CALLBACK_ATTEMPTS_MAX {
@@ -168,7 +177,7 @@ impl<A: ChatService> ChatReplies<A> {
             );
             sleep(pause.max(asked)).await;
         }
-        Ok(())
+        Ok(Value::Null)
     }
 }
 

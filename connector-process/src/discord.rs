@@ -6,6 +6,7 @@
 
 mod actions;
 mod interactions;
+mod threads;
 mod words;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use axum::http::{HeaderName, StatusCode};
 use ed25519_dalek::{Signature, VerifyingKey};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::ConnectorEvent;
@@ -26,13 +29,15 @@ use serde_json::{Value, json};
 
 use self::actions::Api;
 use self::interactions::Interactions;
+use self::threads::Threads;
 use crate::chat_replies::{ChatReplies, ReplyMode};
 use crate::connector::Ready;
+use crate::gateway::Gateway;
 use crate::http;
 use crate::limits::SWIFT_REPLY_TIMEOUT_MS;
 use crate::listener::{
-    Callbacks, DirectResponse, HttpEndpoint, InboundRequest, InboundService, MalformedRequest,
-    Outbox, RawRequest, RequestRejection, SignatureError, only_value,
+    self, Callbacks, DirectResponse, HttpEndpoint, InboundRequest, InboundService,
+    MalformedRequest, Outbox, RawRequest, RequestRejection, SignatureError, only_value,
 };
 use crate::payload::{
     add_payload, event_id, instance_key, is_allowed, json, properties, required, text, with_older,
@@ -70,6 +75,7 @@ pub(crate) struct Discord {
     key: VerifyingKey,
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
+    threads: Arc<Threads>,
     api: Arc<Api>,
     /// Poster of replies, if configured.
     callbacks: Option<Callbacks>,
@@ -98,12 +104,13 @@ impl Discord {
         let bytes: Option<[u8; 32]> = hex::decode(digits).ok().and_then(|b| b.try_into().ok());
         let key = bytes.and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
         let interactions = Arc::<Interactions>::default();
+        let threads = Arc::<Threads>::default();
         let api = Api::new(
             http::service_client()?,
             values.text("endpoint").unwrap_or_default(),
             secrets.get("botToken").cloned(),
             written_to(&values, "channels"),
-            Arc::clone(&interactions),
+            (Arc::clone(&interactions), Arc::clone(&threads)),
         );
         Ok(Self {
             http_endpoint: HttpEndpoint::new(&values),
@@ -111,6 +118,7 @@ impl Discord {
                 .ok_or("`publicKey` is not a public key; copy it from the application's page")?,
             channels: values.names("channels"),
             interactions,
+            threads,
             api: Arc::new(api),
             callbacks: None,
         })
@@ -128,13 +136,38 @@ impl Discord {
     ) -> Result<Ready, String> {
         let mut discord = Self::new(config, secrets)?;
         let mode = ReplyMode::of(&Values::of("discord", config));
-        if mode == ReplyMode::Never {
-            return Ok(Ready::to_listen(discord));
+        let worker = (mode != ReplyMode::Never).then(|| {
+            let replies = ChatReplies::new(Arc::clone(&discord.api), connection.clone(), mode);
+            let (callbacks, worker) = Callbacks::new(replies);
+            discord.callbacks = Some(callbacks);
+            worker
+        });
+        Ok(Ready::to_the_end(|gateway, stop| async move {
+            let serving = async {
+                discord.serve(gateway.clone()).await;
+                stop.cancelled().await;
+            };
+            let posting = async {
+                match worker {
+                    Some(worker) => worker.run(gateway.clone()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = serving => {}
+                () = posting => {}
+            }
+        }))
+    }
+
+    /// Serves requests until intake ends.
+    async fn serve(self, gateway: Gateway) {
+        let intake_over = gateway.intake_over();
+        tokio::select! {
+            () = self.threads.load(&gateway) => {}
+            () = intake_over.cancelled() => return,
         }
-        let replies = ChatReplies::new(Arc::clone(&discord.api), connection.clone(), mode);
-        let (callbacks, worker) = Callbacks::new(replies);
-        discord.callbacks = Some(callbacks);
-        Ok(Ready::to_listen_and_reply(discord, worker))
+        listener::run(Arc::new(self), gateway, intake_over).await;
     }
 
     /// True if the connector listens to the channel, or to the channel of the thread.
@@ -245,7 +278,10 @@ impl Discord {
             id: Some(event_id(&format!("discord:{id}"))?),
             name: name.to_owned(),
             input: spoken.text,
-            instance_key: Some(instance_key(&format!("discord:{channel}"))?),
+            instance_key: Some(instance_key(&format!(
+                "discord:{}",
+                self.threads.enter(channel)
+            ))?),
             properties: with_older(
                 properties([
                     (
@@ -299,6 +335,11 @@ impl InboundService for Discord {
         self.callbacks.as_ref()
     }
 
+    fn settle(&self, _gateway: Gateway) -> BoxFuture<'static, ()> {
+        let threads = Arc::clone(&self.threads);
+        async move { threads.keep().await }.boxed()
+    }
+
     fn reply_timeout(&self) -> Duration {
         Duration::from_millis(SWIFT_REPLY_TIMEOUT_MS)
     }
@@ -328,7 +369,7 @@ impl InboundService for Discord {
             RequestRejection::NoPlace | RequestRejection::NotPromised { .. } => {
                 only_for_them(&format!("The request was refused: {refusal}"))
             }
-            other => crate::listener::refused(other),
+            other => listener::refused(other),
         }
     }
 }

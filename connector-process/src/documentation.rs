@@ -111,12 +111,40 @@ fn conn_1_properties_of_github_events_are_documented() {
 }
 
 #[test]
+fn conn_1_properties_of_gitlab_events_are_documented() {
+    let page = page("gitlab");
+    let names = crate::gitlab::PROPERTIES.iter().map(|(name, _)| *name);
+    let others = [
+        "event",
+        "action",
+        "change",
+        "project",
+        "projectId",
+        "group",
+        "sender",
+        "reference",
+        "number",
+        "isMergeRequest",
+        "label",
+        "branch",
+        "tag",
+        "member",
+        "created",
+        "deleted",
+    ];
+    for name in names.chain(others) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn limits_match_the_documentation() {
     use crate::limits::{
-        GITHUB_TEXT_CHARS_MAX, PAYLOAD_BYTES_MAX, PROGRAM_EVENTS_IN_FLIGHT_MAX,
-        PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS, RELAY_HANDSHAKES_MAX,
-        RELAY_HELLO_BYTES_MAX, RELAY_SILENCE_MS, RELAY_UNANSWERED_MAX, SLACK_WINDOW_S,
-        SWIFT_REPLY_TIMEOUT_MS,
+        EMAIL_BYTES_MAX, EMAIL_FILES_MAX, EMAIL_PARTS_MAX, EMAIL_TEXT_BYTES_MAX,
+        EVENT_TEXT_CHARS_MAX, GITLAB_DIFF_CHARS_MAX, PAYLOAD_BYTES_MAX,
+        PROGRAM_EVENTS_IN_FLIGHT_MAX, PROGRAM_LINE_BYTES_MAX, PROGRAM_STOP_TIMEOUT_MS,
+        RELAY_HANDSHAKES_MAX, RELAY_HELLO_BYTES_MAX, RELAY_SILENCE_MS, RELAY_UNANSWERED_MAX,
+        SLACK_WINDOW_S, SWIFT_REPLY_TIMEOUT_MS,
     };
     let program = include_str!("../../docs/connectors/program.md");
     for (page, said) in [
@@ -124,10 +152,22 @@ fn limits_match_the_documentation() {
         (page("slack"), format!("{SWIFT_REPLY_TIMEOUT_MS} ms")),
         (page("discord"), format!("{SWIFT_REPLY_TIMEOUT_MS} ms")),
         (page("github"), format!("{PAYLOAD_BYTES_MAX} bytes")),
+        (page("github"), format!("{EVENT_TEXT_CHARS_MAX} characters")),
+        (page("gitlab"), format!("{PAYLOAD_BYTES_MAX} bytes")),
+        (page("gitlab"), format!("{EVENT_TEXT_CHARS_MAX} characters")),
         (
-            page("github"),
-            format!("{GITHUB_TEXT_CHARS_MAX} characters"),
+            page("gitlab"),
+            format!("{GITLAB_DIFF_CHARS_MAX} characters"),
         ),
+        (
+            page("email"),
+            format!("{EMAIL_BYTES_MAX} bytes or {EMAIL_PARTS_MAX} parts"),
+        ),
+        (
+            page("email"),
+            format!("At most {EMAIL_TEXT_BYTES_MAX} bytes."),
+        ),
+        (page("email"), format!("listed, at most {EMAIL_FILES_MAX}.")),
         (
             page("relay"),
             format!("at most {RELAY_HANDSHAKES_MAX} unauthenticated"),

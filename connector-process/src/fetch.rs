@@ -12,6 +12,7 @@
 mod page;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,9 @@ use goondan_outbound::NetworkProblem;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
 use goondan_protocol::service::{FetchResult, HTTP, Http, ServiceSpec};
+use hyper::ext::ReasonPhrase;
 use reqwest::header::{
-    AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
 };
 use reqwest::{Method, Response, StatusCode, Url};
 use serde_json::Value;
@@ -133,12 +135,14 @@ impl Fetcher {
             headers,
             body,
             raw,
+            whole,
             timeout_ms,
         } = action;
         let invalid = |message: String| CallError::new(CallErrorCode::Invalid, message);
         let url = Url::parse(&url).map_err(|error| invalid(format!("`{url}`: {error}")))?;
         let mut method = Method::from_bytes(method.as_bytes())
             .map_err(|_none| invalid(format!("`{method}` is not a valid method")))?;
+        let requested = url.to_string();
         let is_repeatable = matches!(method, Method::GET | Method::HEAD);
         let mut request = FetchRequest {
             url,
@@ -166,7 +170,10 @@ impl Fetcher {
                     return Err(of_problem(problem));
                 }
                 let Some(next) = redirect_of(&response) else {
-                    let read = self.read(response, &request.url, raw).await;
+                    let read = match whole {
+                        true => self.read_whole(response, &request.url, &requested).await,
+                        false => self.read(response, &request.url, raw).await,
+                    };
                     return read.map_err(|error| to_error(error, failed, is_repeatable));
                 };
                 hops += 1;
@@ -200,22 +207,48 @@ impl Fetcher {
         builder.send().await
     }
 
+    /// Reads the body up to the limit. Returns true as well if it has more.
+    async fn body(&self, response: &mut Response) -> reqwest::Result<(Vec<u8>, bool)> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await? {
+            let room = self.bytes_max.saturating_sub(body.len());
+            body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+            if chunk.len() > room {
+                return Ok((body, true));
+            }
+        }
+        Ok((body, false))
+    }
+
+    /// Reads a response with all its headers, as `fetch` of JavaScript does.
+    async fn read_whole(
+        &self,
+        mut response: Response,
+        url: &Url,
+        requested: &str,
+    ) -> reqwest::Result<FetchResult> {
+        let (body, is_cut) = self.body(&mut response).await?;
+        let text = String::from_utf8_lossy(&body);
+        Ok(FetchResult {
+            status: response.status().as_u16(),
+            url: url.to_string(),
+            headers: all_headers(response.headers()),
+            requested_url: Some(requested.to_owned()),
+            status_text: Some(status_text(&response)),
+            is_cut,
+            bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
+            text: text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned(),
+            note: None,
+        })
+    }
+
     async fn read(
         &self,
         mut response: Response,
         url: &Url,
         raw: bool,
     ) -> reqwest::Result<FetchResult> {
-        let mut body = Vec::new();
-        let mut is_cut = false;
-        while let Some(chunk) = response.chunk().await? {
-            let room = self.bytes_max.saturating_sub(body.len());
-            body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
-            if chunk.len() > room {
-                is_cut = true;
-                break;
-            }
-        }
+        let (body, is_cut) = self.body(&mut response).await?;
         let mut shown = BTreeMap::new();
         for name in SHOWN_HEADERS {
             if let Some(value) = response.headers().get(name) {
@@ -237,6 +270,9 @@ impl Fetcher {
             status: response.status().as_u16(),
             url: url.to_string(),
             headers: shown,
+            requested_url: None,
+            status_text: None,
+            is_cut,
             bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
             text,
             note,
@@ -257,6 +293,41 @@ impl ServiceApi for Fetcher {
 
     fn secret(&self) -> &str {
         ""
+    }
+}
+
+/// All headers of a response. Repeated ones are joined, except `set-cookie`, whose last one counts.
+fn all_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in headers {
+        // Bytes beyond ASCII are Latin-1 in HTTP.
+        let value: String = value.as_bytes().iter().copied().map(char::from).collect();
+        match all.entry(name.as_str().to_owned()) {
+            Entry::Occupied(mut known) if name != SET_COOKIE => {
+                known.get_mut().push_str(&format!(", {value}"));
+            }
+            Entry::Occupied(mut known) => {
+                known.insert(value);
+            }
+            Entry::Vacant(place) => {
+                place.insert(value);
+            }
+        }
+    }
+    all
+}
+
+/// The reason phrase that the server sent.
+fn status_text(response: &Response) -> String {
+    // Only an unusual phrase is stored.
+    let unusual = response.extensions().get::<ReasonPhrase>();
+    match unusual {
+        Some(phrase) => String::from_utf8_lossy(phrase.as_bytes()).into_owned(),
+        None => response
+            .status()
+            .canonical_reason()
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 
@@ -357,6 +428,12 @@ fn to_text(body: &[u8], content_type: &str, url: &Url, raw: bool) -> (String, Op
     (text, note)
 }
 
+/// The text of HTML without an address, such as an e-mail.
+pub(crate) fn html_to_text(html: &str) -> String {
+    let base = Url::parse("about:blank");
+    base.map_or_else(|_error| String::new(), |base| page::to_text(html, &base))
+}
+
 fn decoded(body: &[u8], content_type: &str) -> (String, Option<String>) {
     let error = match std::str::from_utf8(body) {
         Ok(text) => return (text.to_owned(), None),
@@ -430,6 +507,27 @@ mod tests {
         let trusting = fetcher(&json!({"allow": allow, "allowPrivate": true}));
         assert_eq!(refusal(&trusting, "http://0x7f.1:8080/"), None);
         assert!(refusal(&trusting, "http://169.254.169.254").is_some());
+    }
+
+    #[test]
+    fn compat_2_all_headers_of_a_response_are_shown() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("x-a", "1"),
+            ("set-cookie", "a=1"),
+            ("x-a", "2"),
+            ("set-cookie", "b=2"),
+            ("content-type", "text/plain"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let expected = [
+            ("content-type", "text/plain"),
+            ("set-cookie", "b=2"),
+            ("x-a", "1, 2"),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(all_headers(&headers), BTreeMap::from(expected));
     }
 
     #[test]

@@ -1,21 +1,18 @@
 //! GitHub webhooks: activity in a repository becomes an event.
 //!
-//! * `sentences`: the sentence of each event and action; `template`, `phrases`, `values`: fill it.
+//! * `sentences`: the sentence of each event and action; `phrases`: parts of it.
 //! * `texts`: the input: the sentence, the link, and what was written.
 //! * `properties`: values for ingress rules.
 //! * `repositories`: the repositories listened to.
-//! * `actions`, `pull_requests`, `own_mark`: what agents do.
+//! * `actions`, `pull_requests`: what agents do.
 
 mod actions;
-mod own_mark;
 mod phrases;
 mod properties;
 mod pull_requests;
 mod repositories;
 mod sentences;
-mod template;
 mod texts;
-mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +27,6 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::actions::Api;
-use self::own_mark::OWN_MARK;
 #[cfg(test)]
 pub(crate) use self::properties::PROPERTIES;
 use self::repositories::Repositories;
@@ -41,6 +37,7 @@ use crate::listener::{
     self, DirectResponse, HttpEndpoint, InboundRequest, InboundService, MalformedRequest, Outbox,
     RawRequest, RequestRejection, SignatureCheck,
 };
+use crate::own_mark::OWN_MARK;
 use crate::payload::{
     add_payload, event_id, header, instance_key, json_or_form, older_properties, text,
 };

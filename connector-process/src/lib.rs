@@ -14,6 +14,7 @@
 //! * `model`: asks a provider for replies; `http`: the client for all outgoing requests.
 //! * `listener`: the shared part of all connectors that serve HTTP.
 //! * `telegram`: messages that people write to a bot.
+//! * `email`: messages to a mailbox; `tcp`: connections of other protocols than HTTP.
 //! * `cron`: events at configured times.
 //! * `program`: a connector that is a program of the project; `lines`: output of programs;
 //!   `back_off`: pauses before retries.
@@ -21,9 +22,9 @@
 //! * `metrics`: serves the daemon's metrics.
 //! * `relay`: both ends of a connector that runs on another machine.
 //! * `chat_replies`: posts replies to chats; `multipart`: uploads files.
-//! * `webhook`, `slack`, `github`, `discord`: the connectors of these names; `payload`: the shared
-//!   part of the last three; `service`, `service_api`: the shared part of connectors that act at a
-//!   service for agents.
+//! * `webhook`, `slack`, `github`, `gitlab`, `discord`: the connectors of these names; `payload`: the
+//!   shared part of the last four; `sentence`, `own_mark`: that of `github` and `gitlab`.
+//! * `service`, `service_api`: the shared part of connectors that act at a service for agents.
 //!
 //! # Invariants
 //!
@@ -48,9 +49,11 @@ mod cron;
 mod discord;
 mod download;
 mod egress;
+mod email;
 mod fetch;
 mod gateway;
 mod github;
+mod gitlab;
 mod guarded;
 mod http;
 pub mod limits;
@@ -63,16 +66,19 @@ mod model;
 mod multipart;
 mod oauth;
 mod otlp;
+mod own_mark;
 mod own_sandbox;
 mod parent;
 mod payload;
 mod process;
 mod program;
 mod relay;
+mod sentence;
 mod service;
 mod service_api;
 mod session;
 mod slack;
+mod tcp;
 mod telegram;
 mod webhook;
 
@@ -84,7 +90,7 @@ use connector::{ConnectorFactory, Ready};
 pub use process::run;
 
 /// The built-in connectors, each with its constructor.
-static BUILTINS: [(&str, ConnectorFactory); 11] = [
+static BUILTINS: [(&str, ConnectorFactory); 13] = [
     ("webhook", |it| {
         webhook::Webhook::ready(&it.config, &it.secrets)
     }),
@@ -105,8 +111,16 @@ static BUILTINS: [(&str, ConnectorFactory); 11] = [
         let github = github::GitHub::new(&it.config, &it.secrets)?;
         Ok(Ready::to(|gateway, stop| github.run(gateway, stop)))
     }),
+    ("gitlab", |it| {
+        let gitlab = gitlab::GitLab::new(&it.config, &it.secrets)?;
+        Ok(Ready::to(|gateway, stop| gitlab.run(gateway, stop)))
+    }),
     ("discord", |it| {
         discord::Discord::ready(&it.connection, &it.config, &it.secrets)
+    }),
+    ("email", |it| {
+        let email = email::Email::new(&it.connection, &it.config, &it.secrets)?;
+        Ok(Ready::to_the_end(|gateway, stop| email.run(gateway, stop)))
     }),
     ("http", |it| {
         let fetcher = fetch::Fetcher::new(&it.config)?;

@@ -24,6 +24,9 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 64;
 /// answered 202 immediately.
 pub const REPLY_WAITERS_MAX: usize = 128;
 
+/// Events of one batch of CloudEvents. A larger batch is refused as a whole.
+pub const BATCH_EVENTS_MAX: usize = 100;
+
 /// Pending replies of one webhook or chat connection. One more event is answered 429, or fetched
 /// later.
 pub const CALLBACKS_PROMISED_MAX: usize = 256;
@@ -143,8 +146,53 @@ pub const SLACK_WINDOW_S: u64 = 300;
 /// Threads of Slack that are remembered because the app was mentioned in them. Of more, the latest.
 pub const SLACK_THREADS_MAX: usize = 2_000;
 
+/// Replies in Slack outside of threads, to slash commands, whose threads continue the conversation.
+/// Of more, the latest.
+pub const SLACK_ANSWERS_MAX: usize = 500;
+
 /// Groups of one Telegram connection that became supergroups; further ones are not followed.
 pub const CHATS_MIGRATED_MAX: usize = 256;
+
+/// Messages of a Discord application whose threads continue the conversation of their channel. Of
+/// more, the latest.
+pub const DISCORD_THREADS_MAX: usize = 1_000;
+
+/// Latest messages of a bot in Telegram whose reactions reach the agent.
+pub const TELEGRAM_SENT_MAX: usize = 256;
+
+/// Start of such a message that is shown with a reaction, in characters.
+pub const TELEGRAM_SENT_CHARS_MAX: usize = 60;
+
+/// Largest e-mail that is read, in bytes; a larger one is passed over.
+pub const EMAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Parts of an e-mail; one with more is passed over. This bounds the depth of nested parts, too.
+pub const EMAIL_PARTS_MAX: usize = 200;
+
+/// Longest text of an e-mail that an event's input repeats, in bytes; the rest is cut off.
+pub const EMAIL_TEXT_BYTES_MAX: usize = 128 * 1024;
+
+/// Attachments of an e-mail that are listed; further ones are counted.
+pub const EMAIL_FILES_MAX: usize = 50;
+
+/// Longest Message-ID that is followed, in bytes.
+pub const EMAIL_ID_BYTES_MAX: usize = 250;
+
+/// Longest line of an IMAP server, in bytes: a search that finds about a million messages.
+pub const IMAP_LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Time after which IDLE is renewed, in milliseconds. Routers forget idle connections after five
+/// minutes.
+pub const IMAP_IDLE_MS: u64 = 240_000;
+
+/// Longest line of an SMTP server's reply, in bytes.
+pub const SMTP_LINE_BYTES_MAX: usize = 4 * 1024;
+
+/// Most lines of one reply of an SMTP server.
+pub const SMTP_REPLY_LINES_MAX: usize = 128;
+
+/// Time limit for an SMTP server to accept a message that was sent to it, in milliseconds.
+pub const SMTP_ACCEPT_TIMEOUT_MS: u64 = 60_000;
 
 /// Longest start of an answered message that is shown with an answer, in characters.
 pub const QUOTE_CHARS_MAX: usize = 300;
@@ -159,11 +207,14 @@ pub const DISCORD_INTERACTIONS_MAX: usize = 4_096;
 /// Largest payload in an event's metadata, in bytes of JSON. Longer texts and lists in it are cut.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest GitHub text that an event's input repeats, in characters.
-pub const GITHUB_TEXT_CHARS_MAX: usize = 8_000;
+/// Longest text of a GitHub or GitLab event that its input repeats, in characters.
+pub const EVENT_TEXT_CHARS_MAX: usize = 8_000;
 
-/// Longest name or title in a sentence about a GitHub event, in characters.
-pub const GITHUB_NAME_CHARS_MAX: usize = 300;
+/// Longest name or title in a sentence about a GitHub or GitLab event, in characters.
+pub const EVENT_NAME_CHARS_MAX: usize = 300;
+
+/// Longest diff of one file that an agent gets from GitLab, in characters.
+pub const GITLAB_DIFF_CHARS_MAX: usize = 6_000;
 
 /// Longest text that is kept of a large payload, in bytes; the rest is cut off.
 pub const BOUNDED_TEXT_BYTES_MAX: usize = 64 * 1024;

@@ -152,7 +152,7 @@ impl Mcp {
             self.secrets.clone(),
             self.address.policy(),
         );
-        gateway.serve(Arc::new(actions)).await;
+        gateway.serve(Arc::new(actions.clone())).await;
         let (mut failures, mut faults): (u32, u32) = (0, 0);
         while !stop.is_cancelled() {
             let since = Instant::now();
@@ -163,14 +163,23 @@ impl Mcp {
             let (reason, token) = match started {
                 Ok(Ok((session, client))) => {
                     let peer = session.peer();
-                    // Waiting calls start as soon as the server is announced.
                     let introduction: Arc<str> = session.introduction().into();
-                    serving.send_replace(Some(RunningServer {
+                    let running = RunningServer {
                         peer,
                         client,
                         introduction: Arc::clone(&introduction),
-                    }));
-                    gateway.report(true, introduction.as_ref()).await;
+                    };
+                    serving.send_replace(Some(running.clone()));
+                    // The first list is part of the start, so that no agent waits for it.
+                    let is_reported = tokio::select! {
+                        () = stop.cancelled() => false,
+                        is_listed = actions.list_first(&running) => is_listed,
+                    };
+                    drop(running);
+                    // Waiting calls start as soon as the server is announced.
+                    if !is_reported {
+                        gateway.report(true, introduction.as_ref()).await;
+                    }
                     let end = session.wait_for_end(&stop, &gateway.calls_over()).await;
                     serving.send_replace(None);
                     faults = 0;

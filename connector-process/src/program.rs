@@ -51,7 +51,7 @@ impl Program {
         while !stop.is_cancelled() {
             let since = Instant::now();
             let end = match ProgramProcess::start(&self.0).await {
-                Ok(running) => running.run(&self.0, &gateway, &stop).await,
+                Ok(running) => running.run(&gateway, &stop).await,
                 Err(end) => end,
             };
             let (reason, has_worked) = match end {

@@ -83,6 +83,7 @@ impl Slack {
         let values = Values::of("slack", config);
         let secret = secrets.get("signingSecret").map_or("", String::as_str);
         let check = SignatureCheck::new(SIGNATURE_HEADER, "v0=".to_owned(), secret);
+        let threads = Arc::<Threads>::default();
         let api = match secrets.get("botToken") {
             None => None,
             Some(token) => Some(Arc::new(Api::new(
@@ -90,6 +91,7 @@ impl Slack {
                 values.text("endpoint").unwrap_or_default(),
                 token.clone(),
                 written_to(&values, "channels"),
+                Arc::clone(&threads),
             ))),
         };
         let mode = ReplyMode::of(&values);
@@ -103,8 +105,9 @@ impl Slack {
             filters: Filters {
                 channels: values.names("channels"),
                 bots: values.names("bots").unwrap_or_default(),
+                older_texts: values.truth("olderTexts"),
             },
-            threads: Arc::default(),
+            threads,
             api,
             replies,
             approvals: ApprovalChat::of("slack", config),

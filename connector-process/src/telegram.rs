@@ -5,7 +5,9 @@
 //! update again, as the same event (`MSG-13`).
 //!
 //! * `updates`: from an update to an event; `words`: describes messages. Pure.
+//! * `chat_updates`: reactions, members and requests to join. Pure.
 //! * `chats`: groups with a new ID.
+//! * `sent`: latest messages of the bot.
 //! * `answer`: parses answers of the Bot API. Pure.
 //! * `api`: its methods.
 //! * `actions`: actions of agents through the bot.
@@ -15,7 +17,9 @@ mod actions;
 mod answer;
 mod api;
 mod buttons;
+mod chat_updates;
 mod chats;
+mod sent;
 mod updates;
 mod words;
 
@@ -36,7 +40,9 @@ use self::actions::Actions;
 use self::answer::ApiError;
 use self::api::Api;
 use self::buttons::Chat;
+use self::chat_updates::{REACTION, more_updates, to_chat_update};
 use self::chats::Chats;
+use self::sent::SentMessages;
 use self::updates::{Accepted, UPDATES, Update, to_update};
 use crate::approvals::{self, PressSubmitter};
 use crate::chat_replies::{ChatReplies, ReplyMode};
@@ -88,6 +94,8 @@ impl Telegram {
                 chats: values.names("chats"),
                 bots: values.names("bots").unwrap_or_default(),
                 service_messages: values.truth("serviceMessages"),
+                more: more_updates(&values),
+                older_texts: values.truth("olderTexts"),
                 own_id: None,
             },
             reply: ReplyMode::of(&values),
@@ -106,11 +114,17 @@ impl Telegram {
 
     async fn work(mut self, gateway: Gateway) {
         let chats = Arc::new(Chats::load(gateway.clone()).await);
+        let sent = if self.accepted.more.contains(&REACTION) {
+            Some(Arc::new(SentMessages::load(gateway.clone()).await))
+        } else {
+            None
+        };
         let actions = Arc::new(Actions {
             api: self.api.clone(),
             token: self.token.clone(),
             listed: self.written_to.clone(),
             chats: Arc::clone(&chats),
+            sent: sent.clone(),
         });
         let (callbacks, worker) = match self.reply {
             ReplyMode::Never => (None, None),
@@ -135,7 +149,8 @@ impl Telegram {
             (presses, notes, Arc::new(board))
         });
         let presses = asking.as_ref().map(|(presses, ..)| presses.clone());
-        let listening = self.listen(&gateway, (presses, callbacks), &chats, &intake_over);
+        let known = (chats.as_ref(), sent.as_deref());
+        let listening = self.listen(&gateway, (presses, callbacks), known, &intake_over);
         let showing = async {
             if let Some((_, notes, board)) = asking {
                 approvals::show(board, gateway.clone(), notes, intake_over.clone()).await;
@@ -154,7 +169,7 @@ impl Telegram {
         &self,
         gateway: &Gateway,
         (presses, callbacks): (Option<PressSubmitter>, Option<Callbacks>),
-        chats: &Chats,
+        (chats, sent): (&Chats, Option<&SentMessages>),
         stop: &CancellationToken,
     ) {
         let mut work = PollingRun {
@@ -163,6 +178,7 @@ impl Telegram {
             presses,
             callbacks,
             chats,
+            sent,
             bot: None,
             offset: None,
             failures: 0,
@@ -196,6 +212,8 @@ struct PollingRun<'a> {
     /// Poster of replies, if configured.
     callbacks: Option<Callbacks>,
     chats: &'a Chats,
+    /// Messages whose reactions are events, if configured.
+    sent: Option<&'a SentMessages>,
     bot: Option<Bot>,
     /// The first unprocessed update; `None` for the first that Telegram has.
     offset: Option<i64>,
@@ -268,7 +286,8 @@ impl PollingRun<'_> {
             0
         };
         let button = self.presses.is_some().then_some(buttons::UPDATE);
-        let updates: Vec<&str> = UPDATES.into_iter().chain(button).collect();
+        let more = self.telegram.accepted.more.iter().copied();
+        let updates: Vec<&str> = UPDATES.into_iter().chain(more).chain(button).collect();
         let mut params = json!({"timeout": poll_s, "allowed_updates": updates});
         if let (Some(params), Some(offset)) = (params.as_object_mut(), self.offset) {
             params.insert("offset".to_owned(), json!(offset));
@@ -306,7 +325,10 @@ impl PollingRun<'_> {
             own_id: self.bot.as_ref().and_then(|bot| bot.id),
             ..self.telegram.accepted.clone()
         };
-        match to_update(id, update, &accepted, &self.chats.migrations()) {
+        let migrations = self.chats.migrations();
+        let sent = |chat, message| self.sent.and_then(|sent| sent.find(chat, message));
+        let mapped = to_chat_update(id, update, (&accepted, &migrations), sent);
+        match mapped.unwrap_or_else(|| to_update(id, update, &accepted, &migrations)) {
             Update::Event { event, is_answered } => self.submit(id, *event, is_answered).await,
             Update::Migrated { old, new } => {
                 let learned = self.chats.learn(old, new).await;

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use self::settings::WebhookSettings;
 use self::sns::Sns;
-use self::verifier::SignedRequest;
+pub(crate) use self::verifier::{SignedRequest, Verifier};
 use crate::connector::Ready;
 use crate::limits::{REPLY_TIMEOUT_MS, SWIFT_REPLY_TIMEOUT_MS};
 use crate::listener::{
@@ -195,6 +195,10 @@ impl InboundService for Webhook {
         };
         if let Some(answer) = self.answer_to_service(&received)? {
             return Ok(answer);
+        }
+        if body::is_batch(received.headers) {
+            let events = event_input::to_batch(&self.settings, &received)?;
+            return Ok(InboundRequest::Batch(events));
         }
         let event = event_input::to_event(&self.settings, &received)?;
         Ok(InboundRequest::Event(Box::new(event)))

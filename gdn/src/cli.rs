@@ -171,6 +171,8 @@ commands! {
     Task(args: task::TaskCommand) => commands::task::run(args, context).await,
     #[command(subcommand)]
     Secret(args: secret::SecretCommand) => commands::secret::run(args, context).await,
+    #[command(subcommand)]
+    Permission(args: permission::PermissionCommand) => commands::permission::run(args, context).await,
     #[command(subcommand, name = "oauth")]
     OAuth(args: oauth::OAuthCommand) => commands::oauth::run(args, context).await,
     #[command(subcommand)]

@@ -37,6 +37,8 @@ pub(crate) mod node;
 pub(crate) mod oauth;
 mod offline_project;
 pub(crate) mod package;
+pub(crate) mod permission;
+mod permission_requests;
 pub(crate) mod proposal;
 pub(crate) mod ps;
 pub(crate) mod question;

@@ -50,7 +50,15 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Configure",
         &[
-            "validate", "migrate", "config", "schema", "package", "reload", "secret", "oauth",
+            "validate",
+            "migrate",
+            "config",
+            "schema",
+            "package",
+            "reload",
+            "secret",
+            "permission",
+            "oauth",
         ],
     ),
     (

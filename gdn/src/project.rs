@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use goondan_vault::ProjectIdentity;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -10,6 +11,12 @@ use crate::output::text::shell_quoted;
 
 /// File that makes a directory a project.
 pub(crate) const PROJECT_FILE: &str = "goondan.yaml";
+
+/// Identity of a project for secret consent.
+pub(crate) fn identity(project_root: &Path) -> ProjectIdentity {
+    let package = goondan_config::package_name(project_root).unwrap_or_default();
+    ProjectIdentity::new(project_root, package.as_deref())
+}
 
 /// Environment files in addition to the project's own.
 #[derive(Debug, Args)]

@@ -203,6 +203,12 @@ pub const PACKAGE_PRUNE: &str = "gdn.package.prune/v1";
 pub const PACKAGE_WHY: &str = "gdn.package.why/v1";
 /// `gdn secret rotate`.
 pub const SECRET_ROTATE: &str = "gdn.secret.rotate/v1";
+/// `gdn permission allow`.
+pub const PERMISSION_ALLOW: &str = "gdn.permission.allow/v1";
+/// `gdn permission deny`.
+pub const PERMISSION_DENY: &str = "gdn.permission.deny/v1";
+/// `gdn permission list`.
+pub const PERMISSION_LIST: &str = "gdn.permission.list/v1";
 /// First output of `gdn oauth login`: the next step for the user.
 pub const OAUTH_LOGIN: &str = "gdn.oauth.login/v1";
 /// `gdn oauth list`.
@@ -351,6 +357,9 @@ pub const ALL: &[&str] = &[
     SECRET_DENY,
     SECRET_REMOVE,
     SECRET_ROTATE,
+    PERMISSION_ALLOW,
+    PERMISSION_DENY,
+    PERMISSION_LIST,
     PACKAGE_INSTALL,
     PACKAGE_ADD,
     PACKAGE_REMOVE,

@@ -93,6 +93,9 @@ pub struct OutgoingCall {
     /// True if the call may be repeated when its outcome is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
+    /// True to fail immediately with `unavailable` while the target's process is not ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_if_ready: bool,
     /// The position in a turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<CallPlace>,
@@ -209,6 +212,9 @@ pub struct CallError {
     /// True if the call was interrupted and its outcome is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outcome_unknown: bool,
+    /// True if the failure affects all models of the endpoint: it is unreachable, silent or broken.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub endpoint_down: bool,
 }
 
 /// A remote server's verdict on an access token (RFC 6750, 3.1).
@@ -241,6 +247,16 @@ impl CallError {
             usage: None,
             token: None,
             outcome_unknown: false,
+            endpoint_down: false,
+        }
+    }
+
+    /// Marks the failure as one of the model's endpoint, and not only of the model.
+    #[must_use]
+    pub fn of_endpoint(self) -> Self {
+        Self {
+            endpoint_down: true,
+            ..self
         }
     }
 

@@ -45,6 +45,7 @@ mod node;
 mod oauth;
 mod package;
 mod pages;
+mod permission;
 mod process;
 mod proposal;
 mod question;
@@ -59,6 +60,7 @@ mod verification;
 mod watch;
 mod wire;
 mod workspace;
+mod workspace_permission;
 
 pub use approval::{
     ApprovalDecided, ApprovalDetail, ApprovalInfo, ApprovalPlace, ApprovalsPage, DecideApproval,
@@ -99,6 +101,9 @@ pub use oauth::{
     RefreshGrant, RevokeGrant, ShowGrant,
 };
 pub use package::{PackageStored, PackagesPruned, PrunePackages, PrunedPackage, StorePackage};
+pub use permission::{
+    DecidePermission, ListPermissions, PermissionDecided, PermissionDecision, PermissionList,
+};
 pub use process::{
     AchievedConfinement, Confinement, ListProcesses, ProcessChange, ProcessInfo, ProcessKey,
     ProcessState, ProcessesPage, Readiness, WatchProcesses,
@@ -160,6 +165,7 @@ pub use workspace::{
     ReplicationStall, Restart, RestartResult, UnhealthyProcess, WorkspaceInfo, WorkspaceProblem,
     WorkspaceReload, WorkspacesPage,
 };
+pub use workspace_permission::{InvalidPermission, WorkspacePermission};
 
 /// A method of the control API.
 pub trait Method: Serialize {
@@ -416,6 +422,10 @@ methods! {
     DenySecret = "secret.deny" -> SecretConsentChanged;
     /// Re-encrypts everything for another identity. Only a person may.
     RotateSecrets = "secret.rotate" -> SecretsRotated;
+    /// Lists the decisions of people about permissions of workspaces.
+    ListPermissions = "permission.list" -> PermissionList;
+    /// Allows or denies a workspace a permission. Only a person may.
+    DecidePermission = "permission.decide" -> PermissionDecided;
     /// Unpacks a package into the store. Only a person may.
     StorePackage = "package.store" -> PackageStored;
     /// Removes unused packages from the store. Only a person may.

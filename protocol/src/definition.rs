@@ -118,6 +118,25 @@ pub struct AgentDefinition {
     /// Its Swarm, if the contract of its tools and modules includes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<SwarmView>,
+    /// Set if its tools work in the project, by a person's consent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_work: Option<ProjectWork>,
+}
+
+/// Work of an agent's tools in the project itself, as under the older contract (`COMPAT-2`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProjectWork {
+    /// Files of the configuration and of modules, relative to the Project Root. They stay
+    /// read-only, because an agent could otherwise give itself more rights.
+    pub protected: Vec<PathBuf>,
+}
+
+impl ProjectWork {
+    /// Other paths that stay read-only if they exist: code that modules import, and code that git
+    /// runs as the user.
+    pub const ALWAYS_PROTECTED: [&'static str; 4] =
+        ["node_modules", "package.json", ".git/config", ".git/hooks"];
 }
 
 /// Rights of modules of packages: those granted to the packages, within the rights of their agent's
@@ -165,6 +184,24 @@ pub struct SwarmView {
     pub entry_agent: Option<AgentName>,
     /// The agents that take part.
     pub agents: Vec<AgentName>,
+    /// The connections, with the names that modules know.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub connections: BTreeMap<ConnectionName, OlderConnection>,
+}
+
+/// A connection, in the form that modules of the older contract know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OlderConnection {
+    /// The connector's name, which is the name of the source of its events.
+    pub connector: String,
+    /// Older names of its events, by current name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub events: BTreeMap<String, String>,
+    /// True if the keys of its events begin with the connection's name, which therefore is not added
+    /// to them.
+    #[serde(default)]
+    pub keeps_key: bool,
 }
 
 impl AgentDefinition {
@@ -741,6 +778,22 @@ impl HostedModel {
             && self.platform == other.platform
             && self.endpoint == other.endpoint
             && self.api_key == other.api_key
+    }
+
+    /// True if two models are served at the same URL, so that an outage affects both.
+    #[must_use]
+    pub fn shares_endpoint_with(&self, other: &Self) -> bool {
+        let platform = |model: &Self| {
+            let platform = model.platform.as_ref();
+            platform.map(CloudPlatform::without_credentials)
+        };
+        let url = |model: &Self| {
+            let url = model.endpoint.as_deref();
+            url.map(|url| url.trim_end_matches('/').to_owned())
+        };
+        self.provider == other.provider
+            && url(self) == url(other)
+            && platform(self) == platform(other)
     }
 
     /// The same model without its credentials.

@@ -22,13 +22,15 @@ pub enum IgnoreReason {
     NoText,
     /// A kind of event that the connector does not support.
     Unsupported,
+    /// Without the required proof of its sender.
+    Unverified,
     /// A test of the connection by the service.
     Ping,
 }
 
 impl IgnoreReason {
     /// All reasons.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NoRule,
         Self::Unroutable,
         Self::OtherPlace,
@@ -36,6 +38,7 @@ impl IgnoreReason {
         Self::Bot,
         Self::NoText,
         Self::Unsupported,
+        Self::Unverified,
         Self::Ping,
     ];
 
@@ -50,6 +53,7 @@ impl IgnoreReason {
             Self::Bot => "bot",
             Self::NoText => "noText",
             Self::Unsupported => "unsupported",
+            Self::Unverified => "unverified",
             Self::Ping => "ping",
         }
     }
@@ -65,6 +69,7 @@ impl IgnoreReason {
             Self::Bot => "bot",
             Self::NoText => "no text",
             Self::Unsupported => "unsupported",
+            Self::Unverified => "unverified",
             Self::Ping => "ping",
         }
     }

@@ -127,6 +127,9 @@ pub const MAX_SECRET_KEYS: usize = 64;
 /// Largest number of secrets in the store.
 pub const MAX_SECRETS: usize = 256;
 
+/// Largest number of files or connections that a person's permission covers.
+pub const MAX_PERMISSION_COVERS: usize = 512;
+
 /// Longest event, turn, step, message or tool-call id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;
 

@@ -12,8 +12,10 @@
 
 mod action;
 mod discord;
+mod email;
 mod formatted_text;
 mod github;
+mod gitlab;
 mod http;
 mod mcp;
 mod slack;
@@ -28,19 +30,23 @@ pub use action::{
     ServiceSpec, of_call,
 };
 pub use discord::{DISCORD, Discord};
+pub use email::{EMAIL, EMAIL_REPLY, Email, EmailDraft, EmailReply};
 pub use formatted_text::{FormattedRange, TextFormat};
 pub use github::{GITHUB, GitHub, PullRequest};
+pub use gitlab::{GITLAB, GitLab, StateChange};
 pub use http::{FetchResult, HTTP, Http};
 pub use mcp::{MCP, Mcp, McpResult, McpTool, McpTools};
-pub use slack::{SLACK, SLACK_MESSAGES_MAX, Slack, SlackFormat};
-pub use telegram::{TELEGRAM, Telegram};
+pub use slack::{
+    OlderSlackParameters, SLACK, SLACK_MESSAGES_MAX, SLACK_PAGE_MAX, Slack, SlackFormat,
+};
+pub use telegram::{OlderTelegramParameters, TELEGRAM, Telegram};
 
 /// Largest file that a chat connection sends or downloads, in bytes. Its base64 form must fit in a
 /// message.
 pub const DOWNLOAD_BYTES_MAX: u64 = 5 * 1024 * 1024;
 
 /// All services.
-pub const SERVICES: &[ServiceSpec] = &[DISCORD, GITHUB, HTTP, MCP, SLACK, TELEGRAM];
+pub const SERVICES: &[ServiceSpec] = &[DISCORD, EMAIL, GITHUB, GITLAB, HTTP, MCP, SLACK, TELEGRAM];
 
 /// Schema of the path of a file that an action sends or writes.
 fn path_schema(verb: &str) -> Value {
@@ -131,6 +137,59 @@ mod tests {
             asked(&sent),
             [r#"send {"chat":"-5","text":"hi","replyTo":7}"#]
         );
+    }
+
+    #[test]
+    fn gitlab_actions_default_to_the_thing_and_thread_of_the_turn() {
+        let home = json!({"project": "acme/shop", "reference": "!7", "discussion": "d1",
+            "commit": "da1560886d4f", "defaultBranch": "main"});
+        let plan = |action, args| planned("gitlab", action, (&args, &home)).unwrap();
+        let error = |action, args| planned("gitlab", action, (&args, &home)).unwrap_err();
+        for (action, args, expected) in [
+            (
+                "comment",
+                json!({"body": "x"}),
+                r#"comment {"project":"acme/shop","reference":"!7","body":"x","discussion":"d1"}"#,
+            ),
+            (
+                "comment",
+                json!({"body": "x", "discussion": ""}),
+                r#"comment {"project":"acme/shop","reference":"!7","body":"x"}"#,
+            ),
+            // A thread of another merge request is not the one of the turn.
+            (
+                "comment",
+                json!({"body": "x", "reference": "#3"}),
+                r##"comment {"project":"acme/shop","reference":"#3","body":"x"}"##,
+            ),
+            (
+                "edit",
+                json!({"state": "close", "addLabels": ["bug"]}),
+                r#"edit {"project":"acme/shop","reference":"!7","addLabels":["bug"],"state":"close"}"#,
+            ),
+            (
+                "diff",
+                json!({}),
+                r#"diff {"project":"acme/shop","reference":"!7","page":1}"#,
+            ),
+            (
+                "setStatus",
+                json!({"state": "success"}),
+                r#"setStatus {"project":"acme/shop","commit":"da1560886d4f","state":"success"}"#,
+            ),
+            (
+                "openMergeRequest",
+                json!({"source": "fix", "title": "T"}),
+                r#"openMergeRequest {"project":"acme/shop","source":"fix","target":"main","title":"T"}"#,
+            ),
+        ] {
+            assert_eq!(asked(&plan(action, args)), [expected]);
+        }
+        let elsewhere = error("read", json!({"project": "acme/docs"}));
+        assert!(matches!(elsewhere, PlanError::Invalid(text) if text.contains("`reference`")));
+        assert!(matches!(error("edit", json!({})), PlanError::Invalid(_)));
+        let issue = error("diff", json!({"reference": "#3"}));
+        assert!(matches!(issue, PlanError::Invalid(text) if text.contains("merge request")));
     }
 
     #[test]

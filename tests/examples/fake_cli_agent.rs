@@ -221,6 +221,32 @@ impl Agent {
         }
     }
 
+    /// Reports the start of a command.
+    fn begin_command(&self, command: &str) {
+        match self.format {
+            Format::Plain => println!("Running {command}"),
+            Format::Codex => {
+                let item = json!({"id": "c", "type": "command_execution", "command": command,
+                                  "aggregated_output": "", "status": "in_progress"});
+                print(&json!({"type": "item.started", "item": item}));
+            }
+            Format::Claude => {
+                let call = json!({"type": "tool_use", "id": "c", "name": "Bash",
+                                  "input": {"command": command}});
+                let message = json!({"id": "m", "role": "assistant", "model": "fake-1", "content": [call],
+                                     "usage": {"input_tokens": 10, "output_tokens": 5}});
+                print(&json!({"type": "assistant", "message": message, "request_id": "m"}));
+            }
+            Format::Acp => {
+                self.update(
+                    &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": command,
+                                    "kind": "execute", "status": "in_progress",
+                                    "rawInput": {"command": command}}),
+                );
+            }
+        }
+    }
+
     /// Requests permission to run a command; a format without permissions needs none.
     fn may_run(&mut self, command: &str) -> bool {
         match self.format {
@@ -462,6 +488,14 @@ impl Agent {
                 return ExitCode::FAILURE;
             }
             Manner::Work => self.say("I work."),
+            Manner::Command => {
+                self.begin_command("sleep 3600");
+                // One in a separate session, too, as servers are that agents start.
+                drop(Command::new("setsid").args(["sleep", "3600"]).spawn());
+                let mut command = Command::new("sleep").arg("3600").spawn().unwrap();
+                // It reads nothing meanwhile, so it does not receive a cancellation.
+                drop(command.wait());
+            }
             Manner::Honest | Manner::Hang | Manner::Stall | Manner::Forget | Manner::Tools => {}
         }
         stay()

@@ -80,6 +80,8 @@ words! {
         Flood = "flood",
         /// It works until it is killed; its second run is honest.
         Work = "work",
+        /// It waits for a command that takes an hour, and for nothing else.
+        Command = "command",
         /// It never shows a sign of life; its second run is honest.
         Stall = "stall",
         /// As honest, but it has lost each session that it must resume.

@@ -36,6 +36,7 @@ pub mod git_server;
 pub mod home;
 pub mod http;
 pub mod log;
+pub mod mail;
 pub mod mcp;
 pub mod mcp_login;
 pub mod misbehaviour;

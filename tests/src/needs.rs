@@ -81,6 +81,39 @@ pub fn slack_bolt() -> Option<PathBuf> {
     place.filter(|_| program("node"))
 }
 
+/// Variable with the directory in which the npm package `grammy` is installed.
+pub const GRAMMY_VAR: &str = "GOONDAN_TEST_GRAMMY";
+
+/// The directory with grammY, a framework for bots of Telegram, which is optional even in CI; if it
+/// is missing, the calling test is listed as skipped.
+#[must_use]
+pub fn grammy() -> Option<PathBuf> {
+    let place = std::env::var_os(GRAMMY_VAR).map(PathBuf::from);
+    let place = place.filter(|place| place.join("node_modules/grammy").is_dir());
+    if place.is_none() {
+        note_left_out(&format!(
+            "{GRAMMY_VAR} names no directory with the npm package grammy"
+        ));
+    }
+    place.filter(|_| program("node"))
+}
+
+/// Path of Dovecot, which is not in the `PATH` of all users; if it is missing, the calling test is
+/// listed as skipped.
+///
+/// # Panics
+///
+/// As [`program`].
+#[must_use]
+pub fn dovecot() -> Option<PathBuf> {
+    let usual = Some(PathBuf::from("/usr/sbin/dovecot"));
+    let found = path_of("dovecot").or_else(|| usual.filter(|file| file.is_file()));
+    if found.is_none() {
+        left_out("there is no dovecot");
+    }
+    found
+}
+
 /// Path of Chromium, if pages can be tested in it with node and its driver; if not, the calling
 /// test is listed as skipped.
 ///

@@ -47,6 +47,8 @@ struct State {
     next_id: i64,
     mishaps: VecDeque<TelegramFault>,
     polls: usize,
+    /// Types of updates in the latest request.
+    allowed: Vec<String>,
     deeds: Vec<BotAction>,
     deed_mishaps: VecDeque<TelegramFault>,
     /// The bot must wait until then.
@@ -173,6 +175,12 @@ impl Telegram {
         self.state.lock().unwrap().updates.len()
     }
 
+    /// Types of updates that the latest request names.
+    #[must_use]
+    pub fn allowed(&self) -> Vec<String> {
+        self.state.lock().unwrap().allowed.clone()
+    }
+
     /// Number of update requests.
     #[must_use]
     pub fn polls(&self) -> usize {
@@ -190,10 +198,14 @@ impl Telegram {
                         "file_path": FILE_PATH, "file_size": 7});
                     (200, json!({"ok": true, "result": file}))
                 }
-                None => (401, json!({"ok": false, "description": "Unauthorized"})),
+                None => (
+                    401,
+                    json!({"ok": false, "error_code": 401, "description": "Unauthorized"}),
+                ),
                 Some("getMe") => (
                     200,
-                    json!({"ok": true, "result": {"id": 1, "is_bot": true, "username": "double_bot"}}),
+                    json!({"ok": true, "result": {"id": 1, "is_bot": true, "first_name": "Double",
+                        "username": "double_bot"}}),
                 ),
                 Some("getUpdates") => match self.updates(&body) {
                     Some(answer) => answer,
@@ -241,8 +253,10 @@ impl Telegram {
         if matches!(mishap, Some(TelegramFault::Break)) {
             return None;
         }
-        let refused =
-            |status: u16, why: &str| Some((status, json!({"ok": false, "description": why})));
+        let refused = |status: u16, why: &str| {
+            let body = json!({"ok": false, "error_code": status, "description": why});
+            Some((status, body))
+        };
         if params["chat_id"] == 404 {
             return refused(400, "Bad Request: chat not found");
         }
@@ -253,8 +267,9 @@ impl Telegram {
         if text.encode_utf16().count() > TEXT_UNITS_MAX {
             return refused(400, "Bad Request: message is too long");
         }
-        let method = method.to_owned();
         let id = 1_001 + state.deeds.len();
+        let result = result_of(method, &params, id);
+        let method = method.to_owned();
         state.deeds.push(BotAction {
             method,
             params,
@@ -263,7 +278,7 @@ impl Telegram {
         if matches!(mishap, Some(TelegramFault::Hang)) {
             return None;
         }
-        Some((200, json!({"ok": true, "result": {"message_id": id}})))
+        Some((200, json!({"ok": true, "result": result})))
     }
 
     /// Response to an update request; none if the connection must break.
@@ -279,6 +294,18 @@ impl Telegram {
             }
             if let Some(offset) = body["offset"].as_i64() {
                 state.updates.retain(|(id, _)| *id >= offset);
+            }
+            if let Some(allowed) = body["allowed_updates"].as_array() {
+                let is_allowed = |update: &Value| {
+                    allowed
+                        .iter()
+                        .any(|kind| update.get(kind.as_str().unwrap()).is_some())
+                };
+                state.updates.retain(|(_, update)| is_allowed(update));
+                state.allowed = allowed
+                    .iter()
+                    .map(|kind| kind.as_str().unwrap().to_owned())
+                    .collect();
             }
             state.updates.is_empty() && body["timeout"] != 0
         };
@@ -298,11 +325,25 @@ impl Telegram {
     }
 }
 
+/// Result of a method: the message for those that send or edit one.
+fn result_of(method: &str, params: &Value, id: usize) -> Value {
+    let id = match method {
+        "editMessageText" => params["message_id"].clone(),
+        _ if method.starts_with("send") && method != "sendChatAction" => json!(id),
+        _ => return json!(true),
+    };
+    let chat = params["chat_id"].as_i64().unwrap_or(-1);
+    let kind = if chat > 0 { "private" } else { "supergroup" };
+    json!({"message_id": id, "date": 1, "chat": {"id": chat, "type": kind},
+        "from": {"id": 1, "is_bot": true, "first_name": "Double"}, "text": params["text"]})
+}
+
 fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|len| *len > 0)?;
     let path = line.split(' ').nth(1)?.to_owned();
     let mut len = 0;
+    let mut is_chunked = false;
     let mut boundary = None;
     loop {
         let mut header = String::new();
@@ -312,14 +353,20 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
             break;
         }
         if let Some((_, value)) = header.split_once("boundary=") {
-            boundary = Some(value.to_owned());
+            boundary = Some(value.trim_matches('"').to_owned());
         }
+        is_chunked |= header.starts_with("transfer-encoding:") && header.ends_with("chunked");
         if let Some(value) = header.strip_prefix("content-length:") {
             len = value.trim().parse().ok()?;
         }
     }
-    let mut body = vec![0; len];
-    reader.read_exact(&mut body).ok()?;
+    let body = if is_chunked {
+        chunks(reader)?
+    } else {
+        let mut body = vec![0; len];
+        reader.read_exact(&mut body).ok()?;
+        body
+    };
     let params = match boundary {
         Some(boundary) => form(&String::from_utf8_lossy(&body), &boundary),
         None => serde_json::from_slice(&body).unwrap_or(Value::Null),
@@ -327,15 +374,34 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
     Some((path, params))
 }
 
-/// The fields of a form; a file is `name: content`.
+/// A body of unknown length, as clients stream files.
+fn chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut size = String::new();
+        reader.read_line(&mut size).ok().filter(|len| *len > 0)?;
+        let size = usize::from_str_radix(size.trim(), 16).ok()?;
+        // Each chunk ends with a line break.
+        let mut chunk = vec![0; size + 2];
+        reader.read_exact(&mut chunk).ok()?;
+        chunk.truncate(size);
+        if chunk.is_empty() {
+            return Some(body);
+        }
+        body.extend(chunk);
+    }
+}
+
+/// The fields of a form; a file is `name: content`, also if a field refers to it by `attach://`.
 fn form(body: &str, boundary: &str) -> Value {
     let boundary = format!("--{boundary}");
     let parts = body.split(&boundary);
     let fields = parts.filter_map(|part| {
         let (head, content) = part.trim_start().split_once("\r\n\r\n")?;
         let value_of = |name: &str| {
-            let (_, rest) = head.split_once(&format!("; {name}=\""))?;
-            Some(rest.split_once('"')?.0.to_owned())
+            let mut facts = head.split([';', '\r', '\n']).map(str::trim);
+            let value = facts.find_map(|fact| fact.strip_prefix(name)?.strip_prefix('='))?;
+            Some(value.trim_matches('"').to_owned())
         };
         let content = content.strip_suffix("\r\n").unwrap_or(content);
         let value = match value_of("filename") {
@@ -344,5 +410,18 @@ fn form(body: &str, boundary: &str) -> Value {
         };
         Some((value_of("name")?, value))
     });
-    Value::Object(fields.collect())
+    let mut fields: serde_json::Map<String, Value> = fields.collect();
+    let attached: Vec<(String, String)> = fields
+        .iter()
+        .filter_map(|(name, value)| {
+            let file = value.as_str()?.strip_prefix("attach://")?;
+            Some((name.clone(), file.to_owned()))
+        })
+        .collect();
+    for (name, file) in attached {
+        if let Some(content) = fields.remove(&file) {
+            fields.insert(name, content);
+        }
+    }
+    Value::Object(fields)
 }

@@ -290,10 +290,11 @@ const call = async ({ id, toolName, toolCallId, stepId, args, workDir }) => {
   calls.set(id, running);
   const { agentName, instanceKey, turnId, traceId } = turn;
   const place = { agentName, instanceKey, turnId, traceId, toolCallId };
+  const swarm = older?.swarm;
   const ctx = {
-    ...place, workdir: workDir, workDir, input: args, logger, signal: controller.signal,
+    ...place, instanceKey: olderKeyOf(instanceKey, { agentName, swarm }), workdir: workDir, workDir, input: args, logger, signal: controller.signal,
     message: messageOf({ toolCallId, stepId }, toolName, args),
-    runtime: runtimeOf(askFor(running), { ...place, swarm: older?.swarm }),
+    runtime: runtimeOf(askFor(running), { ...place, swarm }),
   };
   let line;
   try {
@@ -314,7 +315,7 @@ const agentsOf = (visit) => {
     op,
     agent: String(target ?? "").replace(/^Agent\//, ""),
     input: String(input ?? ""),
-    instanceKey,
+    instanceKey: namedKey(instanceKey, { ...turn, swarm: older?.swarm }),
     wait: wait ?? (isAsync === true ? false : undefined),
     timeoutMs,
     note: { eventType, metadata: plain(metadata) },
@@ -362,17 +363,29 @@ const outputOf = (text) => {
 };
 
 // The event and context of a turn, in the form of 0.0.3.
-const inboundOf = ({ metadata, ...event }) => {
+const inboundOf = ({ metadata, ...event }, agentName) => {
   const note = metadata?.request;
-  const type = note?.eventType ?? event.type;
-  return { ...event, type, metadata: note?.metadata ?? metadata, createdAt: new Date(event.createdAt) };
+  const { swarm } = older;
+  const { source = {} } = event;
+  const known = source.kind === "connector" ? swarm?.connections?.[source.name] : undefined;
+  const type = note?.eventType ?? known?.events?.[event.type] ?? event.type;
+  const isOfAgent = source.kind === "agent";
+  const sender = isOfAgent ? { instanceKey: olderKeyOf(source.instanceKey, { agentName: source.name, swarm }) } : {};
+  return {
+    ...event, type, name: type,
+    source: { ...source, ...sender, name: known?.connector ?? source.name },
+    instanceKey: olderKeyOf(event.instanceKey, { agentName, swarm }),
+    metadata: note?.metadata ?? metadata, createdAt: new Date(event.createdAt),
+  };
 };
 const surroundingsOf = ({ agentName, event }) => {
   const { bundleRoot, system, swarm } = older;
   const availableAgents = swarm?.agents ?? [agentName];
   const callableAgents = availableAgents.filter((name) => name !== agentName);
-  const { source = {}, replyTo } = event;
-  const { type: eventType, metadata: eventMetadata } = inboundOf(event);
+  const { replyTo } = event;
+  const {
+    type: eventType, metadata: eventMetadata, source, instanceKey, properties,
+  } = inboundOf(event, agentName);
   const isOfAgent = source.kind === "agent";
   return {
     agent: { name: agentName, bundleRoot, prompt: { system } },
@@ -381,7 +394,7 @@ const surroundingsOf = ({ agentName, event }) => {
     },
     inbound: {
       eventId: event.id, eventType, sourceKind: source.kind, sourceName: source.name,
-      createdAt: event.createdAt, instanceKey: event.instanceKey, eventMetadata,
+      createdAt: event.createdAt, instanceKey, properties, eventMetadata,
     },
     call: isOfAgent ? { callerAgent: source.name, callerInstanceKey: source.instanceKey, replyTo } : undefined,
   };
@@ -465,8 +478,9 @@ const enter = async (message) => {
     if (!turn.metadata.has(key)) turn.metadata.set(key, {});
     return turn.metadata.get(key);
   };
-  const { agentName, instanceKey, turnId, traceId } = turn;
-  const event = older === undefined ? turn.event : inboundOf(turn.event);
+  const { agentName, turnId, traceId } = turn;
+  const instanceKey = olderKeyOf(turn.instanceKey, { agentName, swarm: older?.swarm });
+  const event = older === undefined ? turn.event : inboundOf(turn.event, agentName);
   const ctx = { agentName, instanceKey, turnId, traceId };
   if (older !== undefined) ctx.runtime = surroundingsOf(turn);
   if (type === "toolCall") {

@@ -142,6 +142,7 @@ impl StepRequest {
             params: with_params(&self.question, params)?,
             deadline_ms: REPLY_DEADLINE_MS,
             idempotent: true,
+            only_if_ready: false,
             place: Some(self.place.clone()),
             record: Some(self.record.clone()),
             trace: self.trace,

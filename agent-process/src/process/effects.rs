@@ -1,6 +1,7 @@
 //! Executes the effects of the engine.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use goondan_protocol::usage::ReplyCost;
 use crate::model::ModelRequest;
 use crate::recorder::Recorder;
 use crate::tool_call::CallKey;
-use crate::tools::{CallSite, has_no_sandbox};
+use crate::tools::{CallSite, WhileStarting, has_no_sandbox};
 use crate::turn::{Observation, Scope, TurnEngineEffect, TurnEngineInput};
 
 use super::agent::{Agent, BackgroundResult, now};
@@ -193,13 +194,19 @@ impl Agent {
         let outgoing = self.outgoing.clone();
         Some(Box::pin(async move {
             let asked = servers.iter().map(|server| async {
-                let refreshed = server.refresh(&outgoing, place.clone(), trace).await;
-                if let Err(fault) = refreshed {
-                    tracing::warn!(
-                        connection = server.connection(),
-                        reason = %fault,
+                let place = (place.clone(), trace);
+                let refreshed = server.refresh(&outgoing, place, WhileStarting::Fail).await;
+                let connection = server.connection();
+                match refreshed {
+                    Ok(()) => {}
+                    Err(_) if server.wait_tool().is_some() => {
+                        tracing::info!(connection, "MCP server still starting");
+                    }
+                    Err(reason) => tracing::warn!(
+                        connection,
+                        %reason,
                         "failed to list the tools of an MCP server"
-                    );
+                    ),
                 }
             });
             futures_util::future::join_all(asked).await;
@@ -282,7 +289,12 @@ impl Agent {
             return prompt.map(Cow::Borrowed);
         }
         let mut parts: Vec<&str> = prompt.into_iter().collect();
-        let note = format!("Note: {}.", missing.join("; "));
+        let mut note = format!("Note: {}.", missing.join("; "));
+        let servers = self.toolbox.servers().iter();
+        let waits: BTreeSet<String> = servers.filter_map(|server| server.wait_tool()).collect();
+        for tool in waits {
+            note.push_str(&format!(" If you need them, call `{tool}` first."));
+        }
         parts.push(&note);
         Some(Cow::Owned(parts.join("\n\n")))
     }

@@ -67,7 +67,8 @@ impl ConnectionRoute {
         let connection = found.ok_or_else(|| match connections {
             [] => ToolFault::new(
                 "E_UNAVAILABLE",
-                "the project has no connection for this tool",
+                "the project has no connection for this tool, or its credentials are not set; \
+                 `gdn validate` shows the missing ones",
             ),
             _ => ToolFault::new(
                 "E_INVALID_REQUEST",
@@ -129,6 +130,7 @@ impl ConnectionRoute {
             params: request.params,
             deadline_ms,
             idempotent: is_repeatable,
+            only_if_ready: false,
             place: Some(self.call_place()),
             record: None,
             trace: self.site.trace,

@@ -2,20 +2,21 @@
 //! the server's tools to the model.
 //!
 //! The list of tools is requested before each step, so that the model is offered the current ones.
-//! If the list has not changed, the reply does not contain it.
+//! If the list has not changed, the reply does not contain it. A server that is starting delays no
+//! step: in place of its tools, the model is offered one that waits for the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::future::BoxFuture;
 use goondan_protocol::JsonObject;
-use goondan_protocol::call::{CallPlace, CallTarget};
+use goondan_protocol::call::{CallErrorCode, CallPlace, CallTarget};
 use goondan_protocol::definition::{CatalogEntry, ToolDefinition, ToolExport};
 use goondan_protocol::ids::{ConnectionName, ResourceName};
 use goondan_protocol::message::tool_full_name;
 use goondan_protocol::service::{ConnectorRequest, Mcp, McpResult, McpTool, McpTools};
 use goondan_protocol::trace::TraceContext;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::connection_tools::{ConnectionRoute, fault_of};
 use super::fault::ToolFault;
@@ -24,12 +25,14 @@ use super::schema::ArgumentSchema;
 use crate::outgoing_calls::{OutboundCall, OutboundCalls};
 use crate::tool_call::{CallRejection, ToolOutcome};
 
-/// Time limit for a server's first list within a step, in milliseconds. It includes the start of
-/// the server.
-const FIRST_LIST_DEADLINE_MS: u64 = 10_000;
-
-/// Time limit for further lists, in milliseconds: a server that is starting delays only one step.
+/// Time limit for the list of a server that is ready, in milliseconds.
 const LIST_DEADLINE_MS: u64 = 2_000;
+
+/// Time limit for the start and the list of a server that a call needs, in milliseconds.
+const START_DEADLINE_MS: u64 = 60_000;
+
+/// Export that waits for a server that is starting.
+const WAIT_EXPORT: &str = "wait_until_ready";
 
 /// Maximum number of a server's tools that an agent gets. `exports` choose first.
 const TOOLS_MAX: usize = 256;
@@ -54,7 +57,22 @@ pub(crate) struct McpServerHandle {
     pub(super) error_limit_chars: usize,
     listed: Mutex<Option<Arc<ToolListing>>>,
     /// Reason why the server was not listed at the latest attempt.
-    problem: Mutex<Option<String>>,
+    problem: Mutex<Option<ListFailure>>,
+}
+
+/// Failure to list a server.
+#[derive(Debug, Clone)]
+struct ListFailure {
+    fault: ToolFault,
+    /// True if the server may become ready without a person.
+    is_temporary: bool,
+}
+
+/// Behavior of a list request while the server is starting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhileStarting {
+    Fail,
+    Wait,
 }
 
 /// The server's tools at the last listing.
@@ -108,13 +126,52 @@ impl McpServerHandle {
         listed.is_some_and(|listed| listed.tools.contains_key(name))
     }
 
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed().is_some()
+    }
+
     pub(super) fn entries(&self) -> Vec<CatalogEntry> {
-        self.listed()
-            .map_or_else(Vec::new, |listed| listed.entries.clone())
+        match self.listed() {
+            Some(listed) => listed.entries.clone(),
+            None => self.wait_entry().into_iter().collect(),
+        }
+    }
+
+    /// The tool that waits for the server, while it is starting.
+    fn wait_entry(&self) -> Option<CatalogEntry> {
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        problem.as_ref().filter(|problem| problem.is_temporary)?;
+        let tool = self.tool.as_str();
+        let description = format!(
+            "Waits until the MCP server of the tools `{tool}__…` is ready, at most {} s, and \
+             returns their names. They can be called from the next step on. Call it only if you \
+             need them.",
+            START_DEADLINE_MS / 1_000
+        );
+        Some(CatalogEntry {
+            name: tool_full_name(tool, WAIT_EXPORT).ok()?,
+            description,
+            parameters: json!({"type": "object", "properties": {}}),
+        })
+    }
+
+    /// Name of the tool that waits for the server, while it is starting.
+    pub(crate) fn wait_tool(&self) -> Option<String> {
+        let entry = self.wait_entry().filter(|_| !self.is_listed())?;
+        Some(entry.name.to_string())
+    }
+
+    /// True if the tool of this name waits for the server, and is not the server's own.
+    pub(super) fn is_wait(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(self.tool.as_str());
+        rest.and_then(|rest| rest.strip_prefix("__")) == Some(WAIT_EXPORT) && !self.has(name)
     }
 
     /// True if the project marks the tool as idempotent.
     pub(super) fn is_idempotent(&self, name: &str) -> bool {
+        if self.is_wait(name) {
+            return true;
+        }
         let listed = self.listed();
         let chosen = |original: &str| self.chosen.iter().find(|export| export.name == original);
         listed.is_some_and(|listed| {
@@ -131,6 +188,7 @@ impl McpServerHandle {
             return Ok(());
         };
         match listed.tools.get(name) {
+            None if self.is_wait(name) => Ok(()),
             None => Err(self.not_there(name, &listed)),
             Some(offered) => {
                 let schema = offered.schema.get_or_init(|| {
@@ -174,24 +232,24 @@ impl McpServerHandle {
     pub(crate) async fn refresh(
         &self,
         outgoing: &OutboundCalls,
-        place: CallPlace,
-        trace: Option<TraceContext>,
+        (place, trace): (CallPlace, Option<TraceContext>),
+        starting: WhileStarting,
     ) -> Result<(), ToolFault> {
-        let refreshed = self.request_list(outgoing, place, trace).await;
-        let problem = refreshed.as_ref().err().map(ToString::to_string);
+        let refreshed = self.request_list(outgoing, (place, trace), starting).await;
+        let problem = refreshed.as_ref().err().cloned();
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
-        refreshed
+        refreshed.map_err(|failure| failure.fault)
     }
 
     /// Message about tools that the server has, but has not listed yet; `None` once it is listed.
     pub(crate) fn missing(&self) -> Option<String> {
-        if self.listed().is_some() {
+        if self.is_listed() {
             return None;
         }
         let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        let problem = problem.as_ref()?;
+        let reason = &problem.as_ref()?.fault.message;
         Some(format!(
-            "the tools of connection `{}` are not available yet: {problem}",
+            "the tools of connection `{}` are not available yet: {reason}",
             self.connection
         ))
     }
@@ -199,36 +257,45 @@ impl McpServerHandle {
     async fn request_list(
         &self,
         outgoing: &OutboundCalls,
-        place: CallPlace,
-        trace: Option<TraceContext>,
-    ) -> Result<(), ToolFault> {
-        let has_waited = {
+        (place, trace): (CallPlace, Option<TraceContext>),
+        starting: WhileStarting,
+    ) -> Result<(), ListFailure> {
+        let lasting = |fault| ListFailure {
+            fault,
+            is_temporary: false,
+        };
+        let may_start = {
             let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-            problem.is_some()
+            problem.as_ref().is_none_or(|problem| problem.is_temporary)
         };
         let known = self.listed().map(|listed| listed.digest.clone());
-        let is_known = known.is_some();
-        let unusable = |error: serde_json::Error| {
-            ToolFault::new("E_TOOL_FAILED", format!("failed to use its list: {error}"))
-        };
-        let ConnectorRequest { method, params } = ConnectorRequest::of(&Mcp::Tools { known })?;
+        let request = ConnectorRequest::of(&Mcp::Tools { known });
+        let ConnectorRequest { method, params } =
+            request.map_err(|error| lasting(ToolFault::from(error)))?;
         let ask = OutboundCall {
             target: CallTarget::Connection {
                 name: self.connection.clone(),
             },
             method,
             params,
-            deadline_ms: match !is_known && !has_waited {
-                true => FIRST_LIST_DEADLINE_MS,
-                false => LIST_DEADLINE_MS,
+            deadline_ms: match starting {
+                WhileStarting::Wait if may_start => START_DEADLINE_MS,
+                WhileStarting::Wait | WhileStarting::Fail => LIST_DEADLINE_MS,
             },
             idempotent: true,
+            only_if_ready: starting == WhileStarting::Fail,
             place: Some(place),
             record: None,
             trace,
         };
-        let answer = outgoing.call(ask).await.map_err(fault_of)?;
-        let told: McpTools = serde_json::from_str(answer.get()).map_err(unusable)?;
+        let answer = outgoing.call(ask).await.map_err(|error| ListFailure {
+            is_temporary: error.retryable || error.code == CallErrorCode::TimedOut,
+            fault: fault_of(error),
+        })?;
+        let told: McpTools = serde_json::from_str(answer.get()).map_err(|error| {
+            let message = format!("failed to use its list: {error}");
+            lasting(ToolFault::new("E_TOOL_FAILED", message))
+        })?;
         if let Some(tools) = told.tools {
             let listed = Arc::new(self.offer(told.digest, tools));
             *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
@@ -311,6 +378,10 @@ impl McpServerHandle {
         call: ToolInvocation,
     ) -> BoxFuture<'static, ToolOutcome> {
         Box::pin(async move {
+            if self.is_wait(&name) {
+                let waited = self.wait_until_ready(&call).await;
+                return waited.map_or_else(ToolOutcome::from, ToolOutcome::ok);
+            }
             match self.call(&name, &call).await {
                 Ok(result) if result.is_error => ToolOutcome::error(result.text),
                 Ok(result) => ToolOutcome {
@@ -322,12 +393,42 @@ impl McpServerHandle {
         })
     }
 
+    /// Waits for the server's first list, and returns the names of its tools.
+    async fn wait_until_ready(&self, call: &ToolInvocation) -> Result<String, ToolFault> {
+        let route = ConnectionRoute::to(call, &self.connection)?;
+        self.list_first(&route).await?;
+        let listed = self.listed().unwrap_or_default();
+        let names: Vec<&str> = listed.tools.keys().map(String::as_str).collect();
+        Ok(format!(
+            "connection `{}` is ready; its tools: {}",
+            self.connection,
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            }
+        ))
+    }
+
+    /// Requests the list if there is none, and waits for a server that is starting.
+    async fn list_first(&self, route: &ConnectionRoute) -> Result<(), ToolFault> {
+        if self.is_listed() {
+            return Ok(());
+        }
+        tracing::info!(
+            connection = self.connection.as_str(),
+            "waiting for the MCP server"
+        );
+        let place = (route.call_place(), route.trace());
+        self.refresh(route.outgoing(), place, WhileStarting::Wait)
+            .await
+    }
+
     async fn call(&self, name: &str, call: &ToolInvocation) -> Result<McpResult, ToolFault> {
         let route = ConnectionRoute::to(call, &self.connection)?;
-        if self.listed().is_none() {
-            // An earlier process recorded the call, so the list must be requested now.
-            self.refresh(route.outgoing(), route.call_place(), route.trace())
-                .await?;
+        if !self.is_listed() {
+            // An earlier process recorded the call, or the model guessed the tool's name.
+            self.list_first(&route).await?;
             self.check(name, &call.args)?;
         }
         let listed = self.listed().unwrap_or_default();
@@ -385,8 +486,6 @@ fn fnv1a(name: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn server(chosen: &[&str]) -> McpServerHandle {
@@ -474,10 +573,37 @@ mod tests {
     fn prov_1_a_server_without_a_list_is_reported() {
         let server = server(&[]);
         assert_eq!(server.missing(), None, "it has not been asked");
-        *server.problem.lock().unwrap() = Some("it is starting".to_owned());
+        let problem = |is_temporary| ListFailure {
+            fault: ToolFault::new("E_UNAVAILABLE", "it is starting"),
+            is_temporary,
+        };
+        *server.problem.lock().unwrap() = Some(problem(false));
         assert!(server.missing().unwrap().contains("`notes`"));
+        assert!(server.entries().is_empty(), "waiting would not help");
+        *server.problem.lock().unwrap() = Some(problem(true));
         listed(&server, &["add"]);
         assert_eq!(server.missing(), None);
+    }
+
+    #[test]
+    fn prov_1_a_starting_server_offers_one_tool_that_waits_for_it() {
+        const WAIT: &str = "notes__wait_until_ready";
+        let server = server(&[]);
+        assert_eq!((server.wait_tool(), server.entries().len()), (None, 0));
+        *server.problem.lock().unwrap() = Some(ListFailure {
+            fault: ToolFault::new("E_UNAVAILABLE", "it is starting"),
+            is_temporary: true,
+        });
+        assert_eq!(server.wait_tool().as_deref(), Some(WAIT));
+        assert_eq!(server.entries()[0].name.as_str(), WAIT);
+        assert!(server.is_idempotent(WAIT));
+        // Once it is listed, its own tools take the place, and a late call is still answered.
+        listed(&server, &["add"]);
+        assert_eq!(server.wait_tool(), None);
+        assert_eq!(server.entries()[0].name.as_str(), "notes__add");
+        assert_eq!(server.check(WAIT, &json!({})), Ok(()));
+        listed(&server, &[WAIT_EXPORT]);
+        assert!(!server.is_wait(WAIT), "it is the server's own");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The tools of `@goondan/base` as of 0.0.3: the same names, arguments and JSON results
 //! (`COMPAT-2`). Newer exports are offered in addition.
 //!
-//! * `json`, `text`: pure functions on documents and texts.
+//! * `json`, `text`: pure functions on documents and texts; `javascript`: numbers, texts and paths as
+//!   in the language in which the tools were written.
 //! * `shell`, `files`: commands and files of the work directory.
 //! * `agents`: other agents, and the agent's own restart.
 //! * `http`, `telegram`, `slack`: requests and chats, through connections; `services` holds their
@@ -13,6 +14,7 @@ mod agents;
 mod download;
 mod files;
 mod http;
+mod javascript;
 mod json;
 mod services;
 mod shell;
@@ -35,7 +37,7 @@ use super::invocation::ToolInvocation;
 use crate::tool_call::ToolOutcome;
 
 /// Longest wait of one call, in seconds.
-const WAIT_SECONDS_MAX: f64 = 600.0;
+const WAIT_SECONDS_MAX: f64 = 300.0;
 
 /// The old exports of a built-in tool, followed by today's exports with other names.
 pub(super) fn exports(
@@ -95,8 +97,11 @@ fn export(told: ExportSpec, run: ExportHandler) -> Export {
     }
 }
 
-/// Creates an export that only computes.
-fn pure(told: ExportSpec, work: fn(&ToolInvocation) -> Result<Value, ToolFault>) -> Export {
+/// Creates an export that only computes. The text of its result is JSON.
+fn pure<R: ToString + 'static>(
+    told: ExportSpec,
+    work: fn(&ToolInvocation) -> Result<R, ToolFault>,
+) -> Export {
     let run: ExportHandler = Box::new(move |_, call| {
         Box::pin(blocking(move || {
             work(&call).map(|result| result.to_string())
@@ -143,8 +148,12 @@ fn wait() -> Export {
                 }
                 match call.args::<Args>() {
                     Ok(Args { seconds }) => {
-                        tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-                        ToolOutcome::ok(json!({"waitedSeconds": seconds}).to_string())
+                        let millis = javascript::integer((seconds * 1_000.0).round());
+                        let millis = u64::try_from(millis).unwrap_or(0);
+                        tokio::time::sleep(Duration::from_millis(millis)).await;
+                        let waited = javascript::number(seconds);
+                        let waited = json!({"waitedSeconds": waited, "waitedMs": millis});
+                        ToolOutcome::ok(waited.to_string())
                     }
                     Err(fault) => fault.into(),
                 }

@@ -28,6 +28,13 @@ const OWN_PREFIX: &str = "GOONDAN_";
 /// Error code of a call that started nothing because its sandbox could not be created.
 const NO_SANDBOX: &str = "E_SANDBOX";
 
+/// Advice for agents of the older contract that no person has allowed to change the project.
+pub(super) const PROJECT_ADVICE: &str =
+    "a person can allow it for all agents of the project: `gdn permission allow project`";
+
+/// Words of the explanation that a path can be read but not changed.
+const READ_ONLY: &str = "may only be read";
+
 /// Additional environment of module hosts. It stops runtimes from searching for packages in their
 /// start directory and from running cached code instead of a module.
 const HOST_ENVIRONMENT: [(&str, &str); 4] = [
@@ -54,6 +61,8 @@ pub(crate) struct Surroundings {
     /// The directory tools may write to.
     pub(crate) work_dir: PathBuf,
     pub(crate) project_root: PathBuf,
+    /// True if a person can allow programs to work in the project.
+    pub(crate) may_work_in_project: bool,
     pub(crate) instance_key: InstanceKey,
     pub(crate) agent_name: AgentName,
     /// The swarm, under the older contract.
@@ -173,6 +182,9 @@ pub(crate) fn explained(outcome: ToolOutcome, surroundings: &Surroundings) -> To
                 text.push('\n');
             }
             text.push_str(&denial);
+            if surroundings.may_work_in_project && denial.contains(READ_ONLY) {
+                text.push_str(&format!("[{PROJECT_ADVICE}]\n"));
+            }
             if let Some(of_package) = denial_of_packages(&surroundings.packages) {
                 text.push_str(&of_package);
             }

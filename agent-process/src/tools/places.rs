@@ -7,7 +7,7 @@ use goondan_protocol::definition::ModuleSandbox;
 
 use super::fault::ToolFault;
 use super::host::Hosts;
-use super::pipe::Surroundings;
+use super::pipe::{PROJECT_ADVICE, Surroundings};
 use super::rooted::Root;
 use super::runtimes::Runtimes;
 use super::secret_files::SecretFiles;
@@ -25,6 +25,10 @@ pub(crate) struct ToolRoots {
     pub(crate) work: Arc<Root>,
     /// The project, which tools may read.
     pub(crate) project: Root,
+    /// The project for writing, if tools work there instead of in the work directory.
+    pub(crate) in_project: Option<Root>,
+    /// True if a person can allow that.
+    pub(crate) may_work_in_project: bool,
     /// Other directories that the file tools may open, by absolute paths: the baseline and the
     /// proposal of a sandbox, and the folders of skills.
     pub(crate) beside: Vec<(Root, Access)>,
@@ -64,6 +68,11 @@ impl LaterRoot {
 }
 
 impl ToolRoots {
+    /// Directory in which relative paths begin.
+    pub(crate) fn start(&self) -> &Path {
+        self.in_project.as_ref().unwrap_or(&self.work).path()
+    }
+
     /// Environment of a module, by its path.
     pub(crate) fn surroundings_of(&self, module: &Path) -> &Arc<Surroundings> {
         let mut of_packages = self.of_packages.iter();
@@ -105,7 +114,8 @@ pub(crate) fn locate<'a>(
         (rest.is_empty() || rest.starts_with('/'))
             .then(|| root.path().join(rest.trim_start_matches('/')))
     };
-    let full = spelled(WORK_DIR_VAR, &places.work)
+    let work_dir = places.in_project.as_ref().unwrap_or(&places.work);
+    let full = spelled(WORK_DIR_VAR, work_dir)
         .or_else(|| spelled(PROJECT_ROOT_VAR, &places.project))
         .unwrap_or_else(|| PathBuf::from(path));
     let outside = |why: &str| {
@@ -117,20 +127,25 @@ pub(crate) fn locate<'a>(
         ))
     };
     let work: &Root = &places.work;
+    let in_project = places.in_project.as_ref().map(|writable| match access {
+        Access::Read => &places.project,
+        Access::Write => writable,
+    });
     let (root, relative) = if full.is_relative() {
-        (work, full.as_path())
+        (in_project.unwrap_or(work), full.as_path())
     } else if let Some(relative) = work.beneath(&full) {
         (work, relative)
     } else if let Some(relative) = places.project.beneath(&full) {
-        if access == Access::Write {
-            return Err(ToolFault::new(
-                "E_PATH_READ_ONLY",
-                format!(
-                    "`{path}` is in the project, which is read-only; write in the work directory"
-                ),
-            ));
+        if access == Access::Write && in_project.is_none() {
+            let mut text = format!(
+                "`{path}` is in the project, which is read-only; write in the work directory"
+            );
+            if places.may_work_in_project {
+                text.push_str(&format!("; {PROJECT_ADVICE}"));
+            }
+            return Err(ToolFault::new("E_PATH_READ_ONLY", text));
         }
-        (&places.project, relative)
+        (in_project.unwrap_or(&places.project), relative)
     } else if let Some((root, relative, granted)) = beside(places, &full) {
         if access == Access::Write && granted == Access::Read {
             return Err(ToolFault::new(
@@ -151,6 +166,15 @@ pub(crate) fn locate<'a>(
                 return outside("holds `..`");
             }
         }
+    }
+    if access == Access::Write && root.protects(&clean) {
+        return Err(ToolFault::new(
+            "E_PATH_READ_ONLY",
+            format!(
+                "`{path}` is protected: agents cannot change the project's configuration, modules \
+                 and files for secrets; write another file"
+            ),
+        ));
     }
     if access == Access::Write && root.keeps(&clean) {
         return Err(ToolFault::new(

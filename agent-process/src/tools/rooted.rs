@@ -30,9 +30,11 @@ pub(crate) struct Root {
     path: PathBuf,
     canonical: PathBuf,
     secret_files: Arc<SecretFiles>,
-    /// Top-level directories that are read-only. With such directories no link is followed on
-    /// writes, because it might lead into one.
+    /// Top-level directories that are read-only. With such directories or paths no link is followed
+    /// on writes, because it might lead into one.
     kept: &'static [&'static str],
+    /// Paths beneath the root that are read-only, too, with everything beneath them.
+    protected: Vec<PathBuf>,
 }
 
 impl Root {
@@ -44,6 +46,7 @@ impl Root {
             canonical: path.canonicalize()?,
             secret_files: Arc::default(),
             kept: &[],
+            protected: Vec::new(),
         })
     }
 
@@ -59,6 +62,18 @@ impl Root {
     pub(crate) fn kept_for(self, is_work_area: bool) -> Self {
         let kept: &[&str] = if is_work_area { &KEPT_DIRECTORIES } else { &[] };
         Self { kept, ..self }
+    }
+
+    /// Sets the read-only paths of a project that the agent may otherwise change.
+    pub(crate) fn protecting(self, protected: Vec<PathBuf>) -> Self {
+        Self { protected, ..self }
+    }
+
+    /// True if an agent that may change the project may not change a path of it.
+    pub(super) fn protects(&self, path: &Path) -> bool {
+        let mut protected = self.protected.iter();
+        protected.any(|protected| path.starts_with(protected))
+            || (!self.protected.is_empty() && self.secret_files.refuses_path(path))
     }
 
     /// True if a path beneath the root is read-only.
@@ -126,7 +141,7 @@ impl Root {
 fn open_beneath(root: &Root, path: &Path, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
     use nix::fcntl::{OpenHow, ResolveFlag, openat2};
     let mut resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-    if !root.kept.is_empty() {
+    if !root.kept.is_empty() || !root.protected.is_empty() {
         resolve |= ResolveFlag::RESOLVE_NO_SYMLINKS;
     }
     let how = OpenHow::new().flags(flags).resolve(resolve);

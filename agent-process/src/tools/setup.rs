@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use goondan_confinement::{ProgramContext, ProgramRights};
-use goondan_protocol::definition::{AgentAssignment, ModuleSandbox};
-use goondan_protocol::sandbox::{Level, SandboxPolicy};
+use goondan_protocol::definition::{AgentAssignment, ModuleSandbox, ProjectWork};
+use goondan_protocol::sandbox::{Level, SandboxPath, SandboxPolicy};
 use goondan_protocol::working_directory::{ProcessPurpose, working_directory};
 
 use super::host::Hosts;
@@ -37,7 +37,46 @@ const TEMPORARY_DIRECTORY: &str = ".goondan/tmp";
 
 fn allowed_to(assignment: &AgentAssignment) -> ProgramRights {
     let egress = assignment.egress_socket.as_deref();
-    allowed_by(&assignment.agent.sandbox, egress, assignment)
+    let mut allowed = allowed_by(&assignment.agent.sandbox, egress, assignment);
+    work_in_project(&mut allowed.policy, assignment);
+    allowed
+}
+
+/// Work in the project, if a person has allowed it and the agent has no copy of the project.
+fn project_work(assignment: &AgentAssignment) -> Option<&ProjectWork> {
+    let has_own_place = assignment.task.is_some() || WorkerSandbox::of(assignment).is_some();
+    let work = assignment.agent.project_work.as_ref();
+    work.filter(|_| !has_own_place)
+}
+
+/// Existing paths of the project that stay read-only, relative to it.
+fn protected_paths(work: &ProjectWork, project_root: &Path) -> Vec<PathBuf> {
+    // A link that a program could replace cannot be protected.
+    let is_plain = |path: &PathBuf| {
+        let full = project_root.join(path);
+        full.canonicalize().is_ok_and(|real| real == full)
+    };
+    let always = ProjectWork::ALWAYS_PROTECTED.iter().map(PathBuf::from);
+    let always = always.filter(is_plain);
+    let own = work.protected.iter().cloned();
+    let own = own.filter(|path| project_root.join(path).exists());
+    own.chain(always).collect()
+}
+
+/// Makes the project writable, except for protected paths. Never for modules of packages, which
+/// have only what their package was granted.
+fn work_in_project(policy: &mut SandboxPolicy, assignment: &AgentAssignment) {
+    let Some(work) = project_work(assignment).filter(|_| policy.require != Level::Off) else {
+        return;
+    };
+    let root = &assignment.project_root;
+    let protected = protected_paths(work, root).into_iter();
+    let protected = protected.map(|path| root.join(path));
+    let protected = protected.filter_map(|path| SandboxPath::try_from(path).ok());
+    policy.read.extend(protected);
+    policy
+        .write
+        .extend(SandboxPath::try_from(root.clone()).ok());
 }
 
 /// Policy of the agent's own process: the files of its programs. If the agent starts no programs,
@@ -50,7 +89,18 @@ pub(crate) fn own_files(assignment: &AgentAssignment) -> SandboxPolicy {
         require: Level::Landlock,
         ..assignment.agent.sandbox.clone()
     };
-    allowed_by(&asked, None, assignment).policy
+    let mut policy = allowed_by(&asked, None, assignment).policy;
+    work_in_project(&mut policy, assignment);
+    policy
+}
+
+/// The agent's work directory of the conversation, or of its sandbox.
+fn own_work_dir(assignment: &AgentAssignment) -> PathBuf {
+    let sandbox = WorkerSandbox::of(assignment);
+    sandbox.as_ref().map_or_else(
+        || assignment.work_dir.clone(),
+        |sandbox| sandbox.work().to_owned(),
+    )
 }
 
 /// Access under a policy, including the files that each program of the agent may use.
@@ -161,6 +211,11 @@ pub(super) fn places_of(
         secret_files: secret_files.clone(),
         opened: OnceLock::new(),
     });
+    let in_project = project_work(assignment).map(|work| {
+        let protected = protected_paths(work, &assignment.project_root);
+        let opened = open("project root", &assignment.project_root);
+        opened.map(|root| root.protecting(protected))
+    });
     let path = allowed.path();
     let surroundings = surroundings_of(assignment, supervisor, work_dir, allowed);
     let within = |modules: &ModuleSandbox| Arc::new(narrowed(&surroundings, modules, assignment));
@@ -170,6 +225,8 @@ pub(super) fn places_of(
     Ok(ToolRoots {
         work,
         project: open("project root", &assignment.project_root)?,
+        in_project: in_project.transpose()?,
+        may_work_in_project: may_work_in_project(assignment),
         beside,
         run,
         surroundings: Arc::new(surroundings),
@@ -181,6 +238,16 @@ pub(super) fn places_of(
     })
 }
 
+/// True if a person can allow the agent's tools to work in the project.
+fn may_work_in_project(assignment: &AgentAssignment) -> bool {
+    let agent = &assignment.agent;
+    let has_own_place = assignment.task.is_some() || WorkerSandbox::of(assignment).is_some();
+    !agent.contract.is_own()
+        && agent.project_work.is_none()
+        && !has_own_place
+        && agent.sandbox.require == Level::Full
+}
+
 /// Environment of every process that tools start, except modules of packages.
 fn surroundings_of(
     assignment: &AgentAssignment,
@@ -188,10 +255,18 @@ fn surroundings_of(
     work_dir: &Path,
     allowed: ProgramRights,
 ) -> Surroundings {
+    let (cwd, work_dir) = match project_work(assignment) {
+        Some(_) => (&*assignment.project_root, &*assignment.project_root),
+        None => (
+            working_directory(purpose_of(assignment, work_dir)),
+            work_dir,
+        ),
+    };
     Surroundings {
         supervisor,
-        cwd: working_directory(purpose_of(assignment, work_dir)).to_owned(),
+        cwd: cwd.to_owned(),
         work_dir: work_dir.to_owned(),
+        may_work_in_project: may_work_in_project(assignment),
         project_root: assignment.project_root.clone(),
         instance_key: assignment.instance_key.clone(),
         agent_name: assignment.agent.name.clone(),
@@ -226,6 +301,8 @@ fn narrowed(
         allowed: allowed_by(&modules.sandbox, egress, assignment),
         run: None,
         packages: modules.packages.clone(),
+        work_dir: own_work_dir(assignment),
+        may_work_in_project: false,
         ..own.clone()
     }
 }

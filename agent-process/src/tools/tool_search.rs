@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use goondan_protocol::base_package::BaseContract;
 use goondan_protocol::definition::{AgentDefinition, CatalogEntry, ExtensionSource};
 use goondan_protocol::extension_settings::ExtensionSettings;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub(crate) struct SearchSettings {
     results_max: usize,
     /// The shortest query, in characters.
     query_chars_min: usize,
+    /// The contract of its arguments and results.
+    contract: BaseContract,
 }
 
 /// Search settings of an agent; `None` if it does not have the extension.
@@ -51,6 +54,7 @@ pub(crate) fn settings_of(agent: &AgentDefinition) -> Option<SearchSettings> {
                 tool_name,
                 results_max: max_results,
                 query_chars_min: min_query_length,
+                contract: agent.contract,
             }),
             Ok(_) | Err(_) => None,
         }
@@ -64,6 +68,15 @@ pub(crate) fn description() -> Cow<'static, str> {
 
 /// Schema of its arguments.
 pub(crate) fn parameters(settings: &SearchSettings) -> Value {
+    if settings.contract == BaseContract::V0_0_3 {
+        return json!({
+            "type": "object",
+            "required": ["query"],
+            "properties": {
+                "query": {"type": "string", "minLength": 1}, "limit": {"type": "number"},
+            },
+        });
+    }
     json!({
         "type": "object",
         "required": ["query"],
@@ -89,6 +102,30 @@ struct Findings {
     more: usize,
 }
 
+#[derive(Deserialize)]
+struct OlderArgs {
+    query: String,
+    #[serde(default)]
+    limit: Option<f64>,
+}
+
+/// The result in goondan 0.0.3.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OlderFindings {
+    query: String,
+    results: Vec<OlderMatch>,
+    /// Names of the results.
+    selected_tools: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct OlderMatch {
+    name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    description: String,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct ToolMatch {
     name: String,
@@ -101,6 +138,9 @@ pub(crate) fn run(
     catalog: &[CatalogEntry],
     settings: &SearchSettings,
 ) -> ToolOutcome {
+    if settings.contract == BaseContract::V0_0_3 {
+        return run_older(call, catalog, settings).unwrap_or_else(ToolOutcome::from);
+    }
     let FindArgs { query } = match call.args() {
         Ok(args) => args,
         Err(fault) => return fault.into(),
@@ -137,7 +177,53 @@ pub(crate) fn run(
     }
 }
 
+/// Finds the tools whose name or description contains the query, in the order of the catalog.
+fn run_older(
+    call: &ToolInvocation,
+    catalog: &[CatalogEntry],
+    settings: &SearchSettings,
+) -> Result<ToolOutcome, ToolFault> {
+    let OlderArgs { query, limit } = call.args()?;
+    let wanted = query.trim().to_lowercase();
+    let is_long_enough =
+        !wanted.is_empty() && wanted.encode_utf16().count() >= settings.query_chars_min;
+    let results: Vec<OlderMatch> = catalog
+        .iter()
+        .filter(|entry| {
+            let has = |text: &str| text.to_lowercase().contains(&wanted);
+            is_long_enough && (has(entry.name.as_str()) || has(&entry.description))
+        })
+        .take(limit_of(limit, settings.results_max))
+        .map(|entry| OlderMatch {
+            name: entry.name.to_string(),
+            description: entry.description.clone(),
+        })
+        .collect();
+    let found = OlderFindings {
+        selected_tools: results.iter().map(|it| it.name.clone()).collect(),
+        query,
+        results,
+    };
+    let text = serde_json::to_string(&found);
+    let text = text.map_err(|error| ToolFault::new("E_TOOL_FAILED", error.to_string()))?;
+    Ok(ToolOutcome::ok(text))
+}
+
+/// The requested number of results: at least 1, at most `most`.
+fn limit_of(requested: Option<f64>, most: usize) -> usize {
+    let most = most.max(1);
+    let Some(requested) = requested else {
+        return most;
+    };
+    // The count of whole numbers up to the requested one, which needs no conversion.
+    let fits = |count: &usize| u32::try_from(*count).is_ok_and(|it| f64::from(it) <= requested);
+    (1..=most).take_while(fits).last().unwrap_or(1)
+}
+
 pub(crate) fn names_found(result: &str) -> Vec<String> {
+    if let Ok(older) = serde_json::from_str::<OlderFindings>(result) {
+        return older.selected_tools;
+    }
     let findings = serde_json::from_str::<Findings>(result);
     let tools = findings.map_or_else(|_| Vec::new(), |findings| findings.tools);
     tools.into_iter().map(|finding| finding.name).collect()
@@ -253,6 +339,7 @@ mod tests {
             tool_name: TOOL_SEARCH_FIND.to_owned(),
             results_max: 1,
             query_chars_min: 1,
+            contract: BaseContract::Own,
         }
     }
 
@@ -302,6 +389,38 @@ mod tests {
         assert_eq!(found("customerId")[0], "orders__list");
         assert_eq!(found("Weather__Forecast")[0], "weather__forecast");
         assert_eq!(found("zebra"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn compat_2_tool_search_has_the_result_of_0_0_3() {
+        let older = SearchSettings {
+            results_max: 3,
+            contract: BaseContract::V0_0_3,
+            ..settings()
+        };
+        let found = |args: Value| {
+            let call = ToolInvocation {
+                call_id: "c".to_owned(),
+                args,
+                span: tracing::Span::none(),
+                site: None,
+            };
+            run(&call, &catalog(), &older).text
+        };
+        assert_eq!(
+            found(json!({"query": " Cancel"})),
+            r#"{"query":" Cancel","results":[{"name":"orders__cancel","description":"Cancels an order that is not sent yet."}],"selectedTools":["orders__cancel"]}"#
+        );
+        assert_eq!(
+            found(json!({"query": "zebra"})),
+            r#"{"query":"zebra","results":[],"selectedTools":[]}"#
+        );
+        for (limit, count) in [(0.0, 1), (1.9, 1), (2.0, 2), (99.0, 3)] {
+            let text = found(json!({"query": "s", "limit": limit}));
+            assert_eq!(names_found(&text).len(), count, "{limit}");
+        }
+        let names = names_found(&found(json!({"query": "order"})));
+        assert_eq!(names, ["orders__list", "orders__cancel", TOOL_SEARCH_FIND]);
     }
 
     #[test]

@@ -30,7 +30,14 @@ fn offered(tools: &[&str], connections: &[&str]) -> Vec<Value> {
 
 #[test]
 fn the_tools_of_services_are_offered_as_they_are_written_down() {
-    let tools = ["discord", "github", "http-fetch", "slack", "telegram"];
+    let tools = [
+        "discord",
+        "github",
+        "gitlab",
+        "http-fetch",
+        "slack",
+        "telegram",
+    ];
     let all = json!({
         "oneConnection": offered(&tools, &["only"]),
         "severalConnections": offered(&["github"], &["home", "work"]),

@@ -88,6 +88,7 @@ impl TestProject {
                 skills: Vec::new(),
                 contract: goondan_protocol::base_package::BaseContract::Own,
                 swarm: None,
+                project_work: None,
             },
             work_dir: self.work.clone(),
             project_root: self.project.clone(),

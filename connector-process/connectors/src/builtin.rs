@@ -11,8 +11,9 @@ use crate::signatures::{
 };
 
 /// Every built-in connector, in the order of `docs/connectors.md`.
-pub static BUILTINS: [&Connector; 11] = [
-    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &DISCORD, &HTTP, &OTLP, &METRICS, &MCP, &RELAY,
+pub static BUILTINS: [&Connector; 13] = [
+    &WEBHOOK, &CRON, &TELEGRAM, &SLACK, &GITHUB, &GITLAB, &DISCORD, &EMAIL, &HTTP, &OTLP, &METRICS,
+    &MCP, &RELAY,
 ];
 
 /// The built-in connector with this name.
@@ -56,7 +57,7 @@ const BODY: Setting = Setting::optional(
 )
 .or(FieldDefault::Number(256 * 1024));
 
-/// Largest payload that GitHub sends, in bytes.
+/// Largest payload that GitHub sends, in bytes, and GitLab, too.
 pub const GITHUB_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
 
 const GITHUB_BODY: Setting = Setting::optional(
@@ -342,6 +343,13 @@ const REPLY_IN_CHAT: Setting = Setting::optional(
 )
 .or(FieldDefault::Text("auto"));
 
+const OLDER_TEXTS: Setting = Setting::optional(
+    "olderTexts",
+    SettingType::Truth,
+    "True to hand in texts as goondan 0.0.3 did: unchanged, with a line for each file.",
+)
+.or(FieldDefault::Truth(false));
+
 static TELEGRAM: Connector = Connector {
     name: "telegram",
     about: "Messages to a Telegram bot.",
@@ -368,6 +376,24 @@ static TELEGRAM: Connector = Connector {
             "True to send changes of a chat, such as a new member, to agents.",
         )
         .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "reactions",
+            SettingType::Truth,
+            "True to send reactions to the bot's messages to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "memberChanges",
+            SettingType::Truth,
+            "True to send changes of members and their rights to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "joinRequests",
+            SettingType::Truth,
+            "True to send requests to join a chat to agents.",
+        )
+        .or(FieldDefault::Truth(false)),
         Setting::optional("endpoint", SettingType::Url, "The Bot API server.")
             .or(FieldDefault::Text("https://api.telegram.org")),
         Setting::optional(
@@ -376,6 +402,7 @@ static TELEGRAM: Connector = Connector {
             "Long-polling time of one request.",
         )
         .or(FieldDefault::Number(50)),
+        OLDER_TEXTS,
         APPROVALS_IN_TELEGRAM,
     ],
     one_of: None,
@@ -387,6 +414,11 @@ static TELEGRAM: Connector = Connector {
         event("channel_post", TELEGRAM_PROPERTIES),
         event("edited_channel_post", TELEGRAM_PROPERTIES),
         event("service_message", TELEGRAM_PROPERTIES),
+        event("message_reaction", TELEGRAM_PROPERTIES),
+        event("message_reaction_count", TELEGRAM_PROPERTIES),
+        event("my_chat_member", TELEGRAM_PROPERTIES),
+        event("chat_member", TELEGRAM_PROPERTIES),
+        event("chat_join_request", TELEGRAM_PROPERTIES),
     ],
 };
 
@@ -438,6 +470,7 @@ static SLACK: Connector = Connector {
         REPLY_IN_CHAT,
         Setting::optional("endpoint", SettingType::Url, "Slack's Web API.")
             .or(FieldDefault::Text("https://slack.com/api")),
+        OLDER_TEXTS,
         APPROVALS_IN_SLACK,
     ],
     one_of: None,
@@ -524,6 +557,40 @@ static GITHUB: Connector = Connector {
     events: &[],
 };
 
+static GITLAB: Connector = Connector {
+    name: "gitlab",
+    about: "Activity in a GitLab project or group.",
+    settings: &[
+        HOST,
+        PORT,
+        PATH,
+        GITHUB_BODY,
+        Setting::optional(
+            "projects",
+            SettingType::Names,
+            "The only projects that are listened to, by path or ID.",
+        ),
+        Setting::optional(
+            "sendTo",
+            SettingType::Names,
+            "Additional projects that can be read and written to, if `projects` is set.",
+        ),
+        Setting::optional("endpoint", SettingType::Url, "GitLab's REST API.")
+            .or(FieldDefault::Text("https://gitlab.com/api/v4")),
+    ],
+    one_of: None,
+    needs: None,
+    secrets: &[
+        secret(
+            "webhookSecret",
+            true,
+            "The webhook's secret token, or its signing token.",
+        ),
+        secret("token", false, "An access token, for replies."),
+    ],
+    events: &[],
+};
+
 static DISCORD: Connector = Connector {
     name: "discord",
     about: "Commands and buttons of a Discord application.",
@@ -579,6 +646,106 @@ const DISCORD_PROPERTIES: &[&str] = &[
     "custom_id",
     "user_id",
 ];
+
+/// Port of a mail server that is not set.
+const PORT_BY_SECURITY: FieldDefault = FieldDefault::Meaning("the usual port of the protocol");
+
+const MAIL_HOST: Setting =
+    Setting::required("host", SettingType::Text, "Name or address of the server.");
+
+const MAIL_PORT: Setting = Setting::optional(
+    "port",
+    SettingType::Number(1, 65_535),
+    "Port of the server.",
+)
+.or(PORT_BY_SECURITY);
+
+const MAIL_SECURITY: Setting = Setting::optional(
+    "security",
+    SettingType::Word(&["tls", "starttls", "none"]),
+    "Encryption: TLS from the start, after STARTTLS, or none, on this machine only.",
+)
+.or(FieldDefault::Text("tls"));
+
+static MAIL_SERVER: [Setting; 3] = [MAIL_HOST, MAIL_PORT, MAIL_SECURITY];
+
+static EMAIL: Connector = Connector {
+    name: "email",
+    about: "Messages to a mailbox, by IMAP, and answers by SMTP.",
+    settings: &[
+        Setting::required(
+            "address",
+            SettingType::Text,
+            "The mailbox's address, from which messages are sent.",
+        ),
+        Setting::optional(
+            "displayName",
+            SettingType::Text,
+            "The name that is shown with the address.",
+        ),
+        Setting::optional("user", SettingType::Text, "The user name at both servers.")
+            .or(FieldDefault::Meaning("the address")),
+        Setting::required("imap", SettingType::Map(&MAIL_SERVER), "The IMAP server."),
+        Setting::optional(
+            "smtp",
+            SettingType::Map(&MAIL_SERVER),
+            "The server for outgoing messages.",
+        ),
+        Setting::optional("folder", SettingType::Text, "The folder that is read.")
+            .or(FieldDefault::Text("INBOX")),
+        Setting::optional(
+            "from",
+            SettingType::Names,
+            "The only senders that are accepted: addresses and domains.",
+        ),
+        Setting::optional(
+            "sendTo",
+            SettingType::Names,
+            "Addresses and domains that agents can write to, besides answers.",
+        ),
+        Setting::optional(
+            "requireAuthentication",
+            SettingType::Text,
+            "The name of the own server whose check of the sender a message must have passed.",
+        ),
+        Setting::optional(
+            "markSeen",
+            SettingType::Truth,
+            "True to mark messages as read that became events.",
+        )
+        .or(FieldDefault::Truth(false)),
+        Setting::optional(
+            "pollSeconds",
+            SettingType::Number(1, 3_600),
+            "Pause between checks if the server does not announce new messages.",
+        )
+        .or(FieldDefault::Number(60)),
+        REPLY_IN_CHAT,
+    ],
+    one_of: None,
+    needs: None,
+    secrets: &[
+        secret("password", false, "The password of the user."),
+        secret(
+            "accessToken",
+            false,
+            "An OAuth access token, instead of a password.",
+        ),
+    ],
+    events: &[event(
+        "message",
+        &[
+            "from",
+            "fromName",
+            "fromDomain",
+            "subject",
+            "mailbox",
+            "folder",
+            "isAuthenticated",
+            "isReply",
+        ],
+    )],
+};
 
 static HTTP: Connector = Connector {
     name: "http",

@@ -209,6 +209,11 @@ fn good_settings_have_no_problem() {
         ),
         ("slack", json!({"channels": ["C1"]}), "signingSecret"),
         ("github", json!({"repositories": ["a/b"]}), "webhookSecret"),
+        (
+            "gitlab",
+            json!({"projects": ["a/b", 77], "endpoint": "https://h/api/v4"}),
+            "webhookSecret",
+        ),
         ("discord", json!({"publicKey": "0a".repeat(32)}), "botToken"),
     ] {
         let found = problems(connector, &config, &[(secret, "s")]);

@@ -14,7 +14,7 @@ pub struct Inbound {
     pub properties: &'static [&'static str],
 }
 
-static INBOUND: [Inbound; 5] = [
+static INBOUND: [Inbound; 7] = [
     Inbound {
         connector: "webhook",
         header: None,
@@ -49,8 +49,29 @@ static INBOUND: [Inbound; 5] = [
         ],
     },
     Inbound {
+        connector: "gitlab",
+        header: Some(
+            "GitLab · {event}[ {action}][ · {project}[{reference}]| · {group}][ · by {sender}]",
+        ),
+        properties: &[
+            "event",
+            "action",
+            "project",
+            "group",
+            "reference",
+            "sender",
+            "status",
+            "ref",
+        ],
+    },
+    Inbound {
         connector: "discord",
         header: Some("Discord[ · {username}][ (id {userId})][ in channel {channelId}]"),
+        properties: &[],
+    },
+    Inbound {
+        connector: "email",
+        header: Some("Email[ · {fromName} ({from})| · {from}][ · \"{subject}\"][ to {mailbox}]"),
         properties: &[],
     },
 ];
@@ -133,9 +154,31 @@ mod tests {
                 "[GitHub · push · a/b]",
             ),
             (
+                "gitlab",
+                json!({"event": "merge_request", "action": "open", "project": "a/b",
+                    "reference": "!7", "sender": "ann"}),
+                "[GitLab · merge_request open · a/b!7 · by ann]",
+            ),
+            (
+                "gitlab",
+                json!({"event": "member", "action": "user_add_to_group", "group": "a"}),
+                "[GitLab · member user_add_to_group · a]",
+            ),
+            (
                 "discord",
                 json!({"username": "ann", "userId": "1", "channelId": "2"}),
                 "[Discord · ann (id 1) in channel 2]",
+            ),
+            (
+                "email",
+                json!({"from": "ada@example.com", "fromName": "Ada", "subject": "Books",
+                    "mailbox": "help@example.org"}),
+                "[Email · Ada (ada@example.com) · \"Books\" to help@example.org]",
+            ),
+            (
+                "email",
+                json!({"from": "ada@example.com", "mailbox": "help@example.org"}),
+                "[Email · ada@example.com to help@example.org]",
             ),
         ] {
             let template = inbound(connector).unwrap().header.unwrap();

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::interactions::{InteractionToken, Interactions};
+use super::threads::Threads;
 use crate::chat_replies::ChatService;
 use crate::download;
 use crate::multipart::{Multipart, UploadedFile};
@@ -37,6 +38,7 @@ pub(super) struct Api {
     /// The only channels that can be written to; `None` for all.
     channels: Option<Vec<String>>,
     interactions: Arc<Interactions>,
+    threads: Arc<Threads>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -86,15 +88,23 @@ impl ServiceApi for Api {
                 Err(error) if error.code == CallErrorCode::NotFound => {
                     self.interactions.forget(&id);
                 }
-                answered => return answered,
+                Ok(message) => {
+                    self.record(channel, &message).await;
+                    return Ok(message);
+                }
+                Err(error) => return Err(error),
             }
         }
-        check_place("channel", channel, self.channels.as_deref(), "channels")?;
+        // A thread below a message of the application is part of that channel.
+        let listed = self.threads.home_of(channel);
+        check_place("channel", &listed, self.channels.as_deref(), "channels")?;
         let is_repeatable = is_idempotent || action.is_marked();
         let result = self.ask(to_request(&action)?, is_repeatable).await?;
         Ok(match action {
             Action::Send { .. } | Action::SendFile { .. } => {
-                result.get("id").cloned().unwrap_or(Value::Null)
+                let message = result.get("id").cloned().unwrap_or(Value::Null);
+                self.record(channel_of(&action), &message).await;
+                message
             }
             Action::Edit { .. }
             | Action::Delete { .. }
@@ -152,7 +162,7 @@ impl Api {
         endpoint: &str,
         token: Option<String>,
         channels: Option<Vec<String>>,
-        interactions: Arc<Interactions>,
+        (interactions, threads): (Arc<Interactions>, Arc<Threads>),
     ) -> Self {
         Self {
             client,
@@ -160,6 +170,14 @@ impl Api {
             token,
             channels,
             interactions,
+            threads,
+        }
+    }
+
+    /// Records a posted message, because a thread that is opened on it has its ID.
+    async fn record(&self, channel: &str, message: &Value) {
+        if let Some(message) = message.as_str() {
+            self.threads.record(channel, message).await;
         }
     }
 

@@ -8,9 +8,9 @@ use goondan_protocol::service::{GITHUB, GitHub as Action, PullRequest, ServiceSp
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::own_mark::marked;
 use super::pull_requests::{PullRequestQuery, pull_request};
 use super::repositories::Repositories;
+use crate::own_mark::marked;
 use crate::payload::text;
 use crate::service::{FailureContext, HttpAnswer, other_place};
 use crate::service_api::ServiceApi;
@@ -267,8 +267,8 @@ fn read(answered: &HttpAnswer, failed: FailureContext<'_>, now_s: u64) -> Result
 mod tests {
     use reqwest::header::HeaderMap;
 
-    use super::super::own_mark::OWN_MARK;
     use super::*;
+    use crate::own_mark::OWN_MARK;
 
     fn comment(repository: &str) -> Action {
         Action::Comment {

@@ -2,38 +2,26 @@
 
 use serde_json::Value;
 
-use super::values::{one_line, scalar};
 use crate::payload::{items, omitted, text};
+use crate::sentence::PhraseSource;
+use crate::sentence::texts::commits_in;
+use crate::sentence::values::{listed, one_line, quoted, scalar};
 
 /// Sender of events without a person, such as security advisories.
 const GITHUB: &str = "GitHub";
-
-/// Names of a list that a sentence repeats; the rest are counted.
-const NAMES_LISTED_MAX: usize = 10;
 
 /// The phrases of one payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Phrases<'v> {
     event: &'v str,
-    pub(super) body: &'v Value,
+    body: &'v Value,
 }
 
-impl<'v> Phrases<'v> {
-    pub(super) fn of(event: &'v str, body: &'v Value) -> Self {
-        Self { event, body }
+impl PhraseSource for Phrases<'_> {
+    fn body(&self) -> &Value {
+        self.body
     }
 
-    /// The phrase with this name; `None` if the payload has no value for it.
-    pub(super) fn find(&self, name: &str) -> Option<String> {
-        self.phrase(name).flatten()
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_known(&self, name: &str) -> bool {
-        self.phrase(name).is_some()
-    }
-
-    /// The phrase with this name, if there is one, and its text, if the payload has a value for it.
     fn phrase(&self, name: &str) -> Option<Option<String>> {
         Some(match name {
             "who" => Some(self.who()),
@@ -70,6 +58,12 @@ impl<'v> Phrases<'v> {
             "thing" => Some(self.thing()),
             _ => return None,
         })
+    }
+}
+
+impl<'v> Phrases<'v> {
+    pub(super) fn of(event: &'v str, body: &'v Value) -> Self {
+        Self { event, body }
     }
 
     fn at(&self, pointer: &str) -> Option<String> {
@@ -260,7 +254,7 @@ impl<'v> Phrases<'v> {
 
     /// The number of commits of a push, if there are any.
     fn commits(&self) -> Option<String> {
-        match items(self.body, "/commits").count() + omitted(self.body, "/commits") {
+        match commits_in(self.body) {
             0 => None,
             1 => Some("1 commit".to_owned()),
             count => Some(format!("{count} commits")),
@@ -523,23 +517,4 @@ impl<'v> Phrases<'v> {
         }
         words
     }
-}
-
-fn quoted(object: &Value, pointer: &str) -> Option<String> {
-    scalar(object, pointer).map(|name| format!("\"{name}\""))
-}
-
-/// A list in words, of which `rest` further names are already omitted; `None` if it is empty.
-fn listed(names: impl Iterator<Item = String>, rest: usize) -> Option<String> {
-    let mut names: Vec<String> = names.collect();
-    let further = names.len().saturating_sub(NAMES_LISTED_MAX) + rest;
-    names.truncate(NAMES_LISTED_MAX);
-    if names.is_empty() {
-        return None;
-    }
-    let listed = names.join(", ");
-    Some(match further {
-        0 => listed,
-        further => format!("{listed} and {further} more"),
-    })
 }

@@ -3,9 +3,9 @@
 use goondan_protocol::JsonObject;
 use serde_json::{Value, json};
 
-use super::values::ref_name;
 use crate::limits::PROPERTY_BYTES_MAX;
 use crate::payload::text;
+use crate::sentence::values::ref_name;
 
 /// The properties of an event, each with the JSON Pointers of its value; the first one that has a
 /// value counts. `docs/connectors/github.md` lists them.

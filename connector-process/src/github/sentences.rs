@@ -1,31 +1,9 @@
-//! The sentence of each event and action. Pure data; `template` has the notation.
+//! The sentence of each event and action. Pure data; `crate::sentence` has the notation.
 
 use serde_json::Value;
 
 use crate::payload::text;
-
-/// One kind of event.
-#[derive(Debug)]
-pub(super) struct EventSentences {
-    /// Its name in `X-GitHub-Event`.
-    pub(super) event: &'static str,
-    /// JSON Pointers of the texts that follow the sentence: what a person or a program wrote.
-    pub(super) texts: &'static [&'static str],
-    /// Sentences by [`variant`]. The empty variant is for all others.
-    pub(super) sentences: &'static [(&'static str, &'static str)],
-}
-
-impl EventSentences {
-    /// The sentence of a variant.
-    pub(super) fn of(&self, variant: &str) -> Option<&'static str> {
-        let named = |wanted: &str| {
-            let mut sentences = self.sentences.iter();
-            let found = sentences.find(|(of, _)| *of == wanted);
-            found.map(|(_, sentence)| *sentence)
-        };
-        named(variant).or_else(|| named(""))
-    }
-}
+use crate::sentence::EventSentences;
 
 /// The sentences of an event, if the table has them.
 pub(super) fn of_event(event: &str) -> Option<&'static EventSentences> {
@@ -1206,28 +1184,14 @@ pub(super) static TABLE: &[EventSentences] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::template::faults;
+    use super::super::phrases::Phrases;
     use super::*;
+    use crate::sentence::{faults, table_faults};
 
     #[test]
     fn conn_1_sentences_are_sorted_complete_and_well_formed() {
-        assert!(TABLE.is_sorted_by(|one, other| one.event < other.event));
-        assert!(faults(OTHER).is_empty());
-        for entry in TABLE {
-            let mut variants: Vec<&str> = entry.sentences.iter().map(|(of, _)| *of).collect();
-            assert_eq!(
-                variants.last(),
-                Some(&""),
-                "{} needs a default",
-                entry.event
-            );
-            variants.sort_unstable();
-            variants.dedup();
-            assert_eq!(variants.len(), entry.sentences.len(), "{}", entry.event);
-            for (_, sentence) in entry.sentences {
-                assert_eq!(faults(sentence), Vec::<String>::new(), "{}", entry.event);
-            }
-            assert!(entry.texts.iter().all(|pointer| pointer.starts_with('/')));
-        }
+        let phrases = Phrases::of("", &Value::Null);
+        assert_eq!(faults(OTHER, &phrases), Vec::<String>::new());
+        assert_eq!(table_faults(TABLE, &phrases), Vec::<String>::new());
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::super::sentences::{TABLE, variant};
 use super::*;
+use crate::limits::EVENT_TEXT_CHARS_MAX;
 
 /// Pairs of lines: an event with the fields that its payload adds to or removes from [`base`], and
 /// its sentence.
@@ -104,7 +105,7 @@ fn conn_1_input_has_the_link_and_what_was_written() {
 
 #[test]
 fn conn_1_long_github_text_is_truncated_with_a_mark() {
-    let long = "가".repeat(GITHUB_TEXT_CHARS_MAX + 1);
+    let long = "가".repeat(EVENT_TEXT_CHARS_MAX + 1);
     let words = of(
         "issues",
         &json!({"action": "opened", "issue": {"body": long}}),

@@ -18,9 +18,22 @@ pub(crate) enum MalformedRequest {
     /// The body is not the form that its content type describes.
     #[error("the body is not a valid `multipart/form-data`: {reason}")]
     NotMultipart { reason: String },
-    /// The body contains several CloudEvents.
-    #[error("batches of CloudEvents are not supported; send each event in its own request")]
-    Batch,
+    /// The body is not a batch of CloudEvents.
+    #[error("the body is not a JSON array of CloudEvents")]
+    NotBatch,
+    /// The batch contains too many CloudEvents.
+    #[error("the batch has {events} events; send at most {max} in one request")]
+    LargeBatch { events: usize, max: usize },
+    /// One event of a batch is invalid, counted from 0.
+    #[error("the event {index} of the batch is invalid")]
+    InBatch {
+        index: usize,
+        #[source]
+        reason: Box<MalformedRequest>,
+    },
+    /// An element of a batch is not a CloudEvent.
+    #[error("a CloudEvent needs `specversion`, `id` and `source`, each as text")]
+    NotCloudEvent,
     /// The input for the agent is empty.
     #[error("the input is empty")]
     EmptyInput,
@@ -52,7 +65,11 @@ impl MalformedRequest {
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::NotText(_) | Self::NotCompressed => "bad_encoding",
-            Self::NotMultipart { .. } | Self::Batch => "bad_body",
+            Self::NotMultipart { .. }
+            | Self::NotBatch
+            | Self::LargeBatch { .. }
+            | Self::NotCloudEvent => "bad_body",
+            Self::InBatch { reason, .. } => reason.code(),
             Self::NotJson(_) => "bad_json",
             Self::EmptyInput | Self::NoInput { .. } => "no_input",
             Self::NotAName { .. } | Self::NoField { .. } => "bad_field",

@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use futures_util::StreamExt as _;
 use goondan_clock::{timeout, timeout_at};
-use goondan_protocol::event::TurnOutcome;
+use goondan_protocol::event::{ConnectorEvent, TurnOutcome};
 use goondan_protocol::ids::EventId;
 use goondan_protocol::ignored::IgnoreReason;
 use goondan_protocol::ipc::RefusalCode;
@@ -131,6 +131,7 @@ impl Listener {
             InboundRequest::Event(event) => (*event, None, true),
             InboundRequest::Notice(event) => (*event, None, false),
             InboundRequest::Asked(event, thanks) => (*event, Some(thanks), true),
+            InboundRequest::Batch(events) => return self.batch(events, remote, record).await,
             InboundRequest::Answer(answer) => {
                 if let Some(reason) = answer.ignored {
                     record.ignored = Some(reason);
@@ -182,6 +183,47 @@ impl Listener {
             Some(thanks) => RequestOutcome::Answered(thanks),
             None => self.replied(accepted).await,
         })
+    }
+
+    /// Submits the events of a batch in order. After an error, the sender repeats the batch, in
+    /// which the accepted events are duplicates. It is answered without waiting for replies.
+    async fn batch(
+        &self,
+        events: Vec<ConnectorEvent>,
+        remote: &Remote,
+        record: &mut RequestLog,
+    ) -> Result<RequestOutcome, RequestRejection> {
+        let _slot = self.slot()?;
+        remote.permit.set_working();
+        let mut results = Vec::with_capacity(events.len());
+        for event in events {
+            let trace = span_within(Some(record.trace), uuid::Uuid::now_v7());
+            let id = event.id.clone();
+            let place = self.place_for_reply(trace, &event)?;
+            let reply_timeout = self.service.reply_timeout();
+            let submission = self.gateway.submit_within(reply_timeout, event, trace);
+            results.push(match submission.await {
+                Ok(accepted) => {
+                    if let Some(place) = place {
+                        self.promise(place, &accepted).await?;
+                    }
+                    json!({"eventId": accepted.event_id, "duplicate": accepted.duplicate})
+                }
+                Err(refused)
+                    if refused.code == RefusalCode::Unroutable
+                        && self.service.acknowledges_unroutable() =>
+                {
+                    record.ignored = refused.ignored;
+                    json!({"eventId": id, "ignored": refused.message})
+                }
+                Err(refused) => return Err(RequestRejection::ByOrchestrator(refused)),
+            });
+        }
+        self.service.settle(self.gateway.clone()).await;
+        Ok(RequestOutcome::Answered(DirectResponse {
+            status: StatusCode::ACCEPTED,
+            ..DirectResponse::ok(json!({"events": results, "traceId": record.trace.trace_id}))
+        }))
     }
 
     /// Handles a user's return from an authorization server.

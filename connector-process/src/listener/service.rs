@@ -129,6 +129,8 @@ pub(crate) enum InboundRequest {
     Event(Box<ConnectorEvent>),
     /// An event whose reply is not posted, because another program would get it.
     Notice(Box<ConnectorEvent>),
+    /// Several events. Their sender repeats all after an error, so each has an id.
+    Batch(Vec<ConnectorEvent>),
     /// An event whose sender gets this answer once the event is durable.
     Asked(Box<ConnectorEvent>, DirectResponse),
     /// Not an event; this is the answer.

@@ -144,6 +144,17 @@ impl Actions {
         result
     }
 
+    /// Lists the server's tools after its start, and reports the server. False if that failed.
+    pub(super) async fn list_first(&self, serving: &RunningServer) -> bool {
+        let listed = self.tools(serving, None).await;
+        listed
+            .inspect_err(|error| {
+                let reason = service::masked(error.message.clone(), &self.secrets);
+                tracing::warn!(reason, "failed to list the tools of the MCP server");
+            })
+            .is_ok()
+    }
+
     async fn tools(
         &self,
         serving: &RunningServer,

@@ -73,6 +73,21 @@ const CONTENT_POLICIES: &[&str] = &[
     "\"code\": \"content_filter\"",
 ];
 
+/// Shorter names of models occur in messages by chance, in bytes.
+const NAME_BYTES_MIN: usize = 4;
+
+/// Phrases of server errors that concern one model, in lower case: it is overloaded, being loaded,
+/// or the router in front of it has no provider for it.
+const OF_ONE_MODEL: &[&str] = &[
+    "model",
+    "engine",
+    "overloaded",
+    "at capacity",
+    "high demand",
+    "provider returned error",
+    "no available provider",
+];
+
 /// Phrases that mean a limit of requests or tokens per time although the message names a size, in
 /// lower case.
 const RATE_LIMITS: &[&str] = &[
@@ -175,10 +190,14 @@ pub(super) fn of_status(
         StatusCode::REQUEST_TIMEOUT | StatusCode::CONFLICT => {
             error(CallErrorCode::Overloaded).later(after_ms)
         }
-        status if status.is_server_error() || status.as_u16() == OVERLOADED => {
-            error(CallErrorCode::Overloaded)
+        status if status.is_server_error() => {
+            let error = error(CallErrorCode::Overloaded)
                 .suggest("try again later; the provider is having problems")
-                .later(after_ms)
+                .later(after_ms);
+            match status.as_u16() == OVERLOADED || is_of_model(body, model) {
+                true => error,
+                false => error.of_endpoint(),
+            }
         }
         _ => error(CallErrorCode::Invalid).suggest(format!(
             "check `params` and `options` of Model `{}`",
@@ -206,7 +225,11 @@ pub(super) fn of_said(model: &HostedModel, said: &Value, has_begun: bool) -> Cal
     if let Some(status) =
         status.filter(|status| status.is_client_error() || status.is_server_error())
     {
-        return of_status(model, status, &text, None);
+        // The endpoint answered the request, so it works.
+        return CallError {
+            endpoint_down: false,
+            ..of_status(model, status, &text, None)
+        };
     }
     let happened = if has_begun {
         "aborted its reply"
@@ -361,14 +384,16 @@ fn timed_out(model: &HostedModel, what: &str, name: &str) -> CallError {
 pub(super) fn not_begun(model: &HostedModel) -> CallError {
     let ms = model.timeouts.first_byte_ms;
     let what = format!("did not begin to answer within {ms} ms");
-    timed_out(model, &what, "firstByteMs").later(None)
+    timed_out(model, &what, "firstByteMs")
+        .later(None)
+        .of_endpoint()
 }
 
 /// No more data arrived before the timeout.
 pub(super) fn silent(model: &HostedModel) -> CallError {
     let ms = model.timeouts.stall_ms;
     let what = format!("went silent in the middle of its reply for {ms} ms");
-    timed_out(model, &what, "stallMs").later(None)
+    timed_out(model, &what, "stallMs").later(None).of_endpoint()
 }
 
 /// The reply exceeded the total time limit. A retry would not help.
@@ -384,6 +409,7 @@ pub(super) fn of_network(model: &HostedModel, problem: NetworkProblem) -> CallEr
     CallError::new(CallErrorCode::Unavailable, quoted(&message))
         .suggest(problem.hint)
         .later(None)
+        .of_endpoint()
 }
 
 /// A request could not be sent, or its response was not received.
@@ -407,12 +433,22 @@ pub(super) fn of_transport(model: &HostedModel, error: &reqwest::Error) -> CallE
                 "check the network and `endpoint` of Model `{}`",
                 model.name
             ))
-            .later(None);
+            .later(None)
+            .of_endpoint();
     }
     let message = format!("the reply of {place} broke off in the middle: {text}");
     CallError::new(CallErrorCode::Interrupted, quoted(&message))
         .suggest("send the message again")
         .later(None)
+        .of_endpoint()
+}
+
+/// True if a server error concerns one model, whose server works.
+fn is_of_model(body: &str, model: &HostedModel) -> bool {
+    let lower = body.to_lowercase();
+    let name = model.model.to_lowercase();
+    let is_named = name.len() >= NAME_BYTES_MIN && lower.contains(&name);
+    is_named || OF_ONE_MODEL.iter().any(|words| lower.contains(words))
 }
 
 fn is_overflow(body: &str) -> bool {
@@ -558,7 +594,7 @@ mod tests {
 
     fn coded(status: u16, body: &str) -> CallError {
         let model: HostedModel = serde_json::from_value(
-            serde_json::json!({"name": "m", "provider": "openai", "model": "m"}),
+            serde_json::json!({"name": "m", "provider": "openai", "model": "big-1"}),
         )
         .unwrap();
         of_status(&model, StatusCode::from_u16(status).unwrap(), body, None)
@@ -637,6 +673,52 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn prov_1_an_overloaded_model_is_distinguished_from_a_broken_endpoint() {
+        for (status, body, is_of_endpoint) in [
+            (
+                500,
+                r#"{"error": {"message": "Internal server error"}}"#,
+                true,
+            ),
+            (502, "<html><h1>502 Bad Gateway</h1></html>", true),
+            (503, "", true),
+            (504, "upstream request timeout", true),
+            (
+                529,
+                r#"{"error": {"type": "overloaded_error", "message": "Overloaded"}}"#,
+                false,
+            ),
+            (
+                503,
+                r#"{"error": {"code": 503, "message": "The model is overloaded. Please try again later.", "status": "UNAVAILABLE"}}"#,
+                false,
+            ),
+            (
+                503,
+                r#"{"error": {"message": "The engine is currently overloaded, please try again later"}}"#,
+                false,
+            ),
+            (
+                503,
+                r#"{"error": {"message": "Loading model", "type": "unavailable_error"}}"#,
+                false,
+            ),
+            (
+                502,
+                r#"{"error": {"message": "Provider returned error", "code": 502}}"#,
+                false,
+            ),
+        ] {
+            let error = coded(status, body);
+            let found = (error.code, error.retryable, error.endpoint_down);
+            let expected = (CallErrorCode::Overloaded, true, is_of_endpoint);
+            assert_eq!(found, expected, "{status} {body}");
+        }
+        assert!(!coded(429, "slow down").endpoint_down);
+        assert!(!coded(401, "bad key").endpoint_down);
     }
 
     #[test]

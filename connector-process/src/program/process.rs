@@ -8,9 +8,11 @@ use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
 use futures_util::stream::FuturesUnordered;
 use goondan_clock::{sleep, timeout};
+use goondan_confinement::Denials;
 use goondan_log::TEXT_BYTES_MAX;
 use goondan_protocol::ids::EventId;
 use goondan_protocol::ipc::Status;
+use goondan_protocol::sandbox::SandboxPolicy;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio_util::sync::CancellationToken;
@@ -56,6 +58,13 @@ pub(super) struct ProgramProcess {
     has_worked: bool,
     /// Reason for a failed start, from its stderr.
     not_started: Option<String>,
+    /// Its latest report.
+    ready: bool,
+    detail: String,
+    /// What the sandbox enforces.
+    policy: SandboxPolicy,
+    /// The latest access that the sandbox seems to have refused, with the setting that allows it.
+    denial: Option<String>,
 }
 
 impl ProgramProcess {
@@ -73,6 +82,7 @@ impl ProgramProcess {
         );
         let command = command::of(&file, &allowed.path()).await;
         let command = command.map_err(|reason| ProgramEnd::NotStarted { reason })?;
+        let policy = allowed.policy.clone();
         let failed = |reason: String| ProgramEnd::Failed {
             reason,
             has_worked: false,
@@ -98,18 +108,16 @@ impl ProgramProcess {
             unread: launch.start.0.bytes().collect(),
             has_worked: false,
             not_started: None,
+            ready: true,
+            detail: format!("running `{}`", launch.entry.display()),
+            policy,
+            denial: None,
         })
     }
 
     /// Exchanges messages with the program until it ends or is stopped.
-    pub(super) async fn run(
-        mut self,
-        launch: &Launch,
-        gateway: &Gateway,
-        stop: &CancellationToken,
-    ) -> ProgramEnd {
-        let entry = launch.entry.display();
-        gateway.report(true, format!("running `{entry}`")).await;
+    pub(super) async fn run(mut self, gateway: &Gateway, stop: &CancellationToken) -> ProgramEnd {
+        gateway.report(true, self.detail.clone()).await;
         let result = self.exchange_lines(gateway, stop).await;
         self.group.kill();
         self.log_the_rest().await;
@@ -130,8 +138,24 @@ impl ProgramProcess {
             (Ok(()), Err(error)) => format!("ended with an unknown status: {error}"),
         };
         ProgramEnd::Failed {
-            reason,
+            reason: match &self.denial {
+                Some(denial) => format!("{reason} {denial}"),
+                None => reason,
+            },
             has_worked: self.has_worked,
+        }
+    }
+
+    /// Its latest report, and the latest refusal of the sandbox.
+    fn status(&self) -> Status {
+        let detail = match &self.denial {
+            Some(denial) => format!("{} {denial}", self.detail),
+            None => self.detail.clone(),
+        };
+        Status {
+            ready: self.ready,
+            detail: detail.chars().take(NOTE_BYTES_MAX).collect(),
+            token: None,
         }
     }
 
@@ -159,7 +183,9 @@ impl ProgramProcess {
                     Err(error) => return Err(format!("cannot be read from: {error}")),
                 },
                 line = self.stderr.next(), if has_more_log => match line {
-                    Ok(Some(line)) => self.hear_stderr(&line),
+                    Ok(Some(line)) => if self.hear_stderr(&line) {
+                        telling.tell(self.status());
+                    },
                     Ok(None) | Err(_) => has_more_log = false,
                 },
                 Some((id, verdict)) = verdicts.next(), if !verdicts.is_empty() => {
@@ -228,11 +254,9 @@ impl ProgramProcess {
                 Ok(None)
             }
             ProgramMessage::Status { ready, detail } => {
-                telling.tell(Status {
-                    ready,
-                    detail: detail.chars().take(NOTE_BYTES_MAX).collect(),
-                    token: None,
-                });
+                self.ready = ready;
+                self.detail = detail.chars().take(NOTE_BYTES_MAX).collect();
+                telling.tell(self.status());
                 Ok(None)
             }
         }
@@ -251,7 +275,9 @@ impl ProgramProcess {
                         Ok(None) | Err(_) => has_more = false,
                     },
                     line = self.stderr.next(), if has_more_log => match line {
-                        Ok(Some(line)) => self.hear_stderr(&line),
+                        Ok(Some(line)) => {
+                            self.hear_stderr(&line);
+                        }
                         Ok(None) | Err(_) => has_more_log = false,
                     },
                 }
@@ -263,10 +289,17 @@ impl ProgramProcess {
         }
     }
 
-    fn hear_stderr(&mut self, line: &ProgramLine) {
+    /// Logs a line. True if it shows another refusal of the sandbox than the line before.
+    fn hear_stderr(&mut self, line: &ProgramLine) -> bool {
         line.log(ProgramStream::Stderr);
         let not_started = guarded::not_started_line(&line.bytes);
         self.not_started = not_started.or(self.not_started.take());
+        let said = String::from_utf8_lossy(&line.bytes);
+        let denial = Denials::of_connection(&self.policy).explain(&said);
+        let denial = denial.map(|denial| denial.trim_end().to_owned());
+        let is_new = denial.is_some() && denial != self.denial;
+        self.denial = denial.or(self.denial.take());
+        is_new
     }
 
     fn answer(&mut self, id: &EventId, verdict: &EventVerdict) -> Result<(), String> {

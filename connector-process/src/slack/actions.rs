@@ -1,17 +1,21 @@
 //! Actions of agents through a Slack app, using Slack's Web API.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode, TokenVerdict};
 use goondan_protocol::service::{
-    FormattedRange, SLACK, SLACK_MESSAGES_MAX, ServiceSpec, Slack as Action, SlackFormat,
+    FormattedRange, OlderSlackParameters, SLACK, SLACK_MESSAGES_MAX, SLACK_PAGE_MAX, ServiceSpec,
+    Slack as Action, SlackFormat,
 };
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 
-use super::message_format::LastMessages;
+use super::message_format::{LastMessages, page_of};
 use super::mrkdwn::{escaped, rendered};
+use super::threads::Threads;
 use crate::chat_replies::ChatService;
 use crate::download;
 use crate::payload::text;
@@ -37,6 +41,7 @@ pub(super) struct Api {
     token: String,
     /// The only channels that can be written to; `None` for all.
     channels: Option<Vec<String>>,
+    threads: Arc<Threads>,
 }
 
 impl ServiceApi for Api {
@@ -70,13 +75,22 @@ impl ServiceApi for Api {
         if let Action::Read { thread, limit, .. } = action {
             return self.read(method, &params, thread.is_some(), limit).await;
         }
+        if let Action::ReadPage { .. } = action {
+            let page = self.look_up(method, &params, None).await?;
+            return Ok(page_of(&page, &self.token));
+        }
         let result = self.ask(method, &params, is_idempotent).await?;
         Ok(match action {
+            Action::Send { older: Some(_), .. } | Action::Edit { older: Some(_), .. } => json!({
+                "channel": text(&result, "/channel"), "ts": text(&result, "/ts"),
+                "text": text(&result, "/message/text"),
+            }),
             Action::Send { .. } => result.get("ts").cloned().unwrap_or(Value::Null),
             Action::Edit { .. }
             | Action::Delete { .. }
             | Action::React { .. }
             | Action::Read { .. }
+            | Action::ReadPage { .. }
             | Action::SendFile { .. }
             | Action::Download { .. } => json!({}),
         })
@@ -94,6 +108,7 @@ impl ServiceApi for Api {
             | Action::Delete { .. }
             | Action::React { .. }
             | Action::Read { .. }
+            | Action::ReadPage { .. }
             | Action::Download { .. } => None,
         }
     }
@@ -125,6 +140,15 @@ impl ChatService for Api {
     fn reply_args(text: &str, _facts: &JsonObject) -> Value {
         json!({ "text": text })
     }
+
+    /// The answer to a slash command begins no thread, but people may reply in one.
+    async fn posted(&self, facts: &JsonObject, result: &Value) {
+        let channel = facts.get("channel").and_then(Value::as_str);
+        let place = channel.filter(|_| !facts.contains_key("threadTs"));
+        if let (Some(channel), Some(ts)) = (place, result.as_str()) {
+            self.threads.record_answer(channel, ts).await;
+        }
+    }
 }
 
 impl Api {
@@ -135,12 +159,14 @@ impl Api {
         endpoint: &str,
         token: String,
         channels: Option<Vec<String>>,
+        threads: Arc<Threads>,
     ) -> Self {
         Self {
             client,
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             token,
             channels,
+            threads,
         }
     }
 
@@ -288,7 +314,8 @@ fn channel_of(action: &Action) -> &str {
         | Action::Delete { channel, .. }
         | Action::React { channel, .. }
         | Action::SendFile { channel, .. }
-        | Action::Read { channel, .. } => channel,
+        | Action::Read { channel, .. }
+        | Action::ReadPage { channel, .. } => channel,
         Action::Download { .. } => "",
     }
 }
@@ -302,9 +329,13 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             format,
             ranges,
             thread,
+            older,
             ..
         } => {
-            let mut params = written(text, *format, ranges);
+            let mut params = match older {
+                Some(older) => older_params(text, older),
+                None => written(text, *format, ranges),
+            };
             params.insert("channel".to_owned(), json!(channel));
             if let Some(thread) = thread {
                 params.insert("thread_ts".to_owned(), json!(thread));
@@ -316,9 +347,13 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             text,
             format,
             ranges,
+            older,
             ..
         } => {
-            let mut params = written(text, *format, ranges);
+            let mut params = match older {
+                Some(older) => older_params(text, older),
+                None => written(text, *format, ranges),
+            };
             params.insert("channel".to_owned(), json!(channel));
             params.insert("ts".to_owned(), json!(message));
             ("chat.update", Value::Object(params))
@@ -355,9 +390,53 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             let params = json!({"channel": channel, "limit": limit});
             ("conversations.history", params)
         }
+        Action::ReadPage {
+            thread,
+            latest,
+            oldest,
+            inclusive,
+            limit,
+            cursor,
+            ..
+        } => {
+            let method = match thread {
+                Some(_) => "conversations.replies",
+                None => "conversations.history",
+            };
+            let mut params = Map::from_iter([
+                ("channel".to_owned(), json!(channel)),
+                ("limit".to_owned(), json!((*limit).min(SLACK_PAGE_MAX))),
+            ]);
+            for (name, value) in [
+                ("ts", thread.as_ref().map(|it| json!(it))),
+                ("latest", latest.as_ref().map(|it| json!(it))),
+                ("oldest", oldest.as_ref().map(|it| json!(it))),
+                ("inclusive", inclusive.map(Value::from)),
+                ("cursor", cursor.as_ref().map(|it| json!(it))),
+            ] {
+                params.extend(value.map(|value| (name.to_owned(), value)));
+            }
+            (method, Value::Object(params))
+        }
         // Each is more than one request.
         Action::SendFile { .. } | Action::Download { .. } => ("", json!({})),
     }
+}
+
+/// Parameters of a message in the older contract: the text unchanged, as its tools sent it, except
+/// that it notifies no whole channel.
+fn older_params(text: &str, older: &OlderSlackParameters) -> Map<String, Value> {
+    let text = text.replace("<!", "&lt;!");
+    let mut params = Map::from_iter([("text".to_owned(), json!(text))]);
+    for (name, value) in [
+        ("mrkdwn", older.mrkdwn),
+        ("unfurl_links", older.unfurl_links),
+        ("unfurl_media", older.unfurl_media),
+        ("reply_broadcast", older.reply_broadcast),
+    ] {
+        params.extend(value.map(|value| (name.to_owned(), json!(value))));
+    }
+    params
 }
 
 fn written(text: &str, format: SlackFormat, ranges: &[FormattedRange]) -> Map<String, Value> {
@@ -441,6 +520,7 @@ mod tests {
             "http://127.0.0.1:9/api",
             "t".to_owned(),
             None,
+            Arc::default(),
         );
         for good in [
             "https://files.slack.com/files-pri/T1-F1/a.png",
@@ -481,6 +561,7 @@ mod tests {
                 language: None,
             }],
             thread: Some("1.5".into()),
+            older: None,
         };
         let (method, params) = to_method(&send(SlackFormat::Plain));
         assert_eq!(method, "chat.postMessage");
@@ -512,6 +593,43 @@ mod tests {
         let params = json!({"channel": "C1", "ts": "1.5", "limit": 200});
         let thread = to_method(&read(Some("1.5")));
         assert_eq!(thread, ("conversations.replies", params));
+    }
+
+    #[test]
+    fn compat_2_older_parameters_have_their_names() {
+        let send = Action::Send {
+            channel: "C1".into(),
+            text: "a & <!here>".into(),
+            format: SlackFormat::Mrkdwn,
+            ranges: Vec::new(),
+            thread: None,
+            older: Some(OlderSlackParameters {
+                mrkdwn: Some(true),
+                unfurl_links: Some(false),
+                unfurl_media: None,
+                reply_broadcast: Some(true),
+            }),
+        };
+        let params = json!({"text": "a & &lt;!here>", "mrkdwn": true, "unfurl_links": false,
+            "reply_broadcast": true, "channel": "C1"});
+        assert_eq!(to_method(&send), ("chat.postMessage", params));
+        let page = |thread: Option<&str>| Action::ReadPage {
+            channel: "C1".into(),
+            thread: thread.map(str::to_owned),
+            latest: Some("9.5".into()),
+            oldest: None,
+            inclusive: Some(true),
+            limit: 5_000,
+            cursor: Some("next".into()),
+        };
+        let params = json!({"channel": "C1", "limit": 1_000, "latest": "9.5", "inclusive": true,
+            "cursor": "next"});
+        assert_eq!(to_method(&page(None)), ("conversations.history", params));
+        let (method, params) = to_method(&page(Some("1.5")));
+        assert_eq!(
+            (method, &params["ts"]),
+            ("conversations.replies", &json!("1.5"))
+        );
     }
 
     #[test]

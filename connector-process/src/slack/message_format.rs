@@ -53,6 +53,34 @@ impl LastMessages {
     }
 }
 
+/// A page as Slack has it: its messages, and the cursor of the next page.
+pub(super) fn page_of(page: &Value, token: &str) -> Value {
+    let messages = page.get("messages").and_then(Value::as_array);
+    let messages = messages.into_iter().flatten();
+    let messages = messages.filter(|message| message.is_object());
+    let messages: Vec<Value> = messages
+        .map(|message| masked_within(message, token))
+        .collect();
+    let cursor = text(page, "/response_metadata/next_cursor").map(str::trim);
+    json!({
+        "messages": messages, "hasMore": page.get("has_more") == Some(&Value::Bool(true)),
+        "nextCursor": cursor.filter(|cursor| !cursor.is_empty()),
+    })
+}
+
+/// A value whose texts do not contain the token.
+fn masked_within(value: &Value, token: &str) -> Value {
+    match value {
+        Value::String(said) => json!(masked(said.clone(), &[token])),
+        Value::Array(items) => items.iter().map(|it| masked_within(it, token)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), masked_within(value, token)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
 /// The messages of a page that have words, in the page's order.
 fn written(page: &Value, token: &str) -> Vec<Value> {
     let messages = page.get("messages").and_then(Value::as_array);
@@ -121,6 +149,24 @@ mod tests {
             json!({"messages": [message("2.0", "b"), message("1.0", "a")], "has_more": false});
         last.take_channel(&page, "");
         assert_eq!(texts(last), (vec!["a".into(), "b".into()], false));
+    }
+
+    #[test]
+    fn compat_2_a_page_has_the_messages_as_slack_has_them() {
+        let newest =
+            json!({"ts": "2.0", "user": "U1", "text": "a &amp; the-token", "reactions": []});
+        let page = json!({
+            "ok": true, "has_more": true, "messages": [newest, message("1.0", "b"), "no message"],
+            "response_metadata": {"next_cursor": "next"},
+        });
+        let shown = json!({"ts": "2.0", "user": "U1", "text": "a &amp; …", "reactions": []});
+        let expected = json!({
+            "messages": [shown, message("1.0", "b")], "hasMore": true, "nextCursor": "next",
+        });
+        assert_eq!(page_of(&page, "the-token"), expected);
+        let last = json!({"messages": [], "response_metadata": {"next_cursor": ""}});
+        let expected = json!({"messages": [], "hasMore": false, "nextCursor": null});
+        assert_eq!(page_of(&last, "the-token"), expected);
     }
 
     #[test]

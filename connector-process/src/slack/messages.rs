@@ -14,7 +14,7 @@ use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::threads::Threads;
-use super::words::{files, joined, message_words};
+use super::words::{files, joined, message_words, older_text};
 use crate::listener::MalformedRequest;
 use crate::payload::{
     add_payload, event_id, instance_key, is_allowed, properties, required, text, with_older,
@@ -64,6 +64,8 @@ pub(super) struct Filters {
     pub(super) channels: Option<Vec<String>>,
     /// Bots whose messages count, by bot id, app id or name.
     pub(super) bots: Vec<String>,
+    /// True for texts as in goondan 0.0.3.
+    pub(super) older_texts: bool,
 }
 
 impl Filters {
@@ -118,7 +120,11 @@ pub(super) fn taken(
     if !filters.has_channel(channel) {
         return Ok(Err(Ignored::new(IgnoreReason::OtherPlace, OTHER_CHANNEL)));
     }
-    let message = Message::new(body, kind, &written)?;
+    let mut message = Message::new(body, kind, &written)?;
+    let older = filters.older_texts.then(|| older_text(written.message));
+    if let Some(older) = older.flatten() {
+        message.words = older;
+    }
     if message.words.trim().is_empty() {
         let why = "it has no text, file or attachment";
         return Ok(Err(Ignored::new(IgnoreReason::NoText, why)));
@@ -265,9 +271,11 @@ impl<'p> Message<'p> {
         }
         let parent = text(self.written.message, "/parent_user_id");
         let is_own = parent.is_some_and(|parent| own_users(body).any(|own| own == parent));
-        let takes_part = self
-            .thread
-            .is_some_and(|thread| is_own || threads.has(self.channel, thread));
+        let takes_part = self.thread.is_some_and(|thread| {
+            is_own
+                || threads.has(self.channel, thread)
+                || threads.is_below_answer(self.channel, thread)
+        });
         if takes_part && !is_direct {
             MENTION
         } else {
@@ -288,7 +296,10 @@ impl<'p> Message<'p> {
         if name == MENTION && !is_direct {
             threads.remember(channel, root);
         }
-        let key = key_of(team, channel, (!is_direct).then_some(root));
+        // Slash commands of a channel are one conversation, which has no first message.
+        let continues_command = threads.is_below_answer(channel, root);
+        let own_root = (!is_direct && !continues_command).then_some(root);
+        let key = key_of(team, channel, own_root);
         let message = self.written.message;
         let of_message = |name: &str| message.get(name);
         let mut metadata = JsonObject::from_iter([

@@ -7,12 +7,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::JsonObject;
 use goondan_protocol::call::{CallError, CallErrorCode};
-use goondan_protocol::service::{FormattedRange, ServiceSpec, TELEGRAM, Telegram as Action};
+use goondan_protocol::service::{
+    FormattedRange, OlderTelegramParameters, ServiceSpec, TELEGRAM, Telegram as Action,
+};
 use serde_json::{Map, Value, json};
 
 use super::answer::ApiError;
 use super::api::Api;
 use super::chats::Chats;
+use super::sent::{SentMessage, SentMessages};
 use crate::chat_replies::ChatService;
 use crate::download;
 use crate::limits::SERVICE_TIMEOUT_MS;
@@ -30,6 +33,8 @@ pub(super) struct Actions {
     /// The only chats that can be written to; `None` for all.
     pub(super) listed: Option<Vec<String>>,
     pub(super) chats: Arc<Chats>,
+    /// Record of the bot's messages, if reactions to them are events.
+    pub(super) sent: Option<Arc<SentMessages>>,
 }
 
 impl ServiceApi for Actions {
@@ -73,7 +78,10 @@ impl ServiceApi for Actions {
             }
         };
         match called {
-            Ok(result) => Ok(to_result(&action, &result)),
+            Ok(result) => {
+                self.record(&action, &result).await;
+                Ok(to_result(&action, &result))
+            }
             // The requested state already exists.
             Err(ApiError::Refused { description, .. })
                 if description.contains("message is not modified") =>
@@ -163,6 +171,28 @@ impl Actions {
         action
     }
 
+    /// Records a sent message, if reactions to it are events.
+    async fn record(&self, action: &Action, result: &Value) {
+        let (thread, text) = match action {
+            Action::Send { thread, text, .. } => (thread, text),
+            Action::SendFile {
+                thread, text, name, ..
+            } => (thread, if text.is_empty() { name } else { text }),
+            Action::Edit { .. }
+            | Action::Delete { .. }
+            | Action::React { .. }
+            | Action::Typing { .. }
+            | Action::Download { .. } => return,
+        };
+        let number = |pointer| result.pointer(pointer).and_then(Value::as_i64);
+        let named = || chat_of(action).and_then(|chat| chat.parse().ok());
+        let place = number("/chat/id").or_else(named).zip(number("/message_id"));
+        if let (Some(sent), Some((chat, message))) = (&self.sent, place) {
+            sent.record(SentMessage::new((chat, message), *thread, text))
+                .await;
+        }
+    }
+
     /// Uploads a file: as a photo if it is an image, otherwise as a document.
     async fn send_file(&self, params: Value, name: &str, base64: &str) -> Result<Value, ApiError> {
         let content = STANDARD.decode(base64);
@@ -226,6 +256,10 @@ impl Actions {
         };
         let mut fetched = download::fetch(self.api.file(path), "Telegram", bytes_max).await?;
         if let Some(fields) = fetched.as_object_mut() {
+            fields.insert(
+                "fileId".to_owned(),
+                told.get("file_id").cloned().unwrap_or_default(),
+            );
             fields.insert("filePath".to_owned(), json!(path));
             fields.insert("fileSize".to_owned(), json!(size));
             let id = told.get("file_unique_id").cloned().unwrap_or_default();
@@ -288,6 +322,7 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             reply_to,
             thread,
             silent,
+            older,
             ..
         } => {
             put("text", Some(json!(text)));
@@ -296,6 +331,7 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             put("reply_parameters", reply_to.map(answers));
             put("message_thread_id", thread.map(Value::from));
             put("disable_notification", silent.then(|| json!(true)));
+            put_older(older.as_ref(), &mut put);
             "sendMessage"
         }
         Action::Edit {
@@ -303,12 +339,14 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             text,
             parse_mode,
             ranges,
+            older,
             ..
         } => {
             put("message_id", Some(json!(message)));
             put("text", Some(json!(text)));
             put("parse_mode", parse_mode.as_ref().map(|mode| json!(mode)));
             put(RANGES, formatted(ranges));
+            put_older(older.as_ref(), &mut put);
             "editMessageText"
         }
         Action::SendFile {
@@ -328,12 +366,20 @@ fn to_method(action: &Action) -> (&'static str, Value) {
             put("message_id", Some(json!(message)));
             "deleteMessage"
         }
-        Action::React { message, emoji, .. } => {
+        Action::React {
+            message,
+            emoji,
+            more,
+            is_big,
+            ..
+        } => {
             let reaction = emoji
                 .iter()
+                .chain(more)
                 .map(|emoji| json!({"type": "emoji", "emoji": emoji}));
             put("message_id", Some(json!(message)));
             put("reaction", Some(reaction.collect()));
+            put("is_big", is_big.map(Value::from));
             "setMessageReaction"
         }
         Action::Typing { thread, action, .. } => {
@@ -349,9 +395,31 @@ fn to_method(action: &Action) -> (&'static str, Value) {
     (method, Value::Object(params))
 }
 
-/// The result for the agent: the id of a sent message.
+/// Adds parameters of the older contract under their names.
+fn put_older(older: Option<&OlderTelegramParameters>, put: &mut impl FnMut(&str, Option<Value>)) {
+    let Some(older) = older else { return };
+    put(
+        "disable_notification",
+        older.disable_notification.map(Value::from),
+    );
+    put(
+        "disable_web_page_preview",
+        older.disable_web_page_preview.map(Value::from),
+    );
+    put(
+        "reply_to_message_id",
+        older.reply_to_message_id.map(Value::from),
+    );
+    put(
+        "allow_sending_without_reply",
+        older.allow_sending_without_reply.map(Value::from),
+    );
+}
+
+/// The result for the agent: the id of a sent message, or in the older contract the message.
 fn to_result(action: &Action, result: &Value) -> Value {
     match action {
+        Action::Send { older: Some(_), .. } | Action::Edit { older: Some(_), .. } => result.clone(),
         Action::Send { .. } | Action::SendFile { .. } => {
             result.get("message_id").cloned().unwrap_or(Value::Null)
         }
@@ -415,6 +483,7 @@ mod tests {
             reply_to: Some(3),
             thread: Some(4),
             silent: true,
+            older: None,
         }
     }
 
@@ -432,6 +501,8 @@ mod tests {
             chat: chat(),
             message: 2,
             emoji: emoji.map(str::to_owned),
+            more: Vec::new(),
+            is_big: None,
         };
         let put =
             json!({"chat_id": 1, "message_id": 2, "reaction": [{"type": "emoji", "emoji": "👍"}]});
@@ -444,6 +515,42 @@ mod tests {
         };
         let shown = json!({"chat_id": 1, "action": "typing"});
         assert_eq!(to_method(&typing), ("sendChatAction", shown));
+    }
+
+    #[test]
+    fn compat_2_older_parameters_have_their_names() {
+        let older = OlderTelegramParameters {
+            disable_notification: Some(false),
+            disable_web_page_preview: Some(true),
+            reply_to_message_id: Some(3),
+            allow_sending_without_reply: Some(true),
+        };
+        let action = Action::Send {
+            chat: "5".to_owned(),
+            text: "Hello.".to_owned(),
+            parse_mode: None,
+            ranges: Vec::new(),
+            reply_to: None,
+            thread: None,
+            silent: false,
+            older: Some(older),
+        };
+        let expected = json!({"chat_id": 5, "text": "Hello.", "disable_notification": false,
+            "disable_web_page_preview": true, "reply_to_message_id": 3,
+            "allow_sending_without_reply": true});
+        assert_eq!(to_method(&action), ("sendMessage", expected));
+        let sent = json!({"message_id": 7, "date": 8, "text": "Hello."});
+        assert_eq!(to_result(&action, &sent), sent);
+        let react = Action::React {
+            chat: "5".to_owned(),
+            message: 2,
+            emoji: Some("👍".to_owned()),
+            more: vec!["👎".to_owned()],
+            is_big: Some(true),
+        };
+        let reaction = ["👍", "👎"].map(|emoji| json!({"type": "emoji", "emoji": emoji}));
+        let expected = json!({"chat_id": 5, "message_id": 2, "reaction": reaction, "is_big": true});
+        assert_eq!(to_method(&react), ("setMessageReaction", expected));
     }
 
     #[test]

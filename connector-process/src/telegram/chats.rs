@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use goondan_clock::sleep;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
@@ -91,20 +92,10 @@ pub(super) struct Chats {
 impl Chats {
     /// Loads the stored changes; retries until it succeeds.
     pub(super) async fn load(gateway: Gateway) -> Self {
-        let mut failures = 0_u32;
-        let state = loop {
-            match gateway.state().await {
-                Ok(state) => break state,
-                Err(reason) => tracing::warn!(reason, "failed to read moved chats; retrying"),
-            }
-            failures = failures.saturating_add(1);
-            let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
-            sleep(pause).await;
-        };
-        let read = state.and_then(|state| serde_json::from_str(state.get()).ok());
+        let migrations = stored(&gateway).await;
         Self {
             gateway,
-            migrations: Mutex::new(read.unwrap_or_default()),
+            migrations: Mutex::new(migrations),
         }
     }
 
@@ -175,6 +166,22 @@ impl Chats {
         }
         api.call(method, &moved, timeout).await
     }
+}
+
+/// A part of the connection's stored state; retries until it can be read.
+pub(super) async fn stored<T: Default + DeserializeOwned>(gateway: &Gateway) -> T {
+    let mut failures = 0_u32;
+    let state = loop {
+        match gateway.state().await {
+            Ok(state) => break state,
+            Err(reason) => tracing::warn!(reason, "failed to read the stored state; retrying"),
+        }
+        failures = failures.saturating_add(1);
+        let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
+        sleep(pause).await;
+    };
+    let read = state.and_then(|state| serde_json::from_str(state.get()).ok());
+    read.unwrap_or_default()
 }
 
 #[cfg(test)]

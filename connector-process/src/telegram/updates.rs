@@ -6,7 +6,7 @@ use goondan_protocol::ignored::IgnoreReason;
 use serde_json::{Value, json};
 
 use super::chats::Migrations;
-use super::words::{integer, sender, service_words, spoken};
+use super::words::{integer, older_text, sender, service_words, spoken};
 use crate::payload::{add_payload, event_id, instance_key, older_properties, properties, text};
 
 /// Types of the requested updates.
@@ -42,7 +42,7 @@ pub(super) struct Ignored {
     pub(super) why: &'static str,
 }
 
-const fn ignored(reason: IgnoreReason, why: &'static str) -> Update {
+pub(super) const fn ignored(reason: IgnoreReason, why: &'static str) -> Update {
     Update::Ignored(Ignored { reason, why })
 }
 
@@ -55,6 +55,10 @@ pub(super) struct Accepted {
     pub(super) bots: Vec<String>,
     /// True if changes of a chat are events.
     pub(super) service_messages: bool,
+    /// Types of updates other than messages that become events.
+    pub(super) more: Vec<&'static str>,
+    /// True for texts as in goondan 0.0.3.
+    pub(super) older_texts: bool,
     /// The ID of this bot, once known.
     pub(super) own_id: Option<i64>,
 }
@@ -103,7 +107,10 @@ pub(super) fn to_update(
         return ignored(IgnoreReason::Unsupported, "it moves a live location");
     }
     let (name, said, files) = match spoken(message, is_edited, accepted.own_id) {
-        Some(spoken) => (kind, spoken.text, spoken.files),
+        Some(spoken) => {
+            let older = accepted.older_texts.then(|| older_text(message)).flatten();
+            (kind, older.unwrap_or(spoken.text), spoken.files)
+        }
         None => match service_words(message) {
             Some(words) if accepted.service_messages => (SERVICE_MESSAGE, words, Vec::new()),
             Some(_) => return ignored(IgnoreReason::Unsupported, "it is a service message"),
@@ -126,7 +133,7 @@ pub(super) fn to_update(
     }
 }
 
-fn is_accepted_bot(message: &Value, bots: &[String]) -> bool {
+pub(super) fn is_accepted_bot(message: &Value, bots: &[String]) -> bool {
     let id = integer(message, "/from/id").map(|id| id.to_string());
     let name = text(message, "/from/username");
     bots.iter().any(|bot| {
@@ -136,7 +143,7 @@ fn is_accepted_bot(message: &Value, bots: &[String]) -> bool {
 }
 
 /// The event of a message; `None` if its IDs are invalid.
-fn to_event(
+pub(super) fn to_event(
     id: i64,
     update: &Value,
     (name, message): (&str, &Value),

@@ -132,6 +132,25 @@ fn conn_1_irrelevant_telegram_updates_have_a_reason() {
 }
 
 #[test]
+fn compat_1_older_texts_have_markers_of_files() {
+    let older = Accepted {
+        older_texts: true,
+        ..Accepted::default()
+    };
+    let input = |more: &Value| match mapped("message", more, &older) {
+        Update::Event { event, .. } => event.input,
+        other => panic!("{other:?}"),
+    };
+    let photo = json!([{"file_id": "P1", "width": 9, "height": 9}]);
+    let answered = json!({"text": "which?", "from": {"id": 1, "first_name": "Bo"}});
+    let message = json!({"photo": photo, "caption": "this", "reply_to_message": answered});
+    assert_eq!(input(&message), "this\n[telegram_photo] file_id=P1");
+    // Other content, which 0.0.3 ignored, is described in words.
+    let voice = json!({"voice": {"file_id": "V1", "duration": 5}});
+    assert_eq!(input(&voice), "[Voice message: 0:05, file ID V1]");
+}
+
+#[test]
 fn conn_1_listed_bots_and_chat_changes_reach_agents_unanswered() {
     let listed = Accepted {
         bots: vec!["@alerts".to_owned()],

@@ -4,9 +4,11 @@
 //! or the origin of a forwarded message, becomes a line in brackets.
 //!
 //! * `media`: content other than text.
+//! * `older`: the text of a message in the older contract.
 //! * `service`: changes of the chat.
 
 mod media;
+mod older;
 mod service;
 
 use serde_json::Value;
@@ -14,6 +16,7 @@ use serde_json::Value;
 use crate::limits::QUOTE_CHARS_MAX;
 use crate::payload::text;
 
+pub(super) use older::older_text;
 pub(super) use service::service_words;
 
 /// Words for the message of a person.
@@ -224,13 +227,13 @@ pub(super) fn integer(value: &Value, pointer: &str) -> Option<i64> {
 }
 
 /// A text without line breaks and repeated spaces.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }
 
 /// The start of a text, in quotation marks.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     let line = one_line(text);
     match line.char_indices().nth(QUOTE_CHARS_MAX) {
         Some((end, _)) => format!("\"{}…\"", line.get(..end).unwrap_or_default()),

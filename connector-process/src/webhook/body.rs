@@ -15,6 +15,7 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use serde_json::Value;
 
 pub(crate) use self::cloud_event::CloudEvent;
+use crate::limits::BATCH_EVENTS_MAX;
 use crate::listener::{MalformedRequest, RequestRejection};
 use crate::payload::{form_pairs, is_form};
 
@@ -62,6 +63,48 @@ pub(crate) fn decompressed<'b>(
     Ok(Cow::Owned(plain))
 }
 
+/// Content type of several CloudEvents.
+const BATCH: &str = "application/cloudevents-batch+json";
+
+/// Content type of one CloudEvent.
+pub(crate) const STRUCTURED: &str = "application/cloudevents+json";
+
+/// True if the request contains several CloudEvents.
+pub(crate) fn is_batch(headers: &HeaderMap) -> bool {
+    media_type(content_type(headers)) == BATCH
+}
+
+/// The CloudEvents of a batch, each as the body of its own request.
+///
+/// # Errors
+///
+/// [`MalformedRequest`] if one of them is not a CloudEvent, or there are too many.
+pub(crate) fn batch(body: &[u8]) -> Result<Vec<String>, MalformedRequest> {
+    let text = std::str::from_utf8(body).map_err(MalformedRequest::NotText)?;
+    let Value::Array(events) = from_json(text.strip_prefix('\u{feff}').unwrap_or(text))? else {
+        return Err(MalformedRequest::NotBatch);
+    };
+    if events.len() > BATCH_EVENTS_MAX {
+        return Err(MalformedRequest::LargeBatch {
+            events: events.len(),
+            max: BATCH_EVENTS_MAX,
+        });
+    }
+    let events = events.into_iter().enumerate();
+    let events = events.map(|(index, event)| {
+        let is_text = |name: &str| event.get(name).is_some_and(Value::is_string);
+        let is_event = is_text("specversion") && is_text("id") && is_text("source");
+        if is_event && CloudEvent::in_envelope(&event).is_some() {
+            return Ok(event.to_string());
+        }
+        Err(MalformedRequest::InBatch {
+            index,
+            reason: Box::new(MalformedRequest::NotCloudEvent),
+        })
+    });
+    events.collect()
+}
+
 impl<'b> ParsedBody<'b> {
     /// Parses a decompressed body by its content type.
     ///
@@ -71,9 +114,6 @@ impl<'b> ParsedBody<'b> {
     pub(crate) fn parse(headers: &HeaderMap, body: &'b [u8]) -> Result<Self, MalformedRequest> {
         let content_type = content_type(headers);
         let media_type = media_type(content_type);
-        if media_type == "application/cloudevents-batch+json" {
-            return Err(MalformedRequest::Batch);
-        }
         let cloud_event = CloudEvent::in_headers(headers);
         if media_type == "multipart/form-data" {
             let fields = multipart::fields(content_type, body)?;
@@ -94,7 +134,7 @@ impl<'b> ParsedBody<'b> {
         };
         if is_json {
             let json = from_json(text)?;
-            if media_type == "application/cloudevents+json"
+            if media_type == STRUCTURED
                 && let Some((event, data)) = CloudEvent::in_envelope(&json)
             {
                 return Self::from_data(event, data, text);

@@ -79,7 +79,13 @@ fn every_answer_has_an_item_with_its_code() {
         MalformedRequest::NotMultipart {
             reason: String::new(),
         },
-        MalformedRequest::Batch,
+        MalformedRequest::NotBatch,
+        MalformedRequest::LargeBatch { events: 2, max: 1 },
+        MalformedRequest::NotCloudEvent,
+        MalformedRequest::InBatch {
+            index: 0,
+            reason: Box::new(MalformedRequest::EmptyInput),
+        },
         MalformedRequest::EmptyInput,
         MalformedRequest::NoInput {
             field: field.clone(),

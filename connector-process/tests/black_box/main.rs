@@ -14,6 +14,8 @@ mod clouds;
 #[cfg(test)]
 mod github;
 #[cfg(test)]
+mod gitlab;
+#[cfg(test)]
 mod hostile_model;
 #[cfg(test)]
 mod http;

@@ -99,6 +99,54 @@ fn each_refusal_has_its_status_and_retry_after() {
 }
 
 #[test]
+fn conn_3_batch_is_accepted_in_order_and_repeated_after_an_error() {
+    let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
+    let event =
+        |id: &str| json!({"specversion": "1.0", "id": id, "source": "/s", "type": "t", "data": id});
+    let batch = json!([event("1"), event("2"), event("3")]).to_string();
+    let headers = [("content-type", "application/cloudevents-batch+json")];
+    let request = post(&headers, batch.as_bytes());
+    let mut client = Client::sending(address, &request);
+    let first = orchestrator.event();
+    assert_eq!(first.event.id.as_ref().unwrap().as_str(), "/s#1");
+    // The next one is submitted only once the first is durable.
+    orchestrator.ping();
+    orchestrator.accept(&first, "/s#1", false);
+    let second = orchestrator.event();
+    orchestrator.refuse(&second, RefusalCode::Overloaded);
+    let response = client.response();
+    assert_eq!(
+        (response.status, response.error_code().as_str()),
+        (429, "overloaded")
+    );
+    orchestrator.ping();
+
+    client.send(&request);
+    for (id, is_known) in [("1", true), ("2", false)] {
+        let pending = orchestrator.event();
+        assert_eq!(pending.event.input, id);
+        orchestrator.accept(&pending, &format!("/s#{id}"), is_known);
+    }
+    let third = orchestrator.event();
+    orchestrator.refuse(&third, RefusalCode::Unroutable);
+    let response = client.response();
+    assert_eq!(response.status, 202);
+    let expected = json!([{"eventId": "/s#1", "duplicate": true},
+        {"eventId": "/s#2", "duplicate": false},
+        {"eventId": "/s#3", "ignored": "because of the test"}]);
+    assert_eq!(response.json()["events"], expected);
+
+    let invalid = json!([event("4"), {"id": "5"}]).to_string();
+    client.send(&post(&headers, invalid.as_bytes()));
+    let response = client.response();
+    assert_eq!(
+        (response.status, response.error_code().as_str()),
+        (400, "bad_body")
+    );
+    orchestrator.ping();
+}
+
+#[test]
 fn conn_1_event_without_a_rule_is_acknowledged_unless_its_sender_waits() {
     let (mut orchestrator, address) = Orchestrator::with_webhook(&json!({}), &json!({}));
     let mut client = Client::sending(address, &post(&[], b"hi"));

@@ -103,6 +103,7 @@ fn start(line: Line) -> (String, Orchestrator, SocketAddr) {
         Line::Discord { kind, public_key } => {
             let config = json!({"publicKey": public_key, "reply": "never"});
             let mut orchestrator = Orchestrator::start_as("discord", &config, &json!({}));
+            orchestrator.give_state(None);
             let address = listening_address(&orchestrator.status());
             (kind, orchestrator, address)
         }

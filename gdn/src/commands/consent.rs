@@ -6,33 +6,68 @@ use std::path::{Path, PathBuf};
 
 use goondan_config::{Loader, ProcessEnvironment};
 use goondan_protocol::control::{
-    AllowSecret, ControlError, ErrorCode, OpenWorkspace, WorkspaceInfo,
+    AllowSecret, ControlError, ErrorCode, OpenWorkspace, WorkspaceInfo, WorkspacePermission,
 };
 use goondan_protocol::ids::SecretName;
-use goondan_vault::{ProjectIdentity, SecretReader};
+use goondan_vault::SecretReader;
 
 use super::attach::attach_or_start;
-use super::{confirm, shutdown};
+use super::{confirm, permission_requests, shutdown};
 use crate::client::{CallError, Client};
 use crate::context::Context;
 use crate::daemon;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
+use crate::project;
 
-/// Opens a workspace. Asks for the secrets it names that are not allowed yet, if stdin is a terminal.
+/// Opens a workspace. Asks for the secrets it names that are not allowed yet, and for permissions
+/// that nobody has decided about, if stdin is a terminal. The permissions in `allow` are allowed.
 pub(super) async fn open(
     client: &mut Client,
     open: OpenWorkspace,
+    allow: &[WorkspacePermission],
     context: &Context,
 ) -> Result<WorkspaceInfo, Failure> {
-    match client.change(open.clone()).await {
+    let opened = match client.change(open.clone()).await {
         Err(error) if is_wanting(&error) => {
             ask(client, &open, error, context).await?;
-            Ok(client.change(open).await?)
+            client.change(open.clone()).await
         }
-        opened => Ok(opened?),
+        opened => opened,
+    };
+    let is_undecided = match &opened {
+        Ok(info) => !allow.is_empty() || !info.undecided_permissions.is_empty(),
+        Err(error) => is_invalid(error),
+    };
+    if !is_undecided {
+        return Ok(opened?);
     }
+    let env_files = match &opened {
+        Ok(info) => info.env_files.clone(),
+        Err(_) => open.env_files.clone().unwrap_or_default(),
+    };
+    let requests = permission_requests::requests(&open.project_root, &env_files, context);
+    if opened.is_err() && !permission_requests::is_outgrown(&requests) {
+        return Ok(opened?);
+    }
+    let decisions = permission_requests::ask(&requests, allow, &open.project_root, context)?;
+    if decisions.is_empty() {
+        return Ok(opened?);
+    }
+    permission_requests::store(client, decisions, context).await?;
+    Ok(client.change(open).await?)
+}
+
+/// True if the daemon refused a project because its configuration is invalid.
+fn is_invalid(error: &CallError) -> bool {
+    matches!(
+        error,
+        CallError::Refused(ControlError {
+            code: ErrorCode::InvalidConfiguration,
+            ..
+        })
+    )
 }
 
 /// True if the daemon refused a project because it names secrets that are not allowed.
@@ -51,13 +86,17 @@ fn is_wanting(error: &CallError) -> bool {
 pub(super) async fn before_foreground(
     project_root: &Path,
     env_files: &[PathBuf],
+    allow: &[WorkspacePermission],
     context: &Context,
 ) -> Result<(), Failure> {
     context.check_format()?;
     let wanted = wanted(project_root, env_files, context);
     // If a daemon already runs, the start itself fails with that error.
-    if wanted.is_empty() || daemon::attach(&context.state_root).await?.is_some() {
+    if daemon::attach(&context.state_root).await?.is_some() {
         return Ok(());
+    }
+    if wanted.is_empty() {
+        return permissions_before_foreground(project_root, env_files, allow, context).await;
     }
     let names: Vec<String> = wanted.keys().map(|name| format!("Secret/{name}")).collect();
     let refused = Failure::new(
@@ -70,6 +109,26 @@ pub(super) async fn before_foreground(
     for allow in agreed {
         client.change(allow).await?;
     }
+    // The configuration could not be read in full before.
+    let requests = permission_requests::requests(project_root, env_files, context);
+    let decisions = permission_requests::ask(&requests, allow, project_root, context)?;
+    permission_requests::store(&mut client, decisions, context).await?;
+    shutdown::stop(client, None, context).await
+}
+
+async fn permissions_before_foreground(
+    project_root: &Path,
+    env_files: &[PathBuf],
+    allow: &[WorkspacePermission],
+    context: &Context,
+) -> Result<(), Failure> {
+    let requests = permission_requests::requests(project_root, env_files, context);
+    let decisions = permission_requests::ask(&requests, allow, project_root, context)?;
+    if decisions.is_empty() {
+        return Ok(());
+    }
+    let (mut client, _) = attach_or_start(context, false).await?;
+    permission_requests::store(&mut client, decisions, context).await?;
     shutdown::stop(client, None, context).await
 }
 
@@ -156,7 +215,7 @@ fn wanted(
     context: &Context,
 ) -> BTreeMap<SecretName, Vec<String>> {
     let vault = context.vault();
-    let project = identity(project_root);
+    let project = project::identity(project_root);
     let secrets = SecretReader::new(&vault, &project);
     let loaded = Loader::new(&ProcessEnvironment)
         .with_env_files(env_files)
@@ -168,10 +227,4 @@ fn wanted(
         Some((name, resources.iter().cloned().collect()))
     });
     refused.collect()
-}
-
-/// Identity of a project for secret consent.
-pub(super) fn identity(project_root: &Path) -> ProjectIdentity {
-    let package = goondan_config::package_name(project_root).unwrap_or_default();
-    ProjectIdentity::new(project_root, package.as_deref())
 }

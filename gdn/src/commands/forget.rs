@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use goondan_protocol::control::{
-    CloseWorkspace, DeleteInstance, DenySecret, InstanceSummary, ListInstances, ListSecrets,
-    WorkspaceInfo,
+    CloseWorkspace, DecidePermission, DeleteInstance, DenySecret, InstanceSummary, ListInstances,
+    ListPermissions, ListSecrets, WorkspaceInfo, WorkspacePermission,
 };
 use goondan_protocol::ids::{SecretName, WorkspaceId};
 use serde::Serialize;
@@ -53,6 +53,32 @@ struct ForgetResult {
     deleted_conversations: usize,
     /// Secrets that the project may no longer use.
     denied_secrets: BTreeSet<SecretName>,
+    /// Permissions that the project no longer has.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    denied_permissions: BTreeSet<WorkspacePermission>,
+}
+
+/// Withdraws all permissions of the workspaces.
+async fn withdraw(
+    client: &mut Client,
+    workspaces: &BTreeSet<WorkspaceId>,
+) -> Result<BTreeSet<WorkspacePermission>, Failure> {
+    let decisions = client.query(ListPermissions {}).await?.decisions;
+    let mut withdrawn = BTreeSet::new();
+    for decision in decisions {
+        if !decision.allowed || !workspaces.contains(&decision.workspace_id) {
+            continue;
+        }
+        let decide = DecidePermission {
+            permission: decision.permission,
+            project_root: decision.project_root,
+            allowed: false,
+            covers: BTreeSet::new(),
+        };
+        client.change(decide).await?;
+        withdrawn.insert(decision.permission);
+    }
+    Ok(withdrawn)
 }
 
 pub(crate) async fn run(args: &ForgetArgs, context: &Context) -> Result<(), Failure> {
@@ -86,6 +112,7 @@ pub(crate) async fn run(args: &ForgetArgs, context: &Context) -> Result<(), Fail
         None => {}
     }
     done.denied_secrets = deny(&mut client, &done.workspace_ids).await?;
+    done.denied_permissions = withdraw(&mut client, &done.workspace_ids).await?;
     tell(&done, args, context)
 }
 

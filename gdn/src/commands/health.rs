@@ -2,6 +2,7 @@
 
 use goondan_protocol::control::{
     DaemonStatus, ProcessState, Readiness, ReplicationStall, UnhealthyProcess, WorkspaceInfo,
+    WorkspacePermission,
 };
 use goondan_protocol::shell::shell_quoted;
 use goondan_protocol::time::Timestamp;
@@ -71,6 +72,9 @@ pub(super) fn remarks(workspace: &WorkspaceInfo, context: &Context) -> Vec<Healt
     if more > 0 {
         warn(format!(": and {} more", text::count(more, "process")));
     }
+    for (model, reason) in &workspace.suspended {
+        warn(format!(": model {model}: {}", text::one_line(reason)));
+    }
     if workspace.parked_events > 0 {
         warn(format!(": {}", parked(workspace)));
     }
@@ -116,6 +120,18 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<H
     for need in &workspace.consents {
         let list = command("oauth list");
         texts.push(format!(": {need} needs a login: `{list}`"));
+    }
+    for permission in &workspace.undecided_permissions {
+        let allow = command(&format!("permission allow {permission}"));
+        let effect = match permission {
+            WorkspacePermission::Project => {
+                "agents do not work in the project directory, because no person has decided"
+            }
+            WorkspacePermission::Network => {
+                "connector modules have no network, because no person has decided"
+            }
+        };
+        texts.push(format!(": {effect}: `{allow}`, or `deny`"));
     }
     if workspace.paused_events > 0 {
         let verb = if workspace.paused_events == 1 {

@@ -24,8 +24,8 @@ Examples:
   gdn migrate > modern.patch             save them, for git apply
   gdn migrate --write                    change the files
 
-Documents without older forms stay unchanged. The others are rewritten without their comments.
-Implicit keys and connections are written out according to the variables set in this environment.")]
+Only the older forms change: comments, order and quotes stay. Implicit connections are written out
+according to the variables set in this environment.")]
 pub(crate) struct MigrateArgs {
     #[command(flatten)]
     project: ReadArgs,

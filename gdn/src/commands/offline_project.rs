@@ -33,7 +33,7 @@ impl ReadArgs {
         let env_files = self.env.absolute()?;
         context.check_format()?;
         let vault = context.vault();
-        let project = super::consent::identity(&root);
+        let project = project::identity(&root);
         let secrets = SecretReader::new(&vault, &project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)

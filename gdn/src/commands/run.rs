@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use goondan_protocol::control::{
     CloseWorkspace, ListWorkspaces, OpenWorkspace, ProcessInfo, ProcessState, Readiness,
-    UnhealthyProcess, WatchProcesses, WorkspaceInfo,
+    UnhealthyProcess, WatchProcesses, WorkspaceInfo, WorkspacePermission,
 };
 use goondan_protocol::ids::WorkspaceId;
 use goondan_protocol::ipc::ChildRole;
@@ -67,13 +67,16 @@ pub(crate) struct RunArgs {
     /// Do not fall back to the last known good configuration; stop it if it runs
     #[arg(long)]
     strict: bool,
+    /// Allow the project this permission, like `gdn permission allow`
+    #[arg(long, value_name = "PERMISSION")]
+    allow: Vec<WorkspacePermission>,
     /// Then chat with it, like `gdn chat`
     #[arg(long, conflicts_with_all = ["foreground", "input"])]
     interactive: bool,
     /// Then send this message and print the reply, like `gdn send`
     #[arg(long, value_name = "TEXT", conflicts_with = "foreground")]
     input: Option<String>,
-    /// Name of the project's Swarm; not needed, because there is only one
+    /// Name of the project's Swarm; without effect, because the first one runs
     #[arg(long, value_name = "NAME", hide = true)]
     swarm: Option<String>,
     /// Has no effect, because `gdn run` never installs packages
@@ -93,7 +96,7 @@ const WATCHED_FILES_NAMED: usize = 5;
 pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     if let Some(swarm) = &args.swarm {
         context.output.note(format!(
-            "`--swarm {swarm}` has no effect: a project has one Swarm."
+            "`--swarm {swarm}` has no effect: a project runs its first Swarm."
         ));
     }
     if args.no_install {
@@ -131,7 +134,7 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     if args.foreground {
         if let Some(root) = &root {
             let env_files = settings.env_files.as_deref().unwrap_or_default();
-            consent::before_foreground(root, env_files, context).await?;
+            consent::before_foreground(root, env_files, &args.allow, context).await?;
         }
         let options = settings.options(args.strict);
         return Err(daemon::become_daemon(&context.state_root, root.as_deref(), &options).into());
@@ -139,11 +142,13 @@ async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     let (mut client, log_dir) = attach_or_start(context, args.strict).await?;
     let root = match root {
         // Settings of a registered workspace are changed by opening it again.
-        None if settings.is_any() => Some(context.find(&mut client).await?.project_root),
+        None if settings.is_any() || !args.allow.is_empty() => {
+            Some(context.find(&mut client).await?.project_root)
+        }
         root => root,
     };
     let (info, refused) = match root {
-        Some(root) => open(&mut client, root, settings, args.strict, context).await?,
+        Some(root) => open(&mut client, root, settings, args, context).await?,
         None => (context.find(&mut client).await?, None),
     };
     // Otherwise the conversation prints the result.
@@ -276,15 +281,16 @@ async fn open(
     client: &mut Client,
     project_root: PathBuf,
     settings: RunSettings,
-    is_strict: bool,
+    args: &RunArgs,
     context: &Context,
 ) -> Result<(WorkspaceInfo, Option<Failure>), Failure> {
+    let is_strict = args.strict;
     let open = OpenWorkspace {
         project_root: project_root.clone(),
         watch: settings.watch,
         env_files: settings.env_files,
     };
-    let failure = match consent::open(client, open, context).await {
+    let failure = match consent::open(client, open, &args.allow, context).await {
         Ok(info) => return Ok((info, None)),
         Err(failure) => failure,
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use goondan_client::Trace;
 use goondan_protocol::ids::{AgentName, InstanceKey, StepId, ToolCallId, TurnId};
-use goondan_protocol::observe::{RuntimeEvent, SpanPhase, SpanRecord, SpanState};
+use goondan_protocol::observe::{RuntimeEvent, RuntimeEventKind, SpanPhase, SpanRecord, SpanState};
 use goondan_protocol::sandbox::Level;
 use goondan_protocol::trace::SpanId;
 use goondan_protocol::usage::{MicroUsd, ReplyCost, Usage, UsageTotal};
@@ -110,6 +110,9 @@ struct Span {
     cost_micro_usd: Option<MicroUsd>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    /// Warnings of a turn, such as tools that were not available.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     depth: usize,
 }
 
@@ -136,6 +139,7 @@ impl Span {
             usage: None,
             cost_micro_usd: None,
             detail: event.detail.clone(),
+            warnings: Vec::new(),
             depth: 0,
         }
     }
@@ -215,6 +219,8 @@ impl Span {
         {
             remarks.push(detail.clone());
         }
+        let warnings = self.warnings.iter();
+        remarks.extend(warnings.map(|warning| format!("warning: {warning}")));
         remarks.join(": ")
     }
 }
@@ -234,6 +240,12 @@ fn spans_of(events: &[RuntimeEvent]) -> Vec<Span> {
             Span::begun_by(event)
         });
         span.take(event);
+    }
+    let is_warning = |event: &&RuntimeEvent| event.kind == RuntimeEventKind::MessageWarning;
+    for event in events.iter().filter(is_warning) {
+        if let Some(span) = spans.get_mut(&event.span_id) {
+            span.warnings.extend(event.detail.clone());
+        }
     }
     let mut below: BTreeMap<Option<SpanId>, Vec<SpanId>> = BTreeMap::new();
     for id in order {
@@ -434,6 +446,25 @@ mod tests {
         let expected = expected.map(|(depth, name, ms)| (depth, name.to_owned(), ms));
         assert_eq!(shown, expected);
         assert_eq!(spans[3].remark(), "2 attempts: failed: E_MODEL: no");
+    }
+
+    #[test]
+    fn prov_1_a_turn_shows_its_warnings() {
+        let mut events = asked();
+        let detail = "the tools of connection `kit` are not available yet";
+        events.push(event(
+            "message.warning",
+            50,
+            1,
+            Some(99),
+            &json!({"detail": detail}),
+        ));
+        let spans = spans_of(&events);
+        assert_eq!(spans[0].remark(), format!("warning: {detail}"));
+        assert_eq!(
+            serde_json::to_value(&spans[0]).unwrap()["warnings"],
+            json!([detail])
+        );
     }
 
     #[test]

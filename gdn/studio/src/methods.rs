@@ -1,7 +1,7 @@
 //! The only daemon methods that the page may call.
 //!
-//! Stopping the daemon, opening and closing workspaces, secrets and packages are reserved for
-//! `gdn`.
+//! Stopping the daemon, opening and closing workspaces, secrets, permissions and packages are
+//! reserved for `gdn`.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -127,7 +127,7 @@ mod tests {
     fn obs_5_studio_excludes_methods_for_shutdown_and_secrets() {
         for name in Call::NAMES {
             let is_left = ["daemon.shutdown", "daemon.connect", "root.verify"].contains(name)
-                || ["secret.", "package."]
+                || ["secret.", "permission.", "package."]
                     .iter()
                     .any(|kind| name.starts_with(kind))
                 || ["workspace.open", "workspace.close", "instance.import"].contains(name);

@@ -140,9 +140,10 @@ fn the_schema_is_printed_for_all_kinds_or_one() {
         home.gdn(&["schema", "Agent", "--json"]).exits(0).json(),
         agent
     );
-    home.gdn(&["schema", "Secret"])
-        .exits(5)
-        .tells(&["unknown kind `Secret`", "Connection, OAuthApp, Script"]);
+    home.gdn(&["schema", "Secret"]).exits(5).tells(&[
+        "unknown kind `Secret`",
+        "Connection, OAuthApp, ShortForm, Script",
+    ]);
 }
 
 #[test]
@@ -207,8 +208,8 @@ agents: {helper: {model: main, tools: [{bash: ask}]}}
     let home = home_with(short);
     let ran = home.gdn(&["config", "expand"]).exits(0);
     let expanded = ran.stdout.clone();
-    assert!(expanded.contains("kind: Agent\n"), "{ran:?}");
-    assert!(expanded.contains("modelRef: Model/main\n"), "{ran:?}");
+    assert!(expanded.contains("kind: Agent"), "{ran:?}");
+    assert!(expanded.contains("modelRef: Model/main"), "{ran:?}");
     let json = home.gdn(&["config", "expand", "--json"]).exits(0).json();
     assert_eq!(json["schema"], "gdn.config.expand/v1");
     assert_eq!(json["resources"][1]["spec"]["tools"][0]["approve"], "ask");

@@ -5,10 +5,12 @@
 //! * `cli_agents`: agents that are programs.
 //! * `connections`: a connection with its connector and its routing rules.
 //! * `notify`: notifications about tasks through connections.
+//! * `older_connections`: connections as modules of 0.0.3 know them.
 //! * `event_tool`: the tool with which agents read the payloads of events.
 //! * `headers`: the headers of a connection's events.
 //! * `oauth`: the users of each OAuth application's tokens.
 //! * `permissions`: rights of modules of packages.
+//! * `workspace_permissions`: permissions that a person gives a workspace.
 //! * `egress`: the connection that lets confined programs reach allowed hosts.
 
 mod agents;
@@ -20,13 +22,16 @@ mod headers;
 mod members;
 mod notify;
 mod oauth;
+mod older_connections;
 mod permissions;
 mod sandboxes;
+pub(crate) mod workspace_permissions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use goondan_protocol::budget::{Budget, BudgetScope};
+use goondan_protocol::control::WorkspacePermission;
 use goondan_protocol::definition::{AgentDefinition, HostedModel};
 use goondan_protocol::ids::{AgentName, ConnectionName, InstanceKey, ResourceName};
 use goondan_protocol::oauth::{OAuthApp, OAuthNeed};
@@ -39,6 +44,7 @@ use agents::resolve_agent;
 use connections::{check_shared_keys, resolve_connections};
 use members::{Membership, find_entry_agent, only_swarm, read_membership};
 use sandboxes::SandboxCheckContext;
+use workspace_permissions::{PermissionRequest, PermissionState};
 
 use crate::codes;
 use crate::digest;
@@ -93,6 +99,8 @@ pub struct ProjectConfig {
     pub changesets: Option<ChangesetPolicy>,
     /// Paths that agents may change by applying proposals of other agents (`PROP-8`).
     pub appliers: BTreeMap<AgentName, Vec<String>>,
+    /// Permissions that it can use and about which no person has decided.
+    pub undecided_permissions: Vec<WorkspacePermission>,
     /// SHA-256 over all of the above as 64 hex digits: changes exactly when the content does,
     /// environment values included.
     pub digest: String,
@@ -113,7 +121,8 @@ fn agents_of(
         {
             // Only tools of the older contract use it.
             if !definition.contract.is_own() {
-                definition.swarm = membership.swarm(entry_agent);
+                definition.swarm =
+                    membership.swarm(entry_agent, || older_connections::describe(resources));
             }
             permissions::confine(&mut definition, agent, resources, ground, report);
             sandboxes::check_agent(&definition, &agent.value, agent.place, ground, report);
@@ -146,7 +155,7 @@ impl ProjectConfig {
         resources: Resources,
         project: &Path,
         machine: &dyn HostMachine,
-        report: &mut ProblemReport,
+        (report, requests): (&mut ProblemReport, &mut Vec<PermissionRequest>),
     ) -> Option<Self> {
         let swarm = only_swarm(&resources, report);
         let membership = read_membership(swarm, &resources, report);
@@ -166,6 +175,16 @@ impl ProjectConfig {
         let cli_agents = cli_agents::resolve(&membership, &resources, &ground, report);
         let notify = notify::resolve(&membership, &resources, report);
         let appliers = appliers_of(&membership, &resources, report);
+        *requests = workspace_permissions::grant(
+            (&mut agents, &mut connections),
+            resources.contract,
+            (&resources.permissions, resources.start),
+            report,
+        );
+        let undecided = requests
+            .iter()
+            .filter(|it| it.state == PermissionState::Undecided);
+        let undecided_permissions = undecided.map(|it| it.permission).collect();
         egress::add(&agents, &cli_agents, &mut connections, &resources, report);
         let mut oauth_needs = oauth::resolve_needs(&resources, report);
         let mut oauth_apps = oauth::apps_of(&resources);
@@ -191,7 +210,7 @@ impl ProjectConfig {
         }
         let (models, prices) = called_models(&agents, &resources);
         let budgets = kept_budgets(swarm, &membership, &agents, &resources, report);
-        let conversation_key = swarm.and_then(|swarm| swarm.value.conversation_key.clone());
+        let conversation_key = swarm.and_then(|swarm| default_key(&swarm.value, &resources));
         let mut bundle = Self {
             package: resources.package,
             entry_agent: entry_agent?,
@@ -207,6 +226,7 @@ impl ProjectConfig {
             tasks: membership.policy.tasks,
             changesets: membership.policy.changesets,
             appliers,
+            undecided_permissions,
             models,
             oauth_apps,
             oauth_needs,
@@ -216,6 +236,16 @@ impl ProjectConfig {
         };
         bundle.digest = digest_of(&bundle);
         Some(bundle)
+    }
+}
+
+/// The key of a swarm's default conversation, if it is not the usual one. In 0.0.3, the Swarm's name
+/// is the key.
+fn default_key(swarm: &SwarmSpec, resources: &Resources) -> Option<InstanceKey> {
+    let own = swarm.conversation_key.clone();
+    match resources.contract.is_own() {
+        true => own,
+        false => own.or_else(|| InstanceKey::new(swarm.name.as_str()).ok()),
     }
 }
 
@@ -323,6 +353,10 @@ fn add_said(bundle: &ProjectConfig, content: &mut Map<String, Value>) {
     }
     if !bundle.appliers.is_empty() {
         content.insert("appliers".to_owned(), json!(bundle.appliers));
+    }
+    if !bundle.undecided_permissions.is_empty() {
+        let undecided = json!(bundle.undecided_permissions);
+        content.insert("undecidedPermissions".to_owned(), undecided);
     }
     if !bundle.notify.is_empty() {
         content.insert("notify".to_owned(), json!(bundle.notify));

@@ -60,6 +60,9 @@ codes! {
     UNREADABLE_SECRET = "E_CONFIG_UNREADABLE_SECRET";
     /// No person has consented to the project's use of a secret (`SEC-6`).
     SECRET_NOT_ALLOWED = "E_CONFIG_SECRET_NOT_ALLOWED";
+    /// The configuration has files that a person's consent for agents to write in the project does
+    /// not cover (`SEC-3`).
+    PERMISSION_OUTGROWN = "E_CONFIG_PERMISSION_OUTGROWN";
     /// This machine has no runtime for a module or program of the project.
     NO_RUNTIME = "E_CONFIG_NO_RUNTIME";
     /// This machine cannot confine programs as the configuration requires.
@@ -85,6 +88,9 @@ codes! {
     NO_EFFECT = "W_CONFIG_NO_EFFECT";
     /// Warning: an environment file sets one variable twice.
     DUPLICATE_VARIABLE = "W_CONFIG_DUPLICATE_VARIABLE";
+    /// Warning: an environment variable of a Connection is not set, so the Connection does not start
+    /// or receives nothing. Only in a project of the bundle format 0.0.3.
+    MISSING_VARIABLE = "W_CONFIG_MISSING_VARIABLE";
     /// Note: a form of the bundle format 0.0.3 is used (`COMPAT-1`).
     OLDER_FORM = "N_CONFIG_OLDER_FORM";
 }

@@ -5,6 +5,7 @@
 //! as a note.
 //!
 //! * `edit`: manipulation of trees.
+//! * `format`: the format of a project, by its requirements and forms.
 //! * `resources`: resources by name and label.
 //! * `references`: references with `ref`, selectors, overrides, and names of the package without
 //!   it.
@@ -12,27 +13,34 @@
 //! * `extensions`: settings of the extensions of `@goondan/base`, with their defaults.
 //! * `connections`: names of connectors, of their events, settings and secrets.
 //! * `implied`: Connections that tools of `@goondan/base` had implicitly.
+//! * `unquoted`: texts without quotes that the older parser accepted.
 
 mod agents;
 mod connections;
 pub(crate) mod edit;
 mod extensions;
+mod format;
 mod implied;
 mod references;
 mod resources;
+mod unquoted;
 
 use std::collections::BTreeSet;
 
 use goondan_protocol::base_package::{BASE_PACKAGE, BaseContract};
 
 use crate::codes;
-use crate::contract::asks_for_older;
+use crate::contract::OLDER_RANGE;
 use crate::environment::Variables;
 use crate::kind::ResourceKind;
 use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
 use crate::tree::YamlNode;
+pub(crate) use connections::older_events;
 use edit::{entries_mut, text_at};
+use format::OlderForm;
+pub(crate) use format::ProjectFormat;
 use resources::Resources;
+pub(crate) use unquoted::{QuotedLine, quoted_line, with_quotes};
 
 /// Content of the resource files, in reading order.
 pub(crate) type Trees = Vec<(FileId, Vec<YamlNode>)>;
@@ -52,6 +60,7 @@ struct CompatConversion<'r> {
 impl CompatConversion<'_> {
     /// Reports an older form, once for each `what`.
     fn note(&mut self, place: SourceLocation, what: String, today: impl Into<String>) {
+        self.report.add_older_place(place);
         if self.mentioned.insert(what.clone()) {
             self.report
                 .add(Problem::note(codes::OLDER_FORM, place, what).help(today));
@@ -71,7 +80,11 @@ pub(crate) fn modernize(
     variables: &Variables<'_>,
     report: &mut ProblemReport,
 ) -> (Trees, BaseContract) {
-    let contract = contract_of(&trees);
+    let format = ProjectFormat::of(&trees);
+    let contract = format.contract();
+    if let ProjectFormat::Form(form) = &format {
+        report.add(note_of_form(form));
+    }
     let mut rewriting = CompatConversion {
         contract,
         resources: Resources::of(&trees, contract),
@@ -98,6 +111,19 @@ pub(crate) fn modernize(
     (trees, contract)
 }
 
+/// Note of the form that decided for the older contract.
+fn note_of_form(form: &OlderForm) -> Problem {
+    let own = env!("CARGO_PKG_VERSION");
+    let message = format!(
+        "{} makes this a project of goondan 0.0.3: its modules and tools get the older contract",
+        form.what
+    );
+    Problem::note(codes::OLDER_FORM, form.place, message).help(format!(
+        "to select a contract yourself, require `{BASE_PACKAGE}` in `dependencies` of the Package: `{OLDER_RANGE}` for \
+         the older one, `^{own}` for the current one"
+    ))
+}
+
 fn rewrite(document: &mut YamlNode, variables: &Variables<'_>, cx: &mut CompatConversion<'_>) {
     let (Some(kind), Some(name)) = (
         text_at(document, &["kind"]),
@@ -118,28 +144,7 @@ fn rewrite(document: &mut YamlNode, variables: &Variables<'_>, cx: &mut CompatCo
         "Agent" => agents::agent(spec, &name, cx),
         "Swarm" => agents::swarm(spec, cx),
         "Tool" => agents::tool(spec, cx),
-        "Connection" => connections::connection(spec, cx),
+        "Connection" => connections::connection(spec, variables, cx),
         _ => {}
-    }
-}
-
-/// The contract of `@goondan/base` that the Package, the first document, requires.
-pub(crate) fn contract_of(trees: &Trees) -> BaseContract {
-    let first = trees.first().and_then(|(_, documents)| documents.first());
-    let dependencies = first
-        .filter(|document| text_at(document, &["kind"]) == Some("Package"))
-        .and_then(|package| edit::at(package, &["spec", "dependencies"]));
-    let older = dependencies
-        .map_or(&[][..], edit::items)
-        .iter()
-        .any(|dependency| {
-            text_at(dependency, &["name"]) == Some(BASE_PACKAGE)
-                && text_at(dependency, &["version"])
-                    .and_then(|range| semver::VersionReq::parse(range).ok())
-                    .is_some_and(|range| asks_for_older(&range))
-        });
-    match older {
-        true => BaseContract::V0_0_3,
-        false => BaseContract::Own,
     }
 }

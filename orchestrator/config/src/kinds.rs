@@ -49,6 +49,7 @@ use goondan_protocol::secret::SecretStore;
 
 use crate::Package;
 use crate::asked_token::TokenRequest;
+use crate::bundle::workspace_permissions::PermissionContext;
 use crate::codes;
 use crate::dependency::Dependency;
 use crate::document::Document;
@@ -72,6 +73,8 @@ pub(crate) struct Context<'a> {
     pub(crate) asked_tokens: Vec<TokenRequest>,
     /// The resource that is being read, such as `Connection/hook`.
     pub(crate) resource: String,
+    /// The contract of the project.
+    pub(crate) contract: BaseContract,
     pub(crate) report: ProblemReport,
 }
 
@@ -264,6 +267,8 @@ pub(crate) struct Resources {
     pub(crate) contract: BaseContract,
     /// The environment files that were named.
     pub(crate) env_files: Vec<PathBuf>,
+    /// Decisions of people about permissions of the workspace.
+    pub(crate) permissions: PermissionContext,
 }
 
 impl Resources {

@@ -64,6 +64,7 @@ mod short_form;
 mod similar;
 mod skill;
 mod sources;
+mod successor;
 mod syntax;
 mod tool_connections;
 mod tree;
@@ -89,6 +90,7 @@ use project_files::ProjectFiles;
 
 pub use autofix::{AutofixChange, FixedFile};
 pub use bundle::ProjectConfig;
+pub use bundle::workspace_permissions::{PermissionRequest, PermissionState, is_within_project};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
 pub use goondan_connectors::ApprovalChat;

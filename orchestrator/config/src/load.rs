@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
+use goondan_protocol::control::PermissionDecision;
 use goondan_protocol::secret::SecretStore;
 
 use crate::bundle::ProjectConfig;
+use crate::bundle::workspace_permissions::{PermissionContext, PermissionRequest};
 use crate::codes;
 use crate::compat;
 use crate::diagnostic::Diagnostics;
 use crate::document::Document;
-use crate::documents::{read_tree, read_trees};
+use crate::documents::{read_project, read_tree};
 use crate::environment::Variables;
 use crate::file_list::PROJECT_FILE;
 use crate::kind::ResourceKind;
@@ -32,6 +34,8 @@ pub(crate) struct ParsedProject<'e> {
     pub(crate) trees: Vec<(FileId, Vec<YamlNode>)>,
     pub(crate) variables: Variables<'e>,
     pub(crate) secrets: Secrets,
+    /// Permissions that the project can use.
+    pub(crate) permissions: Vec<PermissionRequest>,
 }
 
 /// External sources of values for a project.
@@ -40,6 +44,8 @@ pub(crate) struct ExternalSources<'e> {
     pub(crate) env: &'e dyn Environment,
     pub(crate) store: &'e dyn SecretStore,
     pub(crate) machine: &'e dyn HostMachine,
+    /// Decisions of people about permissions of the workspace.
+    pub(crate) decisions: &'e [PermissionDecision],
 }
 
 pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> ParsedProject<'e> {
@@ -47,9 +53,10 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
         env,
         store,
         machine,
+        decisions,
     } = outside;
     let mut report = ProblemReport::of(&misplaced::VOCABULARY);
-    let trees = read_trees(files, &mut report);
+    let trees = read_project(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
     let (trees, contract) = compat::modernize(trees, &variables, &mut report);
     let mut cx = Context {
@@ -60,6 +67,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
         secrets: Secrets::default(),
         asked_tokens: Vec::new(),
         resource: String::new(),
+        contract,
         report,
     };
     let mut resources = read_resources(&trees, &mut cx);
@@ -73,13 +81,20 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
         ..
     } = cx;
     resources.asked_tokens = asked_tokens;
-    let bundle = ProjectConfig::of(resources, files.root(), machine, &mut report);
+    resources.permissions = PermissionContext {
+        decisions: decisions.to_vec(),
+        sources: files.project_sources(),
+    };
+    let mut permissions = Vec::new();
+    let into = (&mut report, &mut permissions);
+    let bundle = ProjectConfig::of(resources, files.root(), machine, into);
     ParsedProject {
         bundle: bundle.filter(|_| !report.has_errors()),
         report,
         trees,
         variables,
         secrets,
+        permissions,
     }
 }
 

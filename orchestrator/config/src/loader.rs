@@ -2,21 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan_protocol::control::PermissionDecision;
 use goondan_protocol::secret::{NoSecrets, SecretStore};
 use serde_json::Value as Json;
 
 use crate::autofix::{self, FixedFile};
-use crate::codes;
+use crate::bundle::workspace_permissions::PermissionRequest;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::documents;
 use crate::effective::{self, Setting};
-use crate::file_list::PROJECT_FILE;
 use crate::kept::ProjectSnapshot;
 use crate::load::{self, ExternalSources};
 use crate::machine::{AnyMachine, HostMachine};
-use crate::migrate::{self, MigratedFile};
+use crate::migrate::{self, MigratedFile, yaml};
 use crate::project_files::ProjectFiles;
-use crate::report::{Problem, ProblemReport, SourceLocation};
+use crate::report::ProblemReport;
 use crate::secrets::Secrets;
 use crate::sources::Sources;
 use crate::tree::YamlNode;
@@ -36,6 +36,8 @@ pub struct LoadResult {
     /// The files it was read from.
     pub sources: Sources,
     pub secrets: Secrets,
+    /// Permissions that it can use, also if there are errors.
+    pub permissions: Vec<PermissionRequest>,
 }
 
 /// A project without short documents.
@@ -57,6 +59,7 @@ impl<'e> Loader<'e> {
                 env,
                 store,
                 machine,
+                decisions: &[],
             },
             env_files: Vec::new(),
         }
@@ -76,6 +79,16 @@ impl<'e> Loader<'e> {
     pub fn with_secrets(self, store: &'e dyn SecretStore) -> Self {
         let outside = ExternalSources {
             store,
+            ..self.outside
+        };
+        Self { outside, ..self }
+    }
+
+    /// Sets the decisions of people about permissions of the workspace.
+    #[must_use]
+    pub fn with_decisions(self, decisions: &'e [PermissionDecision]) -> Self {
+        let outside = ExternalSources {
+            decisions,
             ..self.outside
         };
         Self { outside, ..self }
@@ -106,6 +119,7 @@ impl<'e> Loader<'e> {
 
     fn read(&self, root: &Path, kept: Option<&ProjectSnapshot>) -> LoadResult {
         let mut report = ProblemReport::default();
+        let mut permissions = Vec::new();
         let (bundle, report, sources, secrets) = match self.open(root, &mut report) {
             None => (None, report, Sources::of(root), Secrets::default()),
             Some(files) => {
@@ -114,6 +128,7 @@ impl<'e> Loader<'e> {
                     None => files,
                 };
                 let reading = load::read(&files, self.outside);
+                permissions = reading.permissions;
                 let (report, secrets) = (reading.report, reading.secrets);
                 let mut sources = files.into_sources();
                 sources.add_secrets(secrets.names());
@@ -126,6 +141,7 @@ impl<'e> Loader<'e> {
             warnings,
             sources,
             secrets,
+            permissions,
         }
     }
 
@@ -160,26 +176,18 @@ impl<'e> Loader<'e> {
     pub fn expand(&self, root: &Path) -> Result<ExpandedProject, Diagnostics> {
         let mut report = ProblemReport::default();
         let trees = match self.open(root, &mut report) {
-            Some(files) => documents::read_trees(&files, &mut report),
+            Some(files) => documents::read_project(&files, &mut report),
             None => Vec::new(),
         };
-        let documents = trees.iter().flat_map(|(_, documents)| documents);
-        let resources: Vec<Json> = documents.map(YamlNode::to_json).collect();
-        let written: Result<Vec<String>, _> = resources.iter().map(serde_yaml::to_string).collect();
-        match written {
-            Ok(documents) if !report.has_errors() => Ok(ExpandedProject {
-                yaml: documents.join("---\n"),
-                resources,
-            }),
-            Ok(_) => Err(report.into_diagnostics()),
-            Err(error) => {
-                let file = report.add_file(Path::new(PROJECT_FILE), "");
-                let message = format!("failed to write the documents as YAML: {error}");
-                let place = SourceLocation::start_of(file);
-                report.add(Problem::new(codes::UNREADABLE_FILE, place, message));
-                Err(report.into_diagnostics())
-            }
+        if report.has_errors() {
+            return Err(report.into_diagnostics());
         }
+        let documents = || trees.iter().flat_map(|(_, documents)| documents);
+        let written: Vec<String> = documents().map(yaml::document).collect();
+        Ok(ExpandedProject {
+            resources: documents().map(YamlNode::to_json).collect(),
+            yaml: written.join("---\n"),
+        })
     }
 
     /// See [`crate::autofix()`].
@@ -204,7 +212,7 @@ impl<'e> Loader<'e> {
     pub fn migrate(&self, root: &Path) -> Result<Vec<MigratedFile>, Diagnostics> {
         let mut report = ProblemReport::default();
         match self.open(root, &mut report) {
-            Some(files) => migrate::migrate(&files, self.outside),
+            Some(files) => migrate::migrate(files, self.outside),
             None => Err(report.into_diagnostics()),
         }
     }

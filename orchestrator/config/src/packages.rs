@@ -229,6 +229,7 @@ fn read(
             secrets: std::mem::take(&mut cx.secrets),
             asked_tokens: std::mem::take(&mut cx.asked_tokens),
             resource: String::new(),
+            contract: cx.contract,
             report: std::mem::take(&mut cx.report),
         };
         let trees = documents::read_trees(&files, &mut inner.report);

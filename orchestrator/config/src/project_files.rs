@@ -1,7 +1,7 @@
 //! Reads files of the Project Root only (`ROOT-5`). Never writes (`ROOT-2`).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -15,6 +15,7 @@ use crate::imports;
 use crate::kept::ProjectSnapshot;
 use crate::limits::{MAX_ENV_FILE_BYTES, MAX_IMPORT_PLACES, MAX_IMPORTING_BYTES};
 use crate::sources::{FileState, Sources};
+use crate::successor::{HARNESS_MODULES, HARNESS_RESOURCES};
 
 /// The files of one Project Root.
 #[derive(Debug)]
@@ -106,6 +107,11 @@ impl ProjectFiles {
     /// The named environment files; the last one takes precedence.
     pub(crate) fn env_files(&self) -> &[PathBuf] {
         &self.env_files
+    }
+
+    /// Files of the project that were read, or a link that led to one; `None` for stored files.
+    pub(crate) fn project_sources(&self) -> Option<Result<BTreeSet<String>, PathBuf>> {
+        (!self.is_kept()).then(|| self.seen.borrow().in_project())
     }
 
     /// Returns everything that was accessed.
@@ -329,6 +335,14 @@ impl ProjectFiles {
     pub(crate) fn misnamed_project_file(&self) -> Option<&'static str> {
         ["goondan.yml", "Goondan.yaml", "goondan.json"]
             .into_iter()
+            .find(|name| self.root.join(name).is_file())
+    }
+
+    /// A file of the TypeScript harness that exists.
+    pub(crate) fn harness_file(&self) -> Option<&'static str> {
+        HARNESS_MODULES
+            .into_iter()
+            .chain(HARNESS_RESOURCES)
             .find(|name| self.root.join(name).is_file())
     }
 }

@@ -158,6 +158,8 @@ pub(crate) struct ProblemReport {
     vocabulary: Option<&'static Vocabulary>,
     sources: Vec<SourceFile>,
     problems: Vec<Problem>,
+    /// Places of all older forms, of which a note reports the first of each kind.
+    older_places: Vec<SourceLocation>,
     partial: bool,
 }
 
@@ -204,6 +206,16 @@ impl ProblemReport {
 
     pub(crate) fn add(&mut self, problem: Problem) {
         self.problems.push(problem);
+    }
+
+    /// Records the place of an older form.
+    pub(crate) fn add_older_place(&mut self, place: SourceLocation) {
+        self.older_places.push(place);
+    }
+
+    /// The places of all older forms.
+    pub(crate) fn older_places(&self) -> &[SourceLocation] {
+        &self.older_places
     }
 
     /// Marks a line as secret, so that it is never shown.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -113,6 +113,28 @@ impl Sources {
         read.map(|(path, _)| path.as_path())
     }
 
+    /// The files within the project, relative to its root.
+    ///
+    /// # Errors
+    ///
+    /// One that a symbolic link leads to, or whose name is not UTF-8: it cannot be protected from
+    /// programs that write beside the link.
+    pub(crate) fn in_project(&self) -> Result<BTreeSet<String>, PathBuf> {
+        let mut found = BTreeSet::new();
+        for path in self.files() {
+            let clean = without_climbs(path);
+            let Ok(relative) = clean.strip_prefix(&self.root) else {
+                continue;
+            };
+            let is_plain = path.canonicalize().is_ok_and(|real| real == clean);
+            match relative.to_str() {
+                Some(relative) if is_plain => found.insert(relative.to_owned()),
+                Some(_) | None => return Err(path.to_owned()),
+            };
+        }
+        Ok(found)
+    }
+
     /// Directories in which changes of the sources are visible: the directory of each file or its
     /// nearest existing ancestor, the targets of symbolic links, and the parent of the Project
     /// Root, in case the root is replaced. Blocks on the file system.
@@ -196,6 +218,21 @@ impl Sources {
     pub(crate) fn name(&mut self, path: &Path) {
         self.kept.add(path, None);
     }
+}
+
+/// The path without `..`, which only imports of modules have.
+fn without_climbs(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir => {}
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => clean.push(part),
+        }
+    }
+    clean
 }
 
 fn is_hidden(path: &Path) -> bool {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_saphyr::Error;
 
+use crate::compat::quoted_line;
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
 
 /// Longest value to repeat in a suggestion, in characters.
@@ -170,9 +171,16 @@ fn indents_by_tab(line: Option<&str>) -> bool {
 /// `name: value` with its value in quotes. `None` if the line has another form or the value is
 /// long.
 fn quoted_value(line: &str) -> Option<String> {
+    let has_flow = line.contains(['{', '[']);
+    if let Some(quoted) = quoted_line(line).filter(|_| has_flow) {
+        let quoted = quoted.trim().to_owned();
+        return (quoted.chars().count() <= MAX_QUOTED_CHARS).then_some(quoted);
+    }
     let (name, value) = line.split_once(": ")?;
     let (name, value) = (name.trim().trim_start_matches("- "), value.trim());
-    let is_plain = !name.is_empty() && !value.starts_with(['"', '\'', '[', '{', '|', '>']);
+    let is_plain = !name.is_empty()
+        && !name.contains(['{', '['])
+        && !value.starts_with(['"', '\'', '[', '{', '|', '>']);
     if !is_plain || value.is_empty() || value.chars().count() > MAX_QUOTED_CHARS {
         return None;
     }

@@ -65,7 +65,11 @@ pub(crate) fn connect(
             report,
         );
     }
-    let names = chosen.iter().map(|connection| connection.name.clone());
+    // Others wait for variables that are not set, which was reported.
+    let started = chosen
+        .iter()
+        .filter(|it| resources.contract.is_own() || it.written.is_whole);
+    let names = started.map(|connection| connection.name.clone());
     tool.connections = names.collect::<Vec<ConnectionName>>();
     tool.connections.sort();
 }

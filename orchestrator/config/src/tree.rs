@@ -13,6 +13,7 @@ use serde_json::Number;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy, Spanned};
 
 use crate::codes;
+use crate::compat::{ProjectFormat, QuotedLine, with_quotes};
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
 pub(crate) use crate::node::{MappingEntry, YamlNode, YamlValue, entries_to_json};
 use crate::node::{REFERENCE, is_reference, is_token};
@@ -32,10 +33,48 @@ pub(crate) fn parse(file: FileId, text: &str, report: &mut ProblemReport) -> Opt
                 .collect(),
         ),
         Err(error) => {
-            report_syntax(&error, file, text, report);
-            None
+            let older = parse_older(file, text, report);
+            if older.is_none() {
+                report_syntax(&error, file, text, report);
+            }
+            older
         }
     }
+}
+
+/// Parses a file of the format 0.0.3, whose parser accepted some texts without quotes. `None` if the
+/// file is not of that format or is still invalid.
+fn parse_older(file: FileId, text: &str, report: &mut ProblemReport) -> Option<Vec<YamlNode>> {
+    let (quoted, lines) = with_quotes(text)?;
+    let parsed = |report: &mut ProblemReport| {
+        let documents =
+            serde_saphyr::from_multiple_with_options::<Spanned<Raw>>(&quoted, options()).ok()?;
+        let documents = documents.into_iter();
+        let nodes = documents.map(|document| settle(document, file, report));
+        Some(nodes.collect::<Vec<_>>())
+    };
+    let tried = parsed(&mut ProblemReport::default())?;
+    if ProjectFormat::of(&[(file, tried)]).contract().is_own() {
+        return None;
+    }
+    for QuotedLine { number, text: line } in lines {
+        let place = SourceLocation {
+            line: number,
+            ..SourceLocation::start_of(file)
+        };
+        let message = "a text without quotes that only goondan 0.0.3 accepts";
+        let problem = Problem::note(codes::OLDER_FORM, place, message);
+        // The line may contain a secret.
+        let hides = may_be_secret(text, number);
+        report.add(problem.help(match hides {
+            true => "put the text in quotes".to_owned(),
+            false => format!("put the text in quotes: `{line}`"),
+        }));
+        if hides {
+            report.hide_line(file, number);
+        }
+    }
+    parsed(report)
 }
 
 fn options() -> serde_saphyr::Options {

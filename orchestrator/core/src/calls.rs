@@ -1,8 +1,8 @@
 //! Outgoing calls: queueing, execution, and recovery when a process dies.
 //!
 //! An agent requests a call; the process of the named model or connection executes it. Calls that
-//! share a credential share a [`CredentialQueue`]: agents take turns, the number of concurrent calls is
-//! limited, and a rate-limit response delays all of them.
+//! share a credential share a [`CredentialQueue`]: agents take turns, and the number of concurrent calls
+//! is limited. A rate-limit response delays the calls to its model or connection.
 //!
 //! # Invariants
 //!
@@ -34,7 +34,7 @@ use goondan_store::ledger::LedgerEntry;
 use serde_json::value::{RawValue, to_raw_value};
 
 use self::accounts::{Accounts, BudgetOwner};
-use self::breakers::{attempts_before, is_suspended_with_fallback, passage_of};
+use self::breakers::{attempts_before, is_suspended_with_fallback, note_start, passage_of};
 use self::budgets::Admission;
 use self::call_metrics::{count_request, count_unknown};
 use self::lane::{CredentialQueue, QueueKey};
@@ -51,7 +51,7 @@ use crate::exchange::oauth_calls::OAuthCallResult;
 use crate::exchange::task_calls::{TaskCallRef, TaskCallResult};
 use crate::fleet::Fleet;
 use crate::fleet::authority;
-use crate::fleet::availability::Availability;
+use crate::fleet::availability::{Availability, starting};
 use crate::fleet::breaker::Passage;
 use crate::fleet::views::ProcessWorkload;
 use crate::limits::{
@@ -129,6 +129,8 @@ struct OpenCall {
     params: Box<RawValue>,
     wants_pieces: bool,
     is_idempotent: bool,
+    /// True if the call fails instead of waiting for the process of its target.
+    only_if_ready: bool,
     place: Option<CallPlace>,
     record: Option<(StepId, CallRecord)>,
     trace: Option<TraceContext>,
@@ -346,6 +348,7 @@ impl Calls {
             params: asked.params,
             wants_pieces: asked.pieces,
             is_idempotent: asked.idempotent || step.is_some(),
+            only_if_ready: asked.only_if_ready,
             place: asked.place,
             record: step.zip(asked.record),
             trace,
@@ -415,10 +418,12 @@ impl Calls {
         if let CallTarget::Model { name } = target {
             fleet.pump_model(id, name, true);
         }
+        // The patience is that of calls that wait for the process.
         let ended = match fleet.availability(id, target) {
-            Availability::Not(error) => Some((error, 0)),
-            Availability::Recovering(error) => Some((error, CALL_RECOVERY_WAIT_MS)),
-            Availability::Ready(_) | Availability::Coming | Availability::Consent => None,
+            Availability::Not(error) => Some((error, Some(0))),
+            Availability::Recovering(error) => Some((error, Some(CALL_RECOVERY_WAIT_MS))),
+            Availability::Coming => Some((starting(target), None)),
+            Availability::Ready(_) | Availability::Consent => None,
         };
         if let Some((error, patience_ms)) = ended {
             let now_ms = fleet.now().mono_ms;
@@ -426,7 +431,8 @@ impl Calls {
                 call.at.workspace_id == *id
                     && call.target == *target
                     && matches!(call.state, CallState::Waiting)
-                    && call.has_waited(now_ms, patience_ms)
+                    && (call.only_if_ready
+                        || patience_ms.is_some_and(|ms| call.has_waited(now_ms, ms)))
             });
             for call_id in waiting {
                 self.end_call(fleet, call_id, CallOutcome::Error(error.clone()));
@@ -452,7 +458,9 @@ impl Calls {
         }
         let mut ready: BTreeMap<CallTarget, ProcessId> = BTreeMap::new();
         for target in lane.targets() {
-            if let Availability::Ready(process) = fleet.availability(&lane_key.0, target) {
+            if !lane.is_cooling(target, now_ms)
+                && let Availability::Ready(process) = fleet.availability(&lane_key.0, target)
+            {
                 ready.insert(target.clone(), process);
             }
         }
@@ -468,7 +476,7 @@ impl Calls {
                     && passage_of(fleet, call) != Passage::No;
                 may_begin.then_some(process)
             };
-            let Some(id) = lane.next(now_ms, |id| process_for(id).is_some()) else {
+            let Some(id) = lane.next(|id| process_for(id).is_some()) else {
                 break;
             };
             let Some(process) = process_for(id) else {
@@ -508,9 +516,7 @@ impl Calls {
         call.declined = None;
         call.reserved = reserved;
         let (target, trace) = (call.target.clone(), call.trace);
-        if let Some(breaker) = fleet.breaker_mut(&call.at.workspace_id, &target) {
-            breaker.probing(id);
-        }
+        note_start(fleet, &call.at.workspace_id, &target, id);
         let caller = Caller {
             agent: call.agent.clone(),
             instance_key: call.at.instance_key.clone(),
@@ -674,7 +680,8 @@ impl Calls {
         if error.code == CallErrorCode::RateLimited
             && let Some(lane) = self.lanes.get_mut(&call.lane)
         {
-            lane.cool_down(again_ms.min(now_ms.saturating_add(CALL_DEADLINE_MAX_MS)));
+            let until_ms = again_ms.min(now_ms.saturating_add(CALL_DEADLINE_MAX_MS));
+            lane.cool_down(&call.target, until_ms);
         }
         let is_worth_it = error.retryable
             && !is_suspended_with_fallback(fleet, call)

@@ -8,10 +8,10 @@ use goondan_durable::VerificationResult;
 use goondan_protocol::bundle::BundleAsk;
 use goondan_protocol::control::{
     AllowSecret, ApplyProposal, CheckProposal, CommentProposal, ControlError, CreateProposal,
-    DenySecret, DiffProposal, ListProposals, ListSandboxes, MergeProposal, PrepareSandbox,
-    RejectProposal, RemoveSandbox, RemoveSecret, RevertProposal, ReviewProposal, RunEvent,
-    SandboxRef, SecretChanged, SecretConsentChanged, SecretList, SecretsRotated, SetSecret,
-    ShowProposal, ShowSandbox, UncommentProposal,
+    DecidePermission, DenySecret, DiffProposal, ListProposals, ListSandboxes, MergeProposal,
+    PermissionDecided, PermissionList, PrepareSandbox, RejectProposal, RemoveSandbox, RemoveSecret,
+    RevertProposal, ReviewProposal, RunEvent, SandboxRef, SecretChanged, SecretConsentChanged,
+    SecretList, SecretsRotated, SetSecret, ShowProposal, ShowSandbox, UncommentProposal,
 };
 use goondan_protocol::definition::AgentDefinition;
 use goondan_protocol::ids::{
@@ -114,6 +114,10 @@ pub enum SecretWork {
     /// Let a workspace use a secret.
     Allow(AllowSecret),
     Deny(DenySecret),
+    /// List the decisions about permissions of workspaces.
+    ListPermissions,
+    /// Store a person's decision about a permission of a workspace.
+    Decide(DecidePermission),
     Rotate,
     /// Check that each document opens and is what it should be.
     Verify {
@@ -131,6 +135,9 @@ pub enum SecretsResult {
     Allowed(SecretConsentChanged),
     /// The revoked consent, durable.
     Denied(SecretConsentChanged),
+    Permissions(PermissionList),
+    /// The decision, durable.
+    Decided(PermissionDecided),
     /// Result of the re-encryption.
     Rotated(SecretsRotated),
     Verified(Box<VerificationResult>),

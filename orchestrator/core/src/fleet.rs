@@ -22,7 +22,7 @@ use uuid::Uuid;
 use self::capacity::CapacityState;
 use self::connectors::Connector;
 use self::conversation::Conversation;
-use self::models::Model;
+use self::models::{EndpointBreaker, Model};
 use self::quotas::Trees;
 use self::runs::TaskProcess;
 use self::starts::StartQueue;
@@ -141,6 +141,8 @@ pub(crate) struct Workspace {
     conversations: BTreeMap<InstanceKey, Conversation>,
     connectors: BTreeMap<ConnectionName, Connector>,
     models: BTreeMap<ResourceName, Model>,
+    /// Breakers of the endpoints of models that were called.
+    endpoints: Vec<EndpointBreaker>,
     /// Runs of tasks in progress.
     runs: BTreeMap<TaskId, TaskProcess>,
     /// The conversations that work for tasks.
@@ -178,6 +180,7 @@ impl Workspace {
             conversations: BTreeMap::new(),
             connectors: BTreeMap::new(),
             models: BTreeMap::new(),
+            endpoints: Vec::new(),
             runs: BTreeMap::new(),
             task_conversations: BTreeMap::new(),
             parked: BTreeMap::new(),

@@ -113,6 +113,7 @@ fn may_come_late(call: &Call) -> bool {
             | Call::WatchWorkspace(_)
             | Call::FollowTurns(_)
             | Call::ListSecrets(_)
+            | Call::ListPermissions(_)
             | Call::ListGrants(_)
             | Call::ShowGrant(_)
             | Call::Stop(_)
@@ -550,6 +551,8 @@ impl Core {
             Call::RemoveSecret(remove) => self.use_secrets(token, SecretWork::Remove(remove)),
             Call::AllowSecret(allow) => self.use_secrets(token, SecretWork::Allow(allow)),
             Call::DenySecret(deny) => self.use_secrets(token, SecretWork::Deny(deny)),
+            Call::ListPermissions(_) => self.use_secrets(token, SecretWork::ListPermissions),
+            Call::DecidePermission(call) => self.use_secrets(token, SecretWork::Decide(call)),
             Call::RotateSecrets(_) => self.use_secrets(token, SecretWork::Rotate),
             Call::StorePackage(request) => {
                 self.fleet.push(CoreEffect::StorePackage { token, request });

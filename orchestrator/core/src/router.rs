@@ -13,21 +13,24 @@ pub(crate) const SENT_EVENT: &str = "message";
 /// Connector whose schedules can name conversations.
 const CRON: &str = "cron";
 
-/// Connector of a service that ignores the case of names.
-const GITHUB: &str = "github";
-
-/// Properties of [`GITHUB`] with such names.
-const GITHUB_NAMES: [&str; 10] = [
-    "repository",
-    "repo",
-    "organization",
-    "sender",
-    "author",
-    "assignee",
-    "reviewer",
-    "member",
-    "team",
-    "label",
+/// Connectors of services that ignore the case of names, with the properties of such names.
+const CASELESS_NAMES: [(&str, &[&str]); 2] = [
+    (
+        "github",
+        &[
+            "repository",
+            "repo",
+            "organization",
+            "sender",
+            "author",
+            "assignee",
+            "reviewer",
+            "member",
+            "team",
+            "label",
+        ],
+    ),
+    ("gitlab", &["project", "group", "sender", "member"]),
 ];
 
 /// Reason an event cannot be routed.
@@ -322,9 +325,9 @@ fn matches(connection: &ConnectionDefinition, rule: &IngressRule, event: &Connec
 
 /// True if the service ignores the case of a property's value.
 fn is_caseless(connection: &ConnectionDefinition, property: &str) -> bool {
-    connection.entry.is_none()
-        && connection.connector.as_str() == GITHUB
-        && GITHUB_NAMES.contains(&property)
+    let connector = connection.connector.as_str();
+    let mut names = CASELESS_NAMES.iter().filter(|(of, _)| *of == connector);
+    connection.entry.is_none() && names.any(|(_, names)| names.contains(&property))
 }
 
 fn property_text(event: &ConnectorEvent, name: &str) -> Option<String> {
@@ -385,6 +388,7 @@ mod tests {
                 skills: Vec::new(),
                 contract: goondan_protocol::base_package::BaseContract::Own,
                 swarm: None,
+                project_work: None,
             };
             (name, definition)
         };
@@ -407,6 +411,7 @@ mod tests {
             observation: goondan_protocol::observe::ObservationBounds::default(),
             tasks: goondan_config::TaskPolicy::default(),
             changesets: None,
+            undecided_permissions: Vec::new(),
             appliers: BTreeMap::new(),
             digest: String::new(),
         }
@@ -537,6 +542,12 @@ mod tests {
         assert!(route_ingress(&bundle, &hub, &other).is_err());
         hub.connector = "webhook".parse().unwrap();
         assert!(route_ingress(&bundle, &hub, &event("issues", Some("k"), shelf)).is_err());
+        let mut of_project = rule(None, None, own_key(None));
+        of_project.properties = [("project".to_owned(), json!("Ada/Shelf"))].into();
+        let mut lab = connection(vec![of_project]);
+        lab.connector = "gitlab".parse().unwrap();
+        let note = event("note", Some("k"), json!({"project": "ada/shelf"}));
+        assert!(route_ingress(&bundle, &lab, &note).is_ok());
     }
 
     #[test]

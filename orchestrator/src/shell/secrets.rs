@@ -29,6 +29,7 @@ use serde_json::json;
 mod consents;
 mod known;
 mod oauth;
+mod permissions;
 mod rotation;
 mod tasks;
 mod verification;
@@ -62,6 +63,8 @@ enum KeepError {
     },
     #[error("the workspace of `{}` has no id: {why}", path.display())]
     Unnamed { path: PathBuf, why: String },
+    #[error("the permission is invalid: {0}")]
+    InvalidPermission(String),
     #[error("no identity exists yet, and nothing is encrypted")]
     NothingToRotate,
     #[error("`{0}` is not a valid secret name")]
@@ -93,6 +96,8 @@ impl From<KeepError> for ControlError {
             }
             KeepError::NothingToRotate => Self::new(ErrorCode::SecretNotFound, text)
                 .suggest("`gdn secret set` creates an identity with the first secret"),
+            KeepError::InvalidPermission(_) => Self::new(ErrorCode::InvalidRequest, text)
+                .suggest("let `gdn permission allow` find out what it covers"),
             KeepError::NoKey(_) => Self::new(ErrorCode::InvalidRequest, text),
             KeepError::Project { .. } => Self::new(ErrorCode::InvalidRequest, text)
                 .suggest("pass an existing project, or create one with `gdn init`"),
@@ -103,6 +108,10 @@ impl From<KeepError> for ControlError {
                     VaultError::Io { .. } => ErrorCode::Storage,
                     VaultError::TooMany
                     | VaultError::Consents {
+                        source: ConsentError::TooMany,
+                        ..
+                    }
+                    | VaultError::Permissions {
                         source: ConsentError::TooMany,
                         ..
                     }
@@ -161,6 +170,8 @@ impl SecretKeeper {
                     .map(SecretsResult::Allowed)
             }
             SecretWork::Deny(deny) => self.deny(deny, at).map(SecretsResult::Denied),
+            SecretWork::ListPermissions => Ok(SecretsResult::Permissions(self.permissions())),
+            SecretWork::Decide(decide) => self.decide(decide, at).map(SecretsResult::Decided),
             SecretWork::Rotate => self.rotate(at).map(SecretsResult::Rotated),
             SecretWork::Verify { repair } => {
                 Ok(SecretsResult::Verified(Box::new(self.verify(repair)?)))

@@ -8,7 +8,7 @@ use goondan_config::{
     Diagnostics, Loader, LocalMachine, ProcessEnvironment, ProjectConfig, Secrets, Sources,
 };
 use goondan_durable::disk::Disk;
-use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary};
+use goondan_protocol::control::{ControlError, ErrorCode, InstanceSummary, PermissionDecision};
 use goondan_protocol::definition::AgentAssignment;
 use goondan_protocol::ids::{InstanceRef, WorkspaceId};
 use goondan_protocol::time::Timestamp;
@@ -166,10 +166,12 @@ impl Projects {
         let package = goondan_config::package_name(&root).unwrap_or_default();
         let project = ProjectIdentity::new(&root, package.as_deref());
         let secrets = SecretReader::new(&self.vault, &project);
+        let decisions = self.decisions(&project);
         let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&env_files)
             .with_secrets(&secrets)
+            .with_decisions(&decisions)
             .with_machine(&machine);
         let loaded = loader.load(&root);
         self.masks.add(&loaded.secrets);
@@ -304,9 +306,11 @@ impl Projects {
         // The stored configuration keeps its package name, even if the project has changed it.
         let project = ProjectIdentity::new(root, record.package.as_deref());
         let secrets = SecretReader::new(&self.vault, &project);
+        let decisions = self.decisions(&project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(env_files)
-            .with_secrets(&secrets);
+            .with_secrets(&secrets)
+            .with_decisions(&decisions);
         let loaded = loader.load_kept(root, &files.collect());
         self.masks.add(&loaded.secrets);
         sources.add_secrets(loaded.sources.secrets());
@@ -338,16 +342,33 @@ impl Projects {
     ) -> Result<ProjectConfig, String> {
         let project = ProjectIdentity::new(of.project_root, of.package);
         let secrets = SecretReader::new(&self.vault, &project);
+        let decisions = self.decisions(&project);
         let machine = self.machine();
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(of.env_files)
             .with_secrets(&secrets)
+            .with_decisions(&decisions)
             .with_machine(&machine);
         let files = files.iter();
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
         let loaded = loader.load_kept(of.project_root, &files.collect());
         self.masks.add(&loaded.secrets);
         loaded.bundle.map_err(|problems| problems.to_string())
+    }
+
+    /// Decisions of people about permissions of a project's workspace. Unreadable decisions allow
+    /// nothing.
+    fn decisions(&self, project: &ProjectIdentity) -> Vec<PermissionDecision> {
+        match self.vault.permissions(&RealFiles) {
+            Ok(found) => found.of_project(project),
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to read the permissions of workspaces; none is in effect"
+                );
+                Vec::new()
+            }
+        }
     }
 
     pub(super) fn agent_process(&self) -> &Path {
@@ -435,9 +456,11 @@ impl Projects {
         let package = goondan_config::package_name(root).unwrap_or_default();
         let project = ProjectIdentity::new(root, package.as_deref());
         let secrets = SecretReader::new(&self.vault, &project);
+        let decisions = self.decisions(&project);
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&record.env_files)
             .with_secrets(&secrets)
+            .with_decisions(&decisions)
             .with_machine(machine);
         let loaded = loader.load(root);
         self.masks.add(&loaded.secrets);
@@ -454,11 +477,13 @@ impl Projects {
         };
         let project = ProjectIdentity::new(root, record.package.as_deref());
         let secrets = SecretReader::new(&self.vault, &project);
+        let decisions = self.decisions(&project);
         let files = kept.files.iter();
         let files = files.map(|(path, text)| (PathBuf::from(path), text.clone()));
         let loader = Loader::new(&ProcessEnvironment)
             .with_env_files(&record.env_files)
-            .with_secrets(&secrets);
+            .with_secrets(&secrets)
+            .with_decisions(&decisions);
         let loaded = loader.load_kept(root, &files.collect());
         self.masks.add(&loaded.secrets);
         loaded.bundle.map(drop).map_err(|_problems| why)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use goondan_protocol::limits::{MAX_SECRET_KEYS, MAX_SECRET_VALUE_BYTES, MAX_SECRETS};
 
-use crate::limits::{CONSENTS_MAX, IDENTITIES_MAX, SECRET_DOCUMENT_BYTES_MAX};
+use crate::limits::{CONSENTS_MAX, IDENTITIES_MAX, PERMISSIONS_MAX, SECRET_DOCUMENT_BYTES_MAX};
 
 /// Why a text holds no identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -78,7 +78,9 @@ pub enum ConsentError {
     /// Another version of goondan wrote it.
     #[error("unknown version {0}; upgrade goondan")]
     Version(u32),
-    #[error("more than {CONSENTS_MAX} consents")]
+    #[error(
+        "too many entries: more than {CONSENTS_MAX} consents, or {PERMISSIONS_MAX} permissions"
+    )]
     TooMany,
 }
 
@@ -119,6 +121,14 @@ pub enum VaultError {
     /// The file of consents cannot be read or written.
     #[error("failed to read from `{}` which projects may use secrets", path.display())]
     Consents {
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: ConsentError,
+    },
+    /// The file of permissions cannot be read or written.
+    #[error("failed to read from `{}` what people allow workspaces", path.display())]
+    Permissions {
         path: PathBuf,
         /// Why not.
         #[source]
@@ -175,6 +185,11 @@ impl VaultError {
             Self::Consents { path, .. } => format!(
                 "restore `{}` from a backup, or move it away and allow each secret again: `gdn \
                  secret allow NAME`",
+                path.display()
+            ),
+            Self::Permissions { path, .. } => format!(
+                "restore `{}` from a backup, or move it away and decide again: `gdn permission \
+                 allow PERMISSION`",
                 path.display()
             ),
             Self::TooMany => "remove one: `gdn secret remove NAME`".to_owned(),

@@ -9,6 +9,7 @@
 //! * [`Vault`]: finds both below the System Root; [`SecretReader`] looks up values for a configuration.
 //! * [`Consents`]: permissions of projects to use secrets; [`SecretReader`] returns only allowed ones
 //!   (`SEC-6`).
+//! * [`PermissionDecisions`]: other permissions that people gave workspaces (`SEC-3`).
 //!
 //! # Invariants
 //!
@@ -25,6 +26,7 @@ mod document;
 mod error;
 mod identity;
 pub mod limits;
+mod permission;
 mod reader;
 mod sealed;
 mod vault;
@@ -34,6 +36,7 @@ pub use consent::{Consents, ProjectIdentity};
 pub use document::{Document, Outline};
 pub use error::{ConsentError, DocumentError, IdentityError, VaultError};
 pub use identity::Identities;
+pub use permission::PermissionDecisions;
 pub use reader::SecretReader;
 pub use vault::{
     ExternalIdentities, IdentityOrigin, LoadedIdentities, RealFiles, Vault, VaultFiles,

@@ -17,6 +17,9 @@ pub const CONSENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Consents there may be at once: pairs of a secret and a project that may use it.
 pub const CONSENTS_MAX: usize = 10_000;
 
+/// Decisions about permissions of workspaces there may be at once.
+pub const PERMISSIONS_MAX: usize = 1_000;
+
 /// Recipients of one secret that are tried at most.
 pub(crate) const RECIPIENTS_MAX: usize = 64;
 

@@ -14,6 +14,7 @@ use crate::document::{Document, Outline};
 use crate::error::VaultError;
 use crate::identity::Identities;
 use crate::limits::{CONSENTS_BYTES_MAX, IDENTITY_BYTES_MAX, SECRET_DOCUMENT_BYTES_MAX};
+use crate::permission::PermissionDecisions;
 
 /// The variable in which systemd names the directory of a service's credentials.
 const CREDENTIALS_VAR: &str = "CREDENTIALS_DIRECTORY";
@@ -186,15 +187,30 @@ impl Vault {
     /// [`VaultError`]; then nothing is allowed. A file that others can write is an error, too.
     pub fn consents(&self, files: &dyn VaultFiles) -> Result<Consents, VaultError> {
         let path = self.consents_file();
-        let bytes = files.read(&path, CONSENTS_BYTES_MAX);
-        let Some(bytes) = bytes.map_err(|source| io_error(&path, source))? else {
+        let Some(bytes) = read_private(files, &path)? else {
             return Ok(Consents::default());
         };
-        let is_private = files.is_private(&path);
-        if !is_private.map_err(|source| io_error(&path, source))? {
-            return Err(VaultError::Exposed { path });
-        }
         Consents::parse(&bytes).map_err(|source| VaultError::Consents { path, source })
+    }
+
+    /// The file with the decisions about permissions of workspaces, which there need not be.
+    #[must_use]
+    pub fn permissions_file(&self) -> PathBuf {
+        self.system.join("permissions.json")
+    }
+
+    /// Reads the decisions about permissions of workspaces; empty if there is no file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::consents`].
+    pub fn permissions(&self, files: &dyn VaultFiles) -> Result<PermissionDecisions, VaultError> {
+        let path = self.permissions_file();
+        let Some(bytes) = read_private(files, &path)? else {
+            return Ok(PermissionDecisions::default());
+        };
+        let parsed = PermissionDecisions::parse(&bytes);
+        parsed.map_err(|source| VaultError::Permissions { path, source })
     }
 
     /// Reads the identities from the first existing source: credential, variable, file. `None` if
@@ -299,6 +315,20 @@ impl Vault {
         names.sort();
         Ok(names)
     }
+}
+
+/// Content of a file that only its owner may read and write; `None` if it does not exist.
+fn read_private(files: &dyn VaultFiles, path: &Path) -> Result<Option<Vec<u8>>, VaultError> {
+    let bytes = files.read(path, CONSENTS_BYTES_MAX);
+    let Some(bytes) = bytes.map_err(|source| io_error(path, source))? else {
+        return Ok(None);
+    };
+    let is_private = files.is_private(path);
+    if !is_private.map_err(|source| io_error(path, source))? {
+        let path = path.to_owned();
+        return Err(VaultError::Exposed { path });
+    }
+    Ok(Some(bytes))
 }
 
 fn io_error(path: &Path, source: io::Error) -> VaultError {

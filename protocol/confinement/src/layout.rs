@@ -70,7 +70,31 @@ impl Layout {
             return Err(io::Error::other(text));
         }
         layout.simplify();
+        layout.pin();
         Ok(layout)
+    }
+
+    /// Makes each directory between a writable mount and a read-only mount beneath it a mount of
+    /// its own. A mount point can be neither renamed nor removed; otherwise a program could rename
+    /// a directory above the read-only one, and create another in its place.
+    fn pin(&mut self) {
+        let mut between = Vec::new();
+        let read_only = self
+            .mounts
+            .iter()
+            .filter(|(_, access)| **access == Access::Read);
+        for (path, _) in read_only {
+            let above = path.ancestors().skip(1);
+            let above: Vec<&Path> = above
+                .take_while(|directory| !self.mounts.contains_key(*directory))
+                .collect();
+            let outer = above.last().and_then(|outermost| outermost.parent());
+            if outer.and_then(|outer| self.mounts.get(outer)) == Some(&Access::Write) {
+                between.extend(above.into_iter().map(Path::to_path_buf));
+            }
+        }
+        let pinned = between.into_iter().map(|path| (path, Access::Write));
+        self.mounts.extend(pinned);
     }
 
     pub(crate) fn nearest(&self, path: &Path) -> Option<Access> {
@@ -182,6 +206,28 @@ mod tests {
         ];
         assert_eq!(layout.mounts, mounts.into());
         assert_eq!(layout.links, [(at("bin"), "usr/bin".into())].into());
+    }
+
+    #[test]
+    fn sec_3_directories_above_a_read_only_file_cannot_be_renamed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("project/a/b/c")).unwrap();
+        fs::create_dir_all(at("project/.git/hooks")).unwrap();
+        fs::create_dir_all(at("other/x")).unwrap();
+        let read = [at("project/a/b/c"), at("project/.git/hooks"), at("other/x")];
+        let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
+        let layout = layout(&read, &[&at("project")]).unwrap();
+        let mounts = [
+            (at("project"), Access::Write),
+            (at("project/a"), Access::Write),
+            (at("project/a/b"), Access::Write),
+            (at("project/a/b/c"), Access::Read),
+            (at("project/.git"), Access::Write),
+            (at("project/.git/hooks"), Access::Read),
+            (at("other/x"), Access::Read),
+        ];
+        assert_eq!(layout.mounts, mounts.into());
     }
 
     #[test]

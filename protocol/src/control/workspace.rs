@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
-use crate::ids::{AgentName, InstanceKey, WorkspaceId};
+use crate::ids::{AgentName, InstanceKey, ResourceName, WorkspaceId};
 use crate::ipc::ChildRole;
 use crate::limits::MAX_WORKSPACES_PAGE;
 use crate::task::TaskId;
@@ -14,6 +14,7 @@ use crate::time::Timestamp;
 
 use super::pages::page_of;
 use super::process::{ProcessState, Readiness};
+use super::workspace_permission::WorkspacePermission;
 
 /// `workspace.open`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +77,12 @@ pub struct WorkspaceInfo {
     /// Pending logins at authorization servers, such as `OAuthApp/github`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub consents: Vec<String>,
+    /// Models that are not called at present, with the reason and the time of the next try.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub suspended: BTreeMap<ResourceName, String>,
+    /// Permissions that it can use and about which no person has decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undecided_permissions: Vec<WorkspacePermission>,
     /// Tasks whose newest checkpoint failed a restore drill; only the first few are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_drills: Vec<TaskId>,

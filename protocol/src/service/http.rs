@@ -79,6 +79,9 @@ pub enum Http {
         /// True to return HTML unchanged instead of the text it displays.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         raw: bool,
+        /// True to return all headers, and the body as UTF-8 text whatever its type.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        whole: bool,
         /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
@@ -92,8 +95,17 @@ pub struct FetchResult {
     pub status: u16,
     /// The final URL, after redirects.
     pub url: String,
-    /// The informative headers, by name.
+    /// The informative headers, by name; with `whole`, all.
     pub headers: BTreeMap<String, String>,
+    /// The requested URL in its normal form, with `whole`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_url: Option<String>,
+    /// The reason phrase of the status, with `whole`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_text: Option<String>,
+    /// True if the body has more bytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
     /// The body as text; empty if it is not text.
     pub text: String,
     /// Size of the received body, in bytes.
@@ -166,6 +178,7 @@ fn fetch(method: String, args: Args) -> Result<ActionPlan, PlanError> {
         headers: args.headers,
         body: args.body,
         raw: args.raw,
+        whole: false,
         timeout_ms,
     };
     Ok(ActionPlan::told(&action, told)?.within(timeout_ms + QUEUE_MS))

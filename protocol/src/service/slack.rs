@@ -16,6 +16,9 @@ use crate::limits::MAX_INPUT_BYTES;
 /// Largest number of messages per read.
 pub const SLACK_MESSAGES_MAX: usize = 100;
 
+/// Largest number of messages per page, as in Slack's API.
+pub const SLACK_PAGE_MAX: usize = 1_000;
+
 /// Default number of messages per read.
 const MESSAGES_DEFAULT: usize = 20;
 
@@ -152,6 +155,10 @@ pub enum Slack {
         /// The thread, by the `ts` of its first message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<String>,
+        /// Parameters as in goondan 0.0.3. With them, the text is not escaped and the result is
+        /// `{channel, ts, text}` as Slack has them, not the `ts`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        older: Option<OlderSlackParameters>,
     },
     /// Edits a message of the app.
     Edit {
@@ -167,6 +174,9 @@ pub enum Slack {
         /// As for `Send`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ranges: Vec<FormattedRange>,
+        /// As for `Send`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        older: Option<OlderSlackParameters>,
     },
     /// Sends a file. Returns its id.
     SendFile {
@@ -222,6 +232,47 @@ pub enum Slack {
         /// Number of messages, at most [`SLACK_MESSAGES_MAX`].
         limit: usize,
     },
+    /// Reads one page of a thread or a channel. Returns `{messages, hasMore, nextCursor}` with the
+    /// messages as Slack has them, in its order.
+    ReadPage {
+        /// The channel.
+        channel: String,
+        /// As for `Read`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<String>,
+        /// `ts` of the latest message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        latest: Option<String>,
+        /// `ts` of the oldest message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        oldest: Option<String>,
+        /// True to include messages with exactly these times.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inclusive: Option<bool>,
+        /// Number of messages, at most [`SLACK_PAGE_MAX`].
+        limit: usize,
+        /// `nextCursor` of the previous page.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cursor: Option<String>,
+    },
+}
+
+/// Parameters of a message that tools of goondan 0.0.3 set, by their names in Slack's API.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OlderSlackParameters {
+    /// True if the text has Slack's markup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mrkdwn: Option<bool>,
+    /// True to show previews of links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfurl_links: Option<bool>,
+    /// True to show previews of media.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfurl_media: Option<bool>,
+    /// True to show a reply of a thread in the channel too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_broadcast: Option<bool>,
 }
 
 /// Markup of a Slack text.
@@ -392,6 +443,7 @@ fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
         format: args.format,
         ranges: part.ranges.clone(),
         thread: thread.clone(),
+        older: None,
     })
 }
 
@@ -430,6 +482,7 @@ fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
         text: formatted.text,
         format: args.format,
         ranges: formatted.ranges,
+        older: None,
     };
     ActionPlan::done(&action, "edited")
 }

@@ -149,6 +149,9 @@ pub enum Telegram {
         /// True to send without a notification.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         silent: bool,
+        /// Parameters as in goondan 0.0.3. With them, the result is the sent message, not its id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        older: Option<OlderTelegramParameters>,
     },
     /// Edits a message of the bot.
     Edit {
@@ -164,6 +167,9 @@ pub enum Telegram {
         /// As for `Send`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ranges: Vec<FormattedRange>,
+        /// As for `Send`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        older: Option<OlderTelegramParameters>,
     },
     /// Sends a file, as a photo if it is an image.
     SendFile {
@@ -186,7 +192,7 @@ pub enum Telegram {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<i64>,
     },
-    /// Downloads a file that was sent to the bot. Returns `{fileUniqueId, filePath, fileSize,
+    /// Downloads a file that was sent to the bot. Returns `{fileId, fileUniqueId, filePath, fileSize,
     /// contentType, base64}`.
     Download {
         /// The file, by its `file_id`.
@@ -210,6 +216,12 @@ pub enum Telegram {
         /// The emoji; absent to remove the bot's reaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emoji: Option<String>,
+        /// Further emoji. Telegram accepts them only from some accounts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        more: Vec<String>,
+        /// True to show the reaction with a big animation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        is_big: Option<bool>,
     },
     /// Shows a typing indicator for a few seconds.
     Typing {
@@ -222,6 +234,25 @@ pub enum Telegram {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         action: Option<String>,
     },
+}
+
+/// Parameters of a message that tools of goondan 0.0.3 set, under the former names of the Bot API,
+/// which it still accepts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OlderTelegramParameters {
+    /// True to send without a notification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disable_notification: Option<bool>,
+    /// True to show no preview of links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disable_web_page_preview: Option<bool>,
+    /// The message it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to_message_id: Option<i64>,
+    /// True to send the message even if the answered one is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_sending_without_reply: Option<bool>,
 }
 
 fn chat_schema() -> Value {
@@ -387,6 +418,7 @@ fn send(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
         reply_to: args.reply_to.or(quoted).filter(|_| number == 0),
         thread: target.thread,
         silent: args.silent,
+        older: None,
     })
 }
 
@@ -440,6 +472,7 @@ fn edit(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
         parse_mode: markup.parse_mode(),
         ranges: ranges(&formatted),
         text: formatted.text,
+        older: None,
     };
     ActionPlan::done(&action, "edited")
 }
@@ -460,6 +493,8 @@ fn react(call: &ActionCall<'_>) -> Result<ActionPlan, PlanError> {
         chat: target.chat,
         message: args.message.or(target.answered).ok_or_else(none)?,
         emoji: Some(args.emoji).filter(|emoji| !emoji.is_empty()),
+        more: Vec::new(),
+        is_big: None,
     };
     ActionPlan::done(&action, "done")
 }

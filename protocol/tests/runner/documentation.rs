@@ -417,6 +417,10 @@ fn check_result(method: &str, result: &str) {
         control::AllowSecret::NAME => result_round_trip::<control::AllowSecret>(result),
         control::DenySecret::NAME => result_round_trip::<control::DenySecret>(result),
         control::RotateSecrets::NAME => result_round_trip::<control::RotateSecrets>(result),
+        control::ListPermissions::NAME => result_round_trip::<control::ListPermissions>(result),
+        control::DecidePermission::NAME => {
+            result_round_trip::<control::DecidePermission>(result);
+        }
         control::StorePackage::NAME => result_round_trip::<control::StorePackage>(result),
         control::PrunePackages::NAME => result_round_trip::<control::PrunePackages>(result),
         control::ListGrants::NAME => result_round_trip::<control::ListGrants>(result),

@@ -112,6 +112,7 @@ fn call() -> Result<Vec<u8>, Box<dyn Error>> {
             deadline_ms: 60_000,
             pieces: false,
             idempotent: true,
+            only_if_ready: false,
             place: None,
             record: None,
         }));

@@ -87,6 +87,7 @@ fn welcome(dir: &Path, programs: Option<Level>) -> Result<Vec<u8>, Box<dyn Error
             skills: Vec::new(),
             contract: goondan_protocol::base_package::BaseContract::Own,
             swarm: None,
+            project_work: None,
             sandbox: SandboxPolicy {
                 require: programs.unwrap_or_default(),
                 ..SandboxPolicy::off()

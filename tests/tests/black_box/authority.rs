@@ -66,6 +66,8 @@ metadata: {name: swarm}
 spec:
   entryAgent: Agent/worker
   agents: [{ref: Agent/worker}, {ref: Agent/helper}]
+  # A process that does everything wrong does not end its turn either.
+  policy: {shutdown: {gracePeriodSeconds: 1}}
 "#;
     agents + &connections + swarm
 }

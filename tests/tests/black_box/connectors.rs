@@ -386,3 +386,25 @@ spec: {connectorRef: Connector/own}
     home.gdn(&["run"]).exits(0);
     wait_for_detail(&home, "own", "running `connectors/own`");
 }
+
+#[test]
+fn sec_10_ps_names_what_the_sandbox_refused_to_a_connector_program() {
+    let home = Home::new(&lab(r#"
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: own}
+spec: {entry: connectors/own}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: own}
+spec: {connectorRef: Connector/own}
+"#));
+    let program =
+        "#!/bin/sh\necho 'Error: getaddrinfo EAI_AGAIN api.example.org' >&2\nexec sleep 4321\n";
+    home.write_program("project/connectors/own", program);
+    let _daemon = Daemon::start(&home);
+    home.gdn(&["run"]).exits(0);
+    wait_for_detail(&home, "own", "no network");
+    wait_for_detail(&home, "own", "the connection's `sandbox`");
+}

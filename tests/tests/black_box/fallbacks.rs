@@ -161,3 +161,113 @@ fn prov_1_a_dead_first_model_is_not_called_in_each_step() {
     assert!(!ps.contains("not called"), "{ps}");
     daemon.stop().check(false);
 }
+
+/// An agent with this name, its own model at `endpoint`, and a fallback at `spare`.
+fn agent_at(endpoint: &str, (agent, model): (&str, &str), spare: &str) -> String {
+    format!(
+        "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: {model}}}
+spec: {{provider: openai, model: {model}, endpoint: {endpoint}, apiKey: {{value: one-key}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: {agent}}}
+spec: {{modelConfig: {{modelRef: Model/{model}, fallbacks: [{{modelRef: Model/{spare}}}]}}}}
+---
+"
+    )
+}
+
+#[test]
+fn prov_1_an_overloaded_model_leaves_its_fallback_at_the_same_key_alone() {
+    let provider = Provider::start(|received| match received.body["model"].as_str() {
+        Some("big-model") => {
+            let body = json!({"error": {"message": "The model is overloaded."}});
+            ProviderResponse::error(503, &body)
+        }
+        _ => ProviderResponse::stream(&openai_saying(&["From the spare."])),
+    });
+    let endpoint = provider.endpoint();
+    let yaml = agent_at(&endpoint, ("worker", "big-model"), "spare-model")
+        + &format!(
+            "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: spare-model}}
+spec: {{provider: openai, model: spare-model, endpoint: {endpoint}, apiKey: {{value: one-key}}}}
+"
+        );
+    let home = Home::new(&yaml);
+    let daemon = Daemon::serving(&home);
+    let calls_of = |model: &str| {
+        let received = provider.received().into_iter();
+        received.filter(|it| it.body["model"] == model).count()
+    };
+    assert_eq!(home.ask("a", "Hi."), "From the spare.");
+    assert_eq!((calls_of("big-model"), calls_of("spare-model")), (5, 1));
+    assert_eq!(home.ask("b", "Hi."), "From the spare.");
+    assert_eq!((calls_of("big-model"), calls_of("spare-model")), (5, 2));
+    let ps = home.gdn(&["ps"]).exits(0).stdout;
+    assert!(ps.contains("not called after 5 failures in a row"), "{ps}");
+    assert!(!ps.contains("endpoint not called"), "{ps}");
+    daemon.stop().check(false);
+}
+
+#[test]
+fn prov_1_a_dead_endpoint_is_not_called_by_each_of_its_models() {
+    let is_dead = Arc::new(AtomicBool::new(true));
+    let state = Arc::clone(&is_dead);
+    let first = Provider::start(move |_| match state.load(Ordering::Relaxed) {
+        true => ProviderResponse::error(500, &json!({"error": {"message": "down"}})),
+        false => ProviderResponse::stream(&openai_saying(&["From the first."])),
+    });
+    let spare = Provider::start(|_| ProviderResponse::stream(&anthropic_saying("From the spare.")));
+    let endpoint = first.endpoint();
+    let yaml = agent_at(&endpoint, ("one", "model-one"), "spare")
+        + &agent_at(&endpoint, ("two", "model-two"), "spare")
+        + &format!(
+            "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: spare}}
+spec: {{provider: anthropic, model: small-1, endpoint: {}, apiKey: {{value: another}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {{name: default}}
+spec: {{entryAgent: Agent/one, agents: [{{ref: Agent/one}}, {{ref: Agent/two}}]}}
+",
+            spare.endpoint()
+        );
+    let home = Home::new(&yaml);
+    let daemon = Daemon::serving(&home);
+    let ask = |agent: &str| {
+        let ran = home.gdn(&["send", "--agent", agent, "Hi."]).exits(0);
+        ran.stdout.trim_end().to_owned()
+    };
+    assert_eq!(ask("one"), "From the spare.");
+    assert_eq!(first.received().len(), 5);
+    assert_eq!(ask("two"), "From the spare.");
+    assert_eq!(
+        first.received().len(),
+        5,
+        "its endpoint is known to be down"
+    );
+    let ps = home.gdn_json(&["ps"]).to_string();
+    let shown = "endpoint not called after 5 failures in a row; tried again in";
+    assert!(ps.contains(shown), "{ps}");
+    home.gdn(&["status"])
+        .exits(0)
+        .tells(&["model model-one: endpoint not called", "down"]);
+    // The probe of one model decides for both.
+    is_dead.store(false, Ordering::Relaxed);
+    wait_until("the endpoint is called again", || {
+        ask("two") == "From the first."
+    });
+    assert_eq!(ask("one"), "From the first.");
+    let ps = home.gdn_json(&["ps"]).to_string();
+    assert!(!ps.contains("not called"), "{ps}");
+    daemon.stop().check(false);
+}

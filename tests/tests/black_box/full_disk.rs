@@ -5,6 +5,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
+use goondan_tests::binaries::bin;
+use goondan_tests::home::{GDN, ORCHESTRATOR, RunningProgram};
 use goondan_tests::projects::LAB;
 use goondan_tests::{Daemon, Home, wait_until};
 
@@ -17,6 +19,13 @@ const SMALL_DISK_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Larger than the unused rest of any file's last block.
 const LARGE_INPUT_BYTES: usize = 64 * 1024;
+
+/// Larger than the arguments of a program may be.
+const INPUT_OF_STDIN_BYTES: usize = 400_000;
+
+/// More such inputs than a daemon can store whose files are limited to 2,000 blocks of any size that
+/// shells use.
+const INPUTS_MAX: usize = 10;
 
 /// Runs the test `name` again, with its temporary directory on a separate disk. Returns false if
 /// the system does not allow mounts.
@@ -101,6 +110,40 @@ fn msg_10_full_disk_acknowledges_nothing_and_recovers_with_room() {
     let starts = daemon.log().saying("orchestrator started");
     assert_eq!(starts.len(), 1, "{starts:#?}");
     home.gdn(&["verify"]).exits(0);
+}
+
+#[test]
+fn msg_10_a_limit_of_file_sizes_refuses_events_and_the_daemon_lives() {
+    let home = Home::new(
+        "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: scripted, options: {rules: [{say: hello}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec: {modelConfig: {modelRef: Model/main}}
+",
+    );
+    let program = bin(ORCHESTRATOR);
+    let limited = "ulimit -f 2000 && exec \"$0\"";
+    let arguments = ["-c", limited, program.to_str().unwrap()];
+    let command = home.command(Path::new("/bin/sh"), &arguments);
+    let daemon = Daemon::start_command(&home, command);
+    home.gdn(&["run"]).exits(0);
+    home.write("input.txt", &"x".repeat(INPUT_OF_STDIN_BYTES));
+    let send = || {
+        let mut command = home.command(&bin(GDN), &["send", "-"]);
+        command.stdin(File::open(home.path().join("input.txt")).unwrap());
+        RunningProgram::start(command).wait()
+    };
+    let refused = (0..INPUTS_MAX).map(|_| send()).find(|ran| ran.code != 0);
+    refused.unwrap().tells(&["File too large"]);
+    assert_eq!(home.gdn_json(&["status"])["pid"], daemon.pid());
+    let starts = daemon.log().saying("orchestrator started");
+    assert_eq!(starts.len(), 1, "{starts:#?}");
 }
 
 #[test]

@@ -57,6 +57,8 @@ mod durable_files;
 #[cfg(test)]
 mod egress;
 #[cfg(test)]
+mod email;
+#[cfg(test)]
 mod escapes;
 #[cfg(test)]
 mod event_headers;
@@ -74,6 +76,8 @@ mod forget;
 mod full_disk;
 #[cfg(test)]
 mod git_packages;
+#[cfg(test)]
+mod gitlab;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
@@ -98,6 +102,8 @@ mod mcp_quirks;
 mod mcp_sdk;
 #[cfg(test)]
 mod mcp_servers;
+#[cfg(test)]
+mod mcp_start;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
@@ -242,6 +248,7 @@ mod task_tools;
 mod tasks;
 #[cfg(test)]
 mod telegram;
+mod telegram_sdk;
 #[cfg(test)]
 mod templates;
 #[cfg(test)]
@@ -274,3 +281,5 @@ mod watchers;
 mod webhook;
 #[cfg(test)]
 mod webhook_replies;
+#[cfg(test)]
+mod workspace_permissions;

@@ -19,6 +19,10 @@ odd = {
     "hint-text": tool("odd", annotations={"readOnlyHint": "yes"}),
     "title-number": tool("odd", title=5),
     "nameless": {"description": "d", "inputSchema": {"type": "object"}},
+    "dangling": tool("odd", inputSchema={"type": "object", "properties": {"f": {"$ref": "#/$defs/none"}}}),
+    "pattern": tool("odd", inputSchema={"type": "object", "properties": {"f": {"pattern": "("}}}),
+    "description-null": tool("odd", description=None),
+    "output-null": tool("odd", outputSchema=None),
     "far": tool("odd", inputSchema={"type": "object", "properties": {"f": {"$ref": "http://127.0.0.1:9/s.json"}}}),
 }
 tools = [tool("fine"), odd[mode]]
@@ -114,10 +118,18 @@ fn prov_1_a_schema_that_cannot_be_compiled_passes_arguments_on() {
     if !needs::program("python3") {
         return;
     }
-    let home = home("far");
-    let daemon = Daemon::serving(&home);
-    home.ask("a", "call odd");
-    let result = last_result(&home, "a");
-    assert!(result.starts_with("ran odd"), "{result}");
-    daemon.stop().check(false);
+    for mode in [
+        "far",
+        "dangling",
+        "pattern",
+        "description-null",
+        "output-null",
+    ] {
+        let home = home(mode);
+        let daemon = Daemon::serving(&home);
+        home.ask("a", "call odd");
+        let result = last_result(&home, "a");
+        assert!(result.starts_with("ran odd"), "{mode}: {result}");
+        daemon.stop().check(false);
+    }
 }

@@ -429,6 +429,25 @@ fn compat_1_labels_and_selectors_with_overrides_keep_meaning() {
 }
 
 #[test]
+fn compat_1_migration_refuses_what_it_cannot_read() {
+    for (text, words) in [
+        ("kind: [", vec!["goondan.yaml:", "gdn validate"]),
+        ("services: {}\n", vec!["a Docker Compose file", "gdn init"]),
+        (
+            "agents: {main: {model: m}}\nroutes: []\n",
+            vec!["the goondan library", "`agents`, `routes`", "gdn init"],
+        ),
+    ] {
+        let home = home(&[("goondan.yaml", text)]);
+        for arguments in [&["migrate"][..], &["migrate", "--write"]] {
+            home.gdn(arguments).exits(6).tells(&words);
+        }
+        let file = home.project().join("goondan.yaml");
+        assert_eq!(fs::read_to_string(file).unwrap(), text);
+    }
+}
+
+#[test]
 fn compat_1_bundle_is_migrated_only_after_the_diff_was_shown() {
     if !needs::javascript() {
         return;

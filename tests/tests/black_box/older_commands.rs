@@ -37,7 +37,7 @@ fn compat_4_known_commands_and_options_work_as_before() {
         .exits(0);
     assert_eq!(ran.stdout, "You said: hi\n");
     assert!(
-        ran.stderr.contains("a project has one Swarm"),
+        ran.stderr.contains("a project runs its first Swarm"),
         "{}",
         ran.stderr
     );

@@ -1,11 +1,12 @@
 //! Events of connectors with their names and properties of 0.0.3 (`COMPAT-1`).
 
 use ed25519_dalek::{Signer as _, SigningKey};
+use goondan_tests::log::message;
 use goondan_tests::provider::{Provider, ProviderResponse};
 use goondan_tests::telegram::{TOKEN, Telegram};
-use goondan_tests::{Daemon, Home, http, wait_until};
+use goondan_tests::{Daemon, Home, http, needs, wait_until};
 use hmac::{Hmac, Mac as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::Sha256;
 
 const SECRET: &str = "a-shared-secret";
@@ -59,14 +60,37 @@ fn now_s() -> String {
         .to_string()
 }
 
-#[test]
-fn compat_1_a_message_of_telegram_has_the_properties_it_had() {
-    let telegram = Telegram::start();
-    let connection = format!(
+fn telegram_connection(telegram: &Telegram) -> String {
+    format!(
         "  connectorRef: {{kind: Connector, name: telegram-polling, package: '@goondan/base'}}\n  config: \
          {{TELEGRAM_API_BASE_URL: '{}'}}\n  secrets: {{TELEGRAM_BOT_TOKEN: {{value: '{TOKEN}'}}}}\n",
         telegram.endpoint()
+    )
+}
+
+#[test]
+fn compat_1_files_of_telegram_have_markers_in_the_text() {
+    let telegram = Telegram::start();
+    let connection = telegram_connection(&telegram);
+    let home = Home::new(&bundle(
+        &connection,
+        &[("telegram_message", "chat_id: '5'")],
+    ));
+    let _daemon = Daemon::serving(&home);
+    telegram.deliver(
+        "message",
+        &json!({"message_id": 1, "date": 1, "chat": {"id": 5, "type": "private"},
+            "from": {"id": 5, "is_bot": false}, "caption": "look at this",
+            "photo": [{"file_id": "F1", "width": 9, "height": 9}]}),
     );
+    is_told(&home, "telegram_message", "look at this");
+    is_told(&home, "telegram_message", "[telegram_photo] file_id=F1");
+}
+
+#[test]
+fn compat_1_a_message_of_telegram_has_the_properties_it_had() {
+    let telegram = Telegram::start();
+    let connection = telegram_connection(&telegram);
     let properties = "update_id: '1', chat_id: '5', chat_type: private, message_id: '1', date: '1', from_id: '5'";
     let home = Home::new(&bundle(&connection, &[("telegram_message", properties)]));
     let _daemon = Daemon::serving(&home);
@@ -92,7 +116,7 @@ fn compat_1_events_of_slack_have_the_properties_they_had() {
     ];
     let home = Home::new(&bundle(&connection, &rules));
     let daemon = Daemon::serving(&home);
-    let post = |event: &serde_json::Value| {
+    let post = |event: &Value| {
         let body = json!({"type": "event_callback", "team_id": "T1", "event_id": event["ts"], "event": event});
         let (body, time) = (body.to_string(), now_s());
         let signature = format!("v0={}", hmac_of(&format!("v0:{time}:{body}")));
@@ -109,10 +133,16 @@ fn compat_1_events_of_slack_have_the_properties_they_had() {
     );
     post(
         &json!({"type": "message", "channel_type": "im", "channel": "D1", "user": "U1", "ts": "2.5",
-        "text": "between us"}),
+        "text": "between us", "files": [{"id": "F1", "name": "a.png", "filetype": "png",
+            "url_private": "https://files.slack.com/a.png"}]}),
     );
     is_told(&home, "app_mention", "hello there");
     is_told(&home, "message_im", "between us");
+    is_told(
+        &home,
+        "message_im",
+        "[image:a.png] https://files.slack.com/a.png",
+    );
 }
 
 #[test]
@@ -141,7 +171,7 @@ fn compat_1_events_of_github_have_the_properties_they_had() {
     ];
     let home = Home::new(&bundle(&connection, &rules));
     let daemon = Daemon::serving(&home);
-    let deliver = |name: &str, more: serde_json::Value| {
+    let deliver = |name: &str, more: Value| {
         let mut body = json!({"repository": {"full_name": "acme/shop"}, "sender": {"login": "ann", "type": "User"}});
         body.as_object_mut()
             .unwrap()
@@ -197,7 +227,7 @@ fn compat_1_events_of_discord_have_the_properties_they_had() {
     ];
     let home = Home::new(&bundle(&connection, &rules));
     let daemon = Daemon::serving(&home);
-    let post = |more: serde_json::Value| {
+    let post = |more: Value| {
         let mut body = json!({"application_id": "app", "token": "t", "channel_id": "12", "guild_id": "3",
             "member": {"user": {"id": "u"}}});
         body.as_object_mut()
@@ -234,4 +264,75 @@ fn compat_1_a_message_of_a_webhook_has_its_route() {
     .unwrap();
     assert_eq!(posted.status, 202, "{posted:?}");
     is_told(&home, "webhook_message", "knock");
+}
+
+/// An extension that logs what it receives.
+const WATCH: &str = r#"
+export function register(api) {
+  api.pipeline.register("turn", async (ctx) => {
+    const { type, name, source, instanceKey, properties } = ctx.inputEvent;
+    const { eventType, sourceName } = ctx.runtime.inbound;
+    const own = { key: ctx.instanceKey, chat: properties?.chat_id, eventType, sourceName };
+    api.logger.warn(`told ${JSON.stringify({ type, name, source, instanceKey, ...own })}`);
+    return await ctx.next();
+  });
+}
+"#;
+
+#[test]
+fn compat_3_modules_receive_older_event_names_sources_and_keys() {
+    if !needs::javascript() {
+        return;
+    }
+    let telegram = Telegram::start();
+    let connection = format!(
+        "  connectorRef: {{kind: Connector, name: telegram-polling, package: '@goondan/base'}}\n  config: \
+         {{TELEGRAM_API_BASE_URL: '{}'}}\n  secrets: {{TELEGRAM_BOT_TOKEN: {{value: '{TOKEN}'}}}}\n",
+        telegram.endpoint()
+    );
+    let bundle = bundle(&connection, &[("telegram_message", "chat_id: '5'")])
+        .replace(", instanceKey: telegram_message", "")
+        .replace(
+            "modelRef: Model/main}}",
+            "modelRef: Model/main}, extensions: [{ref: Extension/watch}]}",
+        );
+    let extension = "apiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: watch}\nspec: {entry: ./watch.mjs}\n";
+    let home = Home::new(&format!("{bundle}---\n{extension}"));
+    home.write("project/watch.mjs", WATCH);
+    let daemon = Daemon::serving(&home);
+    let told = |count: usize| {
+        let is_told = |line: &Value| message(line).starts_with("told ");
+        wait_until(&format!("the module received {count} events"), || {
+            daemon
+                .log()
+                .lines()
+                .iter()
+                .filter(|line| is_told(line))
+                .count()
+                >= count
+        });
+        let lines = daemon.log().lines();
+        let line = lines.iter().rfind(|line| is_told(line)).unwrap();
+        let text = message(line).strip_prefix("told ").unwrap().to_owned();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    telegram.write(5, "hello there");
+    let expected = json!({
+        "type": "telegram_message", "name": "telegram_message",
+        "source": {"kind": "connector", "name": "telegram-polling"},
+        "instanceKey": "telegram:5", "key": "telegram:5", "chat": "5",
+        "eventType": "telegram_message", "sourceName": "telegram-polling",
+    });
+    assert_eq!(told(1), expected);
+    let listed = home.gdn(&["instance", "list"]).exits(0);
+    assert!(
+        listed.stdout.contains("outside:telegram:5"),
+        "{}",
+        listed.stdout
+    );
+    home.ask("main", "hi");
+    let sent = told(2);
+    assert_eq!(sent["type"], "stdin_message");
+    assert_eq!(sent["source"]["name"], "cli");
+    assert_eq!(sent["key"], "main");
 }

@@ -98,6 +98,11 @@ fn compat_2_texts_and_documents_have_their_results() {
         ),
         ("text-transform__case", json!({"text": "Ab", "to": "upper"})),
         ("wait__seconds", json!({"seconds": 0})),
+        ("wait__seconds", json!({"seconds": 0.0015})),
+        (
+            "text-transform__slice",
+            json!({"text": "a😀b", "start": -3, "end": -1}),
+        ),
     ];
     let home = Home::new(&bundle(&calls, ""));
     let _daemon = Daemon::serving(&home);
@@ -114,7 +119,9 @@ fn compat_2_texts_and_documents_have_their_results() {
         json!({"delimiter": "-", "count": 3, "result": "a-1-true"}),
         json!({"original": "  x ", "result": "x ", "mode": "start", "trimmedLength": 2}),
         json!({"original": "Ab", "result": "AB", "to": "upper"}),
-        json!({"waitedSeconds": 0.0}),
+        json!({"waitedSeconds": 0, "waitedMs": 0}),
+        json!({"waitedSeconds": 0.0015, "waitedMs": 2}),
+        json!({"original": "a😀b", "result": "😀", "start": -3, "end": -1, "length": 2}),
     ];
     for ((found, expected), (call, _)) in found.iter().zip(&expected).zip(&calls) {
         assert_eq!(found, expected, "{call}");
@@ -157,6 +164,18 @@ fn compat_2_commands_and_files_have_their_results() {
             "bash__exec",
             json!({"command": "sleep 30", "timeoutMs": 200}),
         ),
+        (
+            "bash__exec",
+            json!({"command": "echo \"$0\"", "timeoutMs": 0}),
+        ),
+        (
+            "file-system__list",
+            json!({"path": "sub/../sub/", "includeFiles": false}),
+        ),
+        (
+            "file-system__read",
+            json!({"path": "sub/../run.sh", "maxBytes": 4}),
+        ),
     ];
     let home = Home::new(&bundle(&calls, ""));
     let _daemon = Daemon::serving(&home);
@@ -176,10 +195,44 @@ fn compat_2_commands_and_files_have_their_results() {
                "stdout": format!("{}\n", work.join("sub").display()), "signal": null, "timedOut": false}),
         json!({"path": under("run.sh"), "shell": "/bin/bash", "args": ["a b"], "exitCode": 3,
                "stdout": "a b c\n"}),
-        json!({"timedOut": true, "exitCode": null, "stdout": ""}),
+        json!({"timedOut": true, "exitCode": -1, "signal": "SIGTERM", "stdout": ""}),
+        json!({"exitCode": 0, "stdout": "/bin/sh\n"}),
+        json!({"path": format!("{}/", work.join("sub").display()), "recursive": false, "count": 1, "entries": [
+            {"name": "deep", "path": under("sub/deep"), "type": "dir"},
+        ]}),
+        json!({"path": under("run.sh"), "truncated": true, "content": "echo"}),
     ];
     for ((found, expected), (call, _)) in found.iter().zip(&expected).zip(&calls) {
         holds(found, expected, call);
+    }
+}
+
+#[test]
+fn compat_2_calls_that_failed_in_0_0_3_fail() {
+    let calls = [
+        ("wait__seconds", json!({"seconds": -1})),
+        ("wait__seconds", json!({"seconds": 300.5})),
+        (
+            "file-system__mkdir",
+            json!({"path": "a/b", "recursive": false}),
+        ),
+        (
+            "file-system__mkdir",
+            json!({"path": ".", "recursive": false}),
+        ),
+        ("file-system__write", json!({"path": "a", "content": ""})),
+        ("file-system__read", json!({"path": "none"})),
+        ("bash__exec", json!({"command": "pwd", "cwd": "none"})),
+        ("bash__exec", json!({"command": "pwd", "env": {"A": {}}})),
+        ("bash__script", json!({"path": "none.sh"})),
+        ("text-transform__slice", json!({"text": ""})),
+        ("json-query__query", json!({"data": "{"})),
+    ];
+    let home = Home::new(&bundle(&calls, ""));
+    let _daemon = Daemon::serving(&home);
+    for (number, (call, args)) in calls.iter().enumerate() {
+        let text = home.ask("main", &format!("call {number}"));
+        assert!(text.contains("E_"), "{call} {args}: {text}");
     }
 }
 
@@ -200,7 +253,8 @@ fn compat_2_other_agents_are_reached_as_they_were() {
             json!({"target": "worker", "instanceKey": "w1"}),
         ),
         ("agents__list", json!({})),
-        ("self-restart__request", json!({})),
+        ("agents__list", json!({"includeAll": true})),
+        ("self-restart__request", json!({"reason": " "})),
     ];
     let home = Home::new(&bundle(&calls, ""));
     let _daemon = Daemon::serving(&home);
@@ -211,12 +265,25 @@ fn compat_2_other_agents_are_reached_as_they_were() {
         json!({"target": "worker", "accepted": true, "async": false, "response": "Hello to you."}),
         json!({"target": "worker", "accepted": true}),
         json!({"target": "worker", "instanceKey": "w1", "spawned": true, "cwd": null}),
-        json!({"count": 2}),
+        json!({"count": 1}),
+        json!({}),
         json!({"ok": true, "restartRequested": true, "restartReason": "tool:self-restart"}),
     ];
     for ((found, expected), (call, _)) in found.iter().zip(&expected).zip(&calls) {
         holds(found, expected, call);
     }
+    holds(
+        &found[4]["agents"][0],
+        &json!({"target": "worker", "instanceKey": "w1", "ownerAgent": "clerk", "ownerInstanceKey": "main",
+                "cwd": null}),
+        "list",
+    );
+    // With `includeAll`, also the conversation that the request began.
+    assert!(
+        found[5]["count"].as_u64() > found[4]["count"].as_u64(),
+        "{}",
+        found[5]
+    );
     assert!(found[1]["eventId"].is_string() && found[1]["correlationId"].is_string());
 }
 
@@ -232,6 +299,11 @@ fn compat_2_telegram_sends_through_an_implicit_connection() {
             "telegram__setChatAction",
             json!({"chatId": "5", "action": "upload-photo"}),
         ),
+        (
+            "telegram__send",
+            json!({"chatId": "5", "text": "more", "replyToMessageId": "7", "allowSendingWithoutReply": true,
+                   "disableWebPagePreview": true, "parseMode": "markdown-v2"}),
+        ),
     ];
     let home = Home::new(&bundle(&calls, "    - ref: Tool/telegram\n"));
     home.write(
@@ -245,14 +317,20 @@ fn compat_2_telegram_sends_through_an_implicit_connection() {
     let found = results(&home, calls.len());
     holds(
         &found[0],
-        &json!({"ok": true, "chatId": "5", "text": "hi"}),
+        &json!({"ok": true, "chatId": "5", "text": "hi", "date": 1}),
         "send",
     );
     assert!(found[0]["messageId"].is_number(), "{}", found[0]);
     holds(
         &found[1],
-        &json!({"ok": true, "chatId": "5", "action": "upload-photo"}),
+        &json!({"ok": true, "chatId": "5", "status": "upload_photo", "action": "upload_photo"}),
         "setChatAction",
     );
-    assert_eq!(telegram.written_to(5), ["hi"]);
+    assert_eq!(telegram.written_to(5), ["hi", "more"]);
+    let deeds = telegram.deeds();
+    assert_eq!(deeds[0].params["disable_notification"], true);
+    assert_eq!(deeds[1].params["action"], "upload_photo");
+    let expected = json!({"chat_id": 5, "text": "more", "parse_mode": "MarkdownV2", "reply_to_message_id": 7,
+        "allow_sending_without_reply": true, "disable_web_page_preview": true});
+    assert_eq!(deeds[2].params, expected);
 }

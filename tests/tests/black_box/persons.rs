@@ -50,6 +50,7 @@ const PERSON_ONLY: &[&str] = &[
     "oauth.revoke",
     "package.prune",
     "package.store",
+    "permission.decide",
     "proposal.apply",
     "proposal.merge",
     "proposal.reject",
@@ -83,6 +84,7 @@ const PERSON_ONLY: &[&str] = &[
 const FOR_EVERYONE: &[&str] = &[
     "approval.list",
     "daemon.status",
+    "permission.list",
     "question.list",
     "secret.list",
     "task.list",

@@ -451,6 +451,55 @@ fn conn_2_discord_is_answered_by_default_with_files_both_ways() {
     drop(daemon.stop());
 }
 
+#[test]
+fn conn_2_discord_thread_under_an_answer_continues_its_conversation() {
+    let discord = discord_double();
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let connection = format!(
+        "  config: {{endpoint: \"{}\", publicKey: {}, channels: [\"12\"]}}\n  secrets: {{botToken: \
+         {{value: {TOKEN}}}}}",
+        discord.endpoint(),
+        hex::encode(key.verifying_key().to_bytes())
+    );
+    let rules = "      - when: {user: '^again$'}
+        say: \"Once more.\"";
+    let home = Home::new(&project(
+        ("discord", "send", "text"),
+        "discord",
+        rules,
+        &connection,
+    ));
+    let mut daemon = Daemon::serving(&home);
+    let words = |text: &str| {
+        json!({"data": {"name": "ask", "type": 1, "options": [
+        {"name": "prompt", "type": 3, "value": text}]}})
+    };
+    let in_thread = |id: &str, text: &str| {
+        let mut more = words(text);
+        more["channel_id"] = json!(id);
+        more["channel"] = json!({"id": id, "type": 11, "parent_id": "12", "name": "thread"});
+        more
+    };
+    interact(&daemon, &key, "1", 2, &words("hello"));
+    let answers = || to(&discord, "/messages/@original");
+    // The first attempt is answered with 429; the second one becomes message 50.
+    wait_until("the command is answered", || answers().len() >= 2);
+    // Its answer is recorded before that of the next command is posted.
+    interact(&daemon, &key, "2", 2, &words("hello"));
+    wait_until("the next one is answered", || answers().len() >= 3);
+    drop(daemon.kill());
+    daemon = Daemon::start(&home);
+    interact(&daemon, &key, "3", 2, &in_thread("50", "again"));
+    wait_until("the thread is answered", || answers().len() >= 4);
+    assert_eq!(answers()[3].body["content"], "Once more.");
+    assert_eq!(home.history("discord:12").len(), 6);
+    // A thread on the message of a person.
+    interact(&daemon, &key, "4", 2, &in_thread("60", "again"));
+    wait_until("the other thread is answered", || answers().len() >= 5);
+    assert_eq!(home.history("discord:60").len(), 2);
+    drop(daemon.stop());
+}
+
 fn page_double() -> Provider {
     Provider::start(|request| {
         let html = |body: &str| ProviderResponse {

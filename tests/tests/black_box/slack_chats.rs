@@ -46,6 +46,7 @@ spec:
   ingress:
     rules:
       - match: {{event: app_mention}}
+      - match: {{event: slash_command}}
       - match: {{event: message, properties: {{channelType: im}}}}
 "#,
         slack.endpoint()
@@ -186,6 +187,36 @@ fn conn_2_slack_thread_is_one_conversation_and_answered_by_default() {
     assert_eq!(home.history("slack:T1:C1:1.5").len(), 6);
     let log = daemon.stop();
     assert!(!format!("{:?}", log.lines()).contains(TOKEN));
+}
+
+#[test]
+fn conn_2_slack_thread_under_a_reply_to_a_command_continues_it() {
+    let slack = slack_double(&Arc::default());
+    let home = project(&slack, NAMES, "");
+    let daemon = Daemon::serving(&home);
+    let command = |trigger: &str, said: &str| {
+        let form = format!(
+            "team_id=T1&channel_id=C1&user_id=U1&command=%2Fask&text={said}&trigger_id={trigger}"
+        );
+        let place = (daemon.webhook("slack"), "/");
+        let answer = post_signed(place, "application/x-www-form-urlencoded", &form);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    command("13.9", "I+am+Ada");
+    wait_until("the command is answered", || posted(&slack).len() == 1);
+    assert_eq!(posted(&slack)[0].1, Value::Null);
+    // The first reply is recorded before the next one to this channel is posted.
+    command("14.9", "hello");
+    wait_until("the next one is answered", || posted(&slack).len() == 2);
+    drop(daemon.kill());
+    let daemon = Daemon::serving(&home);
+    let mut reply = message("20.1", Some("9.1"), "what is my name?");
+    reply["parent_user_id"] = json!("U9");
+    assert_eq!(send(&daemon, &reply).status, 202);
+    let named = ("You are *Ada*.".to_owned(), json!("9.1"));
+    wait_until("the thread is answered", || posted(&slack).contains(&named));
+    assert_eq!(home.history("slack:T1:C1").len(), 6);
+    drop(daemon.stop());
 }
 
 #[test]

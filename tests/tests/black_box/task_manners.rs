@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use goondan_tests::cli_agents::{
     self, Format, Manner, PROGRAM, READERS, agent_name, diary, work_area,
@@ -24,6 +25,10 @@ const MANNERS: [Manner; 6] = [
     Manner::Flood,
     Manner::Work,
 ];
+
+/// Longest time from a person's cancellation to its effect, on a busy machine. Nothing waits for
+/// the program.
+const CANCEL_MAX: Duration = Duration::from_secs(30);
 
 fn listed(home: &Home) -> BTreeMap<String, Value> {
     let listed = home.gdn_json(&["task", "list", "--all"]);
@@ -398,7 +403,7 @@ fn task_8_agent_without_sign_of_life_is_ended_in_the_long_test() {
     let home = cli_agents::home(&[Manner::Stall]);
     let _daemon = Daemon::serving(&home);
     let tasks = hire(&home, &[Manner::Stall]);
-    let limit = std::time::Duration::from_secs(900);
+    let limit = Duration::from_secs(900);
     let done = goondan_tests::wait::within(limit, || {
         let tasks = listed(&home);
         go_on(&home, &tasks);
@@ -411,4 +416,28 @@ fn task_8_agent_without_sign_of_life_is_ended_in_the_long_test() {
     for (_, _, task) in &tasks {
         assert_eq!(outcomes(&home, task)[0], "unknown", "{task}");
     }
+}
+
+#[test]
+fn task_8_a_command_of_an_hour_is_canceled_at_once_and_leaves_no_process() {
+    let home = cli_agents::home(&[Manner::Command]);
+    let daemon = Daemon::serving(&home);
+    let tasks = hire(&home, &[Manner::Command]);
+    // Each has one in its process group, and one in a separate session.
+    wait_until("all commands run", || {
+        home.running("sleep").len() == 2 * tasks.len()
+    });
+    for (_, _, task) in &tasks {
+        let begun = Instant::now();
+        home.gdn(&["task", "cancel", task, "--yes"]).exits(0);
+        wait_until("it is canceled", || {
+            listed(&home)[task]["status"] == "cancelled"
+        });
+        let took = begun.elapsed();
+        assert!(took < CANCEL_MAX, "{task}: {took:?}");
+    }
+    wait_until("no process is left", || {
+        home.running("sleep").is_empty() && home.running(PROGRAM).is_empty()
+    });
+    drop(daemon.stop());
 }

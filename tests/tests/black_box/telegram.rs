@@ -357,3 +357,86 @@ fn conn_1_group_that_becomes_a_supergroup_continues() {
     );
     drop(daemon.stop());
 }
+
+#[test]
+fn conn_2_reaction_to_the_bot_reaches_the_conversation_after_a_restart() {
+    let telegram = Telegram::start();
+    let home = answering(&telegram, ", reactions: true, joinRequests: true");
+    let mut daemon = Daemon::serving(&home);
+    let chat = json!({"id": -5, "type": "supergroup", "is_forum": true});
+    let in_topic = |number: i64, text: &str| {
+        telegram.deliver(
+            "message",
+            &json!({"message_id": number, "date": 1, "text": text, "is_topic_message": true,
+                "message_thread_id": 40, "chat": chat,
+                "from": {"id": 9, "is_bot": false, "first_name": "Ann"}}),
+        );
+    };
+    in_topic(50, "one");
+    posted(&telegram, 1);
+    // Replies of a topic are posted in order, so the first one is recorded before the second.
+    in_topic(51, "two");
+    let sent = posted(&telegram, 2);
+    let mut expected = vec![
+        "message",
+        "edited_message",
+        "channel_post",
+        "edited_channel_post",
+    ];
+    expected.extend([
+        "message_reaction",
+        "message_reaction_count",
+        "chat_join_request",
+    ]);
+    assert_eq!(telegram.allowed(), expected);
+    drop(daemon.kill());
+    daemon = Daemon::start(&home);
+    let react = |message: &serde_json::Value| {
+        telegram.deliver(
+            "message_reaction",
+            &json!({"chat": chat, "message_id": message, "date": 2,
+                "user": {"id": 9, "is_bot": false, "first_name": "Ann"}, "old_reaction": [],
+                "new_reaction": [{"type": "emoji", "emoji": "👍"}]}),
+        );
+    };
+    // The message of a person.
+    react(&json!(50));
+    react(&json!(sent[0].message_id));
+    // Not requested.
+    telegram.deliver(
+        "poll",
+        &json!({"id": "p", "question": "Tea?", "options": []}),
+    );
+    wait_until("the updates are fetched", || telegram.kept() == 0);
+    wait_until("the reaction is in the conversation", || {
+        let ps = home.gdn(&["ps"]).stdout;
+        home.history("telegram:-5:40").len() == 6 && ps.contains("ignored 1")
+    });
+    let messages = home.history("telegram:-5:40");
+    let asked: Vec<String> = messages
+        .iter()
+        .filter(|message| role(message) == "user")
+        .map(text)
+        .collect();
+    assert!(
+        asked[2].ends_with("[Ann reacted with 👍 to your message \"You said: one\"]"),
+        "{asked:?}"
+    );
+    // Nothing was said to the agent, so its reply is not posted.
+    in_topic(52, "three");
+    let texts = || -> Vec<String> {
+        let sent = posted(&telegram, 3);
+        let texts = sent.iter().map(|it| it.params["text"].to_string());
+        texts.collect()
+    };
+    // The reply before the kill may be there twice.
+    wait_until("the reply is posted", || {
+        texts().iter().any(|text| text.contains("You said: three"))
+    });
+    assert!(
+        !texts().iter().any(|text| text.contains("reacted")),
+        "{:?}",
+        texts()
+    );
+    drop(daemon.stop());
+}

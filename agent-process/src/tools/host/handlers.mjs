@@ -2,6 +2,21 @@
 const inputOf = (event) =>
   typeof event === "string" ? event : String(event?.input ?? event?.message?.text ?? "");
 
+// A conversation's key as 0.0.3 named it: without the agent and the connection that precede it.
+const olderKeyOf = (key, { agentName, swarm }) => {
+  if (!swarm || typeof key !== "string") return key;
+  const own = `${agentName}:`;
+  const rest = agentName !== swarm.entryAgent && key.startsWith(own) ? key.slice(own.length) : key;
+  for (const [name, { keepsKey }] of Object.entries(swarm.connections ?? {})) {
+    if (!keepsKey && rest.startsWith(`${name}:`)) return rest.slice(name.length + 1);
+  }
+  return rest;
+};
+
+// The key that a module names. Its own older key means the same conversation, as no key does.
+const namedKey = (key, place) =>
+  key !== undefined && key !== place.instanceKey && key === olderKeyOf(place.instanceKey, place) ? undefined : key;
+
 // The interface to other agents of 0.0.3. `ask` returns the answer or fails with a code.
 // `eventId` is the id of the question.
 const runtimeOf = (ask, { agentName, instanceKey, toolCallId, swarm }) => {
@@ -9,7 +24,7 @@ const runtimeOf = (ask, { agentName, instanceKey, toolCallId, swarm }) => {
     op,
     agent: String(target).replace(/^Agent\//, ""),
     input: inputOf(event),
-    instanceKey: event?.instanceKey,
+    instanceKey: namedKey(event?.instanceKey, { agentName, instanceKey, swarm }),
     note: { eventType: event?.type, metadata: event?.metadata },
     ...rest,
   });
@@ -36,7 +51,7 @@ const runtimeOf = (ask, { agentName, instanceKey, toolCallId, swarm }) => {
       return {
         agents: others.map((found) => ({
           target: found.agent, instanceKey: found.instanceKey, ownerAgent: agentName,
-          ownerInstanceKey: instanceKey,
+          ownerInstanceKey: olderKeyOf(instanceKey, { agentName, swarm }),
         })),
       };
     },

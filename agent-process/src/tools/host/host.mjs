@@ -105,6 +105,7 @@ const run = async ({ id, tool, module, export: name, input, config, context }) =
     const { swarm, ...place } = context;
     const ctx = {
       ...place,
+      instanceKey: olderKeyOf(place.instanceKey, context),
       workdir: context.workDir,
       message: messageOf(context, `${tool}__${name}`, input),
       runtime: runtimeOf(askFor(id), context),

@@ -107,9 +107,12 @@ pub(super) fn exports(agent: &AgentDefinition) -> Vec<Export> {
         let own = Arc::clone(&own);
         export(
             told,
-            Box::new(move |_, call| {
+            Box::new(move |places, call| {
                 let own = Arc::clone(&own);
-                Box::pin(async move { outcome(answered(&own, asked, &call).await) })
+                Box::pin(async move {
+                    let key = &places.surroundings.instance_key;
+                    outcome(answered(&own, key, asked, &call).await)
+                })
             }),
         )
     });
@@ -138,7 +141,8 @@ async fn restarted(call: &ToolInvocation) -> Result<Value, ToolFault> {
         reason: Option<String>,
     }
     let Args { reason } = call.args()?;
-    let reason = reason.filter(|reason| !reason.trim().is_empty());
+    let reason = reason.map(|reason| reason.trim().to_owned());
+    let reason = reason.filter(|reason| !reason.is_empty());
     let reason = reason.unwrap_or_else(|| "tool:self-restart".to_owned());
     let question = AgentQuestion::Restart {
         reason: reason.clone(),
@@ -200,6 +204,7 @@ impl Args {
 
 async fn answered(
     own: &AgentIdentity,
+    own_key: &InstanceKey,
     asked: AgentsExport,
     call: &ToolInvocation,
 ) -> Result<Value, ToolFault> {
@@ -207,7 +212,7 @@ async fn answered(
     match asked {
         AgentsExport::Request => request(&args, call).await,
         AgentsExport::Send => send(&args, call).await,
-        AgentsExport::Spawn => spawn(own, &args, call).await,
+        AgentsExport::Spawn => spawn(own, own_key, &args, call).await,
         AgentsExport::List => list(own, &args, call).await,
         AgentsExport::Catalog => Ok(catalog(own, &known(call).await?)),
     }
@@ -290,6 +295,7 @@ async fn known(call: &ToolInvocation) -> Result<Vec<AgentListItem>, ToolFault> {
 /// Another process of the agent starts with the first event for the key.
 async fn spawn(
     own: &AgentIdentity,
+    own_key: &InstanceKey,
     args: &Args,
     call: &ToolInvocation,
 ) -> Result<Value, ToolFault> {
@@ -306,8 +312,9 @@ async fn spawn(
         );
         return Err(ToolFault::new("E_AGENT_NOT_FOUND", message));
     }
-    let key = match &args.instance_key {
-        Some(key) => key.to_string(),
+    let named = args.instance_key.as_ref().map(|key| key.as_str().trim());
+    let key = match named.filter(|key| !key.is_empty()) {
+        Some(key) => key.to_owned(),
         // A repeated call names the same conversation.
         None => format!("{target}:{}", call.call_id),
     };
@@ -315,7 +322,7 @@ async fn spawn(
         .parse()
         .map_err(|error| invalid(format!("`instanceKey`: {error}")))?;
     let info = json!({
-        "target": target, "instanceKey": key, "ownerAgent": own.agent, "ownerInstanceKey": null,
+        "target": target, "instanceKey": key, "ownerAgent": own.agent, "ownerInstanceKey": own_key,
         "createdAt": now(), "cwd": null,
     });
     let mut spawned = own.spawned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -331,20 +338,16 @@ async fn spawn(
 }
 
 async fn list(own: &AgentIdentity, args: &Args, call: &ToolInvocation) -> Result<Value, ToolFault> {
-    let scope = match args.include_all {
-        true => ListScope::Workspace,
-        false => ListScope::Conversation,
-    };
+    let spawned = own.spawned.lock();
+    let mut agents = spawned.unwrap_or_else(PoisonError::into_inner).clone();
+    if !args.include_all {
+        return Ok(json!({"count": agents.len(), "agents": agents}));
+    }
+    let scope = ListScope::Workspace;
     let instances = match answer_to(call, AgentQuestion::List { scope }).await? {
         AgentAnswer::Instances { instances, .. } => instances,
         other => return Err(refused(other)),
     };
-    let spawned = own
-        .spawned
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
-    let mut agents = spawned;
     for instance in instances.iter().filter(|it| it.status != "self") {
         let key = json!(instance.instance_key);
         if agents.iter().all(|it| it.get("instanceKey") != Some(&key)) {

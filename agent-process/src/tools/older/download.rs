@@ -1,17 +1,22 @@
 //! Files in chats: the connection fetches them, the agent stores them in its work directory.
 
+use std::path::Path;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_protocol::service::DOWNLOAD_BYTES_MAX;
 use serde_json::{Value, json};
 
-use super::invalid;
 use super::services::RoutedCall;
+use super::{invalid, javascript};
 use crate::tools::fault::ToolFault;
 use crate::tools::file_system::replace;
 
 /// Default limit of fetched bytes.
 const DOWNLOAD_BYTES: u64 = 3_000_000;
+
+/// Highest `maxBytes`. No file larger than [`DOWNLOAD_BYTES_MAX`] is fetched anyway.
+const MAX_BYTES_MAX: u64 = 20_000_000;
 
 /// Arguments shared by every call that fetches a file.
 pub(super) const FIELDS: &[(&str, &str)] = &[
@@ -32,21 +37,20 @@ pub(super) struct Download {
 
 impl Download {
     pub(super) fn of(site: &RoutedCall) -> Result<Self, ToolFault> {
-        let asked = site.args.get("maxBytes");
-        let bytes_max = match asked {
-            None | Some(Value::Null) => DOWNLOAD_BYTES,
-            Some(asked) => asked
-                .as_u64()
-                .filter(|bytes| (1..=DOWNLOAD_BYTES_MAX).contains(bytes))
-                .ok_or_else(|| {
-                    invalid(format!(
-                        "`maxBytes` is 1 to {DOWNLOAD_BYTES_MAX}, not {asked}"
-                    ))
-                })?,
+        let bytes_max = match site.args.get("maxBytes") {
+            None => DOWNLOAD_BYTES,
+            Some(asked) => {
+                let bytes = asked.as_f64().map(javascript::integer);
+                let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
+                let bytes = bytes.filter(|bytes| (1..=MAX_BYTES_MAX).contains(bytes));
+                bytes.ok_or_else(|| {
+                    invalid(format!("`maxBytes` is 1 to {MAX_BYTES_MAX}, not {asked}"))
+                })?
+            }
         };
         Ok(Self {
-            bytes_max,
-            save_as: site.text("savePath").or_else(|| site.text("outputPath")),
+            bytes_max: bytes_max.min(DOWNLOAD_BYTES_MAX),
+            save_as: site.trimmed(&["savePath", "outputPath"]),
             with_base64: site.truth("includeBase64").unwrap_or(true),
             with_data_url: site.truth("includeDataUrl").unwrap_or(true),
         })
@@ -65,15 +69,24 @@ impl Download {
             ToolFault::new("E_TOOL_FAILED", format!("failed to read the file: {error}"))
         };
         let content = STANDARD.decode(base64).map_err(unreadable)?;
+        let mut saved = None;
         if let Some(path) = &self.save_as {
-            replace(&site.places, path, &content)?;
+            let full = javascript::resolved(site.places.start(), path);
+            replace(
+                &site.places,
+                &javascript::normal(Path::new(&full)),
+                &content,
+            )?;
+            saved = Some(full);
         }
-        let kind = told("contentType").unwrap_or("application/octet-stream");
+        let kind = told("contentType").filter(|kind| !kind.is_empty());
+        let data_url =
+            kind.filter(|_| self.with_data_url && self.with_base64 && !content.is_empty());
         let mut result = json!({"ok": true});
         let own = json!({
-            "contentType": kind, "sizeBytes": content.len(), "savedPath": self.save_as,
+            "contentType": kind, "sizeBytes": content.len(), "savedPath": saved,
             "base64": self.with_base64.then_some(base64),
-            "dataUrl": self.with_data_url.then(|| format!("data:{kind};base64,{base64}")),
+            "dataUrl": data_url.map(|kind| format!("data:{kind};base64,{base64}")),
         });
         if let (Value::Object(result), Value::Object(of_file), Value::Object(own)) =
             (&mut result, of_file, own)

@@ -2,19 +2,25 @@
 
 use goondan_clock::Instant;
 use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::service::FetchResult;
 use serde_json::{Map, Value, json};
 
-use super::millis_since;
+use super::javascript::{self, primitive_text};
 use super::services::{DEADLINE_MS, RoutedCall, of, properties};
+use super::{invalid, millis_since};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 
 /// Default time limit of a request, in milliseconds.
-const FETCH_TIMEOUT_MS: u64 = 30_000;
+const FETCH_TIMEOUT_MS: i64 = 30_000;
 /// Longest time limit of a request, in milliseconds.
-const FETCH_TIMEOUT_MAX_MS: u64 = 120_000;
-/// Default limit of body bytes that are returned.
-const FETCH_BYTES: usize = 500_000;
+const FETCH_TIMEOUT_MAX_MS: i64 = 120_000;
+/// Default limit of the returned body.
+const FETCH_BYTES: f64 = 500_000.0;
+/// Content type of an object.
+const JSON: &str = "application/json";
+/// Content type of a text, as `fetch` of JavaScript sets it.
+const TEXT: &str = "text/plain;charset=UTF-8";
 
 pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
     let common = [
@@ -48,85 +54,109 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
 
 async fn fetch(site: &RoutedCall, method: &str) -> Result<Value, ToolFault> {
     let url = site.needed(&["url"])?;
-    let headers = site
-        .args
-        .get("headers")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
-    let headers: Map<String, Value> = headers
-        .map(|(name, value)| match value {
-            Value::String(_) => (name.clone(), value.clone()),
-            other => (name.clone(), json!(other.to_string())),
-        })
+    let given = site.args.get("headers").and_then(Value::as_object);
+    // Values of other types are left out.
+    let headers = given.into_iter().flatten();
+    let mut headers: Map<String, Value> = headers
+        .filter_map(|(name, value)| Some((name.clone(), json!(primitive_text(value)?))))
         .collect();
-    let body = site
-        .args
-        .get("body")
-        .filter(|body| !body.is_null())
-        .map(Value::to_string);
-    let body = body.or_else(|| site.text("bodyString"));
-    let timeout_ms = site.args.get("timeoutMs").and_then(Value::as_u64);
-    let timeout_ms = timeout_ms
-        .unwrap_or(FETCH_TIMEOUT_MS)
-        .clamp(1, FETCH_TIMEOUT_MAX_MS);
+    let body = match (method, site.args.get("body")) {
+        ("POST", Some(body @ Value::Object(_))) => Some((body.to_string(), JSON)),
+        ("POST", _) => site.text("bodyString").map(|body| (body, TEXT)),
+        _ => None,
+    };
+    if let Some((_, kind)) = &body
+        && !headers
+            .keys()
+            .any(|name| name.eq_ignore_ascii_case("content-type"))
+    {
+        headers.insert("content-type".to_owned(), json!(kind));
+    }
+    let number = |name: &str| site.args.get(name).and_then(Value::as_f64);
+    let timeout_ms = number("timeoutMs").map_or(FETCH_TIMEOUT_MS, javascript::integer);
+    let timeout_ms = u64::try_from(timeout_ms.clamp(1, FETCH_TIMEOUT_MAX_MS)).unwrap_or(1);
     let begun = Instant::now();
     let params = json!({
-        "method": method, "url": url, "headers": headers, "raw": true, "timeoutMs": timeout_ms,
-        "body": body.filter(|_| method == "POST"),
+        "method": method, "url": url, "headers": headers, "whole": true, "timeoutMs": timeout_ms,
+        "body": body.map(|(body, _)| body),
     });
     let deadline_ms = timeout_ms.saturating_add(DEADLINE_MS / 2);
     let fetched = site
         .ask_within("fetch", params, method == "GET", deadline_ms)
         .await?;
-    let text = fetched
-        .get("text")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let most = site.args.get("maxBytes").and_then(Value::as_u64);
-    let most = most
-        .and_then(|most| usize::try_from(most).ok())
-        .unwrap_or(FETCH_BYTES);
-    let end = text.floor_char_boundary(most);
-    let status = fetched
-        .get("status")
-        .and_then(Value::as_u64)
-        .unwrap_or_default();
-    let bytes = fetched
-        .get("bytes")
-        .and_then(Value::as_u64)
-        .unwrap_or_default();
-    let whole = u64::try_from(text.len()).unwrap_or(u64::MAX);
-    Ok(json!({
-        "url": fetched.get("url"), "method": method, "status": status,
-        "statusText": status_text(status), "headers": fetched.get("headers"),
-        "body": text.get(..end).unwrap_or_default(), "truncated": end < text.len() || bytes > whole,
-        "durationMs": millis_since(begun),
-    }))
+    let unreadable = |error: serde_json::Error| {
+        ToolFault::new(
+            "E_TOOL_FAILED",
+            format!("failed to read the answer: {error}"),
+        )
+    };
+    let fetched: FetchResult = serde_json::from_value(fetched).map_err(unreadable)?;
+    let most = number("maxBytes").unwrap_or(FETCH_BYTES);
+    let (text, is_cut) = shortened(&fetched, most)?;
+    let fields = json!({
+        "url": fetched.requested_url, "method": method, "status": fetched.status,
+        "statusText": fetched.status_text, "headers": fetched.headers, "body": text,
+        "truncated": is_cut || fetched.is_cut, "durationMs": millis_since(begun),
+    });
+    Ok(fields)
 }
 
-/// Reason phrase of a status code.
-fn status_text(status: u64) -> &'static str {
-    match status {
-        200 => "OK",
-        201 => "Created",
-        202 => "Accepted",
-        204 => "No Content",
-        301 => "Moved Permanently",
-        302 => "Found",
-        304 => "Not Modified",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        409 => "Conflict",
-        422 => "Unprocessable Entity",
-        429 => "Too Many Requests",
-        500 => "Internal Server Error",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        _ => "",
+/// The body up to `maxBytes`, and true if it is cut: bytes if the server told the length, else UTF-16
+/// code units. Half of a character becomes a replacement character.
+fn shortened(fetched: &FetchResult, most: f64) -> Result<(String, bool), ToolFault> {
+    let told_len = fetched.headers.get("content-length");
+    let told_len = told_len.and_then(|len| len.trim().parse::<u32>().ok());
+    if told_len.is_some_and(|len| f64::from(len) > most) {
+        let most = usize::try_from(javascript::integer(most));
+        let most = most.map_err(|_| invalid("`maxBytes` must not be negative"))?;
+        let bytes = fetched.text.as_bytes();
+        let bytes = bytes.get(..most).unwrap_or(bytes);
+        return Ok((String::from_utf8_lossy(bytes).into_owned(), true));
+    }
+    let units = javascript::units(&fetched.text);
+    let len = u32::try_from(units.len()).unwrap_or(u32::MAX);
+    if f64::from(len) > most {
+        let shown = javascript::slice(&units, 0.0, Some(most));
+        return Ok((String::from_utf16_lossy(shown), true));
+    }
+    Ok((fetched.text.clone(), false))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn compat_2_bodies_are_cut_by_bytes_or_code_units() {
+        let fetched = |text: &str, len: Option<usize>| FetchResult {
+            status: 200,
+            url: "http://a.org/".to_owned(),
+            headers: len
+                .map(|len| ("content-length".to_owned(), len.to_string()))
+                .into_iter()
+                .collect::<BTreeMap<String, String>>(),
+            requested_url: None,
+            status_text: None,
+            is_cut: false,
+            text: text.to_owned(),
+            bytes: 0,
+            note: None,
+        };
+        for (text, len, most, expected) in [
+            ("héllo", Some(6), 6.0, ("héllo", false)),
+            ("héllo", Some(6), 3.0, ("hé", true)),
+            ("héllo", Some(6), 2.0, ("h\u{fffd}", true)),
+            ("héllo", None, 2.0, ("hé", true)),
+            ("a😀b", None, 3.0, ("a😀", true)),
+            ("a😀b", None, 4.0, ("a😀b", false)),
+            ("abc", None, 0.0, ("", true)),
+            ("abc", Some(3), 0.0, ("", true)),
+        ] {
+            let (shown, is_cut) = shortened(&fetched(text, len), most).unwrap();
+            assert_eq!((shown.as_str(), is_cut), expected, "{text} {most}");
+        }
+        assert!(shortened(&fetched("abc", Some(3)), -1.0).is_err());
     }
 }

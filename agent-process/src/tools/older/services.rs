@@ -9,6 +9,7 @@ use goondan_protocol::service::ConnectorRequest;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
+use super::javascript::{self, is_space};
 use super::{ExportSpec, export, invalid, outcome};
 use crate::tools::connection_tools::ConnectionRoute;
 use crate::tools::export::Export;
@@ -18,6 +19,12 @@ use crate::tools::places::ToolRoots;
 
 /// Time limit of a call, in milliseconds, including its wait in the queue.
 pub(super) const DEADLINE_MS: u64 = 120_000;
+
+/// JavaScript's `undefined` or text for an argument that is missing or blank.
+fn trimmed(value: Option<&Value>) -> Option<String> {
+    let text = value.and_then(Value::as_str)?.trim_matches(is_space);
+    (!text.is_empty()).then(|| text.to_owned())
+}
 
 pub(super) type ServiceHandler =
     for<'a> fn(&'a RoutedCall) -> BoxFuture<'a, Result<Value, ToolFault>>;
@@ -45,27 +52,73 @@ impl RoutedCall {
         found.ok_or_else(|| invalid(format!("`{name}` is needed")))
     }
 
-    pub(super) fn number(&self, names: &[&str]) -> Result<i64, ToolFault> {
-        let text = self.needed(names)?;
+    /// The first argument among `names` that is a text and not blank.
+    pub(super) fn trimmed(&self, names: &[&str]) -> Option<String> {
+        names.iter().find_map(|name| trimmed(self.args.get(*name)))
+    }
+
+    /// As [`Self::trimmed`], for an argument that must be given.
+    pub(super) fn trimmed_needed(&self, names: &[&str]) -> Result<String, ToolFault> {
         let name = names.first().copied().unwrap_or_default();
-        text.parse()
-            .map_err(|_| invalid(format!("`{name}` must be a whole number")))
+        let found = self.trimmed(names);
+        found.ok_or_else(|| invalid(format!("`{name}` must be a text that is not blank")))
+    }
+
+    /// A whole number, also written as text.
+    pub(super) fn integer(&self, name: &str) -> Option<i64> {
+        match self.args.get(name)? {
+            Value::Number(number) => {
+                let value = number.as_f64().filter(|value| value.fract() == 0.0)?;
+                Some(javascript::integer(value))
+            }
+            Value::String(text) => text.trim().parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// The id of a message; `None` if it is not given.
+    pub(super) fn message_id(&self, name: &str) -> Result<Option<i64>, ToolFault> {
+        if !self.args.contains_key(name) {
+            return Ok(None);
+        }
+        let id = self.integer(name).filter(|id| *id > 0);
+        let wrong = || invalid(format!("`{name}` must be a positive integer"));
+        id.map(Some).ok_or_else(wrong)
+    }
+
+    /// `timeoutMs`, for calls that have one.
+    fn deadline_ms(&self) -> Result<u64, ToolFault> {
+        let Some(written) = self.args.get("timeoutMs") else {
+            return Ok(DEADLINE_MS);
+        };
+        let millis = written.as_f64().filter(|millis| *millis > 0.0);
+        let millis = millis
+            .map(javascript::integer)
+            .and_then(|millis| u64::try_from(millis).ok());
+        let millis = millis.ok_or_else(|| invalid("`timeoutMs` must be a positive number"))?;
+        Ok(millis.clamp(1, DEADLINE_MS))
     }
 
     pub(super) fn truth(&self, name: &str) -> Option<bool> {
         self.args.get(name).and_then(Value::as_bool)
     }
 
-    /// `emoji` and the items of `emojis`.
+    /// `emoji` and the items of `emojis`, each once.
     pub(super) fn emojis(&self) -> Vec<String> {
-        let many = self
-            .args
-            .get("emojis")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        let many = many.filter_map(|it| it.as_str().map(str::to_owned));
-        self.text("emoji").into_iter().chain(many).collect()
+        let many = self.args.get("emojis").and_then(Value::as_array);
+        let one = trimmed(self.args.get("emoji"));
+        let all = one.into_iter().chain(
+            many.into_iter()
+                .flatten()
+                .filter_map(|emoji| trimmed(Some(emoji))),
+        );
+        let mut emojis: Vec<String> = Vec::new();
+        for emoji in all {
+            if !emojis.contains(&emoji) {
+                emojis.push(emoji);
+            }
+        }
+        emojis
     }
 
     pub(super) async fn ask(
@@ -74,7 +127,8 @@ impl RoutedCall {
         params: Value,
         is_repeatable: bool,
     ) -> Result<Value, ToolFault> {
-        self.ask_within(method, params, is_repeatable, DEADLINE_MS)
+        let deadline_ms = self.deadline_ms()?;
+        self.ask_within(method, params, is_repeatable, deadline_ms)
             .await
     }
 

@@ -1,13 +1,14 @@
 //! `bash`: `exec` and `script`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use goondan_clock::Instant;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ExportSpec, export, invalid, millis_since};
+use super::{ExportSpec, export, invalid, javascript, millis_since};
 use crate::tool_call::ToolOutcome;
 use crate::tools::bash::{self, CommandResult};
 use crate::tools::capture::Stream;
@@ -19,13 +20,15 @@ use crate::tools::places::ToolRoots;
 use crate::tools::session::MAX_TIMEOUT_MS;
 
 /// Default time limit of a command, in milliseconds.
-const DEFAULT_TIMEOUT_MS: u64 = 30_000;
+const DEFAULT_TIMEOUT_MS: f64 = 30_000.0;
+/// Shell of a command: one that reads the profiles of the system and of the user.
+const LOGIN_SHELL: &str = "/bin/sh";
 /// Default shell of a script.
 const DEFAULT_SHELL: &str = "/bin/bash";
 
 pub(super) fn exports() -> Vec<Export> {
-    let timeout = || json!({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_MS});
-    let env = || json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}});
+    let timeout = || json!({"type": "number"});
+    let env = || json!({"type": "object"});
     vec![
         export(
             ExportSpec {
@@ -96,31 +99,57 @@ struct Args {
 }
 
 impl Args {
+    /// A limit of 0 or less is the longest one.
     fn timeout_ms(&self) -> u64 {
-        let written = self.timeout_ms.map(|ms| format!("{:.0}", ms.max(1.0)));
-        let written = written.and_then(|ms| ms.parse().ok());
-        written.unwrap_or(DEFAULT_TIMEOUT_MS)
+        let written = self.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
+        if written <= 0.0 {
+            return MAX_TIMEOUT_MS;
+        }
+        let millis = u64::try_from(javascript::integer(written)).unwrap_or(0);
+        millis.clamp(1, MAX_TIMEOUT_MS)
     }
 
-    /// The shell inside the sandbox sets the variables, so that none reaches the program that
-    /// creates the sandbox.
-    fn exports(&self) -> Result<String, ToolFault> {
-        let mut text = String::new();
-        for (name, value) in &self.env {
-            let is_name = !name.is_empty()
-                && !name.starts_with(|c: char| c.is_ascii_digit())
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            if !is_name {
-                return Err(invalid(format!("`env` has no variable `{name}`")));
-            }
-            let value = match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            text.push_str(&format!("export {name}={}\n", quoted(&value)));
+    /// A program in place of the shell, with the variables of `env`. They are set inside the
+    /// sandbox, so that none reaches the program that creates it.
+    fn program(&self, words: &[&str]) -> Result<String, ToolFault> {
+        let mut command = "exec".to_owned();
+        if !self.env.is_empty() {
+            command.push_str(" env --");
         }
-        Ok(text)
+        for (name, value) in &self.env {
+            let value = javascript::primitive_text(value).ok_or_else(|| {
+                invalid(format!(
+                    "`env.{name}` must be a text, a number or a truth value"
+                ))
+            })?;
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(invalid(format!("`env` cannot have the variable `{name}`")));
+            }
+            command.push_str(&format!(" {}", quoted(&format!("{name}={value}"))));
+        }
+        for word in words {
+            command.push_str(&format!(" {}", quoted(word)));
+        }
+        Ok(command)
     }
+}
+
+fn not_started(what: &str, why: &str) -> ToolFault {
+    ToolFault::new("E_TOOL_FAILED", format!("failed to start {what}: {why}"))
+}
+
+/// Checks that a shell exists: as a file, or in a directory of `PATH`.
+fn check_shell(shell: &str, cwd: &Path) -> Result<(), ToolFault> {
+    let exists = if shell.contains('/') {
+        cwd.join(shell).is_file()
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|directory| directory.join(shell).is_file())
+    };
+    if exists {
+        return Ok(());
+    }
+    Err(not_started(&format!("`{shell}`"), "no such program"))
 }
 
 /// Quotes a word for the shell.
@@ -131,21 +160,19 @@ fn quoted(text: &str) -> String {
 fn exec(places: &ToolRoots, call: &ToolInvocation) -> Result<ShellCommand, ToolFault> {
     let args: Args = call.args()?;
     let directory = &places.surroundings.cwd;
-    let cwd = args
-        .cwd
-        .as_deref()
-        .map_or_else(|| directory.clone(), |cwd| directory.join(cwd));
-    let cwd = cwd.components().collect::<std::path::PathBuf>();
-    let mut command = args.exports()?;
-    if args.cwd.is_some() {
-        command.push_str(&format!(
-            "cd -- {} || exit 1\n",
-            quoted(&cwd.to_string_lossy())
+    let cwd = match args.cwd.as_deref() {
+        Some(cwd) if !cwd.is_empty() => javascript::resolved(directory, cwd),
+        Some(_) | None => directory.to_string_lossy().into_owned(),
+    };
+    if !Path::new(&cwd).is_dir() {
+        return Err(not_started(
+            "the command",
+            &format!("`{cwd}` is not a directory"),
         ));
     }
-    command.push_str(&args.command);
+    let program = args.program(&[LOGIN_SHELL, "-lc", &args.command])?;
     Ok(ShellCommand {
-        command,
+        command: format!("cd -- {} || exit 1\n{program}", quoted(&cwd)),
         timeout_ms: args.timeout_ms(),
         told: json!({"command": args.command, "cwd": cwd}),
     })
@@ -153,22 +180,18 @@ fn exec(places: &ToolRoots, call: &ToolInvocation) -> Result<ShellCommand, ToolF
 
 fn script(places: &ToolRoots, call: &ToolInvocation) -> Result<ShellCommand, ToolFault> {
     let args: Args = call.args()?;
-    let path = places.surroundings.cwd.join(&args.path);
-    let shell = args
-        .shell
-        .clone()
-        .unwrap_or_else(|| DEFAULT_SHELL.to_owned());
-    let mut command = args.exports()?;
-    command.push_str(&format!(
-        "exec {} {}",
-        quoted(&shell),
-        quoted(&path.to_string_lossy())
-    ));
-    for word in &args.args {
-        command.push_str(&format!(" {}", quoted(word)));
+    let cwd = &places.surroundings.cwd;
+    let path = javascript::resolved(cwd, &args.path);
+    if !Path::new(&path).exists() {
+        let message = format!("the script `{path}` does not exist");
+        return Err(ToolFault::new("E_FILE_NOT_FOUND", message));
     }
+    let shell = args.shell.as_deref().unwrap_or(DEFAULT_SHELL);
+    check_shell(shell, cwd)?;
+    let mut words = vec![shell, path.as_str()];
+    words.extend(args.args.iter().map(String::as_str));
     Ok(ShellCommand {
-        command,
+        command: args.program(&words)?,
         timeout_ms: args.timeout_ms(),
         told: json!({"path": path, "shell": shell, "args": args.args}),
     })
@@ -203,8 +226,9 @@ async fn done(
         "durationMs": millis_since(begun),
         "stdout": capture.text_of(Stream::Stdout),
         "stderr": stderr,
-        "exitCode": code.filter(|_| !is_given_up),
-        "signal": is_given_up.then_some("SIGKILL"),
+        // As for a child of Node that a signal ended.
+        "exitCode": code.filter(|_| !is_given_up).unwrap_or(-1),
+        "signal": is_given_up.then_some("SIGTERM"),
         "timedOut": is_given_up,
     });
     if let (Some(result), Value::Object(more)) = (result.as_object_mut(), more) {

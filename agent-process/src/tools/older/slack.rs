@@ -1,16 +1,18 @@
 //! `slack`, by a connection.
 
 use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::service::{OlderSlackParameters, SLACK_PAGE_MAX};
 use serde_json::{Value, json};
 
 use super::download::{Download, FIELDS};
 use super::invalid;
+use super::javascript::{self, is_space};
 use super::services::{RoutedCall, of, of_chat};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 
-/// Maximum number of messages per read.
-const MESSAGES_MAX: u64 = 100;
+/// Default number of messages per read.
+const MESSAGES_DEFAULT: usize = 20;
 
 pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
     let channel = [("channelId", "string"), ("channel", "string")];
@@ -104,80 +106,103 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
 }
 
 fn channel_of(site: &RoutedCall) -> Result<String, ToolFault> {
-    site.needed(&["channelId", "channel"])
+    site.trimmed_needed(&["channelId", "channel"])
 }
+
+/// Names of the argument that identifies a message.
+const MESSAGE: [&str; 3] = ["messageTs", "ts", "timestamp"];
 
 fn message_of(site: &RoutedCall) -> Result<String, ToolFault> {
-    site.needed(&["messageTs", "ts", "timestamp"])
+    site.trimmed_needed(&MESSAGE)
 }
 
-fn format_of(site: &RoutedCall) -> &'static str {
-    match site.truth("mrkdwn") {
-        Some(false) => "plain",
-        _ => "mrkdwn",
-    }
+/// A field of Slack's answer, or what the call gave.
+fn told(answer: &Value, name: &str, given: &str) -> String {
+    let told = answer.get(name).and_then(Value::as_str).map(str::trim);
+    told.filter(|told| !told.is_empty())
+        .unwrap_or(given)
+        .to_owned()
 }
 
 async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (channel, text) = (channel_of(site)?, site.needed(&["text"])?);
+    let older = OlderSlackParameters {
+        mrkdwn: site.truth("mrkdwn"),
+        unfurl_links: site.truth("unfurlLinks"),
+        unfurl_media: site.truth("unfurlMedia"),
+        reply_broadcast: site.truth("replyBroadcast"),
+    };
     let params = json!({
-        "channel": channel, "text": text, "format": format_of(site),
-        "thread": site.text("threadTs"),
+        "channel": channel, "text": text, "thread": site.text("threadTs"), "older": older,
     });
-    let message = site.ask("send", params, false).await?;
-    Ok(json!({"ok": true, "channelId": channel, "messageTs": message, "text": text}))
+    let sent = site.ask("send", params, false).await?;
+    Ok(json!({
+        "ok": true, "channelId": told(&sent, "channel", &channel), "messageTs": sent.get("ts"),
+        "text": told(&sent, "text", &text),
+    }))
+}
+
+/// Number of messages per read.
+fn limit_of(site: &RoutedCall, default: usize) -> Result<usize, ToolFault> {
+    let Some(written) = site.args.get("limit") else {
+        return Ok(default);
+    };
+    let limit = written.as_f64().map(javascript::integer);
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+    let limit = limit.filter(|limit| (1..=SLACK_PAGE_MAX).contains(limit));
+    limit.ok_or_else(|| invalid(format!("`limit` is 1 to {SLACK_PAGE_MAX}, not {written}")))
 }
 
 async fn read(site: &RoutedCall) -> Result<Value, ToolFault> {
     let channel = channel_of(site)?;
-    let (message, thread) = (message_of(site).ok(), site.text("threadTs"));
-    let default = if message.is_some() { MESSAGES_MAX } else { 20 };
-    let limit = site
-        .args
-        .get("limit")
-        .and_then(Value::as_u64)
-        .unwrap_or(default);
-    let limit = limit.clamp(1, MESSAGES_MAX);
-    let params = json!({"channel": channel, "thread": thread, "limit": limit});
-    let read = site.ask("read", params, true).await?;
-    let (oldest, latest) = (site.text("oldest"), site.text("latest"));
-    let all = read
-        .get("messages")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let messages: Vec<Value> = all
-        .filter(|it| {
-            let ts = it.get("ts").and_then(Value::as_str).unwrap_or_default();
-            message.as_deref().is_none_or(|wanted| wanted == ts)
-                && oldest.as_deref().is_none_or(|oldest| ts >= oldest)
-                && latest.as_deref().is_none_or(|latest| ts <= latest)
-        })
-        .map(|it| {
-            json!({
-                "type": "message", "ts": it.get("ts"), "user": it.get("author"), "text": it.get("text"),
-            })
-        })
-        .collect();
+    let (message, thread) = (site.trimmed(&MESSAGE), site.trimmed(&["threadTs"]));
+    // One message is the newest of those up to its own time.
+    let default = if message.is_some() {
+        1
+    } else {
+        MESSAGES_DEFAULT
+    };
+    let inclusive = site
+        .truth("inclusive")
+        .or(message.is_some().then_some(true));
+    let params = json!({
+        "channel": channel, "thread": thread, "oldest": site.trimmed(&["oldest"]),
+        "latest": site.trimmed(&["latest"]).or_else(|| message.clone()),
+        "inclusive": inclusive, "limit": limit_of(site, default)?,
+        "cursor": site.trimmed(&["cursor"]),
+    });
+    let page = site.ask("readPage", params, true).await?;
+    let messages = page.get("messages").and_then(Value::as_array);
+    let messages: &[Value] = messages.map_or(&[], Vec::as_slice);
+    let found = message.as_ref().and_then(|wanted| {
+        let mut messages = messages.iter();
+        messages.find(|it| it.get("ts").and_then(Value::as_str) == Some(wanted.as_str()))
+    });
     let method = match thread {
         Some(_) => "conversations.replies",
         None => "conversations.history",
     };
     Ok(json!({
         "ok": true, "channelId": channel, "method": method, "messageTs": message, "threadTs": thread,
-        "count": messages.len(), "found": message.is_some().then_some(!messages.is_empty()),
-        "messages": messages, "hasMore": read.get("hasMore"), "nextCursor": null,
+        "count": messages.len(), "found": found, "messages": messages,
+        "hasMore": page.get("hasMore"), "nextCursor": page.get("nextCursor"),
     }))
 }
 
 async fn edit(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (channel, message) = (channel_of(site)?, message_of(site)?);
+    let older = OlderSlackParameters {
+        mrkdwn: site.truth("mrkdwn"),
+        ..OlderSlackParameters::default()
+    };
     let params = json!({
-        "channel": channel, "message": message, "text": site.needed(&["text"])?,
-        "format": format_of(site),
+        "channel": channel, "message": message, "text": site.needed(&["text"])?, "older": older,
     });
-    site.ask("edit", params, true).await?;
-    Ok(json!({"ok": true, "channelId": channel, "messageTs": message, "edited": true}))
+    let edited = site.ask("edit", params, true).await?;
+    Ok(json!({
+        "ok": true, "channelId": told(&edited, "channel", &channel),
+        "messageTs": told(&edited, "ts", &message), "edited": true,
+    }))
 }
 
 async fn delete(site: &RoutedCall) -> Result<Value, ToolFault> {
@@ -191,13 +216,28 @@ async fn delete(site: &RoutedCall) -> Result<Value, ToolFault> {
     Ok(json!({"ok": true, "channelId": channel, "messageTs": message, "deleted": true}))
 }
 
+/// The name of an emoji without the colons around it.
+fn emoji_name(written: &str) -> &str {
+    let bare = written
+        .strip_prefix(':')
+        .and_then(|name| name.strip_suffix(':'));
+    bare.filter(|name| !name.is_empty())
+        .unwrap_or(written)
+        .trim_matches(is_space)
+}
+
 async fn react(site: &RoutedCall) -> Result<Value, ToolFault> {
     let (channel, message) = (channel_of(site)?, message_of(site)?);
-    let emojis: Vec<String> = site
-        .emojis()
-        .iter()
-        .map(|emoji| emoji.trim_matches(':').to_owned())
-        .collect();
+    let mut emojis: Vec<String> = Vec::new();
+    for emoji in site.emojis() {
+        let name = emoji_name(&emoji);
+        if name.contains(is_space) {
+            return Err(invalid(format!("`{name}` is not the name of an emoji")));
+        }
+        if !name.is_empty() && !emojis.iter().any(|known| known == name) {
+            emojis.push(name.to_owned());
+        }
+    }
     if emojis.is_empty() {
         return Err(invalid("`emoji` or `emojis` is needed"));
     }
@@ -212,7 +252,7 @@ async fn react(site: &RoutedCall) -> Result<Value, ToolFault> {
 }
 
 async fn download(site: &RoutedCall) -> Result<Value, ToolFault> {
-    let url = site.needed(&["url", "fileUrl", "downloadUrl"])?;
+    let url = site.trimmed_needed(&["url", "fileUrl", "downloadUrl"])?;
     let download = Download::of(site)?;
     let params = json!({"url": url, "maxBytes": download.bytes_max});
     let fetched = site.ask("download", params, true).await?;

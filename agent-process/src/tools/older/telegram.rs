@@ -1,11 +1,13 @@
 //! `telegram`, by a connection.
 
 use goondan_protocol::ids::ConnectionName;
+use goondan_protocol::service::OlderTelegramParameters;
 use serde_json::{Value, json};
 
 use super::download::{Download, FIELDS};
+use super::invalid;
+use super::javascript::is_space;
 use super::services::{RoutedCall, of, of_chat};
-use super::{invalid, now};
 use crate::tools::export::Export;
 use crate::tools::fault::ToolFault;
 
@@ -90,50 +92,100 @@ pub(super) fn exports(connections: &[ConnectionName]) -> Vec<Export> {
     ]
 }
 
-/// Parse modes are case-insensitive.
-fn parse_mode(site: &RoutedCall) -> Option<&'static str> {
-    match site.text("parseMode")?.to_ascii_lowercase().as_str() {
-        "markdown" => Some("Markdown"),
-        "markdownv2" => Some("MarkdownV2"),
-        "html" => Some("HTML"),
-        _ => None,
+/// The parse mode of the Bot API.
+fn parse_mode(site: &RoutedCall) -> Result<Option<&'static str>, ToolFault> {
+    let Some(written) = site.trimmed(&["parseMode"]) else {
+        return Ok(None);
+    };
+    match normal(&written).as_str() {
+        "markdown" => Ok(Some("Markdown")),
+        "markdownv2" | "markdown-v2" => Ok(Some("MarkdownV2")),
+        "html" => Ok(Some("HTML")),
+        _ => Err(invalid(format!(
+            "`{written}` is not a parse mode; use Markdown, MarkdownV2 or HTML"
+        ))),
     }
 }
 
+/// A word in small letters, with a dash for each gap.
+fn normal(word: &str) -> String {
+    let word = word.to_lowercase();
+    let parts = word.split(|c: char| c == '_' || is_space(c));
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    parts.join("-")
+}
+
+/// Chat actions of the Bot API.
+const CHAT_ACTIONS: [&str; 11] = [
+    "typing",
+    "upload_photo",
+    "record_video",
+    "upload_video",
+    "record_voice",
+    "upload_voice",
+    "upload_document",
+    "choose_sticker",
+    "find_location",
+    "record_video_note",
+    "upload_video_note",
+];
+
+/// The chat: a text, or a whole number.
+fn chat_of(site: &RoutedCall) -> Result<String, ToolFault> {
+    let id = || site.integer("chatId").map(|id| id.to_string());
+    let chat = site.trimmed(&["chatId"]).or_else(id);
+    chat.ok_or_else(|| invalid("`chatId` must be a text or a whole number"))
+}
+
+fn message_of(site: &RoutedCall) -> Result<i64, ToolFault> {
+    let none = || invalid("`messageId` must be a positive integer");
+    site.message_id("messageId")?.ok_or_else(none)
+}
+
 async fn send(site: &RoutedCall) -> Result<Value, ToolFault> {
-    let (chat, text) = (site.needed(&["chatId"])?, site.needed(&["text"])?);
-    let reply_to = match site.text("replyToMessageId") {
-        Some(_) => Some(site.number(&["replyToMessageId"])?),
-        None => None,
+    let (chat, text) = (chat_of(site)?, site.needed(&["text"])?);
+    let older = OlderTelegramParameters {
+        disable_notification: site.truth("disableNotification"),
+        disable_web_page_preview: site.truth("disableWebPagePreview"),
+        reply_to_message_id: site.message_id("replyToMessageId")?,
+        allow_sending_without_reply: site.truth("allowSendingWithoutReply"),
     };
-    let params = json!({
-        "chat": chat, "text": text, "parseMode": parse_mode(site), "replyTo": reply_to,
-        "silent": site.truth("disableNotification").filter(|is_silent| *is_silent),
-    });
-    let message = site.ask("send", params, false).await?;
-    let now = now().as_unix_millis() / 1_000;
-    Ok(json!({"ok": true, "chatId": chat, "messageId": message, "date": now, "text": text}))
+    let params =
+        json!({"chat": chat, "text": text, "parseMode": parse_mode(site)?, "older": older});
+    let sent = site.ask("send", params, false).await?;
+    let integer = |name: &str| sent.get(name).and_then(Value::as_i64);
+    let shown = sent.get("text").and_then(Value::as_str).map(str::trim);
+    Ok(json!({
+        "ok": true, "chatId": chat, "messageId": integer("message_id").filter(|id| *id > 0),
+        "date": integer("date"), "text": shown.filter(|text| !text.is_empty()),
+    }))
 }
 
 async fn edit(site: &RoutedCall) -> Result<Value, ToolFault> {
-    let (chat, message) = (site.needed(&["chatId"])?, site.number(&["messageId"])?);
+    let (chat, message) = (chat_of(site)?, message_of(site)?);
+    let older = OlderTelegramParameters {
+        disable_web_page_preview: site.truth("disableWebPagePreview"),
+        ..OlderTelegramParameters::default()
+    };
     let params = json!({
         "chat": chat, "message": message, "text": site.needed(&["text"])?,
-        "parseMode": parse_mode(site),
+        "parseMode": parse_mode(site)?, "older": older,
     });
-    site.ask("edit", params, true).await?;
-    Ok(json!({"ok": true, "chatId": chat, "messageId": message, "edited": true}))
+    let edited = site.ask("edit", params, true).await?;
+    let id = edited.get("message_id").and_then(Value::as_i64);
+    let id = id.filter(|id| *id > 0).unwrap_or(message);
+    Ok(json!({"ok": true, "chatId": chat, "messageId": id, "edited": true}))
 }
 
 async fn delete(site: &RoutedCall) -> Result<Value, ToolFault> {
-    let (chat, message) = (site.needed(&["chatId"])?, site.number(&["messageId"])?);
+    let (chat, message) = (chat_of(site)?, message_of(site)?);
     site.ask("delete", json!({"chat": chat, "message": message}), false)
         .await?;
     Ok(json!({"ok": true, "chatId": chat, "messageId": message, "deleted": true}))
 }
 
 async fn react(site: &RoutedCall) -> Result<Value, ToolFault> {
-    let (chat, message) = (site.needed(&["chatId"])?, site.number(&["messageId"])?);
+    let (chat, message) = (chat_of(site)?, message_of(site)?);
     let is_cleared = site.truth("clear").unwrap_or(false);
     let emojis = match is_cleared {
         true => Vec::new(),
@@ -142,35 +194,61 @@ async fn react(site: &RoutedCall) -> Result<Value, ToolFault> {
     if emojis.is_empty() && !is_cleared {
         return Err(invalid("`emoji`, `emojis` or `clear: true` is needed"));
     }
-    // A bot can have one reaction on a message.
-    let emoji = emojis.first();
-    let params = json!({"chat": chat, "message": message, "emoji": emoji});
+    let more = emojis.get(1..).unwrap_or_default();
+    let params = json!({
+        "chat": chat, "message": message, "emoji": emojis.first(), "more": more,
+        "isBig": site.truth("isBig"),
+    });
     site.ask("react", params, true).await?;
-    let shown: Vec<&String> = emoji.into_iter().collect();
     Ok(json!({
         "ok": true, "chatId": chat, "messageId": message, "cleared": is_cleared,
-        "reactionCount": shown.len(), "emojis": shown,
+        "emojis": emojis, "reactionCount": emojis.len(),
     }))
 }
 
 async fn action(site: &RoutedCall) -> Result<Value, ToolFault> {
-    let chat = site.needed(&["chatId"])?;
-    let action = site.text("action").or_else(|| site.text("status"));
-    let action = action.unwrap_or_else(|| "typing".to_owned());
-    let method = action.replace('-', "_");
-    site.ask("typing", json!({"chat": chat, "action": method}), true)
+    let chat = chat_of(site)?;
+    let written = site.text("action").or_else(|| site.text("status"));
+    let written = written.unwrap_or_else(|| "typing".to_owned());
+    let action = normal(&written).replace('-', "_");
+    if !CHAT_ACTIONS.contains(&action.as_str()) {
+        let known = CHAT_ACTIONS.join(", ").replace('_', "-");
+        return Err(invalid(format!(
+            "`{written}` is not a chat action; use one of {known}"
+        )));
+    }
+    site.ask("typing", json!({"chat": chat, "action": action}), true)
         .await?;
     Ok(json!({"ok": true, "chatId": chat, "status": action, "action": action}))
 }
 
 async fn download(site: &RoutedCall) -> Result<Value, ToolFault> {
-    let file = site.needed(&["fileId", "file_id"])?;
+    let file = site.trimmed_needed(&["fileId", "file_id"])?;
     let download = Download::of(site)?;
     let params = json!({"file": file, "maxBytes": download.bytes_max});
     let fetched = site.ask("download", params, true).await?;
     let of_file = json!({
-        "fileId": file, "fileUniqueId": fetched.get("fileUniqueId"), "filePath": fetched.get("filePath"),
+        "fileId": fetched.get("fileId").filter(|id| id.is_string()).unwrap_or(&json!(file)),
+        "fileUniqueId": fetched.get("fileUniqueId"), "filePath": fetched.get("filePath"),
         "fileSize": fetched.get("fileSize"), "downloadUrl": null,
     });
     download.finish(site, &fetched, of_file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compat_2_names_of_actions_have_dashes_or_underscores() {
+        for written in [
+            "upload-photo",
+            "upload_photo",
+            " Upload  Photo ",
+            "UPLOAD_PHOTO",
+        ] {
+            assert_eq!(normal(written), "upload-photo", "{written}");
+        }
+        assert_eq!(normal("Markdown V2"), "markdown-v2");
+    }
 }

@@ -7,7 +7,6 @@ use goondan_clock::{sleep, timeout};
 use goondan_log::error_chain;
 use goondan_protocol::definition::ConnectorAssignment;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
@@ -16,6 +15,7 @@ use crate::back_off::back_off;
 use crate::limits::{RELAY_BACK_OFF_FIRST_MS, RELAY_BACK_OFF_MAX_MS, RELAY_HANDSHAKE_TIMEOUT_MS};
 use crate::relay::handshake::shake_hands;
 use crate::relay::wire::{LastHeard, PeerFrames, Queue, Wire, WireError, next_frame, write_all};
+use crate::tcp;
 
 /// A link to the relay, with the assignment that it expects.
 pub(super) struct RelayLink {
@@ -70,7 +70,7 @@ pub(super) fn pause(failures: u32) -> Duration {
 }
 
 async fn connect(settings: &RelaySettings) -> Result<RelayLink, String> {
-    let stream = connect_to(&settings.relay).await?;
+    let stream = tcp::connect(&settings.relay).await?;
     // Best effort: without it, small frames are only delayed.
     stream.set_nodelay(true).ok();
     // The certificate is identified by its fingerprint, so the name in it is irrelevant.
@@ -97,24 +97,6 @@ async fn connect(settings: &RelaySettings) -> Result<RelayLink, String> {
         queue,
         _writing: writing,
     })
-}
-
-/// Connects to `host:port`, through the proxy for `https` if it has one.
-async fn connect_to(relay: &str) -> Result<TcpStream, String> {
-    let proxy = match reqwest::Url::parse(&format!("https://{relay}")) {
-        Ok(url) => goondan_outbound::proxy_for(&url),
-        Err(_) => None,
-    };
-    match proxy {
-        Some(proxy) => {
-            let opened = goondan_outbound::tunnel::open(proxy, relay).await;
-            opened.map_err(|error| error_chain(&error))
-        }
-        None => {
-            let stream = TcpStream::connect(relay).await;
-            stream.map_err(|error| error_chain(&error))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -98,6 +98,23 @@ fn conn_2_a_mention_and_its_thread_are_one_conversation() {
 }
 
 #[test]
+fn compat_1_older_texts_are_unchanged_and_name_files() {
+    let filters = Filters {
+        older_texts: true,
+        ..Filters::default()
+    };
+    let file = json!({"id": "F1", "name": "a.png", "filetype": "png",
+        "url_private": "https://files.slack.com/a.png"});
+    let mention = message(&json!({"text": "<@U9> a &amp; b", "files": [file]}));
+    let taken = taken_by(&mention, &filters, &Threads::default()).unwrap();
+    assert_eq!(
+        taken.event.input,
+        "<@U9> a &amp; b\n[image:a.png] https://files.slack.com/a.png"
+    );
+    assert_eq!(key(&taken.event), "slack:T1:C1:1.5");
+}
+
+#[test]
 fn conn_2_a_direct_chat_is_one_conversation() {
     let threads = Threads::default();
     let direct = |fields: &Value| {

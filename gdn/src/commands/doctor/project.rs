@@ -4,9 +4,9 @@ use goondan_config::{Loader, ProcessEnvironment, ProjectCheck, ProjectConfig, Se
 use goondan_vault::SecretReader;
 
 use super::check_result::CheckResult;
-use crate::commands::consent;
 use crate::context::Context;
 use crate::output::text;
+use crate::project::identity;
 
 /// Findings about the project, and its configuration if that is valid.
 pub(super) fn findings(context: &Context) -> (Vec<CheckResult>, Option<ProjectConfig>) {
@@ -16,7 +16,7 @@ pub(super) fn findings(context: &Context) -> (Vec<CheckResult>, Option<ProjectCo
         return (vec![CheckResult::ok(CHECK, found)], None);
     };
     let vault = context.vault();
-    let project = consent::identity(&root);
+    let project = identity(&root);
     let secrets = SecretReader::new(&vault, &project);
     let machine = context.machine();
     let loader = Loader::new(&ProcessEnvironment)

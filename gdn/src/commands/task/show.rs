@@ -592,6 +592,33 @@ mod tests {
     }
 
     #[test]
+    fn prov_1_usage_that_a_program_does_not_report_is_unknown() {
+        let now = Timestamp::from_unix_millis(60_000);
+        let shown = |tokens, cost, budget: TaskBudget| {
+            let mut task = detail(TaskStatus::Running);
+            (task.info.tokens, task.info.cost) = (tokens, MicroUsd(cost));
+            task.budget = budget;
+            page_of(&task, Palette::new(false).into(), now)
+        };
+        let money = TaskBudget {
+            micro_usd: Some(MicroUsd(500_000)),
+            ..TaskBudget::default()
+        };
+        for (text, said) in [
+            (shown(0, 0, money), "so its budget has no effect"),
+            (shown(7, 0, money), "its budget in dollars has no effect"),
+            (
+                shown(0, 0, TaskBudget::default()),
+                "unknown: the agent reports no usage",
+            ),
+            (shown(7, 0, TaskBudget::default()), "unknown cost"),
+        ] {
+            assert!(text.contains(said), "{said}: {text}");
+            assert!(!text.contains("$0.00"), "{text}");
+        }
+    }
+
+    #[test]
     fn task_8_a_task_that_waits_for_a_person_has_no_next_run() {
         let now = Timestamp::from_unix_millis(60_000);
         for (status, is_shown) in [

@@ -82,6 +82,7 @@ pub(super) fn resolve_agent(
         skills: Vec::new(),
         contract: resources.contract,
         swarm: None,
+        project_work: None,
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_connectors::{ApprovalChat, working_as};
 use goondan_protocol::JsonObject;
 use goondan_protocol::ids::{AgentName, ConnectionName, ResourceName};
+use sha2::{Digest as _, Sha256};
 
 use super::headers;
 use super::members::Membership;
@@ -15,10 +16,16 @@ use crate::fields::{LocatedValue, one_of};
 use crate::kinds::connection::{ConnectionSpec, RuleSpec, check_program};
 use crate::kinds::connector::{Events, Program};
 use crate::kinds::{Resources, settings};
-use crate::reference::LOCAL_CLIENT;
+use crate::reference::{LOCAL_CLIENT, Reference};
 use crate::report::{Problem, ProblemReport};
 use crate::similar::nearest;
 use crate::{ConnectionDefinition, IngressRule, KeyRule};
+
+/// A connector that can send without receiving.
+const SLACK: &str = "slack";
+/// Its secrets: for requests of Slack, and for requests to Slack.
+const SLACK_SIGNING: &str = "signingSecret";
+const SLACK_TOKEN: &str = "botToken";
 
 /// The connections that have processes, and the connection of local clients, if there is one.
 pub(super) fn resolve_connections(
@@ -34,7 +41,8 @@ pub(super) fn resolve_connections(
     let mut local = None;
     for connection in &resources.connections {
         let definition = resolve_connection(connection, membership, resources, ground, report);
-        let Some(definition) = definition else {
+        let Some(definition) = definition.filter(|_| can_start(&connection.value, resources))
+        else {
             continue;
         };
         sandboxes::check_connection(&definition, connection, ground, report);
@@ -48,6 +56,59 @@ pub(super) fn resolve_connections(
     (connections, local)
 }
 
+/// Note of a Connection whose Swarm does not run.
+fn of_idle_swarm(connection: &ConnectionSpec, swarm: &Reference) -> Problem {
+    let message = format!(
+        "Connection `{}` does not start, because its Swarm `{}` does not run",
+        connection.name, swarm.name
+    );
+    Problem::note(codes::OLDER_FORM, swarm.place, message)
+        .help("refer to the Swarm that runs, or remove the Connection")
+}
+
+/// False for a Connection of 0.0.3 whose environment variables are not set, which was reported.
+fn can_start(connection: &ConnectionSpec, resources: &Resources) -> bool {
+    resources.contract.is_own() || connection.written.is_whole
+}
+
+/// True for a Connection of 0.0.3 that can only send: it has a token for Slack, but no secret for
+/// requests of Slack.
+fn is_send_only(
+    connection: &ConnectionSpec,
+    program: Option<&Program>,
+    resources: &Resources,
+) -> bool {
+    let is_slack = matches!(program, Some(Program::Builtin(name)) if name.as_str() == SLACK);
+    let has = |name| connection.secrets.contains_key(name);
+    is_slack
+        && !resources.contract.is_own()
+        && connection.written.is_whole
+        && has(SLACK_TOKEN)
+        && !has(SLACK_SIGNING)
+}
+
+/// A secret that no sender knows, so that every request is refused. It is the same in each load, so
+/// that the connector does not restart.
+fn unknown_secret(connection: &ConnectionSpec) -> String {
+    let token = connection.secrets.get(SLACK_TOKEN);
+    let mut hash = Sha256::new();
+    hash.update("no requests are received by ");
+    hash.update(connection.name.as_str());
+    hash.update(token.map(String::as_str).unwrap_or_default());
+    hex::encode(hash.finalize())
+}
+
+fn receives_nothing(connection: &ConnectionSpec) -> Problem {
+    let message = format!(
+        "the environment variable `SLACK_SIGNING_SECRET` is not set, so Connection `{}` sends but receives nothing",
+        connection.name
+    );
+    let place = connection.written.place_of("");
+    Problem::warning(codes::MISSING_VARIABLE, place, message).help(
+        "set it in the daemon's environment, or write `SLACK_SIGNING_SECRET=…` into `.env.local`",
+    )
+}
+
 fn resolve_connection(
     written: &LocatedValue<ConnectionSpec>,
     membership: &Membership,
@@ -58,6 +119,13 @@ fn resolve_connection(
     let connection = &written.value;
     if let Some(swarm) = &connection.swarm {
         resources.names.check(swarm, report)?;
+        if !resources.contract.is_own() && !membership.runs(&swarm.name) {
+            if let Some(connector) = &connection.connector {
+                resources.names.check(connector, report)?;
+            }
+            report.add(of_idle_swarm(connection, swarm));
+            return None;
+        }
     }
     let mut events = Events::new();
     let program: Option<Program> = connection.connector.as_ref().and_then(|reference| {
@@ -72,11 +140,20 @@ fn resolve_connection(
     if let Some(Program::Builtin(name)) = &program
         && let Some(described) = goondan_connectors::find(name.as_str())
     {
-        settings::check(connection, described, report);
+        if !is_send_only(connection, program.as_ref(), resources) {
+            settings::check(connection, described, report);
+        }
         check_program(connection, name, report);
         check_asked_agents(connection, name, membership, report);
         if events.is_empty() {
             events = events_of(name, &connection.config);
+        }
+    }
+    let mut secrets = connection.secrets.clone();
+    if is_send_only(connection, program.as_ref(), resources) {
+        secrets.insert(SLACK_SIGNING.to_owned(), unknown_secret(connection));
+        if !connection.rules.is_empty() {
+            report.add(receives_nothing(connection));
         }
     }
     let mut rules = Vec::with_capacity(connection.rules.len());
@@ -112,7 +189,7 @@ fn resolve_connection(
         entry,
         entry_digest,
         config: connection.config.clone(),
-        secrets: connection.secrets.clone(),
+        secrets,
         rules,
         header,
         keeps_payload: connection.keeps_payload,

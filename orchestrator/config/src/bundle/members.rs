@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use goondan_protocol::definition::SwarmView;
 use goondan_protocol::ids::AgentName;
 
+use super::older_connections::OlderConnections;
 use crate::codes;
 use crate::fields::LocatedValue;
 use crate::kind::ResourceKind;
 use crate::kinds::Resources;
 use crate::kinds::swarm::{Policy, SwarmSpec};
 use crate::reference::Reference;
-use crate::report::{Problem, ProblemReport};
+use crate::report::{Problem, ProblemReport, SourceLocation};
 
 /// The swarm's members, or all agents of a project without a Swarm.
 pub(super) struct Membership {
@@ -23,12 +24,19 @@ pub(super) struct Membership {
     pub(super) policy: Policy,
 }
 
-/// The project's Swarm; reports every additional one.
+/// The project's Swarm; reports every additional one. A project of 0.0.3 may have several: the first
+/// one runs.
 pub(super) fn only_swarm<'r>(
     resources: &'r Resources,
     report: &mut ProblemReport,
 ) -> Option<&'r LocatedValue<SwarmSpec>> {
     let (first, further) = resources.swarms.split_first()?;
+    if !resources.contract.is_own() {
+        for swarm in further {
+            note_idle(&swarm.value, first, swarm.place, resources, report);
+        }
+        return Some(first);
+    }
     for swarm in further {
         let first = report.locate(first.place);
         report.add(
@@ -44,6 +52,29 @@ pub(super) fn only_swarm<'r>(
         );
     }
     Some(first)
+}
+
+/// Notes a Swarm that does not run. What it refers to counts as used.
+fn note_idle(
+    swarm: &SwarmSpec,
+    first: &LocatedValue<SwarmSpec>,
+    place: SourceLocation,
+    resources: &Resources,
+    report: &mut ProblemReport,
+) {
+    let mut unheeded = ProblemReport::default();
+    let agents = swarm.agents.iter().flatten();
+    for reference in agents.chain(&swarm.entry_agent) {
+        resources.names.check(reference, &mut unheeded);
+    }
+    let message = format!(
+        "Swarm `{}` does not run, because the project's first Swarm is `{}`",
+        swarm.name, first.value.name
+    );
+    report.add(
+        Problem::note(codes::OLDER_FORM, place, message)
+            .help("to run it, move its document before the other, or into a project of its own"),
+    );
 }
 
 pub(super) fn read_membership(
@@ -99,7 +130,11 @@ pub(super) fn read_membership(
 
 impl Membership {
     /// The Swarm as shown to agents, if it exists.
-    pub(super) fn swarm(&self, entry_agent: Option<&AgentName>) -> Option<SwarmView> {
+    pub(super) fn swarm(
+        &self,
+        entry_agent: Option<&AgentName>,
+        connections: impl FnOnce() -> OlderConnections,
+    ) -> Option<SwarmView> {
         let agents = self
             .members
             .iter()
@@ -108,7 +143,13 @@ impl Membership {
             name: self.swarm.as_deref()?.parse().ok()?,
             entry_agent: entry_agent.cloned(),
             agents: agents.collect(),
+            connections: connections(),
         })
+    }
+
+    /// False for a Swarm that does not run.
+    pub(super) fn runs(&self, swarm: &str) -> bool {
+        self.swarm.as_deref() == Some(swarm)
     }
 
     /// True if all members are known, so that any other name is not a member.

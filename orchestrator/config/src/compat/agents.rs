@@ -1,9 +1,13 @@
 //! Older forms of Packages, Models, Agents, Swarms and Tools.
 
+use goondan_protocol::base_package::BASE_PACKAGE;
+
 use super::edit::{
-    at, at_mut, entries_mut, entry, from_environment, mapping, put, rename, take, text, text_at,
+    as_text, at, at_mut, entries_mut, entry, from_environment, list, mapping, put, rename, take,
+    text, text_at,
 };
 use super::{CompatConversion, extensions, references};
+use crate::contract::{BaseRange, OLDER_RANGE};
 use crate::environment::Variables;
 use crate::kinds::params::PARAMS;
 use crate::tree::{YamlNode, YamlValue};
@@ -15,13 +19,45 @@ const KEYS: [(&str, &str); 3] = [
     ("openai", "OPENAI_API_KEY"),
 ];
 
-/// Removes a Package's publishing information, which is unused.
+/// Removes a Package's publishing information, which is unused, and makes the required version of
+/// `@goondan/base` name the older contract.
 pub(super) fn package(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
-    if cx.is_older() {
-        for name in ["registry", "dist", "files"] {
-            take(spec, name);
-        }
+    if !cx.is_older() {
+        return;
     }
+    for name in ["registry", "dist", "files"] {
+        take(spec, name);
+    }
+    let place = spec.place;
+    put(spec, entry("dependencies", list(place, Vec::new())));
+    let Some(dependencies) = at_mut(spec, &["dependencies"]) else {
+        return;
+    };
+    let YamlValue::List(dependencies) = &mut dependencies.value else {
+        return;
+    };
+    let base = dependencies
+        .iter_mut()
+        .find(|dependency| text_at(dependency, &["name"]) == Some(BASE_PACKAGE));
+    let Some(base) = base else {
+        let fields = vec![
+            entry("name", text(place, BASE_PACKAGE)),
+            entry("version", text(place, OLDER_RANGE)),
+        ];
+        dependencies.push(mapping(place, fields));
+        return;
+    };
+    let Some(version) = at_mut(base, &["version"]) else {
+        return;
+    };
+    let written = as_text(version).unwrap_or_default().to_owned();
+    if BaseRange::of(&written) == BaseRange::Older {
+        return;
+    }
+    let place = version.place;
+    let what = format!("`{BASE_PACKAGE}` is built in; `{written}` selects its contract of 0.0.3");
+    cx.note(place, what, format!("write `{OLDER_RANGE}`"));
+    *version = text(place, OLDER_RANGE);
 }
 
 /// Adds the provider's usual environment variable to a Model without a key.

@@ -1,13 +1,19 @@
 //! Renames connectors, their events, settings and secrets.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use goondan_protocol::base_package::BASE_PACKAGE;
 
 use super::CompatConversion;
 use super::edit::{
-    at, at_mut, entries_mut, entry, mapping_mut, number, put, rename, take, text, text_at,
+    at, at_mut, boolean, entries_mut, entry, from_environment, mapping_mut, number, put, rename,
+    take, text, text_at,
 };
 use super::references;
 use super::resources::OLDER_CONNECTORS;
+use crate::codes;
+use crate::environment::Variables;
+use crate::report::Problem;
 use crate::tree::{YamlNode, YamlValue};
 
 /// Names used by a connector of the older package.
@@ -107,9 +113,9 @@ static OLDER: [OlderConnectorNames; 6] = [
         dropped: &[],
         secrets: &[
             ("signingSecret", "webhookSecret"),
-            ("SIGNING_SECRET", "webhookSecret"),
-            ("WEBHOOK_SECRET", "webhookSecret"),
             ("GITHUB_WEBHOOK_SECRET", "webhookSecret"),
+            ("WEBHOOK_SECRET", "webhookSecret"),
+            ("SIGNING_SECRET", "webhookSecret"),
             ("GITHUB_TOKEN", "token"),
         ],
         signing: Some("webhookSecret"),
@@ -140,22 +146,66 @@ static OLDER: [OlderConnectorNames; 6] = [
     },
 ];
 
+/// True if only 0.0.3 has an event of this name of a built-in connector.
+pub(super) fn is_older_event(connector: &str, event: &str) -> bool {
+    let mut events = older_names(connector)
+        .map_or(&[][..], |it| it.events)
+        .iter();
+    events.any(|(older, _)| *older == event)
+}
+
+/// True if only 0.0.3 has a setting or secret of this name of a built-in connector. Some names in
+/// lower case are current names of other connectors, and easily mixed up.
+pub(super) fn is_older_setting(connector: &str, name: &str) -> bool {
+    let Some(older) = older_names(connector) else {
+        return false;
+    };
+    let renamed = older.settings.iter().chain(older.secrets);
+    let mut all = renamed.map(|(from, _)| from).chain(older.dropped);
+    all.any(|from| *from == name) && !name.contains(char::is_lowercase)
+}
+
+/// The older name of a built-in connector, and the older names of its events by current name.
+pub(crate) fn older_events(connector: &str) -> Option<(&'static str, BTreeMap<String, String>)> {
+    let mut named = OLDER_CONNECTORS.into_iter();
+    let renamed = named.find(|(older, today)| *today == connector && older != today);
+    let older = older_names(connector)?;
+    let events = older.events.iter();
+    let events = events.map(|(name, today)| ((*today).to_owned(), (*name).to_owned()));
+    let name = renamed.map_or(older.connector, |(name, _)| name);
+    Some((name, events.collect()))
+}
+
+fn older_names(connector: &str) -> Option<&'static OlderConnectorNames> {
+    OLDER.iter().find(|it| it.connector == connector)
+}
+
 /// Connectors that post replies to chats.
 const CHATS: [&str; 3] = ["telegram", "slack", "discord"];
 
+/// Connectors that can hand in texts as 0.0.3 did.
+const OLDER_TEXTS: [&str; 2] = ["telegram", "slack"];
+
 /// Converts the `spec` of a Connection.
-pub(super) fn connection(spec: &mut YamlNode, cx: &mut CompatConversion<'_>) {
+pub(super) fn connection(
+    spec: &mut YamlNode,
+    variables: &Variables<'_>,
+    cx: &mut CompatConversion<'_>,
+) {
     references::single(spec, "connectorRef", cx);
     references::single(spec, "swarmRef", cx);
     connector_name(spec, cx);
     written_values(spec);
     let builtin = builtin_of(spec);
-    let older = OLDER
-        .iter()
-        .find(|it| Some(it.connector) == builtin.as_deref());
+    let older = builtin.as_deref().and_then(older_names);
     signing_secret(spec, older, builtin.as_deref());
     if let Some(older) = older {
         names(spec, older, cx);
+        if cx.is_older() {
+            drop_unset(spec, older, variables, cx);
+            usual_variables(spec, older, variables);
+            defaults(spec, older);
+        }
     }
     let Some(rules) = at_mut(spec, &["ingress", "rules"]) else {
         return;
@@ -221,8 +271,12 @@ fn signing_secret(spec: &mut YamlNode, older: Option<&OlderConnectorNames>, buil
     let secret =
         at_mut(&mut verify.node, &["webhook"]).and_then(|hook| take(hook, "signingSecret"));
     let Some(mut secret) = secret else {
-        // Other content of the field stays and is refused later.
-        put(spec, verify);
+        // Without a secret, the usual variable counts. Other content stays and is refused later.
+        let is_empty =
+            |node: &YamlNode| node.entries().iter().all(|it| it.node.entries().is_empty());
+        if !(is_empty(&verify.node) && at(&verify.node, &["webhook"]).is_some()) {
+            put(spec, verify);
+        }
         return;
     };
     if builtin == Some("discord") {
@@ -284,9 +338,106 @@ fn names(spec: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConver
         );
         cx.note(place, what, format!("write `{to}`"));
     }
-    if !cx.is_older() {
+}
+
+/// Removes optional settings whose environment variable is not set, so that their defaults apply.
+fn drop_unset(
+    spec: &mut YamlNode,
+    older: &OlderConnectorNames,
+    variables: &Variables<'_>,
+    cx: &mut CompatConversion<'_>,
+) {
+    let Some(config) = at_mut(spec, &["config"]).and_then(entries_mut) else {
         return;
+    };
+    for setting in std::mem::take(config) {
+        let variable = text_at(&setting.node, &["valueFrom", "env"]);
+        let unset = variable.filter(|name| variables.get(name).is_none());
+        match unset.filter(|_| !is_required(older.connector, &setting.key)) {
+            Some(name) => {
+                let message = format!(
+                    "the environment variable `{name}` is not set, so `{}` has its default",
+                    setting.key
+                );
+                let problem = Problem::warning(codes::MISSING_VARIABLE, setting.key_place, message);
+                let help = format!("set it, or remove `{}`", setting.key);
+                cx.report.add(problem.help(help));
+            }
+            None => config.push(setting),
+        }
     }
+}
+
+/// Adds references to the usual environment variables of the service, for settings and secrets that
+/// the Connection does not have. A required one refers to its variable even if that is not set, which
+/// is then reported.
+fn usual_variables(spec: &mut YamlNode, older: &OlderConnectorNames, variables: &Variables<'_>) {
+    let place = spec.place;
+    for (section, names) in [("secrets", older.secrets), ("config", older.settings)] {
+        let mut done = BTreeSet::new();
+        for (_, today) in names {
+            if !done.insert(*today) || at(spec, &[section, *today]).is_some() {
+                continue;
+            }
+            let is_required = is_required(older.connector, today)
+                && !(older.connector == "slack" && sends(spec, variables));
+            let candidates = candidates(older, names, today, is_required);
+            let is_set = |name: &&str| variables.get(name).is_some();
+            let first = candidates.first().filter(|_| is_required).copied();
+            let Some(variable) = candidates.iter().copied().find(is_set).or(first) else {
+                continue;
+            };
+            if let Some(fields) = mapping_mut(spec, section) {
+                put(fields, entry(today, from_environment(place, variable)));
+            }
+        }
+    }
+}
+
+/// Environment variables for a current name, the first one preferred. Those that do not name the
+/// service may belong to another one, so they only count for what the connector requires.
+fn candidates(
+    older: &OlderConnectorNames,
+    names: &[(&'static str, &'static str)],
+    today: &str,
+    is_required: bool,
+) -> Vec<&'static str> {
+    let of_name = names.iter().filter(|(_, to)| *to == today);
+    let variables = of_name.map(|(from, _)| *from);
+    let variables = variables.filter(|from| !from.contains(char::is_lowercase));
+    let service = format!("{}_", older.connector.to_ascii_uppercase());
+    let (mut own, others): (Vec<_>, Vec<_>) =
+        variables.partition(|from| from.starts_with(&service));
+    if is_required {
+        own.extend(others);
+    }
+    own
+}
+
+/// True if the connector does not start without this setting or secret.
+fn is_required(connector: &str, name: &str) -> bool {
+    let described = goondan_connectors::find(connector);
+    described.is_some_and(|described| {
+        let secrets = described.secrets.iter();
+        let settings = described.settings.iter();
+        secrets
+            .filter(|it| it.is_required)
+            .any(|it| it.name == name)
+            || settings
+                .filter(|it| it.is_required)
+                .any(|it| it.name == name)
+    })
+}
+
+/// True if a Connection for Slack has a token, and can therefore send messages.
+fn sends(spec: &YamlNode, variables: &Variables<'_>) -> bool {
+    let names = ["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
+    at(spec, &["secrets", "botToken"]).is_some()
+        || names.iter().any(|name| variables.get(name).is_some())
+}
+
+/// Applies what connections of 0.0.3 did without a setting for it.
+fn defaults(spec: &mut YamlNode, older: &OlderConnectorNames) {
     if older.connector == "cli" {
         take(spec, "config");
         take(spec, "secrets");
@@ -297,6 +448,10 @@ fn names(spec: &mut YamlNode, older: &OlderConnectorNames, cx: &mut CompatConver
     {
         let place = config.place;
         put(config, entry("reply", text(place, "never")));
+        // They find files by the markers in the text.
+        if OLDER_TEXTS.contains(&older.connector) {
+            put(config, entry("olderTexts", boolean(place, true)));
+        }
     }
     if let Some(port) = older.port
         && let Some(config) = mapping_mut(spec, "config")

@@ -21,10 +21,23 @@ pub(super) fn settings(spec: &mut YamlNode, agent: &str, cx: &mut CompatConversi
     let YamlValue::List(items) = &mut node.value else {
         return;
     };
+    let omits_prompt = items.iter().any(omits_prompt);
     let kept = std::mem::take(items)
         .into_iter()
         .filter_map(|item| rewritten(item, agent, cx));
     *items = kept.collect();
+    if omits_prompt && let Some(prompt) = take(spec, "prompt") {
+        let what =
+            "`includeAgentPrompt: false` of `context-message`: the agent's prompt is not sent";
+        cx.note(prompt.key_place, what.to_owned(), "remove the `prompt`");
+    }
+}
+
+/// True if an agent's extension `context-message` leaves out the agent's prompt.
+fn omits_prompt(item: &YamlNode) -> bool {
+    let is_it = builtin_name(item).as_deref() == Some("context-message");
+    let config = at(item, &["config"]);
+    is_it && config.is_some_and(|config| !truth_of(config, "includeAgentPrompt", true))
 }
 
 /// The name of an extension of the package.
@@ -132,8 +145,13 @@ fn compaction(item: &mut YamlNode, config: &mut YamlNode, cx: &mut CompatConvers
     true
 }
 
-/// `{includeAgentPrompt: true, includeSwarmCatalog: false, includeRouteSummary: false}`. Every step
-/// includes the prompt anyway; the rest becomes the text of the message.
+/// Instruction below the catalog, unless `swarmCatalogInstruction` replaces it.
+const CATALOG_INSTRUCTION: &str =
+    "Send work to one of these agents. If in doubt which one, list them with `agents__catalog`.";
+
+/// `{includeAgentPrompt: true, includeSwarmCatalog: false, includeRouteSummary: false,
+/// includeInboundContext: false, includeCallContext: false, swarmCatalogInstruction: …}`. Every step
+/// includes the prompt anyway, unless it is not wanted; the rest becomes the text of the message.
 fn context(config: &mut YamlNode, agent: &str, cx: &mut CompatConversion<'_>) -> bool {
     let place = config.place;
     if at(config, &["text"]).is_some() {
@@ -153,13 +171,28 @@ fn context(config: &mut YamlNode, agent: &str, cx: &mut CompatConversion<'_>) ->
         if !others.is_empty() {
             lines.push(format!("Other agents: {}.", others.join(", ")));
         }
+        let instruction = at(config, &["swarmCatalogInstruction"]).and_then(super::edit::as_text);
+        let instruction = instruction.unwrap_or(CATALOG_INSTRUCTION);
+        if !instruction.trim().is_empty() {
+            lines.push(instruction.to_owned());
+        }
+    }
+    if truth_of(config, "includeInboundContext", false) {
+        lines.push("${inbound}".to_owned());
+    }
+    if truth_of(config, "includeCallContext", false) {
+        lines.push("${call}".to_owned());
     }
     if truth_of(config, "includeRouteSummary", false) {
         lines
             .push("This message came by ${source}; the conversation is ${instanceKey}.".to_owned());
     }
+    let omits_prompt = !truth_of(config, "includeAgentPrompt", true);
     if let Some(entries) = entries_mut(config) {
         entries.clear();
+    }
+    if lines.is_empty() && omits_prompt {
+        return false;
     }
     if lines.is_empty() {
         let what =

@@ -180,13 +180,12 @@ fn slack(variables: &Variables<'_>, place: SourceLocation) -> Vec<MappingEntry> 
             config.push(entry(name, from_environment(place, variable)));
         }
     }
-    let secrets = vec![
-        entry("botToken", from_first(&SLACK, variables, place)),
-        entry(
-            "signingSecret",
-            from_environment(place, "SLACK_SIGNING_SECRET"),
-        ),
-    ];
+    let mut secrets = vec![entry("botToken", from_first(&SLACK, variables, place))];
+    // Without it, the connection only sends.
+    let signing = "SLACK_SIGNING_SECRET";
+    if is_set(signing) {
+        secrets.push(entry("signingSecret", from_environment(place, signing)));
+    }
     vec![
         entry("config", mapping(place, config)),
         entry("secrets", mapping(place, secrets)),

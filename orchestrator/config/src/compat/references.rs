@@ -138,7 +138,8 @@ fn unwrap_ref(node: &mut YamlNode) {
 fn plain(node: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     take(node, "apiVersion");
     let place = node.place;
-    if at(node, &["package"]).is_some() {
+    // An unknown field may be a misspelled `package`.
+    if at(node, &["package"]).is_some() || has_unknown_field(node) {
         return;
     }
     let Some((kind, found)) = kind_and_name(node, cx) else {
@@ -147,6 +148,13 @@ fn plain(node: &mut YamlNode, cx: &mut CompatConversion<'_>) {
     if found.is_builtin {
         *node = reference(&kind, &found, place);
     }
+}
+
+/// True if a reference that is a mapping has other fields than references have.
+pub(super) fn has_unknown_field(node: &YamlNode) -> bool {
+    const FIELDS: [&str; 4] = ["apiVersion", "kind", "name", "package"];
+    let mut entries = node.entries().iter();
+    entries.any(|entry| !FIELDS.contains(&entry.key.as_str()))
 }
 
 /// Kind and name of a reference, and if it refers to the package.

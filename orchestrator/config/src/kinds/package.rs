@@ -7,7 +7,7 @@ use goondan_protocol::permissions::Permissions;
 use super::permissions;
 use crate::Package;
 use crate::codes;
-use crate::contract::asks_for_older;
+use crate::contract::{BaseRange, OLDER_RANGE};
 use crate::dependency::Dependency;
 use crate::document::Document;
 use crate::fields::{Fields, LocatedValue};
@@ -204,38 +204,25 @@ fn read_dependency(
     Some((name.place, dependency))
 }
 
-/// Checks that the built-in package's version matches this program.
+/// Checks that the version of the built-in package is one that this program provides.
 fn check_builtin(version: &LocatedValue<&str>, report: &mut ProblemReport) {
-    let range = match semver::VersionReq::parse(version.value) {
-        Ok(range) => range,
-        Err(error) => {
-            report.add(
-                Problem::new(
-                    codes::INVALID_VALUE,
-                    version.place,
-                    format!("`{}` is not a range of versions: {error}", version.value),
-                )
-                .help("write a range such as `^1.2`"),
-            );
-            return;
-        }
-    };
-    if asks_for_older(&range) {
-        return;
-    }
     let own = env!("CARGO_PKG_VERSION");
-    if semver::Version::parse(own).is_ok_and(|own| !range.matches(&own)) {
-        report.add(
-            Problem::new(
-                codes::INVALID_VALUE,
-                version.place,
-                format!(
-                    "`{BASE_PACKAGE}` is built in with version {own}, which `{range}` excludes"
-                ),
-            )
-            .help(format!("write `^{own}`")),
-        );
-    }
+    let written = version.value;
+    let message = match BaseRange::of(written) {
+        BaseRange::Older | BaseRange::Current | BaseRange::Both => return,
+        BaseRange::Neither => {
+            format!("`{BASE_PACKAGE}` is built in with version {own}, which `{written}` excludes")
+        }
+        BaseRange::Elsewhere => {
+            format!("`{BASE_PACKAGE}` is built in, and `{written}` is not a range of versions")
+        }
+        BaseRange::Invalid => format!("`{written}` is not a range of versions"),
+    };
+    report.add(
+        Problem::new(codes::INVALID_VALUE, version.place, message).help(format!(
+            "write `^{own}`, or `{OLDER_RANGE}` for a project of goondan 0.0.3"
+        )),
+    );
 }
 
 fn read_name(name: &LocatedValue<&str>, report: &mut ProblemReport) -> Option<String> {

@@ -147,23 +147,33 @@ fn find_variable(
     cx: &mut Context<'_>,
 ) -> Option<LocatedValue<String>> {
     let Some(found) = cx.variables.get(variable.value) else {
-        cx.report.add(
-            Problem::new(
-                codes::MISSING_ENVIRONMENT,
-                variable.place,
-                format!("the environment variable `{}` is not set", variable.value),
-            )
-            .help(format!(
-                "set it in the daemon's environment, or write `{}=…` into `.env.local`",
-                variable.value
-            )),
-        );
+        let problem = missing_variable(variable, cx);
+        cx.report.add(problem.help(format!(
+            "set it in the daemon's environment, or write `{}=…` into `.env.local`",
+            variable.value
+        )));
         return None;
     };
     Some(LocatedValue {
         value: found.value,
         place: variable.place,
     })
+}
+
+/// Problem of a variable that is not set. A Connection of 0.0.3 does not start until its variables
+/// are set, but the rest of its project runs.
+fn missing_variable(variable: &LocatedValue<&str>, cx: &Context<'_>) -> Problem {
+    let LocatedValue { value, place } = *variable;
+    let message = format!("the environment variable `{value}` is not set");
+    let connection = cx.resource.strip_prefix("Connection/");
+    match connection.filter(|_| !cx.contract.is_own()) {
+        Some(name) => Problem::warning(
+            codes::MISSING_VARIABLE,
+            place,
+            format!("{message}, so Connection `{name}` does not start"),
+        ),
+        None => Problem::new(codes::MISSING_ENVIRONMENT, place, message),
+    }
 }
 
 /// The placeholder of a token. The application is checked later.

@@ -4,13 +4,15 @@ use serde_json::{Value, json};
 
 use crate::support::Project;
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 11] = [
     include_str!("../../../../docs/connectors.md"),
     include_str!("../../../../docs/connectors/cron.md"),
     include_str!("../../../../docs/connectors/telegram.md"),
     include_str!("../../../../docs/connectors/slack.md"),
     include_str!("../../../../docs/connectors/github.md"),
+    include_str!("../../../../docs/connectors/gitlab.md"),
     include_str!("../../../../docs/connectors/discord.md"),
+    include_str!("../../../../docs/connectors/email.md"),
     include_str!("../../../../docs/connectors/otlp.md"),
     include_str!("../../../../docs/connectors/program.md"),
     include_str!("../../../../docs/connectors/relay.md"),
@@ -32,9 +34,12 @@ fn every_example_of_a_connectors_page_loads() {
                 "SLACK_SIGNING_SECRET",
                 "SLACK_TOKEN",
                 "GITHUB_WEBHOOK_SECRET",
+                "GITLAB_WEBHOOK_SECRET",
+                "GITLAB_TOKEN",
                 "TELEGRAM_TOKEN",
                 "OTLP_AUTHORIZATION",
                 "RELAY_KEY",
+                "MAIL_PASSWORD",
             ] {
                 project = project.variable(variable, "s");
             }

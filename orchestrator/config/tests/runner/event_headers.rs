@@ -9,7 +9,7 @@ fn connection(connector: &str, more: &str) -> String {
     let secrets = match connector {
         "telegram" => "  secrets: {botToken: {value: \"1:x\"}}\n",
         "slack" => "  secrets: {signingSecret: {value: x}}\n",
-        "github" => "  secrets: {webhookSecret: {value: x}}\n",
+        "github" | "gitlab" => "  secrets: {webhookSecret: {value: x}}\n",
         _ => "",
     };
     format!(
@@ -41,6 +41,7 @@ fn conn_1_chats_and_github_have_a_header_by_default() {
         ("telegram", Some("Telegram[")),
         ("slack", Some("Slack[")),
         ("github", Some("GitHub ")),
+        ("gitlab", Some("GitLab ")),
         ("webhook", None),
     ] {
         let bundle = Project::with(&connection(connector, "")).load();

@@ -30,12 +30,15 @@ mod files;
 mod hostile;
 #[cfg(test)]
 mod machine;
+#[cfg(test)]
 mod migration;
 #[cfg(test)]
 mod oauth;
 #[cfg(test)]
 mod older_files;
 mod older_format;
+#[cfg(test)]
+mod older_recognition;
 #[cfg(test)]
 mod packages;
 #[cfg(test)]
@@ -47,6 +50,8 @@ mod short_form;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
+mod successors;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod thinking;
@@ -54,3 +59,5 @@ mod thinking;
 mod tool_connections;
 #[cfg(test)]
 mod values;
+#[cfg(test)]
+mod workspace_permissions;

@@ -203,6 +203,7 @@ fn compat_1_connections_keep_names_and_implicit_ones_are_listed() {
     assert_eq!(chat.secrets["botToken"], "t");
     // Agents of 0.0.3 write to chats only with their tools.
     assert_eq!(chat.config["reply"], json!("never"));
+    assert_eq!(chat.config["olderTexts"], json!(true));
     assert_eq!(chat.rules[0].event.as_deref(), Some("message"));
     let hook = &bundle.connections[&"hook".parse().unwrap()];
     assert_eq!(hook.secrets["signingSecret"], "s3cret");
@@ -223,12 +224,20 @@ fn compat_1_chat_tool_without_connection_needs_usual_variable() {
         .trim_end_matches("apiVersion: goondan.ai/v1");
     let project = Project::new(bundle.trim_end().trim_end_matches("---"))
         .file("tools/notes.mjs", "export const handlers = {};");
-    let problems = project.problems();
-    assert_eq!(problems.len(), 1, "{problems:?}");
+    let warnings = project.warnings();
+    let missing = "`TELEGRAM_BOT_TOKEN` is not set, so Connection `telegram` does not start";
     assert!(
-        problems[0].contains("`TELEGRAM_BOT_TOKEN` is not set"),
-        "{problems:?}"
+        warnings
+            .iter()
+            .any(|it| it.starts_with("W_") && it.contains(missing)),
+        "{warnings:?}"
     );
+    let bundle = project.load();
+    assert!(bundle.connections.is_empty(), "{:?}", bundle.connections);
+    let coordinator = &bundle.agents[bundle.entry_agent.as_ref().unwrap()];
+    let mut tools = coordinator.tools.iter();
+    let telegram = tools.find(|it| it.name.as_str() == "telegram").unwrap();
+    assert!(telegram.connections.is_empty(), "{telegram:?}");
     let bundle = project.variable("BOT_TOKEN", "b").load();
     let made = &bundle.connections[&"telegram".parse().unwrap()];
     assert_eq!(made.secrets["botToken"], "b");
@@ -308,4 +317,155 @@ fn compat_1_other_package_version_uses_the_current_contract() {
             .any(|it| it.contains("is built in with version")),
         "{found:?}"
     );
+}
+
+/// A bundle with one Connection of a connector, which has these further lines in its `spec`.
+fn connected(connector: &str, lines: &str) -> Project {
+    let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: p}\nspec: {dependencies: [{name: \
+                   \"@goondan/base\", version: ^0.0.3}]}\n";
+    let connection = format!(
+        "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: outside}}\nspec:\n  connectorRef: {{kind: \
+         Connector, name: {connector}, package: \"@goondan/base\"}}\n{lines}"
+    );
+    Project::new(&format!(
+        "{package}---\n{}---\n{connection}",
+        crate::support::SMALLEST
+    ))
+}
+
+#[test]
+fn compat_1_connections_without_secrets_take_usual_variables() {
+    let key = "ab".repeat(32);
+    let port = "  config: {PORT: {value: '0'}}\n";
+    for (connector, lines, variables, secrets) in [
+        (
+            "telegram-polling",
+            "",
+            &[("TELEGRAM_BOT_TOKEN", "t")][..],
+            json!({"botToken": "t"}),
+        ),
+        (
+            "telegram",
+            "",
+            &[("BOT_TOKEN", "b")][..],
+            json!({"botToken": "b"}),
+        ),
+        (
+            "slack",
+            "",
+            &[("SLACK_BOT_TOKEN", "t"), ("SLACK_SIGNING_SECRET", "s")][..],
+            json!({"botToken": "t", "signingSecret": "s"}),
+        ),
+        (
+            "github",
+            port,
+            &[
+                ("GITHUB_TOKEN", "t"),
+                ("GITHUB_WEBHOOK_SECRET", "s"),
+                ("SIGNING_SECRET", "other"),
+            ][..],
+            json!({"token": "t", "webhookSecret": "s"}),
+        ),
+        (
+            "webhook",
+            port,
+            &[("WEBHOOK_SECRET", "s")][..],
+            json!({"hmac": "s"}),
+        ),
+        // Another service's secret.
+        ("webhook", port, &[("SIGNING_SECRET", "s")][..], json!({})),
+        (
+            "discord",
+            port,
+            &[
+                ("DISCORD_PUBLIC_KEY", key.as_str()),
+                ("DISCORD_BOT_TOKEN", "t"),
+            ][..],
+            json!({"botToken": "t"}),
+        ),
+    ] {
+        let set = variables.iter();
+        let project = set.fold(connected(connector, lines), |project, (name, value)| {
+            project.variable(name, value)
+        });
+        let bundle = project.load();
+        let outside = &bundle.connections[&"outside".parse().unwrap()];
+        assert_eq!(json!(outside.secrets), secrets, "{connector}");
+        if connector == "discord" {
+            assert_eq!(outside.config["publicKey"], json!(key));
+        }
+    }
+}
+
+#[test]
+fn compat_1_missing_variable_of_a_connection_is_a_warning() {
+    let port = "  config: {PORT: {value: '0'}}\n";
+    let signed =
+        format!("{port}  verify: {{webhook: {{signingSecret: {{valueFrom: {{env: HOOK}}}}}}}}\n");
+    for (connector, lines, variable) in [
+        ("telegram-polling", "", "TELEGRAM_BOT_TOKEN"),
+        ("slack", "", "SLACK_SIGNING_SECRET"),
+        ("github", port, "GITHUB_WEBHOOK_SECRET"),
+        ("github", signed.as_str(), "HOOK"),
+        ("discord", port, "DISCORD_PUBLIC_KEY"),
+        (
+            "telegram",
+            "  secrets: {botToken: {valueFrom: {env: MY_BOT}}}\n",
+            "MY_BOT",
+        ),
+    ] {
+        let project = connected(connector, lines);
+        let warnings = project.warnings();
+        let missing = format!("`{variable}` is not set, so Connection `outside` does not start");
+        let is_it =
+            |it: &String| it.starts_with("W_CONFIG_MISSING_VARIABLE ") && it.contains(&missing);
+        assert!(warnings.iter().any(is_it), "{connector}: {warnings:?}");
+        assert!(project.load().connections.is_empty(), "{connector}");
+    }
+    // In the current contract, it is an error.
+    let current = Project::with(
+        "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: outside}\nspec:\n  connectorRef: {kind: \
+         Connector, name: telegram, package: \"@goondan/base\"}\n  secrets: {botToken: {valueFrom: {env: MY_BOT}}}\n",
+    );
+    let problems = current.problems();
+    assert!(
+        problems[0].starts_with("E_CONFIG_MISSING_ENVIRONMENT "),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn compat_1_slack_without_signing_secret_only_sends() {
+    let receives = "  ingress: {rules: [{match: {event: app_mention}}]}\n";
+    for (lines, is_told) in [("", false), (receives, true)] {
+        let project = connected("slack", lines).variable("SLACK_BOT_TOKEN", "t");
+        let warnings = project.warnings();
+        let told = warnings
+            .iter()
+            .filter(|it| it.contains("sends but receives nothing"));
+        assert_eq!(told.count(), usize::from(is_told), "{warnings:?}");
+        let secret = || {
+            let bundle = project.load();
+            bundle.connections[&"outside".parse().unwrap()].secrets["signingSecret"].clone()
+        };
+        assert_eq!(secret().len(), 64);
+        assert_eq!(secret(), secret(), "the connector does not restart");
+    }
+}
+
+#[test]
+fn compat_1_optional_setting_with_unset_variable_has_its_default() {
+    let lines = "  config: {SLACK_WEBHOOK_PORT: {valueFrom: {env: MY_PORT}}}\n";
+    let project = connected("slack", lines)
+        .variable("SLACK_BOT_TOKEN", "t")
+        .variable("SLACK_SIGNING_SECRET", "s");
+    let warnings = project.warnings();
+    let is_it = |it: &String| it.contains("`MY_PORT` is not set, so `port` has its default");
+    assert!(warnings.iter().any(is_it), "{warnings:?}");
+    let bundle = project.load();
+    let outside = &bundle.connections[&"outside".parse().unwrap()];
+    assert_eq!(outside.config["port"], json!(8787));
+    let set = project.variable("MY_PORT", "9000").load();
+    let outside = &set.connections[&"outside".parse().unwrap()];
+    assert_eq!(outside.config["port"], json!("9000"));
 }

@@ -157,7 +157,7 @@ connectionz: {}
 fn schema_accepts_the_short_form_and_finds_typing_errors() {
     for name in [None, Some("ShortForm")] {
         let validator = jsonschema::validator_for(&schema(name).unwrap()).unwrap();
-        let example: Value = serde_yaml::from_str(block("Short form")).unwrap();
+        let example: Value = serde_saphyr::from_str(block("Short form")).unwrap();
         assert!(validator.is_valid(&example));
         let broken = [
             json!({"apiVersion": "goondan.ai/v1"}),

@@ -1,4 +1,4 @@
-//! Circuit breakers of models in calls: which calls wait, fail fast, or probe.
+//! Circuit breakers of models and their endpoints in calls: which calls wait, fail fast, or probe.
 //!
 //! * A call with a fallback fails immediately while its model is suspended, so that the agent calls
 //!   the fallback.
@@ -11,7 +11,7 @@ use goondan_protocol::ids::WorkspaceId;
 use super::{CallState, Calls, OpenCall};
 use crate::LogEvent;
 use crate::fleet::Fleet;
-use crate::fleet::breaker::{Breaker, OpenBreaker, Passage, is_outage};
+use crate::fleet::breaker::{Breaker, BreakerScope, OpenBreaker, Passage, is_outage};
 use crate::limits::CALL_ATTEMPTS_MAX;
 
 /// True if the agent calls another model when this call fails so.
@@ -35,40 +35,74 @@ fn has_fallback(fleet: &Fleet, call: &OpenCall, code: CallErrorCode) -> bool {
     later.any(|fallback| fallback.on.contains(&code))
 }
 
-fn open_breaker<'f>(fleet: &'f Fleet, call: &OpenCall) -> Option<&'f OpenBreaker> {
-    let breaker = fleet.breaker(&call.at.workspace_id, &call.target)?;
-    breaker.open()
+/// The open breakers that concern a model, that of its endpoint first.
+fn open_breakers<'f>(
+    fleet: &'f Fleet,
+    id: &WorkspaceId,
+    target: &CallTarget,
+) -> impl Iterator<Item = (BreakerScope, &'f OpenBreaker)> {
+    BreakerScope::ALL
+        .into_iter()
+        .filter_map(move |scope| Some((scope, fleet.breaker(id, target, scope)?.open()?)))
 }
 
 /// Decides if a call may start.
 pub(super) fn passage_of(fleet: &Fleet, call: &OpenCall) -> Passage {
-    let Some(breaker) = fleet.breaker(&call.at.workspace_id, &call.target) else {
-        return Passage::Free;
-    };
-    let Some(open) = breaker.open() else {
-        return Passage::Free;
-    };
-    let has_fallback = has_fallback(fleet, call, open.error.code);
-    breaker.passage(fleet.now().mono_ms, has_fallback)
+    let now_ms = fleet.now().mono_ms;
+    let open = open_breakers(fleet, &call.at.workspace_id, &call.target);
+    let passages = open.map(|(_, open)| {
+        let has_fallback = has_fallback(fleet, call, open.error.code);
+        open.passage(now_ms, has_fallback)
+    });
+    passages.max().unwrap_or(Passage::Free)
 }
 
 /// True if the model of a failed call is suspended, and the agent calls another one instead.
 pub(super) fn is_suspended_with_fallback(fleet: &Fleet, call: &OpenCall) -> bool {
-    open_breaker(fleet, call).is_some_and(|open| has_fallback(fleet, call, open.error.code))
+    let mut open = open_breakers(fleet, &call.at.workspace_id, &call.target);
+    open.any(|(_, open)| has_fallback(fleet, call, open.error.code))
 }
 
 /// Attempts that count for a new call: to a suspended model, it has one.
 pub(super) fn attempts_before(fleet: &Fleet, call: &OpenCall) -> u32 {
-    match open_breaker(fleet, call) {
+    let mut open = open_breakers(fleet, &call.at.workspace_id, &call.target);
+    match open.next() {
         Some(_) => CALL_ATTEMPTS_MAX - 1,
         None => 0,
     }
 }
 
+/// Notes that a call starts, as the probe of a suspended model or endpoint.
+pub(super) fn note_start(
+    fleet: &mut Fleet,
+    workspace: &WorkspaceId,
+    target: &CallTarget,
+    id: CallId,
+) {
+    for scope in BreakerScope::ALL {
+        if fleet
+            .breaker(workspace, target, scope)
+            .is_some_and(Breaker::is_open)
+            && let Some(breaker) = fleet.breaker_mut(workspace, target, scope)
+        {
+            breaker.probing(id);
+        }
+    }
+}
+
 /// The failure of a call that is not made.
-fn suspended(open: &OpenBreaker, target: &CallTarget, now_ms: u64) -> CallError {
+fn suspended(
+    (scope, open): (BreakerScope, &OpenBreaker),
+    target: &CallTarget,
+    now_ms: u64,
+) -> CallError {
+    let of_endpoint = match scope {
+        BreakerScope::Endpoint => " to its endpoint",
+        BreakerScope::Model => "",
+    };
     let message = format!(
-        "{target} is not called at present, because its last {} calls failed; the last one: {}",
+        "{target} is not called at present, because the last {} calls{of_endpoint} failed; the \
+         last one: {}",
         open.outages, open.error.message
     );
     let seconds = open.probe_ms(true).saturating_sub(now_ms).div_ceil(1_000);
@@ -87,10 +121,16 @@ impl Calls {
     ) {
         self.release_probe(fleet, id, target);
         let now_ms = fleet.now().mono_ms;
-        let Some(open) = fleet.breaker(id, target).and_then(Breaker::open) else {
+        let strictest = open_breakers(fleet, id, target).reduce(|first, other| {
+            match other.1.passage(now_ms, true) > first.1.passage(now_ms, true) {
+                true => other,
+                false => first,
+            }
+        });
+        let Some((scope, open)) = strictest else {
             return;
         };
-        let error = suspended(open, target, now_ms);
+        let error = suspended((scope, open), target, now_ms);
         let code = open.error.code;
         let ended = self.ids(|call| {
             call.at.workspace_id == *id
@@ -111,57 +151,100 @@ impl Calls {
             open.get(&call_id)
                 .is_some_and(|call| call.process().is_some())
         };
-        if let Some(breaker) = fleet.breaker_mut(id, target)
-            && let Some(probe) = breaker.open().and_then(OpenBreaker::probe)
-            && !is_running(probe)
-        {
-            breaker.abandoned(probe);
+        for scope in BreakerScope::ALL {
+            let open = fleet.breaker(id, target, scope).and_then(Breaker::open);
+            if let Some(probe) = open.and_then(OpenBreaker::probe)
+                && !is_running(probe)
+                && let Some(breaker) = fleet.breaker_mut(id, target, scope)
+            {
+                breaker.abandoned(probe);
+            }
         }
     }
 
-    /// Notes the outcome of a call in the breaker of its model.
+    /// Notes the outcome of a call in the breakers of its model and of the endpoint.
     pub(super) fn note_outcome(&mut self, fleet: &mut Fleet, id: CallId, outcome: &CallOutcome) {
-        let Some(call) = self.open.get(&id) else {
-            return;
-        };
-        let (at, target, trace) = (call.at.clone(), call.target.clone(), call.trace);
+        let mut failed_probe = None;
+        for scope in BreakerScope::ALL {
+            let probed = self.note_in(fleet, id, outcome, scope);
+            // The wider scope includes the calls of the other.
+            failed_probe = failed_probe.or_else(|| Some((scope, probed?)));
+        }
+        if let Some((scope, error)) = failed_probe {
+            self.count_probe(fleet, id, scope, &error);
+        }
+    }
+
+    /// Notes the outcome of a call in one breaker. Returns the error of a failed probe.
+    fn note_in(
+        &self,
+        fleet: &mut Fleet,
+        id: CallId,
+        outcome: &CallOutcome,
+        scope: BreakerScope,
+    ) -> Option<CallError> {
+        let call = self.open.get(&id)?;
+        let (at, target, trace) = (&call.at, &call.target, call.trace);
         let now_ms = fleet.now().mono_ms;
-        let Some(breaker) = fleet.breaker_mut(&at.workspace_id, &target) else {
-            return;
-        };
+        let breaker = fleet.breaker_mut(&at.workspace_id, target, scope)?;
         let was_open = breaker.is_open();
         let was_probe = breaker.open().and_then(OpenBreaker::probe) == Some(id);
         match outcome {
             CallOutcome::Error(error) if error.code == CallErrorCode::Cancelled => {
                 breaker.abandoned(id);
             }
-            CallOutcome::Error(error) if is_outage(error) => {
+            CallOutcome::Error(error) if is_outage(error, scope) => {
                 breaker.failed(id, error, now_ms);
             }
             CallOutcome::Ok(_) | CallOutcome::Error(_) => breaker.answered(),
         }
+        let (suspended, resumed) = match scope {
+            BreakerScope::Endpoint => (
+                "endpoint suspended after repeated failures",
+                "endpoint is called again",
+            ),
+            BreakerScope::Model => (
+                "model suspended after repeated failures",
+                "model is called again",
+            ),
+        };
         let event = match (breaker.open().cloned(), was_open) {
-            (Some(open), true) if was_probe => return self.count_probe(fleet, id, &open),
-            (Some(open), false) => LogEvent::warn("model suspended after repeated failures")
+            (Some(open), true) => return was_probe.then_some(open.error),
+            (Some(open), false) => LogEvent::warn(suspended)
                 .with("failures", open.outages)
                 .with("error", open.error.message),
-            (None, true) => LogEvent::info("model is called again"),
-            (Some(_), true) | (None, false) => return,
+            (None, true) => LogEvent::info(resumed),
+            (None, false) => return None,
         };
-        let event = event.of(&at).with("target", target.to_string());
+        let has_ended = was_open && scope == BreakerScope::Endpoint;
+        let event = event.of(at).with("target", target.to_string());
         fleet.log(event.in_trace(trace));
+        if has_ended {
+            fleet.resume_endpoint(&at.workspace_id, target);
+        }
+        None
     }
 
     /// Counts a failed probe as an attempt of every call that waited for it.
-    fn count_probe(&mut self, fleet: &mut Fleet, id: CallId, open: &OpenBreaker) {
+    fn count_probe(
+        &mut self,
+        fleet: &mut Fleet,
+        id: CallId,
+        scope: BreakerScope,
+        error: &CallError,
+    ) {
         let Some(probe) = self.open.get(&id) else {
             return;
         };
         let (workspace_id, target) = (probe.at.workspace_id.clone(), probe.target.clone());
+        let is_probed = |call: &OpenCall| match scope {
+            BreakerScope::Endpoint => fleet.shares_endpoint(&workspace_id, &call.target, &target),
+            BreakerScope::Model => call.target == target,
+        };
         let waiting = self.ids(|call| {
             call.at.workspace_id == workspace_id
-                && call.target == target
                 && matches!(call.state, CallState::Waiting)
+                && is_probed(call)
         });
         for call_id in waiting {
             let Some(call) = self.open.get_mut(&call_id) else {
@@ -169,8 +252,7 @@ impl Calls {
             };
             call.attempts = call.attempts.saturating_add(1);
             if call.attempts >= CALL_ATTEMPTS_MAX {
-                let error = open.error.clone();
-                self.end_call(fleet, call_id, CallOutcome::Error(error));
+                self.end_call(fleet, call_id, CallOutcome::Error(error.clone()));
             }
         }
     }

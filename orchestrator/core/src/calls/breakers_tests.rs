@@ -1,4 +1,5 @@
 use goondan_oauth::Ticket;
+use goondan_protocol::call::CallResult;
 use goondan_protocol::ids::InstanceRef;
 use goondan_protocol::ipc::{ToChild, ToConnector};
 use serde_json::value::to_raw_value;
@@ -6,31 +7,56 @@ use serde_json::value::to_raw_value;
 use super::*;
 use crate::calls::Origin;
 use crate::calls::internal_calls::DaemonCall;
-use crate::limits::{BREAKER_OUTAGES, BREAKER_PAUSE_FIRST_MS, TICK_MS};
-use crate::{ClockTime, CoreEffect};
+use crate::limits::{BREAKER_OUTAGES, BREAKER_PAUSE_FIRST_MS, CALL_RETRY_MAX_MS, TICK_MS};
+use crate::{ClockTime, CoreEffect, ProcessId};
 
-/// A workspace with one model, whose process is ready.
+/// Deadline of calls that wait for everything.
+const PATIENT_MS: u64 = 1_800_000;
+
+/// A workspace with two models at one URL, whose processes are ready.
 struct World {
     fleet: Fleet,
     calls: Calls,
     id: WorkspaceId,
     target: CallTarget,
+    other: CallTarget,
     now_ms: u64,
+}
+
+/// A call that was sent to a model's process.
+struct SentCall {
+    process: ProcessId,
+    id: CallId,
+    deadline_ms: u64,
+}
+
+fn overloaded() -> CallError {
+    CallError::new(CallErrorCode::Overloaded, "busy").later(None)
+}
+
+fn unreachable_endpoint() -> CallError {
+    CallError::new(CallErrorCode::Unavailable, "connection refused")
+        .later(None)
+        .of_endpoint()
 }
 
 impl World {
     fn new() -> Self {
-        let model = serde_json::from_value(serde_json::json!({
-            "name": "big", "provider": "openai", "model": "big-1",
-        }))
-        .unwrap();
-        let (fleet, id) = Fleet::with_ready_model(model);
-        let name = "big".parse().unwrap();
+        let model = |name: &str| {
+            let model = serde_json::json!({"name": name, "provider": "openai", "model": name});
+            serde_json::from_value(model).unwrap()
+        };
+        let target = |name: &str| CallTarget::Model {
+            name: name.parse().unwrap(),
+        };
+        let (mut fleet, id) = Fleet::with_ready_model(model("big"));
+        fleet.add_ready_model(&id, model("small"), ProcessId(2));
         Self {
             fleet,
             calls: Calls::default(),
             id,
-            target: CallTarget::Model { name },
+            target: target("big"),
+            other: target("small"),
             now_ms: 0,
         }
     }
@@ -48,27 +74,34 @@ impl World {
     fn suspend(&mut self) {
         for _ in 0..BREAKER_OUTAGES {
             self.pass(2_000);
-            let error = CallError::new(CallErrorCode::Overloaded, "busy").later(None);
             let now_ms = self.now_ms;
-            let breaker = self.fleet.breaker_mut(&self.id, &self.target).unwrap();
-            breaker.failed(CallId(0), &error, now_ms);
+            let breaker = self
+                .fleet
+                .breaker_mut(&self.id, &self.target, BreakerScope::Model)
+                .unwrap();
+            breaker.failed(CallId(0), &overloaded(), now_ms);
         }
-        assert!(self.is_suspended());
+        assert!(self.is_open(BreakerScope::Model));
     }
 
-    fn is_suspended(&self) -> bool {
-        let breaker = self.fleet.breaker(&self.id, &self.target).unwrap();
-        breaker.is_open()
+    /// True if the breaker of the first model, or of the endpoint, is open.
+    fn is_open(&self, scope: BreakerScope) -> bool {
+        let breaker = self.fleet.breaker(&self.id, &self.target, scope);
+        breaker.is_some_and(Breaker::is_open)
     }
 
     fn call(&mut self, deadline_ms: u64) {
+        self.call_to(self.target.clone(), deadline_ms);
+    }
+
+    fn call_to(&mut self, target: CallTarget, deadline_ms: u64) {
         let call = DaemonCall {
             at: InstanceRef {
                 workspace_id: self.id.clone(),
                 instance_key: "main".parse().unwrap(),
             },
             agent: "clerk".parse().unwrap(),
-            target: self.target.clone(),
+            target,
             method: "complete".to_owned(),
             params: to_raw_value("").unwrap(),
             deadline_ms,
@@ -79,18 +112,60 @@ impl World {
         made.unwrap();
     }
 
-    /// Deadlines of the calls that started since the last time.
-    fn started(&mut self) -> Vec<u64> {
+    /// Makes a call to the first model, and lets each of its attempts fail.
+    fn fail_all(&mut self, error: &CallError) {
+        self.call(PATIENT_MS);
+        for attempt in 1..=CALL_ATTEMPTS_MAX {
+            let sent = self.sent_one();
+            self.answer(&sent, CallOutcome::Error(error.clone()));
+            if attempt < CALL_ATTEMPTS_MAX {
+                self.pass(CALL_RETRY_MAX_MS);
+                self.calls.on_call_time(&mut self.fleet);
+            }
+        }
+        assert!(self.calls.is_empty(), "the call has failed");
+    }
+
+    fn answer(&mut self, sent: &SentCall, outcome: CallOutcome) {
+        let result = CallResult {
+            call_id: sent.id,
+            outcome,
+        };
+        self.calls
+            .on_call_result(&mut self.fleet, sent.process, result);
+    }
+
+    /// The only call that was sent since the last time.
+    fn sent_one(&mut self) -> SentCall {
+        let mut sent = self.sent();
+        assert_eq!(sent.len(), 1, "calls that were sent");
+        sent.remove(0)
+    }
+
+    /// The calls that were sent since the last time.
+    fn sent(&mut self) -> Vec<SentCall> {
         let effects = self.fleet.take_effects().into_iter();
         let sent = effects.filter_map(|effect| match effect {
-            CoreEffect::Send { message, .. } => Some(*message),
+            CoreEffect::Send {
+                process, message, ..
+            } => Some((process, *message)),
             _ => None,
         });
-        let orders = sent.filter_map(|message| match message {
-            ToChild::Connector(ToConnector::Call(order)) => Some(order.deadline_ms),
+        let sent = sent.filter_map(|(process, message)| match message {
+            ToChild::Connector(ToConnector::Call(order)) => Some(SentCall {
+                process,
+                id: order.call_id,
+                deadline_ms: order.deadline_ms,
+            }),
             _ => None,
         });
-        orders.collect()
+        sent.collect()
+    }
+
+    /// Deadlines of the calls that started since the last time.
+    fn started(&mut self) -> Vec<u64> {
+        let sent = self.sent().into_iter();
+        sent.map(|sent| sent.deadline_ms).collect()
     }
 }
 
@@ -115,5 +190,76 @@ fn prov_1_a_probe_that_timed_out_lets_another_call_probe() {
     world.calls.on_call_time(&mut world.fleet);
     let left_ms = LONG_MS - BREAKER_PAUSE_FIRST_MS - PATIENCE_MS - TICK_MS;
     assert_eq!(world.started(), [left_ms], "the other one is the probe");
-    assert!(world.is_suspended(), "no call was answered");
+    assert!(world.is_open(BreakerScope::Model), "no call was answered");
+}
+
+#[test]
+fn prov_1_one_probe_decides_for_all_models_of_an_endpoint() {
+    let mut world = World::new();
+    world.fail_all(&unreachable_endpoint());
+    assert!(world.is_open(BreakerScope::Endpoint));
+    let other = world.other.clone();
+    world.call(PATIENT_MS);
+    world.call_to(other, PATIENT_MS);
+    assert!(world.started().is_empty(), "no model of it is called");
+
+    world.pass(BREAKER_PAUSE_FIRST_MS);
+    world.calls.on_call_time(&mut world.fleet);
+    let probe = world.sent_one();
+    world.answer(&probe, CallOutcome::Ok(to_raw_value("done").unwrap()));
+    world.calls.on_call_time(&mut world.fleet);
+    assert_eq!(world.started().len(), 1, "the other model is called, too");
+    for scope in BreakerScope::ALL {
+        assert!(!world.is_open(scope), "{scope:?}");
+    }
+}
+
+#[test]
+fn prov_1_a_failed_probe_of_an_endpoint_ends_the_calls_to_all_its_models() {
+    let mut world = World::new();
+    world.fail_all(&unreachable_endpoint());
+    let other = world.other.clone();
+    world.call(PATIENT_MS);
+    world.call_to(other, PATIENT_MS);
+    // As calls of agents to a suspended model.
+    for call in world.calls.open.values_mut() {
+        call.attempts = CALL_ATTEMPTS_MAX - 1;
+    }
+    world.pass(BREAKER_PAUSE_FIRST_MS);
+    world.calls.on_call_time(&mut world.fleet);
+    let probe = world.sent_one();
+    world.answer(&probe, CallOutcome::Error(unreachable_endpoint()));
+    assert!(world.calls.is_empty(), "each has waited for this attempt");
+    assert!(world.is_open(BreakerScope::Endpoint));
+}
+
+#[test]
+fn prov_1_an_overloaded_model_never_blocks_another_one_of_its_endpoint() {
+    let mut world = World::new();
+    world.fail_all(&overloaded());
+    assert!(world.is_open(BreakerScope::Model));
+    assert!(!world.is_open(BreakerScope::Endpoint));
+    let other = world.other.clone();
+    world.call(PATIENT_MS);
+    world.call_to(other, PATIENT_MS);
+    assert_eq!(world.started().len(), 1, "only the other one is called");
+}
+
+#[test]
+fn prov_1_another_model_that_answers_keeps_the_endpoint_open_for_calls() {
+    let mut world = World::new();
+    let other = world.other.clone();
+    for _ in 0..2 * BREAKER_OUTAGES {
+        let now_ms = world.now_ms;
+        let breaker = world
+            .fleet
+            .breaker_mut(&world.id, &world.target, BreakerScope::Endpoint)
+            .unwrap();
+        breaker.failed(CallId(0), &unreachable_endpoint(), now_ms);
+        world.pass(2_000);
+        world.call_to(other.clone(), PATIENT_MS);
+        let sent = world.sent_one();
+        world.answer(&sent, CallOutcome::Ok(to_raw_value("done").unwrap()));
+    }
+    assert!(!world.is_open(BreakerScope::Endpoint));
 }

@@ -47,6 +47,7 @@ impl Calls {
             params: asked.params,
             wants_pieces: false,
             is_idempotent: asked.is_idempotent,
+            only_if_ready: false,
             place: None,
             record: None,
             trace: None,

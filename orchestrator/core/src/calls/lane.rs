@@ -1,6 +1,6 @@
 //! Fair queue of the calls that share one credential (pure).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use goondan_protocol::call::{CallId, CallTarget};
 use goondan_protocol::ids::{AgentName, InstanceKey};
@@ -16,8 +16,8 @@ pub(super) struct CredentialQueue {
     /// Targets that execute the calls of this lane.
     targets: BTreeSet<CallTarget>,
     in_flight: usize,
-    /// No call begins earlier than this.
-    cool_until_ms: u64,
+    /// No call to these targets begins earlier.
+    cool_until_ms: BTreeMap<CallTarget, u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -132,12 +132,8 @@ impl CredentialQueue {
     }
 
     /// Returns the next call that can begin now, and counts it as in flight.
-    pub(super) fn next(
-        &mut self,
-        now_ms: u64,
-        can_begin: impl Fn(CallId) -> bool,
-    ) -> Option<CallId> {
-        if self.in_flight >= CALLS_IN_FLIGHT_PER_CREDENTIAL || now_ms < self.cool_until_ms {
+    pub(super) fn next(&mut self, can_begin: impl Fn(CallId) -> bool) -> Option<CallId> {
+        if self.in_flight >= CALLS_IN_FLIGHT_PER_CREDENTIAL {
             return None;
         }
         let call_id = self.agents.take_next(has_nobody, |conversations| {
@@ -153,14 +149,23 @@ impl CredentialQueue {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Starts no call before `until_ms`.
-    pub(super) fn cool_down(&mut self, until_ms: u64) {
-        self.cool_until_ms = self.cool_until_ms.max(until_ms);
+    /// Starts no call to `target` before `until_ms`. Rate limits of providers are per model, so a
+    /// limited model does not delay another one with the same key.
+    pub(super) fn cool_down(&mut self, target: &CallTarget, until_ms: u64) {
+        let until = self.cool_until_ms.entry(target.clone()).or_default();
+        *until = until_ms.max(*until);
+    }
+
+    /// True if no call to `target` begins at present.
+    pub(super) fn is_cooling(&self, target: &CallTarget, now_ms: u64) -> bool {
+        let until = self.cool_until_ms.get(target);
+        until.is_some_and(|until_ms| now_ms < *until_ms)
     }
 
     /// True if the lane holds no state.
     pub(super) fn is_idle(&self, now_ms: u64) -> bool {
-        self.waiting == 0 && self.in_flight == 0 && now_ms >= self.cool_until_ms
+        let mut pauses = self.cool_until_ms.values();
+        self.waiting == 0 && self.in_flight == 0 && pauses.all(|until_ms| now_ms >= *until_ms)
     }
 }
 
@@ -191,7 +196,7 @@ mod tests {
 
     fn drain(lane: &mut CredentialQueue) -> Vec<u64> {
         let begun = std::iter::from_fn(|| {
-            let next = lane.next(0, |_| true)?;
+            let next = lane.next(|_| true)?;
             lane.ended();
             Some(next.0)
         });
@@ -229,8 +234,8 @@ mod tests {
         push(&mut lane, "a/1", 1);
         push(&mut lane, "b/1", 2);
         push(&mut lane, "b/2", 3);
-        assert_eq!(lane.next(0, |call| call.0 == 3), Some(CallId(3)));
-        assert_eq!(lane.next(0, |_| false), None);
+        assert_eq!(lane.next(|call| call.0 == 3), Some(CallId(3)));
+        assert_eq!(lane.next(|_| false), None);
         push(&mut lane, "b/2", 4);
         assert_eq!(drain(&mut lane), [1, 2, 4]);
     }
@@ -240,7 +245,7 @@ mod tests {
         let mut lane = CredentialQueue::default();
         push(&mut lane, "a/1", 1);
         push(&mut lane, "a/1", 2);
-        assert_eq!(lane.next(0, |_| true), Some(CallId(1)));
+        assert_eq!(lane.next(|_| true), Some(CallId(1)));
         lane.ended();
         lane.push_back_in(Name::of("a/1").who(), CallId(1));
         assert_eq!(drain(&mut lane), [1, 2]);
@@ -264,24 +269,28 @@ mod tests {
         let all = CALLS_IN_FLIGHT_PER_CREDENTIAL + CALLS_WAITING_PER_CREDENTIAL;
         for n in 0..CALLS_IN_FLIGHT_PER_CREDENTIAL {
             assert!(push(&mut lane, "a/1", n as u64));
-            assert!(lane.next(0, |_| true).is_some());
+            assert!(lane.next(|_| true).is_some());
         }
         for n in CALLS_IN_FLIGHT_PER_CREDENTIAL..all {
             assert!(push(&mut lane, "a/1", n as u64));
         }
-        assert_eq!(lane.next(0, |_| true), None);
+        assert_eq!(lane.next(|_| true), None);
         assert!(!push(&mut lane, "b/1", all as u64));
         lane.ended();
-        assert!(lane.next(0, |_| true).is_some());
+        assert!(lane.next(|_| true).is_some());
     }
 
     #[test]
-    fn nothing_begins_while_the_credential_cools_down() {
+    fn prov_1_a_rate_limit_delays_only_the_calls_to_its_model() {
+        let target = |name: &str| CallTarget::Model {
+            name: name.parse().unwrap(),
+        };
+        let (big, small) = (target("big"), target("small"));
         let mut lane = CredentialQueue::default();
-        push(&mut lane, "a/1", 1);
-        lane.cool_down(500);
-        lane.cool_down(100);
-        assert_eq!(lane.next(499, |_| true), None);
-        assert_eq!(lane.next(500, |_| true), Some(CallId(1)));
+        lane.cool_down(&big, 500);
+        lane.cool_down(&big, 100);
+        assert!(lane.is_cooling(&big, 499) && !lane.is_idle(499));
+        assert!(!lane.is_cooling(&small, 0));
+        assert!(!lane.is_cooling(&big, 500) && lane.is_idle(500));
     }
 }

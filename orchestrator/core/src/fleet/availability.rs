@@ -27,6 +27,12 @@ pub(super) fn not_ready(target: &CallTarget, why: &str) -> CallError {
         .suggest("check its process with `gdn ps` and its output with `gdn logs`")
 }
 
+/// The failure of a call that does not wait for the process of its target.
+pub(crate) fn starting(target: &CallTarget) -> CallError {
+    let message = format!("{target} is starting");
+    CallError::new(CallErrorCode::Unavailable, message).later(None)
+}
+
 /// Availability of a process, from its slot and its reported readiness.
 pub(super) fn availability_of(
     slot: &Slot,

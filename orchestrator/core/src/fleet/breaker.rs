@@ -1,15 +1,29 @@
-//! Circuit breaker of a model (`PROV-1`): after outages in a row it is not called, until a probe
-//! shows that it works again (pure).
+//! Circuit breaker of a model or an endpoint (`PROV-1`): after outages in a row it is not called,
+//! until a probe shows that it works again (pure).
 //!
-//! A rate limit, a usage limit or a rejected request is no outage: the provider works.
+//! A rate limit, a usage limit or a rejected request is no outage: the provider works. An outage of
+//! a model's endpoint counts for both; an overloaded model shows that its endpoint works.
 
 use goondan_protocol::call::{CallError, CallErrorCode, CallId};
+use goondan_protocol::observe::detail_of;
 
 use crate::limits::{
     BREAKER_OUTAGES, BREAKER_PAUSE_FIRST_MS, BREAKER_PAUSE_MAX_MS, BREAKER_SPAN_MIN_MS,
 };
 
-/// State of a model's breaker.
+/// Subject of a breaker. The models of a workspace at the same URL share an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BreakerScope {
+    Endpoint,
+    Model,
+}
+
+impl BreakerScope {
+    /// The wider one comes first: it explains the failures of the other.
+    pub(crate) const ALL: [Self; 2] = [Self::Endpoint, Self::Model];
+}
+
+/// State of a breaker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Breaker {
     /// The model is called.
@@ -34,8 +48,8 @@ pub(crate) struct OpenBreaker {
     probe: Option<CallId>,
 }
 
-/// Permission of one call to start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Permission of one call to start; the strictest is last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Passage {
     Free,
     /// Only as the probe.
@@ -43,8 +57,8 @@ pub(crate) enum Passage {
     No,
 }
 
-/// True if a failed attempt means that the provider does not work at present.
-pub(crate) fn is_outage(error: &CallError) -> bool {
+/// True if a failed attempt means that the model, or its endpoint, does not work at present.
+pub(crate) fn is_outage(error: &CallError, scope: BreakerScope) -> bool {
     let is_of_provider = matches!(
         error.code,
         CallErrorCode::Unavailable
@@ -52,7 +66,11 @@ pub(crate) fn is_outage(error: &CallError) -> bool {
             | CallErrorCode::TimedOut
             | CallErrorCode::Interrupted
     );
-    is_of_provider && error.retryable
+    let is_in_scope = match scope {
+        BreakerScope::Endpoint => error.endpoint_down,
+        BreakerScope::Model => true,
+    };
+    is_of_provider && is_in_scope && error.retryable
 }
 
 impl Breaker {
@@ -67,18 +85,6 @@ impl Breaker {
     /// True if the model is not called.
     pub(crate) fn is_open(&self) -> bool {
         self.open().is_some()
-    }
-
-    /// Decides if a call may start. A call that has no other model need not wait for a pause that
-    /// has grown.
-    pub(crate) fn passage(&self, now_ms: u64, has_fallback: bool) -> Passage {
-        match self.open() {
-            None => Passage::Free,
-            Some(open) if open.probe.is_none() && now_ms >= open.probe_ms(has_fallback) => {
-                Passage::Probe
-            }
-            Some(_) => Passage::No,
-        }
     }
 
     /// Notes that a call starts as the probe.
@@ -147,6 +153,16 @@ impl Breaker {
 }
 
 impl OpenBreaker {
+    /// Decides if a call may start. A call that has no other model need not wait for a pause that
+    /// has grown.
+    pub(crate) fn passage(&self, now_ms: u64, has_fallback: bool) -> Passage {
+        if self.probe.is_none() && now_ms >= self.probe_ms(has_fallback) {
+            Passage::Probe
+        } else {
+            Passage::No
+        }
+    }
+
     /// Time of the next probe.
     pub(crate) fn probe_ms(&self, has_fallback: bool) -> u64 {
         let pause_ms = match has_fallback {
@@ -159,6 +175,21 @@ impl OpenBreaker {
     /// The call that decides, if one runs.
     pub(crate) fn probe(&self) -> Option<CallId> {
         self.probe
+    }
+
+    /// Description for people.
+    pub(crate) fn detail(&self, scope: BreakerScope, now_ms: u64) -> String {
+        let subject = match scope {
+            BreakerScope::Endpoint => "endpoint ",
+            BreakerScope::Model => "",
+        };
+        let when = match self.probe_ms(true).saturating_sub(now_ms) {
+            _ if self.probe.is_some() => "one call is trying it".to_owned(),
+            0 => "the next call tries it".to_owned(),
+            left_ms => format!("tried again in {} s", left_ms.div_ceil(1_000)),
+        };
+        let (outages, reason) = (self.outages, detail_of(&self.error.message));
+        format!("{subject}not called after {outages} failures in a row; {when}; {reason}")
     }
 }
 
@@ -180,32 +211,37 @@ mod tests {
         (breaker, now_ms)
     }
 
+    fn passage(breaker: &Breaker, now_ms: u64, has_fallback: bool) -> Passage {
+        let open = breaker.open();
+        open.map_or(Passage::Free, |open| open.passage(now_ms, has_fallback))
+    }
+
     #[test]
     fn prov_1_outages_in_a_row_open_the_breaker_and_a_probe_closes_it() {
         assert!(!after(BREAKER_OUTAGES - 1).0.is_open());
         let (mut breaker, opened_ms) = after(BREAKER_OUTAGES);
-        assert_eq!(breaker.passage(opened_ms, true), Passage::No);
+        assert_eq!(passage(&breaker, opened_ms, true), Passage::No);
         let probe_ms = opened_ms + BREAKER_PAUSE_FIRST_MS;
-        assert_eq!(breaker.passage(probe_ms, true), Passage::Probe);
+        assert_eq!(passage(&breaker, probe_ms, true), Passage::Probe);
         breaker.probing(CallId(7));
         assert_eq!(
-            breaker.passage(probe_ms, true),
+            passage(&breaker, probe_ms, true),
             Passage::No,
             "one at a time"
         );
         // The probe fails: the pause doubles, except for calls without another model.
         breaker.failed(CallId(7), &outage(), probe_ms);
         let first = probe_ms + BREAKER_PAUSE_FIRST_MS;
-        assert_eq!(breaker.passage(first, true), Passage::No);
-        assert_eq!(breaker.passage(first, false), Passage::Probe);
+        assert_eq!(passage(&breaker, first, true), Passage::No);
+        assert_eq!(passage(&breaker, first, false), Passage::Probe);
         // An abandoned probe decides nothing.
         breaker.probing(CallId(8));
         breaker.abandoned(CallId(9));
-        assert_eq!(breaker.passage(first, false), Passage::No);
+        assert_eq!(passage(&breaker, first, false), Passage::No);
         breaker.abandoned(CallId(8));
-        assert_eq!(breaker.passage(first, false), Passage::Probe);
+        assert_eq!(passage(&breaker, first, false), Passage::Probe);
         breaker.answered();
-        assert_eq!(breaker.passage(first, true), Passage::Free);
+        assert_eq!(passage(&breaker, first, true), Passage::Free);
     }
 
     #[test]
@@ -214,7 +250,7 @@ mod tests {
         for call in 0..100 {
             assert!(!breaker.failed(CallId(call), &outage(), BREAKER_SPAN_MIN_MS - 1));
         }
-        assert_eq!(breaker.passage(BREAKER_SPAN_MIN_MS, true), Passage::Free);
+        assert_eq!(passage(&breaker, BREAKER_SPAN_MIN_MS, true), Passage::Free);
     }
 
     #[test]
@@ -226,14 +262,39 @@ mod tests {
             CallErrorCode::Invalid,
             CallErrorCode::TooLarge,
         ] {
-            assert!(
-                !is_outage(&CallError::new(code, "x").later(None)),
-                "{code:?}"
-            );
+            let error = CallError::new(code, "x").later(None).of_endpoint();
+            for scope in BreakerScope::ALL {
+                assert!(!is_outage(&error, scope), "{code:?}");
+            }
         }
-        assert!(is_outage(&outage()));
         // A reply that took too long shows that the provider works.
-        assert!(!is_outage(&CallError::new(CallErrorCode::TimedOut, "x")));
+        let slow = CallError::new(CallErrorCode::TimedOut, "x");
+        assert!(!is_outage(&slow, BreakerScope::Model));
+    }
+
+    #[test]
+    fn prov_1_an_overloaded_model_is_no_outage_of_its_endpoint() {
+        assert!(is_outage(&outage(), BreakerScope::Model));
+        assert!(!is_outage(&outage(), BreakerScope::Endpoint));
+        let unreachable = CallError::new(CallErrorCode::Unavailable, "refused").later(None);
+        for scope in BreakerScope::ALL {
+            assert!(is_outage(&unreachable.clone().of_endpoint(), scope));
+        }
+    }
+
+    #[test]
+    fn prov_1_an_open_breaker_names_its_reason_and_the_next_try() {
+        let (breaker, opened_ms) = after(BREAKER_OUTAGES);
+        let open = breaker.open().unwrap();
+        let detail = open.detail(BreakerScope::Endpoint, opened_ms);
+        let wait_s = BREAKER_PAUSE_FIRST_MS / 1_000;
+        assert_eq!(
+            detail,
+            format!(
+                "endpoint not called after {BREAKER_OUTAGES} failures in a row; tried again in \
+                 {wait_s} s; busy"
+            )
+        );
     }
 
     #[test]
@@ -242,10 +303,10 @@ mod tests {
         now_ms += 2_000;
         let long = outage().later(Some(120_000));
         assert!(breaker.failed(CallId(0), &long, now_ms));
-        assert_eq!(breaker.passage(now_ms + 119_999, true), Passage::No);
+        assert_eq!(passage(&breaker, now_ms + 119_999, true), Passage::No);
         for call in 1..20 {
             now_ms += BREAKER_PAUSE_MAX_MS;
-            assert_eq!(breaker.passage(now_ms, true), Passage::Probe);
+            assert_eq!(passage(&breaker, now_ms, true), Passage::Probe);
             breaker.probing(CallId(call));
             breaker.failed(CallId(call), &outage(), now_ms);
         }

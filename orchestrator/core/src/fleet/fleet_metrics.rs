@@ -234,7 +234,7 @@ fn sample_services(samples: &mut Samples, id: &WorkspaceId, workspace: &Workspac
     }
     for (name, model) in &workspace.models {
         let labels = of_workspace(id).with(Label::Model, name.as_str());
-        let is_suspended = model.breaker.is_open();
+        let is_suspended = workspace.is_suspended(model);
         samples.add(Metric::ModelSuspended, labels, usize::from(is_suspended));
     }
     for (labels, _, _) in models.clone() {

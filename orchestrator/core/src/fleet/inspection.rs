@@ -41,18 +41,29 @@ impl Fleet {
             env_files: Vec::new(),
             extra: JsonObject::new(),
         };
-        let (process, name) = (ProcessId(1), definition.name.clone());
+        let workspace = Workspace::new(record, Arc::new(Sources::default()), 0);
+        fleet.workspaces.insert(id.clone(), workspace);
+        fleet.add_ready_model(&id, definition, ProcessId(1));
+        (fleet, id)
+    }
+
+    /// Adds a model with a ready process to a workspace.
+    pub(crate) fn add_ready_model(
+        &mut self,
+        id: &WorkspaceId,
+        definition: HostedModel,
+        process: ProcessId,
+    ) {
+        let name = definition.name.clone();
         let mut model = Model::new(definition);
         model.running.clone_from(&model.wanted);
-        model.slot.start(process, fleet.now());
+        model.slot.start(process, self.now());
         model.slot.greeted();
         model.readiness = Readiness::Ready;
-        let mut workspace = Workspace::new(record, Arc::new(Sources::default()), 0);
+        let workspace = self.workspaces.get_mut(id).unwrap();
         workspace.models.insert(name.clone(), model);
-        fleet.workspaces.insert(id.clone(), workspace);
         let owner = ProcessOwner::Model(id.clone(), name);
-        fleet.owners.insert(process, owner);
-        (fleet, id)
+        self.owners.insert(process, owner);
     }
 
     /// The slots of all processes, each with true if the process should be running.

@@ -1,19 +1,20 @@
 //! Connector processes of models: started by the first call, stopped when idle (`SUP-3`).
 
+use std::collections::BTreeMap;
+
 use goondan_protocol::call::CallTarget;
 use goondan_protocol::control::Readiness;
 use goondan_protocol::definition::{HostedModel, ModelAssignment};
 use goondan_protocol::ids::{ResourceName, WorkspaceId};
 use goondan_protocol::ipc::{Assignment, Status};
 use goondan_protocol::lifecycle::{LifecycleEvent, Worker};
-use goondan_protocol::observe::detail_of;
 
 use super::agents::CONFIGURATION_CHANGED;
 use super::availability::{Availability, availability_of, not_ready};
-use super::breaker::Breaker;
+use super::breaker::{Breaker, BreakerScope, OpenBreaker};
 use super::slot::Slot;
 use super::tokens;
-use super::{Fleet, ProcessOwner, health};
+use super::{Fleet, ProcessOwner, Workspace, health};
 use crate::exchange::oauth_calls::Tokens;
 use crate::{ClockTime, ProcessId};
 
@@ -44,21 +45,62 @@ impl Model {
         }
     }
 
-    /// Status of its process for people.
-    pub(super) fn detail(&self, now: ClockTime) -> Option<String> {
-        let Some(open) = self.breaker.open() else {
-            return self.slot.detail.clone();
-        };
-        let when = match open.probe_ms(true).saturating_sub(now.mono_ms) {
-            _ if open.probe().is_some() => "one call is trying it".to_owned(),
-            0 => "the next call tries it".to_owned(),
-            left_ms => format!("tried again in {} s", left_ms.div_ceil(1_000)),
-        };
-        let outages = open.outages;
-        let reason = detail_of(&open.error.message);
-        Some(format!(
-            "not called after {outages} failures in a row; {when}; {reason}"
-        ))
+    /// The definition under which its process was last started, else the configured one.
+    fn definition(&self) -> Option<&HostedModel> {
+        self.running.as_ref().or(self.wanted.as_ref())
+    }
+}
+
+/// Breaker of the models at one URL.
+#[derive(Debug)]
+pub(super) struct EndpointBreaker {
+    /// One of the models.
+    model: HostedModel,
+    breaker: Breaker,
+}
+
+impl Workspace {
+    /// The breaker of a model, or that of its endpoint.
+    fn breaker_of<'a>(&'a self, model: &'a Model, scope: BreakerScope) -> Option<&'a Breaker> {
+        match scope {
+            BreakerScope::Model => Some(&model.breaker),
+            BreakerScope::Endpoint => {
+                let definition = model.definition()?;
+                let mut endpoints = self.endpoints.iter();
+                let at = endpoints.find(|it| it.model.shares_endpoint_with(definition))?;
+                Some(&at.breaker)
+            }
+        }
+    }
+
+    /// The open breaker that stops calls to a model, and its scope.
+    fn suspension<'a>(&'a self, model: &'a Model) -> Option<(BreakerScope, &'a OpenBreaker)> {
+        BreakerScope::ALL
+            .into_iter()
+            .find_map(|scope| Some((scope, self.breaker_of(model, scope)?.open()?)))
+    }
+
+    /// True if a model is not called at present.
+    pub(super) fn is_suspended(&self, model: &Model) -> bool {
+        self.suspension(model).is_some()
+    }
+
+    /// The models that are not called at present, with the reason.
+    pub(super) fn suspended_models(&self, now: ClockTime) -> BTreeMap<ResourceName, String> {
+        let models = self.models.iter();
+        let suspended = models.filter_map(|(name, model)| {
+            let (scope, open) = self.suspension(model)?;
+            Some((name.clone(), open.detail(scope, now.mono_ms)))
+        });
+        suspended.collect()
+    }
+
+    /// Status of a model's process for people.
+    pub(super) fn detail_of_model(&self, model: &Model, now: ClockTime) -> Option<String> {
+        match self.suspension(model) {
+            Some((scope, open)) => Some(open.detail(scope, now.mono_ms)),
+            None => model.slot.detail.clone(),
+        }
     }
 }
 
@@ -111,24 +153,99 @@ impl Fleet {
         self.workspaces.get_mut(id)?.models.get_mut(name)
     }
 
-    /// The circuit breaker of a model.
-    pub(crate) fn breaker(&self, id: &WorkspaceId, target: &CallTarget) -> Option<&Breaker> {
+    /// A circuit breaker that concerns calls to a model; `None` if it cannot be open.
+    pub(crate) fn breaker(
+        &self,
+        id: &WorkspaceId,
+        target: &CallTarget,
+        scope: BreakerScope,
+    ) -> Option<&Breaker> {
         let CallTarget::Model { name } = target else {
             return None;
         };
         let workspace = self.workspaces.get(id)?;
-        Some(&workspace.models.get(name)?.breaker)
+        workspace.breaker_of(workspace.models.get(name)?, scope)
     }
 
     pub(crate) fn breaker_mut(
         &mut self,
         id: &WorkspaceId,
         target: &CallTarget,
+        scope: BreakerScope,
     ) -> Option<&mut Breaker> {
         let CallTarget::Model { name } = target else {
             return None;
         };
-        Some(&mut self.model_mut(id, name)?.breaker)
+        let workspace = self.workspaces.get_mut(id)?;
+        let model = workspace.models.get_mut(name)?;
+        if scope == BreakerScope::Model {
+            return Some(&mut model.breaker);
+        }
+        let definition = model.definition()?;
+        let endpoints = &mut workspace.endpoints;
+        let mut places = endpoints.iter();
+        let place = places.position(|it| it.model.shares_endpoint_with(definition));
+        let place = place.unwrap_or_else(|| {
+            endpoints.push(EndpointBreaker {
+                model: definition.without_credentials(),
+                breaker: Breaker::default(),
+            });
+            endpoints.len() - 1
+        });
+        Some(&mut endpoints.get_mut(place)?.breaker)
+    }
+
+    /// True if two targets are models at the same URL.
+    pub(crate) fn shares_endpoint(
+        &self,
+        id: &WorkspaceId,
+        target: &CallTarget,
+        other: &CallTarget,
+    ) -> bool {
+        let definition = |target: &CallTarget| {
+            let CallTarget::Model { name } = target else {
+                return None;
+            };
+            self.workspaces.get(id)?.models.get(name)?.definition()
+        };
+        definition(target)
+            .zip(definition(other))
+            .is_some_and(|(one, other)| one.shares_endpoint_with(other))
+    }
+
+    /// Resumes calls to the models that were suspended because of the endpoint of `target`, which
+    /// works again.
+    pub(crate) fn resume_endpoint(&mut self, id: &WorkspaceId, target: &CallTarget) {
+        let Some(workspace) = self.workspaces.get(id) else {
+            return;
+        };
+        let names = workspace.models.iter().filter(|(_, model)| {
+            let open = model.breaker.open();
+            open.is_some_and(|open| open.error.endpoint_down)
+        });
+        let names: Vec<ResourceName> = names.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let other = CallTarget::Model { name: name.clone() };
+            if self.shares_endpoint(id, target, &other)
+                && let Some(model) = self.model_mut(id, &name)
+            {
+                model.breaker.answered();
+            }
+        }
+    }
+
+    /// Drops the breakers of endpoints that no model uses.
+    fn forget_endpoints(&mut self, id: &WorkspaceId) {
+        let Some(Workspace {
+            models, endpoints, ..
+        }) = self.workspaces.get_mut(id)
+        else {
+            return;
+        };
+        endpoints.retain(|endpoint| {
+            let mut definitions = models.values().filter_map(Model::definition);
+            definitions.any(|model| model.shares_endpoint_with(&endpoint.model))
+        });
     }
 
     /// Starts a model's process if a call waits for it and it may start. A turn in progress can
@@ -158,17 +275,18 @@ impl Fleet {
             return;
         };
         let limits = definition.limits;
-        if model
-            .running
-            .as_ref()
-            .is_some_and(|before| *before != definition)
-        {
+        let before = model.running.as_ref();
+        let is_changed = before.is_some_and(|before| *before != definition);
+        if is_changed {
             model.breaker = Breaker::default();
         }
         model.running = Some(definition);
         model.tokens = tokens;
         model.readiness = Readiness::Starting;
         model.idle_since_ms = now.mono_ms;
+        if is_changed {
+            self.forget_endpoints(id);
+        }
         self.spawn(&ProcessOwner::Model(id.clone(), name.clone()), limits);
     }
 

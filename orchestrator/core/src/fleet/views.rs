@@ -1,5 +1,6 @@
 //! Responses to `status`, `ps` and `workspace list`. The shell adds the memory usage of processes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use goondan_protocol::call::CallTarget;
@@ -15,6 +16,7 @@ use goondan_protocol::oauth::OAuthNeed;
 use goondan_protocol::process_limits::ProcessLimits;
 use goondan_protocol::sandbox::{Level, Right};
 
+use super::availability::Availability;
 use super::connectors::Connector;
 use super::conversation::Conversation;
 use super::models::Model;
@@ -114,6 +116,7 @@ impl Fleet {
         WorkspaceInfo {
             questions: work.questions_in(id),
             consents: self.consents_in(id),
+            suspended: workspace.suspended_models(self.cx.now()),
             ..info(id, workspace)
         }
     }
@@ -129,11 +132,29 @@ impl Fleet {
             workspace_id: id.clone(),
             instance_key: key.clone(),
         };
+        let targets = work.waiting_targets(&at);
+        let waits = self.wait_for_connections(id, &targets);
+        let info = agent_info(self.cx.now(), id, key, instance);
         ProcessInfo {
-            consents: self.consents_of(&at, work.waiting_targets(&at), work.wider_needs(&at)),
+            consents: self.consents_of(&at, targets, work.wider_needs(&at)),
             questions: work.questions_of(&at),
-            ..agent_info(self.cx.now(), id, key, instance)
+            detail: waits.or_else(|| info.detail.clone()),
+            ..info
         }
+    }
+
+    /// Names the connections among `targets` whose processes are not ready.
+    fn wait_for_connections(&self, id: &WorkspaceId, targets: &[CallTarget]) -> Option<String> {
+        let is_starting = |target: &&CallTarget| {
+            matches!(target, CallTarget::Connection { .. })
+                && matches!(
+                    self.availability(id, target),
+                    Availability::Coming | Availability::Recovering(_)
+                )
+        };
+        let starting: BTreeSet<&CallTarget> = targets.iter().filter(is_starting).collect();
+        let names: Vec<String> = starting.iter().map(ToString::to_string).collect();
+        (!names.is_empty()).then(|| format!("waits for {} to be ready", names.join(", ")))
     }
 
     /// Processes ordered by key: of one workspace or of all, from the start or after a given one.
@@ -175,7 +196,11 @@ impl Fleet {
             .map(move |(name, model)| {
                 let target = CallTarget::Model { name: name.clone() };
                 let is_called = work.is_called(id, &target);
-                model_info(self.cx.now(), id, name.as_str(), model, is_called)
+                let now = self.cx.now();
+                ProcessInfo {
+                    detail: workspace.detail_of_model(model, now),
+                    ..model_info(now, id, name.as_str(), model, is_called)
+                }
             });
         let runs = workspace.runs.iter();
         let runs = runs
@@ -238,6 +263,10 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         unknown_calls: workspace.unknown_calls.count(),
         questions: 0,
         consents: Vec::new(),
+        suspended: BTreeMap::new(),
+        undecided_permissions: bundle
+            .map(|bundle| bundle.undecided_permissions.clone())
+            .unwrap_or_default(),
         failed_drills: Vec::new(),
         failed_drills_total: 0,
         bundle_problems: bundle_problems
@@ -345,7 +374,7 @@ fn model_info(
         approvals: Vec::new(),
         questions: Vec::new(),
         ignored: IgnoredCounts::new(),
-        detail: model.detail(now),
+        detail: None,
         memory_bytes: None,
         counted_memory_bytes: None,
         limits: limits_of(up, model.running.as_ref().map(|model| model.limits)),

@@ -137,6 +137,11 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         Call::RemoveSecret(_) => person("removing a secret", "gdn secret remove"),
         Call::AllowSecret(_) => person("allowing a project to use a secret", "gdn secret allow"),
         Call::DenySecret(_) => person("denying a project a secret", "gdn secret deny"),
+        Call::DecidePermission(call) => {
+            let verb = if call.allowed { "allow" } else { "deny" };
+            let command = format!("gdn permission {verb} {}", call.permission);
+            person("deciding about a permission of a workspace", command)
+        }
         Call::RotateSecrets(_) => person("rotating the identity", "gdn secret rotate"),
 
         Call::StorePackage(_) => person("installing a package", "gdn package install"),
@@ -197,6 +202,7 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
         | Call::PruneTasks(_)
         | Call::PruneInstances(_)
         | Call::ListSecrets(_)
+        | Call::ListPermissions(_)
         | Call::ListGrants(_)
         | Call::ShowGrant(_)
         // Operations on a worker's own copy, and reads of its results.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use goondan_protocol::control::{
-    FileWatchMode, Reload, ReloadResult, SecretChanged, SecretConsentChanged, WorkspaceProblem,
-    WorkspaceReload,
+    FileWatchMode, PermissionDecided, Reload, ReloadResult, SecretChanged, SecretConsentChanged,
+    WorkspaceProblem, WorkspaceReload,
 };
 use goondan_protocol::ids::WorkspaceId;
 
@@ -28,6 +28,7 @@ pub(super) enum Reason {
     Secret(SecretChanged),
     /// A changed consent to use a secret.
     Consent(SecretConsentChanged),
+    Permission(PermissionDecided),
 }
 
 impl Core {
@@ -175,6 +176,13 @@ impl Core {
                     };
                     self.fleet.respond(token, &changed);
                 }
+                Reason::Permission(decided) => {
+                    let decided = PermissionDecided {
+                        workspaces,
+                        ..decided
+                    };
+                    self.fleet.respond(token, &decided);
+                }
                 Reason::Secret(changed) => {
                     let changed = SecretChanged {
                         workspaces,
@@ -199,6 +207,7 @@ impl Core {
             // The change was stored anyway and applies at the next start.
             Some(Reason::Secret(changed)) => self.fleet.respond(token, &changed),
             Some(Reason::Consent(changed)) => self.fleet.respond(token, &changed),
+            Some(Reason::Permission(decided)) => self.fleet.respond(token, &decided),
         }
     }
 }

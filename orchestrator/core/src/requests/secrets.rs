@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use goondan_protocol::control::{ControlError, SecretChanged, SecretConsentChanged};
+use goondan_protocol::control::{
+    ControlError, PermissionDecided, SecretChanged, SecretConsentChanged,
+};
 use goondan_protocol::ids::{SecretName, WorkspaceId};
 
 use super::reload::Reason;
@@ -46,6 +48,8 @@ impl Core {
             Ok(SecretsResult::Changed(changed)) => self.on_secret_changed(token, changed),
             Ok(SecretsResult::Allowed(changed)) => self.on_secret_allowed(token, changed),
             Ok(SecretsResult::Denied(changed)) => self.on_secret_denied(token, changed),
+            Ok(SecretsResult::Permissions(list)) => self.fleet.respond(token, &list),
+            Ok(SecretsResult::Decided(decided)) => self.on_permission_decided(token, decided),
             Ok(SecretsResult::Rotated(rotated)) => self.fleet.respond(token, &rotated),
             Ok(SecretsResult::Verified(found)) => self.on_documents_verified(token, *found),
             Err(error) => self.fleet.respond_error(token, error),
@@ -95,6 +99,25 @@ impl Core {
         }
         let ids = ids.into_iter().collect();
         self.reload_and_answer(token, ids, Reason::Consent(changed));
+    }
+
+    /// Reloads the workspace, whose processes get or lose the permission after their turns.
+    fn on_permission_decided(&mut self, token: RequestToken, decided: PermissionDecided) {
+        let decision = &decided.decision;
+        let id = decision.workspace_id.clone();
+        let event = LogEvent::info("permission of a workspace decided")
+            .with("permission", decision.permission.as_str())
+            .with("allowed", decision.allowed)
+            .with("workspaceId", id.as_str());
+        self.fleet.log(event);
+        let workspace = self.fleet.workspaces().get(&id);
+        let runs = workspace.is_some_and(|workspace| workspace.closing.is_none());
+        let ids = if runs && !self.fleet.is_stopping() {
+            vec![id]
+        } else {
+            Vec::new()
+        };
+        self.reload_and_answer(token, ids, Reason::Permission(decided));
     }
 
     /// Reloads every project that names the secret, running or waiting for it, as if its files had

@@ -207,6 +207,7 @@ impl SimulatedTurn {
             deadline_ms: DEADLINE_MS,
             pieces: seq.is_multiple_of(2),
             idempotent: true,
+            only_if_ready: false,
             place: self.place(),
             record: Some(CallRecord {
                 seq,
@@ -232,6 +233,7 @@ impl SimulatedTurn {
             deadline_ms: DEADLINE_MS,
             pieces: false,
             idempotent: false,
+            only_if_ready: false,
             place: self.place(),
             record: None,
         })

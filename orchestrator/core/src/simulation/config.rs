@@ -151,6 +151,7 @@ fn bundle(variant: u32, agents: &[&str], connections: &[&str]) -> ProjectConfig 
         observation: goondan_protocol::observe::ObservationBounds::default(),
         tasks: goondan_config::TaskPolicy::default(),
         changesets: None,
+        undecided_permissions: Vec::new(),
         appliers: BTreeMap::new(),
         digest: variant.to_string(),
     }
@@ -208,6 +209,7 @@ fn agent(name: AgentName, variant: u32) -> AgentDefinition {
         skills: Vec::new(),
         contract: goondan_protocol::base_package::BaseContract::Own,
         swarm: None,
+        project_work: None,
     }
 }
 

@@ -422,8 +422,9 @@ impl World {
                             child.owner
                         );
                     }
-                    // The providers of a turn in progress stay available until it is over.
-                    ToChild::Agent(ToAgent::CallResult(result)) => {
+                    // The providers of a turn in progress stay available until it is over, or its
+                    // process is killed.
+                    ToChild::Agent(ToAgent::CallResult(result)) if !child.is_dying => {
                         if let CallOutcome::Error(error) = &result.outcome {
                             let why = &error.message;
                             assert!(

@@ -174,6 +174,7 @@ fn bundle() -> ProjectConfig {
         lifecycle: Lifecycle::default(),
         observation: ObservationBounds::default(),
         changesets: None,
+        undecided_permissions: Vec::new(),
         appliers: BTreeMap::new(),
         tasks: TaskPolicy {
             keep_ms: Some(2 * DAY_MS),

@@ -16,9 +16,9 @@ use super::{KeepError, SecretKeeper};
 
 /// A workspace that a secret can be allowed to.
 pub(super) struct ConsentWorkspace {
-    id: WorkspaceId,
-    project_root: PathBuf,
-    package: Option<String>,
+    pub(super) id: WorkspaceId,
+    pub(super) project_root: PathBuf,
+    pub(super) package: Option<String>,
 }
 
 /// Identifies the workspace of a project. Blocks.
@@ -126,15 +126,19 @@ impl SecretKeeper {
     fn write_consents(&self, consents: &Consents) -> Result<(), KeepError> {
         let text = consents.to_text();
         let text = text.map_err(|source| self.bad_consents(source))?;
+        self.write_in_system(&self.vault.consents_file(), &text)
+    }
+
+    /// Replaces a file below `system/` that is not encrypted.
+    pub(super) fn write_in_system(&self, path: &Path, text: &str) -> Result<(), KeepError> {
         let disk = self.disk.as_ref();
         files::ensure_dir(disk, self.layout.root(), self.vault.system_dir())?;
-        let path = self.vault.consents_file();
-        match self.name_in_system(&path) {
+        match self.name_in_system(path) {
             Some(name) => {
                 let register = self.register_of(&name);
                 register.replace(&name, text.as_bytes())?;
             }
-            None => files::replace(disk, &path, text.as_bytes())?,
+            None => files::replace(disk, path, text.as_bytes())?,
         }
         Ok(())
     }

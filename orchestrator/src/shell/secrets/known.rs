@@ -62,10 +62,11 @@ impl SecretKeeper {
     /// added.
     pub(in crate::shell) fn note_documents(&self) {
         let mut documents = self.documents_in_system().documents;
-        let consents = self.vault.consents_file();
-        let stat = self.disk.stat(&consents);
-        if stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == EntryKind::File)) {
-            documents.push(consents);
+        for path in [self.vault.consents_file(), self.vault.permissions_file()] {
+            let stat = self.disk.stat(&path);
+            if stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == EntryKind::File)) {
+                documents.push(path);
+            }
         }
         let names = documents
             .iter()
@@ -142,6 +143,7 @@ impl SecretKeeper {
             let is_now = now.iter().any(|now| now.path == finding.path);
             let opens = identities.is_some_and(|identities| self.opens(&finding.path, identities));
             let is_consents = finding.path == self.vault.consents_file();
+            let is_permissions = finding.path == self.vault.permissions_file();
             if repair {
                 finding.severity = Severity::Warning;
                 "acknowledged: it is not reported again".clone_into(&mut finding.advice);
@@ -155,6 +157,11 @@ impl SecretKeeper {
             } else {
                 finding.severity = Severity::Error;
                 finding.advice = match is_consents {
+                    false if is_permissions => {
+                        "restore it from a backup, or decide again: `gdn permission allow`; then \
+                             `gdn verify --all --repair` acknowledges the loss"
+                            .to_owned()
+                    }
                     true => {
                         "restore it from a backup, or allow each secret again: `gdn secret allow`; \
                              then `gdn verify --all --repair` acknowledges the loss"

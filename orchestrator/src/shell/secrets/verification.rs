@@ -30,6 +30,11 @@ impl SecretKeeper {
             let finding = Finding::new(&at, FindingKind::UnreadableFile, error_chain(&error));
             found.findings.push(finding.advice(error.help()));
         }
+        if let Err(error) = self.vault.permissions(self.files.as_ref()) {
+            let at = self.vault.permissions_file();
+            let finding = Finding::new(&at, FindingKind::UnreadableFile, error_chain(&error));
+            found.findings.push(finding.advice(error.help()));
+        }
         let identities = match self.vault.identities(self.files.as_ref()) {
             Ok(identities) => identities.map(|it| it.identities),
             Err(error) => {

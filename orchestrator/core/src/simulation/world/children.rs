@@ -284,7 +284,13 @@ fn made(rng: &mut fastrand::Rng, is_healing: bool, call: &CallOrder) -> Vec<Act>
     };
     let outcome = match if is_healing { 9 } else { rng.u64(0..12) } {
         0 if is_model => later(CallErrorCode::RateLimited, Some(rng.u64(0..3_000))),
-        1 if is_model => later(CallErrorCode::Overloaded, None),
+        1 if is_model => {
+            let failed = CallError::new(CallErrorCode::Overloaded, "no").having_taken(taken);
+            CallOutcome::Error(match rng.bool() {
+                true => failed.later(None).of_endpoint(),
+                false => failed.later(None),
+            })
+        }
         2 => error(CallErrorCode::Unauthorized),
         3 => return Vec::new(),
         _ if is_model => {

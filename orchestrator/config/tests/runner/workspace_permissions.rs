@@ -1,0 +1,168 @@
+//! Permissions that a person gives a project of the older contract (`COMPAT-2`, `SEC-3`).
+
+use std::path::PathBuf;
+
+use goondan_config::{LoadResult, PermissionState};
+use goondan_protocol::control::{PermissionDecision, WorkspacePermission};
+use goondan_protocol::sandbox::Network;
+use serde_json::json;
+
+use crate::support::Project;
+
+const BUNDLE: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: "@acme/desk"}
+spec:
+  dependencies: [{name: "@goondan/base", version: "^0.0.3-alpha29"}]
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: scripted, options: {rules: [{say: Hello}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{ref: Tool/file-system}, {ref: Tool/bash}]
+---
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: bell}
+spec:
+  entry: ./connectors/bell.mjs
+  events: [{name: rang}]
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: bell}
+spec:
+  connectorRef: Connector/bell
+  ingress:
+    rules: [{match: {event: rang}, route: {agentRef: Agent/clerk}}]
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: desk}
+spec: {entryAgent: Agent/clerk, agents: [{ref: Agent/clerk}]}
+"#;
+
+fn project() -> Project {
+    Project::new(BUNDLE).file("connectors/bell.mjs", "import './lib/x.mjs';\n")
+}
+
+fn decision(permission: &str, allowed: bool, covers: &[&str]) -> PermissionDecision {
+    serde_json::from_value(json!({
+        "permission": permission, "workspaceId": "w-1", "projectRoot": "/p", "allowed": allowed,
+        "covers": covers, "decidedAt": "2026-11-22T21:00:00.000Z",
+    }))
+    .unwrap()
+}
+
+fn load(project: &Project, decisions: &[PermissionDecision]) -> LoadResult {
+    let loader = project.loader().with_decisions(decisions);
+    loader.load(&project.root())
+}
+
+fn state(found: &LoadResult, permission: WorkspacePermission) -> Option<PermissionState> {
+    let mut all = found.permissions.iter();
+    let found = all.find(|request| request.permission == permission);
+    found.map(|request| request.state)
+}
+
+const FILES: [&str; 2] = ["connectors/bell.mjs", "goondan.yaml"];
+
+#[test]
+fn compat_2_nothing_is_granted_without_a_persons_decision() {
+    for decisions in [
+        vec![],
+        vec![
+            decision("project", false, &FILES),
+            decision("network", false, &["bell"]),
+        ],
+    ] {
+        let found = load(&project(), &decisions);
+        let config = found.bundle.as_ref().unwrap();
+        let clerk = config.agents.values().next().unwrap();
+        assert_eq!(clerk.project_work, None);
+        let bell = config.connections.values().next().unwrap();
+        assert_eq!(bell.sandbox.network, Network::None);
+        let expected = match decisions.is_empty() {
+            true => (PermissionState::Undecided, 2),
+            false => (PermissionState::Denied, 0),
+        };
+        for permission in WorkspacePermission::ALL {
+            assert_eq!(state(&found, permission), Some(expected.0), "{permission}");
+        }
+        assert_eq!(config.undecided_permissions.len(), expected.1);
+    }
+}
+
+#[test]
+fn compat_2_allowed_permissions_are_granted_to_what_they_cover() {
+    let decisions = [
+        decision("project", true, &FILES),
+        decision("network", true, &["bell"]),
+    ];
+    let config = load(&project(), &decisions).bundle.unwrap();
+    let clerk = config.agents.values().next().unwrap();
+    let work = clerk.project_work.as_ref().unwrap();
+    assert_eq!(work.protected, FILES.map(PathBuf::from));
+    let bell = config.connections.values().next().unwrap();
+    assert_eq!(bell.sandbox.network, Network::Any);
+    assert_eq!(config.undecided_permissions, []);
+
+    // Another connection needs another decision.
+    let config = load(&project(), &[decision("network", true, &["other"])]);
+    assert_eq!(
+        state(&config, WorkspacePermission::Network),
+        Some(PermissionState::Undecided)
+    );
+    let config = config.bundle.unwrap();
+    let bell = config.connections.values().next().unwrap();
+    assert_eq!(bell.sandbox.network, Network::None);
+}
+
+#[test]
+fn sec_3_files_that_appear_later_are_refused_until_a_person_has_seen_them() {
+    let allowed = [decision("project", true, &FILES)];
+    let model = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: evil}\n\
+                 spec: {provider: scripted, options: {rules: [{say: evil}]}}\n";
+    for (path, text) in [
+        ("out/model.yaml", model),
+        (".env", "A=b\n"),
+        ("connectors/lib/x.mjs", "export {};\n"),
+    ] {
+        let found = load(&project().file(path, text), &allowed);
+        let problems = found.bundle.unwrap_err();
+        let codes: Vec<&str> = problems.as_slice().iter().map(|it| it.code).collect();
+        assert_eq!(codes, ["E_CONFIG_PERMISSION_OUTGROWN"], "{path}");
+        assert!(problems.to_string().contains(path), "{problems}");
+        let request = &found.permissions[0];
+        assert_eq!(request.state, PermissionState::Undecided);
+        assert_eq!(request.added, [path.to_owned()].into());
+        let covers: Vec<&str> = request.covers.iter().map(String::as_str).collect();
+        let again = [decision("project", true, &covers)];
+        assert!(load(&project().file(path, text), &again).bundle.is_ok());
+    }
+    // A link cannot be protected.
+    let linked = project()
+        .file("real.yaml", model)
+        .link("out/model.yaml", "../real.yaml");
+    assert!(load(&linked, &allowed).bundle.is_err());
+    assert!(
+        load(&linked, &[])
+            .permissions
+            .iter()
+            .all(|request| { request.permission != WorkspacePermission::Project })
+    );
+}
+
+#[test]
+fn compat_2_projects_of_the_current_contract_request_nothing() {
+    let modern = "apiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: http}\nspec: {entry: connectors/http.py}\n";
+    let project = Project::with(modern).file("connectors/http.py", "");
+    assert_eq!(load(&project, &[]).permissions, []);
+}
