@@ -44,9 +44,10 @@ use goondan_core::{CoreInput, ProcessId, Spawn};
 /// write buffer.
 const UNCOPIED_FRAME_BYTES: usize = 64 * 1024;
 
-/// Time limit for reading a process's remaining output after its exit, in milliseconds. Relevant
-/// only if a stray process keeps the socket open.
-const DRAIN_MS: u64 = 1_000;
+/// Time to read the messages that a child left when it exited. Usually they end at once; a process
+/// that inherited its end can hold it open. It includes the time in which a busy daemon takes them
+/// up: a task's last message is its result.
+const DRAIN_MS: u64 = 10_000;
 
 /// First delay before checking again if a process that closed its socket has exited, in
 /// milliseconds; doubles up to [`END_LOOK_MAX_MS`].
