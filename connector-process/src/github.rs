@@ -4,7 +4,7 @@
 //! * `texts`: the input: the sentence, the link, and what was written.
 //! * `properties`: values for ingress rules.
 //! * `repositories`: the repositories listened to.
-//! * `actions`, `pull_requests`: what agents do.
+//! * `actions`, `pull_requests`: actions of agents.
 
 mod actions;
 mod phrases;

@@ -5,7 +5,7 @@
 //! * `texts`: the input: the sentence, the link, and what was written.
 //! * `properties`: values for ingress rules.
 //! * `projects`: the projects listened to.
-//! * `actions`, `requests`, `answers`: what agents do.
+//! * `actions`, `requests`, `answers`: actions of agents.
 
 mod actions;
 mod answers;
@@ -58,7 +58,7 @@ static DELIVERY_HEADERS: [HeaderName; 2] = [
     HeaderName::from_static("webhook-id"),
 ];
 
-/// Bytes of a hash that tells apart events with the same `X-Gitlab-Event-UUID`.
+/// Bytes of a hash that distinguishes events with the same `X-Gitlab-Event-UUID`.
 const DIGEST_BYTES: usize = 8;
 
 /// Prefix of a signing token. Other secrets are secret tokens.

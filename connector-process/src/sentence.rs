@@ -7,7 +7,7 @@
 //! * `{/a:form}`: in another form, such as `short` for a commit; see [`Form`].
 //! * `[…]`: only if all its values exist. Not nested.
 //!
-//! `values`: values of a payload; `texts`: what people wrote.
+//! `values`: values of a payload; `texts`: texts of people and programs.
 
 pub(crate) mod texts;
 pub(crate) mod values;
@@ -29,7 +29,7 @@ pub(crate) trait PhraseSource {
 pub(crate) struct EventSentences {
     /// The name of the event.
     pub(crate) event: &'static str,
-    /// JSON Pointers of the texts that follow the sentence: what a person or a program wrote.
+    /// JSON Pointers of the texts of a person or a program that follow the sentence.
     pub(crate) texts: &'static [&'static str],
     /// Sentences by variant: the action, or a more exact one. The empty variant is for all others.
     pub(crate) sentences: &'static [(&'static str, &'static str)],
@@ -53,7 +53,7 @@ const COMMIT_ID_CHARS: usize = 7;
 /// Text for a value that is missing outside of brackets.
 const MISSING: &str = "?";
 
-/// How a value is written.
+/// Format of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Plain,
@@ -208,7 +208,7 @@ pub(crate) fn table_faults(table: &[EventSentences], phrases: &impl PhraseSource
         }
         let mut texts = entry.texts.iter();
         if !texts.all(|pointer| pointer.starts_with('/')) {
-            found.push(format!("{}: a text is no pointer", entry.event));
+            found.push(format!("{}: a text is not a JSON Pointer", entry.event));
         }
     }
     found

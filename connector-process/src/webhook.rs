@@ -204,7 +204,7 @@ impl InboundService for Webhook {
         Ok(InboundRequest::Event(Box::new(event)))
     }
 
-    /// A sender that gets replies is no service that only notifies.
+    /// A service that only sends notifications reads no replies.
     fn acknowledges_unroutable(&self) -> bool {
         self.settings.reply_wait.is_none() && self.callbacks.is_none()
     }

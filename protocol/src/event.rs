@@ -7,11 +7,11 @@ use crate::ids::{AgentName, ConnectionName, EventId, InstanceKey};
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceId};
 
-/// Metadata key of a connection's event: what the service sent, for a tool of the agent.
+/// Metadata key of a connection's event: the payload of the service, for a tool of the agent.
 pub const PAYLOAD: &str = "payload";
 
-/// Metadata key of a connection's event: size of what the service sent, in bytes, if only a part of
-/// it is in [`PAYLOAD`].
+/// Metadata key of a connection's event: size of the payload in bytes, if [`PAYLOAD`] contains only a
+/// part.
 pub const PAYLOAD_BYTES: &str = "payloadBytes";
 
 /// An external event seen by a connector, such as a webhook request or a chat message.

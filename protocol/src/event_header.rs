@@ -1,5 +1,5 @@
-//! Header of a connection's event: the line above its text that tells the model who wrote it and
-//! where (`CONN-1`).
+//! Header of a connection's event: a line above its text with its author and place, for the
+//! model (`CONN-1`).
 //!
 //! A header is rendered from a template, once, when the daemon accepts the event, and is stored with
 //! the event. A template is text with placeholders and optional parts:
@@ -51,10 +51,10 @@ enum Part {
     Text(String),
     Value {
         name: String,
-        /// True if it stands in quotation marks, which no value contains.
+        /// True if it is in quotation marks, which no value contains.
         is_quoted: bool,
     },
-    /// Alternatives, of which the first complete one is rendered.
+    /// Alternatives; the first complete one is rendered.
     Optional(Vec<Vec<Part>>),
 }
 

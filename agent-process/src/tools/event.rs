@@ -1,8 +1,7 @@
-//! The tool `event`: what a service sent with an event of a connection (`CONN-1`).
+//! The tool `event`: payloads of the events of connections (`CONN-1`).
 //!
-//! The event of the turn is at hand; earlier ones are read by the orchestrator. Everything in the
-//! result that comes from outside is JSON, whose texts are escaped: none can imitate the lines
-//! around it.
+//! The agent has the event of the turn; the orchestrator reads earlier ones. External content in the
+//! result is JSON, whose texts are escaped, so it cannot imitate the lines around it.
 
 use goondan_protocol::agents::{AgentAnswer, AgentQuestion};
 use goondan_protocol::event::{AgentEvent, EventSource, PAYLOAD, PAYLOAD_BYTES};

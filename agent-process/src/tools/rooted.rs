@@ -69,7 +69,7 @@ impl Root {
         Self { protected, ..self }
     }
 
-    /// True if an agent that may change the project may not change a path of it.
+    /// True if a path is read-only for an agent that can change the project.
     pub(super) fn protects(&self, path: &Path) -> bool {
         let mut protected = self.protected.iter();
         protected.any(|protected| path.starts_with(protected))

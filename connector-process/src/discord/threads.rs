@@ -71,7 +71,7 @@ impl Threads {
         known.channel_of(channel).unwrap_or(channel).to_owned()
     }
 
-    /// As [`Self::home_of`], for a thread in which somebody wrote: it counts as one of the latest.
+    /// As [`Self::home_of`], for a thread with a new message, which counts as one of the latest.
     pub(super) fn enter(&self, thread: &str) -> String {
         let mut known = self.known();
         let found = known.posted.iter().position(|it| it.0 == thread);

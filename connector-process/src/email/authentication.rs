@@ -55,7 +55,7 @@ fn is_aligned(signer: &str, from: &str) -> bool {
 }
 
 /// The parts of a header between semicolons, without comments. Quoted strings stay whole, because
-/// senders choose some of them.
+/// they can contain text of the sender.
 fn statements(header: &str) -> Vec<String> {
     let mut statements = vec![String::new()];
     let (mut depth, mut is_quoted, mut is_escaped) = (0_u32, false, false);

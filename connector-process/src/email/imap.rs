@@ -53,7 +53,7 @@ pub(super) enum Fetched {
     Gone,
 }
 
-/// A response without its literals, each of which is a `{}` in the text.
+/// A response with a `{}` in its text for each literal.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Response {
     text: String,
@@ -441,7 +441,7 @@ fn folder_name(folder: &str) -> Result<String, String> {
     quoted(&name)
 }
 
-/// What a server said, for an error.
+/// A server's text, for an error.
 fn said(text: &str) -> String {
     let text = text.trim().chars().filter(|c| !c.is_control());
     text.take(SAID_CHARS_MAX).collect()

@@ -103,8 +103,8 @@ impl Position {
     }
 }
 
-/// Key of proofs that the connector itself described a message, whatever an agent's process passes
-/// on.
+/// Key of proofs that the connector itself described a message. An agent's process cannot forge
+/// them.
 #[derive(Clone)]
 pub(super) struct ProofKey([u8; 32]);
 

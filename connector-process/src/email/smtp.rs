@@ -1,4 +1,4 @@
-//! Submission of messages by SMTP (RFC 6409). An error tells if the server took the message.
+//! Submission of messages by SMTP (RFC 6409). An error shows if the server can have accepted the message.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ pub(super) async fn send(
         other => other,
     })?;
     decided.expect(2)?;
-    // The message is sent whatever the server says about the end.
+    // The message is accepted; the answer to `QUIT` changes nothing.
     smtp.stream.send(b"QUIT\r\n").await.ok();
     Ok(())
 }

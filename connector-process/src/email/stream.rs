@@ -102,7 +102,7 @@ impl MailServer {
     ///
     /// # Errors
     ///
-    /// [`StreamError`] if there is no connection.
+    /// [`StreamError`] if the server cannot be reached.
     pub(super) async fn connect(&self) -> Result<MailStream, StreamError> {
         let connecting = async {
             let stream = tcp::connect(&self.target()).await.map_err(StreamError)?;

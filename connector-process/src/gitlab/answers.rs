@@ -60,7 +60,7 @@ fn reference(found: &Value) -> Option<String> {
     Some(format!("{sign}{number}"))
 }
 
-/// What was opened, with its page.
+/// The opened issue or merge request, with its page.
 pub(super) fn opened(created: &Value) -> Result<Value, CallError> {
     let reference = reference(created);
     let url = text(created, "/web_url");

@@ -30,7 +30,7 @@ const COMMITS: [&str; 6] = [
     "/checkout_sha",
 ];
 
-/// What a pushed branch or tag has before its creation and after its deletion.
+/// Digit of the commit ID that GitLab sends for a branch or tag that does not exist.
 const NO_COMMIT: char = '0';
 
 /// The name of an event; `None` if the payload has none.
@@ -96,7 +96,7 @@ pub(super) fn sender<'v>(event: &str, body: &'v Value) -> Option<&'v str> {
         "/user_name",
     ]
     .iter();
-    // The user of these events was added or removed by another one.
+    // The user of a `member` event is the member, not the author of the change.
     let is_named = event != "member";
     let found = pointers.find_map(|pointer| text(body, pointer).filter(|name| !name.is_empty()));
     found.filter(|_| is_named)
@@ -185,8 +185,8 @@ pub(super) fn change(body: &Value) -> Option<&str> {
     Some(first.strip_suffix("_id").unwrap_or(first))
 }
 
-/// Names that a changed list has in addition to another one: `("current", "previous")` for what was
-/// added.
+/// Names that only the first of two versions of a list has: `("current", "previous")` for added
+/// names.
 pub(super) fn difference<'v>(
     change: &'v Value,
     (in_list, not_in_list): (&str, &str),

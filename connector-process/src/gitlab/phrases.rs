@@ -114,7 +114,7 @@ impl<'v> Phrases<'v> {
         self.numbered(kind, '!', object)
     }
 
-    /// What a comment or a reaction of this kind is on.
+    /// The commented object, or the object with the reaction, by its kind.
     fn target(&self, kind: &str) -> String {
         match text(self.body, kind) {
             Some("Commit") => self.commented_commit(),
@@ -126,7 +126,7 @@ impl<'v> Phrases<'v> {
         }
     }
 
-    /// What a reaction is on.
+    /// The object with the reaction.
     fn awarded(&self) -> String {
         const KIND: &str = "/object_attributes/awardable_type";
         match text(self.body, KIND) {

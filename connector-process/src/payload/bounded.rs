@@ -65,7 +65,7 @@ pub(crate) fn shrunk(value: &Value, bounds: JsonBounds) -> Value {
     }
 }
 
-/// The items of a list, without the mark of omitted ones, and the number of these.
+/// The items of a list without the mark of omitted items, and the number of omitted items.
 pub(super) fn without_mark(items: &[Value]) -> (&[Value], usize) {
     let Some((last, others)) = items.split_last() else {
         return (items, 0);

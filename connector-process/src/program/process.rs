@@ -61,7 +61,7 @@ pub(super) struct ProgramProcess {
     /// Its latest report.
     ready: bool,
     detail: String,
-    /// What the sandbox enforces.
+    /// The enforced policy.
     policy: SandboxPolicy,
     /// The latest access that the sandbox seems to have refused, with the setting that allows it.
     denial: Option<String>,

@@ -1,4 +1,4 @@
-//! What follows a sentence: what people and programs wrote.
+//! Texts of people and programs that follow a sentence.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ pub(crate) fn commits_in(body: &Value) -> usize {
     items(body, "/commits").count() + omitted(body, "/commits")
 }
 
-/// The commits of a push, one per line. The push has `total` of them.
+/// The commits of a push, one per line. The push has `total` commits.
 pub(crate) fn commits(body: &Value, total: usize) -> String {
     let mut words = String::new();
     let mut shown = 0;

@@ -1,4 +1,4 @@
-//! Values of a payload as they stand in a sentence.
+//! Values of a payload, formatted for a sentence.
 
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ pub(crate) fn quoted(object: &Value, pointer: &str) -> Option<String> {
     scalar(object, pointer).map(|name| format!("\"{name}\""))
 }
 
-/// A list in words, of which `rest` further names are already omitted; `None` if it is empty.
+/// A list in words, with `rest` further names that are already omitted; `None` if it is empty.
 pub(crate) fn listed(names: impl Iterator<Item = String>, rest: usize) -> Option<String> {
     let mut names: Vec<String> = names.collect();
     let further = names.len().saturating_sub(NAMES_LISTED_MAX) + rest;

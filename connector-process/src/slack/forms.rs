@@ -2,7 +2,7 @@
 //!
 //! Slack shows the answer to the user, so an accepted event gets an empty answer.
 //!
-//! * `values`: what a person chose or entered.
+//! * `values`: choices and entries of a person.
 
 mod values;
 

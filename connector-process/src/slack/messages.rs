@@ -134,7 +134,7 @@ pub(super) fn taken(
     Ok(Ok(TakenEvent { event, is_answered }))
 }
 
-/// The message of an event, or the reason why nobody wrote one.
+/// The message of an event, or the reason why it has none.
 fn written(event: &Value) -> Result<Written<'_>, Ignored> {
     let unsupported = |why: &'static str| Ignored::new(IgnoreReason::Unsupported, why);
     let edited = |message| text(message, "/edited/ts");

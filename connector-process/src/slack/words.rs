@@ -50,7 +50,7 @@ pub(super) fn joined(parts: impl IntoIterator<Item = String>) -> String {
     parts.join("\n")
 }
 
-/// True if a text contains the words of another, whatever the white space.
+/// True if a text contains the words of another, ignoring white space.
 fn has_words(text: &str, words: &str) -> bool {
     let bare = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     bare(text).contains(&bare(words))

@@ -1,6 +1,6 @@
 //! Maps updates other than messages to events: reactions, members and requests to join. Pure.
 //!
-//! None of them is answered, because nothing was said to the agent.
+//! The connector posts no reply to these updates, because they are not messages to the agent.
 
 use goondan_connectors::Values;
 use goondan_protocol::JsonObject;

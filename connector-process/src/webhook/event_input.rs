@@ -98,7 +98,7 @@ pub(crate) fn to_event(
 ///
 /// # Errors
 ///
-/// [`MalformedRequest`] if one of them has no usable input, key or id. Then none is an event.
+/// [`MalformedRequest`] if any of them has no usable input, key or id. Then no event is accepted.
 pub(crate) fn to_batch(
     settings: &WebhookSettings,
     received: &RawRequest<'_>,
@@ -173,8 +173,8 @@ fn event_id(
     first_header(received.headers, by_services)
 }
 
-/// The type of the event, if the request names one. A type that is no text is ignored, because it
-/// only selects a rule.
+/// The type of the event, if the request names one. A type that is not a text is ignored, because
+/// it only selects a rule.
 fn event_type(
     settings: &WebhookSettings,
     body: &ParsedBody<'_>,
@@ -216,7 +216,7 @@ fn headers_of<const N: usize>(
     names.chain(more).map(HeaderName::from_static)
 }
 
-/// A fact in its place of a preset. A field of another type counts as missing.
+/// The value at a location that a preset defines. A field of another type counts as missing.
 fn by_source(
     source: ValueSource,
     body: &ParsedBody<'_>,

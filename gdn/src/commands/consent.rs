@@ -21,8 +21,8 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::project;
 
-/// Opens a workspace. Asks for the secrets it names that are not allowed yet, and for permissions
-/// that nobody has decided about, if stdin is a terminal. The permissions in `allow` are allowed.
+/// Opens a workspace. Asks for the secrets it names that are not allowed yet, and for undecided
+/// permissions, if stdin is a terminal. The permissions in `allow` are allowed.
 pub(super) async fn open(
     client: &mut Client,
     open: OpenWorkspace,

@@ -32,7 +32,7 @@ pub(crate) fn read_project(files: &ProjectFiles, report: &mut ProblemReport) -> 
     let is_older = format.contract() == BaseContract::V0_0_3;
     let mut documents = trees.iter().flat_map(|(_, documents)| documents);
     let has_agent = documents.any(|document| Document::claims(document, ResourceKind::AGENT));
-    // Without an Agent, it is no project of the current format.
+    // A project of the current format has an Agent.
     if !is_older && (has_agent || report.is_partial() || !are_older(files, &trees)) {
         return trees;
     }

@@ -289,7 +289,7 @@ fn meaning(documents: &[YamlNode]) -> Vec<Json> {
     documents.iter().map(YamlNode::to_json).collect()
 }
 
-/// The text of a file with these documents, of which the additional ones come last.
+/// The text of a file with these documents; additional documents are appended.
 fn revised(
     text: &str,
     before: &[YamlNode],
@@ -322,7 +322,7 @@ fn revised(
     }
     let mut revised = edits::apply(text, difference.into_edits())?;
     if extent.aliases {
-        // What differs now is different where an alias repeats it.
+        // The remaining differences are in values that an alias repeats.
         let body = readable(&revised);
         let documents = parse(&body)?;
         let parts = source::documents(&body)?;

@@ -158,7 +158,7 @@ pub(crate) struct ProblemReport {
     vocabulary: Option<&'static Vocabulary>,
     sources: Vec<SourceFile>,
     problems: Vec<Problem>,
-    /// Places of all older forms, of which a note reports the first of each kind.
+    /// Places of all older forms. Notes report only the first place of each kind.
     older_places: Vec<SourceLocation>,
     partial: bool,
 }

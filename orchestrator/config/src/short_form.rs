@@ -2,8 +2,8 @@
 //!
 //! A document with `apiVersion` and without `kind`, `metadata` and `spec` is expanded to the
 //! resources that it lists, before anything else is read. One reader, one schema and one list of
-//! values therefore serve both forms, and every value keeps its place, so problems point to what
-//! was written.
+//! values therefore serve both forms. Every value keeps its place, so problems point to the text of
+//! the user.
 
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ pub(crate) const LISTS: [(&str, ResourceKind); 7] = [
     ("oauthApps", ResourceKind::OAUTH_APP),
 ];
 
-/// Fields of a reference in a list, and of what may stand beside it.
+/// Fields of a reference in a list, and fields beside such a reference.
 const REFERENCE_FIELDS: [&str; 8] = [
     "ref",
     "kind",
@@ -290,7 +290,7 @@ impl DeclaredNames<'_> {
         self.list(spec, "extensions", ResourceKind::EXTENSION, "config");
     }
 
-    /// A list of names, or of mappings of one name to what stands `beside` the reference.
+    /// A list of names, or of mappings from a name to the value of the field `beside` the reference.
     fn list(&self, spec: &mut YamlNode, name: &str, kind: ResourceKind, beside: &str) {
         let Some(mut listed) = take(spec, name) else {
             return;

@@ -199,7 +199,7 @@ impl Vault {
         self.system.join("permissions.json")
     }
 
-    /// Reads the decisions about permissions of workspaces; empty if there is no file.
+    /// Reads the decisions about permissions of workspaces; empty without a file.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! `permission.*`: what a person allows a workspace beyond its configuration (`SEC-3`, `COMPAT-2`).
+//! `permission.*`: rights that a person gives a workspace (`SEC-3`, `COMPAT-2`).
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::ids::WorkspaceId;
 use crate::time::Timestamp;
 
 /// A person's decision about a permission. It applies to the workspace of that directory and
-/// package, and to what it covers: anything more is asked again.
+/// package, and to the files or connections that it covers. Others need a new decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionDecision {
@@ -58,7 +58,8 @@ pub struct DecidePermission {
     pub project_root: PathBuf,
     /// True to allow it.
     pub allowed: bool,
-    /// What the person was shown, at most [`crate::limits::MAX_PERMISSION_COVERS`] entries.
+    /// Files or connections that the person has seen, at most
+    /// [`crate::limits::MAX_PERMISSION_COVERS`] entries.
     pub covers: BTreeSet<String>,
 }
 

@@ -234,7 +234,7 @@ pub enum GitLab {
     },
 }
 
-/// What happens to an issue or a merge request.
+/// Change of the state of an issue or a merge request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StateChange {

@@ -79,7 +79,7 @@ pub enum Http {
         /// True to return HTML unchanged instead of the text it displays.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         raw: bool,
-        /// True to return all headers, and the body as UTF-8 text whatever its type.
+        /// True to return all headers, and the body as UTF-8 text even if it is binary.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         whole: bool,
         /// The timeout, in milliseconds.

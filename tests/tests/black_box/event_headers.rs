@@ -106,7 +106,7 @@ fn conn_1_two_people_in_a_chat_are_two_people_to_the_model() {
     check(&messages);
     let request = last_request(&provider);
     assert_eq!(user_texts(&request)[3], "[Telegram · Ada] hi");
-    // Without payloads, there is no tool that reads them.
+    // Without payloads, agents do not get the tool that reads them.
     assert_eq!(request.body.get("tools"), None);
     let inbox = home.workspace_dir().join("instances");
     let payloads = files_below(&inbox, "inbox.jsonl")

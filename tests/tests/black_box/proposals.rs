@@ -318,7 +318,7 @@ fn msg_11_damaged_sandbox_hides_no_other_and_verify_finds_it() {
     let listed = home.gdn_json(&["sandbox", "list"]);
     let sandboxes = listed["sandboxes"].as_array().unwrap();
     let times = sandboxes.iter().map(|it| it["createdAt"].is_string());
-    // That of the damaged one is in the run's log.
+    // The run's log has the time of the damaged sandbox.
     assert_eq!(times.collect::<Vec<_>>(), [true; 3], "{sandboxes:?}");
     home.gdn(&["proposal", "apply", "r1", "lost", "--yes"])
         .exits(15)

@@ -165,7 +165,7 @@ fn conn_2_slack_thread_is_one_conversation_and_answered_by_default() {
     wait_until("the mention is answered", || posted(&slack).len() == 1);
     assert_eq!(posted(&slack), [(hello.to_owned(), json!("1.5"))]);
 
-    // A reply without a mention continues the conversation; other messages are nobody's.
+    // A reply without a mention continues the conversation; other messages are ignored.
     let question = message("2.5", Some("1.5"), "what is my name?");
     assert_eq!(send(&daemon, &question).status, 202);
     wait_until("the reply is answered", || posted(&slack).len() == 2);

@@ -422,7 +422,7 @@ fn conn_2_reaction_to_the_bot_reaches_the_conversation_after_a_restart() {
         asked[2].ends_with("[Ann reacted with 👍 to your message \"You said: one\"]"),
         "{asked:?}"
     );
-    // Nothing was said to the agent, so its reply is not posted.
+    // A reaction is not a message, so the reply to it is not posted.
     in_topic(52, "three");
     let texts = || -> Vec<String> {
         let sent = posted(&telegram, 3);

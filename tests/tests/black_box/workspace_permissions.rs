@@ -1,5 +1,4 @@
-//! Consent of a person for what a project may do beyond its configuration: agents of the older contract work in the
-//! project (`COMPAT-2`, `SEC-3`).
+//! A person permits agents of the older contract to work in the project directory (`COMPAT-2`, `SEC-3`).
 
 use std::fs;
 use std::path::Path;

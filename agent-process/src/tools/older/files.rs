@@ -262,7 +262,7 @@ struct ListingOptions {
     levels: usize,
 }
 
-/// Collects the regular files and the directories of a directory, which results name `told`.
+/// Collects the regular files and the directories of a directory. `told` is its path in results.
 fn gather(
     named: &NamedPath<'_>,
     told: &Path,

@@ -101,7 +101,7 @@ async fn fetch(site: &RoutedCall, method: &str) -> Result<Value, ToolFault> {
     Ok(fields)
 }
 
-/// The body up to `maxBytes`, and true if it is cut: bytes if the server told the length, else UTF-16
+/// The body up to `maxBytes`, and true if it is cut: bytes if the server sent the length, else UTF-16
 /// code units. Half of a character becomes a replacement character.
 fn shortened(fetched: &FetchResult, most: f64) -> Result<(String, bool), ToolFault> {
     let told_len = fetched.headers.get("content-length");

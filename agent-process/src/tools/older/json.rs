@@ -77,8 +77,8 @@ fn read(call: &ToolInvocation) -> Result<(Args, Value), ToolFault> {
     Ok((args, with_numbers(document)))
 }
 
-/// Keys and indexes of a path such as `users[0].name`. A dot within brackets belongs to the key;
-/// quotation marks are part of it.
+/// Keys and indexes of a path such as `users[0].name`. A key can contain dots within brackets, and
+/// includes its quotation marks.
 fn steps(path: &str) -> Vec<String> {
     let mut steps = vec![String::new()];
     let mut is_in_brackets = false;

@@ -156,7 +156,7 @@ fn limit_of(site: &RoutedCall, default: usize) -> Result<usize, ToolFault> {
 async fn read(site: &RoutedCall) -> Result<Value, ToolFault> {
     let channel = channel_of(site)?;
     let (message, thread) = (site.trimmed(&MESSAGE), site.trimmed(&["threadTs"]));
-    // One message is the newest of those up to its own time.
+    // A single message is the newest message up to its own time.
     let default = if message.is_some() {
         1
     } else {

@@ -1,8 +1,7 @@
 //! Turns whose agent wrote to the chat of their event with a tool. Their reply would repeat it.
 //!
-//! A call names the event of its turn, so a mark finds its turn whatever the order: an event may be
-//! handed in again under another trace, and an agent may write before this process knows that the
-//! event was accepted, or that it exists.
+//! A mark belongs to an event, not to a trace: an event can be submitted again under another trace,
+//! and an agent can write before this process has received the event, or its acknowledgment.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -252,7 +251,7 @@ mod tests {
         assert!(mark.is_set());
         request.send(()).unwrap();
         wrote.await;
-        // At a stop nobody stores it.
+        // A stopping connector does not store it.
         drop(requests);
         turns.wrote(&event_id, "-5").await;
     }

@@ -104,7 +104,7 @@ fn files(action: &Value) -> Option<String> {
 }
 
 /// The entered values of a message or dialog, one in a line after its label. Those of `except` are
-/// told already.
+/// already in the message.
 pub(super) fn entered(
     values: Option<&Value>,
     blocks: &[Value],

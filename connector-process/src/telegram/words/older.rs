@@ -6,7 +6,7 @@ use super::number;
 use crate::payload::text;
 
 /// The text or the caption, with a line for the photo and for the document. `None` if the message
-/// has none of these.
+/// has only other content.
 pub(in super::super) fn older_text(message: &Value) -> Option<String> {
     let field = |name: &str| text(message, name).filter(|said| !said.is_empty());
     let said = field("/text").or_else(|| field("/caption"));

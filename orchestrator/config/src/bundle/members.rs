@@ -54,7 +54,7 @@ pub(super) fn only_swarm<'r>(
     Some(first)
 }
 
-/// Notes a Swarm that does not run. What it refers to counts as used.
+/// Reports a Swarm that does not run, as a note. Its references count as uses.
 fn note_idle(
     swarm: &SwarmSpec,
     first: &LocatedValue<SwarmSpec>,

@@ -36,7 +36,7 @@ pub struct PermissionRequest {
 pub enum PermissionState {
     Allowed,
     Denied,
-    /// No decision, or a part of what the project requests is not covered by it.
+    /// No decision, or the decision does not cover the whole request.
     Undecided,
 }
 

@@ -394,8 +394,8 @@ fn usual_variables(spec: &mut YamlNode, older: &OlderConnectorNames, variables: 
     }
 }
 
-/// Environment variables for a current name, the first one preferred. Those that do not name the
-/// service may belong to another one, so they only count for what the connector requires.
+/// Environment variables for a current name, the first one preferred. A variable without the
+/// name of the service may belong to another service, so it only counts for required secrets.
 fn candidates(
     older: &OlderConnectorNames,
     names: &[(&'static str, &'static str)],

@@ -20,7 +20,7 @@ pub(super) fn spot(place: SourceLocation) -> Spot {
     (place.file.0, place.line, place.column)
 }
 
-/// Which differences are written.
+/// Kinds of differences to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Fields with a former default, which the loader adds anyway.
@@ -86,7 +86,7 @@ impl Places {
         }
     }
 
-    /// True if a written value must not stay: it was reported, or a part of it was moved.
+    /// True if a written value must be removed, because it was reported or partly moved.
     fn must_go(&self, node: &YamlNode) -> bool {
         self.noted.contains(&spot(node.place))
             || match &node.value {

@@ -1,7 +1,7 @@
 //! JSON Schema of the short form.
 //!
-//! Its resources have the fields of their kinds and shorter forms of some of them. Which fields a
-//! resource needs is not part of the schema, because that depends on the forms used.
+//! Its resources have the fields of their kinds, and shorter forms of some fields. The schema does
+//! not contain required fields, because they depend on the forms used.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -20,7 +20,7 @@ pub(super) fn document(definitions: &mut Definitions) -> Json {
         .collect();
     let policy = properties(ResourceKind::SWARM, definitions).remove("policy");
     let package = package(definitions);
-    // `apiVersion` alone is no document.
+    // A document has more fields than `apiVersion`.
     insert(&mut schema, "minProperties", 2.into());
     if let Some(fields) = schema.get_mut("properties") {
         describe(fields, "apiVersion", &json!({ "const": API_VERSION }));

@@ -134,7 +134,7 @@ connectionz: {}
 ";
     let found = Project::new(short).problems().join("\n");
     assert!(found.contains("6:1 unknown field `connectionz`"), "{found}");
-    // What it holds may be what a reference names.
+    // The unknown field may contain the missing model.
     assert!(!found.contains("5:19"), "{found}");
 
     let found = Project::new(&short.replace("connectionz: {}\n", "")).problems();

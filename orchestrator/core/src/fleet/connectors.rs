@@ -409,7 +409,7 @@ impl Fleet {
     }
 
     /// Header of an event. It is rendered once and stored with the event, so a repeated turn sends
-    /// the same text, whatever the configuration is by then.
+    /// the same text, even under a changed configuration.
     fn header_of(
         &self,
         id: &WorkspaceId,

@@ -100,7 +100,7 @@ impl SecretKeeper {
 }
 
 /// Refuses what no project can request. Paths are protected below the Project Root, and must not
-/// lead out of it.
+/// leave the Project Root.
 fn check(decide: &DecidePermission) -> Result<(), KeepError> {
     let refused = |why: String| Err(KeepError::InvalidPermission(why));
     if decide.covers.len() > MAX_PERMISSION_COVERS {

@@ -513,9 +513,9 @@ impl Inbox {
         Ok(self.log.standing(claim)?)
     }
 
-    /// Rewrites the file without unreadable records and without finished events except the latest,
-    /// of which the very latest keep their contents.
-    /// Keeps a copy of a damaged file. Durable when it returns.
+    /// Rewrites the file without unreadable records, and without finished events except the latest. Only
+    /// the very latest events keep their contents. Keeps a copy of a damaged file. Durable when it
+    /// returns.
     pub(super) fn rewrite(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let known = self.table.known.values();
         let mut over: Vec<(u64, Span)> = known
