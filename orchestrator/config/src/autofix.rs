@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+use crate::compat;
 use crate::diagnostic::Diagnostic;
 use crate::limits::{MAX_FIXES, MAX_YAML_BYTES};
 use crate::load::{self, ExternalSources};
@@ -12,7 +13,7 @@ use crate::misplaced;
 use crate::project_files::ProjectFiles;
 use crate::report::ProblemReport;
 use crate::syntax;
-use crate::tree::{self, YamlNode};
+use crate::tree::YamlNode;
 
 /// A file with its fixes. Nothing has been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +122,7 @@ fn differences(before: &str, after: &str) -> Option<usize> {
         let text = syntax::with_yaml_line_ends(text);
         let mut report = ProblemReport::of(&misplaced::VOCABULARY);
         let file = report.add_file(Path::new(""), text.as_ref());
-        let nodes = tree::parse(file, &text, &mut report)?;
+        let nodes = compat::parse(file, &text, &mut report)?;
         Some(nodes.iter().map(YamlNode::to_json).collect::<Json>())
     };
     Some(difference(&parse(before)?, &parse(after)?))

@@ -4,7 +4,6 @@
 //! of values serve both formats. Each value keeps its place, and each older form is reported once,
 //! as a note.
 //!
-//! * `edit`: manipulation of trees.
 //! * `format`: the format of a project, by its requirements and forms.
 //! * `resources`: resources by name and label.
 //! * `references`: references with `ref`, selectors, overrides, and names of the package without
@@ -13,17 +12,16 @@
 //! * `extensions`: settings of the extensions of `@goondan/base`, with their defaults.
 //! * `connections`: names of connectors, of their events, settings and secrets.
 //! * `implied`: Connections that tools of `@goondan/base` had implicitly.
-//! * `unquoted`: texts without quotes that the older parser accepted.
+//! * `text`: text of resource files, whose older parser accepted some texts without quotes.
 
 mod agents;
 mod connections;
-pub(crate) mod edit;
 mod extensions;
 mod format;
 mod implied;
 mod references;
 mod resources;
-mod unquoted;
+mod text;
 
 use std::collections::BTreeSet;
 
@@ -31,16 +29,16 @@ use goondan_protocol::base_package::{BASE_PACKAGE, BaseContract};
 
 use crate::codes;
 use crate::contract::OLDER_RANGE;
+use crate::edit::{self, entries_mut, text_at};
 use crate::environment::Variables;
 use crate::kind::ResourceKind;
 use crate::report::{FileId, Problem, ProblemReport, SourceLocation};
 use crate::tree::YamlNode;
 pub(crate) use connections::older_events;
-use edit::{entries_mut, text_at};
 use format::OlderForm;
 pub(crate) use format::ProjectFormat;
 use resources::Resources;
-pub(crate) use unquoted::{QuotedLine, quoted_line, with_quotes};
+pub(crate) use text::parse;
 
 /// Content of the resource files, in reading order.
 pub(crate) type Trees = Vec<(FileId, Vec<YamlNode>)>;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_protocol::base_package::BaseContract;
 
-use crate::compat::ProjectFormat;
+use crate::compat::{self, ProjectFormat};
 use crate::document::Document;
 use crate::file_list::{FileFailure, Layout, PROJECT_FILE, RESOURCES_DIR, has_older_name};
 use crate::kind::ResourceKind;
@@ -120,7 +120,7 @@ pub(crate) fn read_tree(
         Ok(text) => {
             let text = with_yaml_line_ends(&text);
             let file = report.add_file(path, text.as_ref());
-            let documents = tree::parse(file, &text, report)?;
+            let documents = compat::parse(file, &text, report)?;
             Some((file, short_form::expand(documents, report)))
         }
         Err(FileFailure::NotFound(_))

@@ -36,6 +36,7 @@ mod diagnostic;
 mod digest;
 mod document;
 mod documents;
+mod edit;
 mod effective;
 mod environment;
 mod fields;
@@ -68,6 +69,7 @@ mod successor;
 mod syntax;
 mod tool_connections;
 mod tree;
+mod unquoted;
 mod written;
 
 use std::collections::BTreeMap;

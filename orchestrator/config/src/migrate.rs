@@ -31,7 +31,8 @@ use crate::place::SourceLocation;
 use crate::project_files::ProjectFiles;
 use crate::report::{Problem, ProblemReport};
 use crate::syntax::with_yaml_line_ends;
-use crate::tree::{self, MappingEntry, YamlNode, YamlValue};
+use crate::tree::{MappingEntry, YamlNode, YamlValue};
+use crate::unquoted::with_quotes;
 use crate::{codes, kinds, misplaced};
 use difference::{Difference, Extent, Places, spot};
 
@@ -355,7 +356,7 @@ fn quoted(text: &str) -> Option<String> {
         return None;
     }
     let (mark, body) = edits::without_mark(text);
-    let (quoted, _lines) = compat::with_quotes(&with_yaml_line_ends(body))?;
+    let (quoted, _lines) = with_quotes(&with_yaml_line_ends(body))?;
     let line_end = edits::line_end_of(body);
     Some(format!("{mark}{}", quoted.replace('\n', line_end)))
 }
@@ -369,7 +370,7 @@ fn readable(text: &str) -> String {
 fn parse(text: &str) -> Option<Vec<YamlNode>> {
     let mut report = ProblemReport::of(&misplaced::VOCABULARY);
     let file = report.add_file(Path::new(""), text);
-    tree::parse(file, text, &mut report)
+    compat::parse(file, text, &mut report)
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
-use crate::compat::edit::{
+use crate::document::check_api_version;
+use crate::edit::{
     as_text, document, entries_mut, entry, from_environment, mapping, put, take, text,
 };
-use crate::document::check_api_version;
 use crate::fields::{Fields, Label};
 use crate::frame::API_VERSION;
 use crate::kind::ResourceKind;

@@ -13,7 +13,6 @@ use serde_json::Number;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, MergeKeyPolicy, Spanned};
 
 use crate::codes;
-use crate::compat::{ProjectFormat, QuotedLine, with_quotes};
 use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_DOCUMENTS, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
 pub(crate) use crate::node::{MappingEntry, YamlNode, YamlValue, entries_to_json};
 use crate::node::{REFERENCE, is_reference, is_token};
@@ -25,56 +24,22 @@ use crate::syntax::{ProblemText, explain};
 /// Returns `None` and reports the place if the text is not valid YAML; a file is parsed completely
 /// or not at all.
 pub(crate) fn parse(file: FileId, text: &str, report: &mut ProblemReport) -> Option<Vec<YamlNode>> {
-    match serde_saphyr::from_multiple_with_options::<Spanned<Raw>>(text, options()) {
-        Ok(documents) => Some(
-            documents
-                .into_iter()
-                .map(|document| settle(document, file, report))
-                .collect(),
-        ),
-        Err(error) => {
-            let older = parse_older(file, text, report);
-            if older.is_none() {
-                report_syntax(&error, file, text, report);
-            }
-            older
-        }
-    }
+    let parsed = try_parse(file, text, report);
+    parsed
+        .map_err(|error| report_syntax(&error, file, text, report))
+        .ok()
 }
 
-/// Parses a file of the format 0.0.3, whose parser accepted some texts without quotes. `None` if the
-/// file is not of that format or is still invalid.
-fn parse_older(file: FileId, text: &str, report: &mut ProblemReport) -> Option<Vec<YamlNode>> {
-    let (quoted, lines) = with_quotes(text)?;
-    let parsed = |report: &mut ProblemReport| {
-        let documents =
-            serde_saphyr::from_multiple_with_options::<Spanned<Raw>>(&quoted, options()).ok()?;
-        let documents = documents.into_iter();
-        let nodes = documents.map(|document| settle(document, file, report));
-        Some(nodes.collect::<Vec<_>>())
-    };
-    let tried = parsed(&mut ProblemReport::default())?;
-    if ProjectFormat::of(&[(file, tried)]).contract().is_own() {
-        return None;
-    }
-    for QuotedLine { number, text: line } in lines {
-        let place = SourceLocation {
-            line: number,
-            ..SourceLocation::start_of(file)
-        };
-        let message = "a text without quotes that only goondan 0.0.3 accepts";
-        let problem = Problem::note(codes::OLDER_FORM, place, message);
-        // The line may contain a secret.
-        let hides = may_be_secret(text, number);
-        report.add(problem.help(match hides {
-            true => "put the text in quotes".to_owned(),
-            false => format!("put the text in quotes: `{line}`"),
-        }));
-        if hides {
-            report.hide_line(file, number);
-        }
-    }
-    parsed(report)
+/// As [`parse`], but only returns a syntax error.
+pub(crate) fn try_parse(
+    file: FileId,
+    text: &str,
+    report: &mut ProblemReport,
+) -> Result<Vec<YamlNode>, Error> {
+    let documents = serde_saphyr::from_multiple_with_options::<Spanned<Raw>>(text, options())?;
+    let documents = documents.into_iter();
+    let nodes = documents.map(|document| settle(document, file, report));
+    Ok(nodes.collect())
 }
 
 fn options() -> serde_saphyr::Options {
@@ -222,7 +187,8 @@ fn sources_of(
     }
 }
 
-fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut ProblemReport) {
+/// Reports a syntax error, and hides its line if the line may contain a secret.
+pub(crate) fn report_syntax(error: &Error, file: FileId, text: &str, report: &mut ProblemReport) {
     let place = error.location().map_or_else(
         || SourceLocation::start_of(file),
         |location| place_of(location, file),
@@ -284,7 +250,7 @@ fn is_taken(node: &YamlNode) -> bool {
 
 /// True if a line of an unparsable file may contain a secret, because it or a previous line of the
 /// document mentions one. Hiding too many lines is safer than showing too many.
-fn may_be_secret(text: &str, line: usize) -> bool {
+pub(crate) fn may_be_secret(text: &str, line: usize) -> bool {
     text.lines().take(line).fold(false, |after_secret, text| {
         let mut words = text.split([':', '{', ',', ' ', '"', '\'']);
         (after_secret && !text.starts_with("---")) || words.any(is_secret)

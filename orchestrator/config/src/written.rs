@@ -4,11 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::compat;
 use crate::diagnostic::Diagnostics;
 use crate::file_list::{PROJECT_FILE, RESOURCES_DIR, has_older_name, is_yaml};
 use crate::report::ProblemReport;
 use crate::short_form;
-use crate::tree;
+use crate::tree::YamlNode;
 
 /// True if a file, by its path in the project, is a resource file. Files with names only known to
 /// 0.0.3 count as well, because their content is compared anyway.
@@ -28,11 +29,11 @@ pub fn is_resource_file(path: &Path) -> bool {
 pub fn resources_of(path: &Path, text: &str) -> Result<Vec<Value>, Diagnostics> {
     let mut report = ProblemReport::default();
     let file = report.add_file(path, text);
-    let documents = tree::parse(file, text, &mut report);
+    let documents = compat::parse(file, text, &mut report);
     let documents = documents.map(|documents| short_form::expand(documents, &mut report));
     match documents {
         Some(documents) if !report.has_errors() => {
-            Ok(documents.iter().map(tree::YamlNode::to_json).collect())
+            Ok(documents.iter().map(YamlNode::to_json).collect())
         }
         _ => Err(report.into_diagnostics()),
     }

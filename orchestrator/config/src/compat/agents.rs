@@ -2,12 +2,12 @@
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
-use super::edit::{
+use super::{CompatConversion, extensions, references};
+use crate::contract::{BaseRange, OLDER_RANGE};
+use crate::edit::{
     as_text, at, at_mut, entries_mut, entry, from_environment, list, mapping, put, rename, take,
     text, text_at,
 };
-use super::{CompatConversion, extensions, references};
-use crate::contract::{BaseRange, OLDER_RANGE};
 use crate::environment::Variables;
 use crate::kinds::params::PARAMS;
 use crate::tree::{YamlNode, YamlValue};

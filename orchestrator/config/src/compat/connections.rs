@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::base_package::BASE_PACKAGE;
 
 use super::CompatConversion;
-use super::edit::{
-    at, at_mut, boolean, entries_mut, entry, from_environment, mapping_mut, number, put, rename,
-    take, text, text_at,
-};
 use super::references;
 use super::resources::OLDER_CONNECTORS;
 use crate::codes;
+use crate::edit::{
+    at, at_mut, boolean, entries_mut, entry, from_environment, mapping_mut, number, put, rename,
+    take, text, text_at,
+};
 use crate::environment::Variables;
 use crate::report::Problem;
 use crate::tree::{YamlNode, YamlValue};

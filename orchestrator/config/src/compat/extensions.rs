@@ -3,7 +3,7 @@
 use goondan_protocol::base_package::BASE_PACKAGE;
 
 use super::CompatConversion;
-use super::edit::{
+use crate::edit::{
     at, at_mut, boolean, entries_mut, entry, items, list, mapping, number, put, rename, take, text,
     text_at,
 };
@@ -171,7 +171,7 @@ fn context(config: &mut YamlNode, agent: &str, cx: &mut CompatConversion<'_>) ->
         if !others.is_empty() {
             lines.push(format!("Other agents: {}.", others.join(", ")));
         }
-        let instruction = at(config, &["swarmCatalogInstruction"]).and_then(super::edit::as_text);
+        let instruction = at(config, &["swarmCatalogInstruction"]).and_then(crate::edit::as_text);
         let instruction = instruction.unwrap_or(CATALOG_INSTRUCTION);
         if !instruction.trim().is_empty() {
             lines.push(instruction.to_owned());
@@ -221,7 +221,7 @@ fn logging(config: &mut YamlNode, cx: &mut CompatConversion<'_>) -> bool {
     let place = config.place;
     rename(config, "includeToolArgs", "content");
     if let Some(MappingEntry { node, .. }) = take(config, "level")
-        && super::edit::as_text(&node) != Some("info")
+        && crate::edit::as_text(&node) != Some("info")
     {
         let what = "`level` of `logging` is ignored".to_owned();
         cx.note(
@@ -244,7 +244,7 @@ fn guard(config: &mut YamlNode) -> bool {
     set(config, "tools", list(place, tools));
     put(config, entry("anyOf", boolean(place, true)));
     if let Some(message) = take(config, "errorMessage")
-        && super::edit::as_text(&message.node).is_some_and(|text| !text.trim().is_empty())
+        && crate::edit::as_text(&message.node).is_some_and(|text| !text.trim().is_empty())
     {
         put(config, entry("message", message.node));
     }

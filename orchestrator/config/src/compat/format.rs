@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use goondan_protocol::base_package::{BASE_PACKAGE, BaseContract, EXTENSIONS};
 
 use super::connections::{is_older_event, is_older_setting};
-use super::edit::{as_text, at, items, text_at};
 use super::references::has_unknown_field;
 use super::resources::{OLDER_CONNECTORS, OLDER_TOOLS};
 use crate::contract::BaseRange;
+use crate::edit::{as_text, at, items, text_at};
 use crate::place::SourceLocation;
 use crate::report::FileId;
 use crate::tree::{MappingEntry, YamlNode};

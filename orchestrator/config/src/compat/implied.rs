@@ -2,11 +2,11 @@
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
-use super::edit::{
-    as_text, at, document, entry, from_environment, items, list, mapping, number, text, text_at,
-};
 use super::{CompatConversion, Trees, edit};
 use crate::codes;
+use crate::edit::{
+    as_text, at, document, entry, from_environment, items, list, mapping, number, text, text_at,
+};
 use crate::environment::Variables;
 use crate::place::SourceLocation;
 use crate::report::Problem;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use goondan_protocol::base_package::BASE_PACKAGE;
 
-use super::edit::{as_text, at, at_mut, document, entry, mapping, merge, put, take, text, text_at};
 use super::resources::SelectedResource;
 use super::{CompatConversion, Trees};
 use crate::codes;
+use crate::edit::{as_text, at, at_mut, document, entry, mapping, merge, put, take, text, text_at};
 use crate::kind::ResourceKind;
 use crate::report::{Problem, SourceLocation};
 use crate::tree::{YamlNode, YamlValue};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use goondan_protocol::base_package::{BaseContract, EXTENSIONS};
 
 use super::Trees;
-use super::edit::{as_text, at, text_at};
+use crate::edit::{as_text, at, text_at};
 
 /// Label of every resource of the older package.
 const TIER: (&str, &str) = ("tier", "base");

@@ -12,7 +12,7 @@ pub(crate) fn at<'n>(node: &'n YamlNode, path: &[&str]) -> Option<&'n YamlNode> 
 }
 
 /// The value at a path of fields, for modification.
-pub(super) fn at_mut<'n>(node: &'n mut YamlNode, path: &[&str]) -> Option<&'n mut YamlNode> {
+pub(crate) fn at_mut<'n>(node: &'n mut YamlNode, path: &[&str]) -> Option<&'n mut YamlNode> {
     path.iter().try_fold(node, |node, name| {
         let entry = entries_mut(node)?
             .iter_mut()
@@ -34,7 +34,7 @@ pub(crate) fn as_text(node: &YamlNode) -> Option<&str> {
 }
 
 /// The items of a list; empty if the node is not a list.
-pub(super) fn items(node: &YamlNode) -> &[YamlNode] {
+pub(crate) fn items(node: &YamlNode) -> &[YamlNode] {
     match &node.value {
         YamlValue::List(items) => items,
         _ => &[],
@@ -65,7 +65,7 @@ pub(crate) fn put(node: &mut YamlNode, entry: MappingEntry) {
 }
 
 /// Renames a field of a mapping; an existing field of the new name takes precedence.
-pub(super) fn rename(node: &mut YamlNode, from: &str, to: &str) -> Option<SourceLocation> {
+pub(crate) fn rename(node: &mut YamlNode, from: &str, to: &str) -> Option<SourceLocation> {
     let mut entry = take(node, from)?;
     let place = entry.key_place;
     to.clone_into(&mut entry.key);
@@ -74,7 +74,7 @@ pub(super) fn rename(node: &mut YamlNode, from: &str, to: &str) -> Option<Source
 }
 
 /// The mapping of a field, created if absent.
-pub(super) fn mapping_mut<'n>(node: &'n mut YamlNode, name: &str) -> Option<&'n mut YamlNode> {
+pub(crate) fn mapping_mut<'n>(node: &'n mut YamlNode, name: &str) -> Option<&'n mut YamlNode> {
     let place = node.place;
     put(node, entry(name, mapping(place, Vec::new())));
     at_mut(node, &[name]).filter(|node| matches!(node.value, YamlValue::Mapping(_)))
@@ -87,14 +87,14 @@ pub(crate) fn text(place: SourceLocation, text: impl Into<String>) -> YamlNode {
     }
 }
 
-pub(super) fn number(place: SourceLocation, number: u64) -> YamlNode {
+pub(crate) fn number(place: SourceLocation, number: u64) -> YamlNode {
     YamlNode {
         value: YamlValue::Number(number.into()),
         place,
     }
 }
 
-pub(super) fn boolean(place: SourceLocation, value: bool) -> YamlNode {
+pub(crate) fn boolean(place: SourceLocation, value: bool) -> YamlNode {
     YamlNode {
         value: YamlValue::Bool(value),
         place,
@@ -131,7 +131,7 @@ pub(crate) fn from_environment(place: SourceLocation, variable: &str) -> YamlNod
 }
 
 /// Merges the fields of `over` into `under`: mappings are merged, everything else is replaced.
-pub(super) fn merge(under: &mut YamlNode, over: &YamlNode) {
+pub(crate) fn merge(under: &mut YamlNode, over: &YamlNode) {
     let (Some(entries), YamlValue::Mapping(more)) = (entries_mut(under), &over.value) else {
         *under = over.clone();
         return;
