@@ -24,12 +24,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::Fuse;
-use goondan_clock::{Instant, sleep, sleep_until};
+use goondan_clock::{Instant, sleep_until};
 use goondan_protocol::approval::ApprovalDecision;
 use goondan_protocol::ids::ApprovalId;
 use goondan_protocol::ipc::EventRefused;
 use serde_json::Value;
-use serde_json::value::to_raw_value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -284,26 +283,13 @@ fn pause(failures: u32) -> Duration {
 
 /// Loads the messages posted by earlier processes; retries until it succeeds.
 async fn remembered(gateway: &Gateway) -> ApprovalPoller {
-    let mut failures = 0_u32;
-    loop {
-        match gateway.state().await {
-            Ok(state) => return ApprovalPoller::of(state.as_deref()),
-            Err(reason) => {
-                tracing::warn!(reason, "failed to read the shown tool calls; retrying");
-                failures = failures.saturating_add(1);
-                sleep(pause(failures)).await;
-            }
-        }
-    }
+    let state = gateway.state_at_last("shown tool calls").await;
+    ApprovalPoller::of(state.as_deref())
 }
 
 /// Stores the locations of the messages. Without them, the next process posts the calls again.
 async fn keep(gateway: &Gateway, desk: &ApprovalPoller) {
-    let kept = match to_raw_value(&desk.kept()) {
-        Ok(raw) => gateway.keep_fields(&raw).await,
-        Err(error) => Err(error.to_string()),
-    };
-    if let Err(reason) = kept {
+    if let Err(reason) = gateway.keep_fields(&desk.kept()).await {
         tracing::warn!(reason, "failed to store where tool calls are shown");
     }
 }

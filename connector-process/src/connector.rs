@@ -51,15 +51,33 @@ impl Ready {
         worker: CallbackWorker,
     ) -> Self {
         let service = std::sync::Arc::new(service);
+        let serve = |gateway: Gateway| {
+            let intake_over = gateway.intake_over();
+            listener::run(service, gateway, intake_over)
+        };
+        Self::to_serve_and_reply(serve, Some(worker))
+    }
+
+    /// Creates a connector that runs `serve` until intake ends, and delivers replies until the final
+    /// stop, if it has a worker for them.
+    pub(crate) fn to_serve_and_reply<F: Future<Output = ()> + Send + 'static>(
+        serve: impl FnOnce(Gateway) -> F + Send + 'static,
+        worker: Option<CallbackWorker>,
+    ) -> Self {
         Self::to_the_end(|gateway, stop| async move {
             let serving = async {
-                let intake_over = gateway.intake_over();
-                listener::run(service, gateway.clone(), intake_over).await;
+                serve(gateway.clone()).await;
                 stop.cancelled().await;
+            };
+            let posting = async {
+                match worker {
+                    Some(worker) => worker.run(gateway.clone()).await,
+                    None => std::future::pending().await,
+                }
             };
             tokio::select! {
                 () = serving => {}
-                () = worker.run(gateway.clone()) => {}
+                () = posting => {}
             }
         })
     }

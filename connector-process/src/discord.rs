@@ -142,22 +142,8 @@ impl Discord {
             discord.callbacks = Some(callbacks);
             worker
         });
-        Ok(Ready::to_the_end(|gateway, stop| async move {
-            let serving = async {
-                discord.serve(gateway.clone()).await;
-                stop.cancelled().await;
-            };
-            let posting = async {
-                match worker {
-                    Some(worker) => worker.run(gateway.clone()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = serving => {}
-                () = posting => {}
-            }
-        }))
+        let serve = |gateway| discord.serve(gateway);
+        Ok(Ready::to_serve_and_reply(serve, worker))
     }
 
     /// Serves requests until intake ends.

@@ -21,6 +21,8 @@ use goondan_protocol::metrics::MetricsSnapshot;
 use goondan_protocol::question::{QuestionAnswered, QuestionAsk};
 use goondan_protocol::reply::{Reply, ReplyAwait};
 use goondan_protocol::trace::{SpanId, TraceContext, TraceId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -31,7 +33,7 @@ use crate::back_off::back_off;
 use crate::calls::CallHandler;
 use crate::limits::{
     APPROVAL_NEWS_WAITING_MAX, CALLBACK_PAUSE_FIRST_MS, COUNT_TIMEOUT_MS, REPLY_TIMEOUT_MS,
-    SERVICE_BACK_OFF_MAX_MS, SESSION_COMMANDS_WAITING_MAX,
+    SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS, SESSION_COMMANDS_WAITING_MAX,
 };
 
 /// The orchestrator's decision about an event.
@@ -339,6 +341,35 @@ impl Gateway {
         self.ask_state(None).await
     }
 
+    /// The stored state of the connection; retries until it can be read. `subject` names the
+    /// required part in the log.
+    pub(crate) async fn state_at_last(&self, subject: &'static str) -> Option<Box<RawValue>> {
+        let mut failures = 0_u32;
+        loop {
+            match self.state().await {
+                Ok(state) => return state,
+                Err(reason) => {
+                    tracing::warn!(subject, reason, "failed to read the stored state; retrying");
+                }
+            }
+            failures = failures.saturating_add(1);
+            let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
+            sleep(pause).await;
+        }
+    }
+
+    /// The fields of `T` in the stored state; retries until they can be read. Invalid fields are
+    /// reported as lost. `subject` names them in the log.
+    pub(crate) async fn stored<T: Default + DeserializeOwned>(&self, subject: &'static str) -> T {
+        let Some(state) = self.state_at_last(subject).await else {
+            return T::default();
+        };
+        serde_json::from_str(state.get()).unwrap_or_else(|error| {
+            tracing::error!(subject, %error, "failed to parse the stored state; continuing without it");
+            T::default()
+        })
+    }
+
     /// Replaces the stored state of the connection. Durable when it returns.
     ///
     /// # Errors
@@ -354,8 +385,9 @@ impl Gateway {
     /// # Errors
     ///
     /// The reason for a refusal.
-    pub(crate) async fn keep_fields(&self, fields: &RawValue) -> Result<(), String> {
+    pub(crate) async fn keep_fields(&self, fields: &impl Serialize) -> Result<(), String> {
         let unreadable = |error: serde_json::Error| error.to_string();
+        let fields = to_raw_value(fields).map_err(unreadable)?;
         let new: StateFields = serde_json::from_str(fields.get()).map_err(unreadable)?;
         // Held while the state is written, so that concurrent parts do not overwrite each other.
         let mut known = self.fields.lock().await;

@@ -128,22 +128,8 @@ impl Slack {
         secrets: &BTreeMap<String, String>,
     ) -> Result<Ready, String> {
         let (slack, worker) = Self::new(connection, config, secrets)?;
-        Ok(Ready::to_the_end(|gateway, stop| async move {
-            let serving = async {
-                slack.serve(gateway.clone()).await;
-                stop.cancelled().await;
-            };
-            let posting = async {
-                match worker {
-                    Some(worker) => worker.run(gateway.clone()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = serving => {}
-                () = posting => {}
-            }
-        }))
+        let serve = |gateway| slack.serve(gateway);
+        Ok(Ready::to_serve_and_reply(serve, worker))
     }
 
     /// Serves requests until intake ends.

@@ -92,6 +92,17 @@ struct ListedTool {
     schema: OnceLock<Result<ArgumentSchema, String>>,
 }
 
+impl ToolListing {
+    /// The names of the tools, for a message.
+    fn names(&self) -> String {
+        let names: Vec<String> = self.tools.keys().map(|name| format!("`{name}`")).collect();
+        match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.join(", "),
+        }
+    }
+}
+
 impl McpServerHandle {
     /// The servers of a tool: one for each of its connections.
     pub(super) fn all_of(definition: &ToolDefinition) -> impl Iterator<Item = Self> {
@@ -212,19 +223,10 @@ impl McpServerHandle {
     }
 
     fn not_there(&self, name: &str, listed: &ToolListing) -> CallRejection {
-        let names: Vec<_> = listed
-            .tools
-            .keys()
-            .map(|name| format!("`{name}`"))
-            .collect();
         CallRejection::NotInCatalog(format!(
             "`{name}` is not a tool of the MCP server of connection `{}`; it has {}",
             self.connection,
-            if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names.join(", ")
-            }
+            listed.names()
         ))
     }
 
@@ -398,15 +400,10 @@ impl McpServerHandle {
         let route = ConnectionRoute::to(call, &self.connection)?;
         self.list_first(&route).await?;
         let listed = self.listed().unwrap_or_default();
-        let names: Vec<&str> = listed.tools.keys().map(String::as_str).collect();
         Ok(format!(
             "connection `{}` is ready; its tools: {}",
             self.connection,
-            if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names.join(", ")
-            }
+            listed.names()
         ))
     }
 

@@ -6,13 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use goondan_clock::sleep;
 use serde::{Deserialize, Serialize};
-use serde_json::value::to_raw_value;
 
-use crate::back_off::back_off;
 use crate::gateway::Gateway;
-use crate::limits::{DISCORD_THREADS_MAX, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS};
+use crate::limits::DISCORD_THREADS_MAX;
 
 /// A message of the application, and the channel that it was posted to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,24 +98,8 @@ impl Threads {
 
     /// Loads the messages that an earlier process stored, and stores them from now on.
     pub(super) async fn load(&self, gateway: &Gateway) {
-        let mut failures = 0_u32;
-        let state = loop {
-            match gateway.state().await {
-                Ok(state) => break state,
-                Err(reason) => tracing::warn!(reason, "failed to read the threads; retrying"),
-            }
-            failures = failures.saturating_add(1);
-            let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
-            sleep(pause).await;
-        };
-        match state.map(|state| serde_json::from_str::<StoredMessages>(state.get())) {
-            None => {}
-            Some(Ok(StoredMessages { posted })) => self.known().posted = posted,
-            Some(Err(error)) => tracing::error!(
-                %error,
-                "failed to parse the threads; earlier ones are conversations of their own"
-            ),
-        }
+        let StoredMessages { posted } = gateway.stored("threads of replies").await;
+        self.known().posted = posted;
         // It is set once, before the connector serves requests.
         self.gateway.set(gateway.clone()).ok();
     }
@@ -132,11 +113,8 @@ impl Threads {
         let Some(posted) = self.changed() else {
             return;
         };
-        let kept = match to_raw_value(&StoredMessages { posted }) {
-            Ok(stored) => gateway.keep_fields(&stored).await,
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(reason) = kept {
+        let stored = StoredMessages { posted };
+        if let Err(reason) = gateway.keep_fields(&stored).await {
             self.known().is_new = true;
             tracing::warn!(
                 reason,

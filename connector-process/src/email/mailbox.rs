@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use serde_json::value::to_raw_value;
 use sha2::Sha256;
 
 use crate::back_off::back_off;
@@ -52,35 +51,16 @@ pub(super) struct Mailbox {
 impl Mailbox {
     /// Loads the state, and stores a new key the first time. Retries until it succeeds.
     pub(super) async fn load(gateway: &Gateway) -> Self {
-        let mut failures = 0_u32;
-        loop {
-            match Self::try_load(gateway).await {
-                Ok(mailbox) => return mailbox,
-                Err(reason) => {
-                    tracing::warn!(reason, "failed to load the mailbox's position; retrying");
-                }
-            }
-            failures = failures.saturating_add(1);
-            let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
-            sleep(pause).await;
-        }
-    }
-
-    async fn try_load(gateway: &Gateway) -> Result<Self, String> {
-        let state = gateway.state().await?;
-        let read = state.and_then(|state| serde_json::from_str(state.get()).ok());
         let StoredMailbox {
             mailbox: position,
             proof_key,
-        } = read.unwrap_or_default();
-        if let Some(key) = proof_key.and_then(|key| ProofKey::parse(&key)) {
-            return Ok(Self { position, key });
-        }
-        let key = ProofKey::fresh()?;
-        let fields = to_raw_value(&json!({"proofKey": hex::encode(key.0)}));
-        let fields = fields.map_err(|error| error.to_string())?;
-        gateway.keep_fields(&fields).await?;
-        Ok(Self { position, key })
+        } = gateway.stored("position in the mailbox").await;
+        let stored = proof_key.and_then(|key| ProofKey::parse(&key));
+        let key = match stored {
+            Some(key) => key,
+            None => ProofKey::create(gateway).await,
+        };
+        Self { position, key }
     }
 }
 
@@ -91,9 +71,7 @@ impl Position {
     ///
     /// A description of the failure.
     pub(super) async fn keep(&self, gateway: &Gateway) -> Result<(), String> {
-        let fields = to_raw_value(&json!({"mailbox": self}));
-        let fields = fields.map_err(|error| error.to_string())?;
-        gateway.keep_fields(&fields).await
+        gateway.keep_fields(&json!({"mailbox": self})).await
     }
 
     /// A day before which all messages have certainly been processed, as IMAP writes it.
@@ -120,6 +98,27 @@ impl ProofKey {
         let filled = SystemRandom::new().fill(&mut key);
         filled.map_err(|_unspecified| "the system has no random numbers".to_owned())?;
         Ok(Self(key))
+    }
+
+    /// Creates and stores a key; retries until it succeeds.
+    async fn create(gateway: &Gateway) -> Self {
+        let mut failures = 0_u32;
+        loop {
+            let reason = match Self::fresh() {
+                Ok(key) => {
+                    let fields = json!({"proofKey": hex::encode(key.0)});
+                    match gateway.keep_fields(&fields).await {
+                        Ok(()) => return key,
+                        Err(reason) => reason,
+                    }
+                }
+                Err(reason) => reason,
+            };
+            tracing::warn!(reason, "failed to store a key of proofs; retrying");
+            failures = failures.saturating_add(1);
+            let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
+            sleep(pause).await;
+        }
     }
 
     fn parse(text: &str) -> Option<Self> {

@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use goondan_clock::sleep;
 use goondan_protocol::JsonObject;
 use goondan_protocol::event::{ConnectorEvent, TurnOutcome};
 use goondan_protocol::ids::{ConnectionName, EventId, InstanceKey};
@@ -25,7 +24,6 @@ use goondan_protocol::ipc::EventAccepted;
 use goondan_protocol::reply::ReplyAwait;
 use goondan_protocol::trace::TraceContext;
 use serde::{Deserialize, Serialize};
-use serde_json::value::to_raw_value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -33,12 +31,8 @@ use answered::EarlyWrite;
 pub(crate) use answered::{AnsweredTurns, TurnMark};
 pub(crate) use target::ReplyTarget;
 
-use crate::back_off::back_off;
 use crate::gateway::Gateway;
-use crate::limits::{
-    CALLBACKS_PROMISED_MAX, DELIVERED_EVENTS_MAX, REQUESTS_IN_FLIGHT_MAX,
-    SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS,
-};
+use crate::limits::{CALLBACKS_PROMISED_MAX, DELIVERED_EVENTS_MAX, REQUESTS_IN_FLIGHT_MAX};
 
 /// Destination of replies.
 pub(crate) trait ReplyDelivery: Send + Sync + 'static {
@@ -266,25 +260,7 @@ impl CallbackWorker {
 
     /// Loads the replies that earlier processes left pending.
     async fn take_up(&mut self, gateway: &Gateway) {
-        let mut failures = 0;
-        let state = loop {
-            match gateway.state().await {
-                Ok(state) => break state,
-                Err(reason) => {
-                    tracing::warn!(reason, "failed to read pending replies; retrying");
-                }
-            }
-            failures += 1;
-            let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
-            sleep(pause).await;
-        };
-        let kept = state.map_or(Ok(StoredCallbacks::default()), |it| {
-            serde_json::from_str(it.get())
-        });
-        let kept = kept.unwrap_or_else(|error: serde_json::Error| {
-            tracing::error!(%error, "failed to parse pending replies; earlier replies will not be delivered");
-            StoredCallbacks::default()
-        });
+        let kept: StoredCallbacks = gateway.stored("pending replies").await;
         self.delivered = kept.delivered;
         self.answered.load_early(kept.early);
         for StoredCallback {
@@ -429,7 +405,6 @@ impl CallbackWorker {
             delivered: self.delivered.clone(),
             early: self.answered.early(),
         };
-        let state = to_raw_value(&kept).map_err(|error| error.to_string())?;
-        gateway.keep_fields(&state).await
+        gateway.keep_fields(&kept).await
     }
 }

@@ -4,15 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use goondan_clock::sleep;
 use serde::{Deserialize, Serialize};
-use serde_json::value::to_raw_value;
 
-use crate::back_off::back_off;
 use crate::gateway::Gateway;
-use crate::limits::{
-    SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS, SLACK_ANSWERS_MAX, SLACK_THREADS_MAX,
-};
+use crate::limits::{SLACK_ANSWERS_MAX, SLACK_THREADS_MAX};
 
 /// The stored form, beside other fields of the connection's state.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,25 +101,8 @@ impl Threads {
 
     /// Loads the threads that an earlier process stored.
     pub(super) async fn load(&self, gateway: &Gateway) {
-        let mut failures = 0;
-        let state = loop {
-            match gateway.state().await {
-                Ok(state) => break state,
-                Err(reason) => tracing::warn!(reason, "failed to read the threads; retrying"),
-            }
-            failures += 1;
-            let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
-            sleep(pause).await;
-        };
-        let stored = state.map(|state| serde_json::from_str::<StoredThreads>(state.get()));
-        match stored {
-            None => {}
-            Some(Ok(stored)) => self.restore(stored),
-            Some(Err(error)) => tracing::error!(
-                %error,
-                "failed to parse the threads; their replies without a mention are `message` events"
-            ),
-        }
+        let stored = gateway.stored("threads of the app").await;
+        self.restore(stored);
         // It is set once, before the connector serves requests.
         self.gateway.set(gateway.clone()).ok();
     }
@@ -135,11 +113,7 @@ impl Threads {
         let Some(threads) = self.changed() else {
             return;
         };
-        let kept = match to_raw_value(&threads) {
-            Ok(stored) => gateway.keep_fields(&stored).await,
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(reason) = kept {
+        if let Err(reason) = gateway.keep_fields(&threads).await {
             self.not_stored();
             tracing::warn!(
                 reason,

@@ -7,19 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use goondan_clock::sleep;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::to_raw_value;
 
 use super::answer::ApiError;
 use super::api::Api;
-use crate::back_off::back_off;
 use crate::gateway::Gateway;
-use crate::limits::{
-    CHATS_MIGRATED_MAX, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS, SERVICE_TIMEOUT_MS,
-};
+use crate::limits::{CHATS_MIGRATED_MAX, SERVICE_TIMEOUT_MS};
 
 /// Former IDs of groups, each with the next ID. As stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +86,7 @@ pub(super) struct Chats {
 impl Chats {
     /// Loads the stored changes; retries until it succeeds.
     pub(super) async fn load(gateway: Gateway) -> Self {
-        let migrations = stored(&gateway).await;
+        let migrations = gateway.stored("new IDs of chats").await;
         Self {
             gateway,
             migrations: Mutex::new(migrations),
@@ -131,8 +125,7 @@ impl Chats {
             now = new,
             "a group became a supergroup with a new ID; its conversation continues"
         );
-        let state = to_raw_value(&known).map_err(|error| error.to_string())?;
-        self.gateway.keep_fields(&state).await
+        self.gateway.keep_fields(&known).await
     }
 
     /// Calls a method in a chat. If the chat has a new ID, the call is repeated there.
@@ -166,22 +159,6 @@ impl Chats {
         }
         api.call(method, &moved, timeout).await
     }
-}
-
-/// A part of the connection's stored state; retries until it can be read.
-pub(super) async fn stored<T: Default + DeserializeOwned>(gateway: &Gateway) -> T {
-    let mut failures = 0_u32;
-    let state = loop {
-        match gateway.state().await {
-            Ok(state) => break state,
-            Err(reason) => tracing::warn!(reason, "failed to read the stored state; retrying"),
-        }
-        failures = failures.saturating_add(1);
-        let pause = back_off(failures, SERVICE_BACK_OFF_FIRST_MS, SERVICE_BACK_OFF_MAX_MS);
-        sleep(pause).await;
-    };
-    let read = state.and_then(|state| serde_json::from_str(state.get()).ok());
-    read.unwrap_or_default()
 }
 
 #[cfg(test)]

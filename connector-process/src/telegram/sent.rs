@@ -7,9 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::to_raw_value;
 
-use super::chats::stored;
 use super::words::one_line;
 use crate::gateway::Gateway;
 use crate::limits::{TELEGRAM_SENT_CHARS_MAX, TELEGRAM_SENT_MAX};
@@ -61,7 +59,7 @@ pub(super) struct SentMessages {
 impl SentMessages {
     /// Loads the stored messages; retries until it succeeds.
     pub(super) async fn load(gateway: Gateway) -> Self {
-        let StoredMessages { sent } = stored(&gateway).await;
+        let StoredMessages { sent } = gateway.stored("messages of the bot").await;
         Self {
             gateway,
             messages: Mutex::new(sent),
@@ -87,11 +85,8 @@ impl SentMessages {
         add(&mut self.messages(), message);
         let _writing = self.writing.lock().await;
         let sent = self.messages().clone();
-        let kept = match to_raw_value(&StoredMessages { sent }) {
-            Ok(state) => self.gateway.keep_fields(&state).await,
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(reason) = kept {
+        let stored = StoredMessages { sent };
+        if let Err(reason) = self.gateway.keep_fields(&stored).await {
             tracing::warn!(reason, "failed to store a sent message");
         }
     }

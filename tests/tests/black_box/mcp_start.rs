@@ -166,7 +166,7 @@ fn prov_1_a_turn_that_needs_a_starting_mcp_server_waits_for_it() {
     assert_eq!(shape(&messages), "uatata");
     assert_eq!(
         result_text(&messages[2]),
-        "connection `box` is ready; its tools: box__fine"
+        "connection `box` is ready; its tools: `box__fine`"
     );
     assert_eq!(result_text(&messages[4]), "ran fine");
     assert_eq!(offered(&provider.received()[1]), ["box__fine"]);
