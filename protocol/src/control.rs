@@ -161,7 +161,7 @@ pub use wire::{
 };
 pub use workspace::{
     AuditCursor, AuditLog, AuditRecord, ChangeKind, CloseWorkspace, ConfigurationChange,
-    FileWatchMode, ListWorkspaces, OpenWorkspace, ReadAudit, Reload, ReloadResult,
+    FileWatchMode, ListWorkspaces, ModelFailures, OpenWorkspace, ReadAudit, Reload, ReloadResult,
     ReplicationStall, Restart, RestartResult, UnhealthyProcess, WorkspaceInfo, WorkspaceProblem,
     WorkspaceReload, WorkspacesPage,
 };

@@ -52,6 +52,7 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<(), Fail
     findings.extend(goondan_checks::state_root(context));
     findings.extend(goondan_checks::upgrade());
     findings.push(goondan_checks::daemon(context).await);
+    findings.extend(goondan_checks::models(context).await);
     findings.extend(goondan_checks::service(context));
     findings.extend(goondan_checks::log_server(context).await);
     findings.extend(machine::findings(&context.state_root));

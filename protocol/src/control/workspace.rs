@@ -80,6 +80,9 @@ pub struct WorkspaceInfo {
     /// Models that are not called at present, with the reason and the time of the next try.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub suspended: BTreeMap<ResourceName, String>,
+    /// Models whose calls fail until a person acts, such as those with a rejected key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failing: BTreeMap<ResourceName, ModelFailures>,
     /// Permissions that it can use and about which no person has decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecided_permissions: Vec<WorkspacePermission>,
@@ -162,6 +165,21 @@ pub struct UnhealthyProcess {
     pub detail: Option<String>,
 }
 
+/// Calls of a model in a row that failed for a reason that only a person can end (`PROV-1`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelFailures {
+    /// Time of the first one.
+    pub since: Timestamp,
+    /// Their number.
+    pub calls: u32,
+    /// The last failure.
+    pub reason: String,
+    /// A suggested next action, which names the setting with the credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
 /// State in which a workspace's log confirms nothing (`REP-1`); submitters of events wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -179,6 +197,7 @@ impl WorkspaceInfo {
         self.problem.is_none()
             && self.unacknowledged.is_none()
             && self.unhealthy_total == 0
+            && self.failing.is_empty()
             && self.parked_events == 0
     }
 

@@ -109,6 +109,8 @@ mod metrics;
 #[cfg(test)]
 mod metrics_outlets;
 #[cfg(test)]
+mod model_failures;
+#[cfg(test)]
 mod models;
 #[cfg(test)]
 mod namespaces;

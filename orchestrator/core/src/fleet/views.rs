@@ -117,6 +117,7 @@ impl Fleet {
             questions: work.questions_in(id),
             consents: self.consents_in(id),
             suspended: workspace.suspended_models(self.cx.now()),
+            failing: workspace.failing_models(),
             ..info(id, workspace)
         }
     }
@@ -264,6 +265,7 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         questions: 0,
         consents: Vec::new(),
         suspended: BTreeMap::new(),
+        failing: BTreeMap::new(),
         undecided_permissions: bundle
             .map(|bundle| bundle.undecided_permissions.clone())
             .unwrap_or_default(),
