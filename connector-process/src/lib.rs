@@ -8,6 +8,7 @@
 //!   for the orchestrator.
 //! * `calls`: outgoing calls of agents, and the trait of their handlers.
 //! * `own_sandbox`: restrictions of the process once its role is known.
+//! * `package_cache`: packages that runners of MCP servers keep between starts.
 //! * `gateway`: a connector's interface to the session: submit an event, report a status, perform
 //!   calls.
 //! * `connector`: creates the connector of an assignment; `BUILTINS` lists the built-in connectors.
@@ -68,6 +69,7 @@ mod oauth;
 mod otlp;
 mod own_mark;
 mod own_sandbox;
+mod package_cache;
 mod parent;
 mod payload;
 mod process;

@@ -522,6 +522,16 @@ pub const MCP_LAST_WORDS_LINES_MAX: usize = 2;
 /// Characters of each of these lines.
 pub const MCP_LAST_WORDS_CHARS_MAX: usize = 120;
 
+/// Packages that the runner of an MCP server keeps between starts, in bytes; a larger cache is
+/// cleared before the next start.
+pub const PACKAGE_CACHE_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Bytes for which each file and directory of such a cache counts at least.
+pub const PACKAGE_CACHE_FILE_BYTES_MIN: u64 = 4_096;
+
+/// Minimum start timeout of an MCP server whose packages are not in its cache yet, in milliseconds.
+pub const PACKAGE_DOWNLOAD_TIMEOUT_MS: u64 = 300_000;
+
 const _: () = assert!(PROGRAM_LINE_BYTES_MAX < MAX_FRAME_BYTES);
 // The kept texts of shown calls fit the state of a connection even with every character at its
 // largest size.

@@ -51,6 +51,7 @@ pub mod module_file;
 pub mod namespace;
 pub mod oauth;
 pub mod observe;
+pub mod package_runner;
 pub mod path_patterns;
 pub mod permissions;
 pub mod process_limits;

@@ -127,8 +127,11 @@ pub const MAX_SECRET_KEYS: usize = 64;
 /// Largest number of secrets in the store.
 pub const MAX_SECRETS: usize = 256;
 
-/// Largest number of files or connections that a person's permission covers.
+/// Largest number of files, connections or commands that a person's permission covers.
 pub const MAX_PERMISSION_COVERS: usize = 512;
+
+/// Longest description of a command that a person's permission covers, in bytes.
+pub const MAX_COMMAND_COVER_BYTES: usize = 1024;
 
 /// Longest event, turn, step, message or tool-call id, in bytes.
 pub const MAX_ID_BYTES: usize = 256;

@@ -137,6 +137,9 @@ fn waiting(workspace: &WorkspaceInfo, command: impl Fn(&str) -> String) -> Vec<H
             WorkspacePermission::Network => {
                 "connector modules have no network, because no person has decided"
             }
+            WorkspacePermission::Packages => {
+                "servers are not downloaded, because no person has decided"
+            }
         };
         texts.push(format!(": {effect}: `{allow}`, or `deny`"));
     }

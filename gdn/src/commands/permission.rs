@@ -24,7 +24,8 @@ pub(crate) enum PermissionCommand {
     #[command(after_help = "\
 Examples:
   gdn permission allow project                      its agents write in this directory
-  gdn permission allow network --project ~/bots/pr  connector modules of another project use the network")]
+  gdn permission allow network --project ~/bots/pr  connector modules of another project use the network
+  gdn permission allow packages                     its MCP servers are downloaded")]
     Allow(PermissionArgs),
     /// Withdraw a permission, or decide not to give it
     #[command(after_help = "\
@@ -41,7 +42,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct PermissionArgs {
-    /// `project`: its agents work in the project directory; `network`: its connector modules use the network
+    /// `project`: its agents work in the project directory; `network`: its connector modules use the network;
+    /// `packages`: its MCP servers of `npx`, `uvx` and the like are downloaded
     #[arg(value_name = "PERMISSION")]
     permission: WorkspacePermission,
 }

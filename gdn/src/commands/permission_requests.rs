@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_config::{Loader, PermissionRequest, PermissionState, ProcessEnvironment};
 use goondan_protocol::control::{DecidePermission, PermissionDecision, WorkspacePermission};
+use goondan_protocol::package_runner::cover_text;
 use goondan_vault::{RealFiles, SecretReader};
 
 use super::confirm;
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::text;
 use crate::project::identity;
 
-/// Number of files or connections that a question names.
+/// Number of files, connections or commands that a question names.
 const NAMED_MAX: usize = 20;
 
 /// Permissions that a project can use, with a person's decisions about them.
@@ -103,7 +104,8 @@ fn meaning(request: &PermissionRequest, project_root: &Path) -> String {
     let root = project_root.to_string_lossy();
     let root = text::printable(&root);
     let names = |all: &BTreeSet<String>| {
-        let named: Vec<&str> = all.iter().take(NAMED_MAX).map(String::as_str).collect();
+        let named = all.iter().take(NAMED_MAX);
+        let named: Vec<&str> = named.map(|entry| cover_text(entry)).collect();
         let more = all.len().saturating_sub(named.len());
         let more = if more > 0 {
             format!(" and {more} more")
@@ -128,6 +130,11 @@ fn meaning(request: &PermissionRequest, project_root: &Path) -> String {
              this machine: {}. If you deny, they run without a network.",
             names(&request.covers)
         ),
+        WorkspacePermission::Packages => format!(
+            "Connections of the project {root} want to download and run packages of other people: {}. The programs run \
+             confined, and reach the registry of their packages while they run. If you deny, they do not start.",
+            names(&request.added)
+        ),
     }
 }
 
@@ -135,15 +142,19 @@ fn meaning(request: &PermissionRequest, project_root: &Path) -> String {
 pub(super) fn unusable(permission: WorkspacePermission, root: &Path, context: &Context) -> Failure {
     let root = root.to_string_lossy();
     let validate = context.command("validate");
+    let users = match permission {
+        WorkspacePermission::Project | WorkspacePermission::Network => {
+            "projects of the format 0.0.3"
+        }
+        WorkspacePermission::Packages => "projects with MCP servers of `npx`, `uvx` and the like",
+    };
     Failure::new(
         Exit::Usage,
         format!(
             "the project {} has no use for the permission `{permission}`",
             text::printable(&root)
         ),
-        format!(
-            "it is for projects of the format 0.0.3, whose configuration is valid: `{validate}`"
-        ),
+        format!("it is for {users}, whose configuration is valid: `{validate}`"),
     )
 }
 

@@ -177,7 +177,7 @@ impl ProjectConfig {
         let appliers = appliers_of(&membership, &resources, report);
         *requests = workspace_permissions::grant(
             (&mut agents, &mut connections),
-            resources.contract,
+            (project, resources.contract),
             (&resources.permissions, resources.start),
             report,
         );

@@ -333,6 +333,17 @@ impl ConnectionDefinition {
             .then_some(self.sandbox.require)
     }
 
+    /// Command of the MCP server that it starts, if it starts one.
+    #[must_use]
+    pub fn server_command(&self) -> Option<Vec<String>> {
+        if self.entry.is_some() || self.connector.as_str() != kinds::connection::MCP {
+            return None;
+        }
+        let words = self.config.get("command")?.as_array()?.iter();
+        let words = words.map(|word| word.as_str().map(str::to_owned));
+        words.collect()
+    }
+
     /// Chat in which it requests approval of tool calls, and the users who may approve; `None`
     /// without approvals. A program of the project never has them (`SEC-6`).
     #[must_use]

@@ -97,6 +97,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_login;
 #[cfg(test)]
+mod mcp_packages;
+#[cfg(test)]
 mod mcp_quirks;
 #[cfg(test)]
 mod mcp_sdk;
