@@ -163,6 +163,16 @@ pub const TELEGRAM_SENT_MAX: usize = 256;
 /// Start of such a message that is shown with a reaction, in characters.
 pub const TELEGRAM_SENT_CHARS_MAX: usize = 60;
 
+/// Messages of one album in Telegram, as set by Telegram.
+pub const TELEGRAM_ALBUM_MESSAGES_MAX: usize = 10;
+
+/// Pause in which further messages of an album in Telegram can arrive, in milliseconds. It is
+/// repeated if some arrive.
+pub const TELEGRAM_ALBUM_PAUSE_MS: u64 = 500;
+
+/// Longest wait for the messages of one album, in milliseconds; later ones are a turn of their own.
+pub const TELEGRAM_ALBUM_WAIT_MAX_MS: u64 = 3_000;
+
 /// Largest e-mail that is read, in bytes; a larger one is passed over.
 pub const EMAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
 
