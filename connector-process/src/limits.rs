@@ -173,6 +173,17 @@ pub const TELEGRAM_ALBUM_PAUSE_MS: u64 = 500;
 /// Longest wait for the messages of one album, in milliseconds; later ones are a turn of their own.
 pub const TELEGRAM_ALBUM_WAIT_MAX_MS: u64 = 3_000;
 
+/// Messages of one Matrix room that are read after a pause, before those of the answer itself. Of
+/// more, the latest.
+pub const MATRIX_MISSED_EVENTS_MAX: usize = 1_000;
+
+/// Rooms of a Matrix account whose names and members are kept in memory.
+pub const MATRIX_ROOMS_MAX: usize = 1_000;
+
+/// Encrypted Matrix rooms that are known to have been told that they cannot be read. Of more, the
+/// latest.
+pub const MATRIX_ENCRYPTED_ROOMS_MAX: usize = 100;
+
 /// Largest e-mail that is read, in bytes; a larger one is passed over.
 pub const EMAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
 

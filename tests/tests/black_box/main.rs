@@ -93,6 +93,8 @@ mod looking_back;
 #[cfg(test)]
 mod manual;
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod mcp;
 #[cfg(test)]
 mod mcp_login;
