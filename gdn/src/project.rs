@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use goondan_config::Loader;
+use goondan_protocol::control::{OpenWorkspace, WorkspaceInfo};
+use goondan_protocol::ids::ResourceName;
 use goondan_vault::ProjectIdentity;
 
 use crate::exit::Exit;
@@ -36,6 +39,38 @@ impl EnvFiles {
             })
         };
         self.env_file.iter().map(absolute).collect()
+    }
+}
+
+/// Options of a workspace that affect how its project is read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProjectChoice {
+    pub(crate) env_files: Vec<PathBuf>,
+    /// The Swarm to run; `None` for the first one.
+    pub(crate) swarm: Option<ResourceName>,
+}
+
+impl ProjectChoice {
+    /// The options of a registered workspace.
+    pub(crate) fn of_workspace(info: &WorkspaceInfo) -> Self {
+        // The first Swarm need not be named, but may be.
+        Self {
+            env_files: info.env_files.clone(),
+            swarm: info.swarm.clone(),
+        }
+    }
+
+    /// The options of a request to open a workspace.
+    pub(crate) fn of_request(open: &OpenWorkspace) -> Self {
+        Self {
+            env_files: open.env_files.clone().unwrap_or_default(),
+            swarm: open.swarm.clone().flatten(),
+        }
+    }
+
+    pub(crate) fn apply<'e>(&self, loader: Loader<'e>) -> Loader<'e> {
+        let loader = loader.with_env_files(&self.env_files);
+        loader.with_swarm(self.swarm.as_ref())
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use goondan_config::{Diagnostics, Loader, Origin, Setting, SettingValue};
 use serde_json::{Value, json};
 
-use super::offline_project::ReadArgs;
+use super::offline_project::{ReadArgs, SwarmArg};
+use super::run::swarms;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -41,6 +42,8 @@ Values are printed as they are written, secrets included.")]
 pub(crate) struct ConfigShowArgs {
     #[command(flatten)]
     project: ReadArgs,
+    #[command(flatten)]
+    swarm: SwarmArg,
 }
 
 #[derive(Debug, Args)]
@@ -89,7 +92,10 @@ fn invalid(root: &Path, problems: &Diagnostics) -> Failure {
 }
 
 fn show(args: &ConfigShowArgs, context: &Context) -> Result<(), Failure> {
-    let read = |root: &Path, loader: Loader<'_>| show_settings(root, &loader, context);
+    let read = |root: &Path, loader: Loader<'_>| {
+        let loader = args.swarm.apply(loader);
+        show_settings(root, &loader, context)
+    };
     args.project.with_loader(context, read)
 }
 
@@ -98,14 +104,24 @@ fn show_settings(root: &Path, loader: &Loader<'_>, context: &Context) -> Result<
         .effective(root)
         .map_err(|problems| invalid(root, &problems))?;
     let output = context.output;
+    let bundle = loader.load(root).bundle.ok();
+    let swarm = bundle.as_ref().and_then(|bundle| bundle.swarm.as_ref());
+    let idle = bundle.as_ref().map(|bundle| bundle.idle_swarms.as_slice());
+    let idle = idle.unwrap_or_default();
     output.object(
         schemas::CONFIG_SHOW,
         &json!({
             "projectRoot": root,
+            "swarm": swarm,
+            "idleSwarms": idle,
             "settings": settings.iter().map(setting_json).collect::<Vec<_>>(),
         }),
     )?;
-    output.data(table(&settings).render(output.canvas()))
+    output.data(table(&settings).render(output.canvas()))?;
+    if let Some(swarm) = swarm.filter(|_| !idle.is_empty()) {
+        output.note(format!("Swarm: {}", swarms(swarm, idle)));
+    }
+    Ok(())
 }
 
 fn table(settings: &[Setting]) -> Table {

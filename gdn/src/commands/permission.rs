@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
+use crate::project::ProjectChoice;
 use crate::schemas;
 
 /// Manage what a project may do beyond its configuration
@@ -59,18 +60,19 @@ async fn decide(
     allowed: bool,
     context: &Context,
 ) -> Result<(), Failure> {
-    let (mut client, project_root, env_files) = if context.is_by_id() {
+    let (mut client, project_root, choice) = if context.is_by_id() {
         let (client, workspace) = context.open().await?;
-        (client, workspace.project_root, workspace.env_files)
+        let choice = ProjectChoice::of_workspace(&workspace);
+        (client, workspace.project_root, choice)
     } else {
         let project_root = context.project()?;
         (
             attach_or_start(context, false).await?.0,
             project_root,
-            Vec::new(),
+            ProjectChoice::default(),
         )
     };
-    let requests = requests(&project_root, &env_files, context);
+    let requests = requests(&project_root, &choice, context);
     let requested = requests.iter().find(|it| it.permission == permission);
     let covers = match (requested, allowed) {
         (Some(request), _) => request.covers.clone(),

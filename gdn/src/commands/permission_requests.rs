@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use goondan_config::{Loader, PermissionRequest, PermissionState, ProcessEnvironment};
 use goondan_protocol::control::{DecidePermission, PermissionDecision, WorkspacePermission};
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::text;
-use crate::project::identity;
+use crate::project::{ProjectChoice, identity};
 
 /// Number of files or connections that a question names.
 const NAMED_MAX: usize = 20;
@@ -22,7 +22,7 @@ const NAMED_MAX: usize = 20;
 /// Permissions that a project can use, with a person's decisions about them.
 pub(super) fn requests(
     project_root: &Path,
-    env_files: &[PathBuf],
+    choice: &ProjectChoice,
     context: &Context,
 ) -> Vec<PermissionRequest> {
     let vault = context.vault();
@@ -32,8 +32,8 @@ pub(super) fn requests(
     // Unreadable decisions allow nothing; the daemon reports them when a new one is stored.
     let decisions = vault.permissions(&RealFiles).unwrap_or_default();
     let decisions = decisions.of_project(&project);
-    let loader = Loader::new(&ProcessEnvironment)
-        .with_env_files(env_files)
+    let loader = choice
+        .apply(Loader::new(&ProcessEnvironment))
         .with_secrets(&secrets)
         .with_decisions(&decisions);
     loader.load(project_root).permissions

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use self::table::table;
 use super::health;
+use super::run::swarms;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -71,6 +72,15 @@ async fn report_problems(
     };
     let workspaces = client.all(meant).await?;
     for workspace in &workspaces {
+        if let Some(swarm) = workspace
+            .swarm
+            .as_ref()
+            .filter(|_| !workspace.idle_swarms.is_empty())
+        {
+            let swarms = swarms(swarm, &workspace.idle_swarms);
+            let id = &workspace.workspace_id;
+            context.output.note(format!("{id}: Swarm {swarms}"));
+        }
         health::report(workspace, context);
     }
     health::verdict(&workspaces, context)

@@ -267,6 +267,8 @@ pub(crate) struct Resources {
     pub(crate) contract: BaseContract,
     /// The environment files that were named.
     pub(crate) env_files: Vec<PathBuf>,
+    /// The name of the Swarm to run; `None` for the first one.
+    pub(crate) swarm_to_run: Option<ResourceName>,
     /// Decisions of people about permissions of the workspace.
     pub(crate) permissions: PermissionContext,
 }

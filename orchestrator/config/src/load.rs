@@ -58,7 +58,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
     let mut report = ProblemReport::of(&misplaced::VOCABULARY);
     let trees = read_project(files, &mut report);
     let variables = Variables::read(env, files, &mut report);
-    let (trees, contract) = compat::modernize(trees, &variables, &mut report);
+    let (trees, contract) = compat::modernize(trees, files.swarm(), &variables, &mut report);
     let mut cx = Context {
         files,
         variables: &variables,
@@ -74,6 +74,7 @@ pub(crate) fn read<'e>(files: &ProjectFiles, outside: ExternalSources<'e>) -> Pa
     resources.contract = contract;
     packages::add(&mut resources, &mut cx);
     resources.env_files = files.env_files().to_vec();
+    resources.swarm_to_run = files.swarm().cloned();
     let Context {
         mut report,
         secrets,

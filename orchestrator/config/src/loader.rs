@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use goondan_protocol::control::PermissionDecision;
+use goondan_protocol::ids::ResourceName;
 use goondan_protocol::secret::{NoSecrets, SecretStore};
 use serde_json::Value as Json;
 
@@ -25,6 +26,7 @@ use crate::{Environment, ProjectCheck, ProjectConfig};
 pub struct Loader<'e> {
     outside: ExternalSources<'e>,
     env_files: Vec<PathBuf>,
+    swarm: Option<ResourceName>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +64,16 @@ impl<'e> Loader<'e> {
                 decisions: &[],
             },
             env_files: Vec::new(),
+            swarm: None,
+        }
+    }
+
+    /// Selects the Swarm to run, instead of the project's first one.
+    #[must_use]
+    pub fn with_swarm(self, swarm: Option<&ResourceName>) -> Self {
+        Self {
+            swarm: swarm.cloned(),
+            ..self
         }
     }
 
@@ -219,6 +231,7 @@ impl<'e> Loader<'e> {
 
     fn open(&self, root: &Path, report: &mut ProblemReport) -> Option<ProjectFiles> {
         let files = load::open(root, report)?;
-        Some(files.with_env_files(self.env_files.clone()))
+        let files = files.with_env_files(self.env_files.clone());
+        Some(files.with_swarm(self.swarm.clone()))
     }
 }

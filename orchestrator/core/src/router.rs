@@ -394,6 +394,8 @@ mod tests {
         };
         ProjectConfig {
             package: None,
+            swarm: None,
+            idle_swarms: Vec::new(),
             conversation_key: None,
             entry_agent: "clerk".parse().ok(),
             agents: [agent("clerk"), agent("helper")].into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{AgentName, InstanceKey, ResourceName, WorkspaceId};
@@ -29,6 +29,20 @@ pub struct OpenWorkspace {
     /// ones. Unchanged if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_files: Option<Vec<PathBuf>>,
+    /// The Swarm to run, or `null` for the project's first one; unchanged if absent.
+    #[serde(
+        default,
+        deserialize_with = "null_or_value",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub swarm: Option<Option<ResourceName>>,
+}
+
+/// Reads a field that is present. Otherwise, serde reads `null` like a missing field.
+fn null_or_value<'de, D: Deserializer<'de>>(
+    field: D,
+) -> Result<Option<Option<ResourceName>>, D::Error> {
+    Option::deserialize(field).map(Some)
 }
 
 /// One registered workspace.
@@ -45,6 +59,12 @@ pub struct WorkspaceInfo {
     /// The agent that receives events without an explicit agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_agent: Option<AgentName>,
+    /// The Swarm that runs, if the project has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swarm: Option<ResourceName>,
+    /// Further Swarms of the project, which do not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_swarms: Vec<ResourceName>,
     /// The project's default conversation key; `main` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_key: Option<InstanceKey>,
@@ -455,6 +475,25 @@ mod tests {
             "runningAgents": 0, "pendingEvents": 0,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn compat_1_null_selects_the_first_swarm() {
+        for (field, expected) in [
+            (json!({}), None),
+            (json!({"swarm": null}), Some(None)),
+            (
+                json!({"swarm": "night"}),
+                Some(ResourceName::new("night").ok()),
+            ),
+        ] {
+            let mut request = json!({"projectRoot": "/p"});
+            let fields = field.as_object().unwrap().clone();
+            request.as_object_mut().unwrap().extend(fields);
+            let open: OpenWorkspace = serde_json::from_value(request.clone()).unwrap();
+            assert_eq!(open.swarm, expected);
+            assert_eq!(json!(open), request);
+        }
     }
 
     #[test]

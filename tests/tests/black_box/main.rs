@@ -221,6 +221,8 @@ mod studio_pages;
 #[cfg(test)]
 mod supervision;
 #[cfg(test)]
+mod swarms;
+#[cfg(test)]
 mod system_documents;
 #[cfg(test)]
 mod taken_elsewhere;

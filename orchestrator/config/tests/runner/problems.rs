@@ -287,13 +287,6 @@ fn invalid_or_unsupported_settings_are_reported_clearly() {
         "E_CONFIG_INVALID_VALUE 4:18 `spec.provider` of Model `main` must be `scripted`, \
          `anthropic`, `openai` or `google`, not `scriptd`"
     );
-    let swarm = document("Swarm", "entryAgent: Agent/helper");
-    let second = swarm.replace("name: x", "name: y");
-    assert_eq!(
-        only_problem_with(&format!("{swarm}---\n{second}")),
-        "E_CONFIG_UNSUPPORTED 18:18 Swarm `y` is a second Swarm; a project can have only one; \
-         first at goondan.yaml:13:18"
-    );
     let export = "{name: a, description: b, parameters: {type: object}}";
     let text = document(
         "Tool",

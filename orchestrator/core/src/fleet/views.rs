@@ -239,6 +239,10 @@ fn info(id: &WorkspaceId, workspace: &Workspace) -> WorkspaceInfo {
         project_root: workspace.record.project_root.clone(),
         package: workspace.record.package.clone(),
         entry_agent: bundle.and_then(|bundle| bundle.entry_agent.clone()),
+        swarm: bundle.and_then(|bundle| bundle.swarm.clone()),
+        idle_swarms: bundle
+            .map(|bundle| bundle.idle_swarms.clone())
+            .unwrap_or_default(),
         conversation_key: bundle.and_then(|bundle| bundle.conversation_key.clone()),
         agents: bundle
             .map(|bundle| bundle.agents.keys().cloned().collect())

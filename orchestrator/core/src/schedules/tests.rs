@@ -98,6 +98,7 @@ impl World {
             registered: true,
             watch: false,
             env_files: Vec::new(),
+            swarm: None,
             extra: JsonObject::new(),
         };
         let stored = self.stored.iter().map(|content| StoredSchedules {
