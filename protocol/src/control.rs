@@ -106,7 +106,7 @@ pub use permission::{
 };
 pub use process::{
     AchievedConfinement, Confinement, ListProcesses, ProcessChange, ProcessInfo, ProcessKey,
-    ProcessState, ProcessesPage, Readiness, WatchProcesses,
+    ProcessState, ProcessesPage, Readiness, SandboxRefusals, WatchProcesses,
 };
 pub use proposal::{
     ApplyProposal, BaseCheck, CheckProposal, CommentChange, CommentProposal, CommentState,

@@ -288,6 +288,7 @@ fn run_tool<T: Tools>(
         images: result.images,
         has_failed: false,
         is_unknown: false,
+        refusal: None,
     };
     inputs.push_back(TurnEngineInput::ToolFinished { key, outcome });
     None

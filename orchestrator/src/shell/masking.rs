@@ -338,7 +338,10 @@ impl Masks {
     /// Masks a child's reports about itself and, if it works for a task, its answers.
     pub(super) fn message(&self, message: &mut ToOrchestrator, works_for: MaskingScope) {
         match message {
-            ToOrchestrator::Observe(event) => self.mask_any(&mut event.detail),
+            ToOrchestrator::Observe(event) => {
+                self.mask_any(&mut event.detail);
+                self.mask_any(&mut event.refusal);
+            }
             ToOrchestrator::Status(status) => {
                 self.mask(&mut status.detail);
                 status.token.iter_mut().for_each(|it| self.verdict(it));
