@@ -43,6 +43,7 @@ mod fields;
 mod file_list;
 mod frame;
 mod imports;
+mod inherit;
 mod kept;
 mod kind;
 mod kinds;

@@ -12,6 +12,7 @@ use crate::bundle::workspace_permissions::PermissionRequest;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::documents;
 use crate::effective::{self, Setting};
+use crate::inherit;
 use crate::kept::ProjectSnapshot;
 use crate::load::{self, ExternalSources};
 use crate::machine::{AnyMachine, HostMachine};
@@ -179,18 +180,20 @@ impl<'e> Loader<'e> {
         }
     }
 
-    /// The documents of a project in written form, with short documents expanded. Values are as
-    /// written, secrets included.
+    /// The documents of a project in written form, with short documents expanded, and inherited
+    /// fields written out. Values are as written, secrets included.
     ///
     /// # Errors
     ///
     /// Syntax errors, and unknown fields of short documents.
     pub fn expand(&self, root: &Path) -> Result<ExpandedProject, Diagnostics> {
         let mut report = ProblemReport::default();
-        let trees = match self.open(root, &mut report) {
+        let mut trees = match self.open(root, &mut report) {
             Some(files) => documents::read_project(&files, &mut report),
             None => Vec::new(),
         };
+        drop(inherit::resolve(&mut trees, &mut report));
+        drop(inherit::take_templates(&mut trees));
         if report.has_errors() {
             return Err(report.into_diagnostics());
         }

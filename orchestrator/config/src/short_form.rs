@@ -15,6 +15,7 @@ use crate::edit::{
 };
 use crate::fields::{Fields, Label};
 use crate::frame::API_VERSION;
+use crate::inherit::is_template;
 use crate::kind::ResourceKind;
 use crate::node::REFERENCE;
 use crate::place::SourceLocation;
@@ -202,7 +203,9 @@ impl<'n> ShortForm<'n> {
             entry.node = named(&entry.node, ResourceKind::AGENT);
             put(&mut spec, entry);
         } else {
-            let is_agent = |(kind, _): &&(ResourceKind, _)| *kind == ResourceKind::AGENT;
+            let is_agent = |(kind, listed): &&(ResourceKind, &MappingEntry)| {
+                *kind == ResourceKind::AGENT && !is_template(&listed.node)
+            };
             let mut agents = self.listed.iter().filter(is_agent);
             if let (Some((_, only)), None) = (agents.next(), agents.next()) {
                 let agent = text(only.key_place, format!("Agent/{}", only.key));

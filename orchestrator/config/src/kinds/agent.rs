@@ -16,6 +16,7 @@ use super::{
 use crate::approve::APPROVE;
 use crate::document::Document;
 use crate::fields::{Fields, LocatedValue};
+use crate::inherit::{INHERIT, TEMPLATE};
 use crate::kind::ResourceKind;
 use crate::limits::{DEFAULT_AGENT_MEMORY_MIB, MAX_PROMPT_BYTES};
 use crate::reference::Reference;
@@ -47,10 +48,12 @@ static LLM_SPEC: Shape = Shape::of(
             FieldType::Text,
             "The agent's purpose, for people and for other agents that need help.",
         ),
-        Field::required(
+        INHERIT_FIELD,
+        TEMPLATE_FIELD,
+        Field::optional(
             "modelConfig",
             FieldType::Mapping(&MODEL_CONFIG),
-            "The model that answers.",
+            "The model that answers. Required, unless it is inherited.",
         ),
         Field::optional("prompt", FieldType::Mapping(&PROMPT), "The system prompt."),
         Field::optional(
@@ -77,7 +80,29 @@ static LLM_SPEC: Shape = Shape::of(
         sandbox::OF_AGENT,
         notify::OF_AGENT,
     ],
+)
+.with(&[FieldConstraint::RequiredWithout(
+    "modelConfig",
+    &[INHERIT, TEMPLATE],
+)]);
+
+pub(crate) const INHERIT_FIELD: Field = Field::optional(
+    INHERIT,
+    FieldType::Text,
+    "Name of the Agent or template whose fields hold where this Agent does not set them.",
 );
+
+pub(crate) const TEMPLATE_FIELD: Field = Field::optional(
+    TEMPLATE,
+    FieldType::Boolean,
+    "True for a template: it only passes its fields on, and never runs.",
+);
+
+/// Reads the fields of inheritance, which is already resolved, to report wrong types.
+pub(crate) fn check_inheritance(spec: &mut Fields<'_>, cx: &mut Context<'_>) {
+    spec.text(INHERIT, &mut cx.report);
+    spec.boolean(TEMPLATE, &mut cx.report);
+}
 
 static MODEL_CONFIG: Shape = Shape::of(
     "ModelConfig",
@@ -219,6 +244,7 @@ fn read_llm(
     mut spec: Fields<'_>,
     cx: &mut Context<'_>,
 ) -> Option<AgentSpec> {
+    check_inheritance(&mut spec, cx);
     let description = spec.text("description", &mut cx.report);
     let description = description.map(|text| text.value.to_owned());
     let mut model = None;

@@ -92,6 +92,8 @@ fn every_limit_is_the_one_the_program_has() {
         (MAX_RESOURCE_DEPTH, "Levels of directories in `resources/`"),
         (MAX_YAML_DEPTH, "Levels of nesting"),
         (MAX_YAML_NODES, "Values in a file"),
+        (MAX_ANCESTORS, "Levels of `inherit`"),
+        (MAX_INHERITED_NODES, "Values of Agents with `inherit`"),
         (MAX_YAML_TEXT_BYTES, "Bytes of text in a file"),
         (MAX_YAML_DOCUMENTS, "Documents in a file"),
         (MAX_DIAGNOSTICS, "Problems shown"),

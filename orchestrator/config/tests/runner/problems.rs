@@ -84,7 +84,7 @@ spec:
    |               ^^^^^^^^^^
    = help: did you mean `Model/main`?
 
-error[E_CONFIG_UNKNOWN_FIELD]: unknown field `promt` in `spec` of Agent `helper`; expected `budgets`, `description`, `extensions`, `modelConfig`, `notify`, `prompt`, `requiredTools`, `runtime`, `sandbox` or `tools`
+error[E_CONFIG_UNKNOWN_FIELD]: unknown field `promt` in `spec` of Agent `helper`; expected `budgets`, `description`, `extensions`, `inherit`, `modelConfig`, `notify`, `prompt`, `requiredTools`, `runtime`, `sandbox`, `template` or `tools`
   --> goondan.yaml:17:3
    |
 17 |   promt:
