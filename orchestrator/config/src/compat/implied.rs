@@ -139,7 +139,7 @@ fn http(
     }
     let mut config = Vec::new();
     let hosts: Vec<YamlNode> = if listed.is_empty() {
-        vec![text(place, "*"), text(place, "http://*")]
+        vec![text(place, "*:*"), text(place, "http://*:*")]
     } else {
         let both = listed
             .iter()
