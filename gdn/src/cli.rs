@@ -196,6 +196,7 @@ commands! {
     Shutdown(args: shutdown::ShutdownArgs) => commands::shutdown::run(&args, context).await,
     Validate(args: validate::ValidateArgs) => commands::validate::run(&args, context),
     Migrate(args: migrate::MigrateArgs) => commands::migrate::run(&args, context),
+    Import(args: import::ImportArgs) => commands::import::run(&args, context),
     Schema(args: schema::SchemaArgs) => commands::schema::run(&args, context),
     #[command(subcommand)]
     Config(args: config::ConfigCommand) => commands::config::run(&args, context),

@@ -52,6 +52,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         &[
             "validate",
             "migrate",
+            "import",
             "config",
             "schema",
             "package",

@@ -23,6 +23,8 @@ mod hints;
 #[cfg(test)]
 mod home;
 #[cfg(test)]
+mod import;
+#[cfg(test)]
 mod init;
 #[cfg(test)]
 mod look;

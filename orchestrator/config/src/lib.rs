@@ -42,6 +42,7 @@ mod environment;
 mod fields;
 mod file_list;
 mod frame;
+mod import;
 mod imports;
 mod inherit;
 mod kept;
@@ -97,6 +98,7 @@ pub use bundle::workspace_permissions::{PermissionRequest, PermissionState, is_w
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use effective::{Origin, Setting, SettingValue};
 pub use goondan_connectors::ApprovalChat;
+pub use import::{ImportNote, ImportedProject, import};
 pub use kept::ProjectSnapshot;
 pub use loader::{ExpandedProject, LoadResult, Loader};
 pub use machine::{AnyMachine, HostMachine, LocalMachine, OpenBeneathFn, ReadablePathsFn};

@@ -39,7 +39,7 @@ fn compat_1_projects_of_the_library_are_one_problem() {
         assert!(found.message.contains(fields), "{found}");
         let help = found.suggestion.unwrap();
         assert!(
-            help.contains("gdn init") && help.contains("kind: Agent"),
+            help.contains("gdn import") && help.contains("kind: Agent"),
             "{help}"
         );
     }
