@@ -185,6 +185,8 @@ commands! {
     Top(args: top::TopArgs) => commands::top::run(&args, context).await,
     Watch(args: watch::WatchArgs) => commands::watch::run(args, context).await,
     Trace(args: trace::TraceArgs) => commands::trace::run(args, context).await,
+    #[command(subcommand)]
+    Incident(args: incident::IncidentCommand) => commands::incident::run(args, context).await,
     Usage(args: usage::UsageArgs) => commands::usage::run(&args, context).await,
     Metrics(args: metrics::MetricsArgs) => commands::metrics::run(&args, context).await,
     Studio(args: studio::StudioArgs) => commands::studio::run(&args, context),

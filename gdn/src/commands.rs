@@ -25,6 +25,7 @@ pub(crate) mod forget;
 mod happened;
 mod health;
 mod images;
+pub(crate) mod incident;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;

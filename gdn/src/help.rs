@@ -39,8 +39,8 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Observe",
         &[
-            "top", "ps", "status", "watch", "logs", "trace", "usage", "metrics", "audit", "node",
-            "studio",
+            "top", "ps", "status", "watch", "logs", "trace", "incident", "usage", "metrics",
+            "audit", "node", "studio",
         ],
     ),
     (

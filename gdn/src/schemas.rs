@@ -233,6 +233,12 @@ pub const WORKSPACE_CLOSE: &str = "gdn.workspace.close/v1";
 pub const FORGET: &str = "gdn.forget/v1";
 /// `gdn trace`.
 pub const TRACE: &str = "gdn.trace/v1";
+/// `gdn incident export`.
+pub const INCIDENT_EXPORT: &str = "gdn.incident.export/v1";
+/// `gdn incident replay`.
+pub const INCIDENT_REPLAY: &str = "gdn.incident.replay/v1";
+/// `gdn incident test`.
+pub const INCIDENT_TEST: &str = "gdn.incident.test/v1";
 /// Each update that `gdn watch` prints.
 pub const WATCH: &str = "gdn.watch/v1";
 /// `gdn top --once`.
@@ -375,6 +381,9 @@ pub const ALL: &[&str] = &[
     WORKSPACE_LIST,
     WORKSPACE_CLOSE,
     TRACE,
+    INCIDENT_EXPORT,
+    INCIDENT_REPLAY,
+    INCIDENT_TEST,
     WATCH,
     TOP,
     USAGE,

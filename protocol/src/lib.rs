@@ -58,6 +58,7 @@ pub mod proxy;
 pub mod question;
 pub mod records;
 pub mod rehearsal;
+pub mod replay;
 pub mod reply;
 pub mod sandbox;
 pub mod schedule;

@@ -79,6 +79,8 @@ mod git_packages;
 #[cfg(test)]
 mod gitlab;
 #[cfg(test)]
+mod incidents;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod last_good;
