@@ -7,7 +7,11 @@ use std::path::Path;
 use goondan_config::{Diagnostics, Loader, Origin, Setting, SettingValue};
 use serde_json::{Value, json};
 
+use super::migrate::MigrateArgs;
 use super::offline_project::ReadArgs;
+use super::reload::ReloadArgs;
+use super::schema::SchemaArgs;
+use super::{migrate, reload, schema};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -16,7 +20,7 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// Inspect a project's configuration
+/// Show, reload and migrate a project's configuration
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show every effective setting, including defaults, and its origin
@@ -35,6 +39,9 @@ Examples:
 
 Values are printed as they are written, secrets included.")]
     Expand(ConfigExpandArgs),
+    Reload(ReloadArgs),
+    Migrate(MigrateArgs),
+    Schema(SchemaArgs),
 }
 
 #[derive(Debug, Args)]
@@ -55,8 +62,11 @@ const MASK: &str = "••••••";
 /// Maximum display width of a value in the table; `--json` prints it in full.
 const VALUE_COLUMNS: usize = 60;
 
-pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(command: &ConfigCommand, context: &Context) -> Result<(), Failure> {
     match command {
+        ConfigCommand::Reload(args) => reload::run(args, context).await,
+        ConfigCommand::Migrate(args) => migrate::run(args, context),
+        ConfigCommand::Schema(args) => schema::run(args, context),
         ConfigCommand::Show(args) => show(args, context),
         ConfigCommand::Expand(args) => {
             let read = |root: &Path, loader: Loader<'_>| expand(root, &loader, context);

@@ -1,4 +1,4 @@
-//! Health problems as reported by `gdn status`, `gdn ps` and their exit codes (`OBS-6`).
+//! Health problems as reported by `gdn daemon status`, `gdn ps` and their exit codes (`OBS-6`).
 
 use goondan_protocol::control::{
     DaemonStatus, ProcessState, Readiness, ReplicationStall, UnhealthyProcess, WorkspaceInfo,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use goondan_config::{HostMachine as _, LocalMachine};
+use goondan_packages::PackageName;
 use goondan_protocol::sandbox::Level;
 use serde_json::json;
 
@@ -38,11 +39,25 @@ pub(crate) struct InitArgs {
     )]
     template: Template,
     /// Do not create a git repository
-    #[arg(long)]
+    #[arg(long, overrides_with = "git")]
     no_git: bool,
+    /// Create a git repository, which is the default
+    #[arg(long, hide = true)]
+    git: bool,
     /// Overwrite existing files
-    #[arg(long)]
+    #[arg(long, short)]
     force: bool,
+    /// Name of the package [default: the directory's name]
+    #[arg(long, short, value_name = "NAME", alias = "package", value_parser = parse_name)]
+    name: Option<String>,
+}
+
+/// Checks the name of a package.
+fn parse_name(name: &str) -> Result<String, String> {
+    match name.parse::<PackageName>() {
+        Ok(_) => Ok(name.to_owned()),
+        Err(error) => Err(format!("{error}, such as my-swarm or @me/my-swarm")),
+    }
 }
 
 /// Template of a new project.
@@ -169,7 +184,8 @@ fn listed(files: &[PathBuf]) -> String {
 pub(crate) fn run(args: &InitArgs, context: &Context) -> Result<(), Failure> {
     let output = context.output;
     let level = strictest(&context.machine());
-    let made = create(&args.path, args.template, level, args.force)
+    let name = args.name.as_deref();
+    let made = create(&args.path, args.template, name, level, args.force)
         .map_err(|error| failure(&error, &args.path))?;
     let git = if args.no_git {
         Git::NotWanted
@@ -273,6 +289,7 @@ struct InitOutput {
 fn create(
     path: &Path,
     template: Template,
+    name: Option<&str>,
     level: Level,
     force: bool,
 ) -> Result<InitOutput, InitError> {
@@ -292,7 +309,7 @@ fn create(
             dir: path.to_owned(),
             source,
         })?;
-    let package = package_name(&root);
+    let package = name.map_or_else(|| package_name(&root), str::to_owned);
     let mut made = InitOutput {
         root,
         package,
@@ -458,7 +475,7 @@ mod tests {
         let script = dir.path().join("scripts/assistant.yaml");
         fs::create_dir_all(script.parent().unwrap()).unwrap();
         write(&script, "mine", false).unwrap();
-        let error = create(dir.path(), Template::Default, Level::Full, false).unwrap_err();
+        let error = create(dir.path(), Template::Default, None, Level::Full, false).unwrap_err();
         assert!(matches!(error, InitError::Exists { .. }), "{error}");
         assert!(!dir.path().join(PROJECT_FILE).exists());
         assert!(!dir.path().join(".gitignore").exists());
@@ -468,11 +485,11 @@ mod tests {
     #[test]
     fn force_overwrites_all_but_the_gitignore() {
         let dir = tempfile::tempdir().unwrap();
-        create(dir.path(), Template::Default, Level::Full, false).unwrap();
+        create(dir.path(), Template::Default, None, Level::Full, false).unwrap();
         for name in [".gitignore", "goondan.yaml"] {
             write(&dir.path().join(name), "mine", true).unwrap();
         }
-        let made = create(dir.path(), Template::Default, Level::Full, true).unwrap();
+        let made = create(dir.path(), Template::Default, None, Level::Full, true).unwrap();
         assert_eq!(made.kept, [".gitignore"]);
         assert_eq!(
             fs::read_to_string(dir.path().join(".gitignore")).unwrap(),

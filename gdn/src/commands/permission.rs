@@ -1,4 +1,4 @@
-//! `gdn permission …`: permissions of a workspace, which only a person gives (`SEC-3`).
+//! `gdn workspace permission …`: permissions of a workspace, which only a person gives (`SEC-3`).
 
 use std::collections::BTreeSet;
 
@@ -23,19 +23,19 @@ pub(crate) enum PermissionCommand {
     /// Allow a project a permission
     #[command(after_help = "\
 Examples:
-  gdn permission allow project                      its agents write in this directory
-  gdn permission allow network --project ~/bots/pr  connector modules of another project use the network")]
+  gdn workspace permission allow project            its agents write in this directory
+  gdn workspace permission allow network --project ~/bots/pr  connector modules of another project use the network")]
     Allow(PermissionArgs),
     /// Withdraw a permission, or decide not to give it
     #[command(after_help = "\
 Examples:
-  gdn permission deny project                       `gdn run` does not ask for it")]
+  gdn workspace permission deny project             `gdn run` does not ask for it")]
     Deny(PermissionArgs),
     /// List the decisions about permissions of projects
     #[command(after_help = "\
 Examples:
-  gdn permission list
-  gdn permission list --json | jq '.decisions[] | select(.allowed)'")]
+  gdn workspace permission list
+  gdn workspace permission list --json | jq '.decisions[] | select(.allowed)'")]
     List,
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn run(command: PermissionCommand, context: &Context) -> Result
     }
 }
 
-async fn decide(
+pub(super) async fn decide(
     permission: WorkspacePermission,
     allowed: bool,
     context: &Context,

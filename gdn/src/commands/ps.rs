@@ -35,10 +35,18 @@ pub(crate) struct PsArgs {
     pub(crate) watch: bool,
 }
 
+impl PsArgs {
+    /// Processes of every workspace.
+    pub(crate) fn everywhere(watch: bool) -> Self {
+        Self { all: true, watch }
+    }
+}
+
 pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
     if args.watch {
-        return watch::run((client, workspace_id), args.all, context).await;
+        return watch::run((client, workspace_id), all, context).await;
     }
     let only = workspace_id.clone();
     let list = ListProcesses {
@@ -55,7 +63,7 @@ pub(crate) async fn run(args: &PsArgs, context: &Context) -> Result<(), Failure>
         ))?;
         return report_problems(&mut client, only.as_ref(), context).await;
     }
-    output.data(table(&processes, args.all, text::now()).render(output.canvas()))?;
+    output.data(table(&processes, all, text::now()).render(output.canvas()))?;
     report_problems(&mut client, only.as_ref(), context).await
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     foreground: bool,
     /// From now on, restart what an edit of the project's files affects
-    #[arg(long, overrides_with = "no_watch")]
+    #[arg(long, short, overrides_with = "no_watch")]
     watch: bool,
     /// Stop watching the project's files
     #[arg(long, overrides_with = "watch")]
@@ -67,7 +67,7 @@ pub(crate) struct RunArgs {
     /// Do not fall back to the last known good configuration; stop it if it runs
     #[arg(long)]
     strict: bool,
-    /// Allow the project this permission, like `gdn permission allow`
+    /// Allow the project this permission, like `gdn workspace permission allow`
     #[arg(long, value_name = "PERMISSION")]
     allow: Vec<WorkspacePermission>,
     /// Then chat with it, like `gdn chat`
@@ -76,6 +76,9 @@ pub(crate) struct RunArgs {
     /// Then send this message and print the reply, like `gdn send`
     #[arg(long, value_name = "TEXT", conflicts_with = "foreground")]
     input: Option<String>,
+    /// Like --input, with the text of this file
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["foreground", "input", "interactive"])]
+    input_file: Option<PathBuf>,
     /// Name of the project's Swarm; without effect, because the first one runs
     #[arg(long, value_name = "NAME", hide = true)]
     swarm: Option<String>,
@@ -103,8 +106,9 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure
         let note = "`--no-install` has no effect: `gdn run` installs nothing.";
         context.output.note(note);
     }
+    let input = input_of(args)?;
     start(args, context).await?;
-    if !args.interactive && args.input.is_none() {
+    if !args.interactive && input.is_none() {
         return Ok(());
     }
     let there = match &args.path {
@@ -114,10 +118,25 @@ pub(crate) async fn run(args: &RunArgs, context: &Context) -> Result<(), Failure
         }
         None => context.clone(),
     };
-    match &args.input {
-        Some(text) => send::run(SendArgs::usual(text.clone()), &there).await,
+    match input {
+        Some(text) => send::run(SendArgs::usual(text), &there).await,
         None => chat::run(ChatArgs::usual(), &there).await,
     }
+}
+
+/// Message to send after the start, read before it so that an unreadable file changes nothing.
+fn input_of(args: &RunArgs) -> Result<Option<String>, Failure> {
+    let Some(file) = &args.input_file else {
+        return Ok(args.input.clone());
+    };
+    std::fs::read_to_string(file).map(Some).map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            format!("failed to read the message in {}", file.display()),
+            "pass a text file, or the text itself: `gdn run --input TEXT`",
+        )
+        .caused_by(Some(&error))
+    })
 }
 
 async fn start(args: &RunArgs, context: &Context) -> Result<(), Failure> {

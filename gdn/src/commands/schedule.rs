@@ -1,4 +1,4 @@
-//! `gdn schedule …`: schedules that agents created for their conversations.
+//! `gdn event schedule …`: schedules that agents created for their conversations.
 
 use clap::{Args, Subcommand};
 use goondan_protocol::control::{ListSchedules, RemoveSchedule, ScheduleInfo};
@@ -21,9 +21,9 @@ pub(crate) enum ScheduleCommand {
     /// List the schedules that agents created for their conversations
     #[command(after_help = "\
 Examples:
-  gdn schedule list                            this project's
-  gdn schedule list --instance main
-  gdn schedule list --json | jq -r '.schedules[].scheduleId'
+  gdn event schedule list                      this project's
+  gdn event schedule list --conversation main
+  gdn event schedule list --json | jq -r '.schedules[].scheduleId'
 
 An agent with the tool `schedule` can send itself messages at later times. They survive restarts;
 missed ones are caught up.")]
@@ -31,17 +31,22 @@ missed ones are caught up.")]
     /// Remove a schedule; it sends nothing more
     #[command(after_help = "\
 Examples:
-  gdn schedule remove s-00f067aa0ba902b7
+  gdn event schedule remove s-00f067aa0ba902b7
 
 The agent is not notified. To end a message that was sent already, use `gdn event drop` or
-`gdn cancel`.")]
+`gdn conversation cancel`.")]
     Remove(ScheduleRemoveArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ScheduleListArgs {
     /// Only schedules of this conversation
-    #[arg(long, value_name = "KEY", conflicts_with = "all")]
+    #[arg(
+        long = "conversation",
+        alias = "instance",
+        value_name = "KEY",
+        conflicts_with = "all"
+    )]
     instance: Option<InstanceKey>,
     /// Include every workspace
     #[arg(long)]
@@ -63,7 +68,8 @@ pub(crate) async fn run(command: ScheduleCommand, context: &Context) -> Result<(
 }
 
 async fn list(args: ScheduleListArgs, context: &Context) -> Result<(), Failure> {
-    let (mut client, workspace_id) = context.open_scope(args.all).await?;
+    let all = context.covers_all(args.all);
+    let (mut client, workspace_id) = context.open_scope(all).await?;
     if let Some(id) = &workspace_id {
         names::check_conversation(args.instance.as_ref(), &mut client, id, context).await?;
     }
@@ -79,7 +85,7 @@ async fn list(args: ScheduleListArgs, context: &Context) -> Result<(), Failure> 
     if schedules.is_empty() {
         return output.data("No schedules.");
     }
-    output.data(table_of(&schedules, args.all, text::now()).render(output.canvas()))?;
+    output.data(table_of(&schedules, all, text::now()).render(output.canvas()))?;
     for schedule in &schedules {
         if let Some(problem) = &schedule.problem {
             output.note(format!(

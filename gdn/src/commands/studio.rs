@@ -13,6 +13,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{programs, schemas};
 
+/// Names of this machine, on which the page is always served.
+const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "::1"];
+
 /// Program that serves the page.
 const STUDIO: &str = "goondan-studio";
 
@@ -42,6 +45,9 @@ pub(crate) struct StudioArgs {
     /// Additional host of the page, such as the end of a tunnel (can be repeated)
     #[arg(long, value_name = "NAME:PORT")]
     host: Vec<String>,
+    /// Has no effect, because `gdn studio` opens no browser
+    #[arg(long, hide = true)]
+    no_open: bool,
 }
 
 /// First output of Studio.
@@ -88,7 +94,13 @@ fn start(args: &StudioArgs, context: &Context) -> Result<Child, Failure> {
     let mut command = Command::new(&program);
     command.arg("--state-root").arg(&context.state_root);
     command.args(["--port", &args.port.to_string()]);
-    for host in &args.host {
+    if args.no_open {
+        let note = "`--no-open` has no effect: `gdn studio` opens no browser.";
+        context.output.note(note);
+    }
+    // In 0.0.3, the option was the address to listen on, which is always this machine's.
+    let is_own = |host: &&String| LOOPBACK.contains(&host.as_str());
+    for host in args.host.iter().filter(|host| !is_own(host)) {
         command.args(["--host", host]);
     }
     if args.write {

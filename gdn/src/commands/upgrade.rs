@@ -1,4 +1,4 @@
-//! `gdn upgrade`: replaces the running version with another one, and rolls back if the new version is unhealthy
+//! `gdn daemon upgrade`: replaces the running version with another one, and rolls back if the new version is unhealthy
 //! (`REL-1`).
 //!
 //! * `staging` — a version from an archive or a directory; `probe` — queries its programs.
@@ -41,11 +41,11 @@ use crate::schemas;
     group(ArgGroup::new("what").required(true).args(["from", "rollback", "resume", "list", "check"])),
     after_help = "\
 Examples:
-  gdn upgrade ~/.cargo/bin --prefix ~/.local/lib/goondan   install side by side, once
-  gdn upgrade goondan-0.2.0.tar.gz       stop after the turns in progress, switch, start, verify
-  gdn upgrade --rollback                 return to the previous version
-  gdn upgrade --resume                   continue an interrupted upgrade
-  gdn upgrade --list
+  gdn daemon upgrade ~/.cargo/bin --prefix ~/.local/lib/goondan  install side by side, once
+  gdn daemon upgrade goondan-0.2.0.tar.gz  stop after the turns in progress, switch, start, verify
+  gdn daemon upgrade --rollback          return to the previous version
+  gdn daemon upgrade --resume            continue an interrupted upgrade
+  gdn daemon upgrade --list
 
 No accepted event is lost. Exit code 18: the new version failed, and the previous version runs again."
 )]
@@ -162,19 +162,21 @@ fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
         Failure::new(
             Exit::Conflict,
             "this gdn is not in an installation with versions",
-            format!("create an installation: `gdn upgrade {dir} --prefix ~/.local/lib/goondan`"),
+            format!(
+                "create an installation: `gdn daemon upgrade {dir} --prefix ~/.local/lib/goondan`"
+            ),
         )
     })
 }
 
-/// The command `gdn upgrade <words>` for the same installation.
+/// The command `gdn daemon upgrade <words>` for the same installation.
 fn again(installation: &Installation, words: &str) -> String {
     if Installation::of_this_program().as_ref() == Some(installation) {
-        return format!("gdn upgrade {words}");
+        return format!("gdn daemon upgrade {words}");
     }
     let prefix = installation.prefix().to_string_lossy();
     let prefix = text::shell_quoted(&prefix).unwrap_or_else(|| prefix.clone().into_owned());
-    format!("gdn upgrade {words} --prefix {prefix}")
+    format!("gdn daemon upgrade {words} --prefix {prefix}")
 }
 
 fn unwritable(prefix: &Path, error: &std::io::Error) -> Failure {
@@ -290,7 +292,7 @@ async fn first(
     output.note(format!("Put it first in PATH: export PATH=\"{bin}:$PATH\""));
     if let Daemon::Answers(daemon) = Daemon::of(&context.state_root).await? {
         output.note(format!(
-            "A daemon of other programs runs, pid {}: `{}`, then `{bin}/gdn run`; for a service: `{bin}/gdn service install --force`, and restart it",
+            "A daemon of other programs runs, pid {}: `{}`, then `{bin}/gdn run`; for a service: `{bin}/gdn daemon service install --force`, and restart it",
             daemon.pid(),
             context.daemon_command("shutdown")
         ));
@@ -375,7 +377,7 @@ async fn how_it_runs(
         service::Runner::Own => Ok(PriorDaemonState::AsService),
         service::Runner::OwnElsewhere => Err(refused(
             "the service does not start the current version".to_owned(),
-            format!("update the service, and restart it: `{bin}/gdn service install --force`"),
+            format!("update the service, and restart it: `{bin}/gdn daemon service install --force`"),
         )),
         service::Runner::Machine => Err(refused(
             "the daemon is a system service, which only root can stop".to_owned(),

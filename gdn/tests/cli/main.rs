@@ -23,6 +23,8 @@ mod hints;
 #[cfg(test)]
 mod home;
 #[cfg(test)]
+mod inbox;
+#[cfg(test)]
 mod init;
 #[cfg(test)]
 mod look;

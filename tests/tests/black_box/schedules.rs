@@ -217,7 +217,7 @@ fn people_list_and_remove_schedules() {
         .prints(&["Removed", &first, "echo first"]);
     home.gdn(&["schedule", "remove", &first])
         .exits(5)
-        .tells(&["does not exist", "gdn schedule list"]);
+        .tells(&["does not exist", "gdn event schedule list"]);
     let audited = home.gdn_json(&["audit"]).to_string();
     assert!(audited.contains("instance.scheduleCreated"), "{audited}");
     assert!(audited.contains("instance.scheduleRemoved"), "{audited}");

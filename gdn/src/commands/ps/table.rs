@@ -139,7 +139,7 @@ pub(crate) fn detail(process: &ProcessInfo, now: Timestamp) -> String {
     let approvals: Vec<String> = process
         .approvals
         .iter()
-        .map(|id| format!("gdn approve {id}"))
+        .map(|id| format!("gdn inbox approve {id}"))
         .collect();
     let approvals = (!approvals.is_empty())
         .then(|| format!("waits for a person's approval: {}", approvals.join(", ")));
