@@ -109,6 +109,8 @@ mod metrics;
 #[cfg(test)]
 mod metrics_outlets;
 #[cfg(test)]
+mod mistakes;
+#[cfg(test)]
 mod models;
 #[cfg(test)]
 mod namespaces;
