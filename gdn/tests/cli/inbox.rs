@@ -139,13 +139,14 @@ fn compat_4_former_commands_and_options_are_accepted() {
     let home = Home::new();
     let daemon = daemon(&home);
     let config = home.project().join("goondan.yaml");
-    let config = config.to_string_lossy();
+    let config = config.to_string_lossy().into_owned();
+    let config = config.as_str();
     for args in [
         &["approve", APPROVAL][..],
         &["--json", "approve", APPROVAL],
         &["-q", "--no-color", "inbox", "approve", APPROVAL],
-        &["-v", "-c", &config, "approve", APPROVAL],
-        &["--config", &config, "approve", APPROVAL],
+        &["-v", "-c", config, "approve", APPROVAL],
+        &["--config", config, "approve", APPROVAL],
     ] {
         home.gdn(args).exits(0);
     }

@@ -140,7 +140,7 @@ impl ServiceSite {
             (ServiceKind::User, _) => unit::user_unit(&places),
         };
         text.map_err(|error| {
-            let hint = "use a directory without spaces and special characters: `gdn --state-root DIR service install`";
+            let hint = "use a directory without spaces and special characters: `gdn --state-root DIR daemon service install`";
             Failure::of(Exit::Usage, &error, hint)
         })
     }
@@ -165,7 +165,7 @@ impl ServiceSite {
         };
         make().map_err(|error| {
             let message = format!("cannot create the state directory {}", dir.display());
-            let hint = "create its parent directory, or choose another: `gdn --state-root DIR service install`";
+            let hint = "create its parent directory, or choose another: `gdn --state-root DIR daemon service install`";
             Failure::new(Exit::Internal, message, hint).caused_by(Some(&error))
         })
     }
