@@ -135,7 +135,7 @@ macro_rules! commands {
 
 commands! {
     context;
-    Init(args: init::InitArgs) => commands::init::run(&args, context),
+    Init(args: init::InitArgs) => commands::init::run(&args, context).await,
     Run(args: run::RunArgs) => commands::run::run(&args, context).await,
     Send(args: send::SendArgs) => commands::send::run(args, context).await,
     Chat(args: chat::ChatArgs) => commands::chat::run(args, context).await,

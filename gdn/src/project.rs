@@ -19,7 +19,7 @@ pub(crate) fn identity(project_root: &Path) -> ProjectIdentity {
 }
 
 /// Environment files in addition to the project's own.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct EnvFiles {
     /// Additional file with environment variables (can be repeated; the last one wins)
     #[arg(long, value_name = "FILE")]

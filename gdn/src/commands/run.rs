@@ -84,6 +84,26 @@ pub(crate) struct RunArgs {
     no_install: bool,
 }
 
+impl RunArgs {
+    /// Runs the project in a directory.
+    pub(crate) fn of_project(root: PathBuf) -> Self {
+        Self {
+            path: Some(root),
+            foreground: false,
+            watch: false,
+            no_watch: false,
+            env: EnvFiles::default(),
+            no_env_file: false,
+            strict: false,
+            allow: Vec::new(),
+            interactive: false,
+            input: None,
+            swarm: None,
+            no_install: false,
+        }
+    }
+}
+
 /// Maximum wait for connectors to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
