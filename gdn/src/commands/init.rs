@@ -343,7 +343,7 @@ fn next_commands(path: &Path, answers: &Answers) -> String {
     let run = (!answers.runs).then(|| "gdn run".to_owned());
     let talk = match answers.template {
         Template::CodingTask => {
-            "gdn task new \"Fix the login\" --start    works in a copy of this repository"
+            "gdn task new TITLE --description TEXT --start    works in a copy of this repository"
         }
         Template::Telegram => "gdn ps    shows the bot; write to it in Telegram",
         Template::Webhook => "gdn ps    shows the port; the head of goondan.yaml has a request",

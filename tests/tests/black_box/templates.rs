@@ -246,7 +246,8 @@ fn root_3_the_coding_agent_found_in_path_works_on_a_task() {
         "{made}"
     );
     gdn(&["run"]).exits(0);
-    gdn(&["task", "new", "Greet by name", "--id", "greet", "--start"]).exits(0);
+    let new = ["task", "new", "Greet by name", "--id", "greet", "--start"];
+    gdn(&[&new[..], &["--description", "greet.sh takes a name."]].concat()).exits(0);
     wait_until("the change waits for a review", || {
         home.gdn_json(&["task", "show", "greet"])["info"]["status"] == "waiting_review"
     });
