@@ -197,6 +197,7 @@ commands! {
     Validate(args: validate::ValidateArgs) => commands::validate::run(&args, context),
     Migrate(args: migrate::MigrateArgs) => commands::migrate::run(&args, context),
     Schema(args: schema::SchemaArgs) => commands::schema::run(&args, context),
+    Types(args: types::TypesArgs) => commands::types::run(&args, context),
     #[command(subcommand)]
     Config(args: config::ConfigCommand) => commands::config::run(&args, context),
     Completions(args: completions::CompletionsArgs) =>

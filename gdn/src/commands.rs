@@ -62,6 +62,7 @@ pub(crate) mod top;
 pub(crate) mod trace;
 mod transcript;
 mod turns;
+pub(crate) mod types;
 pub(crate) mod unknown_call;
 pub(crate) mod upgrade;
 pub(crate) mod usage;

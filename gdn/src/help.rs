@@ -54,6 +54,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
             "migrate",
             "config",
             "schema",
+            "types",
             "package",
             "reload",
             "secret",

@@ -251,6 +251,8 @@ pub const SHUTDOWN: &str = "gdn.shutdown/v1";
 pub const VALIDATE: &str = "gdn.validate/v1";
 /// `gdn migrate`.
 pub const MIGRATE: &str = "gdn.migrate/v1";
+/// `gdn types`.
+pub const TYPES: &str = "gdn.types/v1";
 /// `gdn config show`.
 pub const CONFIG_SHOW: &str = "gdn.config.show/v1";
 /// `gdn config expand`.
@@ -384,6 +386,7 @@ pub const ALL: &[&str] = &[
     SHUTDOWN,
     VALIDATE,
     MIGRATE,
+    TYPES,
     CONFIG_SHOW,
     CONFIG_EXPAND,
     STUDIO,

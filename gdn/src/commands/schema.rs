@@ -12,7 +12,7 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gdn schema > goondan.schema.json       and begin each document with this line:
+  gdn schema > goondan.schema.json       and begin each document with this line (`gdn init` and `gdn types` write both):
                                          # yaml-language-server: $schema=goondan.schema.json
   gdn schema Agent
   gdn schema Script                      a script file of the scripted model")]
