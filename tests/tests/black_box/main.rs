@@ -260,6 +260,8 @@ mod tool_search;
 #[cfg(test)]
 mod top;
 #[cfg(test)]
+mod types;
+#[cfg(test)]
 mod units;
 #[cfg(test)]
 mod unknown_calls;
