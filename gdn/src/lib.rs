@@ -35,6 +35,7 @@ mod failure;
 mod help;
 mod installation;
 mod output;
+mod package_manager;
 mod programs;
 mod project;
 mod reader;

@@ -32,15 +32,17 @@ use crate::installation::{Installation, VersionLink, VersionName};
 use crate::output::style;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
+use crate::package_manager::InstalledPackage;
 use crate::programs::GDN;
 use crate::schemas;
 
 /// Upgrade to another version, and roll back if it is unhealthy
 #[derive(Debug, Args)]
 #[command(
-    group(ArgGroup::new("what").required(true).args(["from", "rollback", "resume", "list", "check"])),
+    group(ArgGroup::new("what").args(["from", "rollback", "resume", "list", "check"])),
     after_help = "\
 Examples:
+  gdn upgrade                            print how this gdn was installed, and the command that upgrades it
   gdn upgrade ~/.cargo/bin --prefix ~/.local/lib/goondan   install side by side, once
   gdn upgrade goondan-0.2.0.tar.gz       stop after the turns in progress, switch, start, verify
   gdn upgrade --rollback                 return to the previous version
@@ -92,6 +94,10 @@ fn sha256(text: &str) -> Result<String, String> {
 pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
     if args.check {
         return check(context);
+    }
+    let is_named = args.from.is_some() || args.rollback || args.resume || args.list;
+    if !is_named {
+        return advise(args, context);
     }
     let installation = installation(args)?;
     if args.list {
@@ -145,6 +151,45 @@ pub(crate) async fn run(args: &UpgradeArgs, context: &Context) -> Result<(), Fai
     }
 }
 
+/// Prints how this program was installed, and the command that upgrades it.
+fn advise(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
+    let output = context.output;
+    let version = env!("CARGO_PKG_VERSION");
+    let installed = InstalledPackage::of_this_program().filter(|_| args.prefix.is_none());
+    let (by, command) = match &installed {
+        Some(package) => (package.manager.name(), package.command.clone()),
+        None => {
+            let installation = installation(args)?;
+            (
+                "an archive",
+                again(&installation, "goondan-VERSION-TARGET.tar.gz"),
+            )
+        }
+    };
+    output.object(
+        schemas::UPGRADE,
+        &json!({
+            "outcome": "advised",
+            "version": version,
+            "manager": installed.as_ref().map(|package| package.manager),
+            "command": command,
+        }),
+    )?;
+    output.data(format!(
+        "goondan {version}, installed by {by}. Upgrade it: {command}"
+    ))?;
+    if installed.is_some() {
+        let (shutdown, run) = (
+            context.daemon_command("shutdown"),
+            context.daemon_command("run"),
+        );
+        output.note(format!(
+            "Then restart the daemon: `{shutdown} && {run}`, or its service. Turns in progress finish first."
+        ));
+    }
+    Ok(())
+}
+
 fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
     if let Some(prefix) = &args.prefix {
         let prefix = std::path::absolute(prefix)?;
@@ -156,6 +201,13 @@ fn installation(args: &UpgradeArgs) -> Result<Installation, Failure> {
         return Ok(Installation::at(prefix.canonicalize().unwrap_or(prefix)));
     }
     Installation::of_this_program().ok_or_else(|| {
+        if let Some(package) = InstalledPackage::of_this_program() {
+            return Failure::new(
+                Exit::Conflict,
+                format!("this gdn was installed by {}", package.manager.name()),
+                format!("upgrade it with: `{}`", package.command),
+            );
+        }
         let exe = std::env::current_exe().unwrap_or_default();
         let dir = exe.parent().unwrap_or(Path::new("/")).to_string_lossy();
         let dir = text::shell_quoted(&dir).unwrap_or_else(|| dir.clone().into_owned());
