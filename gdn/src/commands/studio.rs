@@ -24,6 +24,8 @@ Examples:
   gdn studio --write                    approve, answer, apply and cancel there, too
   gdn studio --port 4711 --host localhost:8080
                                         behind `ssh -L 8080:127.0.0.1:4711`
+  gdn studio --port 4711 --url https://desk.example/studio/
+                                        behind a reverse proxy with TLS
 
 The address works once and for one minute: press Enter for a new one. Studio listens on this machine
 only, uses the daemon like this command, and ends with Ctrl-C.")]
@@ -42,6 +44,9 @@ pub(crate) struct StudioArgs {
     /// Additional host of the page, such as the end of a tunnel (can be repeated)
     #[arg(long, value_name = "NAME:PORT")]
     host: Vec<String>,
+    /// Address of the page behind a reverse proxy
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
 }
 
 /// First output of Studio.
@@ -90,6 +95,15 @@ fn start(args: &StudioArgs, context: &Context) -> Result<Child, Failure> {
     command.args(["--port", &args.port.to_string()]);
     for host in &args.host {
         command.args(["--host", host]);
+    }
+    if let Some(url) = &args.url {
+        command.args(["--url", url]);
+    }
+    // The page starts with the workspace of this command. Outside of a project, it starts with any.
+    if let Some(id) = context.workspace_id() {
+        command.args(["--workspace", id.as_str()]);
+    } else if let Ok(project) = context.project() {
+        command.arg("--project").arg(project);
     }
     if args.write {
         command.arg("--write");

@@ -11,7 +11,7 @@ import * as data from './fake-data.mjs';
 const DIST = join(dirname(fileURLToPath(import.meta.url)), '../dist');
 const CSP =
   `default-src 'none'; script-src 'self'; style-src '${readFileSync(join(DIST, 'style.sha256'), 'utf8')}'; connect-src 'self'; ` +
-  "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html";
+  "img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html";
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
 
 const refusal = (code, message, suggestion) => ({ error: { code, message, suggestion } });
