@@ -37,7 +37,9 @@ export async function readPatch({ runId, agentId }: Sandbox, workspaceId: string
   let offset: number | undefined = 0;
   while (offset !== undefined && offset < DIFF_BYTES_MAX) {
     const part: { data: string; next?: number } = await call('proposal.diff', { workspaceId, sandbox: { runId, agentId }, offset });
-    const bytes = Uint8Array.from(atob(part.data), (c) => c.charCodeAt(0));
+    const binary = atob(part.data);
+    const bytes = new Uint8Array(binary.length);
+    for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
     text += decoder.decode(bytes, { stream: true });
     offset = part.next;
   }

@@ -128,7 +128,7 @@ class LogsPage extends FollowingPage<LogState, { line: LogLine }> {
       <td>${instanceKey === undefined ? html`<span class="name">${oneLine(String(who ?? ''))}</span>` : view.conversationLink(instanceKey)}</td>
       <td>${oneLine(message)}${isOpen ? html`<pre>${facts.map((fact) => html`${oneLine(fact)}\n`)}</pre>` : nothing}</td>
       <td>${facts.length === 0 ? nothing : html`<button type="button" class="small" aria-expanded=${isOpen ? 'true' : 'false'}
-        aria-label=${`Fields of ${oneLine(message)}`} @click=${toggle}>${facts.length}</button>`}</td></tr>`;
+        aria-label=${`${facts.length} fields of ${oneLine(message)}`} @click=${toggle}>${facts.length}</button>`}</td></tr>`;
   }
 }
 

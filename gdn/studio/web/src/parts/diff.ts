@@ -18,11 +18,11 @@ import { harmless, oneLine } from './text.js';
 import { failureView, standingView, textView, timeView } from './views.js';
 
 /** Rows that enter and leave the document together. */
-const CHUNK_ROWS = 150;
+const CHUNK_ROWS = 100;
 /** Height of a row until it was shown. */
 const ROW_PX = 24;
 /** So many rows are in the document before anything was scrolled. */
-const FIRST_ROWS = 600;
+const FIRST_ROWS = 150;
 /** Rows so far from the visible ones are in the document. */
 const AROUND = '800px 0px';
 /** Where the choice of one or two columns is kept. */
@@ -301,6 +301,7 @@ export class DiffElement extends LitElement {
       : ['Line before', 'Line after', 'Change', 'Text'];
     return html`<table class=${this.#isSplit ? 'diff split' : 'diff'} aria-label=${`Changes of ${name}`}
         @keydown=${(event: KeyboardEvent) => void this.#moveAmongLines(event, at)}>
+        <colgroup>${(this.#isSplit ? ['at', 'code', 'at', 'code'] : ['at', 'at', 'sign', 'code']).map((name) => html`<col class=${name}>`)}</colgroup>
         <thead class="hidden"><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
         ${chunks.map((chunk) => this.#chunk(at, chunk, rows))}
       </table>`;

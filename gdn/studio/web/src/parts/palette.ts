@@ -61,6 +61,8 @@ class Palette {
     const list = this.#dialog.querySelector<HTMLElement>('[role="listbox"]')!;
     this.#combobox = new Combobox(input, list, { firstOptionSelectionMode: 'selected' });
     this.#combobox.start();
+    // The selection is set after the list is rendered.
+    input.removeEventListener('input', this.#combobox.inputHandler);
     list.addEventListener('combobox-commit', (event) => this.#run((event.target as HTMLElement).id));
     input.focus();
     void readTasks().then((listed) => {
@@ -122,7 +124,7 @@ class Palette {
         html`<li role="option" id=${id}><span class="faint">${group}</span> <span>${head(label, 120)}</span></li>`)}</ul>
       ${shown.length === 0 ? html`<p class="faint">No match.</p>` : nothing}
       <p class="hidden" role="status">${shown.length} matches</p>`, this.#dialog);
-    this.#combobox?.clearSelection();
+    this.#combobox?.resetSelection();
   }
 }
 
