@@ -290,7 +290,7 @@ fn obs_5_page_works_behind_a_tls_proxy_below_a_path() {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
         token: None,
     };
-    // What a proxy passes, with the path and without.
+    // Headers that a proxy passes, which can remove the path.
     let headers = |page: &StudioPage| {
         let mut headers = page.with("Host", Some("desk.example"));
         headers.retain(|(name, _)| name != "Origin");

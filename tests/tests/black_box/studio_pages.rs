@@ -104,6 +104,13 @@ fn obs_5_every_page_works_by_keyboard_in_both_themes_and_360_px() {
         let mut suite = Suite::start(&home, (&browser, name), &mut studio);
         suite.says("ready pages");
         suite.answer("go");
+        suite.says("checked keyboard");
+        for scheme in ["light", "dark"] {
+            for part in 1..=4 {
+                suite.says(&format!("checked part {part} in {scheme}"));
+            }
+        }
+        suite.says("checked narrow");
         suite.ends_well();
     }
 }
@@ -159,6 +166,19 @@ fn obs_5_inbox_large_pages_and_proxy_work_in_the_browser() {
         command.env("GOONDAN_CHROMIUM", &browser);
         RunningProgram::start(command).wait().exits(0);
     }
+}
+
+#[test]
+fn obs_5_every_page_looks_as_in_the_gallery() {
+    let Some(browser) = needs::browser() else {
+        return;
+    };
+    let home = Home::new(LAB);
+    let script = format!("{STUDIO_WEB}/tests/shots.mjs");
+    let images = format!("{STUDIO_WEB}/../../../docs/images");
+    let mut command = home.command("node".as_ref(), &[&script, &images, "--check"]);
+    command.env("GOONDAN_CHROMIUM", &browser);
+    RunningProgram::start(command).wait().exits(0);
 }
 
 #[test]

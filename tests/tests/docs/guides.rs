@@ -196,7 +196,7 @@ pages! {
     a_workspace_is_run_on_two_nodes: "docs/how-to/run-on-two-nodes.md", 16, nothing;
     a_service_is_looked_at: "docs/how-to/run-as-a-service.md", 5, nothing;
     a_budget_is_set: "docs/how-to/set-a-budget.md", 1, nothing;
-    agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 2, nothing;
+    agents_are_steered_in_a_browser: "docs/how-to/steer-in-a-browser.md", 4, nothing;
     versions_are_put_side_by_side: "docs/how-to/upgrade-and-roll-back.md", 4, nothing;
     a_proxy_is_used: "docs/how-to/use-a-proxy.md", 2, nothing;
     a_tool_is_written: "docs/how-to/write-a-tool.md", 0, || needs::program("python3");

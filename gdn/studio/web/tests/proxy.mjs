@@ -38,7 +38,7 @@ export async function startProxy() {
     return null;
   }
   const [port, studioPort] = [await freePort(), await freePort()];
-  const [, location] = /```nginx\n([^]*?)```/.exec(await readFile(GUIDE, 'utf8'));
+  const [, location] = /```nginx not-run\n([^]*?)```/.exec(await readFile(GUIDE, 'utf8'));
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) => `${name}_temp_path ${join(dir, name)};`).join('\n');
   const configuration = `daemon off; worker_processes 1; pid ${join(dir, 'pid')}; error_log stderr warn;
 events {}

@@ -47,6 +47,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   /** What the end was when it was last shown. */
   #end = '';
   #isReadingEarlier = false;
+  #frame = 0;
   /** Messages of which a part is on their page, and which somebody wanted to see whole. */
   #whole = new Map<string, Message>();
   /** The step whose reply is among the messages by now. */
@@ -71,6 +72,7 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
     super.disconnectedCallback();
     window.removeEventListener('scroll', this.#scrolled);
     clearTimeout(this.#pending);
+    cancelAnimationFrame(this.#frame);
   }
 
   protected begin(): Feed<LiveState, TurnNotice> {
@@ -80,7 +82,9 @@ class ConversationPage extends FollowingPage<LiveState, TurnNotice> {
   /** Of what happens in a turn, its messages are read; what a model says is shown as it comes. */
   protected override told(notice: TurnNotice | null): void {
     if (notice?.event !== undefined) this.#readPendingSoon();
-    this.requestUpdate();
+    // Many pieces in one frame are drawn once.
+    cancelAnimationFrame(this.#frame);
+    this.#frame = requestAnimationFrame(() => this.requestUpdate());
   }
 
   protected override concerns(change: WorkspaceChange | null): boolean {

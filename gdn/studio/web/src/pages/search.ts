@@ -13,7 +13,9 @@ import { addressOf } from '../router.js';
 import { studio } from '../studio.js';
 import type { Instance, Message, MessagePage, Proposal, Task, WorkspaceChange } from '../types.js';
 
-/** Of so many conversations, those that changed last, the messages are searched. */
+/** The most workspaces that are searched. */
+const WORKSPACES_MAX = 20;
+/** Of so many conversations of each, those that changed last, the messages are searched. */
 const CONVERSATIONS_MAX = 60;
 /** So many of the latest messages of each. */
 const MESSAGES_MAX = 200;
@@ -57,7 +59,14 @@ class SearchPage extends Page {
     if (this.#isOver) return;
     const text = this.#text.toLowerCase();
     this.#names(text);
-    const of = studio.of();
+    const workspaces = studio.workspaces.map(({ workspaceId }) => workspaceId).slice(0, WORKSPACES_MAX);
+    const latest = await Promise.all(workspaces.map((workspaceId) => this.#readOf(workspaceId, text)));
+    void this.#messages(text, latest.flat());
+  }
+
+  /** Names of a workspace. Returns the conversations that changed last. */
+  async #readOf(workspaceId: string, text: string): Promise<Instance[]> {
+    const of = { workspaceId };
     const [{ all: tasks }, { all: proposals }, named, latest] = await Promise.all([
       callPages<Task>('task.list', 'tasks', { ...of, needsMe: false, all: true }).catch(() => ({ all: [] })),
       callPages<Proposal>('proposal.list', 'proposals', of).catch(() => ({ all: [] })),
@@ -65,15 +74,18 @@ class SearchPage extends Page {
       call<{ instances: Instance[] }>('instance.list', { ...of, order: 'changed', limit: CONVERSATIONS_MAX }),
     ]);
     for (const { taskId, title, agent, status, updatedAt } of tasks) {
-      this.#add(text, { kind: 'Task', title: title === '' ? taskId : title, href: studio.href('tasks', taskId), at: updatedAt }, `${taskId} ${title} ${agent} ${status}`);
+      const hit = { kind: 'Task', title: title === '' ? taskId : title, href: addressOf(workspaceId, 'tasks', taskId), at: updatedAt };
+      this.#add(text, hit, `${taskId} ${title} ${agent} ${status}`);
     }
     for (const { runId, agentId, notes = '', summary = '', createdAt } of proposals) {
-      this.#add(text, { kind: 'Proposal', title: `${runId}/${agentId}`, href: studio.href('proposals', `${runId}/${agentId}`), at: createdAt }, `${runId}/${agentId} ${notes} ${summary}`);
+      const name = `${runId}/${agentId}`;
+      this.#add(text, { kind: 'Proposal', title: name, href: addressOf(workspaceId, 'proposals', name), at: createdAt }, `${name} ${notes} ${summary}`);
     }
     for (const { instanceKey, agentName, updatedAt } of named.instances) {
-      this.#add(text, { kind: 'Conversation', title: instanceKey, href: studio.href('conversation', instanceKey), at: updatedAt }, `${instanceKey} ${agentName}`);
+      const hit = { kind: 'Conversation', title: instanceKey, href: addressOf(workspaceId, 'conversation', instanceKey), at: updatedAt };
+      this.#add(text, hit, `${instanceKey} ${agentName}`);
     }
-    void this.#messages(text, latest.instances);
+    return latest.instances;
   }
 
   /** What the page knows already. */
@@ -97,11 +109,11 @@ class SearchPage extends Page {
     const rest = [...instances];
     const read = async (): Promise<void> => {
       for (let one = rest.shift(); one !== undefined && this.isConnected && this.#hits.length < HITS_MAX; one = rest.shift()) {
-        const { instanceKey } = one;
-        const page = await call<MessagePage>('instance.page', studio.of({ instanceKey, limit: MESSAGES_MAX, whole: true })).catch(() => null);
+        const { instanceKey, workspaceId } = one;
+        const page = await call<MessagePage>('instance.page', { workspaceId, instanceKey, limit: MESSAGES_MAX, whole: true }).catch(() => null);
         this.#searched += 1;
         for (const message of [...(page?.messages ?? []), ...(page?.pending ?? [])].reverse()) {
-          this.#add(text, { kind: 'Message', title: instanceKey, href: studio.href('conversation', instanceKey), at: message.createdAt }, wordsOf(message));
+          this.#add(text, { kind: 'Message', title: instanceKey, href: addressOf(workspaceId, 'conversation', instanceKey), at: message.createdAt }, wordsOf(message));
         }
         this.requestUpdate();
       }

@@ -19,6 +19,7 @@ export function loadRich(): void {
   void import('./rich.js' as string)
     .then((loaded: Rich) => {
       rich = loaded;
+      document.documentElement.dataset['rich'] = 'loaded';
       for (const update of [...waiting]) update();
     })
     .catch(() => {

@@ -98,7 +98,8 @@ class Palette {
   async #find(): Promise<void> {
     this.#generation += 1;
     const generation = this.#generation;
-    const text = this.#text;
+    // Other words can name the kind, such as "conversation".
+    const text = this.#text.split(/\s+/).at(-1) ?? '';
     const params = studio.of({ containing: text, order: 'changed', limit: CONVERSATIONS_MAX });
     const told = text === '' ? { instances: [] } : await call<{ instances: Instance[] }>('instance.list', params).catch(() => ({ instances: [] }));
     if (generation !== this.#generation) return;
@@ -113,7 +114,7 @@ class Palette {
     const starts = ({ label }: Entry): boolean => words.length > 0 && label.toLowerCase().startsWith(words[0]!);
     const matching = [...this.#fixed, ...this.#listed].filter(has);
     const search = this.#text === '' ? [] : [link('Search', `Search everything for “${this.#text}”`, studio.href('search', '', { q: this.#text }))];
-    return [...matching.filter(starts), ...matching.filter((one) => !starts(one)), ...this.#found].slice(0, SHOWN_MAX).concat(search);
+    return [...matching.filter(starts), ...matching.filter((one) => !starts(one)), ...this.#found.filter(has)].slice(0, SHOWN_MAX).concat(search);
   }
 
   #render(): void {

@@ -84,9 +84,9 @@ await suite('inbox', async (browser) => {
   await page.waitForFunction(() => location.hash.startsWith('#/logs'));
   await page.keyboard.press('Control+k');
   await page.keyboard.type('conversation main');
-  await page.waitForFunction(() => [...document.querySelectorAll('.palette [role="option"]')].some((one) => /Conversation.*main/s.test(one.textContent)));
+  await page.waitForFunction(() => [...document.querySelectorAll('.palette [role="option"]')].some((one) => /Conversation\s+main/.test(one.textContent)));
   await page.keyboard.press('Enter');
-  await page.waitForFunction(() => location.hash.startsWith('#/conversation/main') || location.hash.startsWith('#/conversations'));
+  await page.waitForFunction(() => location.hash.startsWith('#/conversation/main'));
   await page.keyboard.press('g');
   await page.keyboard.press('t');
   await page.waitForFunction(() => location.hash.startsWith('#/trace'));
