@@ -27,6 +27,7 @@ mod health;
 mod images;
 pub(crate) mod init;
 pub(crate) mod instance;
+pub(crate) mod later;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod metrics;

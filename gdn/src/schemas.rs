@@ -90,6 +90,10 @@ pub const DENY: &str = "gdn.deny/v1";
 pub const CALLS: &str = "gdn.calls/v1";
 /// `gdn settle`.
 pub const SETTLE: &str = "gdn.settle/v1";
+/// `gdn event inject`.
+pub const EVENT_INJECT: &str = "gdn.event.inject/v1";
+/// `gdn schedule move`.
+pub const SCHEDULE_MOVE: &str = "gdn.schedule.move/v1";
 /// `gdn schedule list`.
 pub const SCHEDULE_LIST: &str = "gdn.schedule.list/v1";
 /// `gdn schedule remove`.

@@ -77,7 +77,7 @@ pub const MAX_UNKNOWN_CALLS_PAGE: usize = 500;
 /// largest frame.
 pub const MAX_SCHEDULES_PAGE: usize = 100;
 
-/// Longest text that an agent can schedule as an input, in bytes.
+/// Longest text of a scheduled input, in bytes.
 pub const MAX_SCHEDULED_INPUT_BYTES: usize = 8 * 1024;
 
 /// Longest delay of a schedule with a single occurrence, in seconds: about five years.

@@ -1,5 +1,6 @@
 //! `gdn event …`: queued, delayed and parked events.
 
+mod inject;
 mod queue_control;
 
 use clap::{Args, Subcommand};
@@ -11,6 +12,7 @@ use goondan_protocol::ids::{EventId, InstanceKey, WorkspaceId};
 use goondan_protocol::shell::shell_quoted;
 use serde_json::json;
 
+use self::inject::EventInjectArgs;
 use self::queue_control::{EventMoveArgs, EventPauseArgs, EventResumeArgs};
 use super::confirm::confirm;
 use super::names;
@@ -23,9 +25,18 @@ use crate::output::table::{Cell, Column, Table};
 use crate::output::text;
 use crate::schemas;
 
-/// List and control the queued events of agents
+/// List and control the queued events of agents, and schedule new ones
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
+    /// Send a message to an agent at a later time
+    #[command(after_help = "\
+Examples:
+  gdn event inject --at 09:30 \"Summarize the open pull requests\"
+  gdn event inject --at 2h --instance customer-7 \"Ask whether it works now\"
+  gdn event inject --cron '0 8 * * MON-FRI' --time-zone Europe/Berlin \"Write the report\"
+
+It survives restarts; if nothing runs at that time, it follows when the daemon runs again.")]
+    Inject(EventInjectArgs),
     /// List the events that are queued, in progress, paused or parked
     #[command(after_help = "\
 Examples:
@@ -101,6 +112,7 @@ pub(crate) struct EventDropArgs {
 
 pub(crate) async fn run(command: EventCommand, context: &Context) -> Result<(), Failure> {
     match command {
+        EventCommand::Inject(args) => inject::run(args, context).await,
         EventCommand::List(args) => list(args, context).await,
         EventCommand::Retry(args) => retry(args, context).await,
         EventCommand::Drop(args) => give_up(args, context).await,

@@ -220,6 +220,11 @@ fn told_of_event(event: &Event) -> (anstyle::Style, String) {
         Event::EventPaused { event_id, .. } => (PLAIN, format!("event {event_id} paused")),
         Event::EventResumed { event_id, .. } => (PLAIN, format!("event {event_id} resumed")),
         Event::EventMoved { event_id, .. } => (PLAIN, format!("event {event_id} moved")),
+        Event::ScheduleChanged {
+            schedule_id,
+            change,
+            ..
+        } => (PLAIN, format!("schedule {schedule_id} {}", change.as_str())),
         // Unreachable, because client and daemon have the same version.
         other => (PLAIN, format!("{other:?}")),
     }

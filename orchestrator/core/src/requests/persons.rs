@@ -57,6 +57,11 @@ pub(crate) fn person_only(call: &Call) -> Option<PersonOnlyRequest> {
             person(format!("resolving tool call `{}`", call.tool_call_id), "gdn calls")
         }
 
+        Call::CreateSchedule(_) => person("scheduling an input", "gdn event inject"),
+        Call::MoveSchedule(call) => {
+            let id = &call.schedule_id;
+            person(format!("moving schedule `{id}`"), format!("gdn schedule move {id}"))
+        }
         Call::RemoveSchedule(call) => {
             let id = &call.schedule_id;
             person(format!("removing schedule `{id}`"), format!("gdn schedule remove {id}"))
