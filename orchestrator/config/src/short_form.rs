@@ -15,7 +15,7 @@ use crate::edit::{
 };
 use crate::fields::{Fields, Label};
 use crate::frame::API_VERSION;
-use crate::kind::ResourceKind;
+use crate::kind::{LISTS, ResourceKind};
 use crate::node::REFERENCE;
 use crate::place::SourceLocation;
 use crate::report::ProblemReport;
@@ -66,17 +66,6 @@ pub(crate) static SHORT_FORM: Shape = Shape::of(
         Field::optional("policy", FieldType::Anything, "Policy of the Swarm."),
     ],
 );
-
-/// Kinds of resources that a short document lists, by the name of its field.
-pub(crate) const LISTS: [(&str, ResourceKind); 7] = [
-    ("models", ResourceKind::MODEL),
-    ("tools", ResourceKind::TOOL),
-    ("extensions", ResourceKind::EXTENSION),
-    ("connectors", ResourceKind::CONNECTOR),
-    ("agents", ResourceKind::AGENT),
-    ("connections", ResourceKind::CONNECTION),
-    ("oauthApps", ResourceKind::OAUTH_APP),
-];
 
 /// Fields of a reference in a list, and fields beside such a reference.
 const REFERENCE_FIELDS: [&str; 8] = [

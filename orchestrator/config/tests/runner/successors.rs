@@ -72,5 +72,5 @@ fn compat_1_projects_of_the_typescript_harness_are_one_problem() {
 #[test]
 fn compat_1_a_forgotten_frame_is_not_taken_for_the_library() {
     let found = Project::new("agents: {main: {model: m, prompt: Hi}}\n").refused();
-    assert!(found.to_string().contains("no resource fields"), "{found}");
+    assert!(found.to_string().contains("no `apiVersion`"), "{found}");
 }
