@@ -49,6 +49,14 @@ impl Context {
                 .join(".goondan"),
         };
         let state_root = std::path::absolute(&state_root).map_err(Failure::from)?;
+        // Records and answers name it.
+        if state_root.to_str().is_none() {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("the state root {} is not UTF-8 text", state_root.display()),
+                "choose another one: `gdn --state-root DIR …`, or set GOONDAN_STATE_ROOT",
+            ));
+        }
         Ok(Self {
             output,
             state_root,
