@@ -66,6 +66,9 @@ pub const BODY_RATE_MIN_BYTES_S: u64 = 4 * 1024;
 /// Time before the minimum rate of a body applies, in milliseconds.
 pub const BODY_RATE_GRACE_MS: u64 = 5_000;
 
+/// Maximum size of a text that a service wants back to check the address. A longer one is none.
+pub const CHALLENGE_BYTES_MAX: usize = 4_096;
+
 /// Maximum number of headers of one request. One more is answered 431.
 pub const HEADERS_MAX: usize = 128;
 
